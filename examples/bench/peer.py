@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""The peer to beat: the `gpt` example's model trained by PyTorch on CPU ranks over gloo.
+
+Times whole training steps and prints one JSON line, from rank 0. It measures speed and memory and nothing else: tokens
+are random, no loss is reported, nothing is written. Needs only `torch`. One thread a rank:
+
+    OMP_NUM_THREADS=1 python peer.py --mode single
+    OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode fsdp
+
+| mode   | what PyTorch does                                                    | is closest to |
+|--------|----------------------------------------------------------------------|---------------|
+| single | one process, no collectives                                          | one rank      |
+| ddp    | DistributedDataParallel: bucketed all-reduce                         | stage 0       |
+| zero1  | the same, with the optimizer's state sharded over the ranks          | stage 1       |
+| fsdp2  | fully_shard, parameters kept gathered between forward and backward   | stage 2       |
+| fsdp   | fully_shard, one unit a block, released after use                    | stage 3       |
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn import functional as F
+
+# The first steps allocate the optimizer's state and fill the allocator's pools, so they are not timed.
+UNTIMED_STEPS = 2
+LEARNING_RATE = 1e-3
+
+
+class Attention(nn.Module):
+    """Causal self-attention with one projection for queries, keys and values."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        queries, keys, values = (
+            third.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (sequences, heads, length, head_dim)
+            for third in self.qkv(x).chunk(3, dim=-1)
+        )
+        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """One pre-norm transformer block: two residual branches."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.attention = nn.Sequential(nn.LayerNorm(dim), Attention(dim, heads))
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(approximate="tanh"), nn.Linear(4 * dim, dim)
+        )
+
+    def forward(self, x):
+        x = x + self.attention(x)
+        return x + self.mlp(x)
+
+
+class Gpt(nn.Module):
+    """Learned positions, pre-norm blocks, a head of its own without bias. Ids in, logits out."""
+
+    def __init__(self, vocab, context, dim, heads, layers):
+        super().__init__()
+        self.table = nn.Embedding(vocab, dim)
+        self.positions = nn.Embedding(context, dim)
+        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(dim)
+        self.head = nn.Linear(dim, vocab, bias=False)
+
+    def forward(self, ids):
+        x = self.table(ids) + self.positions.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def distribute(model, mode, ranks):
+    """The model as `mode` trains it."""
+    if mode in ("ddp", "zero1"):
+        return nn.parallel.DistributedDataParallel(model)
+    if mode in ("fsdp2", "fsdp"):
+        options = dict(mesh=init_device_mesh("cpu", (ranks,)), reshard_after_forward=mode == "fsdp")
+        for block in model.blocks:
+            fully_shard(block, **options)
+        fully_shard(model, **options)
+    return model
+
+
+def build_optimizer(model, mode):
+    """The fused AdamW, sharded in mode `zero1`."""
+    options = dict(lr=LEARNING_RATE, fused=True)
+    if mode == "zero1":
+        return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, **options)
+    return torch.optim.AdamW(model.parameters(), **options)
+
+
+def time_steps(model, optimizer, ids, targets, steps):
+    """Seconds of each timed step. All ranks start a step together, so that none is charged for another's lateness."""
+    seconds = []
+    for _ in range(UNTIMED_STEPS + steps):
+        if dist.is_initialized():
+            dist.barrier()
+        start = time.perf_counter()
+        loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.perf_counter() - start)
+    return seconds[UNTIMED_STEPS:]
+
+
+def peak_rss_mb():
+    """This process's largest resident set so far, in MiB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=["single", "ddp", "zero1", "fsdp2", "fsdp"], default="single")
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--heads", type=int, default=6)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--vocab", type=int, default=512)
+    parser.add_argument("--seq", type=int, default=256, help="tokens a sequence; also the context")
+    parser.add_argument("--batch", type=int, default=4, help="sequences a rank a step")
+    parser.add_argument("--steps", type=int, default=10, help=f"timed steps, after {UNTIMED_STEPS} untimed ones")
+    arguments = parser.parse_args()
+    if arguments.steps < 1:
+        parser.error("--steps must be at least 1")
+    if (arguments.mode == "single") == ("WORLD_SIZE" in os.environ):
+        parser.error(f"mode {arguments.mode}: start mode single without torchrun, and the others with it")
+    return arguments
+
+
+def main():
+    options = parse_arguments()
+    threads = int(os.environ.get("OMP_NUM_THREADS", 1))
+    torch.set_num_threads(threads)
+    if options.mode != "single":
+        dist.init_process_group("gloo")
+    rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+    # What importing torch costs, which differs between its builds by hundreds of MiB.
+    import_rss_mb = peak_rss_mb()
+    torch.manual_seed(0)  # The same weights on every rank: nothing broadcasts them under fully_shard.
+    model = Gpt(options.vocab, options.seq, options.dim, options.heads, options.layers)
+    params = sum(parameter.numel() for parameter in model.parameters())
+    model = distribute(model, options.mode, ranks)
+    optimizer = build_optimizer(model, options.mode)
+    torch.manual_seed(1 + rank)
+    ids, targets = torch.randint(options.vocab, (2, options.batch, options.seq))
+    seconds = time_steps(model, optimizer, ids, targets, options.steps)
+
+    step_s_median = statistics.median(seconds)
+    if rank == 0:
+        print(json.dumps({
+            "peer": f"torch {torch.__version__}",
+            "python": platform.python_version(),
+            "mode": options.mode,
+            "ranks": ranks,
+            "threads_per_rank": threads,
+            "params": params,
+            "tokens_per_step_rank": ids.numel(),
+            "steps": options.steps,
+            "step_s_min": round(min(seconds), 4),
+            "step_s_median": round(step_s_median, 4),
+            "tokens_per_s_rank": round(ids.numel() / step_s_median, 1),
+            "import_rss_mb": import_rss_mb,
+            "peak_rss_mb": peak_rss_mb(),
+        }))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

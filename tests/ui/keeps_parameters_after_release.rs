@@ -1,0 +1,28 @@
+//! Parameters are released when the call ends.
+use zero_runtime::prelude::*;
+
+use std::cell::Cell;
+use zero_runtime::view::View;
+
+thread_local!(static KEPT: Cell<Option<View<'static, Cpu>>> = const { Cell::new(None) });
+
+struct Hoarder;
+
+impl<S: Shape<Device = Cpu>, X: Activation> Layer<S, X> for Hoarder {
+    type Output = X;
+    const PARAMS: usize = 1;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(out: &mut Tensors) {
+        out.add("factor", &[1], Init::Ones);
+    }
+
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+        KEPT.set(Some(pass.params));
+    }
+
+    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+}
+
+fn main() {}

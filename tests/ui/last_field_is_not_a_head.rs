@@ -1,0 +1,12 @@
+//! A norm gives no loss.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    norm: LayerNorm<8>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

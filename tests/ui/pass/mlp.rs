@@ -1,0 +1,30 @@
+//! A perceptron: a derived layer that begins with an activation, and one that begins the model.
+#![deny(warnings)]
+use zero_runtime::prelude::*;
+
+#[derive(Layer)]
+struct Hidden<const W: usize> {
+    act: Relu,
+    map: Linear<W, W>,
+}
+
+#[derive(Layer)]
+struct Stem {
+    embed: Embedding<10, 8, 4>,
+    widen: Linear<4, 32>,
+}
+
+#[zero(stage = 2, ranks = 4, bucket = KiB(4), sequences = 2, length = 8, transport = Local)]
+struct Mlp {
+    stem: Stem,
+    hidden: [Hidden<32>; 1 + 1],
+    head: LmHead<32, 10>,
+}
+
+fn main() {
+    let config = &Mlp::PLAN.config;
+    assert_eq!((config.stage, config.ranks, config.bucket_bytes, config.prefetch), (2, 4, 4096, 0));
+    assert_eq!((Mlp::SEQUENCES, Mlp::LENGTH), (2, 8));
+    assert_eq!(Mlp::PLAN.params(), (10 + 8) * 4 + (4 * 32 + 32) + 2 * (32 * 32 + 32) + 10 * 32);
+    assert_eq!(Mlp::CODE.len(), 3);
+}

@@ -1,0 +1,14 @@
+//! The embedding gives 8 features, the linear map takes 9.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    middle: Linear<9, 8>,
+    norm: LayerNorm<8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,13 @@
+//! The first linear map gives 32 features, the second takes 33.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    mlp: (Linear<8, 32>, Gelu, Linear<33, 8>),
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

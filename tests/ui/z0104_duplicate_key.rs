@@ -1,0 +1,12 @@
+//! `stage` is twice in the spec.
+use zero_runtime::prelude::*;
+
+#[zero(spec = "specs/duplicate_key.ron")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,12 @@
+//! A key of the spec is misspelled.
+use zero_runtime::prelude::*;
+
+#[zero(spec = "specs/unknown_key.ron")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

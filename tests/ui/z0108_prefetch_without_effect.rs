@@ -1,0 +1,12 @@
+//! Only stage 3 gathers ahead.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 2, prefetch = 1)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,16 @@
+//! A layer's fields have names.
+use zero_runtime::prelude::*;
+
+#[derive(Layer)]
+struct Block(LayerNorm<8>, Linear<8, 8>);
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    blocks: [Block; 2],
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

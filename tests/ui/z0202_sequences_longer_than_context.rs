@@ -1,0 +1,12 @@
+//! The embedding has 256 positions.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3, length = 512)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,162 @@
+//! Attr: cuts the tokens of `#[zero(...)]` into options, and takes helper attributes off fields. Never reads a value.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::{Attribute, Data, DeriveInput, LitStr};
+use zero_plan::diagnostic::Diagnostic;
+
+use crate::mistake::{Checked, Mistake};
+
+/// The options of `#[zero(...)]` as written.
+pub struct Options {
+    /// The path in `spec = "..."`.
+    pub spec: Option<LitStr>,
+    /// All others.
+    pub inline: Vec<Inline>,
+}
+
+/// `name = value`.
+pub struct Inline {
+    name: Ident,
+    value: TokenStream,
+    tokens: TokenStream,
+}
+
+impl Options {
+    /// Options between commas. What is wrong with their values is for the spec to say.
+    pub fn parse(tokens: TokenStream) -> Checked<Self> {
+        let (mut options, mut mistakes) = (Self { spec: None, inline: Vec::new() }, Vec::new());
+        let tokens: Vec<_> = tokens.into_iter().collect();
+        for option in tokens.split(is_comma).filter(|option| !option.is_empty()) {
+            let tokens: TokenStream = option.iter().cloned().collect();
+            match option {
+                [TokenTree::Ident(name), TokenTree::Punct(equals), value @ ..]
+                    if equals.as_char() == '=' && !value.is_empty() =>
+                {
+                    let value = value.iter().cloned().collect();
+                    if name == "spec" {
+                        options.set_spec(value, &tokens).unwrap_or_else(|mistake| mistakes.push(mistake));
+                    } else {
+                        options.inline.push(Inline { name: name.clone(), value, tokens });
+                    }
+                }
+                _ => mistakes.push(Mistake::unusable(
+                    &tokens,
+                    format!("`{tokens}` is not an option"),
+                    "write options as `#[zero(stage = 3, prefetch = 2)]`, or `#[zero(spec = \"specs/zero3.ron\")]`",
+                )),
+            }
+        }
+        if mistakes.is_empty() { Ok(options) } else { Err(mistakes) }
+    }
+
+    fn set_spec(&mut self, value: TokenStream, option: &TokenStream) -> Result<(), Mistake> {
+        if self.spec.is_some() {
+            let problem = Diagnostic::new("Z0104", "spec", "duplicate key `spec`").help("remove one of the two");
+            return Err(Mistake::at(option, &problem));
+        }
+        let found = value.to_string();
+        let path = syn::parse2(value).map_err(|_| {
+            let message = format!("`spec` expects a path in quotes, found `{found}`");
+            Mistake::at(option, &Diagnostic::new("Z0103", "spec", message).help("write `spec = \"specs/zero3.ron\"`"))
+        })?;
+        self.spec = Some(path);
+        Ok(())
+    }
+
+    /// Names and values of the inline options.
+    pub fn pairs(&self) -> Vec<(String, String)> {
+        let pairs = self.inline.iter().map(|option| (option.name.to_string(), option.value.to_string()));
+        pairs.collect()
+    }
+
+    /// A mistake in an inline option, at its tokens: at the second ones where an option is given twice. One that is about
+    /// no option, or one that is missing, is about the attribute.
+    pub fn mistake(&self, problem: &Diagnostic) -> Mistake {
+        let mut named = self.inline.iter().filter(|option| option.name == problem.key);
+        let option = if problem.code == "Z0104" { named.last() } else { named.next() };
+        Mistake::at(option.map(|option| &option.tokens), problem)
+    }
+}
+
+fn is_comma(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
+}
+
+/// The item under `#[zero]`, or that item and what is wrong with it, where it is no type at all.
+pub fn item(tokens: TokenStream) -> Result<DeriveInput, TokenStream> {
+    syn::parse2(tokens.clone()).map_err(|_| {
+        let help = "write it in front of `struct Gpt { embed: Embedding<..>, .., head: LmHead<..> }`";
+        let mistake = Mistake::unusable(TokenStream::new(), "`#[zero]` stands on a struct with named fields", help);
+        quote!(#mistake #tokens)
+    })
+}
+
+/// The attributes of that name.
+pub fn named<'a>(attributes: &'a [Attribute], name: &str) -> impl Iterator<Item = &'a Attribute> {
+    attributes.iter().filter(move |attribute| attribute.path().is_ident(name))
+}
+
+/// The struct as the compiler is to see it: without the attributes that only `#[zero]` knows. Its fields say what there
+/// is; nobody reads them.
+pub fn stripped(item: &DeriveInput) -> TokenStream {
+    let mut item = item.clone();
+    if let Data::Struct(data) = &mut item.data {
+        for field in &mut data.fields {
+            field.attrs.retain(|attribute| !attribute.path().is_ident("tied"));
+        }
+    }
+    let item = item.into_token_stream();
+    quote!(#[allow(dead_code)] #item)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_cut_at_commas() {
+        let options = Options::parse(quote!(spec = "a.ron", stage = 3, memory = GiB(1),)).unwrap();
+        assert_eq!(options.spec.unwrap().value(), "a.ron");
+        let pairs: Vec<_> = options.inline.iter().map(|o| (o.name.to_string(), o.value.to_string())).collect();
+        assert_eq!(pairs, [("stage".to_owned(), "3".to_owned()), ("memory".to_owned(), "GiB (1)".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_no_option_is_named() {
+        for (tokens, start) in [
+            (quote!(3), "[Z0110] `3` is not an option"),
+            (quote!(stage), "[Z0110] `stage` is not an option"),
+            (quote!(stage =), "[Z0110] `stage =` is not an option"),
+            (quote!(stage: 3), "[Z0110] `stage : 3` is not an option"),
+            (quote!(spec = 3), "[Z0103] `spec` expects a path in quotes, found `3`"),
+            (quote!(spec = "a", spec = "b"), "[Z0104] duplicate key `spec`"),
+        ] {
+            let mistakes = Options::parse(tokens).err().unwrap();
+            assert_eq!(mistakes.len(), 1);
+            assert!(mistakes[0].text.starts_with(start), "{}", mistakes[0].text);
+        }
+        assert_eq!(Options::parse(quote!(3, stage)).err().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn only_helper_attributes_are_taken() {
+        let item = syn::parse_quote!(
+            struct A {
+                #[doc = "x"]
+                a: B,
+                #[tied(a)]
+                b: C,
+            }
+        );
+        let expected = quote!(
+            #[allow(dead_code)]
+            struct A {
+                #[doc = "x"]
+                a: B,
+                b: C,
+            }
+        );
+        assert_eq!(stripped(&item).to_string(), expected.to_string());
+    }
+}

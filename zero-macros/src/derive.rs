@@ -1,0 +1,99 @@
+//! Derive: writes the `Layer` of a struct: the chain of its fields, under their names. Emission validates nothing.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Generics, parse_quote};
+
+use crate::ast::{Layers, Part};
+
+/// `Entry` and `Layer` of the struct. A field takes what the one before it gives.
+pub fn layers(layers: &Layers) -> TokenStream {
+    let Layers { name, generics, parts } = layers;
+    let types: Vec<_> = parts.iter().map(layer).collect();
+    let inputs = inputs(&types);
+    let titles = parts.iter().map(|part| part.name.unraw().to_string());
+    let (first, chain) = (&types[0], chain(&types));
+    let (entry, bounded) = (entry(generics, first), bounded(generics, &types, &inputs));
+    let (_, arguments, entry_bounds) = entry.split_for_impl();
+    let (parameters, _, bounds) = bounded.split_for_impl();
+    let (entry_parameters, _, _) = generics.split_for_impl();
+    let used = used(layers);
+    quote! {
+        const _: () = {
+            #[automatically_derived]
+            impl #entry_parameters ::zero_runtime::layer::Entry for #name #arguments #entry_bounds {
+                type Input = <#first as ::zero_runtime::layer::Entry>::Input;
+            }
+
+            #[automatically_derived]
+            impl #parameters ::zero_runtime::layer::Layer<S, X> for #name #arguments #bounds {
+                ::zero_runtime::__layer_items!(#chain);
+
+                fn tensors(out: &mut ::zero_runtime::layer::Tensors) {
+                    #(out.scope(#titles, <#types as ::zero_runtime::layer::Layer<S, #inputs>>::tensors);)*
+                }
+            }
+
+            #used
+        };
+    }
+}
+
+/// The layer of a field, with its residual connection. Takes the place of the field's type, for errors to be shown there.
+fn layer(part: &Part) -> TokenStream {
+    let layer = &part.layer;
+    if part.residual { quote_spanned!(layer.span()=> ::zero_runtime::layer::Residual<#layer>) } else { quote!(#layer) }
+}
+
+/// The fields as nested pairs.
+fn chain(types: &[TokenStream]) -> TokenStream {
+    let mut types = types.iter().cloned();
+    let first = types.next().unwrap_or_default();
+    types.fold(first, |before, next| quote!(::zero_runtime::layer::Chain<#before, #next>))
+}
+
+/// What each field takes.
+fn inputs(types: &[TokenStream]) -> Vec<TokenStream> {
+    let input = |input: &mut TokenStream, layer: &TokenStream| {
+        let output = quote!(<#layer as ::zero_runtime::layer::Layer<S, #input>>::Output);
+        Some(std::mem::replace(input, output))
+    };
+    types.iter().scan(quote!(X), input).collect()
+}
+
+/// Generics of the `Entry` impl: there is one where the first field is one. A bound without parameters would have to hold
+/// at once, but for the `for<'a>`.
+fn entry(generics: &Generics, first: &TokenStream) -> Generics {
+    let mut generics = generics.clone();
+    generics.make_where_clause().predicates.push(parse_quote!(for<'a> #first: ::zero_runtime::layer::Entry));
+    generics
+}
+
+/// Generics of the `Layer` impl: each field is a layer that takes what the one before it gives.
+fn bounded(generics: &Generics, types: &[TokenStream], inputs: &[TokenStream]) -> Generics {
+    let mut generics = generics.clone();
+    generics.params.push(parse_quote!(S: ::zero_runtime::layer::Shape));
+    generics.params.push(parse_quote!(X: ::zero_runtime::layer::Activation));
+    let bounds = &mut generics.make_where_clause().predicates;
+    for (layer, input) in types.iter().zip(inputs) {
+        let bound = quote_spanned!(layer.span()=> ::zero_runtime::layer::Layer<S, #input>);
+        bounds.push(parse_quote!(#layer: #bound));
+    }
+    generics
+}
+
+/// A use of the struct and of every field. A layer is a type and never a value, so the compiler would else find all of
+/// them dead.
+fn used(layers: &Layers) -> TokenStream {
+    let Layers { name, generics, parts } = layers;
+    let (parameters, arguments, bounds) = generics.split_for_impl();
+    let fields: Vec<_> = parts.iter().map(|part| &part.name).collect();
+    quote! {
+        #[allow(dead_code)]
+        fn used #parameters(#name { #(#fields),* }: #name #arguments) -> #name #arguments #bounds {
+            #name { #(#fields),* }
+        }
+    }
+}

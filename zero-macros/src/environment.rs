@@ -1,0 +1,37 @@
+//! Environment: what a build says about itself. Never reads a file.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// What cargo and the command line tell an expansion.
+pub struct Environment {
+    /// The package that is being compiled.
+    pub package: PathBuf,
+    /// Where the compiler runs: what its own messages name files from.
+    pub directory: PathBuf,
+    /// `ZERO_SPEC`: the spec to build with.
+    pub spec: Option<PathBuf>,
+    /// `ZERO_TEXT`: text to put into the binary.
+    pub text: Option<PathBuf>,
+}
+
+impl Environment {
+    /// That of this process. `ZERO_SPEC` and `ZERO_TEXT` are about the packages that cargo was asked to build, so another
+    /// model among their dependencies keeps its own.
+    pub fn of_cargo() -> Self {
+        let path = |name| env::var_os(name).map(PathBuf::from);
+        let asked_for = |name| path("CARGO_PRIMARY_PACKAGE").and_then(|_| path(name));
+        let directory = env::current_dir().unwrap_or_default();
+        Self {
+            package: path("CARGO_MANIFEST_DIR").unwrap_or_else(|| directory.clone()),
+            directory,
+            spec: asked_for("ZERO_SPEC"),
+            text: asked_for("ZERO_TEXT"),
+        }
+    }
+
+    /// A file as the compiler would name it.
+    pub fn shown(&self, file: &Path) -> String {
+        file.strip_prefix(&self.directory).unwrap_or(file).display().to_string()
+    }
+}

@@ -1,0 +1,58 @@
+//! `#[zero]` and `#[derive(Layer)]`: a struct becomes a model, or a layer. What is written is parsed, made valid and
+//! expanded, in this order; where it is not valid, every mistake is an error of its own and a stub keeps the compiler
+//! from adding to them. Never computes a size, an offset or an op: those are constants that the compiler evaluates.
+
+#![forbid(unsafe_code)]
+
+mod ast;
+mod attr;
+mod choice;
+mod derive;
+mod environment;
+mod expand;
+mod fallback;
+mod mistake;
+mod valid;
+
+use proc_macro::TokenStream;
+use quote::ToTokens;
+use syn::{DeriveInput, parse_macro_input};
+
+use attr::Options;
+use environment::Environment;
+use mistake::both;
+
+/// Makes a struct of layers a model: `zero_runtime::main::<Gpt>()` trains it under the spec that is chosen here.
+///
+/// The spec is in the attribute, `#[zero(stage = 3, prefetch = 2)]`, or in a file, `#[zero(spec = "specs/zero3.ron")]`,
+/// whose path is relative to the package. Beside a file, options in the attribute must agree with it. `ZERO_SPEC` at build
+/// time takes the place of the file.
+///
+/// Fields are the units that are gathered and released, in the order of forward: each takes what the one before it gives.
+/// `[Block; 6]` is six units. The last field is the head; `#[tied(embed)]` on it shares the parameters of another field.
+#[proc_macro_attribute]
+pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
+    let item = match attr::item(item.into()) {
+        Ok(item) => item,
+        Err(unusable) => return unusable.into(),
+    };
+    let environment = Environment::of_cargo();
+    let choice = Options::parse(options.into()).and_then(|options| choice::choose(&options, &environment));
+    let expanded = match both(choice, valid::model(&item)) {
+        Ok((choice, model)) => expand::model(&item, &model, &choice, &environment),
+        Err(mistakes) => fallback::model(&item, &mistakes),
+    };
+    expanded.into()
+}
+
+/// Makes a struct of layers a layer: its fields one behind the other, each named by its field. `#[residual]` on a field
+/// adds the field's input to what it gives.
+#[proc_macro_derive(Layer, attributes(residual))]
+pub fn layer(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as DeriveInput);
+    let expanded = match valid::layers(&item) {
+        Ok(layers) => derive::layers(&layers),
+        Err(mistakes) => fallback::layers(&item, &mistakes),
+    };
+    expanded.into_token_stream().into()
+}

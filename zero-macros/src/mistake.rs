@@ -1,0 +1,91 @@
+//! Mistake: a diagnostic and the tokens it is about, as an error of the compiler. Never decides what a mistake is.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use zero_plan::diagnostic::Diagnostic;
+
+/// One mistake and its place in the source.
+#[derive(Debug)]
+pub struct Mistake {
+    /// What the compiler shows behind `error: `.
+    pub text: String,
+    place: TokenStream,
+}
+
+/// What can be wrong in more than one way at once.
+pub type Checked<T> = Result<T, Vec<Mistake>>;
+
+impl Mistake {
+    /// One in the source; without tokens its place is the attribute as a whole.
+    pub fn at(place: impl ToTokens, problem: &Diagnostic) -> Self {
+        let mut text = format!("[{}] {}", problem.code, problem.message);
+        // An expectation that the message has already spelled out needs no second line.
+        let told = problem.message.contains(problem.label.trim_start_matches("expected "));
+        let note = Some(&problem.label).filter(|_| !told);
+        for (kind, line) in [("note", note), ("help", problem.help.as_ref())] {
+            if let Some(line) = line {
+                text += &format!("\n = {kind}: {line}");
+            }
+        }
+        Self { text, place: place.into_token_stream() }
+    }
+
+    /// One in the text of a spec that `place` names.
+    pub fn in_spec(place: impl ToTokens, problem: &Diagnostic, file: &str, spec: &str) -> Self {
+        let title = format!("error[{}]: ", problem.code);
+        let rendered = problem.render(file, spec);
+        // The compiler writes the `error: ` of a title itself.
+        let text = match rendered.strip_prefix(&title) {
+            Some(rest) => format!("[{}] {rest}", problem.code),
+            None => rendered,
+        };
+        Self { text, place: place.into_token_stream() }
+    }
+
+    /// An unusable attribute or struct, and how to write a usable one.
+    pub fn unusable(place: impl ToTokens, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::at(place, &Diagnostic::new("Z0110", "", message).help(help))
+    }
+}
+
+impl ToTokens for Mistake {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(syn::Error::new_spanned(&self.place, &self.text).to_compile_error());
+    }
+}
+
+/// Two results, or what is wrong with either.
+pub fn both<A, B>(a: Checked<A>, b: Checked<B>) -> Checked<(A, B)> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok((a, b)),
+        (a, b) => Err(a.err().into_iter().chain(b.err()).flatten().collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_in_a_spec_keeps_the_place_in_its_file() {
+        let problem = Diagnostic::new("Z0107", "prefech", "unknown key").at(1..8, "did you mean `prefetch`?");
+        let shown = Mistake::in_spec(TokenStream::new(), &problem, "specs/a.ron", "(prefech: 2)").text;
+        assert!(shown.starts_with("[Z0107] unknown key\n --> specs/a.ron:1:2\n"), "{shown}");
+    }
+
+    #[test]
+    fn an_expectation_is_told_once() {
+        let mut problem = Diagnostic::new("Z0103", "ranks", "`ranks` expects a number, found `x`");
+        problem.label = "expected a number".to_owned();
+        assert_eq!(Mistake::at(TokenStream::new(), &problem).text, "[Z0103] `ranks` expects a number, found `x`");
+        problem.label = "did you mean `y`?".to_owned();
+        assert!(Mistake::at(TokenStream::new(), &problem).text.ends_with("\n = note: did you mean `y`?"));
+    }
+
+    #[test]
+    fn mistakes_of_both_sides_are_kept() {
+        let one = || vec![Mistake::unusable(TokenStream::new(), "", "")];
+        assert_eq!(both::<(), ()>(Err(one()), Err(one())).unwrap_err().len(), 2);
+        assert_eq!(both::<(), ()>(Err(one()), Ok(())).unwrap_err().len(), 1);
+    }
+}

@@ -1,0 +1,33 @@
+//! The pure core of `zero`: a parallelism spec and the sizes of a model's units become layout, schedule, memory and
+//! traffic, all of it constant. No clock, no threads, no environment, no files.
+//!
+//! The data's way through: [`spec`] text is parsed and checked into a [`Config`]; [`unit`] sizes and the config give the
+//! [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own; [`Plan`] holds the tables, and
+//! [`traffic`] and [`report`] read them. What sizes decide is a `const fn`: the compiler runs it for [`static_plan!`],
+//! [`PlanBuf`] runs the same at run time.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod config;
+pub mod diagnostic;
+pub mod layout;
+pub mod message;
+pub mod plan;
+pub mod report;
+pub mod schedule;
+pub mod spec;
+pub mod traffic;
+pub mod unit;
+
+pub use config::{Config, Gather, Transport};
+pub use layout::{Bucket, Home, Kind, Memory, Placement, Region};
+pub use message::Bytes;
+pub use plan::{Plan, PlanBuf};
+pub use report::Report;
+pub use schedule::{Op, Pass};
+pub use traffic::Traffic;
+pub use unit::{Field, Unit, unit_count, units};
+
+#[doc(hidden)]
+pub use plan::tables as __tables;

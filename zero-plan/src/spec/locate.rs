@@ -1,0 +1,246 @@
+//! Locate: where in RON text the keys and values lie, as `ron` has no values that know their place. Reads any text that
+//! is RON and gives nothing for the rest; never says what is wrong with it.
+
+use std::ops::Range;
+
+use super::keys::join;
+use super::tokens::{Kind, Token, tokens};
+
+/// Where a key and its value lie: byte ranges of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySpans {
+    /// The key alone, without a raw name's `r#`.
+    pub key: Range<usize>,
+    /// The value, from its first to its last token.
+    pub value: Range<usize>,
+}
+
+/// Finds a dotted path such as `zero.prefetch` in the text; of a duplicate key, the first.
+pub fn locate(text: &str, path: &str) -> Option<KeySpans> {
+    let root = root(text)?;
+    let entry = root.find(path)?;
+    Some(entry.spans.clone())
+}
+
+/// A parenthesised group of `key: value` entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Section {
+    /// From the opening to the closing parenthesis, both included.
+    pub span: Range<usize>,
+    pub entries: Vec<Entry>,
+}
+
+/// One `key: value` of a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub key: String,
+    pub spans: KeySpans,
+    /// Where the entry starts: at the key, or at a raw name's `r#`.
+    pub start: usize,
+    /// Where the comma or the parenthesis that ends the entry is.
+    pub end: usize,
+    /// Whether that is a comma.
+    pub comma: bool,
+    /// What is inside, where the value is a section itself.
+    pub section: Option<Section>,
+}
+
+impl Entry {
+    /// From the start to the comma, that included.
+    pub fn extent(&self) -> Range<usize> {
+        self.start..self.end + usize::from(self.comma)
+    }
+}
+
+impl Section {
+    /// The first entry at a dotted path.
+    pub fn find(&self, path: &str) -> Option<&Entry> {
+        let (first, rest) = match path.split_once('.') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (path, None),
+        };
+        let entry = self.entries.iter().find(|entry| entry.key == first)?;
+        match rest {
+            Some(rest) => entry.section.as_ref()?.find(rest),
+            None => Some(entry),
+        }
+    }
+
+    /// The entries that surround `offset`, outermost first, with their paths. The mark that ends an entry belongs to it:
+    /// a reader that misses something stops there.
+    pub fn around(&self, offset: usize) -> Vec<(String, &Entry)> {
+        let mut chain = Vec::new();
+        let (mut section, mut path) = (Some(self), String::new());
+        while let Some(inside) = section {
+            let holds = |entry: &&Entry| (entry.start..=entry.end).contains(&offset);
+            let Some(entry) = inside.entries.iter().find(holds) else {
+                break;
+            };
+            path = join(&path, &entry.key);
+            chain.push((path.clone(), entry));
+            section = entry.section.as_ref();
+        }
+        chain
+    }
+}
+
+/// The section that the whole text is; none where it is something else.
+pub(super) fn root(text: &str) -> Option<Section> {
+    let tokens = tokens(text);
+    let mut cursor = Cursor { text, rest: &tokens };
+    while cursor.peek(0) == Some(Kind::Mark(b'#')) {
+        cursor.skip_past(b']');
+    }
+    cursor.value()?.1
+}
+
+/// What is left of the tokens.
+struct Cursor<'t> {
+    text: &'t str,
+    rest: &'t [Token],
+}
+
+impl<'t> Cursor<'t> {
+    fn peek(&self, ahead: usize) -> Option<Kind> {
+        self.rest.get(ahead).map(|token| token.kind)
+    }
+
+    fn next(&mut self) -> Option<&'t Token> {
+        let (token, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(token)
+    }
+
+    fn skip_past(&mut self, mark: u8) {
+        while let Some(token) = self.next() {
+            if token.kind == Kind::Mark(mark) {
+                break;
+            }
+        }
+    }
+
+    /// A value: its span, and its entries where it is a section, perhaps a named one.
+    fn value(&mut self) -> Option<(Range<usize>, Option<Section>)> {
+        let start = self.rest.first()?.span.start;
+        if self.peek(0) == Some(Kind::Word) && self.peek(1) == Some(Kind::Mark(b'(')) {
+            self.next();
+        }
+        let keyed = self.peek(1) == Some(Kind::Word) && self.peek(2) == Some(Kind::Mark(b':'));
+        let empty = self.peek(1) == Some(Kind::Mark(b')'));
+        if self.peek(0) == Some(Kind::Mark(b'(')) && (keyed || empty) {
+            let section = self.section()?;
+            return Some((start..section.span.end, Some(section)));
+        }
+        Some((start..self.skip_value()?, None))
+    }
+
+    /// Skips a value that is no section, and gives its end.
+    fn skip_value(&mut self) -> Option<usize> {
+        let (mut end, mut depth) = (None, 0);
+        while let Some(kind) = self.peek(0) {
+            match kind {
+                Kind::Mark(b',' | b')' | b']' | b'}') if depth == 0 => break,
+                Kind::Mark(b'(' | b'[' | b'{') => depth += 1,
+                Kind::Mark(b')' | b']' | b'}') => depth -= 1,
+                _ => {}
+            }
+            end = self.next().map(|token| token.span.end);
+        }
+        end
+    }
+
+    fn section(&mut self) -> Option<Section> {
+        let start = self.next()?.span.start;
+        let mut entries = Vec::new();
+        while self.peek(0) == Some(Kind::Word) {
+            entries.push(self.entry()?);
+        }
+        let close = self.next()?;
+        let span = start..close.span.end;
+        (close.kind == Kind::Mark(b')')).then_some(Section { span, entries })
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        let Range { start, end } = self.next()?.span.clone();
+        let raw = self.text[start..end].strip_prefix("r#");
+        let key = end - raw.map_or(end - start, str::len)..end;
+        if self.next()?.kind != Kind::Mark(b':') {
+            return None;
+        }
+        let (value, section) = self.value()?;
+        let end = self.rest.first()?.span.start;
+        let comma = self.peek(0) == Some(Kind::Mark(b','));
+        if comma {
+            self.next();
+        }
+        Some(Entry {
+            key: self.text[key.clone()].to_owned(),
+            spans: KeySpans { key, value },
+            start,
+            end,
+            comma,
+            section,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r##"// zero: (stage: 1)
+#![enable(implicit_some)]
+Spec(
+    model: Example("zero: (stage: 0)"), /* mesh: /* x: */ (zero: 9) */
+    name: r#"a ")" b"#,
+    mesh: Mesh (zero: 2, ),
+    r#zero: (
+        stage: 3, // the last ) of all
+        bucket: MiB (25)
+    ),
+    list: [(stage: 7), {"a": 1}], empty: (),
+)"##;
+
+    fn at<'t>(text: &'t str, path: &str) -> Option<(&'t str, &'t str)> {
+        let spans = locate(text, path)?;
+        Some((&text[spans.key], &text[spans.value]))
+    }
+
+    #[test]
+    fn finds_keys_past_comments_strings_and_nesting() {
+        assert_eq!(at(TEXT, "zero.stage"), Some(("stage", "3")));
+        assert_eq!(at(TEXT, "zero.bucket"), Some(("bucket", "MiB (25)")));
+        assert_eq!(at(TEXT, "mesh.zero"), Some(("zero", "2")));
+        assert_eq!(at(TEXT, "mesh"), Some(("mesh", "Mesh (zero: 2, )")));
+        assert_eq!(at(TEXT, "name"), Some(("name", r##"r#"a ")" b"#"##)));
+        assert_eq!(at(TEXT, "list"), Some(("list", r#"[(stage: 7), {"a": 1}]"#)));
+        assert_eq!(at(TEXT, "empty"), Some(("empty", "()")));
+    }
+
+    #[test]
+    fn finds_nothing_where_there_is_nothing() {
+        for path in ["", "stage", "zero.zero", "list.stage", "zero.stage.x", "model.zero"] {
+            assert_eq!(at(TEXT, path), None, "{path}");
+        }
+        for text in ["", "(", "(zero", "(zero:", "(zero: (", "(zero: (stage: 3)", "3", ")", "(zero: )"] {
+            assert_eq!(at(text, "zero.stage"), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_a_duplicate_key_the_first_is_found() {
+        let text = "(a: 1, a: 2)";
+        assert_eq!(locate(text, "a").map(|spans| spans.value), Some(4..5));
+    }
+
+    #[test]
+    fn the_mark_that_ends_an_entry_belongs_to_it() {
+        let text = "(a: (b: 1 , c: 2))";
+        let root = root(text).unwrap();
+        let paths = |offset| -> Vec<String> { root.around(offset).into_iter().map(|(path, _)| path).collect() };
+        assert_eq!(paths(10), ["a", "a.b"]);
+        assert_eq!(paths(16), ["a", "a.c"]);
+        assert_eq!(paths(17), ["a"]);
+        assert!(paths(0).is_empty());
+    }
+}

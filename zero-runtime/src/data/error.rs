@@ -1,0 +1,93 @@
+//! What can be wrong with the data of a run: message, stable code and way out. Never prints.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of opening a dataset. [`DataError::report`] is what a person should see, once.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message names its fields")]
+pub enum DataError {
+    #[error("cannot read `{}`: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "{origin} has {tokens} tokens, expected at least {tokens_min}: one training sequence and one held-out \
+         sequence of {length} tokens, each with one more to predict"
+    )]
+    TooShort { origin: String, tokens: usize, tokens_min: usize, length: usize },
+    /// `vocabulary_min` would be enough for the whole file.
+    #[error(
+        "{origin} has token id {id} at token {token_offset} (byte {byte_offset}), expected less than the model's \
+         vocabulary, which is {vocabulary}"
+    )]
+    TokenBeyondVocabulary {
+        origin: String,
+        token_offset: usize,
+        byte_offset: usize,
+        id: u32,
+        vocabulary: usize,
+        vocabulary_min: usize,
+    },
+    #[error("`{}` has {bytes} bytes, expected an even number: two for each token id", path.display())]
+    OddSize { path: PathBuf, bytes: usize },
+    #[error("no text below `{}` (skipped: {skipped})", directory.display())]
+    NoText { directory: PathBuf, skipped: String },
+    #[error("no Cargo.toml in `{}` or above it, so there is no workspace to take text from", start.display())]
+    NoWorkspace { start: PathBuf },
+}
+
+impl DataError {
+    /// For `map_err`.
+    pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| DataError::Unreadable { path: path.to_owned(), source }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            DataError::Unreadable { .. } => "Z0340",
+            DataError::TooShort { .. } => "Z0341",
+            DataError::TokenBeyondVocabulary { .. } => "Z0342",
+            DataError::OddSize { .. } => "Z0343",
+            DataError::NoText { .. } => "Z0344",
+            DataError::NoWorkspace { .. } => "Z0345",
+        }
+    }
+
+    /// What it means and how to go on.
+    pub fn help(&self) -> String {
+        let help = match self {
+            DataError::Unreadable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "let this user read it"
+            }
+            DataError::Unreadable { .. } => {
+                "data is a text file, a directory of text, or a `.bin` file of little-endian u16 token ids"
+            }
+            // A sequence of one token is the shortest, and needs four.
+            DataError::TooShort { tokens: 0..4, .. } => "give more text",
+            DataError::TooShort { tokens, .. } => {
+                return format!("give more text, or build with sequences of {} tokens or less", tokens / 2 - 1);
+            }
+            DataError::TokenBeyondVocabulary { vocabulary_min, .. } => {
+                return format!(
+                    "build the model with a vocabulary of at least {vocabulary_min}, or encode the text for the \
+                     vocabulary it has; a `.bin` file is little-endian u16 token ids without a header, of any other \
+                     file each byte is a token id"
+                );
+            }
+            DataError::OddSize { .. } => {
+                "a `.bin` file is little-endian u16 token ids without a header; see whether it was cut off, or give \
+                 text another name"
+            }
+            DataError::NoText { .. } => {
+                "text is UTF-8 without zero bytes; a `.bin` file of token ids is given by its own path"
+            }
+            DataError::NoWorkspace { .. } => "start inside of a cargo workspace, or name the text to train on",
+        };
+        help.to_owned()
+    }
+
+    /// The whole error as a person should see it.
+    pub fn report(&self) -> String {
+        format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
+    }
+}

@@ -1,0 +1,72 @@
+//! Data: what a run trains on. A training sequence is a pure function of (seed, step, index), so every rank draws its
+//! own without asking another, any number of ranks trains on the same sequences, and a resumed run goes on where it was.
+//!
+//! Never knows ranks or devices, never allocates once a dataset is made, never prints.
+//!
+//! A dataset of your own:
+//!
+//! ```
+//! use zero_runtime::data::{Dataset, Draw};
+//! use zero_runtime::layer::Features;
+//!
+//! /// Tells which of two numbers is the larger.
+//! struct Larger;
+//!
+//! impl Dataset for Larger {
+//!     type Input = Features<2>;
+//!
+//!     fn training(&self, draw: Draw, input: &mut [f32], targets: &mut [u32]) {
+//!         for (row, (pair, target)) in input.chunks_exact_mut(2).zip(targets).enumerate() {
+//!             let numbers = Draw { index: draw.hash() ^ row as u64, ..draw }.hash();
+//!             let (first, second) = (numbers as u32, (numbers >> 32) as u32);
+//!             pair.copy_from_slice(&[first as f32, second as f32]);
+//!             *target = (second > first) as u32;
+//!         }
+//!     }
+//!
+//!     fn held_out(&self, index: usize, input: &mut [f32], targets: &mut [u32]) {
+//!         // A step that no run reaches.
+//!         self.training(Draw { seed: 0, step: u64::MAX, index: index as u64 }, input, targets);
+//!     }
+//!
+//!     fn held_out_count(&self) -> usize {
+//!         8
+//!     }
+//! }
+//!
+//! let (mut input, mut targets) = ([0.0; 6], [0; 3]);
+//! Larger.training(Draw { seed: 0, step: 7, index: 1 }, &mut input, &mut targets);
+//! assert_eq!(targets[2] == 1, input[5] > input[4]);
+//! ```
+
+mod corpus;
+mod draw;
+mod error;
+mod split;
+mod text;
+mod tree;
+mod workspace;
+
+pub use draw::Draw;
+pub use error::DataError;
+pub use text::Text;
+pub use workspace::workspace_text;
+
+use crate::layer::Activation;
+
+/// Sequences to train on and others to judge by, all of one length that is fixed when the dataset is made.
+pub trait Dataset: Sync {
+    /// What the model takes.
+    type Input: Activation;
+
+    /// One training sequence: `input` (length * WIDTH) and `targets` (length) are overwritten. Equal draws give equal
+    /// sequences, in any process.
+    fn training(&self, draw: Draw, input: &mut [<Self::Input as Activation>::Element], targets: &mut [u32]);
+
+    /// Sequence `index`, less than [`Dataset::held_out_count`], of the held-out part, which no training sequence
+    /// overlaps: `input` (length * WIDTH) and `targets` (length) are overwritten.
+    fn held_out(&self, index: usize, input: &mut [<Self::Input as Activation>::Element], targets: &mut [u32]);
+
+    /// Number of held-out sequences; 0 where nothing is held out.
+    fn held_out_count(&self) -> usize;
+}

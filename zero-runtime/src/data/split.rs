@@ -1,0 +1,122 @@
+//! Split: which windows of a corpus train and which are held out, as arithmetic. Never sees a token.
+
+/// Windows of a block, where the corpus is long enough to have ten such blocks.
+const BLOCK_WINDOWS_MAX: usize = 16;
+/// One block of this many is held out, where there are as many.
+const PERIOD_BLOCKS_MAX: usize = 10;
+
+/// The corpus as periods, each a stretch of blocks that train and one block that is held out, then a rest that trains.
+///
+/// A window is the length + 1 tokens of one sequence and its targets; a block is a whole number of windows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Split {
+    window: usize,
+    block: usize,
+    period: usize,
+    periods: usize,
+    tokens: usize,
+}
+
+impl Split {
+    /// Tokens for one training window and one held-out window.
+    pub(super) fn tokens_min(length: usize) -> usize {
+        2 * (length + 1)
+    }
+
+    /// The split of `tokens` tokens for sequences of `length` tokens. `None` below [`Split::tokens_min`].
+    pub(super) fn new(tokens: usize, length: usize) -> Option<Self> {
+        assert!(length > 0, "a sequence has at least one token");
+        if tokens < Self::tokens_min(length) {
+            return None;
+        }
+        let window = length + 1;
+        // Else a short corpus would have fewer than ten blocks and hold out too much, or nothing.
+        let block = window * (tokens / (PERIOD_BLOCKS_MAX * window)).clamp(1, BLOCK_WINDOWS_MAX);
+        let period = block * (tokens / block).min(PERIOD_BLOCKS_MAX);
+        Some(Self { window, block, period, periods: tokens / period, tokens })
+    }
+
+    /// Number of training windows. At least 1.
+    pub(super) fn training_count(&self) -> usize {
+        let rest = self.tokens - self.periods * self.period;
+        self.periods * self.starts_per_period() + (rest + 1).saturating_sub(self.window)
+    }
+
+    /// First token of training window `index`.
+    pub(super) fn training_start(&self, index: usize) -> usize {
+        assert!(index < self.training_count(), "training window {index} of {}", self.training_count());
+        // The rest may have more starts than a period: whatever is beyond the periods is in the rest.
+        let period = (index / self.starts_per_period()).min(self.periods);
+        period * self.period + (index - period * self.starts_per_period())
+    }
+
+    /// Number of held-out windows. At least 1.
+    pub(super) fn held_out_count(&self) -> usize {
+        self.periods * self.windows_per_block()
+    }
+
+    /// First token of held-out window `index`.
+    pub(super) fn held_out_start(&self, index: usize) -> usize {
+        assert!(index < self.held_out_count(), "held-out window {index} of {}", self.held_out_count());
+        let (period, window) = (index / self.windows_per_block(), index % self.windows_per_block());
+        (period + 1) * self.period - self.block + window * self.window
+    }
+
+    fn windows_per_block(&self) -> usize {
+        self.block / self.window
+    }
+
+    /// Starts whose window lies in one period's training stretch.
+    fn starts_per_period(&self) -> usize {
+        self.period - self.block - self.window + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For each token whether it is held out.
+    fn held_out_tokens(split: &Split) -> Vec<bool> {
+        let mut held_out = vec![false; split.tokens];
+        for start in (0..split.held_out_count()).map(|index| split.held_out_start(index)) {
+            for token in &mut held_out[start..start + split.window] {
+                assert!(!*token, "two held-out windows overlap");
+                *token = true;
+            }
+        }
+        held_out
+    }
+
+    #[test]
+    fn training_windows_are_all_that_hold_no_held_out_token() {
+        for length in 1..5 {
+            for tokens in Split::tokens_min(length)..2000 {
+                let split = Split::new(tokens, length).unwrap();
+                let held_out = held_out_tokens(&split);
+                let free = held_out.windows(length + 1).enumerate().filter(|(_, window)| !window.contains(&true));
+                let starts = (0..split.training_count()).map(|index| split.training_start(index));
+                assert!(starts.eq(free.map(|(start, _)| start)), "{tokens} tokens, length {length}");
+                assert!(split.training_count() > 0 && split.held_out_count() > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_tenth_is_held_out_and_never_more_where_there_is_enough() {
+        for tokens in 90..5000 {
+            let split = Split::new(tokens, 8).unwrap();
+            let held_out = split.held_out_count() * 9;
+            assert!(held_out * 10 <= tokens && held_out * 20 > tokens, "{held_out} of {tokens}");
+        }
+        assert_eq!(Split::new(1_000_000, 99).unwrap().held_out_count(), 992); // 62 blocks of 16 windows
+    }
+
+    #[test]
+    fn the_least_corpus_trains_one_window_and_holds_out_one() {
+        assert!(Split::new(17, 8).is_none());
+        let split = Split::new(18, 8).unwrap();
+        assert_eq!((split.training_count(), split.training_start(0)), (1, 0));
+        assert_eq!((split.held_out_count(), split.held_out_start(0)), (1, 9));
+    }
+}

@@ -1,0 +1,87 @@
+//! Text: next-token prediction over a corpus. Never tokenizes: a byte is a token, or the ids are in a file.
+
+use std::path::Path;
+
+use super::corpus::{Corpus, origin};
+use super::error::DataError;
+use super::split::Split;
+use super::{Dataset, Draw};
+use crate::layer::Tokens;
+
+/// A corpus of tokens, where each token's target is the next one.
+///
+/// The corpus is cut into blocks, and every tenth block is held out. Training sequences are drawn uniformly, with
+/// replacement, from all places where they and their targets fit between held-out blocks; held-out sequences lie side
+/// by side in the held-out blocks. Drawing costs the same for a corpus of any size.
+pub struct Text {
+    corpus: Corpus,
+    split: Split,
+    length: usize,
+    vocabulary: usize,
+}
+
+impl Text {
+    /// The data at `path`, for sequences of `length` tokens and a model of `vocabulary` tokens. `path` is one of
+    ///
+    /// - a file: each byte is a token id;
+    /// - a directory: the text files below it, joined in the order of their paths, each byte a token id. Hidden entries,
+    ///   `target`, `node_modules`, symbolic links and binary files (not UTF-8, or with zero bytes) are passed over;
+    /// - a file `*.bin`: little-endian u16 token ids. It is mapped, not read: all processes of a host share one copy,
+    ///   and it must not change while it is in use.
+    ///
+    /// # Errors
+    /// Z0340 if something cannot be read, Z0341 if there is too little of it, Z0342 if a token id is not in the
+    /// vocabulary (all are checked), Z0343 if a `.bin` file ends in half a token, Z0344 if a directory has no text.
+    pub fn open(path: &Path, length: usize, vocabulary: usize) -> Result<Self, DataError> {
+        Self::new(Corpus::open(path, vocabulary)?, origin(path), length, vocabulary)
+    }
+
+    /// Text in the binary itself: each byte is a token id.
+    ///
+    /// # Errors
+    /// Z0341 if there is too little of it, Z0342 if a byte is not in the vocabulary.
+    pub fn embedded(bytes: &'static [u8], length: usize, vocabulary: usize) -> Result<Self, DataError> {
+        const ORIGIN: &str = "the text in this binary";
+        Self::new(Corpus::bytes(bytes.into(), ORIGIN, vocabulary)?, ORIGIN.to_owned(), length, vocabulary)
+    }
+
+    fn new(corpus: Corpus, origin: String, length: usize, vocabulary: usize) -> Result<Self, DataError> {
+        let tokens = corpus.tokens();
+        match Split::new(tokens, length) {
+            Some(split) => Ok(Text { corpus, split, length, vocabulary }),
+            None => {
+                let tokens_min = Split::tokens_min(length);
+                Err(DataError::TooShort { origin, tokens, tokens_min, length })
+            }
+        }
+    }
+
+    fn copy(&self, start: usize, input: &mut [u32], targets: &mut [u32]) {
+        assert_eq!((input.len(), targets.len()), (self.length, self.length), "room for one sequence each");
+        self.corpus.copy(start, input);
+        self.corpus.copy(start + 1, targets);
+        // Else a file that changed since it was opened would make the model read beyond its embedding.
+        let valid = |ids: &[u32]| ids.iter().all(|&id| (id as usize) < self.vocabulary);
+        assert!(valid(input) && valid(targets), "the data changed while it was in use");
+    }
+}
+
+impl Dataset for Text {
+    type Input = Tokens;
+
+    fn training(&self, draw: Draw, input: &mut [u32], targets: &mut [u32]) {
+        self.copy(self.split.training_start(draw.below(self.split.training_count())), input, targets);
+    }
+
+    fn held_out(&self, index: usize, input: &mut [u32], targets: &mut [u32]) {
+        self.copy(self.split.held_out_start(index), input, targets);
+    }
+
+    fn held_out_count(&self) -> usize {
+        self.split.held_out_count()
+    }
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -1,0 +1,161 @@
+//! Elementwise nonlinearities and their derivatives. Never NaN for a finite input.
+
+use super::math::sigmoid;
+use super::simd::{check_len, vectorised};
+
+/// Which nonlinearity; the formulas are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nonlinearity {
+    /// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): `gelu(approximate="tanh")`.
+    Gelu,
+    /// max(x, 0); the derivative at 0 is 0.
+    Relu,
+    /// x sigmoid(x), also called swish.
+    Silu,
+}
+
+/// `y` := f(`x`).
+pub fn activate(kind: Nonlinearity, x: &[f32], y: &mut [f32]) {
+    check_len("y", y.len(), x.len());
+    match kind {
+        Nonlinearity::Gelu => map(x, y, gelu),
+        Nonlinearity::Relu => map(x, y, relu),
+        Nonlinearity::Silu => map(x, y, silu),
+    }
+}
+
+/// `dx` := `dy` * f'(`x`).
+pub fn activate_backward(kind: Nonlinearity, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    check_len("dy", dy.len(), x.len());
+    check_len("dx", dx.len(), x.len());
+    match kind {
+        Nonlinearity::Gelu => map_backward(x, dy, dx, gelu_slope),
+        Nonlinearity::Relu => map_backward(x, dy, dx, relu_slope),
+        Nonlinearity::Silu => map_backward(x, dy, dx, silu_slope),
+    }
+}
+
+#[inline(always)]
+fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (y, &x) in y.iter_mut().zip(x) {
+                *y = f(x);
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn map_backward(x: &[f32], dy: &[f32], dx: &mut [f32], slope: impl Fn(f32) -> f32) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((dx, &x), &dy) in dx.iter_mut().zip(x).zip(dy) {
+                *dx = dy * slope(x);
+            }
+        },
+    );
+}
+
+const GELU_LINEAR: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::SQRT_2; // 2 sqrt(2/pi)
+const GELU_CUBIC: f32 = 0.044_715;
+
+/// Beyond it the gate is 0 or 1 to the last bit; clamped, its argument and slope cannot overflow.
+const GELU_SATURATED: f32 = 16.0;
+
+/// 0.5 (1 + tanh(u)) = sigmoid(2u), which needs no tanh and keeps its relative precision for x < 0.
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
+    x * sigmoid(GELU_LINEAR * inner * (GELU_CUBIC * inner).mul_add(inner, 1.0))
+}
+
+/// (x s(z))' = s + x s (1 - s) z', with z = 2u as in `gelu`.
+#[inline(always)]
+fn gelu_slope(x: f32) -> f32 {
+    let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
+    let square = GELU_CUBIC * inner * inner;
+    let gate = sigmoid(GELU_LINEAR * inner * (1.0 + square));
+    let slope = GELU_LINEAR * square.mul_add(3.0, 1.0);
+    (inner * slope * (1.0 - gate)).mul_add(gate, gate)
+}
+
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    // Not `f32::max`, which would hide a NaN.
+    if x < 0.0 { 0.0 } else { x }
+}
+
+#[inline(always)]
+fn relu_slope(x: f32) -> f32 {
+    if x > 0.0 { 1.0 } else { 0.0 }
+}
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x * sigmoid(x)
+}
+
+/// (x s)' = s (1 + x (1 - s)).
+#[inline(always)]
+fn silu_slope(x: f32) -> f32 {
+    let gate = sigmoid(x);
+    gate * x.mul_add(1.0 - gate, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{assert_close, noise, to_f64};
+
+    const KINDS: [Nonlinearity; 3] = [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu];
+
+    /// f and f', in f64, from the definitions.
+    fn naive(kind: Nonlinearity, x: f64) -> (f64, f64) {
+        match kind {
+            Nonlinearity::Gelu => {
+                let scale = (2.0 / std::f64::consts::PI).sqrt();
+                let tanh = (scale * (x + 0.044715 * x.powi(3))).tanh();
+                let inner_slope = scale * (1.0 + 3.0 * 0.044715 * x * x);
+                (0.5 * x * (1.0 + tanh), 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner_slope)
+            }
+            Nonlinearity::Relu => (x.max(0.0), f64::from(u8::from(x > 0.0))),
+            Nonlinearity::Silu => {
+                let gate = 1.0 / (1.0 + (-x).exp());
+                (x * gate, gate * (1.0 + x * (1.0 - gate)))
+            }
+        }
+    }
+
+    #[test]
+    fn matches_f64_forward_and_backward() {
+        for kind in KINDS {
+            let x: Vec<f32> = noise(1003, 1).iter().map(|x| 4.0 * x).collect();
+            let dy = noise(x.len(), 2);
+            let (mut y, mut dx) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
+            activate(kind, &x, &mut y);
+            activate_backward(kind, &x, &dy, &mut dx);
+            let expected: Vec<_> = to_f64(&x).iter().map(|&x| naive(kind, x)).collect();
+            let values: Vec<f64> = expected.iter().map(|e| e.0).collect();
+            let gradients: Vec<f64> = expected.iter().zip(&dy).map(|(e, &dy)| e.1 * f64::from(dy)).collect();
+            assert_close("y", &y, &values, 1e-6);
+            assert_close("dx", &dx, &gradients, 2e-6);
+        }
+    }
+
+    #[test]
+    fn extremes_stay_finite_and_nan_shows() {
+        let x = [f32::MIN, -1e20, -90.0, -0.0, f32::MIN_POSITIVE, 90.0, 1e20, f32::MAX];
+        for kind in KINDS {
+            let (mut y, mut dx) = ([0.0; 8], [0.0; 8]);
+            activate(kind, &x, &mut y);
+            activate_backward(kind, &x, &[1.0; 8], &mut dx);
+            assert_eq!((y[0], y[7], dx[0], dx[7]), (0.0, f32::MAX, 0.0, 1.0), "{kind:?}");
+            assert!(y.iter().chain(&dx).all(|v| v.is_finite()), "{kind:?}: {y:?} {dx:?}");
+            activate(kind, &[f32::NAN], &mut y[..1]);
+            assert!(y[0].is_nan(), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Softmax cross-entropy over the vocabulary, and its gradient in place of the logits. Never averages: the caller
+//! weighs each row.
+
+use super::math::exp;
+use super::simd::{check_len, divided, max, sum, vectorised};
+
+/// `loss` (rows) := `lse` - the target's logit, with `lse` (rows) := ln sum e^logit, kept for backward.
+///
+/// `logits`: (rows, vocab); `targets`: (rows), each below vocab.
+pub fn cross_entropy(logits: &[f32], targets: &[u32], loss: &mut [f32], lse: &mut [f32]) {
+    let vocab = check_shapes(logits, targets, loss, lse);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, logits) in logits.chunks_exact(vocab).enumerate() {
+                let largest = max(logits);
+                lse[row] = largest + sum([logits], |[x]| exp(x - largest)).ln();
+                loss[row] = lse[row] - logits[targets[row] as usize];
+            }
+        },
+    );
+}
+
+/// `logits` (rows, vocab) := their gradient, (softmax - 1 at the target) * `dloss`; `dloss`, `lse`: (rows).
+pub fn cross_entropy_backward(logits: &mut [f32], targets: &[u32], lse: &[f32], dloss: &[f32]) {
+    let vocab = check_shapes(logits, targets, dloss, lse);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, logits) in logits.chunks_exact_mut(vocab).enumerate() {
+                let (lse, dloss) = (lse[row], dloss[row]);
+                for x in &mut *logits {
+                    *x = exp(*x - lse) * dloss;
+                }
+                logits[targets[row] as usize] -= dloss;
+            }
+        },
+    );
+}
+
+/// The vocabulary's size; panics unless all shapes agree and every target lies in it.
+#[track_caller]
+fn check_shapes(logits: &[f32], targets: &[u32], loss: &[f32], lse: &[f32]) -> usize {
+    check_len("loss", loss.len(), targets.len());
+    check_len("lse", lse.len(), targets.len());
+    let vocab = divided("logits", logits.len(), targets.len());
+    if let Some(target) = targets.iter().find(|&&target| target as usize >= vocab) {
+        panic!("target {target} is not in the vocabulary, expected an id below {vocab}");
+    }
+    vocab
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+
+    #[test]
+    fn matches_f64_forward_and_backward() {
+        for vocab in LENGTHS {
+            let rows = 5;
+            let mut logits: Vec<f32> = noise(rows * vocab, 1).iter().map(|x| 10.0 * x).collect();
+            let targets: Vec<u32> = (0..rows).map(|row| (row * 7 % vocab) as u32).collect();
+            let dloss = noise(rows, 2);
+            let (mut losses, mut gradients) = (vec![], vec![]);
+            for (row, logits) in to_f64(&logits).chunks(vocab).enumerate() {
+                let total: f64 = logits.iter().map(|x| x.exp()).sum();
+                let target = targets[row] as usize;
+                losses.push(total.ln() - logits[target]);
+                gradients.extend(
+                    logits
+                        .iter()
+                        .enumerate()
+                        .map(|(i, x)| (x.exp() / total - f64::from(u8::from(i == target))) * f64::from(dloss[row])),
+                );
+            }
+            let (mut loss, mut lse) = (vec![0.0; rows], vec![0.0; rows]);
+            cross_entropy(&logits, &targets, &mut loss, &mut lse);
+            assert_close("loss", &loss, &losses, 2e-6);
+            cross_entropy_backward(&mut logits, &targets, &lse, &dloss);
+            assert_close("dlogits", &logits, &gradients, 4e-6);
+        }
+    }
+
+    #[test]
+    fn uniform_logits_cost_ln_vocab_however_large() {
+        for logit in [-1e30, 0.0, 1e4] {
+            let (mut loss, mut lse) = ([0.0], [0.0]);
+            cross_entropy(&[logit; 8], &[3], &mut loss, &mut lse);
+            let expected = if logit.abs() > 1e5 { 0.0 } else { 8f32.ln() };
+            assert!((loss[0] - expected).abs() < 1e-3, "logit {logit}: loss {}", loss[0]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "target 8 is not in the vocabulary, expected an id below 8")]
+    fn a_target_beyond_the_vocabulary_is_refused() {
+        cross_entropy(&[0.0; 8], &[8], &mut [0.0], &mut [0.0]);
+    }
+}

@@ -1,0 +1,190 @@
+//! Matrix product over strided views, by the `gemm` crate on the calling thread. Never copies or transposes a matrix
+//! itself: a transpose is a swap of strides.
+
+use crate::device::Write;
+
+/// A (rows, cols) matrix seen through strides, in elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// All of `data` as (rows, cols), row-major.
+    #[track_caller]
+    pub fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        super::simd::check_len("matrix", data.len(), rows * cols);
+        Self::strided(data, rows, cols, cols)
+    }
+
+    /// (rows, cols) at the start of `data`, each row `row_stride` after the one before.
+    #[track_caller]
+    pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+        check_extent(data.len(), rows, cols, row_stride);
+        Self { data, rows, cols, row_stride, col_stride: 1 }
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The (cols, rows) transpose, of the same data.
+    pub fn transposed(self) -> Self {
+        Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+}
+
+/// A (rows, cols) row-major matrix to write to; its rows do not overlap.
+#[derive(Debug)]
+pub struct MatrixMut<'a> {
+    data: &'a mut [f32],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+}
+
+impl<'a> MatrixMut<'a> {
+    /// All of `data` as (rows, cols), row-major.
+    #[track_caller]
+    pub fn new(data: &'a mut [f32], rows: usize, cols: usize) -> Self {
+        super::simd::check_len("matrix", data.len(), rows * cols);
+        Self::strided(data, rows, cols, cols)
+    }
+
+    /// (rows, cols) at the start of `data`, each row `row_stride` after the one before.
+    #[track_caller]
+    pub fn strided(data: &'a mut [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+        assert!(row_stride >= cols, "rows of {cols} overlap at row stride {row_stride}");
+        check_extent(data.len(), rows, cols, row_stride);
+        Self { data, rows, cols, row_stride }
+    }
+}
+
+/// Panics unless the last element of the last row lies within `len`.
+#[track_caller]
+fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
+    if rows > 0 && cols > 0 {
+        let extent = (rows - 1).checked_mul(row_stride).and_then(|n| n.checked_add(cols));
+        assert!(
+            extent.is_some_and(|extent| extent <= len),
+            "a ({rows}, {cols}) matrix of row stride {row_stride} needs {extent:?} elements, found {len}"
+        );
+    }
+}
+
+/// `c` (m, n) := `alpha` * `a` (m, k) * `b` (k, n), plus `c` when adding.
+#[expect(unsafe_code, reason = "gemm takes pointers and strides")]
+pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, alpha: f32, write: Write) {
+    assert!(
+        (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
+        "({}, {}) x ({}, {}) does not give ({}, {})",
+        a.rows,
+        a.cols,
+        b.rows,
+        b.cols,
+        c.rows,
+        c.cols
+    );
+    // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
+    // above that gemm visits no others. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not
+    // overlap each other. `Write::Set` never reads `c`.
+    unsafe {
+        gemm::gemm(
+            c.rows,
+            c.cols,
+            a.cols,
+            c.data.as_mut_ptr(),
+            1,
+            c.row_stride as isize,
+            matches!(write, Write::Add),
+            a.data.as_ptr(),
+            a.col_stride as isize,
+            a.row_stride as isize,
+            b.data.as_ptr(),
+            b.col_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            alpha,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{assert_close, noise};
+
+    /// `data` as (rows, cols), or as the transpose of (cols, rows) when `transpose`.
+    fn view(data: &[f32], rows: usize, cols: usize, transpose: bool) -> Matrix<'_> {
+        match transpose {
+            false => Matrix::new(data, rows, cols),
+            true => Matrix::new(data, cols, rows).transposed(),
+        }
+    }
+
+    fn at(x: Matrix, row: usize, col: usize) -> f64 {
+        f64::from(x.data[row * x.row_stride + col * x.col_stride])
+    }
+
+    fn check(m: usize, n: usize, k: usize, transpose_a: bool, transpose_b: bool, write: Write) {
+        let (a, b) = (noise(m * k, 1), noise(k * n, 2));
+        let (a, b) = (view(&a, m, k, transpose_a), view(&b, k, n, transpose_b));
+        let row_stride = n + 2;
+        let mut c = noise((m - 1) * row_stride + n, 3);
+        let mut expected: Vec<f64> = c.iter().copied().map(f64::from).collect();
+        for i in 0..m {
+            for j in 0..n {
+                let product: f64 = (0..k).map(|l| at(a, i, l) * at(b, l, j)).sum();
+                let before = if write == Write::Add { expected[i * row_stride + j] } else { 0.0 };
+                expected[i * row_stride + j] = before + 0.5 * product;
+            }
+        }
+        matmul(MatrixMut::strided(&mut c, m, n, row_stride), a, b, 0.5, write);
+        assert_close("c", &c, &expected, 2e-5);
+    }
+
+    #[test]
+    fn matches_f64_for_all_transposes_and_leaves_the_gaps() {
+        for [m, n, k] in [[1, 1, 1], [3, 17, 5], [17, 3, 65], [65, 33, 17], [2, 130, 0], [64, 64, 64]] {
+            for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false), (true, true)] {
+                check(m, n, k, transpose_a, transpose_b, Write::Set);
+                check(m, n, k, transpose_a, transpose_b, Write::Add);
+            }
+        }
+    }
+
+    #[test]
+    fn set_overwrites_nan() {
+        let mut c = [f32::NAN];
+        matmul(MatrixMut::new(&mut c, 1, 1), Matrix::new(&[2.0], 1, 1), Matrix::new(&[3.0], 1, 1), 1.0, Write::Set);
+        assert_eq!(c, [6.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a (3, 2) matrix of row stride 4 needs Some(10) elements, found 9")]
+    fn a_view_beyond_its_slice_is_refused() {
+        Matrix::strided(&[0.0; 9], 3, 2, 4);
+    }
+
+    #[test]
+    #[should_panic(expected = "(2, 3) x (2, 1) does not give (2, 1)")]
+    fn shapes_must_agree() {
+        let mut c = [0.0; 2];
+        matmul(
+            MatrixMut::new(&mut c, 2, 1),
+            Matrix::new(&[0.0; 6], 2, 3),
+            Matrix::new(&[0.0; 2], 2, 1),
+            1.0,
+            Write::Set,
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! The CPU device: single-threaded, deterministic kernels over row-major `f32` slices.
+//! Never allocates (the `gemm` crate's packing buffers excepted), never starts a thread, never owns a buffer.
+
+mod activation;
+mod attention;
+mod cross_entropy;
+mod device;
+mod embedding;
+mod gemm;
+mod math;
+mod norm;
+mod optimizer;
+mod rows;
+mod simd;
+#[cfg(test)]
+mod testing;
+mod tree_sum;
+
+pub use activation::{Nonlinearity, activate, activate_backward};
+pub use attention::{AttentionShape, attention, attention_backward, attention_workspace};
+pub use cross_entropy::{cross_entropy, cross_entropy_backward};
+pub use device::Cpu;
+pub use embedding::{embed, embed_backward};
+pub use gemm::{Matrix, MatrixMut, matmul};
+pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
+pub use optimizer::{AdamW, adamw, all_finite, sum_squares};
+pub use rows::{add, broadcast_rows, sum_rows};
+pub use tree_sum::tree_sum;

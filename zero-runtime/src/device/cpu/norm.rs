@@ -1,0 +1,242 @@
+//! Layer norm and RMS norm over the last dimension, and their vector-Jacobian products. Never keeps the normalised
+//! rows: backward rebuilds them from the input and the saved statistics.
+
+use super::simd::{begin, check_len, divided, sum, vectorised};
+use crate::device::Write;
+
+/// `y` := (`x` - mean) / sqrt(variance + `eps`) * `gain` + `bias`, row by row.
+///
+/// `x`, `y`: (rows, width); `gain`, `bias`: (width). `stats` (rows, 2) keeps mean and 1 / sqrt(variance + eps) for
+/// backward. The variance is the biased one (Ba et al., 2016).
+pub fn layer_norm(x: &[f32], gain: &[f32], bias: &[f32], y: &mut [f32], stats: &mut [f32], eps: f32) {
+    let width = gain.len();
+    let rows = divided("x", x.len(), width);
+    check_len("bias", bias.len(), width);
+    check_len("y", y.len(), x.len());
+    check_len("stats", stats.len(), 2 * rows);
+    let stats = stats.as_chunks_mut::<2>().0;
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((x, y), stats) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(stats) {
+                let mean = sum([x], |[x]| x) / width as f32;
+                let variance = sum([x], |[x]| (x - mean) * (x - mean)) / width as f32;
+                let scale = 1.0 / (variance + eps).sqrt();
+                for (((y, &x), &gain), &bias) in y.iter_mut().zip(x).zip(gain).zip(bias) {
+                    *y = ((x - mean) * scale).mul_add(gain, bias);
+                }
+                *stats = [mean, scale];
+            }
+        },
+    );
+}
+
+/// The gradients of `layer_norm`, given `dy` (rows, width).
+///
+/// `dx` (rows, width), if wanted, is overwritten; `dgain` and `dbias` (width) are written as `write` says.
+// With n the normalised row and g = dy * gain: dx = scale (g - mean(g) - n mean(g n)).
+#[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
+pub fn layer_norm_backward(
+    x: &[f32],
+    gain: &[f32],
+    stats: &[f32],
+    dy: &[f32],
+    mut dx: Option<&mut [f32]>,
+    dgain: &mut [f32],
+    dbias: &mut [f32],
+    write: Write,
+) {
+    let width = gain.len();
+    let rows = divided("x", x.len(), width);
+    check_len("stats", stats.len(), 2 * rows);
+    check_len("dy", dy.len(), x.len());
+    check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
+    check_len("dgain", dgain.len(), width);
+    check_len("dbias", dbias.len(), width);
+    begin(dgain, write);
+    begin(dbias, write);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, &[mean, scale]) in stats.as_chunks::<2>().0.iter().enumerate() {
+                let row = row * width..(row + 1) * width;
+                let (x, dy) = (&x[row.clone()], &dy[row.clone()]);
+                for (((dgain, dbias), &x), &dy) in dgain.iter_mut().zip(&mut *dbias).zip(x).zip(dy) {
+                    *dgain = dy.mul_add((x - mean) * scale, *dgain);
+                    *dbias += dy;
+                }
+                if let Some(dx) = dx.as_deref_mut() {
+                    let along_one = sum([gain, dy], |[gain, dy]| gain * dy) / width as f32;
+                    let along_n = gradient_along(x, gain, dy, mean, scale);
+                    for (((dx, &x), &gain), &dy) in dx[row].iter_mut().zip(x).zip(gain).zip(dy) {
+                        *dx = scale * ((x - mean) * scale).mul_add(-along_n, gain * dy - along_one);
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// mean(g n) of one row: g = dy * gain, n = (x - mean) * scale.
+#[inline(always)]
+fn gradient_along(x: &[f32], gain: &[f32], dy: &[f32], mean: f32, scale: f32) -> f32 {
+    let total = sum([x, gain, dy], |[x, gain, dy]| (x - mean) * scale * (gain * dy));
+    total / x.len() as f32
+}
+
+/// `y` := `x` / sqrt(mean(x^2) + `eps`) * `gain`, row by row (Zhang and Sennrich, 2019).
+///
+/// `x`, `y`: (rows, width); `gain`: (width). `inverse` (rows) keeps 1 / sqrt(mean(x^2) + eps) for backward.
+pub fn rms_norm(x: &[f32], gain: &[f32], y: &mut [f32], inverse: &mut [f32], eps: f32) {
+    let width = gain.len();
+    let rows = divided("x", x.len(), width);
+    check_len("y", y.len(), x.len());
+    check_len("inverse", inverse.len(), rows);
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((x, y), inverse) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(inverse) {
+                let mean_square = sum([x], |[x]| x * x) / width as f32;
+                let scale = 1.0 / (mean_square + eps).sqrt();
+                for ((y, &x), &gain) in y.iter_mut().zip(x).zip(gain) {
+                    *y = x * scale * gain;
+                }
+                *inverse = scale;
+            }
+        },
+    );
+}
+
+/// The gradients of `rms_norm`, given `dy` (rows, width).
+///
+/// `dx` (rows, width), if wanted, is overwritten; `dgain` (width) is written as `write` says.
+// As in layer norm, without the mean: dx = scale (g - n mean(g n)).
+pub fn rms_norm_backward(
+    x: &[f32],
+    gain: &[f32],
+    inverse: &[f32],
+    dy: &[f32],
+    mut dx: Option<&mut [f32]>,
+    dgain: &mut [f32],
+    write: Write,
+) {
+    let width = gain.len();
+    let rows = divided("x", x.len(), width);
+    check_len("inverse", inverse.len(), rows);
+    check_len("dy", dy.len(), x.len());
+    check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
+    check_len("dgain", dgain.len(), width);
+    begin(dgain, write);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, &scale) in inverse.iter().enumerate() {
+                let row = row * width..(row + 1) * width;
+                let (x, dy) = (&x[row.clone()], &dy[row.clone()]);
+                for ((dgain, &x), &dy) in dgain.iter_mut().zip(x).zip(dy) {
+                    *dgain = dy.mul_add(x * scale, *dgain);
+                }
+                if let Some(dx) = dx.as_deref_mut() {
+                    let along_n = gradient_along(x, gain, dy, 0.0, scale);
+                    for (((dx, &x), &gain), &dy) in dx[row].iter_mut().zip(x).zip(gain).zip(dy) {
+                        *dx = scale * (x * scale).mul_add(-along_n, gain * dy);
+                    }
+                }
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+
+    const EPS: f32 = 1e-5;
+
+    struct Expected {
+        y: Vec<f64>,
+        dx: Vec<f64>,
+        dgain: Vec<f64>,
+    }
+
+    /// Either norm in f64, its `dx` through the full Jacobian d n_j / d x_i.
+    fn naive(x: &[f32], gain: &[f32], bias: &[f32], dy: &[f32], centred: bool) -> Expected {
+        let width = gain.len();
+        let mut expected = Expected { y: vec![], dx: vec![], dgain: vec![0.0; width] };
+        for (x, dy) in to_f64(x).chunks(width).zip(to_f64(dy).chunks(width)) {
+            let mean = if centred { x.iter().sum::<f64>() / width as f64 } else { 0.0 };
+            let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
+            let scale = 1.0 / (variance + f64::from(EPS)).sqrt();
+            let n: Vec<f64> = x.iter().map(|x| (x - mean) * scale).collect();
+            for j in 0..width {
+                expected.y.push(n[j] * f64::from(gain[j]) + f64::from(bias[j]));
+                expected.dgain[j] += dy[j] * n[j];
+            }
+            for i in 0..width {
+                let through_mean = if centred { 1.0 / width as f64 } else { 0.0 };
+                let slope = |j: usize| {
+                    let direct = f64::from(u8::from(i == j));
+                    scale * (direct - through_mean - n[i] * n[j] / width as f64)
+                };
+                expected.dx.push((0..width).map(|j| dy[j] * f64::from(gain[j]) * slope(j)).sum());
+            }
+        }
+        expected
+    }
+
+    #[test]
+    fn layer_norm_matches_f64() {
+        for width in LENGTHS {
+            let rows = 5;
+            let (x, dy) = (noise(rows * width, 1), noise(rows * width, 2));
+            let (gain, bias) = (noise(width, 3), noise(width, 4));
+            let expected = naive(&x, &gain, &bias, &dy, true);
+            let (mut y, mut stats) = (vec![0.0; x.len()], vec![0.0; 2 * rows]);
+            layer_norm(&x, &gain, &bias, &mut y, &mut stats, EPS);
+            assert_close("y", &y, &expected.y, 1e-5);
+
+            let (mut dx, mut dgain, mut dbias) = (vec![0.0; x.len()], vec![f32::NAN; width], vec![0.5; width]);
+            layer_norm_backward(&x, &gain, &stats, &dy, None, &mut dgain, &mut dbias, Write::Set);
+            layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut dx), &mut dgain, &mut dbias, Write::Add);
+            assert_close("dx", &dx, &expected.dx, 2e-5);
+            let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
+            assert_close("dgain", &dgain, &twice, 1e-5);
+            let column = |j: usize| (0..rows).map(|row| f64::from(dy[row * width + j])).sum::<f64>();
+            assert_close("dbias", &dbias, &(0..width).map(|j| 2.0 * column(j)).collect::<Vec<_>>(), 1e-5);
+        }
+    }
+
+    #[test]
+    fn rms_norm_matches_f64() {
+        for width in LENGTHS {
+            let rows = 5;
+            let (x, dy, gain) = (noise(rows * width, 1), noise(rows * width, 2), noise(width, 3));
+            let expected = naive(&x, &gain, &vec![0.0; width], &dy, false);
+            let (mut y, mut inverse) = (vec![0.0; x.len()], vec![0.0; rows]);
+            rms_norm(&x, &gain, &mut y, &mut inverse, EPS);
+            assert_close("y", &y, &expected.y, 1e-5);
+
+            let (mut dx, mut dgain) = (vec![0.0; x.len()], vec![f32::NAN; width]);
+            rms_norm_backward(&x, &gain, &inverse, &dy, None, &mut dgain, Write::Set);
+            rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut dx), &mut dgain, Write::Add);
+            assert_close("dx", &dx, &expected.dx, 2e-5);
+            let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
+            assert_close("dgain", &dgain, &twice, 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_constant_row_is_its_bias() {
+        let (mut y, mut stats) = ([0.0; 3], [0.0; 2]);
+        layer_norm(&[7.0; 3], &[2.0; 3], &[1.0, 2.0, 3.0], &mut y, &mut stats, EPS);
+        assert_eq!(y, [1.0, 2.0, 3.0]);
+        assert_eq!(stats[0], 7.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "`stats` has 2 elements, expected 4")]
+    fn every_row_needs_its_statistics() {
+        layer_norm(&[0.0; 6], &[1.0; 3], &[0.0; 3], &mut [0.0; 6], &mut [0.0; 2], EPS);
+    }
+}

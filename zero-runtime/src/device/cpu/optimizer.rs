@@ -1,0 +1,181 @@
+//! The optimizer step, and what is asked of a gradient before it. Never depends on how a flat range is cut into calls,
+//! where it is elementwise.
+
+use super::simd::{LANES, check_len, fold, vectorised};
+
+/// One step's scalars. In f64, as PyTorch has them: 1 - 0.999 in f32 is off by 1e-5.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamW {
+    /// Learning rate of this step.
+    pub lr: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Parameters shrink by `lr * weight_decay`, whatever their gradient.
+    pub weight_decay: f64,
+    /// What gradients are multiplied by first: clipping, loss scale, averaging.
+    pub grad_scale: f64,
+    /// 1 - beta1^t at step t, from 1.
+    pub correction1: f64,
+    /// 1 - beta2^t.
+    pub correction2: f64,
+}
+
+/// Updates `params` and the moments `m` and `v` by `grads`, all (n), as `torch.optim.AdamW` does: decoupled decay
+/// first (Loshchilov and Hutter, 2019).
+///
+/// Elementwise: n elements in one call or in many give the same bits.
+pub fn adamw(step: &AdamW, params: &mut [f32], grads: &[f32], m: &mut [f32], v: &mut [f32]) {
+    check_len("grads", grads.len(), params.len());
+    check_len("m", m.len(), params.len());
+    check_len("v", v.len(), params.len());
+    let keep = (1.0 - step.lr * step.weight_decay) as f32;
+    let (beta2, eps, grad_scale) = (step.beta2 as f32, step.eps as f32, step.grad_scale as f32);
+    let (fresh1, fresh2) = ((1.0 - step.beta1) as f32, (1.0 - step.beta2) as f32);
+    let step_size = (step.lr / step.correction1) as f32;
+    let root_correction = (1.0 / step.correction2.sqrt()) as f32;
+    vectorised(
+        #[inline(always)]
+        || {
+            for (((param, &grad), m), v) in params.iter_mut().zip(grads).zip(m).zip(v) {
+                let grad = grad * grad_scale;
+                *m = (grad - *m).mul_add(fresh1, *m);
+                *v = (fresh2 * grad).mul_add(grad, beta2 * *v);
+                let denominator = v.sqrt().mul_add(root_correction, eps);
+                *param = (-step_size).mul_add(*m / denominator, *param * keep);
+            }
+        },
+    );
+}
+
+/// The sum of squares, in f64 and in a fixed order.
+pub fn sum_squares(x: &[f32]) -> f64 {
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut lanes = [0.0f64; LANES];
+            let (blocks, tail) = x.as_chunks::<LANES>();
+            for block in blocks {
+                for (total, &x) in lanes.iter_mut().zip(block) {
+                    *total = f64::from(x).mul_add(f64::from(x), *total);
+                }
+            }
+            for (total, &x) in lanes.iter_mut().zip(tail) {
+                *total = f64::from(x).mul_add(f64::from(x), *total);
+            }
+            fold(lanes, |a, b| a + b)
+        },
+    )
+}
+
+/// Whether no element is infinite or NaN.
+pub fn all_finite(x: &[f32]) -> bool {
+    vectorised(
+        #[inline(always)]
+        || x.chunks(1024).all(|block| block.iter().fold(true, |finite, x| finite & x.is_finite())),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+
+    fn step(t: i32) -> AdamW {
+        let (beta1, beta2) = (0.9, 0.999);
+        AdamW {
+            lr: 1e-2,
+            beta1,
+            beta2,
+            eps: 1e-8,
+            weight_decay: 0.1,
+            grad_scale: 0.5,
+            correction1: 1.0 - f64::powi(beta1, t),
+            correction2: 1.0 - f64::powi(beta2, t),
+        }
+    }
+
+    #[test]
+    fn adamw_matches_f64_over_steps() {
+        let len = 130;
+        let mut params = noise(len, 1);
+        let (mut m, mut v) = (vec![0.0; len], vec![0.0; len]);
+        let (mut p64, mut m64, mut v64) = (to_f64(&params), vec![0.0; len], vec![0.0; len]);
+        for t in 1..=5 {
+            let grads = noise(len, 10 + t as u64);
+            let step = step(t);
+            adamw(&step, &mut params, &grads, &mut m, &mut v);
+            for i in 0..len {
+                let g = 0.5 * f64::from(grads[i]);
+                p64[i] *= 1.0 - step.lr * step.weight_decay;
+                m64[i] = step.beta1 * m64[i] + (1.0 - step.beta1) * g;
+                v64[i] = step.beta2 * v64[i] + (1.0 - step.beta2) * g * g;
+                let m_hat = m64[i] / step.correction1;
+                let v_hat = v64[i] / step.correction2;
+                p64[i] -= step.lr * m_hat / (v_hat.sqrt() + step.eps);
+            }
+            assert_close("params", &params, &p64, 1e-6);
+        }
+        assert_close("m", &m, &m64, 1e-6);
+        assert_close("v", &v, &v64, 1e-7);
+    }
+
+    #[test]
+    fn the_first_step_moves_by_the_learning_rate() {
+        let step = AdamW { weight_decay: 0.0, ..step(1) };
+        let (mut params, mut m, mut v) = ([1.0, 1.0], [0.0; 2], [0.0; 2]);
+        adamw(&step, &mut params, &[3.0, -0.01], &mut m, &mut v);
+        assert!((params[0] - 0.99).abs() < 1e-6 && (params[1] - 1.01).abs() < 1e-6, "{params:?}");
+    }
+
+    #[test]
+    fn adamw_gives_the_same_bits_however_the_range_is_cut() {
+        let len = 257;
+        let grads = noise(len, 2);
+        let run = |cut: usize| {
+            let (mut params, mut m, mut v) = (noise(len, 1), noise(len, 3), noise(len, 4));
+            v.iter_mut().for_each(|v| *v = v.abs());
+            for start in (0..len).step_by(cut) {
+                let range = start..len.min(start + cut);
+                adamw(
+                    &step(3),
+                    &mut params[range.clone()],
+                    &grads[range.clone()],
+                    &mut m[range.clone()],
+                    &mut v[range],
+                );
+            }
+            [params, m, v].concat().iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        };
+        let whole = run(len);
+        for cut in [1, 3, 7, 16, 17, 65, 128] {
+            assert_eq!(run(cut), whole, "cut into {cut}");
+        }
+    }
+
+    #[test]
+    fn sum_squares_matches_f64() {
+        for len in LENGTHS {
+            let x = noise(len, 1);
+            let naive: f64 = to_f64(&x).iter().map(|x| x * x).sum();
+            assert!((sum_squares(&x) - naive).abs() <= 1e-13 * naive, "length {len}");
+        }
+        assert_eq!(sum_squares(&[]), 0.0);
+    }
+
+    #[test]
+    fn all_finite_finds_the_one_that_is_not() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for position in [0, 15, 16, 1023, 1024, 2999] {
+                let mut x = vec![f32::MAX; 3000];
+                assert!(all_finite(&x));
+                x[position] = bad;
+                assert!(!all_finite(&x), "{bad} at {position}");
+            }
+        }
+        assert!(all_finite(&[]));
+    }
+}

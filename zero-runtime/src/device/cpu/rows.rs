@@ -1,0 +1,86 @@
+//! Rows, plainly: repeat one, sum them, add element by element. Never looks inside an element.
+
+use super::simd::{begin, check_len, divided, vectorised};
+use crate::device::Write;
+
+/// Every row of `out` (rows, width) := `row` (width).
+pub fn broadcast_rows(out: &mut [f32], row: &[f32]) {
+    divided("out", out.len(), row.len());
+    for out in out.chunks_exact_mut(row.len()) {
+        out.copy_from_slice(row);
+    }
+}
+
+/// `out` (width) := or += the sum of the rows of `dy` (rows, width), first to last.
+pub fn sum_rows(dy: &[f32], out: &mut [f32], write: Write) {
+    divided("dy", dy.len(), out.len());
+    begin(out, write);
+    vectorised(
+        #[inline(always)]
+        || {
+            for row in dy.chunks_exact(out.len()) {
+                accumulate(out, row);
+            }
+        },
+    );
+}
+
+/// `y` += `x`.
+pub fn add(y: &mut [f32], x: &[f32]) {
+    check_len("x", x.len(), y.len());
+    vectorised(
+        #[inline(always)]
+        || accumulate(y, x),
+    );
+}
+
+/// `y` += `x`, for use within a vectorised loop.
+#[inline(always)]
+pub(super) fn accumulate(y: &mut [f32], x: &[f32]) {
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y += x;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+
+    #[test]
+    fn sum_rows_matches_f64() {
+        for width in LENGTHS {
+            for rows in [1, 5, 17] {
+                let dy = noise(rows * width, 1);
+                let mut out = noise(width, 2);
+                let mut expected = to_f64(&out);
+                for row in dy.chunks_exact(width) {
+                    expected.iter_mut().zip(row).for_each(|(e, &x)| *e += f64::from(x));
+                }
+                sum_rows(&dy, &mut out, Write::Add);
+                assert_close("sum", &out, &expected, 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn set_forgets_what_was_there() {
+        let mut out = [f32::NAN; 2];
+        sum_rows(&[1.0, 2.0, 3.0, 4.0], &mut out, Write::Set);
+        assert_eq!(out, [4.0, 6.0]);
+    }
+
+    #[test]
+    fn broadcast_and_add() {
+        let mut out = [0.0; 6];
+        broadcast_rows(&mut out, &[1.0, 2.0, 3.0]);
+        add(&mut out, &[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(out, [2.0, 3.0, 4.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "`dy` has 7 elements, expected a multiple of 3")]
+    fn a_ragged_matrix_is_refused() {
+        sum_rows(&[0.0; 7], &mut [0.0; 3], Write::Set);
+    }
+}

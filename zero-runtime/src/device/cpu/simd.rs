@@ -1,0 +1,119 @@
+//! What every kernel stands on: loops compiled for the widest vectors the machine has, sums in a fixed order, and
+//! length checks. Never depends on the machine for a result: a wider vector does the same arithmetic sooner.
+
+use std::sync::LazyLock;
+
+use crate::device::Write;
+
+/// Accumulators of a reduction: one AVX-512 register of `f32`. Fixed, so that every machine sums in the same order.
+pub const LANES: usize = 16;
+
+static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
+
+/// Runs `kernel` compiled for AVX-512, for AVX2 with FMA, or for the baseline, whichever is the best this machine has.
+///
+/// `kernel` and all it calls must be `#[inline(always)]`: what is not inlined here stays baseline code.
+#[inline(always)]
+pub fn vectorised<R>(kernel: impl FnOnce() -> R) -> R {
+    ARCH.dispatch(kernel)
+}
+
+/// Sum over i of `term` of the i-th elements of `inputs`, which are equally long.
+#[inline(always)]
+pub fn sum<const N: usize>(inputs: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
+    let len = inputs[0].len();
+    assert!(inputs.iter().all(|x| x.len() == len), "summands differ in length");
+    let blocks = inputs.map(|x| x.as_chunks::<LANES>().0);
+    let tails = inputs.map(|x| x.as_chunks::<LANES>().1);
+    let mut lanes = [0.0; LANES];
+    for block in 0..len / LANES {
+        // All terms before any addition: in one loop they would be computed one at a time, four times slower.
+        let mut terms = [0.0; LANES];
+        for (lane, value) in terms.iter_mut().enumerate() {
+            *value = term(blocks.map(|x| x[block][lane]));
+        }
+        for (total, term) in lanes.iter_mut().zip(terms) {
+            *total += term;
+        }
+    }
+    for (lane, total) in lanes.iter_mut().enumerate().take(len % LANES) {
+        *total += term(tails.map(|x| x[lane]));
+    }
+    fold(lanes, |a, b| a + b)
+}
+
+/// The largest element, NaN ignored; negative infinity if there is none.
+#[inline(always)]
+pub fn max(x: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (blocks, tail) = x.as_chunks::<LANES>();
+    for block in blocks {
+        for (largest, &x) in lanes.iter_mut().zip(block) {
+            *largest = if x > *largest { x } else { *largest };
+        }
+    }
+    for (largest, &x) in lanes.iter_mut().zip(tail) {
+        *largest = if x > *largest { x } else { *largest };
+    }
+    fold(lanes, f32::max)
+}
+
+/// Combines the lanes pairwise: halves, quarters, and so on.
+#[inline(always)]
+pub fn fold<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] = combine(lanes[lane], lanes[lane + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+/// Makes `out` ready to be added to.
+pub fn begin(out: &mut [f32], write: Write) {
+    match write {
+        Write::Set => out.fill(0.0),
+        Write::Add => {}
+    }
+}
+
+/// Panics unless the slice called `name` has the length its shape asks for.
+#[track_caller]
+pub fn check_len(name: &str, found: usize, expected: usize) {
+    assert!(found == expected, "`{name}` has {found} elements, expected {expected}");
+}
+
+/// `len / by` for the slice called `name`: its rows from their width, or the other way round. Panics on a remainder.
+#[track_caller]
+pub fn divided(name: &str, len: usize, by: usize) -> usize {
+    assert!(by > 0 && len.is_multiple_of(by), "`{name}` has {len} elements, expected a multiple of {by}");
+    len / by
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, noise};
+
+    #[test]
+    fn sums_match_f64_at_every_tail_length() {
+        for len in LENGTHS {
+            let (x, y) = (noise(len, 1), noise(len, 2));
+            let naive: f64 = x.iter().zip(&y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
+            let found = vectorised(|| sum([&x, &y], |[x, y]| x * y));
+            assert_close("sum", &[found], &[naive], 1e-5);
+        }
+    }
+
+    #[test]
+    fn max_finds_each_position() {
+        for position in 0..35 {
+            let mut x = vec![-3.0; 35];
+            x[position] = -2.0;
+            assert_eq!(max(&x), -2.0);
+        }
+        assert_eq!(max(&[]), f32::NEG_INFINITY);
+    }
+}

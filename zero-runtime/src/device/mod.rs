@@ -1,0 +1,144 @@
+//! Device: the small set of operations that layers and the optimizer are written against. A new device is one folder
+//! that implements [`Device`]. Never knows of units, ranks or schedules.
+
+pub mod cpu;
+
+pub use cpu::{AdamW, AttentionShape, Cpu, Nonlinearity, attention_workspace};
+
+use crate::view::{View, ViewMut};
+
+/// Whether a result overwrites its destination or is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Overwrites.
+    Set,
+    /// Adds.
+    Add,
+}
+
+/// A row-major (rows, cols) matrix, or the transpose of one.
+pub struct Matrix<'a, D> {
+    /// The elements.
+    pub view: View<'a, D>,
+    /// Rows as stored.
+    pub rows: usize,
+    /// Columns as stored.
+    pub cols: usize,
+    /// Whether its transpose is meant.
+    pub transposed: bool,
+}
+
+impl<'a, D> Matrix<'a, D> {
+    /// The matrix as stored.
+    pub fn new(view: View<'a, D>, rows: usize, cols: usize) -> Self {
+        Self { view, rows, cols, transposed: false }
+    }
+
+    /// Its transpose, of the same elements.
+    pub fn transposed(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
+    }
+}
+
+/// Operations on views of one device. Matrices are row-major; shapes are given as `(rows, width)`; results do not depend
+/// on timing, and every sum has one fixed order.
+pub trait Device: Sized + Default + Send + 'static {
+    /// `to` := `from`.
+    fn copy(&self, to: ViewMut<Self>, from: View<Self>);
+    /// `to` := `value` everywhere.
+    fn fill(&self, to: ViewMut<Self>, value: f32);
+    /// `y` += `x`.
+    fn add(&self, y: ViewMut<Self>, x: View<Self>);
+    /// `c` (m, n) := or += `a` (m, k) `b` (k, n).
+    fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write);
+    /// Every row of `out` (rows, width) := `row` (width).
+    fn broadcast_rows(&self, out: ViewMut<Self>, row: View<Self>);
+    /// `out` (width) := or += the sum of the rows of `x` (rows, width).
+    fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write);
+    /// `y` := f(`x`), elementwise.
+    fn activate(&self, kind: Nonlinearity, x: View<Self>, y: ViewMut<Self>);
+    /// `dx` := `dy` f'(`x`), elementwise.
+    fn activate_backward(&self, kind: Nonlinearity, x: View<Self>, dy: View<Self>, dx: ViewMut<Self>);
+    /// Layer norm of each row; `stats` (rows, 2) takes mean and reciprocal deviation.
+    fn layer_norm(&self, x: View<Self>, gain: View<Self>, bias: View<Self>, y: ViewMut<Self>, stats: ViewMut<Self>);
+    /// Its vector-Jacobian product; `dgain` and `dbias` (width).
+    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
+    fn layer_norm_backward(
+        &self,
+        x: View<Self>,
+        gain: View<Self>,
+        stats: View<Self>,
+        dy: View<Self>,
+        dx: Option<ViewMut<Self>>,
+        dgain: ViewMut<Self>,
+        dbias: ViewMut<Self>,
+        write: Write,
+    );
+    /// Root-mean-square norm of each row; `inverse` (rows) takes the reciprocal root mean square.
+    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>);
+    /// Its vector-Jacobian product; `dgain` (width).
+    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
+    fn rms_norm_backward(
+        &self,
+        x: View<Self>,
+        gain: View<Self>,
+        inverse: View<Self>,
+        dy: View<Self>,
+        dx: Option<ViewMut<Self>>,
+        dgain: ViewMut<Self>,
+        write: Write,
+    );
+    /// Causal attention; `qkv` (tokens, 3 heads head_dim), `out` (tokens, heads head_dim), `lse` (tokens, heads), and
+    /// [`attention_workspace`] elements of `work`.
+    fn attention(
+        &self,
+        shape: AttentionShape,
+        qkv: View<Self>,
+        out: ViewMut<Self>,
+        lse: ViewMut<Self>,
+        work: ViewMut<Self>,
+    );
+    /// Its vector-Jacobian product: `dqkv` is overwritten.
+    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
+    fn attention_backward(
+        &self,
+        shape: AttentionShape,
+        qkv: View<Self>,
+        out: View<Self>,
+        lse: View<Self>,
+        dout: View<Self>,
+        dqkv: ViewMut<Self>,
+        work: ViewMut<Self>,
+    );
+    /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id, plus rows of `positions` (context, width) by
+    /// place in the sequence.
+    fn embed(&self, ids: View<Self, u32>, table: View<Self>, positions: View<Self>, out: ViewMut<Self>, length: usize);
+    /// Its vector-Jacobian product.
+    fn embed_backward(
+        &self,
+        ids: View<Self, u32>,
+        dout: View<Self>,
+        dtable: ViewMut<Self>,
+        dpositions: ViewMut<Self>,
+        length: usize,
+        write: Write,
+    );
+    /// `loss` (rows) := log-sum-exp of each row of `logits` (rows, classes), kept in `lse` (rows), less the target's logit.
+    fn cross_entropy(&self, logits: View<Self>, targets: View<Self, u32>, loss: ViewMut<Self>, lse: ViewMut<Self>);
+    /// Its vector-Jacobian product: turns `logits` into their gradient.
+    fn cross_entropy_backward(
+        &self,
+        logits: ViewMut<Self>,
+        targets: View<Self, u32>,
+        lse: View<Self>,
+        dloss: View<Self>,
+    );
+    /// One AdamW step, elementwise: its result does not depend on how a flat buffer is cut.
+    fn adamw(&self, step: &AdamW, params: ViewMut<Self>, grads: View<Self>, m: ViewMut<Self>, v: ViewMut<Self>);
+    /// Sum of squares, in f64.
+    fn sum_squares(&self, x: View<Self>) -> f64;
+    /// Sum, in f64.
+    fn sum(&self, x: View<Self>) -> f64;
+    /// Whether no element is infinite or NaN.
+    fn all_finite(&self, x: View<Self>) -> bool;
+}

@@ -1,0 +1,103 @@
+//! Diagnose: finds where a step that went wrong did so, by doing it again and looking at every result. A step is a pure
+//! function of parameters and batch, so the second run goes wrong at the same place; and a run in which nothing goes
+//! wrong does not pay for the search.
+#![allow(unsafe_code)]
+
+use core::fmt;
+
+use zero_plan::Op;
+
+use super::{Engine, InputOf, RunError, Walk};
+use crate::device::Device;
+use crate::model::Model;
+use crate::transport::Transport;
+
+/// Where in a step a number went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// In the output of a unit.
+    Forward,
+    /// In the gradients that a unit's backward gave.
+    Backward,
+    /// In the sum of gradients over ranks and micro-batches, each of which was finite.
+    Sum,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Forward => "the output",
+            Phase::Backward => "the gradients",
+            Phase::Sum => "the summed gradients",
+        })
+    }
+}
+
+/// The first result of a step that is infinite or not a number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "error[Z0401]: {phase} of unit `{unit}` on rank {rank} went infinite or NaN in step {step}\n  = help: parameters are those before that step; lower --lr, set --clip, or look at the data of that step"
+)]
+pub struct NonFinite {
+    /// The step, counted from 1.
+    pub step: u64,
+    /// The rank; the lowest, where several went wrong.
+    pub rank: usize,
+    /// The unit.
+    pub unit: String,
+    /// Where in the step.
+    pub phase: Phase,
+}
+
+/// A search under way: the first finding, if any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Search(Option<(Phase, usize)>);
+
+impl Search {
+    pub(super) fn forward(&mut self, unit: usize, finite: bool) {
+        self.note(Phase::Forward, unit, finite);
+    }
+
+    pub(super) fn backward(&mut self, unit: usize, finite: bool) {
+        self.note(Phase::Backward, unit, finite);
+    }
+
+    fn note(&mut self, phase: Phase, unit: usize, finite: bool) {
+        if !finite && self.0.is_none() {
+            self.0 = Some((phase, unit));
+        }
+    }
+}
+
+impl<M: Model, T: Transport> Engine<'_, M, T> {
+    /// Does the step again up to the agreement, and agrees with all ranks on what was found first.
+    pub(super) fn diagnose(
+        &mut self,
+        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
+    ) -> Result<NonFinite, RunError> {
+        let mut walk = Walk { finding: Some(Search::default()), ..self.new_walk() };
+        for &op in self.plan.step.iter().take_while(|&&op| op != Op::Agree) {
+            self.execute(op, &mut walk, &mut batch)?;
+        }
+        let mut search = walk.finding.unwrap_or_default();
+        for unit in 0..self.plan.units.len() {
+            let (kind, start, len) = self.arena.reduced(unit);
+            // SAFETY: every bucket is settled: nobody writes the sums before the next step.
+            let finite = self.device.all_finite(unsafe { self.arena.view(kind, start, len) });
+            search.note(Phase::Sum, unit, finite);
+        }
+        // A sum shows on every rank what came from one: local findings go first.
+        let (order, unit) = match search.0 {
+            Some((Phase::Forward, unit)) => (0, unit),
+            Some((Phase::Backward, unit)) => (1, unit),
+            Some((Phase::Sum, unit)) => (2, unit),
+            None => (3, 0),
+        };
+        self.transport.exchange([f64::from(order), unit as f64], &mut self.exchanged)?;
+        let found = self.exchanged.iter().enumerate().min_by(|(_, a), (_, b)| a[0].total_cmp(&b[0]));
+        let (rank, &[order, unit]) = found.expect("there is at least this rank");
+        let phase = [Phase::Forward, Phase::Backward, Phase::Sum][(order as usize).min(2)];
+        let unit = self.plan.units[unit as usize].to_string();
+        Ok(NonFinite { step: self.steps_done + 1, rank, unit, phase })
+    }
+}

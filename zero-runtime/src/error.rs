@@ -1,0 +1,62 @@
+//! Error: everything that can end a run, as a person should see it, once. Never prints.
+
+use std::path::PathBuf;
+
+use crate::data::DataError;
+use crate::engine::RunError;
+use crate::launch::LaunchError;
+use crate::transport::Lost;
+
+/// Why a run ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Ranks could not be started or joined, or one of them ended.
+    #[error("{}", .0.report())]
+    Launch(#[from] LaunchError),
+    /// The data cannot be trained on.
+    #[error("{}", .0.report())]
+    Data(#[from] DataError),
+    /// A step could not be done.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// An argument contradicts another one, or the plan.
+    #[error("error[Z0350]: {what}\n  = help: {help}")]
+    Argument {
+        /// What was expected and found.
+        what: String,
+        /// The way out.
+        help: String,
+    },
+    /// The metrics file cannot be written.
+    #[error("error[Z0351]: cannot write metrics to {}: {source}\n  = help: {help}", path.display())]
+    Metrics {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+        /// The way out.
+        help: &'static str,
+    },
+}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Error::Run(lost.into())
+    }
+}
+
+impl Error {
+    /// Whether every rank finds the same, so that rank 0 speaks for all.
+    pub fn is_common(&self) -> bool {
+        matches!(self, Error::Run(RunError::NonFinite(_)) | Error::Data(_) | Error::Argument { .. })
+    }
+
+    /// Whether another rank or the launcher tells the same better.
+    pub fn is_echo(&self) -> bool {
+        match self {
+            Error::Run(RunError::Lost(_)) => true,
+            Error::Launch(error) => error.is_echo(),
+            _ => false,
+        }
+    }
+}

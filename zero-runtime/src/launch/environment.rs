@@ -1,0 +1,237 @@
+//! Environment: variables in, role out. Knows the names that launchers use and rejects what contradicts itself.
+//! Never touches the process, never reads the real environment: variables come from a lookup function.
+
+use std::time::Duration;
+
+use super::error::LaunchError;
+
+/// Names the job towards its ranks; set by our launcher, or by a person whose launcher names nothing.
+pub(super) const JOB: &str = "ZERO_JOB";
+/// Process id of our own launcher; only set by it.
+pub(super) const LAUNCHER_PID: &str = "ZERO_LAUNCHER_PID";
+const JOIN_TIMEOUT_S: &str = "ZERO_JOIN_TIMEOUT_S";
+const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
+
+/// What a process is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// Started alone: start the ranks and see them end.
+    Launcher,
+    /// Started as one of several.
+    Rank(Place),
+}
+
+/// Where a rank stands among its peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Global rank, `0..world`.
+    pub rank: usize,
+    /// Number of ranks.
+    pub world: usize,
+    /// Rank among those of this host.
+    pub local_rank: usize,
+    /// Whether all ranks are on this host, as far as their launcher says.
+    pub one_host: bool,
+    /// Equal on all ranks of a job, and different from any other job on this host.
+    pub job: String,
+    /// How long a rank waits for its peers at start.
+    pub join_timeout: Duration,
+    /// Our own launcher's process id; none under a foreign launcher.
+    pub launcher_pid: Option<u32>,
+}
+
+impl Place {
+    /// The place of `rank` among `world` ranks of this host, with default patience and no launcher.
+    pub fn on_this_host(rank: usize, world: usize, job: &str) -> Self {
+        let join_timeout = Duration::from_secs(JOIN_TIMEOUT_S_DEFAULT as u64);
+        let job = job.to_owned();
+        Place { rank, world, local_rank: rank, one_host: true, job, join_timeout, launcher_pid: None }
+    }
+}
+
+/// How a launcher says whether all its ranks are on one host.
+enum Spread {
+    /// Ranks on this host: one host if that is all of them.
+    LocalWorld(&'static str),
+    /// Number of hosts.
+    Hosts(&'static str),
+}
+
+/// The variables by which a launcher tells a process its place.
+struct Dialect {
+    rank: &'static str,
+    world: &'static str,
+    local_rank: &'static str,
+    spread: Spread,
+}
+
+/// torchrun, our own launcher, and people who write wrappers.
+pub(super) const PLAIN_RANK: &str = "RANK";
+pub(super) const PLAIN_WORLD: &str = "WORLD_SIZE";
+pub(super) const PLAIN_LOCAL_RANK: &str = "LOCAL_RANK";
+pub(super) const PLAIN_LOCAL_WORLD: &str = "LOCAL_WORLD_SIZE";
+const PLAIN: Dialect = Dialect {
+    rank: PLAIN_RANK,
+    world: PLAIN_WORLD,
+    local_rank: PLAIN_LOCAL_RANK,
+    spread: Spread::LocalWorld(PLAIN_LOCAL_WORLD),
+};
+
+/// Innermost first: `mpirun` starts its helpers with `srun`, so Slurm's variables may be those of a helper.
+const FOREIGN: [Dialect; 3] = [
+    Dialect {
+        rank: "OMPI_COMM_WORLD_RANK",
+        world: "OMPI_COMM_WORLD_SIZE",
+        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        spread: Spread::LocalWorld("OMPI_COMM_WORLD_LOCAL_SIZE"),
+    },
+    Dialect {
+        rank: "PMI_RANK",
+        world: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        spread: Spread::LocalWorld("MPI_LOCALNRANKS"),
+    },
+    Dialect {
+        rank: SLURM_RANK,
+        world: "SLURM_NTASKS",
+        local_rank: "SLURM_LOCALID",
+        spread: Spread::Hosts("SLURM_STEP_NUM_NODES"),
+    },
+];
+const SLURM_RANK: &str = "SLURM_PROCID";
+const SLURM_STEP: &str = "SLURM_STEP_ID";
+/// Slurm counts real steps from 0; its batch scripts, shells and helpers have ids from here on.
+const SLURM_STEP_RESERVED: u64 = 0xffff_fff0;
+
+/// Each names the job or a part of it, is equal on all its ranks, and is set by some launcher. Taken all together,
+/// because each alone is too weak somewhere: torchrun's id is `none` unless given, an allocation runs many steps.
+const JOB_PARTS: [&str; 8] = [
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid",
+    "SLURM_JOB_ID",
+    SLURM_STEP,
+];
+
+/// What a process with these variables is. `lookup` gives a variable's value, if it is set.
+///
+/// # Errors
+/// Z0301 to Z0306: see [`LaunchError`].
+pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Result<Role, LaunchError> {
+    let variables = Variables { lookup };
+    let launcher_pid = variables.number(LAUNCHER_PID)?;
+    let Some((seat, size_name)) = variables.seat(launcher_pid.is_some())? else {
+        return Ok(Role::Launcher);
+    };
+    if seat.world != plan_ranks {
+        return Err(LaunchError::WorldNotPlanned { size_name, world: seat.world, plan_ranks });
+    }
+    let seconds = variables.number(JOIN_TIMEOUT_S)?.unwrap_or(JOIN_TIMEOUT_S_DEFAULT);
+    Ok(Role::Rank(Place {
+        rank: seat.rank,
+        world: seat.world,
+        local_rank: seat.local_rank,
+        one_host: seat.one_host,
+        job: variables.job()?,
+        join_timeout: Duration::from_secs(seconds as u64),
+        launcher_pid: launcher_pid.map(|pid| pid as u32),
+    }))
+}
+
+/// What one launcher says about this process.
+#[derive(Clone, Copy)]
+struct Seat {
+    rank: usize,
+    world: usize,
+    local_rank: usize,
+    one_host: bool,
+}
+
+struct Variables<F> {
+    lookup: F,
+}
+
+impl<F: Fn(&str) -> Option<String>> Variables<F> {
+    fn number(&self, name: &'static str) -> Result<Option<usize>, LaunchError> {
+        let Some(value) = (self.lookup)(name) else {
+            return Ok(None);
+        };
+        match value.trim().parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(LaunchError::NotANumber { name, value }),
+        }
+    }
+
+    /// The seat, and the name of the variable that says how many there are; none if nobody assigned one.
+    fn seat(&self, ours: bool) -> Result<Option<(Seat, &'static str)>, LaunchError> {
+        let plain = self.seat_in(&PLAIN)?;
+        // These launchers may run inside another one, whose ranks are then not ours.
+        let nested = ours || (self.lookup)("TORCHELASTIC_RUN_ID").is_some();
+        if let (Some(seat), true) = (&plain, nested) {
+            return Ok(Some((*seat, PLAIN.world)));
+        }
+        let credible = FOREIGN.iter().filter(|dialect| dialect.rank != SLURM_RANK || self.in_slurm_step());
+        let mut seats = credible.map(|dialect| self.seat_in(dialect).map(|seat| Some((seat?, dialect))));
+        let foreign = seats.find_map(Result::transpose).transpose()?;
+        match (plain, foreign) {
+            (Some(plain), Some((seat, dialect))) if (plain.rank, plain.world) != (seat.rank, seat.world) => {
+                Err(LaunchError::LaunchersDisagree {
+                    first: format!("{} = {}, {} = {}", PLAIN.rank, plain.rank, PLAIN.world, plain.world),
+                    second: format!("{} = {}, {} = {}", dialect.rank, seat.rank, dialect.world, seat.world),
+                })
+            }
+            (_, Some((seat, dialect))) => Ok(Some((seat, dialect.world))),
+            (plain, None) => Ok(plain.map(|seat| (seat, PLAIN.world))),
+        }
+    }
+
+    fn seat_in(&self, dialect: &Dialect) -> Result<Option<Seat>, LaunchError> {
+        let local_rank = self.number(dialect.local_rank)?;
+        let (rank, world) = match (self.number(dialect.rank)?, self.number(dialect.world)?) {
+            (Some(rank), Some(world)) => (rank, world),
+            (None, None) if local_rank.is_none() => return Ok(None),
+            (None, None) => return Err(LaunchError::incomplete(dialect.local_rank, dialect.rank)),
+            (Some(_), None) => return Err(LaunchError::incomplete(dialect.rank, dialect.world)),
+            (None, Some(_)) => return Err(LaunchError::incomplete(dialect.world, dialect.rank)),
+        };
+        within(dialect.rank, rank, dialect.world, world)?;
+        let local_rank = local_rank.unwrap_or(rank);
+        let one_host = match dialect.spread {
+            Spread::Hosts(name) => self.number(name)?.is_none_or(|hosts| hosts == 1),
+            Spread::LocalWorld(name) => match self.number(name)? {
+                Some(local_world) => {
+                    within(dialect.local_rank, local_rank, name, local_world)?;
+                    local_world == world
+                }
+                None => true,
+            },
+        };
+        Ok(Some(Seat { rank, world, local_rank, one_host }))
+    }
+
+    /// Else a batch script, to which Slurm gives a rank too, would take itself for rank 0 and wait for the others.
+    fn in_slurm_step(&self) -> bool {
+        let step = (self.lookup)(SLURM_STEP).and_then(|step| step.parse::<u64>().ok());
+        step.is_some_and(|step| step < SLURM_STEP_RESERVED)
+    }
+
+    fn job(&self) -> Result<String, LaunchError> {
+        if let Some(job) = (self.lookup)(JOB) {
+            return Ok(job);
+        }
+        let part = |name: &&str| Some(format!("{name}={}", (self.lookup)(name)?));
+        let parts: Vec<String> = JOB_PARTS.iter().filter_map(part).collect();
+        if parts.is_empty() { Err(LaunchError::JobUnnamed) } else { Ok(parts.join(" ")) }
+    }
+}
+
+fn within(rank_name: &'static str, rank: usize, size_name: &'static str, size: usize) -> Result<(), LaunchError> {
+    if rank < size { Ok(()) } else { Err(LaunchError::RankOutOfRange { rank_name, rank, size_name, size }) }
+}
+
+#[cfg(test)]
+#[path = "environment_tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+//! Tests of what a process takes itself for, over made-up environments.
+
+use super::*;
+
+fn role(plan_ranks: usize, variables: &[(&str, &str)]) -> Result<Role, LaunchError> {
+    role_from(plan_ranks, |name| {
+        let found = variables.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| (*value).to_owned())
+    })
+}
+
+fn place(plan_ranks: usize, variables: &[(&str, &str)]) -> Place {
+    match role(plan_ranks, variables).unwrap() {
+        Role::Rank(place) => place,
+        Role::Launcher => panic!("expected a rank"),
+    }
+}
+
+fn code(variables: &[(&str, &str)]) -> &'static str {
+    role(4, variables).unwrap_err().code()
+}
+
+const TORCHRUN: [(&str, &str); 8] = [
+    ("RANK", "2"),
+    ("WORLD_SIZE", "4"),
+    ("LOCAL_RANK", "2"),
+    ("LOCAL_WORLD_SIZE", "4"),
+    ("TORCHELASTIC_RUN_ID", "none"),
+    ("TORCHELASTIC_RESTART_COUNT", "0"),
+    ("MASTER_ADDR", "localhost"),
+    ("MASTER_PORT", "29500"),
+];
+const MPIRUN: [(&str, &str); 5] = [
+    ("OMPI_COMM_WORLD_RANK", "3"),
+    ("OMPI_COMM_WORLD_SIZE", "4"),
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "3"),
+    ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+    ("PMIX_NAMESPACE", "prterun-host-12@1"),
+];
+const MPIEXEC: [(&str, &str); 5] =
+    [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALRANKID", "1"), ("MPI_LOCALNRANKS", "4"), ("ZERO_JOB", "mine")];
+const SRUN: [(&str, &str); 6] = [
+    ("SLURM_PROCID", "1"),
+    ("SLURM_NTASKS", "4"),
+    ("SLURM_LOCALID", "1"),
+    ("SLURM_STEP_NUM_NODES", "1"),
+    ("SLURM_JOB_ID", "77"),
+    ("SLURM_STEP_ID", "0"),
+];
+
+#[test]
+fn alone_is_the_launcher() {
+    assert_eq!(role(4, &[]).unwrap(), Role::Launcher);
+    assert_eq!(role(4, &[("ZERO_JOB", "mine")]).unwrap(), Role::Launcher);
+}
+
+#[test]
+fn launchers_are_understood() {
+    for (variables, rank) in [(&TORCHRUN[..], 2), (&MPIRUN, 3), (&MPIEXEC, 1), (&SRUN, 1)] {
+        let place = place(4, variables);
+        assert_eq!((place.rank, place.world, place.local_rank, place.one_host), (rank, 4, rank, true));
+        assert_eq!((place.launcher_pid, place.join_timeout.as_secs()), (None, 60));
+    }
+}
+
+#[test]
+fn our_own_launcher_is_known() {
+    let ours = [("RANK", "0"), ("WORLD_SIZE", "2"), ("ZERO_JOB", "9-1"), ("ZERO_LAUNCHER_PID", "9")];
+    let place = place(2, &[&ours[..], &[("ZERO_JOIN_TIMEOUT_S", "5")]].concat());
+    assert_eq!((place.job.as_str(), place.launcher_pid, place.join_timeout.as_secs()), ("9-1", Some(9), 5));
+}
+
+#[test]
+fn jobs_differ_where_their_launchers_say_so() {
+    let job = |port: &'static str| {
+        let mut variables = TORCHRUN;
+        variables[7].1 = port;
+        place(4, &variables).job
+    };
+    assert_eq!(job("29500"), job("29500"));
+    assert_ne!(job("29500"), job("29501"));
+}
+
+#[test]
+fn a_batch_script_is_no_rank() {
+    let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_LOCALID", "0"), ("SLURM_JOB_ID", "77")];
+    assert_eq!(role(4, &batch).unwrap(), Role::Launcher);
+    let shell = [&batch[..], &[("SLURM_STEP_ID", "4294967290")]].concat();
+    assert_eq!(role(4, &shell).unwrap(), Role::Launcher);
+}
+
+#[test]
+fn a_launcher_inside_another_counts() {
+    let srun_per_node = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1"), ("SLURM_STEP_ID", "0")];
+    assert_eq!(place(4, &[&TORCHRUN[..], &srun_per_node].concat()).rank, 2);
+    assert_eq!(place(4, &[&MPIRUN[..], &srun_per_node].concat()).rank, 3);
+}
+
+#[test]
+fn several_hosts_are_seen() {
+    let mut torchrun = TORCHRUN;
+    torchrun[2].1 = "0";
+    torchrun[3].1 = "2";
+    let mut srun = SRUN;
+    srun[3].1 = "2";
+    assert!(!place(4, &torchrun).one_host);
+    assert!(!place(4, &srun).one_host);
+}
+
+#[test]
+fn contradictions_are_errors() {
+    assert_eq!(code(&[("RANK", "0")]), "Z0301");
+    assert_eq!(code(&[("WORLD_SIZE", "4")]), "Z0301");
+    assert_eq!(code(&[("LOCAL_RANK", "0")]), "Z0301");
+    assert_eq!(code(&[("RANK", "one"), ("WORLD_SIZE", "4")]), "Z0302");
+    assert_eq!(code(&[("RANK", "-1"), ("WORLD_SIZE", "4")]), "Z0302");
+    assert_eq!(code(&[("RANK", ""), ("WORLD_SIZE", "4")]), "Z0302");
+    assert_eq!(code(&[("RANK", "4"), ("WORLD_SIZE", "4")]), "Z0303");
+    let local = [("LOCAL_RANK", "2"), ("LOCAL_WORLD_SIZE", "2")];
+    assert_eq!(code(&[&[("RANK", "2"), ("WORLD_SIZE", "4")][..], &local].concat()), "Z0303");
+    assert_eq!(code(&[&[("RANK", "0"), ("WORLD_SIZE", "4")][..], &MPIRUN].concat()), "Z0304");
+    assert_eq!(code(&[&[("RANK", "1"), ("WORLD_SIZE", "2")][..], &SRUN].concat()), "Z0304");
+    assert_eq!(code(&[("RANK", "0"), ("WORLD_SIZE", "2"), ("ZERO_JOB", "a")]), "Z0305");
+    assert_eq!(code(&[("RANK", "0"), ("WORLD_SIZE", "4")]), "Z0306");
+}
+
+#[test]
+fn launchers_may_say_the_same() {
+    let variables = [&[("RANK", "1"), ("WORLD_SIZE", "4")][..], &SRUN].concat();
+    assert_eq!(place(4, &variables).rank, 1);
+}

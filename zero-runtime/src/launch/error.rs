@@ -1,0 +1,200 @@
+//! What can go wrong between the start of a binary and the end of its ranks: message, stable code and way out.
+//! Never prints.
+
+use std::io;
+
+use signal_hook::low_level::signal_name;
+
+/// An error of launching, joining or watching. [`LaunchError::report`] is what a person should see, once.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message names its fields")]
+pub enum LaunchError {
+    #[error("the environment has `{set}` but not `{missing}`; a rank needs both")]
+    PlaceIncomplete { set: &'static str, missing: &'static str },
+    #[error("the environment has `{name}` = `{value}`, expected a whole number")]
+    NotANumber { name: &'static str, value: String },
+    #[error("the environment has `{rank_name}` = {rank}, expected less than `{size_name}`, which is {size}")]
+    RankOutOfRange { rank_name: &'static str, rank: usize, size_name: &'static str, size: usize },
+    #[error("two launchers contradict one another: {first}, but {second}")]
+    LaunchersDisagree { first: String, second: String },
+    #[error("the environment has `{size_name}` = {world}, but the plan in this binary is for {plan_ranks} ranks")]
+    WorldNotPlanned { size_name: &'static str, world: usize, plan_ranks: usize },
+    #[error("nothing in the environment names this job, so its ranks cannot find one another")]
+    JobUnnamed,
+    #[error("rank {rank} of {world} shares its host with only some of the ranks")]
+    SeveralHosts { rank: usize, world: usize },
+
+    #[error("rank {rank} (pid {pid}) was killed by signal {signal} ({})", signal_name(*signal).unwrap_or("unnamed"))]
+    RankKilled { rank: usize, pid: u32, signal: i32 },
+    #[error("rank {rank} (pid {pid}) ended with exit code {code}")]
+    RankFailed { rank: usize, pid: u32, code: i32 },
+    #[error("cannot start rank {rank} as a copy of this binary: {source}")]
+    Spawn { rank: usize, source: io::Error },
+    #[error("the launcher (pid {pid}) has ended before this rank began")]
+    LauncherGone { pid: u32 },
+    #[error("rank {rank} (pid {pid}) ended in the middle of the run")]
+    RankLost { rank: usize, pid: u32 },
+
+    #[error("another rank 0 of the same job is starting on this host (job `{job}`)")]
+    JobTaken { job: String },
+    #[error("after {seconds} s, {} of {world} never arrived", ranks(missing))]
+    RanksMissing { missing: Vec<usize>, world: usize, seconds: u64 },
+    #[error("rank {rank} waited {seconds} s for rank 0, which never arrived (job `{job}`)")]
+    HostMissing { rank: usize, seconds: u64, job: String },
+    #[error("rank 0 ended before all ranks had joined")]
+    HostLost,
+    #[error("rank 0 gave rank {rank} no answer for {seconds} s")]
+    HostSilent { rank: usize, seconds: u64 },
+    #[error(
+        "rank {rank} (pid {pid}) has another plan than rank 0: expected {expected_hash:016x} with {expected_bytes} \
+         shared bytes, found {hash:016x} with {bytes}"
+    )]
+    PlanDiffers { rank: usize, pid: u32, expected_hash: u64, expected_bytes: u64, hash: u64, bytes: u64 },
+    #[error("rank {rank} (pid {pid}) says that there are {found} ranks, rank 0 says {expected}")]
+    WorldDiffers { rank: usize, pid: u32, expected: usize, found: usize },
+    #[error("two processes say that they are rank {rank}: pid {first_pid} and pid {second_pid}")]
+    DuplicateRank { rank: usize, first_pid: u32, second_pid: u32 },
+    #[error("the job's socket belongs to user {found}, expected user {expected} (job `{job}`)")]
+    Stranger { job: String, expected: u32, found: u32 },
+    #[error("rank {rank} (pid {pid}) ended before all ranks had joined")]
+    LostAtStart { rank: usize, pid: u32 },
+    #[error("rank 0 ended the start; it says: {reason}")]
+    Dismissed { reason: String },
+
+    #[error("the ranks share {} GiB, but only {} GiB of memory are available", gib(*bytes), gib(*available))]
+    OutOfMemory { bytes: u64, available: u64 },
+    #[error("cannot {what}: {source}")]
+    System { what: &'static str, source: io::Error },
+}
+
+impl LaunchError {
+    pub(super) fn incomplete(set: &'static str, missing: &'static str) -> Self {
+        LaunchError::PlaceIncomplete { set, missing }
+    }
+
+    /// For `map_err`: `what` completes "cannot ...".
+    pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| LaunchError::System { what, source: source.into() }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            LaunchError::PlaceIncomplete { .. } => "Z0301",
+            LaunchError::NotANumber { .. } => "Z0302",
+            LaunchError::RankOutOfRange { .. } => "Z0303",
+            LaunchError::LaunchersDisagree { .. } => "Z0304",
+            LaunchError::WorldNotPlanned { .. } => "Z0305",
+            LaunchError::JobUnnamed => "Z0306",
+            LaunchError::SeveralHosts { .. } => "Z0307",
+            LaunchError::RankKilled { .. } => "Z0310",
+            LaunchError::RankFailed { .. } => "Z0311",
+            LaunchError::Spawn { .. } => "Z0312",
+            LaunchError::LauncherGone { .. } => "Z0313",
+            LaunchError::RankLost { .. } => "Z0314",
+            LaunchError::JobTaken { .. } => "Z0320",
+            LaunchError::RanksMissing { .. } => "Z0321",
+            LaunchError::HostMissing { .. } => "Z0322",
+            LaunchError::HostLost => "Z0323",
+            LaunchError::HostSilent { .. } => "Z0324",
+            LaunchError::PlanDiffers { .. } => "Z0325",
+            LaunchError::WorldDiffers { .. } => "Z0326",
+            LaunchError::DuplicateRank { .. } => "Z0327",
+            LaunchError::Stranger { .. } => "Z0328",
+            LaunchError::LostAtStart { .. } => "Z0329",
+            LaunchError::Dismissed { .. } => "Z0330",
+            LaunchError::OutOfMemory { .. } => "Z0331",
+            LaunchError::System { .. } => "Z0332",
+        }
+    }
+
+    /// What it means and how to go on.
+    pub fn help(&self) -> String {
+        let help = match self {
+            LaunchError::PlaceIncomplete { missing, .. } => {
+                return format!("set `{missing}` too, or unset both and let the binary start its own ranks");
+            }
+            LaunchError::NotANumber { name, .. } => return format!("correct `{name}` or unset it"),
+            LaunchError::RankOutOfRange { size, .. } => {
+                return format!("ranks count from 0 to {}", size.saturating_sub(1));
+            }
+            LaunchError::LaunchersDisagree { .. } => {
+                "unset the variables of the launcher that did not start this process"
+            }
+            LaunchError::WorldNotPlanned { plan_ranks, .. } => {
+                return format!("start {plan_ranks} ranks, or build the binary from a spec whose mesh has this many");
+            }
+            LaunchError::JobUnnamed => "set ZERO_JOB on all ranks to one word that no other run on this host uses",
+            LaunchError::SeveralHosts { .. } => {
+                "shared memory joins the ranks of one host: start all ranks on one host"
+            }
+            LaunchError::RankKilled { signal, .. } => signal_help(*signal),
+            LaunchError::RankFailed { code: PANIC, .. } => "it panicked; its own message is above",
+            LaunchError::RankFailed { .. } => "its own message, if it had one, is above",
+            LaunchError::Spawn { .. } => "see `ulimit -u` and whether the binary is still in its place",
+            LaunchError::LauncherGone { .. } => "start the run again; the launcher must live as long as its ranks",
+            LaunchError::RankLost { .. } => {
+                "its own output or its launcher says why; if neither does, see `dmesg` for the out-of-memory killer"
+            }
+            LaunchError::JobTaken { .. } => "end the other run, or give this one another ZERO_JOB on all its ranks",
+            LaunchError::RanksMissing { .. } => {
+                "see whether they were started, on this host and outside of separate containers; ZERO_JOIN_TIMEOUT_S \
+                 sets the patience in seconds"
+            }
+            LaunchError::HostMissing { .. } => {
+                "see whether rank 0 was started, on this host and with the same job; ZERO_JOIN_TIMEOUT_S sets the \
+                 patience in seconds"
+            }
+            LaunchError::HostLost => "rank 0's own message says why",
+            LaunchError::HostSilent { .. } => "see whether rank 0 is stopped or swapping",
+            LaunchError::PlanDiffers { .. } => "start the same binary on all ranks",
+            LaunchError::WorldDiffers { .. } => "start all ranks with the same world size",
+            LaunchError::DuplicateRank { .. } => {
+                "give each rank its own number; two runs with the same ZERO_JOB would look like this too"
+            }
+            LaunchError::Stranger { .. } => "give this run another ZERO_JOB on all its ranks",
+            LaunchError::LostAtStart { .. } => "its own message, if it had one, says why",
+            LaunchError::Dismissed { .. } => "correct what rank 0 names",
+            LaunchError::OutOfMemory { .. } => {
+                "free memory, or build from a spec that needs less: a higher stage or a smaller batch"
+            }
+            LaunchError::System { .. } => "the operating system refused; see the limits of this user and container",
+        };
+        help.to_owned()
+    }
+
+    /// Whether rank 0 or a launcher tells the same better, so that this rank should end without a word.
+    pub fn is_echo(&self) -> bool {
+        matches!(self, LaunchError::Dismissed { .. } | LaunchError::HostLost)
+    }
+
+    /// The whole error as a person should see it.
+    pub fn report(&self) -> String {
+        format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
+    }
+}
+
+/// Exit code of a Rust process whose main thread panicked.
+const PANIC: i32 = 101;
+
+fn signal_help(signal: i32) -> &'static str {
+    use signal_hook::consts::{SIGABRT, SIGBUS, SIGILL, SIGSEGV};
+    match signal {
+        signal_hook::consts::SIGKILL => {
+            "the kernel's out-of-memory killer does that (see `dmesg`): free memory, or build from a spec that needs \
+             less: a higher stage or a smaller batch"
+        }
+        SIGILL => "the binary may be built for another processor: build it on this host or without `target-cpu`",
+        SIGSEGV | SIGBUS | SIGABRT => "this is a bug in the binary or a library; its core dump says where",
+        _ => "somebody or something sent it this signal",
+    }
+}
+
+fn ranks(missing: &[usize]) -> String {
+    let list: Vec<String> = missing.iter().map(usize::to_string).collect();
+    format!("rank{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / (1_u64 << 30) as f64)
+}

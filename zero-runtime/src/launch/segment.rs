@@ -1,0 +1,138 @@
+//! Segment: the memory that ranks share, mapped and owned. Lack of memory is an error here and not a signal later.
+//! Never knows what lies in it.
+
+use std::fs::File;
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::retry_on_intr;
+
+use super::error::LaunchError;
+
+/// A page-aligned piece of memory, zero at start, shared by processes or by threads. Unmapped on drop.
+#[derive(Debug)]
+pub struct Segment {
+    mapping: MmapRaw,
+}
+
+impl Segment {
+    /// Memory shared by the threads of this process.
+    ///
+    /// # Errors
+    /// Z0331 if the host has not that much memory to give, Z0332 if the system refuses.
+    pub fn private(bytes: usize) -> Result<Self, LaunchError> {
+        check_available(bytes)?;
+        let mapping = MmapOptions::new().len(bytes).map_anon().map_err(LaunchError::system("map memory"))?;
+        // A hint: a kernel without huge pages refuses it, and the memory serves as well without.
+        let _ = mapping.advise(Advice::HugePage);
+        Ok(Segment { mapping: mapping.into() })
+    }
+
+    /// New memory that other processes can open with the descriptor. It can never shrink, and all of it is there.
+    pub(super) fn create(bytes: usize) -> Result<(Self, File), LaunchError> {
+        check_available(bytes)?;
+        let refused = LaunchError::system("reserve the ranks' shared memory");
+        let memory = reserve(bytes).map_err(refused)?;
+        Ok((Self::open(&memory, bytes)?, memory))
+    }
+
+    /// Maps memory that another process created with `bytes` bytes.
+    pub(super) fn open(memory: &File, bytes: usize) -> Result<Self, LaunchError> {
+        let refused = "map the ranks' shared memory";
+        let length = memory.metadata().map_err(LaunchError::system(refused))?.len();
+        // Else a touch beyond the end would be a SIGBUS.
+        assert!(length >= bytes as u64, "rank 0 sent {length} bytes of memory, agreed were {bytes}");
+        let mapping = MmapOptions::new().len(bytes).map_raw(memory).map_err(LaunchError::system(refused))?;
+        Ok(Segment { mapping })
+    }
+
+    /// First byte, page-aligned. Others write here too: go through atomics or an agreed order.
+    pub fn ptr(&self) -> *mut u8 {
+        self.mapping.as_mut_ptr()
+    }
+
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a plan's segment is never empty")]
+    pub fn len(&self) -> usize {
+        self.mapping.len()
+    }
+}
+
+fn reserve(bytes: usize) -> rustix::io::Result<File> {
+    let memory = rustix::fs::memfd_create(c"zero", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    // Sizes the file and takes its pages now: later there would be no error to return, only SIGBUS.
+    let length = bytes.max(1) as u64;
+    retry_on_intr(|| rustix::fs::fallocate(&memory, FallocateFlags::empty(), 0, length))?;
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(memory.into())
+}
+
+/// The kernel rather kills a process than refuse it pages, so ask before.
+fn check_available(bytes: usize) -> Result<(), LaunchError> {
+    let table = std::fs::read_to_string("/proc/meminfo").map_err(LaunchError::system("read /proc/meminfo"))?;
+    let available = available_bytes(&table);
+    let bytes = bytes as u64;
+    if bytes > available { Err(LaunchError::OutOfMemory { bytes, available }) } else { Ok(()) }
+}
+
+/// Memory that can be had without harm to others, swap included, from `/proc/meminfo`, whose unit is KiB.
+fn available_bytes(table: &str) -> u64 {
+    let rows = table.lines().filter(|row| row.starts_with("MemAvailable:") || row.starts_with("SwapFree:"));
+    let kib = rows.filter_map(|row| row.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.sum::<u64>() * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_of_one_memory_see_one_another() {
+        let (first, memory) = Segment::create(10_000).unwrap();
+        let second = Segment::open(&memory, 10_000).unwrap();
+        assert_eq!((first.len(), second.len()), (10_000, 10_000));
+        assert_eq!(first.ptr() as usize % 4096, 0);
+        assert_eq!(read(&second), vec![0; 10_000]);
+        write_last(&first, 7);
+        assert_eq!(read(&second)[9_999], 7);
+    }
+
+    #[test]
+    fn memory_cannot_be_resized() {
+        let (_segment, memory) = Segment::create(10_000).unwrap();
+        assert!(rustix::fs::ftruncate(&memory, 4096).is_err());
+        assert!(rustix::fs::ftruncate(&memory, 20_000).is_err());
+    }
+
+    #[test]
+    fn private_memory_is_zero() {
+        let segment = Segment::private(5000).unwrap();
+        assert_eq!(read(&segment), vec![0; 5000]);
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error() {
+        let absurd = 1 << 60;
+        for error in [Segment::private(absurd).unwrap_err(), Segment::create(absurd).unwrap_err()] {
+            assert_eq!(error.code(), "Z0331", "{error}");
+        }
+    }
+
+    #[test]
+    fn available_memory_is_free_memory_and_swap() {
+        let table = "MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:   4 kB\nSwapTotal: 8 kB\nSwapFree: 3 kB\n";
+        assert_eq!(available_bytes(table), 7 * 1024);
+    }
+
+    #[expect(unsafe_code, reason = "a test reads what a mapping holds")]
+    fn read(segment: &Segment) -> Vec<u8> {
+        // SAFETY: the mapping holds `len` initialised bytes, and no one writes while this test reads.
+        unsafe { std::slice::from_raw_parts(segment.ptr(), segment.len()) }.to_vec()
+    }
+
+    #[expect(unsafe_code, reason = "a test writes into a mapping")]
+    fn write_last(segment: &Segment, value: u8) {
+        // SAFETY: the last byte is within the mapping, and no reference to it exists.
+        unsafe { segment.ptr().add(segment.len() - 1).write(value) }
+    }
+}

@@ -1,0 +1,226 @@
+//! Wire: the few messages that ranks of one host exchange, and the sockets that carry them, one packet a message.
+//! Never decides anything.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    Shutdown,
+};
+
+/// First bytes of a hello: who speaks, and in which version.
+const MAGIC: [u8; 8] = *b"zero\0\0\0\x01";
+const REASON_BYTES_MAX: usize = 2048;
+const MESSAGE_BYTES_MAX: usize = REASON_BYTES_MAX + 64;
+
+/// What a rank says to rank 0 first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub rank: u64,
+    pub world: u64,
+    pub plan_hash: u64,
+    pub segment_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Message {
+    Hello(Hello),
+    /// All have arrived; carries the shared memory.
+    Go,
+    /// The run does not start, for this reason.
+    Refused(String),
+    /// The sender ends in order.
+    Goodbye,
+    /// Another rank is gone.
+    Lost {
+        rank: u64,
+        pid: u32,
+    },
+}
+
+impl Message {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Message::Hello(hello) => {
+                let fields = [hello.rank, hello.world, hello.plan_hash, hello.segment_bytes];
+                [b"H".as_slice(), &MAGIC, &fields.map(u64::to_le_bytes).concat()].concat()
+            }
+            Message::Go => b"G".to_vec(),
+            Message::Refused(reason) => {
+                let end = reason.floor_char_boundary(REASON_BYTES_MAX);
+                [b"R", &reason.as_bytes()[..end]].concat()
+            }
+            Message::Goodbye => b"B".to_vec(),
+            Message::Lost { rank, pid } => [b"L".as_slice(), &rank.to_le_bytes(), &pid.to_le_bytes()].concat(),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (tag, mut rest) = bytes.split_first()?;
+        let rest = &mut rest;
+        let message = match tag {
+            b'H' if take::<8>(rest)? == MAGIC => Message::Hello(Hello {
+                rank: u64::from_le_bytes(take(rest)?),
+                world: u64::from_le_bytes(take(rest)?),
+                plan_hash: u64::from_le_bytes(take(rest)?),
+                segment_bytes: u64::from_le_bytes(take(rest)?),
+            }),
+            b'G' => Message::Go,
+            b'R' => Message::Refused(String::from_utf8_lossy(std::mem::take(rest)).into_owned()),
+            b'B' => Message::Goodbye,
+            b'L' => {
+                let rank = u64::from_le_bytes(take(rest)?);
+                Message::Lost { rank, pid: u32::from_le_bytes(take(rest)?) }
+            }
+            _ => return None,
+        };
+        rest.is_empty().then_some(message)
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = bytes.split_first_chunk()?;
+    *bytes = tail;
+    Some(*head)
+}
+
+/// A connection to another rank.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub rank: usize,
+    pub pid: u32,
+    pub socket: OwnedFd,
+}
+
+impl Peer {
+    pub fn send(&self, message: &Message) -> io::Result<()> {
+        send(&self.socket, message, &[])
+    }
+
+    pub fn send_with(&self, message: &Message, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        send(&self.socket, message, &[descriptor])
+    }
+
+    /// Ends both directions. What was sent still arrives; whoever waits on this socket, here or there, wakes.
+    pub fn hang_up(&self) {
+        // Fails only where the peer has hung up already.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+pub(super) fn send(socket: &OwnedFd, message: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        let fits = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+        assert!(fits, "a message carries one descriptor at most");
+    }
+    let bytes = message.encode();
+    // A peer that is gone is an error to return, not a SIGPIPE.
+    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The next message with the descriptor that came along, or none if the peer has closed.
+pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+    let mut bytes = [0; MESSAGE_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let length = loop {
+        let mut buffers = [IoSliceMut::new(&mut bytes)];
+        match rustix::net::recvmsg(socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => break received.bytes,
+            // A peer that closed with mail unread resets the connection. Linux says so once, and only then gives out
+            // what the peer had sent before: its goodbye.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    if length == 0 {
+        return Ok(None);
+    }
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    match Message::decode(&bytes[..length]) {
+        Some(message) => Ok(Some((message, descriptor))),
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "not a message of zero's ranks")),
+    }
+}
+
+/// Sleeps until some sockets have something to say; gives their indices, none if the deadline came first.
+pub(super) fn wait<'a>(
+    sockets: impl Iterator<Item = &'a OwnedFd>,
+    deadline: Option<Instant>,
+) -> io::Result<Vec<usize>> {
+    let mut polled: Vec<PollFd<'_>> =
+        sockets.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)).collect();
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        match rustix::event::poll(&mut polled, timeout.as_ref()) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let ready = polled.iter().enumerate().filter(|(_, socket)| !socket.revents().is_empty());
+    Ok(ready.map(|(index, _)| index).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_wire() {
+        let hello = Hello { rank: 3, world: 4, plan_hash: u64::MAX, segment_bytes: 1 << 40 };
+        for message in [
+            Message::Hello(hello),
+            Message::Go,
+            Message::Refused("rank 2 has another plan".to_owned()),
+            Message::Goodbye,
+            Message::Lost { rank: 2, pid: 77 },
+        ] {
+            assert_eq!(Message::decode(&message.encode()), Some(message));
+        }
+    }
+
+    #[test]
+    fn other_packets_are_not_messages() {
+        let hello = Message::Hello(Hello { rank: 0, world: 1, plan_hash: 2, segment_bytes: 3 }).encode();
+        let mut other_version = hello.clone();
+        other_version[8] = 2;
+        let longer = [hello.as_slice(), b"x"].concat();
+        for bytes in [&[][..], b"?", &hello[..20], &longer, &other_version] {
+            assert_eq!(Message::decode(bytes), None);
+        }
+    }
+
+    #[test]
+    fn a_goodbye_outlives_a_close_with_mail_unread() {
+        let flags = SocketFlags::CLOEXEC;
+        let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        send(&near, &Message::Go, &[]).unwrap();
+        send(&far, &Message::Goodbye, &[]).unwrap();
+        drop(far);
+        assert_eq!(receive(&near).unwrap().map(|(message, _)| message), Some(Message::Goodbye));
+        assert!(receive(&near).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_at_a_character() {
+        let encoded = Message::Refused("é".repeat(4000)).encode();
+        assert!(encoded.len() <= MESSAGE_BYTES_MAX);
+        assert_eq!(Message::decode(&encoded), Some(Message::Refused("é".repeat(REASON_BYTES_MAX / 2))));
+    }
+}

@@ -1,0 +1,66 @@
+//! Causal self-attention with its projections. Never keeps a (length, length) matrix.
+
+use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear};
+use crate::device::{AttentionShape, Device, attention_workspace};
+
+/// (tokens, W) to (tokens, W): a linear map to queries, keys and values (3 W), attention of each token to those before it
+/// in HEADS heads of W / HEADS features, and a linear map (W).
+pub struct CausalSelfAttention<const W: usize, const HEADS: usize>;
+
+impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
+    const HEAD: usize = {
+        assert!(
+            HEADS > 0 && W.is_multiple_of(HEADS),
+            "error[Z0203]: the width of CausalSelfAttention is not a multiple of its heads"
+        );
+        W / HEADS
+    };
+    const QKV_PARAMS: usize = linear::params(W, 3 * W);
+
+    fn shape<D>(cx: &Context<D>) -> AttentionShape {
+        AttentionShape { sequences: cx.sequences, length: cx.length, heads: HEADS, head_dim: Self::HEAD }
+    }
+}
+
+impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for CausalSelfAttention<W, HEADS> {
+    type Output = Features<W>;
+    const PARAMS: usize = Self::QKV_PARAMS + linear::params(W, W);
+    // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
+    const SAVED: usize = S::TOKENS * (3 * W + W + HEADS);
+    // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
+    const WORKSPACE: usize = S::TOKENS * (W + 3 * W) + attention_workspace(S::LENGTH);
+
+    fn tensors(out: &mut Tensors) {
+        out.scope("qkv", |out| linear::tensors(W, 3 * W, out));
+        out.scope("out", |out| linear::tensors(W, W, out));
+    }
+
+    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+        let tokens = cx.tokens();
+        let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
+        let (mut qkv, rest) = pass.saved.split_at(tokens * 3 * W);
+        let (mut mixed, lse) = rest.split_at(tokens * W);
+        let lse = lse.split_at(tokens * HEADS).0;
+        linear::forward(cx, [W, 3 * W], params_qkv, pass.x, qkv.reborrow());
+        cx.device.attention(Self::shape(cx), qkv.as_view(), mixed.reborrow(), lse, pass.work);
+        linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y);
+    }
+
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        let tokens = cx.tokens();
+        let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
+        let (grads_qkv, grads_out) = pass.grads.split_at(Self::QKV_PARAMS);
+        let (qkv, rest) = pass.saved.split_at(tokens * 3 * W);
+        let (mixed, lse) = rest.split_at(tokens * W);
+        let lse = lse.split_at(tokens * HEADS).0;
+        let (mut dmixed, work) = pass.work.split_at(tokens * W);
+        let (mut dqkv, work) = work.split_at(tokens * 3 * W);
+        linear::backward(cx, [W, W], params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
+        cx.device.attention_backward(Self::shape(cx), qkv, mixed, lse, dmixed.as_view(), dqkv.reborrow(), work);
+        linear::backward(cx, [W, 3 * W], params_qkv, grads_qkv, pass.x, dqkv.as_view(), pass.dx);
+    }
+}
+
+impl<const W: usize, const HEADS: usize> Entry for CausalSelfAttention<W, HEADS> {
+    type Input = Features<W>;
+}

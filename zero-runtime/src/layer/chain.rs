@@ -1,0 +1,157 @@
+//! Chain: layers one behind the other, as pairs, tuples or derived structs; and the residual connection. Never computes
+//! anything but the sum of a residual.
+
+use super::{Activation, Backward, Context, Entry, Forward, Layer, Shape, Tensors, max};
+use crate::device::Device;
+
+/// `B` after `A`. What passes between them is saved: it is the input that `B`'s backward needs.
+pub struct Chain<A, B>(A, B);
+
+impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X> for Chain<A, B> {
+    type Output = B::Output;
+    const PARAMS: usize = A::PARAMS + B::PARAMS;
+    const SAVED: usize = A::SAVED + S::TOKENS * A::Output::WIDTH + B::SAVED;
+    // Backward holds the gradient of what passes between while it runs either.
+    const WORKSPACE: usize = S::TOKENS * A::Output::WIDTH + max(A::WORKSPACE, B::WORKSPACE);
+
+    fn tensors(out: &mut Tensors) {
+        A::tensors(out);
+        B::tensors(out);
+    }
+
+    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
+        let (params_a, params_b) = pass.params.split_at(A::PARAMS);
+        let (saved_a, rest) = pass.saved.split_at(A::SAVED);
+        let (between, saved_b) = rest.split_at(S::TOKENS * A::Output::WIDTH);
+        let mut between = between.split_at(cx.tokens() * A::Output::WIDTH).0;
+        A::forward(
+            cx,
+            Forward { params: params_a, x: pass.x, y: between.reborrow(), saved: saved_a, work: pass.work.reborrow() },
+        );
+        B::forward(cx, Forward { params: params_b, x: between.as_view(), y: pass.y, saved: saved_b, work: pass.work });
+    }
+
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        let (params_a, params_b) = pass.params.split_at(A::PARAMS);
+        let (grads_a, grads_b) = pass.grads.split_at(A::PARAMS);
+        let (saved_a, rest) = pass.saved.split_at(A::SAVED);
+        let (between, saved_b) = rest.split_at(S::TOKENS * A::Output::WIDTH);
+        let len = cx.tokens() * A::Output::WIDTH;
+        let (mut dbetween, mut work) = pass.work.split_at(len);
+        B::backward(
+            cx,
+            Backward {
+                params: params_b,
+                grads: grads_b,
+                x: between.split_at(len).0,
+                saved: saved_b,
+                dy: pass.dy,
+                dx: Some(dbetween.reborrow()),
+                work: work.reborrow(),
+            },
+        );
+        A::backward(
+            cx,
+            Backward {
+                params: params_a,
+                grads: grads_a,
+                x: pass.x,
+                saved: saved_a,
+                dy: dbetween.as_view(),
+                dx: pass.dx,
+                work,
+            },
+        );
+    }
+}
+
+/// y = x + L(x).
+pub struct Residual<L>(L);
+
+impl<S: Shape, X: Activation, L: Layer<S, X, Output = X>> Layer<S, X> for Residual<L> {
+    type Output = X;
+    const PARAMS: usize = L::PARAMS;
+    const SAVED: usize = L::SAVED;
+    const WORKSPACE: usize = L::WORKSPACE;
+
+    fn tensors(out: &mut Tensors) {
+        L::tensors(out);
+    }
+
+    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
+        L::forward(cx, Forward { y: pass.y.reborrow(), ..pass });
+        cx.device.add(pass.y, pass.x);
+    }
+
+    fn backward(cx: &Context<S::Device>, mut pass: Backward<S::Device>) {
+        let mut dx = pass.dx.take();
+        L::backward(cx, Backward { dx: dx.as_mut().map(|dx| dx.reborrow()), ..pass });
+        if let Some(dx) = dx {
+            cx.device.add(dx, pass.dy);
+        }
+    }
+}
+
+impl<L: Entry> Entry for Residual<L> {
+    type Input = L::Input;
+}
+
+/// The items of a `Layer<S, X>` impl that hands everything but names to `$body`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __layer_items {
+    ($body:ty) => {
+        type Output = <$body as $crate::layer::Layer<S, X>>::Output;
+        const PARAMS: usize = <$body as $crate::layer::Layer<S, X>>::PARAMS;
+        const SAVED: usize = <$body as $crate::layer::Layer<S, X>>::SAVED;
+        const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
+
+        fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S::Device>) {
+            <$body as $crate::layer::Layer<S, X>>::forward(cx, pass)
+        }
+
+        fn backward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Backward<S::Device>) {
+            <$body as $crate::layer::Layer<S, X>>::backward(cx, pass)
+        }
+    };
+}
+
+/// A tuple is the chain of its elements, named by their places.
+macro_rules! tuple {
+    ($body:ty; $first:ident $(, $layer:ident $place:literal on $input:ty)*) => {
+        impl<$first: Entry $(, $layer)*> Entry for ($first, $($layer,)*) {
+            type Input = $first::Input;
+        }
+
+        impl<S: Shape, X: Activation, $first: Layer<S, X> $(, $layer)*> Layer<S, X> for ($first, $($layer,)*)
+        where
+            $($layer: Layer<S, $input>,)*
+        {
+            __layer_items!($body);
+
+            fn tensors(out: &mut Tensors) {
+                out.scope("0", <$first as Layer<S, X>>::tensors);
+                $(out.scope($place, <$layer as Layer<S, $input>>::tensors);)*
+            }
+        }
+    };
+}
+
+/// What `L` gives when it takes `X`. Bounds name outputs by these alone: through the impl of `Chain` the compiler would
+/// need the bounds to prove the bounds.
+type Out<S, X, L> = <L as Layer<S, X>>::Output;
+type Out2<S, X, A, B> = Out<S, Out<S, X, A>, B>;
+type Out3<S, X, A, B, C> = Out<S, Out2<S, X, A, B>, C>;
+type Out4<S, X, A, B, C, D> = Out<S, Out3<S, X, A, B, C>, D>;
+type Out5<S, X, A, B, C, D, E> = Out<S, Out4<S, X, A, B, C, D>, E>;
+
+tuple!(A; A);
+tuple!(Chain<A, B>; A, B "1" on Out<S, X, A>);
+tuple!(Chain<Chain<A, B>, C>; A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>);
+tuple!(Chain<Chain<Chain<A, B>, C>, D>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>);
+tuple!(Chain<Chain<Chain<Chain<A, B>, C>, D>, E>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>, E "4" on Out4<S, X, A, B, C, D>);
+tuple!(Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>, E "4" on Out4<S, X, A, B, C, D>,
+    F "5" on Out5<S, X, A, B, C, D, E>);

@@ -1,0 +1,100 @@
+//! Head: the last unit, which turns features into a loss. Never holds the logits of a whole micro-batch.
+
+use super::{Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, max};
+use crate::device::{Device, Matrix, Write};
+use crate::view::{View, ViewMut};
+
+/// A layer that ends a model: it gives a loss, and can say what it would predict.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot end a model",
+    label = "the last field must be a head, such as `LmHead`"
+)]
+pub trait Head<S: Shape, X: Activation>: Layer<S, X, Output = Loss> {
+    /// Number of classes: the vocabulary.
+    const CLASSES: usize;
+
+    /// `logits` (rows, CLASSES) of `x` (rows, input width).
+    fn logits(device: &S::Device, params: View<S::Device>, x: View<S::Device>, logits: ViewMut<S::Device>);
+}
+
+/// A layer whose parameters can be those at the start of `Owner`'s flat buffer.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot share the parameters of `{Owner}`",
+    label = "its parameters are not those of the field it is tied to"
+)]
+pub trait SharesWith<Owner> {}
+
+impl<const W: usize, const VOCAB: usize, const CONTEXT: usize> SharesWith<Embedding<VOCAB, CONTEXT, W>>
+    for LmHead<W, VOCAB>
+{
+}
+
+/// (tokens, W) to a loss: logits by weight (VOCAB, W), and the cross-entropy of each token's target in nats.
+///
+/// Logits exist for a chunk of tokens at a time; backward computes them again from the log-sum-exp that forward kept.
+pub struct LmHead<const W: usize, const VOCAB: usize>;
+
+impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {
+    /// Tokens whose logits exist at one time: about 1 MiB of them, and enough rows for a matrix product.
+    const CHUNK: usize = max(64, (1 << 18) / VOCAB);
+
+    const fn chunk(tokens: usize) -> usize {
+        if Self::CHUNK < tokens { Self::CHUNK } else { tokens }
+    }
+}
+
+impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmHead<W, VOCAB> {
+    type Output = Loss;
+    const PARAMS: usize = VOCAB * W;
+    // Log-sum-exp of each token's logits.
+    const SAVED: usize = S::TOKENS;
+    const WORKSPACE: usize = Self::chunk(S::TOKENS) * VOCAB;
+
+    fn tensors(out: &mut Tensors) {
+        out.add("weight", &[VOCAB, W], Init::Normal((3.0 * W as f32).sqrt().recip()));
+    }
+
+    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
+        let tokens = cx.tokens();
+        for start in (0..tokens).step_by(Self::CHUNK) {
+            let rows = Self::chunk(tokens - start);
+            let mut logits = pass.work.reborrow().part(0, rows * VOCAB);
+            let x = pass.x.part(start * W, rows * W);
+            <Self as Head<S, Features<W>>>::logits(cx.device, pass.params, x, logits.reborrow());
+            let loss = pass.y.reborrow().part(start, rows);
+            let lse = pass.saved.reborrow().part(start, rows);
+            cx.device.cross_entropy(logits.as_view(), cx.targets.part(start, rows), loss, lse);
+        }
+    }
+
+    fn backward(cx: &Context<S::Device>, mut pass: Backward<S::Device>) {
+        let tokens = cx.tokens();
+        let weight = || Matrix::new(pass.params, VOCAB, W);
+        let (mut dweight, mut write) = pass.grads.into_parts();
+        for start in (0..tokens).step_by(Self::CHUNK) {
+            let rows = Self::chunk(tokens - start);
+            let mut logits = pass.work.reborrow().part(0, rows * VOCAB);
+            let x = pass.x.part(start * W, rows * W);
+            <Self as Head<S, Features<W>>>::logits(cx.device, pass.params, x, logits.reborrow());
+            let (lse, dy) = (pass.saved.part(start, rows), pass.dy.part(start, rows));
+            cx.device.cross_entropy_backward(logits.reborrow(), cx.targets.part(start, rows), lse, dy);
+            let dlogits = || Matrix::new(logits.as_view(), rows, VOCAB);
+            if let Some(dx) = &mut pass.dx {
+                let dx = dx.reborrow().part(start * W, rows * W);
+                cx.device.matmul(dx, dlogits(), weight(), Write::Set);
+            }
+            cx.device.matmul(dweight.reborrow(), dlogits().transposed(), Matrix::new(x, rows, W), write);
+            write = Write::Add;
+        }
+    }
+}
+
+impl<S: Shape, const W: usize, const VOCAB: usize> Head<S, Features<W>> for LmHead<W, VOCAB> {
+    const CLASSES: usize = VOCAB;
+
+    fn logits(device: &S::Device, params: View<S::Device>, x: View<S::Device>, logits: ViewMut<S::Device>) {
+        let rows = x.len() / W;
+        let weight = Matrix::new(params, VOCAB, W).transposed();
+        device.matmul(logits, Matrix::new(x, rows, W), weight, Write::Set);
+    }
+}

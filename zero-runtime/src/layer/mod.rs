@@ -1,0 +1,237 @@
+//! Layer: forward, and its vector-Jacobian product, over views. A layer is a type, never a value: it owns nothing, and
+//! what it needs is given to each call at places that are constants of the plan.
+//!
+//! One file a layer. A layer of your own implements [`Layer`] and is checked with [`crate::testing::gradcheck`]:
+//!
+//! ```
+//! use zero_runtime::prelude::*;
+//!
+//! /// Multiplies every feature by one learned factor.
+//! struct Scale<const W: usize>;
+//!
+//! impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Scale<W> {
+//!     type Output = Features<W>;
+//!     const PARAMS: usize = 1;
+//!     const SAVED: usize = 0;
+//!     const WORKSPACE: usize = 0;
+//!
+//!     fn tensors(out: &mut Tensors) {
+//!         out.add("factor", &[1], Init::Ones);
+//!     }
+//!
+//!     fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+//!         let factor = pass.params.as_slice()[0];
+//!         for (y, x) in pass.y.into_slice().iter_mut().zip(pass.x.as_slice()) {
+//!             *y = factor * x;
+//!         }
+//!     }
+//!
+//!     fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+//!         let (x, dy) = (pass.x.as_slice(), pass.dy.as_slice());
+//!         let dot: f32 = x.iter().zip(dy).map(|(x, dy)| x * dy).sum();
+//!         pass.grads.put(cx.device, (&[dot][..]).into());
+//!         if let Some(dx) = pass.dx {
+//!             let factor = pass.params.as_slice()[0];
+//!             for (dx, dy) in dx.into_slice().iter_mut().zip(dy) {
+//!                 *dx = factor * dy;
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! struct Small;
+//! impl Shape for Small {
+//!     type Device = Cpu;
+//!     const SEQUENCES: usize = 2;
+//!     const LENGTH: usize = 3;
+//! }
+//! zero_runtime::testing::gradcheck::<Small, Features<5>, Scale<5>>();
+//! ```
+
+mod activation;
+mod attention;
+mod chain;
+mod embedding;
+mod head;
+mod linear;
+mod norm;
+mod tensors;
+
+pub use activation::{Gelu, Relu, Silu};
+pub use attention::CausalSelfAttention;
+pub use chain::{Chain, Residual};
+pub use embedding::Embedding;
+pub use head::{Head, LmHead, SharesWith};
+pub use linear::Linear;
+pub use norm::{LayerNorm, RmsNorm};
+pub use tensors::{Init, Tensor, Tensors};
+
+use crate::device::{Device, Write};
+use crate::view::{View, ViewMut};
+
+/// What the sizes of layers depend on: the shape of a micro-batch, and the device.
+pub trait Shape: 'static {
+    /// Where layers compute.
+    type Device: Device;
+    /// Sequences in a micro-batch.
+    const SEQUENCES: usize;
+    /// Tokens in a sequence.
+    const LENGTH: usize;
+    /// Tokens, or rows, in a micro-batch.
+    const TOKENS: usize = Self::SEQUENCES * Self::LENGTH;
+}
+
+/// What flows between layers.
+pub trait Activation: 'static {
+    /// One element; 4 bytes, whatever it is.
+    type Element: bytemuck::Pod;
+    /// Elements for each token.
+    const WIDTH: usize;
+}
+
+/// Token ids, (tokens), u32.
+pub struct Tokens;
+/// Feature vectors, (tokens, W), f32.
+pub struct Features<const W: usize>;
+/// A loss for each token, (tokens), f32.
+pub struct Loss;
+
+impl Activation for Tokens {
+    type Element = u32;
+    const WIDTH: usize = 1;
+}
+impl<const W: usize> Activation for Features<W> {
+    type Element = f32;
+    const WIDTH: usize = W;
+}
+impl Activation for Loss {
+    type Element = f32;
+    const WIDTH: usize = 1;
+}
+
+/// A differentiable map from activations to activations, with parameters in one flat buffer.
+///
+/// Sizes are in elements for a whole micro-batch. Rows are independent but for attention within a sequence, and a call
+/// may bring fewer than `S::SEQUENCES` sequences, or shorter ones: the sizes are upper bounds, `Context` has the truth.
+///
+/// The input is a parameter of the trait, so that an elementwise layer takes whatever the layer before it gives.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a layer that takes `{X}`",
+    label = "takes another input, or is not a layer",
+    note = "each layer's output is the next one's input; a struct of layers is a layer by `#[derive(Layer)]`"
+)]
+pub trait Layer<S: Shape, X: Activation> {
+    /// What it gives.
+    type Output: Activation;
+    /// Its parameters.
+    const PARAMS: usize;
+    /// What forward keeps for backward, beside its input.
+    const SAVED: usize;
+    /// Scratch of one call, forward or backward.
+    const WORKSPACE: usize;
+
+    /// Names the parameters, in the order of the flat buffer.
+    fn tensors(out: &mut Tensors);
+    /// Computes `y` and fills `saved`.
+    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>);
+    /// Computes `dx` and `grads` from `dy`.
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>);
+}
+
+/// A layer that can begin a model, because it takes one kind of input only.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot begin a model",
+    label = "the first field must take one kind of input only, such as `Embedding` or `Linear`"
+)]
+pub trait Entry {
+    /// What it takes.
+    type Input: Activation;
+}
+
+/// What every call of a pass shares.
+pub struct Context<'a, D> {
+    /// Where to compute.
+    pub device: &'a D,
+    /// Sequences in this call.
+    pub sequences: usize,
+    /// Tokens in each of them.
+    pub length: usize,
+    /// Target of each token, (tokens); empty where nothing is to be predicted.
+    pub targets: View<'a, D, u32>,
+}
+
+impl<D> Context<'_, D> {
+    /// Tokens in this call.
+    pub fn tokens(&self) -> usize {
+        self.sequences * self.length
+    }
+}
+
+/// Arguments of a forward call.
+pub struct Forward<'a, D> {
+    /// (`PARAMS`)
+    pub params: View<'a, D>,
+    /// (tokens, input width)
+    pub x: View<'a, D>,
+    /// (tokens, output width): overwritten.
+    pub y: ViewMut<'a, D>,
+    /// (`SAVED`): overwritten.
+    pub saved: ViewMut<'a, D>,
+    /// (`WORKSPACE`): of any content.
+    pub work: ViewMut<'a, D>,
+}
+
+/// Arguments of a backward call.
+pub struct Backward<'a, D> {
+    /// (`PARAMS`)
+    pub params: View<'a, D>,
+    /// (`PARAMS`)
+    pub grads: Grads<'a, D>,
+    /// (tokens, input width): what forward took.
+    pub x: View<'a, D>,
+    /// (`SAVED`): what forward kept.
+    pub saved: View<'a, D>,
+    /// (tokens, output width)
+    pub dy: View<'a, D>,
+    /// (tokens, input width): overwritten. `None` where nobody needs it.
+    pub dx: Option<ViewMut<'a, D>>,
+    /// (`WORKSPACE`): of any content.
+    pub work: ViewMut<'a, D>,
+}
+
+/// Where gradients of parameters go, and whether they are the first to go there.
+pub struct Grads<'a, D> {
+    view: ViewMut<'a, D>,
+    write: Write,
+}
+
+impl<'a, D: Device> Grads<'a, D> {
+    /// Gradients that go to `view`.
+    pub fn new(view: ViewMut<'a, D>, write: Write) -> Self {
+        Self { view, write }
+    }
+
+    /// Those of the first `at` parameters, and of the rest.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        let (head, tail) = self.view.split_at(at);
+        (Self::new(head, self.write), Self::new(tail, self.write))
+    }
+
+    /// The destination, and how to write it.
+    pub fn into_parts(self) -> (ViewMut<'a, D>, Write) {
+        (self.view, self.write)
+    }
+
+    /// Writes or adds gradients that were computed elsewhere.
+    pub fn put(self, device: &D, from: View<D>) {
+        match self.write {
+            Write::Set => device.copy(self.view, from),
+            Write::Add => device.add(self.view, from),
+        }
+    }
+}
+
+/// The larger of two sizes, in constants.
+pub(crate) const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}

@@ -1,0 +1,68 @@
+//! Norms: each token's features brought to unit scale. Never mixes tokens.
+
+use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};
+use crate::device::Device;
+
+/// Layer norm over W features, with gain (W) and bias (W); epsilon 1e-5.
+pub struct LayerNorm<const W: usize>;
+
+impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
+    type Output = Features<W>;
+    const PARAMS: usize = 2 * W;
+    // Mean and reciprocal deviation of each token.
+    const SAVED: usize = 2 * S::TOKENS;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(out: &mut Tensors) {
+        out.add("gain", &[W], Init::Ones);
+        out.add("bias", &[W], Init::Zeros);
+    }
+
+    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+        let (gain, bias) = pass.params.split_at(W);
+        let stats = pass.saved.split_at(2 * cx.tokens()).0;
+        cx.device.layer_norm(pass.x, gain, bias, pass.y, stats);
+    }
+
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        let gain = pass.params.split_at(W).0;
+        let stats = pass.saved.split_at(2 * cx.tokens()).0;
+        let (grads, write) = pass.grads.into_parts();
+        let (dgain, dbias) = grads.split_at(W);
+        cx.device.layer_norm_backward(pass.x, gain, stats, pass.dy, pass.dx, dgain, dbias, write);
+    }
+}
+
+/// Root-mean-square norm over W features, with gain (W); epsilon 1e-5.
+pub struct RmsNorm<const W: usize>;
+
+impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
+    type Output = Features<W>;
+    const PARAMS: usize = W;
+    // Reciprocal root mean square of each token.
+    const SAVED: usize = S::TOKENS;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(out: &mut Tensors) {
+        out.add("gain", &[W], Init::Ones);
+    }
+
+    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+        let inverse = pass.saved.split_at(cx.tokens()).0;
+        cx.device.rms_norm(pass.x, pass.params, pass.y, inverse);
+    }
+
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        let inverse = pass.saved.split_at(cx.tokens()).0;
+        let (dgain, write) = pass.grads.into_parts();
+        cx.device.rms_norm_backward(pass.x, pass.params, inverse, pass.dy, pass.dx, dgain, write);
+    }
+}
+
+impl<const W: usize> Entry for LayerNorm<W> {
+    type Input = Features<W>;
+}
+
+impl<const W: usize> Entry for RmsNorm<W> {
+    type Input = Features<W>;
+}

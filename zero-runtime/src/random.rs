@@ -1,0 +1,49 @@
+//! Random: numbers that are a pure function of a seed and a counter, so that any rank can make any of them. Never keeps
+//! state.
+
+/// Mixes a seed and a counter into 64 bits that look random: the output function of SplitMix64 (Steele et al., 2014),
+/// applied once to each.
+pub fn mix(seed: u64, counter: u64) -> u64 {
+    let scramble = |mut z: u64| {
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let step = 0x9e37_79b9_7f4a_7c15;
+    scramble(scramble(seed.wrapping_add(step)).wrapping_add(counter.wrapping_mul(step)))
+}
+
+/// Uniform in [0, 1), from the upper 53 bits.
+pub fn uniform(seed: u64, counter: u64) -> f64 {
+    (mix(seed, counter) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Standard normal, by the transform of Box and Muller.
+pub fn normal(seed: u64, counter: u64) -> f32 {
+    // In (0, 1], else its logarithm is infinite.
+    let radius = (-2.0 * (1.0 - uniform(seed, 2 * counter)).ln()).sqrt();
+    (radius * (core::f64::consts::TAU * uniform(seed, 2 * counter + 1)).cos()) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normals_have_mean_zero_and_variance_one() {
+        let draws: Vec<f64> = (0..100_000).map(|i| f64::from(normal(7, i))).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+        // Four standard errors.
+        assert!(mean.abs() < 0.013, "mean {mean}");
+        assert!((variance - 1.0).abs() < 0.018, "variance {variance}");
+    }
+
+    #[test]
+    fn seeds_and_counters_do_not_collide() {
+        let mut all: Vec<u64> = (0..64).flat_map(|seed| (0..64).map(move |counter| mix(seed, counter))).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 64 * 64);
+    }
+}

@@ -1,0 +1,124 @@
+//! Arguments of a binary: all that shapes neither memory nor order. What shapes those is in the spec and is compiled in.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::learning_rate::LearningRate;
+use crate::engine::Hyper;
+use crate::error::Error;
+
+/// Arguments of every model.
+#[derive(Args, Clone, Debug)]
+pub struct RunArguments {
+    /// Steps to train
+    #[arg(long, default_value_t = 300, value_name = "N")]
+    pub steps: u64,
+    /// Highest learning rate
+    #[arg(long, default_value_t = 1e-3, value_name = "RATE", value_parser = positive)]
+    pub lr: f64,
+    /// Learning rate of the last step, as a share of --lr: the end of the cosine
+    #[arg(long, default_value_t = 0.1, value_name = "SHARE", value_parser = share)]
+    pub lr_min_ratio: f64,
+    /// Steps over which the learning rate rises to --lr
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub warmup: u64,
+    /// Decoupled weight decay of matrices (AdamW)
+    #[arg(long, default_value_t = 0.1, value_name = "RATE", value_parser = not_negative)]
+    pub weight_decay: f64,
+    /// Decay of AdamW's first moment
+    #[arg(long, default_value_t = 0.9, value_name = "RATE", value_parser = below_one)]
+    pub beta1: f64,
+    /// Decay of AdamW's second moment
+    #[arg(long, default_value_t = 0.95, value_name = "RATE", value_parser = below_one)]
+    pub beta2: f64,
+    /// Added to the root of AdamW's second moment
+    #[arg(long, default_value_t = 1e-8, value_name = "VALUE", value_parser = positive)]
+    pub epsilon: f64,
+    /// Norm to which longer gradients are scaled down; 0 turns clipping off
+    #[arg(long, default_value_t = 1.0, value_name = "NORM", value_parser = not_negative)]
+    pub clip: f64,
+    /// Seed of parameters, data and sampling
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    pub seed: u64,
+    /// Micro-batches a rank that the held-out loss is the mean of; 0 skips it
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub held_out: usize,
+    /// New file that takes a line of JSON for each step
+    #[arg(long, value_name = "FILE")]
+    pub metrics: Option<PathBuf>,
+    /// Print the plan and end
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Arguments of models of text.
+#[derive(Args, Clone, Debug)]
+pub struct TextArguments {
+    /// Text to learn: a file, a directory, or a .bin file of u16 token ids; without it, the workspace's own sources
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// Tokens to generate at the end
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    pub sample: usize,
+    /// What the generated text begins with
+    #[arg(long, default_value = "pub fn ", value_name = "TEXT")]
+    pub prompt: String,
+    /// How bold sampling is: 0 always takes the likeliest token
+    #[arg(long, default_value_t = 0.7, value_name = "VALUE", value_parser = not_negative)]
+    pub temperature: f64,
+}
+
+impl RunArguments {
+    /// Rejects what contradicts itself.
+    ///
+    /// # Errors
+    /// Z0350.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.steps > 0 && self.warmup >= self.steps && self.warmup > 20 {
+            return Err(Error::Argument {
+                what: format!("--warmup {} is not shorter than the run: --steps {}", self.warmup, self.steps),
+                help: "lower --warmup, or raise --steps".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The learning rate of each step.
+    pub fn learning_rate(&self) -> LearningRate {
+        LearningRate { max: self.lr, min: self.lr * self.lr_min_ratio, warmup: self.warmup, steps: self.steps }
+    }
+
+    /// What the optimizer does at `step`, counted from 0.
+    pub fn hyper(&self, step: u64) -> Hyper {
+        Hyper {
+            lr: self.learning_rate().at(step),
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            weight_decay: self.weight_decay,
+            clip: (self.clip > 0.0).then_some(self.clip),
+        }
+    }
+}
+
+fn number(text: &str, expected: &str, holds: impl Fn(f64) -> bool) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("expected {expected}"))?;
+    if value.is_finite() && holds(value) { Ok(value) } else { Err(format!("expected {expected}")) }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    number(text, "a number above 0", |value| value > 0.0)
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    number(text, "a number, 0 or above", |value| value >= 0.0)
+}
+
+fn below_one(text: &str) -> Result<f64, String> {
+    number(text, "a number from 0 up to, but not, 1", |value| (0.0..1.0).contains(&value))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, "a number from 0 to 1", |value| (0.0..=1.0).contains(&value))
+}

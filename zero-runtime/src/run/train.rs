@@ -1,0 +1,140 @@
+//! Train: one rank's run from first parameters to the comparison of plan and measurement.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::arguments::RunArguments;
+use super::output::{Output, StepLine, peak_resident_bytes, tokens_per_s};
+use crate::arena::Arena;
+use crate::data::{Dataset, Draw};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::layer::Activation;
+use crate::model::Model;
+use crate::plan::{Bytes, Traffic};
+use crate::transport::Transport;
+use crate::transport::shared::Shared;
+
+/// What comes after training, before the comparison: a sample of what was learned, for example. Every rank does it, since
+/// it takes part in gathers; rank 0 prints.
+pub type Finale<'a, M> = &'a (dyn Fn(&mut Engine<'_, M, Shared<'_>>) -> Result<(), Error> + Sync);
+
+/// Trains as one rank.
+///
+/// # Errors
+/// Whatever ends a run early.
+pub fn train<M: Model>(
+    arena: Arc<Arena>,
+    arguments: &RunArguments,
+    data: &dyn Dataset<Input = M::Input>,
+    finale: Finale<M>,
+) -> Result<(), Error> {
+    let plan = arena.plan();
+    let config = &plan.config;
+    let rank = arena.rank();
+    let mut output = match rank {
+        0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
+        _ => None,
+    };
+    let mut engine = Engine::<M, _>::new(plan, Arc::clone(&arena), Shared::new(arena));
+    engine.initialize(arguments.seed);
+
+    for step in 0..arguments.steps {
+        let hyper = arguments.hyper(step);
+        let start = Instant::now();
+        let report = engine.step(&hyper, |micro_batch, inputs, targets| {
+            let first = ((micro_batch * config.ranks + rank) * config.sequences) as u64;
+            let draw = |sequence: usize| Draw { seed: arguments.seed, step, index: first + sequence as u64 };
+            for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
+                data.training(draw(sequence), input, targets);
+            });
+        });
+        if report.is_err()
+            && let Some(output) = &mut output
+        {
+            output.finish();
+        }
+        let report = report?;
+        if let Some(output) = &mut output {
+            let took = start.elapsed();
+            output.step(&StepLine {
+                step: step + 1,
+                loss: report.loss,
+                gradient_norm: report.gradient_norm,
+                lr: hyper.lr,
+                step_s: took.as_secs_f64(),
+                tokens_per_s: tokens_per_s(config.tokens() * config.micro_batches * config.ranks, took),
+                peak_resident_bytes: peak_resident_bytes(),
+            })?;
+        }
+    }
+    if let Some(output) = &mut output {
+        output.finish();
+    }
+
+    let sent = engine.transport().sent();
+    if let Some(loss) = held_out_loss(&mut engine, arguments.held_out, data)?
+        && let Some(output) = &mut output
+    {
+        println!("held-out loss {loss:.4} nats a token");
+        output.record(&serde_json::json!({ "held_out_loss": loss }))?;
+    }
+    finale(&mut engine)?;
+    compare(&mut engine, sent, arguments.steps)
+}
+
+/// Hands out the sequences of a micro-batch one by one: number, input, targets.
+fn for_each_sequence<M: Model>(
+    length: usize,
+    inputs: &mut [<M::Input as Activation>::Element],
+    targets: &mut [u32],
+    mut each: impl FnMut(usize, &mut [<M::Input as Activation>::Element], &mut [u32]),
+) {
+    let inputs = inputs.chunks_exact_mut(length * M::Input::WIDTH);
+    for (sequence, (input, targets)) in inputs.zip(targets.chunks_exact_mut(length)).enumerate() {
+        each(sequence, input, targets);
+    }
+}
+
+/// Mean loss over held-out sequences: those of `micro_batches` micro-batches a rank, or as many as there are.
+fn held_out_loss<M: Model>(
+    engine: &mut Engine<'_, M, Shared<'_>>,
+    micro_batches: usize,
+    data: &dyn Dataset<Input = M::Input>,
+) -> Result<Option<f64>, Error> {
+    let config = &engine.plan().config;
+    let rank = engine.arena().rank();
+    let count = data.held_out_count();
+    let micro_batches = micro_batches.min(count.div_ceil(config.ranks * config.sequences));
+    let mut sum = 0.0;
+    for micro_batch in 0..micro_batches {
+        let first = (micro_batch * config.ranks + rank) * config.sequences;
+        sum += engine.evaluate(|_, inputs, targets| {
+            for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
+                // The last micro-batch is filled up from the start.
+                data.held_out((first + sequence) % count, input, targets);
+            });
+        })?;
+    }
+    Ok((micro_batches > 0).then(|| sum / micro_batches as f64))
+}
+
+/// Prints planned against measured: the arena, what the processes held, what a step sent.
+fn compare<M: Model>(engine: &mut Engine<'_, M, Shared<'_>>, sent: Traffic, steps: u64) -> Result<(), Error> {
+    let plan = engine.plan();
+    let arena = engine.arena().bytes();
+    let ranks = engine.gather_numbers([arena as f64, peak_resident_bytes() as f64])?.to_vec();
+    if engine.arena().rank() != 0 {
+        return Ok(());
+    }
+    let largest = |which: usize| Bytes(ranks.iter().map(|numbers| numbers[which] as usize).max().unwrap_or(0));
+    let planned = Traffic::of(plan, plan.step);
+    let all = |traffic: Traffic| traffic.payload_bytes() + traffic.agree_bytes;
+    println!("\n{:<26} {:>14} {:>14}", "", "planned", "measured");
+    println!("{:<26} {:>14} {:>14}", "arena per rank", Bytes(plan.memory.bytes_per_rank()), largest(0));
+    println!("{:<26} {:>14} {:>14}", "peak resident per rank", "", largest(1));
+    if let Some(measured) = (all(sent) as u64).checked_div(steps) {
+        println!("{:<26} {:>14} {:>14}", "bytes sent per step", all(planned), measured);
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Testing: checks for layers, the library's and a user's own. Never used by a run.
+
+use crate::device::{Cpu, Device, Write};
+use crate::layer::{Activation, Backward, Context, Features, Forward, Grads, Layer, Shape, Tokens};
+use crate::random::{mix, uniform};
+use crate::view::View;
+
+/// Relative error that [`gradcheck`] admits: a few times what f32 leaves of a central difference.
+const TOLERANCE: f64 = 5e-3;
+
+/// Inputs that [`gradcheck`] can make.
+pub trait Sample: Activation {
+    /// Whether the layer gives gradients of it.
+    const DIFFERENTIABLE: bool;
+    /// Element `i` of an input, in the 4-byte cells of the arena.
+    fn cell(i: u64) -> f32;
+}
+
+impl<const W: usize> Sample for Features<W> {
+    const DIFFERENTIABLE: bool = true;
+    fn cell(i: u64) -> f32 {
+        away_from_zero(1, i)
+    }
+}
+
+impl Sample for Tokens {
+    const DIFFERENTIABLE: bool = false;
+    fn cell(i: u64) -> f32 {
+        // Few ids, so that some repeat, and small, so that any vocabulary has them.
+        f32::from_bits((mix(1, i) % 3) as u32)
+    }
+}
+
+/// Between 0.1 and 1, of either sign: finite differences must not step over the kink of a ReLU.
+fn away_from_zero(seed: u64, i: u64) -> f32 {
+    let magnitude = 0.1 + 0.9 * uniform(seed, 2 * i);
+    (if uniform(seed, 2 * i + 1) < 0.5 { magnitude } else { -magnitude }) as f32
+}
+
+/// Everything that one call of a layer touches.
+struct Trial {
+    params: Vec<f32>,
+    x: Vec<f32>,
+    targets: Vec<u32>,
+    y: Vec<f32>,
+    saved: Vec<f32>,
+    work: Vec<f32>,
+}
+
+impl Trial {
+    fn new<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>() -> Self {
+        let fill = |len: usize, f: &dyn Fn(u64) -> f32| (0..len as u64).map(f).collect::<Vec<_>>();
+        Self {
+            params: fill(L::PARAMS, &|i| away_from_zero(2, i)),
+            x: fill(S::TOKENS * X::WIDTH, &X::cell),
+            targets: (0..S::TOKENS as u64).map(|i| (mix(3, i) % 3) as u32).collect(),
+            y: vec![f32::NAN; S::TOKENS * L::Output::WIDTH],
+            // A layer must not read what it has not written.
+            saved: vec![f32::NAN; L::SAVED],
+            work: vec![f32::NAN; L::WORKSPACE],
+        }
+    }
+
+    fn context<S: Shape<Device = Cpu>>(targets: &[u32]) -> Context<'_, Cpu> {
+        Context { device: &Cpu, sequences: S::SEQUENCES, length: S::LENGTH, targets: targets.into() }
+    }
+
+    fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self) {
+        let pass = Forward {
+            params: self.params.as_slice().into(),
+            x: self.x.as_slice().into(),
+            y: self.y.as_mut_slice().into(),
+            saved: self.saved.as_mut_slice().into(),
+            work: self.work.as_mut_slice().into(),
+        };
+        L::forward(&Self::context::<S>(&self.targets), pass);
+    }
+
+    /// Gradients of parameters and input, given `dy`. `held` is what the gradients hold before.
+    fn backward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+        &mut self,
+        dy: &[f32],
+        held: f32,
+        write: Write,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let mut grads = vec![held; L::PARAMS];
+        let mut dx = vec![f32::NAN; if X::DIFFERENTIABLE { self.x.len() } else { 0 }];
+        self.work.fill(f32::NAN);
+        let pass = Backward {
+            params: self.params.as_slice().into(),
+            grads: Grads::new(grads.as_mut_slice().into(), write),
+            x: self.x.as_slice().into(),
+            saved: self.saved.as_slice().into(),
+            dy: dy.into(),
+            dx: X::DIFFERENTIABLE.then(|| dx.as_mut_slice().into()),
+            work: self.work.as_mut_slice().into(),
+        };
+        L::backward(&Self::context::<S>(&self.targets), pass);
+        (grads, dx)
+    }
+
+    /// The weighted sum of outputs whose gradients are checked.
+    fn objective<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self, dy: &[f32]) -> f64 {
+        self.forward::<S, X, L>();
+        self.y.iter().zip(dy).map(|(&y, &dy)| f64::from(y) * f64::from(dy)).sum()
+    }
+}
+
+/// Which vector of a trial a difference is taken along.
+#[derive(Clone, Copy)]
+enum Along {
+    Params,
+    Input,
+}
+
+/// Checks a layer's backward against finite differences of its forward, that gradients are overwritten or added to as
+/// asked, and that it reads nothing that it was not given.
+///
+/// Each parameter and input element is moved by itself, by two step widths (Richardson), with sums in f64.
+///
+/// # Panics
+/// If a gradient is off by more than the tolerance, naming it.
+pub fn gradcheck<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>() {
+    let mut trial = Trial::new::<S, X, L>();
+    let dy: Vec<f32> = (0..trial.y.len() as u64).map(|i| away_from_zero(4, i)).collect();
+    trial.forward::<S, X, L>();
+    let (grads, dx) = trial.backward::<S, X, L>(&dy, f32::NAN, Write::Set);
+    let (added, _) = trial.backward::<S, X, L>(&dy, 2.0, Write::Add);
+    for (i, (&set, &added)) in grads.iter().zip(&added).enumerate() {
+        let difference = (f64::from(added) - 2.0 - f64::from(set)).abs();
+        assert!(difference <= 1e-4 * (1.0 + f64::from(set).abs()), "gradient {i}: {added} is not 2 + {set}");
+    }
+    check::<S, X, L>(&mut trial, &dy, &grads, Along::Params);
+    check::<S, X, L>(&mut trial, &dy, &dx, Along::Input);
+}
+
+fn check<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+    trial: &mut Trial,
+    dy: &[f32],
+    analytic: &[f32],
+    along: Along,
+) {
+    let what = match along {
+        Along::Params => "parameter",
+        Along::Input => "input",
+    };
+    let scale = analytic.iter().map(|g| f64::from(g.abs())).fold(0.0, f64::max);
+    for (i, &gradient) in analytic.iter().enumerate() {
+        let mut slope = |width: f32| {
+            let mut moved = |by: f32| {
+                let cell = match along {
+                    Along::Params => &mut trial.params[i],
+                    Along::Input => &mut trial.x[i],
+                };
+                let before = *cell;
+                *cell = before + by;
+                let (at, value) = (f64::from(*cell), trial.objective::<S, X, L>(dy));
+                match along {
+                    Along::Params => trial.params[i] = before,
+                    Along::Input => trial.x[i] = before,
+                }
+                (at, value)
+            };
+            let ((right, above), (left, below)) = (moved(width), moved(-width));
+            (above - below) / (right - left)
+        };
+        let numeric = (4.0 * slope(0.01) - slope(0.02)) / 3.0;
+        let error = (numeric - f64::from(gradient)).abs();
+        // Next to a large gradient, a small one drowns in the rounding of the objective.
+        let admitted = TOLERANCE * f64::from(gradient).abs().max(0.1 * scale).max(0.01);
+        assert!(error <= admitted, "gradient of {what} {i}: backward gives {gradient}, differences {numeric}");
+    }
+}
+
+/// Runs a layer forward alone, for comparing with other implementations: its output.
+pub fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(params: &[f32], x: &[f32]) -> Vec<f32> {
+    let mut trial = Trial::new::<S, X, L>();
+    trial.params.copy_from_slice(params);
+    Cpu.copy(trial.x.as_mut_slice().into(), View::from(x));
+    trial.forward::<S, X, L>();
+    trial.y
+}

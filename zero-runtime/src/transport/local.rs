@@ -1,0 +1,51 @@
+//! Local: ranks as threads of one process, over private memory. For tests, and for specs that ask for it. A gather copies
+//! into a slot, as it must where memory is not shared, so that slots and releases are put to the test.
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use zero_plan::Plan;
+
+use super::control::Control;
+use crate::arena::{Arena, segment_bytes};
+use crate::launch::{LaunchError, Segment};
+
+/// Runs `rank_main` on one thread for each rank of `plan`, and gives what each returned. When one rank panics or says so
+/// by `failed`, the others are told, and what they wait for ends in [`super::Lost`].
+///
+/// # Errors
+/// Z0331 or Z0332 if the host has not the memory that the plan needs.
+pub fn run<R: Send>(
+    plan: &Plan,
+    failed: impl Fn(&R) -> bool + Sync,
+    rank_main: impl Fn(Arc<Arena>) -> R + Sync,
+) -> Result<Vec<R>, LaunchError> {
+    let segment = Arc::new(Segment::private(segment_bytes(plan))?);
+    let arenas = (0..plan.config.ranks)
+        .map(|rank| Arena::new(plan, rank, Arc::clone(&segment)).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    let tell_all = |lost: usize| {
+        for rank in 0..plan.config.ranks {
+            // SAFETY: the segment has a block for each rank, was zero at first, and outlives this call.
+            unsafe { Control::of(segment.ptr(), rank) }.tell_lost(lost);
+        }
+    };
+    let run_rank = &|rank: usize, arena: Arc<Arena>| {
+        let result = catch_unwind(AssertUnwindSafe(|| rank_main(arena)));
+        if result.as_ref().map_or(true, &failed) {
+            tell_all(rank);
+        }
+        result
+    };
+    std::thread::scope(|scope| {
+        let threads = arenas.into_iter().enumerate().map(|(rank, arena)| {
+            let thread = std::thread::Builder::new().name(format!("rank {rank}"));
+            thread.spawn_scoped(scope, move || run_rank(rank, arena)).map_err(LaunchError::system("start a thread"))
+        });
+        // Else ranks that were started would wait for those that were not.
+        let threads = threads.collect::<Result<Vec<_>, _>>().inspect_err(|_| tell_all(0))?;
+        let results = threads.into_iter().map(|thread| thread.join().and_then(|result| result));
+        Ok(results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect())
+    })
+}

@@ -1,0 +1,157 @@
+//! View: a borrowed stretch of a device's memory. All that layers ever see of the arena; never owns, never outlives the
+//! call it was made for.
+//!
+//! The lifetime of a view is that of the op that runs, so a layer cannot keep parameters beyond their release:
+//!
+//! ```compile_fail
+//! use std::cell::Cell;
+//! use zero_runtime::{device::Cpu, view::View};
+//!
+//! thread_local! { static KEPT: Cell<Option<View<'static, Cpu>>> = const { Cell::new(None) } }
+//! fn forward(params: View<'_, Cpu>) {
+//!     KEPT.set(Some(params)); // error: borrowed data escapes outside of function
+//! }
+//! ```
+#![allow(unsafe_code)]
+
+use core::marker::PhantomData;
+
+use crate::device::Cpu;
+
+/// Elements that may be read. Only the device `D` can look at them; everyone else can cut.
+pub struct View<'a, D, T = f32> {
+    start: *const T,
+    len: usize,
+    lifetime: PhantomData<(&'a [T], D)>,
+}
+
+/// Elements that may be written.
+pub struct ViewMut<'a, D, T = f32> {
+    start: *mut T,
+    len: usize,
+    lifetime: PhantomData<(&'a mut [T], D)>,
+}
+
+// SAFETY: a view is a shared borrow of plain elements, as `&[T]` is.
+unsafe impl<D, T: Sync> Send for View<'_, D, T> {}
+// SAFETY: a mutable view is a unique borrow of plain elements, as `&mut [T]` is.
+unsafe impl<D, T: Send> Send for ViewMut<'_, D, T> {}
+
+impl<D, T> Clone for View<'_, D, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D, T> Copy for View<'_, D, T> {}
+
+impl<'a, D, T> View<'a, D, T> {
+    /// A view of `len` elements from `start`.
+    ///
+    /// # Safety
+    /// For all of `'a` they are initialised elements in the memory of `D`, and nobody writes them.
+    pub unsafe fn from_raw(start: *const T, len: usize) -> Self {
+        Self { start, len, lifetime: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first `at` elements, and the rest.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        assert!(at <= self.len, "a view of {} elements cannot be cut at {at}", self.len);
+        // SAFETY: both parts lie within this view, by the assertion.
+        unsafe { (Self::from_raw(self.start, at), Self::from_raw(self.start.add(at), self.len - at)) }
+    }
+
+    /// `len` elements from `start`.
+    pub fn part(self, start: usize, len: usize) -> Self {
+        self.split_at(start).1.split_at(len).0
+    }
+}
+
+impl<'a, D, T> ViewMut<'a, D, T> {
+    /// A mutable view of `len` elements from `start`.
+    ///
+    /// # Safety
+    /// For all of `'a` they are initialised elements in the memory of `D`, and nobody else reads or writes them.
+    pub unsafe fn from_raw(start: *mut T, len: usize) -> Self {
+        Self { start, len, lifetime: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The same elements for a shorter time.
+    pub fn reborrow(&mut self) -> ViewMut<'_, D, T> {
+        ViewMut { start: self.start, len: self.len, lifetime: PhantomData }
+    }
+
+    /// The same elements, to read.
+    pub fn as_view(&self) -> View<'_, D, T> {
+        View { start: self.start, len: self.len, lifetime: PhantomData }
+    }
+
+    /// The first `at` elements, and the rest.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        assert!(at <= self.len, "a view of {} elements cannot be cut at {at}", self.len);
+        // SAFETY: the parts lie within this view, by the assertion, do not overlap, and replace it.
+        unsafe { (Self::from_raw(self.start, at), Self::from_raw(self.start.add(at), self.len - at)) }
+    }
+
+    /// `len` elements from `start`.
+    pub fn part(self, start: usize, len: usize) -> Self {
+        self.split_at(start).1.split_at(len).0
+    }
+}
+
+impl<'a, D> View<'a, D, f32> {
+    /// The same 4-byte cells as token ids: ids travel through the arena like every other element.
+    pub fn ids(self) -> View<'a, D, u32> {
+        View { start: self.start.cast(), len: self.len, lifetime: PhantomData }
+    }
+}
+
+impl<'a, T> View<'a, Cpu, T> {
+    /// The elements, where the device is this processor.
+    pub fn as_slice(self) -> &'a [T] {
+        // SAFETY: `from_raw` and `From` took a promise that these are initialised and unwritten for `'a`; `ids` keeps it,
+        // since f32 and u32 share size and alignment and every bit pattern is valid.
+        unsafe { core::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl<'a, T> ViewMut<'a, Cpu, T> {
+    /// The elements, where the device is this processor.
+    pub fn into_slice(self) -> &'a mut [T] {
+        // SAFETY: `from_raw` and `From` took a promise that these are initialised and nobody else's for `'a`, and `self`
+        // is consumed.
+        unsafe { core::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl<'a, T> From<&'a [T]> for View<'a, Cpu, T> {
+    fn from(slice: &'a [T]) -> Self {
+        Self { start: slice.as_ptr(), len: slice.len(), lifetime: PhantomData }
+    }
+}
+
+impl<'a, T> From<&'a mut [T]> for ViewMut<'a, Cpu, T> {
+    fn from(slice: &'a mut [T]) -> Self {
+        Self { start: slice.as_mut_ptr(), len: slice.len(), lifetime: PhantomData }
+    }
+}
