@@ -1,3 +1,6 @@
-//! What the tests share: an independent reference, and the golden files it is held against.
+//! What the tests share: tiny models, a way to train them under any plan, an independent reference, and the golden files
+//! that both are held against.
 
 pub mod reference;
+pub mod tiny;
+pub mod training;

@@ -13,6 +13,8 @@ pub struct Options {
     pub spec: Option<LitStr>,
     /// All others.
     pub inline: Vec<Inline>,
+    /// Everything in the parentheses.
+    tokens: TokenStream,
 }
 
 /// `name = value`.
@@ -25,7 +27,8 @@ pub struct Inline {
 impl Options {
     /// Options between commas. What is wrong with their values is for the spec to say.
     pub fn parse(tokens: TokenStream) -> Checked<Self> {
-        let (mut options, mut mistakes) = (Self { spec: None, inline: Vec::new() }, Vec::new());
+        let mut options = Self { spec: None, inline: Vec::new(), tokens: tokens.clone() };
+        let mut mistakes = Vec::new();
         let tokens: Vec<_> = tokens.into_iter().collect();
         for option in tokens.split(is_comma).filter(|option| !option.is_empty()) {
             let tokens: TokenStream = option.iter().cloned().collect();
@@ -42,8 +45,8 @@ impl Options {
                 }
                 _ => mistakes.push(Mistake::unusable(
                     &tokens,
-                    format!("`{tokens}` is not an option"),
-                    "write options as `#[zero(stage = 3, prefetch = 2)]`, or `#[zero(spec = \"specs/zero3.ron\")]`",
+                    "an option of `#[zero(...)]` is a name, `=` and a value",
+                    "write `#[zero(stage = 3, prefetch = 2)]`, or `#[zero(spec = \"specs/zero3.ron\")]`",
                 )),
             }
         }
@@ -71,11 +74,16 @@ impl Options {
     }
 
     /// A mistake in an inline option, at its tokens: at the second ones where an option is given twice. One that is about
-    /// no option, or one that is missing, is about the attribute.
+    /// no option, or about one that is missing, is at all of them.
     pub fn mistake(&self, problem: &Diagnostic) -> Mistake {
         let mut named = self.inline.iter().filter(|option| option.name == problem.key);
-        let option = if problem.code == "Z0104" { named.last() } else { named.next() };
-        Mistake::at(option.map(|option| &option.tokens), problem)
+        let option = if problem.code == "Z0104" { named.next_back() } else { named.next() };
+        Mistake::at(option.map_or(&self.tokens, |option| &option.tokens), problem)
+    }
+
+    /// Where the choice of a spec is written.
+    pub fn place(&self) -> TokenStream {
+        self.spec.as_ref().map_or_else(|| self.tokens.clone(), ToTokens::to_token_stream)
     }
 }
 
@@ -123,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_is_named() {
+    fn what_is_no_option_is_found() {
         for (tokens, start) in [
-            (quote!(3), "[Z0110] `3` is not an option"),
-            (quote!(stage), "[Z0110] `stage` is not an option"),
-            (quote!(stage =), "[Z0110] `stage =` is not an option"),
-            (quote!(stage: 3), "[Z0110] `stage : 3` is not an option"),
+            (quote!(3), "[Z0110] an option"),
+            (quote!(stage), "[Z0110] an option"),
+            (quote!(stage =), "[Z0110] an option"),
+            (quote!(stage: 3), "[Z0110] an option"),
             (quote!(spec = 3), "[Z0103] `spec` expects a path in quotes, found `3`"),
             (quote!(spec = "a", spec = "b"), "[Z0104] duplicate key `spec`"),
         ] {

@@ -64,10 +64,10 @@ fn inputs(types: &[TokenStream]) -> Vec<TokenStream> {
 }
 
 /// Generics of the `Entry` impl: there is one where the first field is one. A bound without parameters would have to hold
-/// at once, but for the `for<'a>`.
+/// at once, but for the `for<'__a>`.
 fn entry(generics: &Generics, first: &TokenStream) -> Generics {
     let mut generics = generics.clone();
-    generics.make_where_clause().predicates.push(parse_quote!(for<'a> #first: ::zero_runtime::layer::Entry));
+    generics.make_where_clause().predicates.push(parse_quote!(for<'__a> #first: ::zero_runtime::layer::Entry));
     generics
 }
 
@@ -92,8 +92,65 @@ fn used(layers: &Layers) -> TokenStream {
     let fields: Vec<_> = parts.iter().map(|part| &part.name).collect();
     quote! {
         #[allow(dead_code)]
-        fn used #parameters(#name { #(#fields),* }: #name #arguments) -> #name #arguments #bounds {
+        fn __used #parameters(#name { #(#fields),* }: #name #arguments) -> #name #arguments #bounds {
             #name { #(#fields),* }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::valid;
+
+    #[test]
+    fn a_layer_is_the_chain_of_its_fields() {
+        let item = parse_quote! {
+            struct Block<const W: usize> { #[residual] mix: (Norm<W>, Mix<W>), act: Act, map: Linear<W, W> }
+        };
+        let expanded = layers(&valid::layers(&item).ok().unwrap()).to_string();
+        let mix = quote!(::zero_runtime::layer::Residual<(Norm<W>, Mix<W>)>);
+        let mixed = quote!(<#mix as ::zero_runtime::layer::Layer<S, X>>::Output);
+        let acted = quote!(<Act as ::zero_runtime::layer::Layer<S, #mixed>>::Output);
+        let expected = quote! {
+            const _: () = {
+                #[automatically_derived]
+                impl<const W: usize> ::zero_runtime::layer::Entry for Block<W>
+                where
+                    for<'__a> #mix: ::zero_runtime::layer::Entry
+                {
+                    type Input = <#mix as ::zero_runtime::layer::Entry>::Input;
+                }
+
+                #[automatically_derived]
+                impl<
+                    const W: usize,
+                    S: ::zero_runtime::layer::Shape,
+                    X: ::zero_runtime::layer::Activation
+                > ::zero_runtime::layer::Layer<S, X> for Block<W>
+                where
+                    #mix: ::zero_runtime::layer::Layer<S, X>,
+                    Act: ::zero_runtime::layer::Layer<S, #mixed>,
+                    Linear<W, W>: ::zero_runtime::layer::Layer<S, #acted>
+                {
+                    ::zero_runtime::__layer_items!(
+                        ::zero_runtime::layer::Chain<::zero_runtime::layer::Chain<#mix, Act>, Linear<W, W> >
+                    );
+
+                    fn tensors(out: &mut ::zero_runtime::layer::Tensors) {
+                        out.scope("mix", <#mix as ::zero_runtime::layer::Layer<S, X>>::tensors);
+                        out.scope("act", <Act as ::zero_runtime::layer::Layer<S, #mixed>>::tensors);
+                        out.scope("map", <Linear<W, W> as ::zero_runtime::layer::Layer<S, #acted>>::tensors);
+                    }
+                }
+
+                #[allow(dead_code)]
+                fn __used<const W: usize>(Block { mix, act, map }: Block<W>) -> Block<W> {
+                    Block { mix, act, map }
+                }
+            };
+        };
+        let packed = |tokens: &str| tokens.split_whitespace().collect::<String>();
+        assert_eq!(packed(&expanded), packed(&expected.to_string()));
     }
 }

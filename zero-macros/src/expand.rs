@@ -8,7 +8,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use zero_plan::{Config, Transport};
 
-use crate::ast::Model;
+use crate::ast::{Field, Model};
 use crate::attr::stripped;
 use crate::choice::Choice;
 use crate::environment::Environment;
@@ -19,8 +19,9 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
     let Model { name, fields, .. } = model;
     let first = &fields[0].layer;
     let input = quote_spanned!(first.span()=> <#first as ::zero_runtime::layer::Entry>::Input);
+    let statements = (0..fields.len()).map(|position| statement(model, position));
     let (title, count) = (name.unraw().to_string(), number(fields.len()));
-    let (chain, shape, config) = (chain(model), shape(name, &choice.config), config(&choice.config));
+    let (shape, config) = (shape(name, &choice.config), config(&choice.config));
     let (rebuild, text) = (rebuild(choice), text(environment));
     quote! {
         #item
@@ -30,7 +31,7 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
 
             #shape
 
-            const __WHOLE: ::zero_runtime::model::Whole<#name, #count> = #chain;
+            const __WHOLE: ::zero_runtime::model::Whole<#name, #count> = { #(#statements)* };
 
             static __PLAN: ::zero_runtime::plan::Plan<'static> =
                 ::zero_runtime::plan::static_plan!(#title, #config, &__WHOLE.fields.sizes);
@@ -49,27 +50,29 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
     }
 }
 
-/// The fields, one call each. The calls carry types as they were written, so a width that does not fit is shown there.
-fn chain(model: &Model) -> TokenStream {
+/// A statement for a field, in the place of its type: a width that does not fit is shown there.
+fn statement(model: &Model, position: usize) -> TokenStream {
     let Model { name, fields, tied } = model;
-    let count = number(fields.len());
-    let calls = fields.iter().enumerate().map(|(position, field)| {
-        let (layer, title) = (&field.layer, field.name.unraw().to_string());
-        let at = layer.span();
-        let (is_first, is_last) = (position == 0, position + 1 == fields.len());
-        match (&field.count, tied) {
-            (Some(count), _) if is_first => quote_spanned!(at=> first_repeated::<#layer>(#title, #count)),
-            (Some(count), _) => quote_spanned!(at=> repeated::<#layer>(#title, #count)),
-            (None, _) if is_first => quote_spanned!(at=> first::<#layer>(#title)),
-            (None, Some(owner)) if is_last => {
-                let (shared, owner) = (&fields[*owner].layer, number(*owner));
-                quote_spanned!(at=> tied_head::<#layer, #shared>(#title, #owner))
-            }
-            (None, _) if is_last => quote_spanned!(at=> head::<#layer>(#title)),
-            (None, _) => quote_spanned!(at=> then::<#layer>(#title)),
+    let Field { name: field, layer, count } = &fields[position];
+    let (place, title, fields_len) = (layer.span(), field.unraw().to_string(), number(fields.len()));
+    if position == 0 {
+        let first = match count {
+            Some(count) => quote_spanned!(place=> first_repeated::<#layer>(#title, #count)),
+            None => quote_spanned!(place=> first::<#layer>(#title)),
+        };
+        return quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#name, (), #fields_len>::#first;);
+    }
+    match (count, tied) {
+        (Some(count), _) => quote_spanned!(place=> let __fields = __fields.repeated::<#layer>(#title, #count);),
+        (None, _) if position + 1 < fields.len() => {
+            quote_spanned!(place=> let __fields = __fields.then::<#layer>(#title);)
         }
-    });
-    quote!(::zero_runtime::model::Fields::<#name, (), #count>:: #(#calls).*)
+        (None, Some(owner)) => {
+            let (shared, owner) = (&fields[*owner].layer, number(*owner));
+            quote_spanned!(place=> __fields.tied_head::<#layer, #shared>(#title, #owner))
+        }
+        (None, None) => quote_spanned!(place=> __fields.head::<#layer>(#title)),
+    }
 }
 
 /// What the sizes of layers depend on, as the struct's own constants.
@@ -142,4 +145,114 @@ fn text(environment: &Environment) -> TokenStream {
 /// A number as people write it, without a suffix.
 fn number(number: usize) -> Literal {
     Literal::usize_unsuffixed(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use syn::parse_quote;
+
+    use super::*;
+    use crate::valid;
+
+    fn expanded(item: &DeriveInput, choice: &Choice, text: Option<PathBuf>) -> String {
+        let environment = Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, text };
+        model(item, &valid::model(item).unwrap(), choice, &environment).to_string()
+    }
+
+    fn choice(file: Option<PathBuf>) -> Choice {
+        let config = zero_plan::spec::parse("(mesh: (zero: 4), zero: (stage: 3, prefetch: 2))").unwrap().config();
+        Choice { config, file }
+    }
+
+    #[test]
+    fn a_model_is_one_chain_and_one_plan() {
+        let item = parse_quote! {
+            pub struct Gpt { embed: Embedding<65, 8, 4>, blocks: [Block; 6], r#final: Norm, #[tied(embed)] head: Head<4> }
+        };
+        let expected = quote! {
+            #[allow(dead_code)]
+            pub struct Gpt { embed: Embedding<65, 8, 4>, blocks: [Block; 6], r#final: Norm, head: Head<4> }
+
+            const _: () = {
+                const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
+                const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
+
+                impl ::zero_runtime::layer::Shape for Gpt {
+                    type Device = ::zero_runtime::device::Cpu;
+                    const SEQUENCES: usize = 4;
+                    const LENGTH: usize = 256;
+                }
+
+                const __WHOLE: ::zero_runtime::model::Whole<Gpt, 4> = {
+                    let __fields =
+                        ::zero_runtime::model::Fields::<Gpt, (), 4>::first::<Embedding<65, 8, 4> >("embed");
+                    let __fields = __fields.repeated::<Block>("blocks", 6);
+                    let __fields = __fields.then::<Norm>("final");
+                    __fields.tied_head::<Head<4>, Embedding<65, 8, 4> >("head", 0)
+                };
+
+                static __PLAN: ::zero_runtime::plan::Plan<'static> = ::zero_runtime::plan::static_plan!(
+                    "Gpt",
+                    ::zero_runtime::plan::Config {
+                        stage: 3,
+                        ranks: 4,
+                        prefetch: 2,
+                        bucket_bytes: 26214400,
+                        sequences: 4,
+                        length: 256,
+                        micro_batches: 1,
+                        transport: ::zero_runtime::plan::Transport::Shm,
+                        memory_bytes: ::core::option::Option::None,
+                    },
+                    &__WHOLE.fields.sizes
+                );
+
+                impl ::zero_runtime::model::Model for Gpt {
+                    type Input = <Embedding<65, 8, 4> as ::zero_runtime::layer::Entry>::Input;
+                    type Shape = Self;
+                    const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
+                    const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] =
+                        &__WHOLE.fields.code;
+                    const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> = __WHOLE.head;
+                    const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
+                    const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
+                }
+            };
+        };
+        assert_eq!(packed(&expanded(&item, &choice(None), None)), packed(&expected.to_string()));
+    }
+
+    #[test]
+    fn a_first_array_and_a_head_of_its_own() {
+        let item = parse_quote!(
+            struct Mlp {
+                hidden: [Linear<8, 8>; N],
+                head: Head<8>,
+            }
+        );
+        let expanded = packed(&expanded(&item, &choice(None), None));
+        assert!(expanded.contains(&packed(r#"first_repeated::<Linear<8, 8>>("hidden", N)"#)));
+        assert!(expanded.contains(&packed(r#"__fields.head::<Head<8>>("head")"#)));
+        assert!(expanded.contains(&packed("type Input = <Linear<8, 8> as")));
+    }
+
+    #[test]
+    fn files_are_part_of_the_build() {
+        let item = parse_quote!(
+            struct Mlp {
+                embed: Embedding<8, 8>,
+                head: Head<8>,
+            }
+        );
+        let expanded = packed(&expanded(&item, &choice(Some("/specs/a.ron".into())), Some("/text".into())));
+        assert!(expanded.contains(&packed(r#"const _: &str = ::core::include_str!("/specs/a.ron");"#)));
+        assert!(expanded.contains(&packed(r#"::core::option::Option::Some(::core::include_bytes!("/text"))"#)));
+    }
+
+    /// Without blanks, which depend on how tokens came together.
+    fn packed(tokens: &str) -> String {
+        tokens.split_whitespace().collect()
+    }
 }

@@ -15,7 +15,6 @@ mod mistake;
 mod valid;
 
 use proc_macro::TokenStream;
-use quote::ToTokens;
 use syn::{DeriveInput, parse_macro_input};
 
 use attr::Options;
@@ -54,5 +53,5 @@ pub fn layer(item: TokenStream) -> TokenStream {
         Ok(layers) => derive::layers(&layers),
         Err(mistakes) => fallback::layers(&item, &mistakes),
     };
-    expanded.into_token_stream().into()
+    expanded.into()
 }

@@ -6,8 +6,9 @@ use crate::view::{View, ViewMut};
 
 /// A layer that ends a model: it gives a loss, and can say what it would predict.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot end a model",
-    label = "the last field must be a head, such as `LmHead`"
+    message = "`{Self}` is not a head that takes `{X}`",
+    label = "takes another input, or is not a head",
+    note = "the last field of a model is its head: it takes what the field before it gives, as `LmHead` does, and gives a loss"
 )]
 pub trait Head<S: Shape, X: Activation>: Layer<S, X, Output = Loss> {
     /// Number of classes: the vocabulary.
@@ -20,7 +21,8 @@ pub trait Head<S: Shape, X: Activation>: Layer<S, X, Output = Loss> {
 /// A layer whose parameters can be those at the start of `Owner`'s flat buffer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot share the parameters of `{Owner}`",
-    label = "its parameters are not those of the field it is tied to"
+    label = "its parameters are not those of the field it is tied to",
+    note = "`LmHead<W, VOCAB>` shares the table of `Embedding<VOCAB, CONTEXT, W>`, where both widths and both vocabularies are equal"
 )]
 pub trait SharesWith<Owner> {}
 
@@ -33,6 +35,9 @@ impl<const W: usize, const VOCAB: usize, const CONTEXT: usize> SharesWith<Embedd
 ///
 /// Logits exist for a chunk of tokens at a time; backward computes them again from the log-sum-exp that forward kept.
 pub struct LmHead<const W: usize, const VOCAB: usize>;
+
+/// The same head for features that are no tokens: (rows, W) to the cross-entropy of each row's class.
+pub type Classifier<const W: usize, const CLASSES: usize> = LmHead<W, CLASSES>;
 
 impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {
     /// Tokens whose logits exist at one time: about 1 MiB of them, and enough rows for a matrix product.

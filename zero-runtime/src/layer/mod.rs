@@ -61,7 +61,7 @@ pub use activation::{Gelu, Relu, Silu};
 pub use attention::CausalSelfAttention;
 pub use chain::{Chain, Residual};
 pub use embedding::Embedding;
-pub use head::{Head, LmHead, SharesWith};
+pub use head::{Classifier, Head, LmHead, SharesWith};
 pub use linear::Linear;
 pub use norm::{LayerNorm, RmsNorm};
 pub use tensors::{Init, Tensor, Tensors};

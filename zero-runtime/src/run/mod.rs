@@ -7,6 +7,7 @@ mod output;
 mod sample;
 mod train;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -48,7 +49,13 @@ struct DataCommand {
 /// `main` of a program that trains a model of tokens on text: the data of `--data`, or else the text that is in the
 /// binary, or else the sources of the workspace that the model is defined in.
 pub fn main<M: Model<Input = Tokens>>() -> ExitCode {
-    let command = TextCommand::parse();
+    main_from::<M>(std::env::args_os())
+}
+
+/// [`main`] with other arguments than those of the process; the first is the program's name. Ranks are started with the
+/// process's own, so it must come here with the same ones from those.
+pub fn main_from<M: Model<Input = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let command = TextCommand::parse_from(arguments);
     let text = match text::<M>(command.text.data.as_deref()) {
         Ok(text) => text,
         Err(error) => return fail(&error),

@@ -76,7 +76,7 @@ pub fn train<M: Model>(
     if let Some(loss) = held_out_loss(&mut engine, arguments.held_out, data)?
         && let Some(output) = &mut output
     {
-        println!("held-out loss {loss:.4} nats a token");
+        println!("held-out loss {loss:.4} nats");
         output.record(&serde_json::json!({ "held_out_loss": loss }))?;
     }
     finale(&mut engine)?;

@@ -1,7 +1,19 @@
 //! Matrix product over strided views, by the `gemm` crate on the calling thread. Never copies or transposes a matrix
 //! itself: a transpose is a swap of strides.
 
+use std::cell::Cell;
+
 use crate::device::Write;
+
+thread_local! {
+    static INSIDE_GEMM: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is within a call of the `gemm` crate, which takes memory to pack matrices in. An allocator that
+/// counts can so tell its allocations from those of a step, of which there are none.
+pub fn inside_gemm() -> bool {
+    INSIDE_GEMM.get()
+}
 
 /// A (rows, cols) matrix seen through strides, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +102,7 @@ pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, alpha: f32, write: Write) {
         c.rows,
         c.cols
     );
+    INSIDE_GEMM.set(true);
     // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
     // above that gemm visits no others. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not
     // overlap each other. `Write::Set` never reads `c`.
@@ -116,6 +129,7 @@ pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, alpha: f32, write: Write) {
             gemm::Parallelism::None,
         );
     }
+    INSIDE_GEMM.set(false);
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use attention::{AttentionShape, attention, attention_backward, attention_wor
 pub use cross_entropy::{cross_entropy, cross_entropy_backward};
 pub use device::Cpu;
 pub use embedding::{embed, embed_backward};
-pub use gemm::{Matrix, MatrixMut, matmul};
+pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 pub use optimizer::{AdamW, adamw, all_finite, sum_squares};
 pub use rows::{add, broadcast_rows, sum_rows};

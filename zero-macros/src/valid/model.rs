@@ -1,9 +1,9 @@
-//! Valid: whether a struct can be a model or a layer; gives what expansion needs. Never sees sizes or a spec: whether
-//! widths chain is for the compiler to say.
+//! Model: whether a struct can be a model. Never sees a spec.
 
-use syn::{Attribute, Data, DeriveInput, Expr, Field, Fields, GenericParam, Ident, Meta, Type};
+use syn::{DeriveInput, Expr, Field, Ident, Type};
 
-use crate::ast::{self, Layers, Model, Part};
+use super::{at_most_one, named_fields};
+use crate::ast::{self, Model};
 use crate::attr::named;
 use crate::mistake::{Checked, Mistake};
 
@@ -15,6 +15,7 @@ pub fn model(item: &DeriveInput) -> Checked<Model> {
     mistakes.extend(alone(item, &fields));
     mistakes.extend(without_a_head(&fields));
     mistakes.extend(undecided(&fields));
+    mistakes.extend(tied_before_the_head(&fields));
     let tied = tied(&fields).unwrap_or_else(|mistake| {
         mistakes.push(mistake);
         None
@@ -27,48 +28,6 @@ pub fn model(item: &DeriveInput) -> Checked<Model> {
         ast::Field { name: name.clone(), layer: layer.clone(), count: count.cloned() }
     });
     Ok(Model { name: item.ident.clone(), fields: fields.collect(), tied })
-}
-
-/// The layers of a struct under `#[derive(Layer)]`.
-pub fn layers(item: &DeriveInput) -> Checked<Layers> {
-    let fields = named_fields(item, "#[derive(Layer)]")?;
-    let mut mistakes: Vec<_> = item.generics.params.iter().filter_map(taken).collect();
-    let mut parts = Vec::new();
-    for (name, field) in fields {
-        let residual = at_most_one(named(&field.attrs, "residual")).and_then(|residual| match residual {
-            Some(Attribute { meta: Meta::Path(_), .. }) => Ok(true),
-            Some(other) => Err(Mistake::unusable(other, "`#[residual]` takes no options", "write `#[residual]`")),
-            None => Ok(false),
-        });
-        match residual {
-            Ok(residual) => parts.push(Part { name: name.clone(), layer: field.ty.clone(), residual }),
-            Err(mistake) => mistakes.push(mistake),
-        }
-    }
-    if !mistakes.is_empty() {
-        return Err(mistakes);
-    }
-    Ok(Layers { name: item.ident.clone(), generics: item.generics.clone(), parts })
-}
-
-/// The fields of a struct that has any, by name.
-fn named_fields<'a>(item: &'a DeriveInput, what: &str) -> Checked<Vec<(&'a Ident, &'a Field)>> {
-    let found = match &item.data {
-        Data::Enum(_) => "an enum",
-        Data::Union(_) => "a union",
-        Data::Struct(data) => match &data.fields {
-            Fields::Unnamed(_) => "a tuple struct",
-            Fields::Named(fields) if !fields.named.is_empty() => {
-                return Ok(fields.named.iter().filter_map(|field| Some((field.ident.as_ref()?, field))).collect());
-            }
-            Fields::Named(_) | Fields::Unit => "a struct without fields",
-        },
-    };
-    Err(vec![Mistake::unusable(
-        &item.ident,
-        format!("`{what}` stands on a struct with named fields, but `{}` is {found}", item.ident),
-        "give each layer a field with a name, in the order of forward",
-    )])
 }
 
 fn generic(item: &DeriveInput) -> Option<Mistake> {
@@ -110,15 +69,18 @@ fn undecided<'a>(fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake
     })
 }
 
+fn tied_before_the_head<'a>(fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake> + 'a {
+    let before = fields.split_last().map_or(&[][..], |(_, before)| before);
+    let attributes = before.iter().flat_map(|(name, field)| named(&field.attrs, "tied").map(move |tied| (name, tied)));
+    attributes.map(|(name, tied)| {
+        let message = format!("`#[tied]` on `{name}`, but only the last field can share parameters");
+        Mistake::unusable(tied, message, "remove it, or move it to the last field")
+    })
+}
+
 /// The position of the field that `#[tied(...)]` on the head names.
 fn tied(fields: &[(&Ident, &Field)]) -> Result<Option<usize>, Mistake> {
     let Some(((head, last), before)) = fields.split_last() else { return Ok(None) };
-    if let Some((tied, (name, _))) =
-        before.iter().find_map(|field| Some((named(&field.1.attrs, "tied").next()?, field)))
-    {
-        let message = format!("`#[tied]` on `{name}`, but only the last field can share parameters");
-        return Err(Mistake::unusable(tied, message, format!("remove it, or move it to `{head}`")));
-    }
     let Some(tied) = at_most_one(named(&last.attrs, "tied"))? else { return Ok(None) };
     let owner: Ident = tied.parse_args().map_err(|_| {
         let help = "write `#[tied(embed)]`, with the name of the field whose parameters it shares";
@@ -144,24 +106,6 @@ fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
         Some((_, near)) => format!("did you mean `{near}`?"),
         None => format!("the fields before it are `{}`", names.join("`, `")),
     }
-}
-
-fn at_most_one<'a>(mut attributes: impl Iterator<Item = &'a Attribute>) -> Result<Option<&'a Attribute>, Mistake> {
-    match (attributes.next(), attributes.next()) {
-        (_, Some(second)) => Err(Mistake::unusable(second, "the attribute is given twice", "remove one of the two")),
-        (first, None) => Ok(first),
-    }
-}
-
-/// A generic parameter with a name that the generated impl needs.
-fn taken(parameter: &GenericParam) -> Option<Mistake> {
-    let name = match parameter {
-        GenericParam::Type(parameter) => &parameter.ident,
-        GenericParam::Const(parameter) => &parameter.ident,
-        GenericParam::Lifetime(_) => return None,
-    };
-    let message = format!("`{name}` is a name that `#[derive(Layer)]` uses for itself");
-    (name == "S" || name == "X").then(|| Mistake::unusable(name, message, "give the parameter another name"))
 }
 
 /// The layer that a field's type is, or is an array of, and the length of the array.
@@ -316,31 +260,5 @@ mod tests {
             let message = format!("but `A` is {what}\n");
             assert!(mistakes(item)[0].contains(&message));
         }
-    }
-
-    #[test]
-    fn a_residual_is_marked() {
-        let layers = layers(&parse_quote!(
-            struct Block<const D: usize> {
-                #[residual]
-                a: A<D>,
-                b: B,
-            }
-        ))
-        .unwrap();
-        let residual: Vec<_> = layers.parts.iter().map(|part| part.residual).collect();
-        assert_eq!(residual, [true, false]);
-    }
-
-    #[test]
-    fn a_layer_has_parameters_of_other_names_than_the_derive() {
-        let item = parse_quote!(
-            struct Block<const S: usize> {
-                #[residual(1)]
-                a: A,
-                b: B,
-            }
-        );
-        assert_eq!(layers(&item).err().unwrap().len(), 2);
     }
 }

@@ -1,0 +1,45 @@
+//! Tiny models whose parameter counts divide by nothing, with the sizes of the golden files.
+
+use zero_runtime::prelude::*;
+
+const VOCAB: usize = 29;
+const CONTEXT: usize = 12;
+const DIM: usize = 24;
+const HEADS: usize = 3;
+
+/// A pre-norm transformer block.
+#[derive(Layer)]
+pub struct Block {
+    #[residual]
+    attention: (LayerNorm<DIM>, CausalSelfAttention<DIM, HEADS>),
+    #[residual]
+    mlp: (LayerNorm<DIM>, Linear<DIM, { 4 * DIM }>, Gelu, Linear<{ 4 * DIM }, DIM>),
+}
+
+/// A GPT with a head of its own.
+#[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2)]
+pub struct Untied {
+    embed: Embedding<VOCAB, CONTEXT, DIM>,
+    blocks: [Block; 2],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, VOCAB>,
+}
+
+/// A GPT whose head shares the embedding.
+#[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2)]
+pub struct Tied {
+    embed: Embedding<VOCAB, CONTEXT, DIM>,
+    blocks: [Block; 2],
+    norm: LayerNorm<DIM>,
+    #[tied(embed)]
+    head: LmHead<DIM, VOCAB>,
+}
+
+/// [`Untied`] with twice the sequences in a micro-batch.
+#[zero(stage = 0, ranks = 1, sequences = 4, length = 11)]
+pub struct Wide {
+    embed: Embedding<VOCAB, CONTEXT, DIM>,
+    blocks: [Block; 2],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, VOCAB>,
+}

@@ -1,0 +1,96 @@
+//! Layers: each against finite differences, on shapes that divide by nothing.
+
+use zero_runtime::prelude::*;
+use zero_runtime::testing::gradcheck;
+
+/// Two sequences of five tokens.
+struct Small;
+impl Shape for Small {
+    type Device = Cpu;
+    const SEQUENCES: usize = 2;
+    const LENGTH: usize = 5;
+}
+
+/// One token.
+struct Single;
+impl Shape for Single {
+    type Device = Cpu;
+    const SEQUENCES: usize = 1;
+    const LENGTH: usize = 1;
+}
+
+/// A sequence longer than a block of queries, and than a chunk of logits.
+struct Long;
+impl Shape for Long {
+    type Device = Cpu;
+    const SEQUENCES: usize = 1;
+    const LENGTH: usize = 67;
+}
+
+#[derive(Layer)]
+struct Block {
+    #[residual]
+    attention: (LayerNorm<6>, CausalSelfAttention<6, 2>),
+    #[residual]
+    mlp: (LayerNorm<6>, Linear<6, 7>, Gelu, Linear<7, 6>),
+}
+
+macro_rules! gradchecks {
+    ($($name:ident: $shape:ty, $input:ty, $layer:ty;)*) => {
+        $(#[test] fn $name() { gradcheck::<$shape, $input, $layer>(); })*
+    };
+}
+
+gradchecks! {
+    embedding: Small, Tokens, Embedding<3, 5, 7>;
+    embedding_of_one_token: Single, Tokens, Embedding<3, 1, 1>;
+    embedding_with_unused_positions: Small, Tokens, Embedding<4, 9, 3>;
+    linear: Small, Features<3>, Linear<3, 17>;
+    linear_to_one: Small, Features<19>, Linear<19, 1>;
+    linear_of_one_token: Single, Features<1>, Linear<1, 1>;
+    layer_norm: Small, Features<7>, LayerNorm<7>;
+    layer_norm_wide: Small, Features<33>, LayerNorm<33>;
+    rms_norm: Small, Features<7>, RmsNorm<7>;
+    rms_norm_of_one_token: Single, Features<3>, RmsNorm<3>;
+    gelu: Small, Features<13>, Gelu;
+    relu: Small, Features<13>, Relu;
+    silu: Small, Features<13>, Silu;
+    attention: Small, Features<6>, CausalSelfAttention<6, 2>;
+    attention_one_head: Small, Features<5>, CausalSelfAttention<5, 1>;
+    attention_heads_of_one: Small, Features<3>, CausalSelfAttention<3, 3>;
+    attention_of_one_token: Single, Features<4>, CausalSelfAttention<4, 2>;
+    attention_longer_than_a_block: Long, Features<3>, CausalSelfAttention<3, 1>;
+    head: Small, Features<5>, LmHead<5, 11>;
+    head_of_many_chunks: Long, Features<2>, LmHead<2, 5000>;
+    chain: Small, Features<3>, Chain<Linear<3, 5>, Chain<Gelu, Linear<5, 2>>>;
+    tuple_of_six: Small, Features<3>, (Linear<3, 4>, Silu, RmsNorm<4>, Linear<4, 5>, Gelu, Linear<5, 2>);
+    derived_block: Small, Features<6>, Block;
+    model_in_one: Small, Tokens, (Embedding<3, 5, 6>, Block, LayerNorm<6>, LmHead<6, 4>);
+}
+
+/// A layer whose backward forgets a factor.
+struct Wrong;
+
+impl<S: Shape> Layer<S, Features<3>> for Wrong {
+    type Output = Features<3>;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(_: &mut Tensors) {}
+
+    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
+        cx.device.copy(pass.y.reborrow(), pass.x);
+        cx.device.add(pass.y, pass.x);
+    }
+
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        cx.device.copy(pass.dx.expect("an input that is differentiable"), pass.dy);
+    }
+}
+
+#[test]
+#[should_panic(expected = "gradient of input 0")]
+fn a_wrong_backward_is_caught() {
+    gradcheck::<Small, Features<3>, Wrong>();
+}

@@ -1,0 +1,40 @@
+//! Spans: a memory whose contents are symbols. Never computes with them.
+
+/// Stretches of a region that have been written as a whole. A write destroys what it overlaps.
+#[derive(Clone, Debug)]
+pub struct Spans<T> {
+    elements: usize,
+    spans: Vec<(usize, usize, T)>,
+}
+
+impl<T> Spans<T> {
+    /// A region of so many elements, in which nothing has been written.
+    pub fn new(elements: usize) -> Self {
+        Self { elements, spans: Vec::new() }
+    }
+
+    /// Forgets what lies at `start..start + len`, all of it or a part.
+    pub fn clear(&mut self, start: usize, len: usize) {
+        self.spans.retain(|&(other, other_len, _)| other + other_len <= start || start + len <= other);
+    }
+
+    /// Writes `value` to `start..start + len`. A stretch of no elements holds nothing.
+    pub fn write(&mut self, start: usize, len: usize, value: T) -> Result<(), String> {
+        if start + len > self.elements {
+            return Err(format!("a write to {start}..{} of {} elements", start + len, self.elements));
+        }
+        self.clear(start, len);
+        if len > 0 {
+            self.spans.push((start, len, value));
+        }
+        Ok(())
+    }
+
+    /// What was written to exactly `start..start + len`, and not overwritten since.
+    pub fn read(&self, start: usize, len: usize) -> Result<&T, String> {
+        let found = self.spans.iter().find(|&&(other, other_len, _)| (other, other_len) == (start, len));
+        found
+            .map(|(_, _, value)| value)
+            .ok_or_else(|| format!("{start}..{} is not what was written there", start + len))
+    }
+}

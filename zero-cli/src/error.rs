@@ -1,0 +1,30 @@
+//! Error: what keeps a spec from becoming a binary, as a person should see it. Never prints.
+
+use std::path::PathBuf;
+
+/// Why there is no binary.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: give the path of a RON file, such as specs/zero3.ron", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    /// Diagnostics of the spec, each rendered with its place.
+    #[error("{}", .0.join("\n\n"))]
+    Spec(Vec<String>),
+    #[error("error[Z0121]: {} names no model\n  = help: add `model: Example(\"gpt\")`, or `model: Package(\"...\")` for a package of your workspace", spec.display())]
+    NoModel { spec: PathBuf },
+    #[error("error[Z0122]: {} names the model `{model}`, but {workspace} has no such package with a binary\n  = help: expected one of: {}", spec.display(), candidates.join(", "))]
+    UnknownModel { spec: PathBuf, model: String, workspace: String, candidates: Vec<String> },
+    #[error(
+        "error[Z0123]: cannot run cargo: {source}\n  = help: the command needs the cargo that built it, and a workspace around the current directory"
+    )]
+    Cargo { source: std::io::Error },
+    /// Cargo has told why.
+    #[error("error[Z0124]: the model does not compile under {}; what rustc says is above", spec.display())]
+    Build { spec: PathBuf },
+    #[error("error[Z0125]: cannot write {}: {source}\n  = help: the target directory must be writable and have space", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    #[error("error[Z0126]: cannot start {}: {source}", binary.display())]
+    Start { binary: PathBuf, source: std::io::Error },
+    #[error("{}", .0.report())]
+    Text(#[from] zero_runtime::data::DataError),
+}

@@ -1,0 +1,74 @@
+//! Layers: whether a struct can be a layer. Never sees what its fields take.
+
+use syn::{Attribute, DeriveInput, GenericParam, Meta};
+
+use super::{at_most_one, named_fields};
+use crate::ast::{Layers, Part};
+use crate::attr::named;
+use crate::mistake::{Checked, Mistake};
+
+/// The layers of a struct under `#[derive(Layer)]`.
+pub fn layers(item: &DeriveInput) -> Checked<Layers> {
+    let fields = named_fields(item, "#[derive(Layer)]")?;
+    let mut mistakes: Vec<_> = item.generics.params.iter().filter_map(taken).collect();
+    let mut parts = Vec::new();
+    for (name, field) in fields {
+        let residual = at_most_one(named(&field.attrs, "residual")).and_then(|residual| match residual {
+            Some(Attribute { meta: Meta::Path(_), .. }) => Ok(true),
+            Some(other) => Err(Mistake::unusable(other, "`#[residual]` takes no options", "write `#[residual]`")),
+            None => Ok(false),
+        });
+        match residual {
+            Ok(residual) => parts.push(Part { name: name.clone(), layer: field.ty.clone(), residual }),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(mistakes);
+    }
+    Ok(Layers { name: item.ident.clone(), generics: item.generics.clone(), parts })
+}
+
+/// A generic parameter with a name that the generated impl needs.
+fn taken(parameter: &GenericParam) -> Option<Mistake> {
+    let name = match parameter {
+        GenericParam::Type(parameter) => &parameter.ident,
+        GenericParam::Const(parameter) => &parameter.ident,
+        GenericParam::Lifetime(_) => return None,
+    };
+    let message = format!("`{name}` is a name that `#[derive(Layer)]` uses for itself");
+    (name == "S" || name == "X").then(|| Mistake::unusable(name, message, "give the parameter another name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn a_residual_is_marked() {
+        let layers = layers(&parse_quote!(
+            struct Block<const D: usize> {
+                #[residual]
+                a: A<D>,
+                b: B,
+            }
+        ))
+        .unwrap();
+        let residual: Vec<_> = layers.parts.iter().map(|part| part.residual).collect();
+        assert_eq!(residual, [true, false]);
+    }
+
+    #[test]
+    fn a_layer_has_parameters_of_other_names_than_the_derive() {
+        let item = parse_quote!(
+            struct Block<const S: usize> {
+                #[residual(1)]
+                a: A,
+                b: B,
+            }
+        );
+        assert_eq!(layers(&item).err().unwrap().len(), 2);
+    }
+}

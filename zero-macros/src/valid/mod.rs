@@ -1,0 +1,39 @@
+//! Valid: whether a struct can be a model or a layer; gives what expansion needs. Never sees sizes or a spec: whether
+//! widths chain is for the compiler to say.
+
+mod layers;
+mod model;
+
+use syn::{Attribute, Data, DeriveInput, Field, Fields, Ident};
+
+use crate::mistake::{Checked, Mistake};
+
+pub use layers::layers;
+pub use model::model;
+
+/// The fields of a struct that has any, by name.
+fn named_fields<'a>(item: &'a DeriveInput, what: &str) -> Checked<Vec<(&'a Ident, &'a Field)>> {
+    let found = match &item.data {
+        Data::Enum(_) => "an enum",
+        Data::Union(_) => "a union",
+        Data::Struct(data) => match &data.fields {
+            Fields::Unnamed(_) => "a tuple struct",
+            Fields::Named(fields) if !fields.named.is_empty() => {
+                return Ok(fields.named.iter().filter_map(|field| Some((field.ident.as_ref()?, field))).collect());
+            }
+            Fields::Named(_) | Fields::Unit => "a struct without fields",
+        },
+    };
+    Err(vec![Mistake::unusable(
+        &item.ident,
+        format!("`{what}` stands on a struct with named fields, but `{}` is {found}", item.ident),
+        "give each layer a field with a name, in the order of forward",
+    )])
+}
+
+fn at_most_one<'a>(mut attributes: impl Iterator<Item = &'a Attribute>) -> Result<Option<&'a Attribute>, Mistake> {
+    match (attributes.next(), attributes.next()) {
+        (_, Some(second)) => Err(Mistake::unusable(second, "the attribute is given twice", "remove one of the two")),
+        (first, None) => Ok(first),
+    }
+}
