@@ -3,22 +3,22 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{DeriveInput, Generics, parse_quote};
+use syn::{Data, DeriveInput, Generics, parse_quote};
 
 use crate::attr::stripped;
 use crate::mistake::Mistake;
+use crate::valid::elements;
 
-/// Mistakes, the struct, and a model in its name.
+/// The struct, and a model in its name. The mistakes take the place of the plan: the compiler then takes whatever is
+/// made of the plan for a mistake that has been told.
 pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
-    let (name, stripped) = (&item.ident, stripped(item));
+    let (name, stripped, input) = (&item.ident, stripped(item), input(item));
     // Else a generic struct that holds a reference could not be a model.
     let generics = with(&item.generics, |generics| {
         generics.make_where_clause().predicates.push(parse_quote!(Self: 'static));
     });
     let (parameters, arguments, bounds) = generics.split_for_impl();
     quote! {
-        #(#mistakes)*
-
         #stripped
 
         const _: () = {
@@ -29,15 +29,28 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
             }
 
             impl #parameters ::zero_runtime::model::Model for #name #arguments #bounds {
-                type Input = ::zero_runtime::layer::Tokens;
+                type Input = #input;
                 type Shape = Self;
-                const PLAN: &'static ::zero_runtime::plan::Plan<'static> = ::core::panic!();
+                const PLAN: &'static ::zero_runtime::plan::Plan<'static> = { #(#mistakes)* };
                 const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] = &[];
-                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> = ::core::panic!();
+                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> =
+                    ::zero_runtime::model::HeadCode { classes: 0, logits: |_, _, _, _| {} };
                 const DIRECTORY: &'static str = "";
                 const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
             }
         };
+    }
+}
+
+/// What the model takes, as far as a first field says so.
+fn input(item: &DeriveInput) -> TokenStream {
+    let Data::Struct(data) = &item.data else { return quote!(::zero_runtime::layer::Tokens) };
+    match data.fields.iter().collect::<Vec<_>>()[..] {
+        [first, _, ..] => {
+            let layer = elements(&first.ty).0;
+            quote!(<#layer as ::zero_runtime::layer::Entry>::Input)
+        }
+        _ => quote!(::zero_runtime::layer::Tokens),
     }
 }
 

@@ -1,10 +1,21 @@
 //! Check: walks a schedule and objects to the first op that breaks a rule. Shares no code with the builder: it knows
-//! the rules, not how schedules are made.
+//! the rules, not how schedules are made. [`check_layout`] does the same for the tables that a schedule points into.
+
+/// The first broken rule of several.
+macro_rules! rules {
+    ($($holds:expr => $rule:literal,)*) => {{
+        $(if let Some(rule) = require($holds, $rule) { return Some(rule); })*
+    }};
+}
+
+mod layout;
 
 use crate::config::Config;
-use crate::layout::{Bucket, Kind, Memory, Placement};
+use crate::layout::{Bucket, Placement};
 use crate::schedule::{Op, Pass};
 use crate::unit::Unit;
+
+pub use layout::check_layout;
 
 /// What is wrong with a schedule, and at which of its ops. At `ops.len()` something is missing at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +41,8 @@ pub struct UnitState {
 pub struct BucketState {
     staging: Staging,
     writes: usize,
+    /// Which of the step's reductions it was last offered in.
+    offer: usize,
     settled: usize,
     spread: bool,
 }
@@ -55,7 +68,7 @@ impl UnitState {
 
 impl BucketState {
     /// The state before the first op.
-    pub const NEW: Self = Self { staging: Staging::Free, writes: 0, settled: 0, spread: false };
+    pub const NEW: Self = Self { staging: Staging::Free, writes: 0, offer: 0, settled: 0, spread: false };
 }
 
 /// The tables that a check reads.
@@ -78,7 +91,7 @@ pub struct Subject<'a> {
 /// Checks a schedule. `units` and `buckets` are scratch of the walk, one `NEW` for each unit and bucket, so that the
 /// check runs in constants and at run time alike.
 pub const fn check(subject: Subject, units: &mut [UnitState], buckets: &mut [BucketState]) -> Result<(), Fault> {
-    let mut walk = Walk { subject, units, buckets, agreed: false };
+    let mut walk = Walk { subject, units, buckets, offered: 0, settled: 0, agreed: false };
     walk.start();
     let mut op = 0;
     while op < subject.ops.len() {
@@ -93,13 +106,6 @@ pub const fn check(subject: Subject, units: &mut [UnitState], buckets: &mut [Buc
     }
 }
 
-struct Walk<'a, 's> {
-    subject: Subject<'a>,
-    units: &'s mut [UnitState],
-    buckets: &'s mut [BucketState],
-    agreed: bool,
-}
-
 /// The rule, where it is broken.
 type Broken = Option<&'static str>;
 
@@ -107,11 +113,14 @@ const fn require(holds: bool, rule: &'static str) -> Broken {
     if holds { None } else { Some(rule) }
 }
 
-/// The first broken rule of several.
-macro_rules! rules {
-    ($($holds:expr => $rule:literal,)*) => {{
-        $(if let Some(rule) = require($holds, $rule) { return Some(rule); })*
-    }};
+struct Walk<'a, 's> {
+    subject: Subject<'a>,
+    units: &'s mut [UnitState],
+    buckets: &'s mut [BucketState],
+    /// Reductions offered and settled so far, of all buckets.
+    offered: usize,
+    settled: usize,
+    agreed: bool,
 }
 
 impl Walk<'_, '_> {
@@ -126,7 +135,29 @@ impl Walk<'_, '_> {
         }
     }
 
+    const fn trains(&self) -> bool {
+        matches!(self.subject.pass, Pass::Train)
+    }
+
+    /// Whether the unit or bucket of an op is one of the plan.
+    const fn exists(&self, op: Op) -> bool {
+        match op {
+            Op::Gather { unit, .. } | Op::Wait { unit } | Op::Release { unit } | Op::Update { unit } => {
+                unit < self.units.len()
+            }
+            Op::Forward { unit, .. } | Op::Backward { unit, .. } => unit < self.units.len(),
+            Op::Claim { bucket } | Op::Spread { bucket } => bucket < self.buckets.len(),
+            Op::Reduce { bucket, .. } | Op::Settle { bucket, .. } => bucket < self.buckets.len(),
+            Op::Agree => true,
+        }
+    }
+
     const fn broken(&mut self, op: Op) -> Broken {
+        let evaluates = matches!(op, Op::Gather { .. } | Op::Wait { .. } | Op::Forward { .. } | Op::Release { .. });
+        rules! {
+            self.exists(op) => "an op on a unit or bucket that is not there",
+            self.trains() || evaluates => "an op of a training step in an evaluation",
+        }
         match op {
             Op::Gather { unit, slot } => self.gather(unit, slot),
             Op::Wait { unit } => self.wait(unit),
@@ -146,6 +177,8 @@ impl Walk<'_, '_> {
         rules! {
             self.subject.placements[unit].padded > 0 => "a gather of a unit without parameters",
             matches!(self.units[unit].parameters, Held::No) => "a gather of parameters that are held already",
+            !self.subject.config.shards_parameters() || slot < slots(self.subject.config, self.subject.placements) =>
+                "a gather into a slot that is not there",
         }
         let mut other = 0;
         while self.subject.config.shards_parameters() && other < self.units.len() {
@@ -210,7 +243,12 @@ impl Walk<'_, '_> {
     }
 
     const fn claim(&mut self, bucket: usize) -> Broken {
-        rules! { matches!(self.buckets[bucket].staging, Staging::Free) => "a claim of staging in use", }
+        rules! {
+            matches!(self.buckets[bucket].staging, Staging::Free) => "a claim of staging in use",
+            self.subject.buckets[bucket].elements > 0
+                && self.buckets[bucket].settled < self.subject.config.micro_batches =>
+                "a claim of staging that no gradient needs",
+        }
         let mut other = 0;
         while other < self.buckets.len() {
             let (a, b) = (&self.subject.buckets[other], &self.subject.buckets[bucket]);
@@ -243,6 +281,8 @@ impl Walk<'_, '_> {
             state.settled == micro_batch => "a reduce of another micro-batch than the next",
         }
         self.buckets[bucket].staging = Staging::Offered;
+        self.buckets[bucket].offer = self.offered;
+        self.offered += 1;
         None
     }
 
@@ -251,9 +291,12 @@ impl Walk<'_, '_> {
         rules! {
             matches!(state.staging, Staging::Offered) => "a settle without a reduce",
             state.settled == micro_batch => "a settle of another micro-batch than the next",
+            // Peers hear how many reductions are settled, not which.
+            state.offer == self.settled => "a settle before that of a reduce before it",
         }
         state.staging = Staging::Free;
         state.settled += 1;
+        self.settled += 1;
         None
     }
 
@@ -298,6 +341,7 @@ impl Walk<'_, '_> {
             self.agreed => "an update before the agreement",
             !self.units[unit].updated => "a second update of a unit",
             self.subject.placements[unit].padded > 0 => "an update of a unit without parameters",
+            !self.holds_sharded(unit) => "an update of sharded parameters that are held",
         }
         self.units[unit].updated = true;
         if self.subject.config.shards_optimizer() {
@@ -314,9 +358,9 @@ impl Walk<'_, '_> {
     }
 
     const fn unfinished(&self) -> Broken {
-        let trains = matches!(self.subject.pass, Pass::Train);
+        let trains = self.trains();
         let passes = if trains { self.subject.config.micro_batches } else { 1 };
-        rules! { self.agreed == trains => "no agreement in a training step, or one in an evaluation", }
+        rules! { self.agreed == trains => "no agreement in a training step", }
         let mut unit = 0;
         while unit < self.units.len() {
             let state = &self.units[unit];
@@ -334,65 +378,12 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Checks a layout: every parameter has one owner, nothing is out of bounds, no two things overlap.
-pub const fn check_layout(
-    config: &Config,
-    units: &[Unit],
-    placements: &[Placement],
-    buckets: &[Bucket],
-    memory: &Memory,
-) -> Broken {
-    let (mut i, mut start, mut activation) = (0, 0, 0);
-    while i < units.len() {
-        let at = &placements[i];
-        rules! {
-            at.start == start => "flat buffers leave a gap or overlap",
-            at.padded >= units[i].params && at.padded.is_multiple_of(config.ranks) => "a flat buffer that shards do not cover",
-            at.saved >= activation && at.output >= at.saved + units[i].saved => "activations overlap",
-            units[i].source <= i && !units[units[i].source].is_tied(units[i].source) => "a tie that is not to an owner before it",
-            at.bucket < buckets.len() && buckets[at.bucket].first <= i && i <= buckets[at.bucket].last =>
-                "a unit outside its bucket",
-        }
-        start += at.padded;
-        activation = at.output + units[i].output;
-        i += 1;
+/// Slots for gathered parameters: for a unit in use and as many ahead as the configuration says, no unit twice.
+const fn slots(config: &Config, placements: &[Placement]) -> usize {
+    let (mut slots, mut unit) = (0, 0);
+    while unit < placements.len() && slots <= config.prefetch {
+        slots += (placements[unit].padded > 0) as usize;
+        unit += 1;
     }
-    let stored = if config.shards_parameters() { start / config.ranks } else { start };
-    rules! {
-        memory.region(Kind::Parameters).elements >= stored => "parameters that do not fit their region",
-        memory.region(Kind::Activations).elements >= activation => "activations that do not fit their region",
-    }
-    i = 0;
-    while i < buckets.len() {
-        let bucket = &buckets[i];
-        rules! {
-            bucket.start == placements[bucket.first].start => "a bucket that starts elsewhere than its first unit",
-            bucket.start + bucket.elements == placements[bucket.last].start + placements[bucket.last].padded =>
-                "a bucket that ends elsewhere than its last unit",
-            bucket.staging + bucket.elements <= memory.region(Kind::Gradients).elements => "staging out of bounds",
-        }
-        i += 1;
-    }
-    disjoint(config, memory)
-}
-
-/// Regions of one home follow one another and end where the home does.
-const fn disjoint(config: &Config, memory: &Memory) -> Broken {
-    use crate::layout::Home;
-    let (mut private, mut shared, mut common, mut i) = (0, 0, 0, 0);
-    while i < memory.regions.len() {
-        let region = &memory.regions[i];
-        let (end, size) = match region.home {
-            Home::Private => (&mut private, region.elements),
-            Home::Shared => (&mut shared, region.elements),
-            Home::Common => (&mut common, region.elements * config.ranks),
-        };
-        rules! { region.offset >= *end => "regions overlap", }
-        *end = region.offset + size;
-        i += 1;
-    }
-    require(
-        private <= memory.private && shared <= memory.shared && common <= memory.common,
-        "a region beyond the end of the arena",
-    )
+    slots
 }

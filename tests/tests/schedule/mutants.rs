@@ -64,10 +64,7 @@ impl Tally {
             Table::Step => Plan { step: &edited, ..*plan },
             Table::Evaluation => Plan { evaluation: &edited, ..*plan },
         };
-        if std::panic::catch_unwind(|| mutant.check())
-            .unwrap_or(Err(zero_plan::check::Fault { op: 0, rule: "panic" }))
-            .is_err()
-        {
+        if mutant.check().is_err() {
             self.rejected += 1;
             return;
         }
@@ -75,26 +72,7 @@ impl Tally {
             Edit::Swap(a, b) => equivalence::of_swap(plan, ops, a, b),
             _ => None,
         });
-        let Some(rule) = rule else {
-            let sim: Vec<String> = Pace::ALL
-                .iter()
-                .filter_map(|&p| std::panic::catch_unwind(|| simulate(&mutant, p)).unwrap_or(Err("panic".into())).err())
-                .collect();
-            let what = match edit {
-                Edit::Swap(a, b) => format!("swap {:?} {:?}", ops[a], ops[b]),
-                Edit::Copy(a, b) => format!("copy {:?} before {:?}", ops[a], ops.get(b)),
-                Edit::Replace(a, b) => format!("replace {:?} by {:?}", ops[a], b),
-                e => format!("{e:?}"),
-            };
-            eprintln!(
-                "SURV {table:?} stage {} m {} n {} | {what} | {}",
-                plan.config.stage,
-                plan.config.micro_batches,
-                plan.config.ranks,
-                sim.first().cloned().unwrap_or("ok".into())
-            );
-            return;
-        };
+        let Some(rule) = rule else { panic!("{table:?} survives {edit:?}: {plan:#?}") };
         for pace in Pace::ALL {
             assert_eq!(simulate(&mutant, pace), Ok(()), "{table:?} after {edit:?} is excused by: {rule}; {plan:#?}");
         }
@@ -117,7 +95,7 @@ fn small_models() -> Vec<Model> {
     for stage in 0..=3 {
         for (params, tied) in [
             (&[40, 7, 90][..], None),
-            (&[9, 70, 20, 0], Some(0)),
+            (&[9, 70, 20, 0], Some(1)),
             (&[0, 50, 0, 33, 0], None),
             (&[5, 6, 0], Some(1)),
             (&[8], None),

@@ -9,7 +9,7 @@ use syn::{Attribute, Data, DeriveInput, Field, Fields, Ident};
 use crate::mistake::{Checked, Mistake};
 
 pub use layers::layers;
-pub use model::model;
+pub use model::{elements, model};
 
 /// The fields of a struct that has any, by name.
 fn named_fields<'a>(item: &'a DeriveInput, what: &str) -> Checked<Vec<(&'a Ident, &'a Field)>> {

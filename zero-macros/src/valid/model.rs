@@ -109,7 +109,7 @@ fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
 }
 
 /// The layer that a field's type is, or is an array of, and the length of the array.
-fn elements(ty: &Type) -> (&Type, Option<&Expr>) {
+pub fn elements(ty: &Type) -> (&Type, Option<&Expr>) {
     match ty {
         Type::Array(array) => (&array.elem, Some(&array.len)),
         Type::Group(group) => elements(&group.elem),

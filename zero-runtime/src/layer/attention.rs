@@ -24,7 +24,11 @@ impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
 
 impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for CausalSelfAttention<W, HEADS> {
     type Output = Features<W>;
-    const PARAMS: usize = Self::QKV_PARAMS + linear::params(W, W);
+    const PARAMS: usize = {
+        // Evaluated with the sizes of the model, and not only where the layer runs, so that a fault is one of its field.
+        let _heads_divide = Self::HEAD;
+        Self::QKV_PARAMS + linear::params(W, W)
+    };
     // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
     const SAVED: usize = S::TOKENS * (3 * W + W + HEADS);
     // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
