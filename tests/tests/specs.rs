@@ -9,7 +9,8 @@ use zero_tests::tiny::{Tied, Untied};
 #[test]
 fn every_spec_is_valid_and_its_plans_are_sound() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs");
-    let files = std::fs::read_dir(&directory).expect("a directory of specs").map(|entry| entry.expect("an entry").path());
+    let files =
+        std::fs::read_dir(&directory).expect("a directory of specs").map(|entry| entry.expect("an entry").path());
     let specs: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "ron")).collect();
     assert!(specs.len() >= 4, "{specs:?}");
     for path in specs {

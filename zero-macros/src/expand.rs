@@ -76,7 +76,7 @@ fn statement(model: &Model, position: usize) -> TokenStream {
 }
 
 /// What the sizes of layers depend on, as the struct's own constants.
-pub fn shape(name: &Ident, config: &Config) -> TokenStream {
+fn shape(name: &Ident, config: &Config) -> TokenStream {
     let (sequences, length) = (number(config.sequences), number(config.length));
     quote! {
         impl ::zero_runtime::layer::Shape for #name {

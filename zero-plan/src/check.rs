@@ -181,10 +181,10 @@ impl Walk<'_, '_> {
                 "a gather into a slot that is not there",
         }
         let mut other = 0;
-        while self.subject.config.shards_parameters() && other < self.units.len() {
-            let state = &self.units[other];
-            let held = !matches!(state.parameters, Held::No) && self.subject.placements[other].padded > 0;
-            rules! { !(held && state.slot == slot) => "a gather into a slot in use", }
+        while other < self.units.len() {
+            rules! {
+                !(self.holds_sharded(other) && self.units[other].slot == slot) => "a gather into a slot in use",
+            }
             other += 1;
         }
         self.units[unit].parameters = Held::InFlight;
@@ -200,8 +200,8 @@ impl Walk<'_, '_> {
 
     const fn release(&mut self, unit: usize) -> Broken {
         rules! {
-            self.subject.config.shards_parameters() => "a release of parameters that are not sharded",
-            matches!(self.units[unit].parameters, Held::Yes) => "a release of parameters that are not held",
+            self.holds_sharded(unit) => "a release of parameters that are not sharded, or not held",
+            matches!(self.units[unit].parameters, Held::Yes) => "a release before its wait",
         }
         self.units[unit].parameters = Held::No;
         None

@@ -119,6 +119,7 @@ impl PlanBuf {
 }
 
 /// Stops the build where the arena does not fit the budget of the spec: by how much, and which stage would fit.
+#[track_caller]
 pub const fn require_budget(config: &Config, units: &[Unit]) {
     let Some(budget) = config.memory_bytes else { return };
     let needed = Memory::of(config, units).bytes_per_rank();
@@ -126,7 +127,7 @@ pub const fn require_budget(config: &Config, units: &[Unit]) {
         return;
     }
     let mut message = Message::new()
-        .text("error[Z0201]: a rank needs ")
+        .text("[Z0201]: a rank needs ")
         .bytes(needed)
         .text(" at stage ")
         .number(config.stage as usize)
@@ -148,16 +149,18 @@ pub const fn require_budget(config: &Config, units: &[Unit]) {
 }
 
 /// Stops the build where a table breaks a rule: an error of this crate, not of its user.
+#[track_caller]
 pub const fn require_sound(config: &Config, units: &[Unit], placements: &[Placement], buckets: &[Bucket]) {
     if let Some(rule) = check_layout(config, units, placements, buckets, &Memory::of(config, units)) {
-        panic!("{}", Message::new().text("error[Z0290]: unsound layout: ").text(rule).as_str());
+        panic!("{}", Message::new().text("[Z0290]: unsound layout: ").text(rule).as_str());
     }
 }
 
 /// Stops the build where a schedule breaks a rule: an error of this crate, not of its user.
+#[track_caller]
 pub const fn require_checked(subject: Subject, units: &mut [UnitState], buckets: &mut [BucketState]) {
     if let Err(fault) = check(subject, units, buckets) {
-        let message = Message::new().text("error[Z0291]: unsound schedule at op ").number(fault.op);
+        let message = Message::new().text("[Z0291]: unsound schedule at op ").number(fault.op);
         panic!("{}", message.text(": ").text(fault.rule).as_str());
     }
 }

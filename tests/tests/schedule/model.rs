@@ -50,6 +50,28 @@ pub fn config(stage: u8) -> Config {
     }
 }
 
+/// Small models that have between them what schedules can have: every stage and transport, buckets of one and of several
+/// units, a tied unit, units without parameters at either end and in the middle, and slots for all units or for few.
+pub fn small_models() -> Vec<Model> {
+    let mut models = Vec::new();
+    for stage in 0..=3 {
+        for (params, tied) in [
+            (&[40, 7, 90][..], None),
+            (&[9, 70, 20, 0], Some(1)),
+            (&[0, 50, 0, 33, 0], None),
+            (&[5, 6, 0], Some(1)),
+            (&[8], None),
+        ] {
+            for (micro_batches, prefetch, bucket_bytes) in [(1, 1, 1), (2, 0, 300), (2, 2, 1), (3, 7, 1)] {
+                let transport = if prefetch > 1 { Transport::Shm } else { Transport::Local };
+                let config = Config { micro_batches, prefetch, bucket_bytes, transport, ..config(stage) };
+                models.push(Model::new(config, params, tied));
+            }
+        }
+    }
+    models
+}
+
 /// Any model of up to `units_max` units, under any configuration.
 pub fn models(units_max: usize) -> impl Strategy<Value = Model> {
     (

@@ -66,6 +66,7 @@ struct Rank {
     offers: Vec<usize>,
     /// Updates so far of each shard of each unit: of a replica, or of what this rank owns alone.
     parameters: Vec<Vec<usize>>,
+    gathers: Vec<Gathering>,
     slots: Vec<usize>,
     gathered: Spans<(usize, usize)>,
     gradients: Spans<Vec<Term>>,
@@ -74,6 +75,16 @@ struct Rank {
     activations: Spans<Mark>,
     activation_gradients: [Option<Mark>; 2],
     losses: Vec<Mark>,
+    /// The last pass that the ranks have agreed in.
+    agreed: Option<usize>,
+}
+
+/// What a transport knows of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gathering {
+    Idle,
+    Started,
+    Whole,
 }
 
 struct World<'p> {
@@ -136,6 +147,7 @@ impl Rank {
             versions: vec![0; plan.units.len()],
             offers: vec![0; plan.buckets.len()],
             parameters: vec![vec![0; plan.config.ranks]; plan.units.len()],
+            gathers: vec![Gathering::Idle; plan.units.len()],
             slots: vec![0; plan.units.len()],
             gathered: Spans::new(elements(Kind::Gathered)),
             gradients: Spans::new(elements(Kind::Gradients)),
@@ -144,6 +156,7 @@ impl Rank {
             activations: Spans::new(elements(Kind::Activations)),
             activation_gradients: [None; 2],
             losses: Vec::new(),
+            agreed: None,
         }
     }
 }
@@ -179,7 +192,10 @@ impl World<'_> {
         match op {
             Op::Gather { unit, slot } => self.gather(rank, unit, slot),
             Op::Wait { unit } => self.wait(rank, unit)?,
-            Op::Release { unit } => self.clear_slot(rank, unit),
+            Op::Release { unit } => {
+                self.ranks[rank].gathers[unit] = Gathering::Idle;
+                self.clear_slot(rank, unit);
+            }
             Op::Forward { unit, micro_batch } => self.forward(rank, unit, micro_batch)?,
             Op::Backward { unit, micro_batch } => self.backward(rank, unit, micro_batch)?,
             Op::Claim { .. } => {}
@@ -211,6 +227,7 @@ impl World<'_> {
 
     /// A gather may write to its slot from its start on.
     fn gather(&mut self, rank: usize, unit: usize, slot: usize) {
+        self.ranks[rank].gathers[unit] = Gathering::Started;
         self.ranks[rank].slots[unit] = slot;
         self.clear_slot(rank, unit);
     }
@@ -222,6 +239,8 @@ impl World<'_> {
 
     fn wait(&mut self, rank: usize, unit: usize) -> Done {
         let len = self.shard(unit);
+        let gather = core::mem::replace(&mut self.ranks[rank].gathers[unit], Gathering::Whole);
+        require(gather == Gathering::Started, || format!("there is no gather to wait for, but {gather:?}"))?;
         for owner in 0..self.ranks.len() {
             let version = self.ranks[owner].parameters[unit][owner];
             let own = &mut self.ranks[rank];
@@ -243,6 +262,8 @@ impl World<'_> {
         if len == 0 {
             return Ok(());
         }
+        let whole = own.gathers[unit] == Gathering::Whole || !self.plan.config.shards_parameters();
+        require(whole, || format!("{unit} is not gathered, but {:?}", own.gathers[unit]))?;
         for owner in 0..self.ranks.len() {
             let version = if self.copies_into_slots() {
                 *own.gathered.read(own.slots[unit] * self.plan.memory.slot + owner * len, len)?
@@ -392,11 +413,13 @@ impl World<'_> {
         }
         let own = &mut self.ranks[rank];
         own.entered_now = false;
+        own.agreed = Some(self.pass);
         let losses = own.losses.iter().filter(|loss| loss.pass == self.pass).count();
         require(losses == self.plan.config.micro_batches, || format!("{losses} losses"))
     }
 
     fn update(&mut self, rank: usize, unit: usize) -> Done {
+        require(self.ranks[rank].agreed == Some(self.pass), || "the norm is not agreed on".to_owned())?;
         let own_shard = self.plan.config.shards_optimizer();
         for shard in (0..self.ranks.len()).filter(|&shard| !own_shard || shard == rank) {
             if own_shard {

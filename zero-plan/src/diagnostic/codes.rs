@@ -88,7 +88,8 @@ pub const CODES: &[Code] = &[
         title: "unusable attribute or struct",
         explanation: "`#[zero(...)]` takes `name = value` options and stands on a struct with named fields, each a \
             layer or an array of layers: the fields, in order, are the units that are gathered and released. An enum, a \
-            union, a tuple struct, a struct without fields, or an attribute of another form gives no such order.",
+            union, a generic or tuple struct, a struct of fewer than two fields, or an attribute of another form gives \
+            no such order. `#[tied(field)]` stands on the last field and names one before it. A spec file must be readable.",
         example: "#[zero(stage = 3)]\nstruct Gpt(Embedding<VOCAB, CONTEXT, DIM>, LmHead<DIM, VOCAB>);",
     },
 ];

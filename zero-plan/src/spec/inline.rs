@@ -88,7 +88,7 @@ fn translate(options: &[(String, String)]) -> (Vec<Given>, Vec<Diagnostic>) {
 
 /// Z0107: there is no such option.
 fn unknown(name: &str) -> Diagnostic {
-    let names: Vec<_> = INLINE.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = INLINE.iter().map(|(name, _)| *name).chain(["spec"]).collect();
     let mut problem = Diagnostic::new("Z0107", name, format!("unknown key `{name}` in `#[zero(...)]`"));
     problem.label = match closest(name, names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -130,7 +130,7 @@ fn tidy(value: &str) -> String {
 /// Adds what was found in the assembled text, in terms of the attribute. A missing stage is none where an option was
 /// meant for it.
 fn append(problems: &mut Vec<Diagnostic>, found: Vec<Diagnostic>) {
-    let meant = |problem: &Diagnostic| closest(&problem.key, ["stage"]).is_some();
+    let meant = |problem: &Diagnostic| closest(&problem.key, ["stage", "spec"]).is_some();
     let excused = problems.iter().any(meant);
     for mut problem in found {
         if problem.code == "Z0102" && excused {

@@ -1,6 +1,6 @@
 //! Causal self-attention with its projections. Never keeps a (length, length) matrix.
 
-use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear};
+use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear, require};
 use crate::device::{AttentionShape, Device, attention_workspace};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values (3 W), attention of each token to those before it
@@ -9,9 +9,9 @@ pub struct CausalSelfAttention<const W: usize, const HEADS: usize>;
 
 impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
     const HEAD: usize = {
-        assert!(
+        require(
             HEADS > 0 && W.is_multiple_of(HEADS),
-            "error[Z0203]: the width of CausalSelfAttention is not a multiple of its heads"
+            "[Z0203] the width of CausalSelfAttention is not a multiple of its heads: choose heads that divide it",
         );
         W / HEADS
     };

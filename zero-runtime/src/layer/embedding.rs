@@ -1,6 +1,6 @@
 //! Embedding: token ids to features, with learned positions. Never gives a gradient to its input.
 
-use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens};
+use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens, require};
 use crate::device::Device;
 
 /// (tokens) ids to (tokens, W): table (VOCAB, W) by id, plus positions (CONTEXT, W) by place in the sequence.
@@ -11,9 +11,9 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
 {
     type Output = Features<W>;
     const PARAMS: usize = {
-        assert!(
+        require(
             S::LENGTH <= CONTEXT,
-            "error[Z0202]: sequences are longer than the context of the embedding: raise CONTEXT or lower `length`"
+            "[Z0202] sequences are longer than the context of the embedding: raise CONTEXT or lower `length`",
         );
         (VOCAB + CONTEXT) * W
     };

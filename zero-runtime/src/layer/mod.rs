@@ -235,3 +235,11 @@ impl<'a, D: Device> Grads<'a, D> {
 pub(crate) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
+
+/// Stops the build where the sizes of a layer contradict one another or the shape of a micro-batch.
+#[track_caller]
+pub(crate) const fn require(holds: bool, message: &str) {
+    if !holds {
+        panic!("{}", message);
+    }
+}
