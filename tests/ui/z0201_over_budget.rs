@@ -1,7 +1,7 @@
 //! Stage 0 holds everything on each rank, which takes more than 16 KiB.
 use zero_runtime::prelude::*;
 
-#[zero(stage = 0, ranks = 8, length = 16, memory = KiB(16))]
+#[zero(stage = 0, ranks = 8, length = 16, memory = KiB(48))]
 struct Gpt {
     embed: Embedding<65, 256, 8>,
     head: LmHead<8, 65>,

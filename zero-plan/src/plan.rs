@@ -127,7 +127,7 @@ pub const fn require_budget(config: &Config, units: &[Unit]) {
         return;
     }
     let mut message = Message::new()
-        .text("[Z0201]: a rank needs ")
+        .text("[Z0201] a rank needs ")
         .bytes(needed)
         .text(" at stage ")
         .number(config.stage as usize)
@@ -152,7 +152,7 @@ pub const fn require_budget(config: &Config, units: &[Unit]) {
 #[track_caller]
 pub const fn require_sound(config: &Config, units: &[Unit], placements: &[Placement], buckets: &[Bucket]) {
     if let Some(rule) = check_layout(config, units, placements, buckets, &Memory::of(config, units)) {
-        panic!("{}", Message::new().text("[Z0290]: unsound layout: ").text(rule).as_str());
+        panic!("{}", Message::new().text("[Z0290] unsound layout: ").text(rule).as_str());
     }
 }
 

@@ -86,7 +86,7 @@ fn assert_staging(plan: &Plan) {
     let region = plan.memory.region(Kind::Gradients).elements;
     let mut apart = Vec::new();
     for (index, bucket) in plan.buckets.iter().enumerate() {
-        assert_eq!(bucket.slot.is_some(), plan.config.stage >= 2);
+        assert_eq!(bucket.slot.is_some(), plan.config.stage >= 2 && bucket.elements > 0);
         let place = stretch(bucket.staging, bucket.elements);
         assert!(place.end <= region);
         let shares = |other: &&zero_plan::Bucket| bucket.slot.is_some() && other.slot == bucket.slot;
@@ -159,8 +159,9 @@ fn staging_slots(plan: &Plan) -> usize {
         let owned = bucket.first..=bucket.last;
         plan.units.iter().enumerate().any(|(i, unit)| unit.source != i && owned.contains(&unit.source))
     };
-    let waiting = plan.buckets.iter().filter(waits).count();
-    waiting + (plan.buckets.len() - waiting).min(2)
+    let staged = plan.buckets.iter().filter(|bucket| bucket.elements > 0);
+    let waiting = staged.clone().filter(waits).count();
+    waiting + (staged.count() - waiting).min(2)
 }
 
 /// A stage needs no more memory than the one before it, with two exceptions. Stage 2 replaces gradients of every unit by

@@ -95,8 +95,8 @@ fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static 
         Place::StagingSlot(bucket) if !shares_slot(plan, bucket, from) && !shares_slot(plan, bucket, to) => {
             Some("another name for a slot that one bucket has to itself")
         }
-        Place::Staging(bucket) if plan.buckets[bucket].elements == 0 => Some("staging of nothing, elsewhere"),
-        Place::Staging(bucket) if plan.config.stage >= 2 && !shares_slot(plan, bucket, plan.buckets[bucket].slot?) => {
+        Place::Staging(bucket) if plan.buckets[bucket].elements == 0 => Some("the staging of a bucket of nothing"),
+        Place::Staging(bucket) if !shares_slot(plan, bucket, plan.buckets[bucket].slot?) => {
             Some("staging that one bucket has to itself, elsewhere in its slot")
         }
         _ => None,
@@ -152,7 +152,7 @@ fn change_each_number(plan: &Plan) -> (usize, BTreeMap<&'static str, usize>) {
 
 #[test]
 fn every_number_of_a_layout_matters() {
-    let (mut rejected, mut excused) = (0, BTreeMap::new());
+    let (mut rejected, mut excused) = (0, BTreeMap::<_, usize>::new());
     for model in small_models() {
         let (more, rules) = change_each_number(&model.plan().as_plan());
         rejected += more;

@@ -73,7 +73,8 @@ const fn check_buckets(
                 "a bucket that ends elsewhere than its last unit",
             bucket.staging + bucket.elements <= memory.region(Kind::Gradients).elements => "staging out of bounds",
             on_line(bucket.staging) => "staging that does not start on a cache line",
-            bucket.slot.is_some() == config.shards_gradients() => "a staging slot below stage 2, or none from there on",
+            bucket.slot.is_some() == (config.shards_gradients() && bucket.elements > 0) =>
+                "a staging slot below stage 2, or none from there on",
         }
         let mut other = 0;
         while other < i {
