@@ -251,10 +251,12 @@ impl Sizes {
         while end > 0 {
             let bucket = Bucket::ending_at(config, units, end - 1);
             sizes.bucket_max = max(sizes.bucket_max, bucket.elements);
+            // A bucket without parameters has nothing to stage.
+            let staged = (bucket.elements > 0) as usize;
             if bucket.has_tied(units) {
-                sizes.tied_slots += (bucket.elements > 0) as usize;
-            } else if bucket.elements > 0 {
-                sizes.ring_slots = min(sizes.ring_slots + 1, STAGING_SLOTS);
+                sizes.tied_slots += staged;
+            } else {
+                sizes.ring_slots = min(sizes.ring_slots + staged, STAGING_SLOTS);
             }
             end = bucket.first;
         }
@@ -338,7 +340,6 @@ pub const fn fill_buckets(config: &Config, units: &[Unit], out: &mut [Bucket]) {
         start -= bucket.elements;
         bucket.start = start;
         bucket.staging = start;
-        // A bucket without parameters has nothing to stage.
         if config.shards_gradients() && bucket.elements > 0 {
             let slot = if bucket.has_tied(units) {
                 tied += 1;

@@ -12,17 +12,17 @@ use crate::error::Error;
 #[derive(Args, Clone, Debug)]
 pub struct RunArguments {
     /// Steps to train
-    #[arg(long, default_value_t = 300, value_name = "N")]
+    #[arg(long, default_value_t = 2000, value_name = "N")]
     pub steps: u64,
     /// Highest learning rate
-    #[arg(long, default_value_t = 1e-3, value_name = "RATE", value_parser = positive)]
+    #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = positive)]
     pub lr: f64,
     /// Learning rate of the last step, as a share of --lr: the end of the cosine
     #[arg(long, default_value_t = 0.1, value_name = "SHARE", value_parser = share)]
     pub lr_min_ratio: f64,
-    /// Steps over which the learning rate rises to --lr
-    #[arg(long, default_value_t = 20, value_name = "N")]
-    pub warmup: u64,
+    /// Steps over which the learning rate rises to --lr; without it, a tenth of --steps, 100 at most
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u64>,
     /// Decoupled weight decay of matrices (AdamW)
     #[arg(long, default_value_t = 0.1, value_name = "RATE", value_parser = not_negative)]
     pub weight_decay: f64,
@@ -75,9 +75,12 @@ impl RunArguments {
     /// # Errors
     /// Z0350.
     pub fn check(&self) -> Result<(), Error> {
-        if self.steps > 0 && self.warmup >= self.steps && self.warmup > 20 {
+        if let Some(warmup) = self.warmup
+            && warmup >= self.steps
+            && self.steps > 0
+        {
             return Err(Error::Argument {
-                what: format!("--warmup {} is not shorter than the run: --steps {}", self.warmup, self.steps),
+                what: format!("--warmup {warmup} is not shorter than the run: --steps {}", self.steps),
                 help: "lower --warmup, or raise --steps".to_owned(),
             });
         }
@@ -86,7 +89,8 @@ impl RunArguments {
 
     /// The learning rate of each step.
     pub fn learning_rate(&self) -> LearningRate {
-        LearningRate { max: self.lr, min: self.lr * self.lr_min_ratio, warmup: self.warmup, steps: self.steps }
+        let warmup = self.warmup.unwrap_or((self.steps / 10).min(100));
+        LearningRate { max: self.lr, min: self.lr * self.lr_min_ratio, warmup, steps: self.steps }
     }
 
     /// What the optimizer does at `step`, counted from 0.
