@@ -1,10 +1,10 @@
 //! Check: walks a schedule and objects to the first op that breaks a rule. Shares no code with the builder: it knows
 //! the rules, not how schedules are made. [`check_layout`] does the same for the tables that a schedule points into.
 
-/// The first broken rule of several.
+/// Returns the first broken rule of several.
 macro_rules! rules {
     ($($holds:expr => $rule:literal,)*) => {{
-        $(if let Some(rule) = require($holds, $rule) { return Some(rule); })*
+        $(if !$holds { return Some($rule); })*
     }};
 }
 
@@ -31,6 +31,8 @@ pub struct Fault {
 pub struct UnitState {
     parameters: Held,
     slot: usize,
+    /// Whether a unit is in the slot of this index; there are no more slots than units.
+    is_slot_taken: bool,
     forwards: usize,
     backwards: usize,
     updated: bool,
@@ -40,6 +42,8 @@ pub struct UnitState {
 #[derive(Clone, Copy, Debug)]
 pub struct BucketState {
     staging: Staging,
+    /// Backward calls that add to its gradients in one micro-batch, and those since its claim.
+    writers: usize,
     writes: usize,
     /// Which of the step's reductions it was last offered in.
     offer: usize,
@@ -63,12 +67,13 @@ enum Staging {
 
 impl UnitState {
     /// The state before the first op; the check sets the rest.
-    pub const NEW: Self = Self { parameters: Held::No, slot: 0, forwards: 0, backwards: 0, updated: false };
+    pub const NEW: Self =
+        Self { parameters: Held::No, slot: 0, is_slot_taken: false, forwards: 0, backwards: 0, updated: false };
 }
 
 impl BucketState {
     /// The state before the first op.
-    pub const NEW: Self = Self { staging: Staging::Free, writes: 0, offer: 0, settled: 0, spread: false };
+    pub const NEW: Self = Self { staging: Staging::Free, writers: 0, writes: 0, offer: 0, settled: 0, spread: false };
 }
 
 /// The tables that a check reads.
@@ -91,7 +96,7 @@ pub struct Subject<'a> {
 /// Checks a schedule. `units` and `buckets` are scratch of the walk, one `NEW` for each unit and bucket, so that the
 /// check runs in constants and at run time alike.
 pub const fn check(subject: Subject, units: &mut [UnitState], buckets: &mut [BucketState]) -> Result<(), Fault> {
-    let mut walk = Walk { subject, units, buckets, offered: 0, settled: 0, agreed: false };
+    let mut walk = Walk { subject, units, buckets, slots: 0, offered: 0, settled: 0, agreed: false };
     walk.start();
     let mut op = 0;
     while op < subject.ops.len() {
@@ -109,14 +114,11 @@ pub const fn check(subject: Subject, units: &mut [UnitState], buckets: &mut [Buc
 /// The rule, where it is broken.
 type Broken = Option<&'static str>;
 
-const fn require(holds: bool, rule: &'static str) -> Broken {
-    if holds { None } else { Some(rule) }
-}
-
 struct Walk<'a, 's> {
     subject: Subject<'a>,
     units: &'s mut [UnitState],
     buckets: &'s mut [BucketState],
+    slots: usize,
     /// Reductions offered and settled so far, of all buckets.
     offered: usize,
     settled: usize,
@@ -125,8 +127,11 @@ struct Walk<'a, 's> {
 
 impl Walk<'_, '_> {
     const fn start(&mut self) {
+        self.slots = slots(self.subject.config, self.subject.placements);
         let mut unit = 0;
         while unit < self.units.len() {
+            let source = &self.subject.placements[self.subject.units[unit].source];
+            self.buckets[source.bucket].writers += (source.padded > 0) as usize;
             // Below stage 3 every rank has all parameters at the start of a step.
             if !self.subject.config.shards_parameters() || self.subject.placements[unit].padded == 0 {
                 self.units[unit].parameters = Held::Yes;
@@ -177,18 +182,16 @@ impl Walk<'_, '_> {
         rules! {
             self.subject.placements[unit].padded > 0 => "a gather of a unit without parameters",
             matches!(self.units[unit].parameters, Held::No) => "a gather of parameters that are held already",
-            !self.subject.config.shards_parameters() || slot < slots(self.subject.config, self.subject.placements) =>
-                "a gather into a slot that is not there",
         }
-        let mut other = 0;
-        while other < self.units.len() {
+        if self.subject.config.shards_parameters() {
             rules! {
-                !(self.holds_sharded(other) && self.units[other].slot == slot) => "a gather into a slot in use",
+                slot < self.slots => "a gather into a slot that is not there",
+                !self.units[slot].is_slot_taken => "a gather into a slot in use",
             }
-            other += 1;
+            self.units[slot].is_slot_taken = true;
+            self.units[unit].slot = slot;
         }
         self.units[unit].parameters = Held::InFlight;
-        self.units[unit].slot = slot;
         None
     }
 
@@ -203,6 +206,7 @@ impl Walk<'_, '_> {
             self.holds_sharded(unit) => "a release of parameters that are not sharded, or not held",
             matches!(self.units[unit].parameters, Held::Yes) => "a release before its wait",
         }
+        self.units[self.units[unit].slot].is_slot_taken = false;
         self.units[unit].parameters = Held::No;
         None
     }
@@ -252,9 +256,11 @@ impl Walk<'_, '_> {
         let mut other = 0;
         while other < self.buckets.len() {
             let (a, b) = (&self.subject.buckets[other], &self.subject.buckets[bucket]);
-            let overlap = a.staging < b.staging + b.elements && b.staging < a.staging + a.elements;
-            let busy = !matches!(self.buckets[other].staging, Staging::Free);
-            rules! { !(busy && overlap) => "a claim of staging that another bucket uses", }
+            let is_free = matches!(self.buckets[other].staging, Staging::Free);
+            rules! {
+                is_free || a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging =>
+                    "a claim of staging that another bucket uses",
+            }
             other += 1;
         }
         self.buckets[bucket].staging = Staging::Claimed;
@@ -262,22 +268,11 @@ impl Walk<'_, '_> {
         None
     }
 
-    /// Backward calls that add to the gradients of a bucket in one micro-batch.
-    const fn writers(&self, bucket: usize) -> usize {
-        let (mut count, mut unit) = (0, 0);
-        while unit < self.units.len() {
-            let placement = &self.subject.placements[self.subject.units[unit].source];
-            count += (placement.bucket == bucket && placement.padded > 0) as usize;
-            unit += 1;
-        }
-        count
-    }
-
     const fn reduce(&mut self, bucket: usize, micro_batch: usize) -> Broken {
         let state = &self.buckets[bucket];
         rules! {
             matches!(state.staging, Staging::Claimed) => "a reduce of staging that is not claimed",
-            state.writes == self.writers(bucket) => "a reduce before all its gradients are there",
+            state.writes == state.writers => "a reduce before all its gradients are there",
             state.settled == micro_batch => "a reduce of another micro-batch than the next",
         }
         self.buckets[bucket].staging = Staging::Offered;

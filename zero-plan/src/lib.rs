@@ -1,7 +1,7 @@
 //! The pure core of `zero`: a parallelism spec and the sizes of a model's units become layout, schedule, memory and
 //! traffic, all of it constant. No clock, no threads, no environment, no files.
 //!
-//! The data's way through: [`spec`] text is parsed and checked into a [`Config`]; [`unit`] sizes and the config give the
+//! The data's way through: [`spec`] text is parsed and checked into a [`Config`]; [`mod@unit`] sizes and the config give the
 //! [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own; [`Plan`] holds the tables, and
 //! [`traffic`] and [`report`] read them. What sizes decide is a `const fn`: the compiler runs it for [`static_plan!`],
 //! [`PlanBuf`] runs the same at run time.

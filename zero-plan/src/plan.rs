@@ -191,8 +191,12 @@ macro_rules! static_plan {
         use $crate::__tables as t;
         const __CONFIG: t::Config = $config;
         const __UNITS: [t::Unit; t::unit_count($fields)] = t::units($fields);
+        // Long tables of large models only look to the compiler as if they never ended.
+        #[allow(long_running_const_eval)]
         const BUCKETS: [t::Bucket; t::bucket_count(&__CONFIG, &__UNITS)] = t::buckets(&__CONFIG, &__UNITS);
+        #[allow(long_running_const_eval)]
         const PLACEMENTS: [t::Placement; __UNITS.len()] = t::placements(&__CONFIG, &__UNITS, &BUCKETS);
+        #[allow(long_running_const_eval)]
         const STEP: &[t::Op] = {
             const LEN: usize = t::op_count(t::Pass::Train, &__CONFIG, &__UNITS, &PLACEMENTS, &BUCKETS);
             &t::ops::<LEN, { __UNITS.len() }, { BUCKETS.len() }>(
@@ -203,6 +207,7 @@ macro_rules! static_plan {
                 &BUCKETS,
             )
         };
+        #[allow(long_running_const_eval)]
         const EVALUATION: &[t::Op] = {
             const LEN: usize = t::op_count(t::Pass::Evaluate, &__CONFIG, &__UNITS, &PLACEMENTS, &BUCKETS);
             &t::ops::<LEN, { __UNITS.len() }, { BUCKETS.len() }>(
@@ -213,6 +218,9 @@ macro_rules! static_plan {
                 &BUCKETS,
             )
         };
+        #[allow(long_running_const_eval)]
+        const MEMORY: t::Memory = t::Memory::of(&__CONFIG, &__UNITS);
+        #[allow(long_running_const_eval)]
         const {
             t::require_budget(&__CONFIG, &__UNITS);
             t::require_sound(&__CONFIG, &__UNITS, &PLACEMENTS, &BUCKETS);
@@ -225,7 +233,7 @@ macro_rules! static_plan {
             buckets: &BUCKETS,
             step: STEP,
             evaluation: EVALUATION,
-            memory: t::Memory::of(&__CONFIG, &__UNITS),
+            memory: MEMORY,
         }
     }};
 }

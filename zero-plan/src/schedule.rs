@@ -264,15 +264,14 @@ impl Parameters {
 
     /// Whether a use between `current` and `ahead` holds `unit` already. Else it would be gathered twice at one time.
     const fn is_held(&self, walk: &Walk, unit: usize) -> bool {
-        let (mut held, mut i) = (self.current, 0);
-        while let Some(current) = held {
-            if i == self.in_flight {
-                return false;
-            }
-            if current.unit == unit {
+        let (Some(current), Some(ahead)) = (self.current, self.ahead) else { return false };
+        let mut i = current.first;
+        while i < ahead.first {
+            if let Some(source) = walk.source(i)
+                && source == unit
+            {
                 return true;
             }
-            held = walk.next_use(current.last + 1);
             i += 1;
         }
         false

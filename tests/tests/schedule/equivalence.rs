@@ -74,25 +74,31 @@ fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
     !a.iter().any(|&(thing, changes)| b.iter().any(|&(other, also)| thing == other && (changes || also)))
 }
 
+/// The rules by which ops that have nothing in common with what they move over may move.
+pub const SWAPS: [(fn(&Op) -> bool, &str); 8] = [
+    (|op| matches!(op, Op::Gather { .. }), "a gather at another time: its slot is free, nobody uses its unit"),
+    (|op| matches!(op, Op::Wait { .. }), "a wait at another time between gather and first use"),
+    (|op| matches!(op, Op::Release { .. }), "a release at another time between last use and next gather"),
+    (|op| matches!(op, Op::Claim { .. }), "a claim at another time between settle and first gradient"),
+    (|op| matches!(op, Op::Reduce { .. }), "a reduce at another time between last gradient and settle, in order"),
+    (|op| matches!(op, Op::Settle { .. }), "a settle at another time between reduce and next claim, in order"),
+    (|op| matches!(op, Op::Spread { .. }), "a spread at another time between settle and agreement"),
+    (|op| matches!(op, Op::Update { .. }), "updates of two units in another order"),
+];
+
 /// Why swapping ops `i` and `j` leaves the same schedule in another order, if it does.
 pub fn of_swap(plan: &Plan, ops: &[Op], i: usize, j: usize) -> Option<&'static str> {
     let moves_freely = (i + 1..j).all(|between| commute(plan, ops, i, between) && commute(plan, ops, j, between));
     if !(moves_freely && commute(plan, ops, i, j)) {
         return None;
     }
-    let either = |is: fn(&Op) -> bool| is(&ops[i]) || is(&ops[j]);
-    let rules: [(fn(&Op) -> bool, &'static str); 8] = [
-        (|op| matches!(op, Op::Gather { .. }), "a gather at another time: its slot is free, nobody uses its unit"),
-        (|op| matches!(op, Op::Wait { .. }), "a wait at another time between gather and first use"),
-        (|op| matches!(op, Op::Release { .. }), "a release at another time between last use and next gather"),
-        (|op| matches!(op, Op::Claim { .. }), "a claim at another time between settle and first gradient"),
-        (|op| matches!(op, Op::Reduce { .. }), "a reduce at another time between last gradient and settle, in order"),
-        (|op| matches!(op, Op::Settle { .. }), "a settle at another time between reduce and next claim, in order"),
-        (|op| matches!(op, Op::Spread { .. }), "a spread at another time between settle and agreement"),
-        (|op| matches!(op, Op::Update { .. }), "an update in another order: units do not depend on one another"),
-    ];
-    rules.into_iter().find(|(is, _)| either(*is)).map(|(_, rule)| rule)
+    let is_either = |(is, _): &&(fn(&Op) -> bool, _)| is(&ops[i]) || is(&ops[j]);
+    SWAPS.iter().find(is_either).map(|(_, rule)| *rule)
 }
+
+/// The rules by which a gather may go into another slot.
+pub const SLOTS: [&str; 2] =
+    ["a gather into a replica, which has no slots", "a gather into another slot, free all the while"];
 
 /// Why `mutant` is the same schedule, if it differs from `ops` in nothing but slots.
 pub fn of_slots(plan: &Plan, ops: &[Op], mutant: &[Op]) -> Option<&'static str> {
@@ -100,11 +106,6 @@ pub fn of_slots(plan: &Plan, ops: &[Op], mutant: &[Op]) -> Option<&'static str> 
         Op::Gather { unit, .. } => Op::Gather { unit, slot: 0 },
         op => op,
     };
-    if !ops.iter().map(without_slot).eq(mutant.iter().map(without_slot)) {
-        return None;
-    }
-    Some(match plan.config.shards_parameters() {
-        true => "a gather into another slot, free all the while",
-        false => "a gather into a replica, which has no slots",
-    })
+    let differs_in_slots = ops.iter().map(without_slot).eq(mutant.iter().map(without_slot));
+    differs_in_slots.then_some(SLOTS[usize::from(plan.config.shards_parameters())])
 }

@@ -150,8 +150,9 @@ fn no_op_may_be_added() {
 fn ops_that_depend_on_one_another_stay_in_order() {
     let tally =
         tally(|_, ops| (0..ops.len()).flat_map(|i| (i + 1..ops.len()).map(move |j| Edit::Swap(i, j))).collect());
-    println!("{} {:#?}", tally.rejected, tally.excused);
     assert!(tally.rejected > 10_000);
+    // Each rule is met, so that none is there for nothing.
+    assert!(equivalence::SWAPS.iter().all(|(_, rule)| tally.excused.contains_key(rule)), "{:#?}", tally.excused);
 }
 
 #[test]
@@ -160,8 +161,8 @@ fn no_op_can_stand_for_another() {
         let everywhere = |op| (0..ops.len()).map(move |at| Edit::Replace(at, op));
         vocabulary(plan).into_iter().flat_map(everywhere).collect()
     });
-    println!("{} {:#?}", tally.rejected, tally.excused);
     assert!(tally.rejected > 100_000);
+    assert!(tally.excused.keys().eq(&equivalence::SLOTS), "{:#?}", tally.excused);
 }
 
 /// Every op on every unit, bucket, slot and micro-batch, and on one beyond the last of each.

@@ -1,7 +1,7 @@
 //! Check of a layout: every parameter has one owner, everything fits, no two things overlap. Shares no code with what
 //! lays out, and asks for no more than it must: room to spare is no fault.
 
-use super::{Broken, require, slots};
+use super::{Broken, slots};
 use crate::config::{Config, Gather};
 use crate::layout::{Bucket, Home, Kind, Memory, Placement};
 use crate::unit::{ALIGNMENT, Unit, round_up};
@@ -84,7 +84,8 @@ const fn check_buckets(
         end = bucket.first;
         i += 1;
     }
-    require(end == 0, "units without a bucket")
+    rules! { end == 0 => "units without a bucket", }
+    None
 }
 
 /// Whether two buckets lie apart in staging, or share a slot, in which a claim waits for the bucket before.
@@ -150,16 +151,19 @@ const fn check_regions(config: &Config, memory: &Memory) -> Broken {
         *end = region.offset + size;
         i += 1;
     }
-    require(
-        private <= memory.private && shared <= memory.shared && common <= memory.common,
-        "a region beyond the end of the arena",
-    )
+    rules! {
+        private <= memory.private && shared <= memory.shared && common <= memory.common =>
+            "a region beyond the end of the arena",
+    }
+    None
 }
 
 /// Whether a region may lie there. Mapped gathers are views of shards that lie contiguous; peers read local gradients,
 /// updated shards of replicas and, at stage 0, reduced shards.
 const fn suits(config: &Config, kind: Kind, home: Home) -> bool {
-    let mapped = config.shards_parameters() && matches!(config.transport.gather(), Gather::Mapped);
+    let is_mapped = matches!(kind, Kind::Parameters)
+        && config.shards_parameters()
+        && matches!(config.transport.gather(), Gather::Mapped);
     let is_read = match kind {
         Kind::Parameters => config.shards_optimizer(),
         Kind::Gradients => true,
@@ -167,8 +171,8 @@ const fn suits(config: &Config, kind: Kind, home: Home) -> bool {
         _ => false,
     };
     match home {
-        Home::Common => mapped && matches!(kind, Kind::Parameters),
-        Home::Shared => is_read && !(mapped && matches!(kind, Kind::Parameters)),
-        Home::Private => !(is_read && config.ranks > 1) && !(mapped && matches!(kind, Kind::Parameters)),
+        Home::Common => is_mapped,
+        Home::Shared => is_read && !is_mapped,
+        Home::Private => !is_mapped && !(is_read && config.ranks > 1),
     }
 }
