@@ -1,16 +1,11 @@
 //! Trains a model under a plan made at run time, on ranks that are threads, and keeps all that runs are compared by.
 
-use std::sync::Arc;
-
 use zero_plan::{Config, PlanBuf, Traffic, Transport};
-use zero_runtime::arena::Arena;
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::random::mix;
-use zero_runtime::transport::Transport as _;
-use zero_runtime::transport::local;
-use zero_runtime::transport::shared::Shared;
+use zero_runtime::transport::{Shared, Transport as _, local};
 
 /// The optimizer of the tests, unless they say otherwise: every part of it on.
 pub const HYPER: Hyper =
@@ -83,7 +78,7 @@ pub fn train<M: Model<Input = Tokens>>(
     let plan = PlanBuf::new(M::PLAN.model, config, M::PLAN.units);
     let plan = plan.as_plan();
     assert_eq!(plan.check(), Ok(()));
-    let ranks = local::run(&plan, Result::is_err, |arena| train_rank::<M>(arena, hyper, steps, start, batch))
+    let ranks = local::run(&plan, Result::is_err, |transport| train_rank::<M>(transport, hyper, steps, start, batch))
         .expect("the memory of a tiny model");
     let mut outcomes = ranks.into_iter().map(|rank| rank.expect("a run without faults"));
     let mut first = outcomes.next().expect("at least one rank");
@@ -102,14 +97,14 @@ pub fn train<M: Model<Input = Tokens>>(
 /// # Errors
 /// Those of [`Engine::step`].
 pub fn train_rank<M: Model<Input = Tokens>>(
-    arena: Arc<Arena>,
+    transport: Shared,
     hyper: Hyper,
     steps: u64,
     start: Start,
     batch: Batch,
 ) -> Result<Outcome, RunError> {
-    let (plan, rank) = (arena.plan(), arena.rank());
-    let mut engine = Engine::<M, _>::new(plan, Arc::clone(&arena), Shared::new(arena));
+    let mut engine = Engine::<M, _>::new(transport);
+    let (plan, rank) = (engine.plan(), engine.arena().rank());
     match start {
         Start::Seed(seed) => engine.initialize(seed),
         Start::Flat(flat) => flat.iter().enumerate().for_each(|(unit, flat)| engine.load(unit, flat)),
@@ -127,8 +122,6 @@ pub fn train_rank<M: Model<Input = Tokens>>(
     for unit in 0..plan.units.len() {
         outcome.parameters.push(engine.parameters(unit)?);
     }
-    // Else a rank that is done could take its memory away from one that still reads it.
-    engine.gather_numbers([0.0; 2])?;
     Ok(outcome)
 }
 

@@ -4,15 +4,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::Arc;
 
 use zero_plan::{Config, PlanBuf, Transport};
-use zero_runtime::arena::Arena;
 use zero_runtime::device::cpu::inside_gemm;
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
-use zero_runtime::transport::local;
-use zero_runtime::transport::shared::Shared;
+use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::Tied;
 use zero_tests::training::{CONFIG, HYPER, noise};
 
@@ -42,10 +39,9 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Allocations of one rank in three steps and an evaluation: its own, and gemm's.
-fn allocations(arena: Arc<Arena>) -> [usize; 2] {
-    let config = arena.plan().config;
-    let (batch, rank) = (noise(config), arena.rank());
-    let mut engine = Engine::<Tied, _>::new(arena.plan(), Arc::clone(&arena), Shared::new(arena));
+fn allocations(transport: Shared) -> [usize; 2] {
+    let mut engine = Engine::<Tied, _>::new(transport);
+    let (batch, rank) = (noise(engine.plan().config), engine.arena().rank());
     engine.initialize(1);
     let before = COUNTS.get();
     for step in 0..3 {

@@ -1,6 +1,7 @@
 //! Build: from a spec's path to a binary's: check the spec, find the model's package, put the workspace's text beside it,
 //! let cargo compile, copy the result. Never decides what a plan is.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +23,10 @@ pub fn build(path: &Path) -> Result<PathBuf, Error> {
     workspace.require(&model, path)?;
     let directory = workspace.target.join("zero");
     std::fs::create_dir_all(&directory).map_err(|source| Error::Write { path: directory.clone(), source })?;
+    // Cargo builds every spec of a model to one place: another build must not replace it before it is copied.
+    let lock_path = directory.join(".lock");
+    let lock = File::create(&lock_path).and_then(|lock| lock.lock().map(|()| lock));
+    let _lock = lock.map_err(|source| Error::Write { path: lock_path, source })?;
     let text = directory.join("workspace.txt");
     write_if_changed(&text, workspace_text(&workspace.root)?.as_bytes())?;
     let built = compile(&model, path, &text)?;
@@ -56,9 +61,11 @@ impl Workspace {
     fn find() -> Result<Self, Error> {
         let output = cargo()
             .args(["metadata", "--no-deps", "--format-version", "1"])
-            .stderr(Stdio::inherit())
             .output()
             .map_err(|source| Error::Cargo { source })?;
+        if !output.status.success() {
+            return Err(Error::NoWorkspace { message: String::from_utf8_lossy(&output.stderr).into_owned() });
+        }
         let metadata: Value =
             serde_json::from_slice(&output.stdout).map_err(|source| Error::Cargo { source: source.into() })?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -114,7 +121,14 @@ fn compile(model: &str, spec: &Path, text: &Path) -> Result<PathBuf, Error> {
         let message: Value = serde_json::from_str(&line).ok()?;
         Some(PathBuf::from(message["executable"].as_str()?))
     });
-    let executable = executables.last();
+    let mut executables: Vec<PathBuf> = executables.collect();
     let status = child.wait().map_err(|source| Error::Cargo { source })?;
-    executable.filter(|_| status.success()).ok_or_else(|| Error::Build { spec: spec.to_owned() })
+    if executables.len() > 1 {
+        let binaries = executables.iter().map(|path| path.display().to_string()).collect();
+        executables.retain(|path| path.file_stem().is_some_and(|stem| stem == model));
+        if executables.len() != 1 {
+            return Err(Error::SeveralBinaries { model: model.to_owned(), binaries });
+        }
+    }
+    executables.pop().filter(|_| status.success()).ok_or_else(|| Error::Build { spec: spec.to_owned() })
 }

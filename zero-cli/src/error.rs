@@ -18,6 +18,12 @@ pub enum Error {
         "error[Z0123]: cannot run cargo: {source}\n  = help: the command needs the cargo that built it, and a workspace around the current directory"
     )]
     Cargo { source: std::io::Error },
+    #[error(
+        "error[Z0127]: no cargo workspace or package around the current directory\n{message}  = help: go into the directory of your workspace"
+    )]
+    NoWorkspace { message: String },
+    #[error("error[Z0128]: the package `{model}` has several binaries: {}\n  = help: name one of them `{model}`", binaries.join(", "))]
+    SeveralBinaries { model: String, binaries: Vec<String> },
     /// Cargo has told why.
     #[error("error[Z0124]: the model does not compile under {}; what rustc says is above", spec.display())]
     Build { spec: PathBuf },

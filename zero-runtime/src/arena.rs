@@ -25,7 +25,7 @@ pub struct Arena<'p> {
 
 /// Bytes of the segment that all ranks of a plan share: a control block for each rank, what they hold in common, and
 /// each rank's shared part.
-pub fn segment_bytes(plan: &Plan) -> usize {
+pub(crate) fn segment_bytes(plan: &Plan) -> usize {
     shared_start(plan, plan.config.ranks)
 }
 
@@ -47,7 +47,8 @@ impl<'p> Arena<'p> {
     ///
     /// # Errors
     /// Z0331 or Z0332 if the host has not that much memory to give.
-    pub fn new(plan: &'p Plan<'p>, rank: usize, segment: Arc<Segment>) -> Result<Self, LaunchError> {
+    pub(crate) fn new(plan: &'p Plan<'p>, rank: usize, segment: Arc<Segment>) -> Result<Self, LaunchError> {
+        assert!(rank < plan.config.ranks, "rank {rank} of {}", plan.config.ranks);
         assert_eq!(segment.len(), segment_bytes(plan), "the shared segment has another size than planned");
         let private = Segment::private((plan.memory.private * ELEMENT_BYTES).max(PAGE_BYTES))?;
         Ok(Self { plan, rank, private, segment })
@@ -80,24 +81,23 @@ impl<'p> Arena<'p> {
     pub(crate) fn address(&self, rank: usize, kind: Kind, at: usize, len: usize) -> *mut f32 {
         let region = self.plan.memory.region(kind);
         let ranks = self.plan.config.ranks;
-        let (base, elements) = match region.home {
+        let (mapping, start, elements) = match region.home {
             Home::Private => {
                 assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", kind.name());
-                (self.private.ptr(), region.elements)
+                (&self.private, 0, region.elements)
             }
-            Home::Shared => (self.in_segment(shared_start(self.plan, rank)), region.elements),
-            Home::Common => (self.in_segment(common_start(self.plan)), region.elements * ranks),
+            Home::Shared => (&*self.segment, shared_start(self.plan, rank), region.elements),
+            Home::Common => (&*self.segment, common_start(self.plan), region.elements * ranks),
         };
         assert!(at + len <= elements, "{}: {at} + {len} of {elements} elements", kind.name());
-        // SAFETY: the plan's memory is the sum of its regions and each home was allocated with that size, so an element
-        // of a region, by the assertion, is one of the allocation.
-        unsafe { base.cast::<f32>().add(region.offset + at) }
-    }
-
-    fn in_segment(&self, byte: usize) -> *mut u8 {
-        assert!(byte <= self.segment.len());
-        // SAFETY: within the mapping, by the assertion.
-        unsafe { self.segment.ptr().add(byte) }
+        let first_byte = start + (region.offset + at) * ELEMENT_BYTES;
+        assert!(
+            rank < ranks && first_byte + len * ELEMENT_BYTES <= mapping.len(),
+            "{} beyond its mapping",
+            kind.name()
+        );
+        // SAFETY: within the mapping, by the assertion; a multiple of an element's size, as every term is.
+        unsafe { mapping.ptr().add(first_byte).cast::<f32>() }
     }
 
     /// This rank's elements of a region, to read.

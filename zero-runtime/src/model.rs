@@ -2,10 +2,13 @@
 
 use core::marker::PhantomData;
 
+use zero_plan::unit::ELEMENT_BYTES;
 use zero_plan::{Field, Plan, Unit};
 
 use crate::device::Cpu;
-use crate::layer::{Activation, Backward, Context, Entry, Forward, Head, Layer, Loss, Shape, SharesWith, Tensors};
+use crate::layer::{
+    Activation, Backward, Context, Entry, Forward, Head, Layer, Loss, Shape, SharesWith, Tensors, require,
+};
 use crate::view::{View, ViewMut};
 
 /// A model under one spec. Implemented by `#[zero]`.
@@ -84,6 +87,8 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     count: Option<usize>,
     tied: Option<usize>,
 ) -> Field {
+    // Elements travel through an arena of 4-byte cells.
+    require(size_of::<X::Element>() == ELEMENT_BYTES, "[Z0204] an activation's element is not 4 bytes wide");
     let sizes = Unit {
         field: name,
         position: 0,
@@ -147,6 +152,10 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
         name: &'static str,
         owner: usize,
     ) -> Whole<S, N> {
+        require(
+            L::PARAMS <= self.sizes[owner].sizes.params,
+            "[Z0205] a tied layer takes more parameters than the field it shares them with has",
+        );
         self.end::<L>(field::<S, Y, L>(name, None, Some(owner)))
     }
 

@@ -23,9 +23,9 @@ fn main() -> ExitCode {
     match launch::role(ranks).expect("an environment without contradictions") {
         Role::Launcher => launch::launch(ranks),
         Role::Rank(place) => {
-            let (arena, watch) = shm::join(&plan, &place).expect("peers");
+            let (transport, watch) = shm::join(&plan, &place, 0).expect("peers");
             let outcome =
-                train_rank::<Tied>(arena, HYPER, 3, Start::Seed(7), &noise(config)).expect("a run without faults");
+                train_rank::<Tied>(transport, HYPER, 3, Start::Seed(7), &noise(config)).expect("a run without faults");
             watch.goodbye();
             if place.rank == 0 {
                 println!("{:?}", outcome.bits());

@@ -74,8 +74,11 @@ fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
     !a.iter().any(|&(thing, changes)| b.iter().any(|&(other, also)| thing == other && (changes || also)))
 }
 
+/// Which of two swapped ops it is about, and its name.
+type Rule = (fn(&Op) -> bool, &'static str);
+
 /// The rules by which ops that have nothing in common with what they move over may move.
-pub const SWAPS: [(fn(&Op) -> bool, &str); 8] = [
+pub const SWAPS: [Rule; 8] = [
     (|op| matches!(op, Op::Gather { .. }), "a gather at another time: its slot is free, nobody uses its unit"),
     (|op| matches!(op, Op::Wait { .. }), "a wait at another time between gather and first use"),
     (|op| matches!(op, Op::Release { .. }), "a release at another time between last use and next gather"),
@@ -92,7 +95,7 @@ pub fn of_swap(plan: &Plan, ops: &[Op], i: usize, j: usize) -> Option<&'static s
     if !(moves_freely && commute(plan, ops, i, j)) {
         return None;
     }
-    let is_either = |(is, _): &&(fn(&Op) -> bool, _)| is(&ops[i]) || is(&ops[j]);
+    let is_either = |(is, _): &&Rule| is(&ops[i]) || is(&ops[j]);
     SWAPS.iter().find(is_either).map(|(_, rule)| *rule)
 }
 

@@ -185,7 +185,7 @@ fn vocabulary(plan: &Plan) -> Vec<Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_edits_of_random_schedules_are_caught(

@@ -11,7 +11,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(1000))]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn every_plan_passes_its_check(model in models(12)) {
@@ -30,7 +30,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn every_step_updates_each_parameter_once_from_all_gradients(model in models(12)) {

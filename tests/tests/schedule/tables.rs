@@ -165,7 +165,7 @@ fn every_number_of_a_layout_matters() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_number_of_a_random_layout_matters(model in models(6)) {

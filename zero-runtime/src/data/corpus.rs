@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 
@@ -40,6 +41,16 @@ impl Corpus {
     pub(super) fn bytes(bytes: Cow<'static, [u8]>, origin: &str, vocabulary: usize) -> Result<Self, DataError> {
         check_bytes(&bytes, origin, vocabulary)?;
         Ok(Corpus::Bytes(bytes))
+    }
+
+    /// A number that differs where ids do.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        match self {
+            Corpus::Bytes(bytes) => bytes.hash(&mut hasher),
+            Corpus::Mapped(ids) => ids.hash(&mut hasher),
+        }
+        hasher.finish()
     }
 
     /// All text below `directory`, one after another in the order of their paths.

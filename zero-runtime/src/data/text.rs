@@ -56,6 +56,11 @@ impl Text {
         }
     }
 
+    /// A number that differs where data do.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.corpus.fingerprint()
+    }
+
     fn copy(&self, start: usize, input: &mut [u32], targets: &mut [u32]) {
         assert_eq!((input.len(), targets.len()), (self.length, self.length), "room for one sequence each");
         self.corpus.copy(start, input);

@@ -14,7 +14,7 @@ use crate::view::{View, ViewMut};
 // SAFETY of all views made here: this rank's regions are disjoint, and within the activations each unit's saved part and
 // output are, which the layout check proves. The schedule check proves that no op reads what another has not finished
 // writing. Ops run one after another, so views of different ops never live at one time; what follows argues for each op.
-impl<M: Model, T: Transport> Engine<'_, M, T> {
+impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// Where the targets lie in the batch region, behind the inputs.
     fn targets_at(&self) -> usize {
         round_up(self.plan.units[0].input, ALIGNMENT)

@@ -5,14 +5,14 @@
 
 use core::fmt;
 
-use zero_plan::Op;
+use zero_plan::{Op, Pass};
 
-use super::{Engine, InputOf, RunError, Walk};
+use super::{Engine, InputOf, Walk};
 use crate::device::Device;
 use crate::model::Model;
-use crate::transport::Transport;
+use crate::transport::{Lost, Transport};
 
-/// Where in a step a number went wrong.
+/// Where a number went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// In the output of a unit.
@@ -21,6 +21,8 @@ pub enum Phase {
     Backward,
     /// In the sum of gradients over ranks and micro-batches, each of which was finite.
     Sum,
+    /// Nowhere in a second run of the same step: its batch is not the same each time.
+    Nowhere,
 }
 
 impl fmt::Display for Phase {
@@ -29,18 +31,22 @@ impl fmt::Display for Phase {
             Phase::Forward => "the output",
             Phase::Backward => "the gradients",
             Phase::Sum => "the summed gradients",
+            Phase::Nowhere => "something, though not when done again with a batch that should be the same, perhaps",
         })
     }
 }
 
-/// The first result of a step that is infinite or not a number.
+/// The first result that is infinite or not a number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "error[Z0401]: {phase} of unit `{unit}` on rank {rank} went infinite or NaN in step {step}\n  = help: parameters are those before that step; lower --lr, set --clip, or look at the data of that step"
+    "error[Z0401]: {phase} of unit `{unit}` on rank {rank} went infinite or NaN {}\n  = help: lower --lr, set --clip, or look at the data of that step",
+    match trained { true => format!("in step {step}"), false => format!("on held-out data after step {step}") }
 )]
 pub struct NonFinite {
     /// The step, counted from 1.
     pub step: u64,
+    /// Whether it was in that step, and not in an evaluation after it.
+    pub trained: bool,
     /// The rank; the lowest, where several went wrong.
     pub rank: usize,
     /// The unit.
@@ -69,35 +75,34 @@ impl Search {
     }
 }
 
-impl<M: Model, T: Transport> Engine<'_, M, T> {
-    /// Does the step again up to the agreement, and agrees with all ranks on what was found first.
+impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+    /// Runs the computations of `pass` again, and agrees with all ranks on what was found first.
     pub(super) fn diagnose(
         &mut self,
+        pass: Pass,
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
-    ) -> Result<NonFinite, RunError> {
+    ) -> Result<NonFinite, Lost> {
+        let trained = pass == Pass::Train;
+        let ops = if trained { self.plan.step } else { self.plan.evaluation };
         let mut walk = Walk { finding: Some(Search::default()), ..self.new_walk() };
-        for &op in self.plan.step.iter().take_while(|&&op| op != Op::Agree) {
+        for &op in ops.iter().take_while(|&&op| op != Op::Agree) {
             self.execute(op, &mut walk, &mut batch)?;
         }
         let mut search = walk.finding.unwrap_or_default();
-        for unit in 0..self.plan.units.len() {
+        for unit in (0..self.plan.units.len()).filter(|_| trained) {
             let (kind, start, len) = self.arena.reduced(unit);
             // SAFETY: every bucket is settled: nobody writes the sums before the next step.
             let finite = self.device.all_finite(unsafe { self.arena.view(kind, start, len) });
             search.note(Phase::Sum, unit, finite);
         }
-        // A sum shows on every rank what came from one: local findings go first.
-        let (order, unit) = match search.0 {
-            Some((Phase::Forward, unit)) => (0, unit),
-            Some((Phase::Backward, unit)) => (1, unit),
-            Some((Phase::Sum, unit)) => (2, unit),
-            None => (3, 0),
-        };
-        self.transport.exchange([f64::from(order), unit as f64], &mut self.exchanged)?;
+        // A sum shows on every rank what came from one, so what a rank found of its own goes first.
+        const PHASES: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Sum, Phase::Nowhere];
+        let (phase, unit) = search.0.unwrap_or((Phase::Nowhere, 0));
+        self.transport.exchange([f64::from(phase as u8), unit as f64], &mut self.exchanged)?;
         let found = self.exchanged.iter().enumerate().min_by(|(_, a), (_, b)| a[0].total_cmp(&b[0]));
-        let (rank, &[order, unit]) = found.expect("there is at least this rank");
-        let phase = [Phase::Forward, Phase::Backward, Phase::Sum][(order as usize).min(2)];
+        let (rank, &[phase, unit]) = found.expect("there is at least this rank");
         let unit = self.plan.units[unit as usize].to_string();
-        Ok(NonFinite { step: self.steps_done + 1, rank, unit, phase })
+        let step = self.steps_done + u64::from(trained);
+        Ok(NonFinite { step, trained, rank, unit, phase: PHASES[phase as usize] })
     }
 }

@@ -11,7 +11,7 @@ mod update;
 
 use std::sync::Arc;
 
-use zero_plan::{Op, Plan};
+use zero_plan::{Op, Pass, Plan};
 
 pub use diagnose::{NonFinite, Phase};
 pub use update::Hyper;
@@ -59,6 +59,8 @@ pub struct Engine<'p, M: Model, T> {
     /// Numbers of all ranks in an exchange.
     exchanged: Vec<[f64; 2]>,
     steps_done: u64,
+    /// Units whose parameters have been set.
+    loaded: usize,
     model: core::marker::PhantomData<fn() -> M>,
 }
 
@@ -74,10 +76,13 @@ struct Walk {
     headless: bool,
 }
 
-impl<'p, M: Model, T: Transport> Engine<'p, M, T> {
-    /// An engine for `plan`, which is [`Model::PLAN`] or another plan of the same units. Parameters are zero until
-    /// [`Engine::initialize`] or [`Engine::load`].
-    pub fn new(plan: &'p Plan<'p>, arena: Arc<Arena<'p>>, transport: T) -> Self {
+impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+    /// An engine for the plan of `transport`, which is [`Model::PLAN`] or another plan of the same units. Parameters are
+    /// zero until [`Engine::initialize`] or [`Engine::load`].
+    pub fn new(transport: T) -> Self {
+        let arena = Arc::clone(transport.arena());
+        let plan = arena.plan();
+        assert_eq!(plan.units, M::PLAN.units, "a plan of another model");
         let writers = |unit| plan.units.iter().rposition(|other| other.source == unit).unwrap_or(unit);
         Self {
             segments: update::segments::<M>(plan, arena.rank()),
@@ -88,6 +93,7 @@ impl<'p, M: Model, T: Transport> Engine<'p, M, T> {
             transport,
             device: Cpu,
             steps_done: 0,
+            loaded: 0,
             model: core::marker::PhantomData,
         }
     }
@@ -116,7 +122,7 @@ impl<'p, M: Model, T: Transport> Engine<'p, M, T> {
     /// the step went wrong and the place is searched for.
     ///
     /// # Errors
-    /// [`RunError`]; parameters are then those before the step.
+    /// [`RunError`]. After [`NonFinite`], parameters are those before the step; after [`Lost`], they may be of no use.
     pub fn step(
         &mut self,
         hyper: &Hyper,
@@ -129,7 +135,7 @@ impl<'p, M: Model, T: Transport> Engine<'p, M, T> {
                 Op::Agree => {
                     let report = self.agree(walk.loss)?;
                     if !(report.loss.is_finite() && report.gradient_norm.is_finite()) {
-                        return Err(self.diagnose(batch)?.into());
+                        return Err(self.diagnose(Pass::Train, batch)?.into());
                     }
                     agreed =
                         Some((report, hyper.adamw(self.steps_done, report.gradient_norm, self.gradients_summed())));
@@ -149,14 +155,18 @@ impl<'p, M: Model, T: Transport> Engine<'p, M, T> {
     /// Mean loss of one micro-batch on each rank, over all ranks, without learning from it.
     ///
     /// # Errors
-    /// [`Lost`] if another rank has ended.
-    pub fn evaluate(&mut self, mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32])) -> Result<f64, Lost> {
+    /// [`RunError`].
+    pub fn evaluate(&mut self, mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32])) -> Result<f64, RunError> {
         let mut walk = self.new_walk();
         for &op in self.plan.evaluation {
             self.execute(op, &mut walk, &mut batch)?;
         }
         self.transport.exchange([walk.loss, 0.0], &mut self.exchanged)?;
-        Ok(update::tree_sum(&self.exchanged)[0] / self.plan.config.ranks as f64)
+        let loss = update::tree_sum(&self.exchanged)[0] / self.plan.config.ranks as f64;
+        if !loss.is_finite() {
+            return Err(self.diagnose(Pass::Evaluate, batch)?.into());
+        }
+        Ok(loss)
     }
 
     /// Logits of what comes after `input`, a sequence no longer than the plan's. Every rank must call it, and gets them.

@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::random::normal;
 use crate::transport::{Lost, Transport};
 
-impl<M: Model, T: Transport> Engine<'_, M, T> {
+impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// The parameter tensors of a unit, in the order of its flat buffer. None where it is tied.
     pub fn tensors(&self, unit: usize) -> Vec<Tensor> {
         let mut tensors = Tensors::default();
@@ -45,8 +45,13 @@ impl<M: Model, T: Transport> Engine<'_, M, T> {
         }
     }
 
-    /// Sets the parameters of a unit. Every rank must load the same, every unit once, in order, before the first step.
+    /// Sets the parameters of a unit. Every rank must load the same.
+    ///
+    /// # Panics
+    /// Unless every unit is loaded once, in order, before the first step: peers may read them from then on.
     pub fn load(&mut self, unit: usize, flat: &[f32]) {
+        assert_eq!((unit, self.steps_done), (self.loaded, 0), "units are loaded once, in order, before the first step");
+        self.loaded += 1;
         assert_eq!(flat.len(), self.plan.units[unit].params, "{}: another number of parameters", self.plan.units[unit]);
         if flat.is_empty() {
             return;

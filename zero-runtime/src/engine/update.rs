@@ -95,7 +95,7 @@ pub(super) fn tree_sum(numbers: &[[f64; 2]]) -> [f64; 2] {
     }
 }
 
-impl<M: Model, T: Transport> Engine<'_, M, T> {
+impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// Number of gradients in a sum: one for each rank and micro-batch.
     pub(super) fn gradients_summed(&self) -> usize {
         self.plan.config.ranks * self.plan.config.micro_batches

@@ -116,6 +116,10 @@ const JOB_PARTS: [&str; 8] = [
     SLURM_STEP,
 ];
 
+/// Stands for the process that started this one: who starts ranks and sets RANK and WORLD_SIZE alone names their job so.
+/// No variable can be called that.
+pub(super) const PARENT: &str = "=parent";
+
 /// What a process with these variables is. `lookup` gives a variable's value, if it is set.
 ///
 /// # Errors
@@ -224,7 +228,11 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         }
         let part = |name: &&str| Some(format!("{name}={}", (self.lookup)(name)?));
         let parts: Vec<String> = JOB_PARTS.iter().filter_map(part).collect();
-        if parts.is_empty() { Err(LaunchError::JobUnnamed) } else { Ok(parts.join(" ")) }
+        match (self.lookup)(PARENT) {
+            Some(parent) if parts.is_empty() => Ok(parent),
+            None if parts.is_empty() => Err(LaunchError::JobUnnamed),
+            _ => Ok(parts.join(" ")),
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub enum LaunchError {
     #[error("rank 0 gave rank {rank} no answer for {seconds} s")]
     HostSilent { rank: usize, seconds: u64 },
     #[error(
-        "rank {rank} (pid {pid}) has another plan than rank 0: expected {expected_hash:016x} with {expected_bytes} \
+        "rank {rank} (pid {pid}) has another plan, other arguments or other data than rank 0: expected {expected_hash:016x} with {expected_bytes} \
          shared bytes, found {hash:016x} with {bytes}"
     )]
     PlanDiffers { rank: usize, pid: u32, expected_hash: u64, expected_bytes: u64, hash: u64, bytes: u64 },
@@ -147,7 +147,7 @@ impl LaunchError {
             }
             LaunchError::HostLost => "rank 0's own message says why",
             LaunchError::HostSilent { .. } => "see whether rank 0 is stopped or swapping",
-            LaunchError::PlanDiffers { .. } => "start the same binary on all ranks",
+            LaunchError::PlanDiffers { .. } => "start the same binary with the same arguments and data on all ranks",
             LaunchError::WorldDiffers { .. } => "start all ranks with the same world size",
             LaunchError::DuplicateRank { .. } => {
                 "give each rank its own number; two runs with the same ZERO_JOB would look like this too"

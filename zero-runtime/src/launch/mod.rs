@@ -31,9 +31,20 @@ pub use watch::{LostRank, Watch};
 /// # Errors
 /// Z0301 to Z0306 if the environment contradicts itself or the plan; Z0313 if the launcher has already died.
 pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
-    let role = role_from(plan_ranks, |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))?;
+    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let role = role_from(plan_ranks, |name| if name == environment::PARENT { parent() } else { variable(name) })?;
     if let Role::Rank(Place { launcher_pid: Some(pid), .. }) = &role {
         launcher::die_with(*pid)?;
     }
     Ok(role)
+}
+
+/// A name for the parent process that no other process has: its id, and when it started. None where it has ended and this
+/// process is an orphan.
+fn parent() -> Option<String> {
+    let pid = rustix::process::getppid()?.as_raw_pid();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Field 22, counted behind the name in brackets, which may hold anything.
+    let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.to_owned();
+    (pid > 1).then(|| format!("parent {pid} started {started}"))
 }

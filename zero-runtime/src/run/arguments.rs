@@ -61,9 +61,9 @@ pub struct TextArguments {
     /// Tokens to generate at the end
     #[arg(long, default_value_t = 200, value_name = "N")]
     pub sample: usize,
-    /// What the generated text begins with
-    #[arg(long, default_value = "pub fn ", value_name = "TEXT")]
-    pub prompt: String,
+    /// What the generated text begins with; without it, something that fits this repository's sources
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
     /// How bold sampling is: 0 always takes the likeliest token
     #[arg(long, default_value_t = 0.7, value_name = "VALUE", value_parser = not_negative)]
     pub temperature: f64,

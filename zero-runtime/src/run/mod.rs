@@ -8,8 +8,10 @@ mod sample;
 mod train;
 
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -19,11 +21,12 @@ pub use output::{StepLine, peak_resident_bytes};
 
 use crate::data::{Dataset, Text, workspace_text};
 use crate::error::Error;
-use crate::launch::{self, EXIT_REPORTED, Role};
-use crate::layer::Tokens;
+use crate::launch::{self, EXIT_REPORTED, LaunchError, Role};
+use crate::layer::{Tensors, Tokens};
 use crate::model::Model;
-use crate::plan::{Report, Transport};
+use crate::plan::{Plan, Report, Transport};
 use crate::transport::{local, shm};
+use output::say;
 use train::Finale;
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
@@ -55,22 +58,24 @@ pub fn main<M: Model<Input = Tokens>>() -> ExitCode {
 /// [`main`] with other arguments than those of the process; the first is the program's name. Ranks are started with the
 /// process's own, so it must come here with the same ones from those.
 pub fn main_from<M: Model<Input = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let command = TextCommand::parse_from(arguments);
-    let text = match text::<M>(command.text.data.as_deref()) {
-        Ok(text) => text,
-        Err(error) => return fail(&error),
-    };
-    let seed = command.run.seed;
-    run::<M>(&command.run, &text, &|engine| sample::sample(engine, &command.text, seed))
+    let TextCommand { run, text } = TextCommand::parse_from(arguments);
+    start::<M>(&run, |role| {
+        let prompt = sample::prompt(text.prompt.as_deref(), M::HEAD.classes)?;
+        let data = open::<M>(text.data.as_deref())?;
+        let chosen = (&text.prompt, text.sample, text.temperature.to_bits());
+        let agreement = hash_of(&(agreement::<M>(&run), chosen, data.fingerprint()));
+        become_ranks::<M>(role, &run, agreement, &data, &|engine| sample::sample(engine, &prompt, &text, run.seed))
+    })
 }
 
 /// `main` of a program that trains a model on a dataset of its own.
 pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input>) -> ExitCode {
-    let command = DataCommand::parse();
-    run::<M>(&command.run, &data, &|_| Ok(()))
+    let DataCommand { run } = DataCommand::parse();
+    start::<M>(&run, |role| become_ranks::<M>(role, &run, agreement::<M>(&run), &data, &|_| Ok(())))
 }
 
-fn text<M: Model>(path: Option<&Path>) -> Result<Text, Error> {
+/// Text from `path`, or what the binary carries, or the sources of the workspace that the model is defined in.
+fn open<M: Model>(path: Option<&Path>) -> Result<Text, Error> {
     let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
     Ok(match (path, M::TEXT) {
         (Some(path), _) => Text::open(path, length, classes)?,
@@ -82,40 +87,67 @@ fn text<M: Model>(path: Option<&Path>) -> Result<Text, Error> {
     })
 }
 
-/// Whether this process speaks for all where all find the same: alone, or rank 0.
-fn speaks_for_all() -> bool {
-    !matches!(launch::role_from(usize::MAX, |name| std::env::var(name).ok()), Ok(Role::Rank(place)) if place.rank > 0)
+/// What all ranks must be given alike, beside the plan: the model's layers and the arguments, but for where metrics go.
+fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
+    let mut tensors = Tensors::default();
+    M::CODE.iter().for_each(|code| (code.tensors)(&mut tensors));
+    let arguments = RunArguments { metrics: None, ..arguments.clone() };
+    hash_of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
-fn fail(error: &Error) -> ExitCode {
-    if !(error.is_echo() || error.is_common() && !speaks_for_all()) {
-        eprintln!("{error}");
-    }
-    ExitCode::from(EXIT_REPORTED)
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
-fn run<M: Model>(arguments: &RunArguments, data: &dyn Dataset<Input = M::Input>, finale: Finale<M>) -> ExitCode {
-    match become_ranks::<M>(arguments, data, finale) {
-        Ok(code) => code,
-        Err(error) => fail(&error),
+/// How long a rank that leaves an error to rank 0 stays, so that its end is not what stops rank 0 from telling it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Finds out what this process is, runs `body`, and tells an error once: by rank 0 where all ranks find the same.
+fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<ExitCode, Error>) -> ExitCode {
+    let role = role::<M>();
+    let is_follower = matches!(&role, Ok(Role::Rank(place)) if place.rank > 0);
+    let result = role.and_then(|role| arguments.check().and_then(|()| body(role)));
+    result.unwrap_or_else(|error| {
+        if is_follower && error.is_common() {
+            std::thread::sleep(GRACE);
+        } else if !error.is_echo() {
+            eprintln!("{error}");
+        }
+        ExitCode::from(EXIT_REPORTED)
+    })
+}
+
+/// Processes that a run of a plan consists of: where ranks are threads, one.
+fn processes(plan: &Plan) -> usize {
+    match plan.config.transport {
+        Transport::Shm => plan.config.ranks,
+        Transport::Local => 1,
     }
+}
+
+fn role<M: Model>() -> Result<Role, Error> {
+    launch::role(processes(M::PLAN)).map_err(|error| match (&error, M::PLAN.config.transport) {
+        (LaunchError::WorldNotPlanned { world, .. }, Transport::Local) => Error::Argument {
+            what: format!("the ranks of this plan are threads of one process, but a launcher has started {world}"),
+            help: "start it once, or build it from a spec with `transport: Shm`".to_owned(),
+        },
+        _ => error.into(),
+    })
 }
 
 fn become_ranks<M: Model>(
+    role: Role,
     arguments: &RunArguments,
+    agreement: u64,
     data: &dyn Dataset<Input = M::Input>,
     finale: Finale<M>,
 ) -> Result<ExitCode, Error> {
-    arguments.check()?;
     let plan = M::PLAN;
-    // Where ranks are threads, one process is the whole world.
-    let processes = match plan.config.transport {
-        Transport::Shm => plan.config.ranks,
-        Transport::Local => 1,
-    };
-    let role = launch::role(processes)?;
+    let processes = processes(plan);
     if !matches!(&role, Role::Rank(place) if place.rank > 0 || place.launcher_pid.is_some()) {
-        println!("{}\n", Report(plan));
+        say(&format!("{}\n\n", Report(plan)));
     }
     if arguments.plan {
         return Ok(ExitCode::SUCCESS);
@@ -123,13 +155,16 @@ fn become_ranks<M: Model>(
     match role {
         Role::Launcher if processes > 1 => Ok(launch::launch(processes)),
         Role::Rank(place) if processes > 1 => {
-            let (arena, watch) = shm::join(plan, &place)?;
-            train::train(arena, arguments, data, finale)?;
-            watch.goodbye();
-            Ok(ExitCode::SUCCESS)
+            let (transport, watch) = shm::join(plan, &place, agreement)?;
+            let result = train::train(transport, arguments, data, finale);
+            // What all ranks find ends all of them: nobody has been lost.
+            if result.as_ref().map_or_else(Error::is_common, |()| true) {
+                watch.goodbye();
+            }
+            result.map(|()| ExitCode::SUCCESS)
         }
         Role::Launcher | Role::Rank(_) => {
-            let ranks = local::run(plan, Result::is_err, |arena| train::train(arena, arguments, data, finale))?;
+            let ranks = local::run(plan, Result::is_err, |transport| train::train(transport, arguments, data, finale))?;
             // An echo of another rank's error is worth telling only if there is nothing else.
             let mut errors: Vec<Error> = ranks.into_iter().filter_map(Result::err).collect();
             errors.sort_by_key(Error::is_echo);

@@ -5,10 +5,11 @@ use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::launch::EXIT_REPORTED;
 use crate::plan::Bytes;
 
 /// What is told about a step.
@@ -53,8 +54,9 @@ impl Output {
             })
         });
         let bar = std::io::stdout().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {eta}").expect("a valid template");
-            ProgressBar::new(steps).with_style(style)
+            let style =
+                ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {eta}").expect("a valid template");
+            ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stdout()).with_style(style)
         });
         Ok(Self { bar, metrics: metrics.transpose()?, steps })
     }
@@ -77,7 +79,7 @@ impl Output {
                 bar.set_position(line.step);
                 bar.set_message(text);
             }
-            None => println!("step {:>4}/{}  {text}", line.step, self.steps),
+            None => say(&format!("step {:>4}/{}  {text}\n", line.step, self.steps)),
         }
         self.record(line)
     }
@@ -100,8 +102,20 @@ impl Output {
     pub fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.abandon();
-            println!();
+            say("\n");
         }
+    }
+}
+
+/// Writes to standard output. Where nobody reads it any more, as behind `| head`, the run ends without a word; where it
+/// cannot be written for another reason, with an error.
+pub fn say(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        if error.kind() != std::io::ErrorKind::BrokenPipe {
+            eprintln!("error[Z0352]: cannot write to standard output: {error}\n  = help: free space where it goes");
+        }
+        std::process::exit(EXIT_REPORTED.into());
     }
 }
 

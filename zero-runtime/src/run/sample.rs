@@ -1,8 +1,7 @@
 //! Sample: text that a model of tokens writes on its own. Every rank takes the same steps; rank 0 prints.
 
-use std::io::Write;
-
 use super::arguments::TextArguments;
+use super::output::say;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::layer::Tokens;
@@ -13,12 +12,34 @@ use crate::transport::Transport;
 /// Ids that stand for bytes; a larger vocabulary has a tokenizer of its own, which is not known here.
 const BYTES: usize = 256;
 
-/// Generates and prints `arguments.sample` tokens after the prompt.
+/// The prompt as token ids of a vocabulary of `classes`.
+///
+/// # Errors
+/// Z0350 if the vocabulary has no ids for it.
+pub fn prompt(text: Option<&str>, classes: usize) -> Result<Vec<u32>, Error> {
+    let ids: Vec<u32> = text.unwrap_or(DEFAULT).bytes().map(u32::from).collect();
+    let fits = classes <= BYTES && ids.iter().all(|&id| (id as usize) < classes);
+    match text {
+        _ if fits && !ids.is_empty() => Ok(ids),
+        // What the user did not ask for may be anything that the vocabulary has.
+        None => Ok(vec![0]),
+        Some("") => Ok(vec![0]),
+        Some(text) => Err(Error::Argument {
+            what: format!("--prompt {text:?} is text, but this model's {classes} token ids are not all bytes of it"),
+            help: "leave --prompt out".to_owned(),
+        }),
+    }
+}
+
+const DEFAULT: &str = "pub fn ";
+
+/// Generates `arguments.sample` tokens after `prompt`; rank 0 prints them as they come.
 ///
 /// # Errors
 /// [`crate::transport::Lost`] if another rank has ended.
-pub fn sample<M: Model<Input = Tokens>, T: Transport>(
-    engine: &mut Engine<'_, M, T>,
+pub fn sample<'p, M: Model<Input = Tokens>, T: Transport<'p>>(
+    engine: &mut Engine<'p, M, T>,
+    prompt: &[u32],
     arguments: &TextArguments,
     seed: u64,
 ) -> Result<(), Error> {
@@ -26,24 +47,51 @@ pub fn sample<M: Model<Input = Tokens>, T: Transport>(
         return Ok(());
     }
     let length = engine.plan().config.length;
-    let mut ids: Vec<u32> =
-        arguments.prompt.bytes().map(u32::from).filter(|&id| (id as usize) < M::HEAD.classes).collect();
-    if ids.is_empty() {
-        ids.push(0);
-    }
+    let mut voice = (engine.arena().rank() == 0).then(|| Voice::new(M::HEAD.classes));
+    let mut speak = |id: u32| voice.iter_mut().for_each(|voice| voice.speak(id));
+    let mut ids = prompt.to_vec();
+    ids.iter().for_each(|&id| speak(id));
     let mut logits = vec![0.0; M::HEAD.classes];
     for i in 0..arguments.sample {
         engine.predict(&ids[ids.len().saturating_sub(length)..], &mut logits)?;
-        ids.push(choose(&mut logits, arguments.temperature, uniform(seed, i as u64)));
+        let id = choose(&logits, arguments.temperature, uniform(seed, i as u64));
+        speak(id);
+        ids.push(id);
     }
-    if engine.arena().rank() == 0 {
-        print(&ids, M::HEAD.classes);
-    }
+    speak(u32::from(b'\n'));
     Ok(())
 }
 
+/// Prints ids as text where they are bytes, else as numbers.
+struct Voice {
+    is_text: bool,
+    /// Bytes that do not make a whole character yet.
+    pending: Vec<u8>,
+}
+
+impl Voice {
+    fn new(classes: usize) -> Self {
+        say("\nsample:\n");
+        Self { is_text: classes <= BYTES, pending: Vec::new() }
+    }
+
+    fn speak(&mut self, id: u32) {
+        if !self.is_text {
+            return say(&format!("{id} "));
+        }
+        self.pending.push(id as u8);
+        let whole = match std::str::from_utf8(&self.pending) {
+            Ok(_) => self.pending.len(),
+            Err(error) if error.error_len().is_some() => self.pending.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let bytes: Vec<u8> = self.pending.drain(..whole).collect();
+        say(&String::from_utf8_lossy(&bytes));
+    }
+}
+
 /// Draws an id with probability softmax(logits / temperature), by the place of `draw` in [0, 1).
-fn choose(logits: &mut [f32], temperature: f64, draw: f64) -> u32 {
+fn choose(logits: &[f32], temperature: f64, draw: f64) -> u32 {
     let likeliest = |logits: &[f32]| (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
     let best = likeliest(logits);
     if temperature == 0.0 {
@@ -61,30 +109,28 @@ fn choose(logits: &mut [f32], temperature: f64, draw: f64) -> u32 {
     best as u32
 }
 
-fn print(ids: &[u32], classes: usize) {
-    println!("\nsample:");
-    if classes <= BYTES {
-        let bytes: Vec<u8> = ids.iter().map(|&id| id as u8).collect();
-        println!("{}", String::from_utf8_lossy(&bytes));
-    } else {
-        println!("{ids:?}");
-    }
-    // A closed pipe is the reader's choice, not an error of the run.
-    let _ = std::io::stdout().flush();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_prompt_is_bytes_of_the_vocabulary_or_an_error() {
+        assert_eq!(prompt(Some("ab"), 256).unwrap(), [97, 98]);
+        assert_eq!(prompt(Some(""), 256).unwrap(), [0]);
+        assert_eq!(prompt(None, 29).unwrap(), [0]);
+        for classes in [97, 50_000] {
+            assert!(prompt(Some("ab"), classes).unwrap_err().to_string().starts_with("error[Z0350]"));
+        }
+    }
+
+    #[test]
     fn draws_follow_the_softmax() {
         // Probabilities 1/4, 3/4 at temperature 1.
-        let mut logits = [0.0, 3f32.ln()];
-        assert_eq!(choose(&mut logits, 1.0, 0.24), 0);
-        assert_eq!(choose(&mut logits, 1.0, 0.26), 1);
+        let logits = [0.0, 3f32.ln()];
+        assert_eq!(choose(&logits, 1.0, 0.24), 0);
+        assert_eq!(choose(&logits, 1.0, 0.26), 1);
         // 1/10, 9/10 at temperature 1/2.
-        assert_eq!(choose(&mut logits, 0.5, 0.11), 1);
-        assert_eq!(choose(&mut logits, 0.0, 0.0), 1);
+        assert_eq!(choose(&logits, 0.5, 0.11), 1);
+        assert_eq!(choose(&logits, 0.0, 0.0), 1);
     }
 }

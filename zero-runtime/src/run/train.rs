@@ -1,42 +1,38 @@
 //! Train: one rank's run from first parameters to the comparison of plan and measurement.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::arguments::RunArguments;
-use super::output::{Output, StepLine, peak_resident_bytes, tokens_per_s};
-use crate::arena::Arena;
+use super::output::{Output, StepLine, peak_resident_bytes, say, tokens_per_s};
 use crate::data::{Dataset, Draw};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::layer::Activation;
 use crate::model::Model;
 use crate::plan::{Bytes, Traffic};
-use crate::transport::Transport;
-use crate::transport::shared::Shared;
+use crate::transport::{Shared, Transport};
 
 /// What comes after training, before the comparison: a sample of what was learned, for example. Every rank does it, since
 /// it takes part in gathers; rank 0 prints.
-pub type Finale<'a, M> = &'a (dyn Fn(&mut Engine<'_, M, Shared<'_>>) -> Result<(), Error> + Sync);
+pub type Finale<'a, M> = &'a (dyn for<'p> Fn(&mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> + Sync);
 
 /// Trains as one rank.
 ///
 /// # Errors
 /// Whatever ends a run early.
 pub fn train<M: Model>(
-    arena: Arc<Arena>,
+    transport: Shared,
     arguments: &RunArguments,
     data: &dyn Dataset<Input = M::Input>,
     finale: Finale<M>,
 ) -> Result<(), Error> {
-    let plan = arena.plan();
-    let config = &plan.config;
-    let rank = arena.rank();
+    let mut engine = Engine::<M, _>::new(transport);
+    let config = &engine.plan().config;
+    let rank = engine.arena().rank();
     let mut output = match rank {
         0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
         _ => None,
     };
-    let mut engine = Engine::<M, _>::new(plan, Arc::clone(&arena), Shared::new(arena));
     engine.initialize(arguments.seed);
 
     for step in 0..arguments.steps {
@@ -76,7 +72,7 @@ pub fn train<M: Model>(
     if let Some(loss) = held_out_loss(&mut engine, arguments.held_out, data)?
         && let Some(output) = &mut output
     {
-        println!("held-out loss {loss:.4} nats");
+        say(&format!("held-out loss {loss:.4} nats\n"));
         output.record(&serde_json::json!({ "held_out_loss": loss }))?;
     }
     finale(&mut engine)?;
@@ -97,8 +93,8 @@ fn for_each_sequence<M: Model>(
 }
 
 /// Mean loss over held-out sequences: those of `micro_batches` micro-batches a rank, or as many as there are.
-fn held_out_loss<M: Model>(
-    engine: &mut Engine<'_, M, Shared<'_>>,
+fn held_out_loss<'p, M: Model>(
+    engine: &mut Engine<'p, M, Shared<'p>>,
     micro_batches: usize,
     data: &dyn Dataset<Input = M::Input>,
 ) -> Result<Option<f64>, Error> {
@@ -120,7 +116,7 @@ fn held_out_loss<M: Model>(
 }
 
 /// Prints planned against measured: the arena, what the processes held, what a step sent.
-fn compare<M: Model>(engine: &mut Engine<'_, M, Shared<'_>>, sent: Traffic, steps: u64) -> Result<(), Error> {
+fn compare<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, sent: Traffic, steps: u64) -> Result<(), Error> {
     let plan = engine.plan();
     let arena = engine.arena().bytes();
     let ranks = engine.gather_numbers([arena as f64, peak_resident_bytes() as f64])?.to_vec();
@@ -130,11 +126,15 @@ fn compare<M: Model>(engine: &mut Engine<'_, M, Shared<'_>>, sent: Traffic, step
     let largest = |which: usize| Bytes(ranks.iter().map(|numbers| numbers[which] as usize).max().unwrap_or(0));
     let planned = Traffic::of(plan, plan.step);
     let all = |traffic: Traffic| traffic.payload_bytes() + traffic.agree_bytes;
-    println!("\n{:<26} {:>14} {:>14}", "", "planned", "measured");
-    println!("{:<26} {:>14} {:>14}", "arena per rank", Bytes(plan.memory.bytes_per_rank()), largest(0));
-    println!("{:<26} {:>14} {:>14}", "peak resident per rank", "", largest(1));
+    let mut table = format!("\n{:<26} {:>14} {:>14}\n", "", "planned", "measured");
+    let mut row = |name: &str, planned: String, measured: String| {
+        table += &format!("{name:<26} {planned:>14} {measured:>14}\n");
+    };
+    row("arena per rank", Bytes(plan.memory.bytes_per_rank()).to_string(), largest(0).to_string());
+    row("peak resident per rank", String::new(), largest(1).to_string());
     if let Some(measured) = (all(sent) as u64).checked_div(steps) {
-        println!("{:<26} {:>14} {:>14}", "bytes sent per step", all(planned), measured);
+        row("bytes sent per step", all(planned).to_string(), measured.to_string());
     }
+    say(&table);
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use zero_plan::Plan;
 
+use super::Shared;
 use super::control::Control;
 use crate::arena::{Arena, segment_bytes};
 use crate::launch::{LaunchError, Segment};
@@ -19,11 +20,12 @@ use crate::launch::{LaunchError, Segment};
 pub fn run<R: Send>(
     plan: &Plan,
     failed: impl Fn(&R) -> bool + Sync,
-    rank_main: impl Fn(Arc<Arena>) -> R + Sync,
+    rank_main: impl Fn(Shared) -> R + Sync,
 ) -> Result<Vec<R>, LaunchError> {
+    assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let segment = Arc::new(Segment::private(segment_bytes(plan))?);
     let arenas = (0..plan.config.ranks)
-        .map(|rank| Arena::new(plan, rank, Arc::clone(&segment)).map(Arc::new))
+        .map(|rank| Arena::new(plan, rank, Arc::clone(&segment)))
         .collect::<Result<Vec<_>, _>>()?;
     let tell_all = |lost: usize| {
         for rank in 0..plan.config.ranks {
@@ -31,8 +33,8 @@ pub fn run<R: Send>(
             unsafe { Control::of(segment.ptr(), rank) }.tell_lost(lost);
         }
     };
-    let run_rank = &|rank: usize, arena: Arc<Arena>| {
-        let result = catch_unwind(AssertUnwindSafe(|| rank_main(arena)));
+    let run_rank = &|rank: usize, arena: Arena| {
+        let result = catch_unwind(AssertUnwindSafe(|| rank_main(Shared::new(arena))));
         if result.as_ref().map_or(true, &failed) {
             tell_all(rank);
         }

@@ -2,16 +2,22 @@
 //! separately, in the order of the schedule. Never computes anything but the sums of a reduction, in the plan's order.
 //!
 //! `shared` has the collectives for ranks that see one memory; `local` makes ranks of threads, `shm` of processes.
+#![allow(unsafe_code)]
 
-pub mod control;
+pub(crate) mod control;
 pub mod local;
-pub mod shared;
+mod shared;
 pub mod shm;
+
+use std::sync::Arc;
 
 use zero_plan::Traffic;
 
+use crate::arena::Arena;
 use crate::device::{Cpu, Write};
 use crate::view::View;
+
+pub use shared::Shared;
 
 /// Another rank has given up, so what this one waits for never comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +28,14 @@ pub struct Lost {
 }
 
 /// The collectives of a schedule. Calls come in the order of the plan's ops, the same on all ranks.
-pub trait Transport {
+///
+/// # Safety
+/// The engine hands out views of the arena on the word of these calls: `wait` returns only when the flat buffer is whole
+/// and nobody writes it before the next `exchange`; `claim` only when nobody reads the staging; `settle` and `spread` only
+/// when nobody else writes what they fill; `exchange` only when all ranks have called it.
+pub unsafe trait Transport<'p> {
+    /// The arena of this rank.
+    fn arena(&self) -> &Arc<Arena<'p>>;
     /// Tells that this rank's shard of a unit's parameters is new: peers may gather it.
     fn publish(&mut self, unit: usize);
     /// Starts to gather a unit's flat buffer, into `slot` where gathers are copied.

@@ -25,8 +25,8 @@ pub struct Shared<'p> {
     versions: Vec<u32>,
     /// For each unit: the slot that holds it.
     slots: Vec<usize>,
-    /// For each bucket: which reduction it was last offered in.
-    offers: Vec<u32>,
+    /// For each bucket: which reduction it was last offered in, if it was.
+    offers: Vec<Option<u32>>,
     published: u32,
     offered: u32,
     rounds: u32,
@@ -35,17 +35,17 @@ pub struct Shared<'p> {
 
 impl<'p> Shared<'p> {
     /// The collectives of the rank that `arena` belongs to.
-    pub fn new(arena: Arc<Arena<'p>>) -> Self {
+    pub(crate) fn new(arena: Arena<'p>) -> Self {
         let plan = arena.plan();
         Self {
             versions: vec![0; plan.units.len()],
             slots: vec![0; plan.units.len()],
-            offers: vec![0; plan.buckets.len()],
+            offers: vec![None; plan.buckets.len()],
             published: 0,
             offered: 0,
             rounds: 0,
             sent: Traffic::default(),
-            arena,
+            arena: Arc::new(arena),
         }
     }
 
@@ -73,11 +73,6 @@ impl<'p> Shared<'p> {
         (0..self.ranks()).filter(move |&rank| rank != own)
     }
 
-    /// Bytes that a rank sends when every rank gets `elements` of each other one.
-    fn to_peers(&self, elements: usize) -> usize {
-        elements * (self.ranks() - 1) * ELEMENT_BYTES
-    }
-
     /// Where a gather leaves a unit's flat buffer.
     fn full(&self, unit: usize) -> (Kind, usize, usize) {
         let plan = self.arena.plan();
@@ -88,27 +83,30 @@ impl<'p> Shared<'p> {
         }
     }
 
-    /// Copies `len` elements of another rank's region to one of this rank.
+    /// Copies `len` elements of a rank's region to one of this rank. Gives the bytes that came from a peer; as all ranks
+    /// do the same, this rank sends as many.
     ///
     /// # Safety
     /// Nobody writes the source and nobody else uses the destination during the call.
-    unsafe fn fetch(&self, from: (usize, Kind, usize), to: (Kind, usize), len: usize) {
+    unsafe fn fetch(&self, from: (usize, Kind, usize), to: (Kind, usize), len: usize) -> usize {
         let source = self.arena.address(from.0, from.1, from.2, len);
         let destination = self.arena.address(self.rank(), to.0, to.1, len);
         // SAFETY: both lie in the arena, by `address`; they are regions of different ranks or different regions, so they
         // do not overlap; the caller promises that nobody interferes.
         unsafe { core::ptr::copy_nonoverlapping(source, destination, len) };
+        if from.0 == self.rank() { 0 } else { len * ELEMENT_BYTES }
     }
 
-    /// Sums this rank's shard of a unit over all ranks.
+    /// Sums this rank's shard of a unit over all ranks. Gives the bytes that came from peers.
     ///
     /// # Safety
     /// All ranks have offered the unit's bucket, so that nobody writes the local gradients read here.
-    unsafe fn sum_shard(&self, unit: usize, write: Write) {
+    unsafe fn sum_shard(&self, unit: usize, write: Write) -> usize {
         let (to, to_start, len) = self.arena.reduced(unit);
         let from_start = self.arena.local_gradients(unit).0 + self.rank() * len;
         let in_place = to == Kind::Gradients;
         let mut scratch = [0.0; BLOCK];
+        let mut bytes = 0;
         for start in (0..len).step_by(BLOCK) {
             let block = BLOCK.min(len - start);
             let source = |rank: usize| {
@@ -128,7 +126,14 @@ impl<'p> Shared<'p> {
                 let destination = unsafe { core::slice::from_raw_parts_mut(destination, block) };
                 tree_sum(destination, source, self.ranks(), write);
             }
+            bytes += block * ELEMENT_BYTES * self.peers().count();
         }
+        bytes
+    }
+
+    /// Which reduction a bucket was last offered in.
+    fn offer(&self, bucket: usize) -> u32 {
+        self.offers[bucket].expect("the schedule offers a bucket before it settles it")
     }
 
     fn units_of(&self, bucket: usize) -> impl Iterator<Item = usize> + use<'p> {
@@ -138,7 +143,14 @@ impl<'p> Shared<'p> {
     }
 }
 
-impl Transport for Shared<'_> {
+// SAFETY: `wait` returns when every owner has published what this rank has, which owners overwrite only after an exchange;
+// `claim` when every peer has settled the last offer out of the staging; `settle` and `spread` write regions of this rank
+// that peers read only after a later signal of this rank; `exchange` waits for the signal of every rank.
+unsafe impl<'p> Transport<'p> for Shared<'p> {
+    fn arena(&self) -> &Arc<Arena<'p>> {
+        &self.arena
+    }
+
     fn publish(&mut self, unit: usize) {
         self.published = self.published.wrapping_add(1);
         self.versions[unit] = self.published;
@@ -156,18 +168,20 @@ impl Transport for Shared<'_> {
             self.control(peer).published.wait(self.versions[unit], self.own())?;
         }
         let (to, start, _) = self.full(unit);
-        let len = self.arena.shard(unit, 0).1;
-        if plan_copies(&self.arena) {
-            for rank in 0..self.ranks() {
-                let shard = self.arena.shard(unit, rank).0;
+        for rank in 0..self.ranks() {
+            let (shard, len) = self.arena.shard(unit, rank);
+            if gathers_copy(&self.arena) {
                 if rank != self.rank() || to != Kind::Parameters {
                     // SAFETY: the shard is published, and its owner writes it again only after an exchange that this
                     // rank enters later; the destination is this rank's own, and no view of it is alive.
-                    unsafe { self.fetch((rank, Kind::Parameters, shard), (to, start + rank * len), len) };
+                    self.sent.gather_bytes +=
+                        unsafe { self.fetch((rank, Kind::Parameters, shard), (to, start + rank * len), len) };
                 }
+            } else if rank != self.rank() {
+                // It is read where it lies.
+                self.sent.gather_bytes += len * ELEMENT_BYTES;
             }
         }
-        self.sent.gather_bytes += self.to_peers(len);
         Ok(())
     }
 
@@ -195,11 +209,8 @@ impl Transport for Shared<'_> {
             _ => bucket == other,
         };
         // The newest offer out of this staging; older ones have been settled before it.
-        let Some(offer) = (0..self.offers.len())
-            .filter(|&other| overlaps(other) && self.offers[other] > 0)
-            .map(|other| self.offers[other])
-            .max_by(|a, b| (a.wrapping_sub(*b) as i32).cmp(&0))
-        else {
+        let offers = (0..self.offers.len()).filter(|&other| overlaps(other)).filter_map(|other| self.offers[other]);
+        let Some(offer) = offers.max_by(|a, b| (a.wrapping_sub(*b) as i32).cmp(&0)) else {
             return Ok(());
         };
         for peer in self.peers() {
@@ -210,28 +221,29 @@ impl Transport for Shared<'_> {
 
     fn reduce(&mut self, bucket: usize) {
         self.offered = self.offered.wrapping_add(1);
-        self.offers[bucket] = self.offered;
+        self.offers[bucket] = Some(self.offered);
         self.own().offered.raise();
     }
 
     fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
+        let offer = self.offer(bucket);
         for peer in self.peers() {
-            self.control(peer).offered.wait(self.offers[bucket], self.own())?;
+            self.control(peer).offered.wait(offer, self.own())?;
         }
         for unit in self.units_of(bucket) {
             if self.ranks() > 1 || !self.arena.plan().config.reduces_in_place() {
                 // SAFETY: every rank has offered the bucket, and claims its staging again only after this rank's settle.
-                unsafe { self.sum_shard(unit, write) };
+                self.sent.reduce_bytes += unsafe { self.sum_shard(unit, write) };
             }
-            self.sent.reduce_bytes += self.to_peers(self.arena.shard(unit, 0).1);
         }
         self.own().settled.raise();
         Ok(())
     }
 
     fn spread(&mut self, bucket: usize) -> Result<(), Lost> {
+        let offer = self.offer(bucket);
         for peer in self.peers() {
-            self.control(peer).settled.wait(self.offers[bucket], self.own())?;
+            self.control(peer).settled.wait(offer, self.own())?;
         }
         for unit in self.units_of(bucket) {
             let (kind, start, len) = self.arena.reduced(unit);
@@ -243,10 +255,10 @@ impl Transport for Shared<'_> {
                     // SAFETY: the peer has settled the bucket and writes its sum again only in the next step, after an
                     // exchange that this rank enters later. Peers read only their own shards of this rank's gradients,
                     // and they have: the bucket is settled on every rank.
-                    unsafe { self.fetch((rank, kind, from), (Kind::Gradients, local + rank * len), len) };
+                    self.sent.spread_bytes +=
+                        unsafe { self.fetch((rank, kind, from), (Kind::Gradients, local + rank * len), len) };
                 }
             }
-            self.sent.spread_bytes += self.to_peers(len);
         }
         Ok(())
     }
@@ -270,7 +282,7 @@ impl Transport for Shared<'_> {
 }
 
 /// Whether a gather leaves a copy: into a slot, or into a replica.
-fn plan_copies(arena: &Arena) -> bool {
+fn gathers_copy(arena: &Arena) -> bool {
     let config = &arena.plan().config;
     !config.shards_parameters() || config.transport.gather() == Gather::Copied
 }
