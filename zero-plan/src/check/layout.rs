@@ -173,6 +173,6 @@ const fn suits(config: &Config, kind: Kind, home: Home) -> bool {
     match home {
         Home::Common => is_mapped,
         Home::Shared => is_read && !is_mapped,
-        Home::Private => !is_mapped && !(is_read && config.ranks > 1),
+        Home::Private => !is_mapped && (!is_read || config.ranks == 1),
     }
 }
