@@ -160,7 +160,7 @@ pub const fn require_sound(config: &Config, units: &[Unit], placements: &[Placem
 #[track_caller]
 pub const fn require_checked(subject: Subject, units: &mut [UnitState], buckets: &mut [BucketState]) {
     if let Err(fault) = check(subject, units, buckets) {
-        let message = Message::new().text("[Z0291]: unsound schedule at op ").number(fault.op);
+        let message = Message::new().text("[Z0291] unsound schedule at op ").number(fault.op);
         panic!("{}", message.text(": ").text(fault.rule).as_str());
     }
 }

@@ -16,18 +16,16 @@
 
 use core::marker::PhantomData;
 
-use crate::device::Cpu;
-
 /// Elements that may be read. Only the device `D` can look at them; everyone else can cut.
 pub struct View<'a, D, T = f32> {
-    start: *const T,
+    pub(crate) start: *const T,
     len: usize,
     lifetime: PhantomData<(&'a [T], D)>,
 }
 
 /// Elements that may be written.
 pub struct ViewMut<'a, D, T = f32> {
-    start: *mut T,
+    pub(crate) start: *mut T,
     len: usize,
     lifetime: PhantomData<(&'a mut [T], D)>,
 }
@@ -123,35 +121,5 @@ impl<'a, D> View<'a, D, f32> {
     /// The same 4-byte cells as token ids: ids travel through the arena like every other element.
     pub fn ids(self) -> View<'a, D, u32> {
         View { start: self.start.cast(), len: self.len, lifetime: PhantomData }
-    }
-}
-
-impl<'a, T> View<'a, Cpu, T> {
-    /// The elements, where the device is this processor.
-    pub fn as_slice(self) -> &'a [T] {
-        // SAFETY: `from_raw` and `From` took a promise that these are initialised and unwritten for `'a`; `ids` keeps it,
-        // since f32 and u32 share size and alignment and every bit pattern is valid.
-        unsafe { core::slice::from_raw_parts(self.start, self.len) }
-    }
-}
-
-impl<'a, T> ViewMut<'a, Cpu, T> {
-    /// The elements, where the device is this processor.
-    pub fn into_slice(self) -> &'a mut [T] {
-        // SAFETY: `from_raw` and `From` took a promise that these are initialised and nobody else's for `'a`, and `self`
-        // is consumed.
-        unsafe { core::slice::from_raw_parts_mut(self.start, self.len) }
-    }
-}
-
-impl<'a, T> From<&'a [T]> for View<'a, Cpu, T> {
-    fn from(slice: &'a [T]) -> Self {
-        Self { start: slice.as_ptr(), len: slice.len(), lifetime: PhantomData }
-    }
-}
-
-impl<'a, T> From<&'a mut [T]> for ViewMut<'a, Cpu, T> {
-    fn from(slice: &'a mut [T]) -> Self {
-        Self { start: slice.as_mut_ptr(), len: slice.len(), lifetime: PhantomData }
     }
 }

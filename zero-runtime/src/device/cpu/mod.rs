@@ -8,6 +8,7 @@ mod device;
 mod embedding;
 mod gemm;
 mod math;
+mod memory;
 mod norm;
 mod optimizer;
 mod rows;
