@@ -29,6 +29,11 @@ pub(crate) fn segment_bytes(plan: &Plan) -> usize {
     shared_start(plan, plan.config.ranks)
 }
 
+/// Bytes that all ranks of a plan take together on one host: what they share, and what is private to each.
+pub(crate) fn job_bytes(plan: &Plan) -> usize {
+    segment_bytes(plan) + plan.config.ranks * plan.memory.private * ELEMENT_BYTES
+}
+
 fn pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES)
 }

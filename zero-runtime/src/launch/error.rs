@@ -61,7 +61,7 @@ pub enum LaunchError {
     #[error("rank 0 ended the start; it says: {reason}")]
     Dismissed { reason: String },
 
-    #[error("the ranks share {} GiB, but only {} GiB of memory are available", gib(*bytes), gib(*available))]
+    #[error("the run needs {} GiB of memory, but only {} GiB are available", gib(*bytes), gib(*available))]
     OutOfMemory { bytes: u64, available: u64 },
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: io::Error },

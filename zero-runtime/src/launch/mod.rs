@@ -21,7 +21,7 @@ pub use environment::{Place, Role, role_from};
 pub use error::LaunchError;
 pub use launcher::{EXIT_REPORTED, launch};
 pub use rendezvous::{Joined, join};
-pub use segment::Segment;
+pub use segment::{Segment, check_available};
 pub use watch::{LostRank, Watch};
 
 /// What this process is, from its environment: the launcher of `plan_ranks` ranks, or one of them.

@@ -67,8 +67,11 @@ fn reserve(bytes: usize) -> rustix::io::Result<File> {
     Ok(memory.into())
 }
 
-/// The kernel rather kills a process than refuse it pages, so ask before.
-fn check_available(bytes: usize) -> Result<(), LaunchError> {
+/// The kernel rather kills a process than refuse it pages, so ask before. What a container's limit leaves is not known here.
+///
+/// # Errors
+/// Z0331 if the host has less than `bytes` to give.
+pub fn check_available(bytes: usize) -> Result<(), LaunchError> {
     let table = std::fs::read_to_string("/proc/meminfo").map_err(LaunchError::system("read /proc/meminfo"))?;
     let available = available_bytes(&table);
     let bytes = bytes as u64;

@@ -19,6 +19,7 @@ pub use arguments::{RunArguments, TextArguments};
 pub use learning_rate::LearningRate;
 pub use output::{StepLine, peak_resident_bytes};
 
+use crate::arena::job_bytes;
 use crate::data::{Dataset, Text, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, LaunchError, Role};
@@ -151,6 +152,10 @@ fn become_ranks<M: Model>(
     }
     if arguments.plan {
         return Ok(ExitCode::SUCCESS);
+    }
+    if !matches!(&role, Role::Rank(place) if place.rank > 0 || place.launcher_pid.is_some()) {
+        // Each rank asks for its own part again; together they may still be too many.
+        launch::check_available(job_bytes(plan))?;
     }
     match role {
         Role::Launcher if processes > 1 => Ok(launch::launch(processes)),
