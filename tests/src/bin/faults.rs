@@ -1,0 +1,132 @@
+//! A classifier that goes wrong as told. `FAULT` says what happens on rank 1 in step 3 (`nan`, `zero`, `panic`, `exit`,
+//! `report`, `leave`), before it joins (`early`, `late`, `absent`) or after its last step (`held-out`); with `THREADS`
+//! set, ranks are threads.
+
+use std::process::{ExitCode, exit};
+use std::thread::sleep;
+use std::time::Duration;
+
+use zero_runtime::data::{Dataset, Draw};
+use zero_runtime::prelude::*;
+
+const FAULTY_RANK: u64 = 1;
+/// Counted from 0.
+const FAULTY_STEP: u64 = 2;
+const SEQUENCES: u64 = OnProcesses::SEQUENCES as u64;
+
+#[zero(stage = 3, ranks = 3, sequences = 2, length = 4)]
+struct OnProcesses {
+    power: Power<2>,
+    hidden: Linear<2, 16>,
+    act: Relu,
+    head: LmHead<16, 2>,
+}
+
+#[zero(stage = 3, ranks = 3, sequences = 2, length = 4, transport = Local)]
+struct OnThreads {
+    power: Power<2>,
+    hidden: Linear<2, 16>,
+    act: Relu,
+    head: LmHead<16, 2>,
+}
+
+/// y = x^p with one learned p for each feature. At x = 0 it is finite, but its derivative by p, y ln x, is not a number.
+struct Power<const W: usize>;
+
+impl<const W: usize> Entry for Power<W> {
+    type Input = Features<W>;
+}
+
+impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Power<W> {
+    type Output = Features<W>;
+    const PARAMS: usize = W;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(out: &mut Tensors) {
+        out.add("exponent", &[W], Init::Ones);
+    }
+
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+        let exponents = pass.params.as_slice().iter().cycle();
+        for ((y, x), exponent) in pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).zip(exponents) {
+            *y = x.powf(*exponent);
+        }
+    }
+
+    /// The first layer of a model: nobody needs `dx`.
+    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+        let mut grads = [0.0; W];
+        let exponents = pass.params.as_slice();
+        for (i, (x, dy)) in pass.x.as_slice().iter().zip(pass.dy.as_slice()).enumerate() {
+            grads[i % W] += dy * x.powf(exponents[i % W]) * x.ln();
+        }
+        pass.grads.put(cx.device, grads.as_slice().into());
+    }
+}
+
+/// Which of two numbers is the larger.
+struct Pairs {
+    fault: String,
+}
+
+impl Dataset for Pairs {
+    type Input = Features<2>;
+
+    fn training(&self, draw: Draw, input: &mut [f32], targets: &mut [u32]) {
+        for (row, (pair, target)) in input.chunks_exact_mut(2).zip(targets).enumerate() {
+            let number = |i| 0.5 + Draw { index: draw.hash() ^ i, ..draw }.below(1000) as f32 / 1000.0;
+            pair.copy_from_slice(&[number(2 * row as u64), number(2 * row as u64 + 1)]);
+            *target = u32::from(pair[1] > pair[0]);
+        }
+        if (draw.index / SEQUENCES, draw.step) == (FAULTY_RANK, FAULTY_STEP) {
+            self.strike(input);
+        }
+    }
+
+    fn held_out(&self, index: usize, input: &mut [f32], targets: &mut [u32]) {
+        let index = index as u64;
+        self.training(Draw { seed: 0, step: u64::MAX, index }, input, targets);
+        if self.fault == "held-out" && index / SEQUENCES == FAULTY_RANK {
+            input[0] = f32::NAN;
+        }
+    }
+
+    fn held_out_count(&self) -> usize {
+        12
+    }
+}
+
+impl Pairs {
+    fn strike(&self, input: &mut [f32]) {
+        match self.fault.as_str() {
+            "nan" => input[0] = f32::NAN,
+            "zero" => input[0] = 0.0,
+            "panic" => panic!("as told"),
+            "exit" => exit(7),
+            "report" => {
+                eprintln!("error[Z9999]: my own words");
+                exit(2);
+            }
+            "leave" => exit(0),
+            _ => {}
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let fault = variable("FAULT");
+    if variable("RANK") == FAULTY_RANK.to_string() {
+        match fault.as_str() {
+            "early" => return ExitCode::from(9),
+            "late" => sleep(Duration::from_millis(300)),
+            "absent" => sleep(Duration::MAX),
+            _ => {}
+        }
+    }
+    match variable("THREADS").as_str() {
+        "" => zero_runtime::main_with::<OnProcesses>(Pairs { fault }),
+        _ => zero_runtime::main_with::<OnThreads>(Pairs { fault }),
+    }
+}

@@ -1,0 +1,9 @@
+//! Whole programs as a person starts them: what they print, how they end, and that nothing of them is left. Each test
+//! runs real binaries, most of them on three ranks; none looks inside.
+
+mod faults;
+mod launchers;
+mod output;
+mod run;
+mod system;
+mod teardown;
