@@ -4,7 +4,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::run::{End, RANKS, Run, faults, new_job, start_ranks};
 
-/// Several times, where the order in which ranks end is up to chance.
+/// Often enough, where the order in which ranks end is up to chance.
 const REPETITIONS: usize = 5;
 
 fn on_threads(fault: &str) -> End {
@@ -82,7 +82,7 @@ fn not_finite(what: &str, unit: &str) -> String {
 #[test]
 fn an_output_that_is_not_finite_is_located() {
     for _ in 0..REPETITIONS {
-        let end = Run::start(&mut faults("nan")).end();
+        let end = Run::start_on_one_processor(&mut faults("nan")).end();
         end.assert_error(2, &not_finite("the output", "power"));
         assert_eq!(end.steps().len(), 2);
     }
@@ -92,7 +92,7 @@ fn an_output_that_is_not_finite_is_located() {
 #[test]
 fn a_gradient_that_is_not_finite_is_located() {
     for _ in 0..REPETITIONS {
-        let end = Run::start(&mut faults("zero")).end();
+        let end = Run::start_on_one_processor(&mut faults("zero")).end();
         end.assert_error(2, &not_finite("the gradients", "power"));
         assert_eq!(end.steps().len(), 2);
     }

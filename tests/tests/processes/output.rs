@@ -1,5 +1,6 @@
 //! What a program says to the person who started it: its arguments, what is wrong with them, and what it measures.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
@@ -122,6 +123,24 @@ fn metrics_are_a_line_of_json_for_each_step() {
     }
     let held_out = format!("held-out loss {:.4} nats", number(&lines[5], "held_out_loss"));
     assert!(end.lines.contains(&held_out), "{:?}", end.lines);
+}
+
+#[test]
+fn metrics_may_be_asked_of_one_rank_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("metrics.jsonl");
+    // Ranks start in order, and only the first writes.
+    let first = Cell::new(true);
+    let command = || {
+        let mut command = tiny(5);
+        if first.replace(false) {
+            command.arg("--metrics").arg(&path);
+        }
+        command
+    };
+    let ends: Vec<End> = start_ranks(command, &[("ZERO_JOB", &new_job())]).into_iter().map(Run::end).collect();
+    ends[0].assert_success(5);
+    assert_eq!(json_lines(&path).len(), 6);
 }
 
 fn json_lines(path: &Path) -> Vec<Value> {

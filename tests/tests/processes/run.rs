@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::system::{members, rank_of, shared_memory_files};
 
@@ -96,6 +97,19 @@ impl Run {
         // Else a full pipe would stop the ranks.
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Run { child, lines, said: Vec::new() }
+    }
+
+    /// Starts it on one processor, where ranks that end together do so one after another.
+    pub fn start_on_one_processor(command: &mut Command) -> Self {
+        let start = || {
+            let allowed = sched_getaffinity(None).unwrap();
+            let mut one = CpuSet::new();
+            one.set((0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor)).unwrap());
+            sched_setaffinity(None, &one).unwrap();
+            Run::start(command)
+        };
+        // A thread of its own, as processors are those of a thread and of what it starts.
+        thread::scope(|scope| scope.spawn(start).join().unwrap())
     }
 
     /// Process id of the launcher, which is the process that the test started.

@@ -1,5 +1,6 @@
 //! Text: next-token prediction over a corpus. Never tokenizes: a byte is a token, or the ids are in a file.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::corpus::{Corpus, origin};
@@ -36,13 +37,17 @@ impl Text {
         Self::new(Corpus::open(path, vocabulary)?, origin(path), length, vocabulary)
     }
 
-    /// Text in the binary itself: each byte is a token id.
+    /// Text in memory, which `origin` names in errors: each byte is a token id.
     ///
     /// # Errors
     /// Z0341 if there is too little of it, Z0342 if a byte is not in the vocabulary.
-    pub fn embedded(bytes: &'static [u8], length: usize, vocabulary: usize) -> Result<Self, DataError> {
-        const ORIGIN: &str = "the text in this binary";
-        Self::new(Corpus::bytes(bytes.into(), ORIGIN, vocabulary)?, ORIGIN.to_owned(), length, vocabulary)
+    pub fn in_memory(
+        bytes: impl Into<Cow<'static, [u8]>>,
+        origin: &str,
+        length: usize,
+        vocabulary: usize,
+    ) -> Result<Self, DataError> {
+        Self::new(Corpus::bytes(bytes.into(), origin, vocabulary)?, origin.to_owned(), length, vocabulary)
     }
 
     fn new(corpus: Corpus, origin: String, length: usize, vocabulary: usize) -> Result<Self, DataError> {

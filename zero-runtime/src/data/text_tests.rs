@@ -80,7 +80,7 @@ fn a_bin_file_comes_back_whole() {
 }
 
 #[test]
-fn a_file_a_directory_and_embedded_bytes_are_the_same_text() {
+fn a_file_a_directory_and_bytes_in_memory_are_the_same_text() {
     let directory = tempdir().unwrap();
     fs::create_dir(directory.path().join("a")).unwrap();
     fs::write(directory.path().join("b"), "second, third").unwrap();
@@ -88,7 +88,7 @@ fn a_file_a_directory_and_embedded_bytes_are_the_same_text() {
     fs::write(directory.path().join("binary"), [0xff, 0xfe]).unwrap();
     let file = directory.path().join(".text");
     fs::write(&file, "first, second, third").unwrap();
-    let expected = Text::embedded(b"first, second, third", LENGTH, 256).unwrap();
+    let expected = Text::in_memory(b"first, second, third", "the test", LENGTH, 256).unwrap();
     for text in [Text::open(directory.path(), LENGTH, 256), Text::open(&file, LENGTH, 256)] {
         let text = text.unwrap();
         assert_eq!(held_out(&text, 0), b"econd, t".map(u32::from));
@@ -109,11 +109,11 @@ fn an_unreadable_path_is_z0340() {
 
 #[test]
 fn too_little_data_is_z0341() {
-    let short = error(Text::embedded(b"fifteen letters", LENGTH, 256));
+    let short = error(Text::in_memory(b"fifteen letters", "the test", LENGTH, 256));
     assert_eq!(short.code(), "Z0341");
     assert!(short.to_string().contains("has 15 tokens, expected at least 16"), "{short}");
     assert!(short.help().contains("sequences of 6 tokens or less"), "{}", short.help());
-    assert!(Text::embedded(b"fifteen letters", 6, 256).is_ok());
+    assert!(Text::in_memory(b"fifteen letters", "the test", 6, 256).is_ok());
     let (_directory, empty) = bin(&[]);
     assert_eq!(error(Text::open(&empty, LENGTH, 256)).code(), "Z0341");
 }
@@ -128,7 +128,7 @@ fn an_id_beyond_the_vocabulary_is_z0342_wherever_it_is() {
     assert!(beyond.help().contains("at least 100"), "{}", beyond.help());
     assert!(Text::open(&path, LENGTH, 100).is_ok());
 
-    let embedded = error(Text::embedded("only ASCII until here: é".as_bytes(), LENGTH, 128));
+    let embedded = error(Text::in_memory("only ASCII until here: é".as_bytes(), "the test", LENGTH, 128));
     assert_eq!(embedded.code(), "Z0342");
     assert!(embedded.to_string().contains("token id 195 at token 23 (byte 23)"), "{embedded}");
 }

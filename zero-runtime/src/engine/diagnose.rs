@@ -21,27 +21,12 @@ pub enum Phase {
     Backward,
     /// In the sum of gradients over ranks and micro-batches, each of which was finite.
     Sum,
-    /// Nowhere in a second run of the same step: its batch is not the same each time.
+    /// Nowhere in a second run of the same step: its batch is not the same each time. Rank and unit mean nothing then.
     Nowhere,
 }
 
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Phase::Forward => "the output",
-            Phase::Backward => "the gradients",
-            Phase::Sum => "the summed gradients",
-            Phase::Nowhere => "something, though not when done again with a batch that should be the same, perhaps",
-        })
-    }
-}
-
 /// The first result that is infinite or not a number.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "error[Z0401]: {phase} of unit `{unit}` on rank {rank} went infinite or NaN {}\n  = help: lower --lr, set --clip, or look at the data of that step",
-    match trained { true => format!("in step {step}"), false => format!("on held-out data after step {step}") }
-)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NonFinite {
     /// The step, counted from 1.
     pub step: u64,
@@ -53,6 +38,32 @@ pub struct NonFinite {
     pub unit: String,
     /// Where in the step.
     pub phase: Phase,
+}
+
+impl std::error::Error for NonFinite {}
+
+impl fmt::Display for NonFinite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, trained, rank, unit, phase } = self;
+        let when = if *trained { "in step" } else { "on held-out data after step" };
+        let what = match phase {
+            Phase::Forward => "the output",
+            Phase::Backward => "the gradients",
+            Phase::Sum => "the summed gradients",
+            Phase::Nowhere => {
+                return write!(
+                    f,
+                    "error[Z0401]: the loss or a gradient went infinite or NaN {when} {step}, but not when that was done \
+                     again\n  = help: a dataset must give the same sequences for the same draw"
+                );
+            }
+        };
+        write!(
+            f,
+            "error[Z0401]: {what} of unit `{unit}` on rank {rank} went infinite or NaN {when} {step}\n  = help: lower \
+             --lr, set --clip, or look at the data of that step"
+        )
+    }
 }
 
 /// A search under way: the first finding, if any.

@@ -181,8 +181,8 @@ fn signal_help(signal: i32) -> &'static str {
     use signal_hook::consts::{SIGABRT, SIGBUS, SIGILL, SIGSEGV};
     match signal {
         signal_hook::consts::SIGKILL => {
-            "the kernel's out-of-memory killer does that (see `dmesg`): free memory, or build from a spec that needs \
-             less: a higher stage or a smaller batch"
+            "if nobody sent it, the kernel's out-of-memory killer did (see `dmesg`): free memory, or build from a spec \
+             that needs less: a higher stage or a smaller batch"
         }
         SIGILL => "the binary may be built for another processor: build it on this host or without `target-cpu`",
         SIGSEGV | SIGBUS | SIGABRT => "this is a bug in the binary or a library; its core dump says where",

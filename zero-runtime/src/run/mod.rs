@@ -59,7 +59,7 @@ pub fn main<M: Model<Input = Tokens>>() -> ExitCode {
 /// [`main`] with other arguments than those of the process; the first is the program's name. Ranks are started with the
 /// process's own, so it must come here with the same ones from those.
 pub fn main_from<M: Model<Input = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let TextCommand { run, text } = TextCommand::parse_from(arguments);
+    let TextCommand { run, text } = parse::<M, _>(arguments);
     start::<M>(&run, |role| {
         let prompt = sample::prompt(text.prompt.as_deref(), M::HEAD.classes)?;
         let data = open::<M>(text.data.as_deref())?;
@@ -71,8 +71,19 @@ pub fn main_from<M: Model<Input = Tokens>>(arguments: impl IntoIterator<Item = O
 
 /// `main` of a program that trains a model on a dataset of its own.
 pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input>) -> ExitCode {
-    let DataCommand { run } = DataCommand::parse();
+    let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role| become_ranks::<M>(role, &run, agreement::<M>(&run), &data, &|_| Ok(())))
+}
+
+/// Arguments, or the end of the process: told once, by rank 0 where all ranks are given the same.
+fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> C {
+    C::try_parse_from(arguments).unwrap_or_else(|error| {
+        if is_follower(&role::<M>()) {
+            std::thread::sleep(GRACE);
+            std::process::exit(error.exit_code());
+        }
+        error.exit()
+    })
 }
 
 /// Text from `path`, or what the binary carries, or the sources of the workspace that the model is defined in.
@@ -80,10 +91,16 @@ fn open<M: Model>(path: Option<&Path>) -> Result<Text, Error> {
     let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
     Ok(match (path, M::TEXT) {
         (Some(path), _) => Text::open(path, length, classes)?,
-        (None, Some(text)) => Text::embedded(text, length, classes)?,
+        (None, Some(text)) => Text::in_memory(text, "the text in this binary", length, classes)?,
         (None, None) => {
-            let text = workspace_text(Path::new(M::DIRECTORY))?;
-            Text::embedded(text.into_bytes().leak(), length, classes)?
+            let sources = Path::new(M::DIRECTORY);
+            if !sources.exists() {
+                return Err(Error::Argument {
+                    what: format!("this binary carries no text, and its sources, {}, are not here", sources.display()),
+                    help: "give --data FILE_OR_DIRECTORY, or build it with `cargo zero build`".to_owned(),
+                });
+            }
+            Text::in_memory(workspace_text(sources)?.into_bytes(), "the text of this workspace", length, classes)?
         }
     })
 }
@@ -108,7 +125,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Finds out what this process is, runs `body`, and tells an error once: by rank 0 where all ranks find the same.
 fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<ExitCode, Error>) -> ExitCode {
     let role = role::<M>();
-    let is_follower = matches!(&role, Ok(Role::Rank(place)) if place.rank > 0);
+    let is_follower = is_follower(&role);
     let result = role.and_then(|role| arguments.check().and_then(|()| body(role)));
     result.unwrap_or_else(|error| {
         if is_follower && error.is_common() {
@@ -118,6 +135,10 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<E
         }
         ExitCode::from(EXIT_REPORTED)
     })
+}
+
+fn is_follower(role: &Result<Role, Error>) -> bool {
+    matches!(role, Ok(Role::Rank(place)) if place.rank > 0)
 }
 
 /// Processes that a run of a plan consists of: where ranks are threads, one.
