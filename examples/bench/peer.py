@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer to beat: the `gpt` example's model trained by PyTorch on CPU ranks over gloo.
+"""The peer to beat: this benchmark's model trained by PyTorch on CPU ranks over gloo.
 
 Times whole training steps and prints one JSON line, from rank 0. It measures speed and memory and nothing else: tokens
 are random, no loss is reported, nothing is written. Needs only `torch`. One thread a rank:
