@@ -2,8 +2,7 @@
 """Golden files: five steps of a tiny GPT, trained by PyTorch in float64, untied and tied.
 
 Writes gpt_untied.safetensors and gpt_tied.safetensors beside itself; the same torch writes the same bytes (torch
-2.15.0 and safetensors 0.8.0 wrote these). It shares no
-code with the crates, and needs `torch` and `safetensors`:
+2.15.0 and safetensors 0.8.0 wrote these). It shares no code with the crates, and needs `torch` and `safetensors`:
 
     python make.py
 
