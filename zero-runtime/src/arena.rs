@@ -123,6 +123,11 @@ impl<'p> Arena<'p> {
         unsafe { ViewMut::from_raw(self.address(self.rank, kind, at, len), len) }
     }
 
+    /// Whether the shards of all ranks lie contiguous, so that a gathered unit is read where its owners write it.
+    pub(crate) fn is_common(&self) -> bool {
+        matches!(self.plan.memory.region(Kind::Parameters).home, Home::Common)
+    }
+
     /// Where a unit's whole flat buffer lies, where that is in the parameter region: replicated, or in common.
     pub(crate) fn flat(&self, unit: usize) -> (usize, usize) {
         let placement = &self.plan.placements[unit];
@@ -134,8 +139,7 @@ impl<'p> Arena<'p> {
         let placement = &self.plan.placements[unit];
         let ranks = self.plan.config.ranks;
         let len = placement.shard(ranks);
-        let packed = self.plan.config.shards_parameters()
-            && !matches!(self.plan.memory.region(Kind::Parameters).home, Home::Common);
+        let packed = self.plan.config.shards_parameters() && !self.is_common();
         let start = if packed { placement.start / ranks } else { placement.start + rank * len };
         (start, len)
     }

@@ -1,6 +1,6 @@
 //! Testing: checks for layers, the library's and a user's own. Never used by a run.
 
-use crate::device::{Cpu, Device, Write};
+use crate::device::{Cpu, Write};
 use crate::layer::{Activation, Backward, Context, Features, Forward, Grads, Layer, Shape, Tensor, Tensors, Tokens};
 use crate::random::{mix, uniform};
 use crate::view::View;
@@ -201,13 +201,4 @@ fn check<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
         let admitted = TOLERANCE * f64::from(gradient).abs().max(0.1 * scale).max(0.01);
         assert!(error <= admitted, "gradient of {what} {i}: backward gives {gradient}, differences {numeric}");
     }
-}
-
-/// Runs a layer forward alone, for comparing with other implementations: its output.
-pub fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(params: &[f32], x: &[f32]) -> Vec<f32> {
-    let mut trial = Trial::new::<S, X, L>();
-    trial.params.copy_from_slice(params);
-    Cpu.copy(trial.x.as_mut_slice().into(), View::from(x));
-    trial.forward::<S, X, L>();
-    trial.y
 }

@@ -68,7 +68,7 @@ pub struct Engine<'p, M: Model, T> {
 struct Walk {
     /// Sum of the mean losses of the micro-batches so far.
     loss: f64,
-    /// Look at every result, and stop at the first that is not finite.
+    /// Look at every result, and note the first that is not finite.
     finding: Option<diagnose::Search>,
     /// Sequences, and tokens in each of them.
     shape: (usize, usize),
@@ -111,11 +111,6 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// What carries bytes.
     pub fn transport(&self) -> &T {
         &self.transport
-    }
-
-    /// Steps done so far.
-    pub fn steps_done(&self) -> u64 {
-        self.steps_done
     }
 
     /// One step. `batch` fills a micro-batch: its inputs and targets; it is asked again for the same micro-batches when

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use zero_plan::traffic::AGREED_VALUES;
 use zero_plan::unit::ELEMENT_BYTES;
-use zero_plan::{Gather, Kind, Traffic};
+use zero_plan::{Kind, Traffic};
 
 use super::control::Control;
 use super::{Lost, Transport};
@@ -77,9 +77,10 @@ impl<'p> Shared<'p> {
     fn full(&self, unit: usize) -> (Kind, usize, usize) {
         let plan = self.arena.plan();
         let (start, len) = self.arena.flat(unit);
-        match (plan.config.shards_parameters(), plan.config.transport.gather()) {
-            (true, Gather::Copied) => (Kind::Gathered, self.slots[unit] * plan.memory.slot, len),
-            _ => (Kind::Parameters, start, len),
+        if plan.config.shards_parameters() && !self.arena.is_common() {
+            (Kind::Gathered, self.slots[unit] * plan.memory.slot, len)
+        } else {
+            (Kind::Parameters, start, len)
         }
     }
 
@@ -170,17 +171,16 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         let (to, start, _) = self.full(unit);
         for rank in 0..self.ranks() {
             let (shard, len) = self.arena.shard(unit, rank);
-            if gathers_copy(&self.arena) {
-                if rank != self.rank() || to != Kind::Parameters {
-                    // SAFETY: the shard is published, and its owner writes it again only after an exchange that this
-                    // rank enters later; the destination is this rank's own, and no view of it is alive.
-                    self.sent.gather_bytes +=
-                        unsafe { self.fetch((rank, Kind::Parameters, shard), (to, start + rank * len), len) };
-                }
-            } else if rank != self.rank() {
+            self.sent.gather_bytes += if self.arena.is_common() {
                 // It is read where it lies.
-                self.sent.gather_bytes += len * ELEMENT_BYTES;
-            }
+                if rank == self.rank() { 0 } else { len * ELEMENT_BYTES }
+            } else if rank == self.rank() && to == Kind::Parameters {
+                0
+            } else {
+                // SAFETY: the shard is published, and its owner writes it again only after an exchange that this rank
+                // enters later; the destination is this rank's own, and no view of it is alive.
+                unsafe { self.fetch((rank, Kind::Parameters, shard), (to, start + rank * len), len) }
+            };
         }
         Ok(())
     }
@@ -255,8 +255,8 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
                     // SAFETY: the peer has settled the bucket and writes its sum again only in the next step, after an
                     // exchange that this rank enters later. Peers read only their own shards of this rank's gradients,
                     // and they have: the bucket is settled on every rank.
-                    self.sent.spread_bytes +=
-                        unsafe { self.fetch((rank, kind, from), (Kind::Gradients, local + rank * len), len) };
+                    let bytes = unsafe { self.fetch((rank, kind, from), (Kind::Gradients, local + rank * len), len) };
+                    self.sent.spread_bytes += bytes;
                 }
             }
         }
@@ -279,10 +279,4 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
     fn sent(&self) -> Traffic {
         self.sent
     }
-}
-
-/// Whether a gather leaves a copy: into a slot, or into a replica.
-fn gathers_copy(arena: &Arena) -> bool {
-    let config = &arena.plan().config;
-    !config.shards_parameters() || config.transport.gather() == Gather::Copied
 }
