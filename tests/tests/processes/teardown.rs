@@ -73,8 +73,11 @@ fn a_dead_run_does_not_disturb_the_next() {
     let job = new_job();
     let mut ranks = start_ranks(|| tiny(u64::MAX), &[("ZERO_JOB", &job)]);
     ranks[0].wait_for_step(3);
-    for rank in &ranks {
-        kill_process(rank.launcher(), Signal::KILL).unwrap();
+    // Stopped first, else one could notice another's death and end by itself before its own turn comes.
+    for signal in [Signal::STOP, Signal::KILL] {
+        for rank in &ranks {
+            kill_process(rank.launcher(), signal).unwrap();
+        }
     }
     ranks.into_iter().for_each(|rank| assert_eq!(rank.end_at_once().code, None));
     let ends: Vec<_> = start_ranks(|| tiny(4), &[("ZERO_JOB", &job)]).into_iter().map(Run::end).collect();
