@@ -1,5 +1,6 @@
-//! Check: walks a schedule and objects to the first op that breaks a rule. Shares no code with the builder: it knows
-//! the rules, not how schedules are made. [`check_layout`] does the same for the tables that a schedule points into.
+//! Check: walks the schedule of one pipeline stage and objects to the first op that breaks a rule. Shares no code with the
+//! builder: it knows the rules, not how schedules are made. [`check_layout`] does the same for the tables that schedules
+//! point into; what ranks may expect of one another is [`mod@crate::prove`]'s.
 
 /// Returns the first broken rule of several.
 macro_rules! rules {
@@ -8,12 +9,14 @@ macro_rules! rules {
     }};
 }
 
+mod compute;
+mod gradients;
 mod layout;
+mod parameters;
+mod parcels;
 
-use crate::config::Config;
-use crate::layout::{Bucket, Placement};
+use crate::layout::{Bucket, Placement, Tables};
 use crate::schedule::{Op, Pass};
-use crate::unit::Unit;
 
 pub use layout::check_layout;
 
@@ -29,13 +32,20 @@ pub struct Fault {
 /// What the walk knows of a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitState {
-    parameters: Held,
+    /// The rank's replica of its parameters (stages 0 to 2).
+    replica: Held,
+    /// What was gathered or widened into a slot, or is gathered where it lies (stage 3).
+    slotted: Held,
     slot: usize,
     /// Whether a unit is in the slot of this index; there are no more slots than units.
     is_slot_taken: bool,
     forwards: usize,
     backwards: usize,
     updated: bool,
+    /// Whether the gradients of tied parameters have come together here, or have left for where they do.
+    tied: bool,
+    /// Whether tied parameters have left.
+    mirrored: bool,
 }
 
 /// What the walk knows of a bucket.
@@ -47,9 +57,17 @@ pub struct BucketState {
     writes: usize,
     /// Which of the step's reductions it was last offered in.
     offer: usize,
+    /// Which of the step's reductions along `zero` it was last settled in.
+    settle: usize,
     settled: usize,
-    spread: bool,
+    combined: usize,
+    spread_replica: bool,
+    spread_zero: bool,
 }
+
+/// What the walk knows of a slot for activations: 1 + micro-batch x chunks + chunk of what lies in it, 0 for nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotState(usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
@@ -65,15 +83,47 @@ enum Staging {
     Offered,
 }
 
+/// A slot for what leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outgoing {
+    Unknown,
+    Clear,
+    Written { unit: usize, micro_batch: usize },
+}
+
 impl UnitState {
     /// The state before the first op; the check sets the rest.
-    pub const NEW: Self =
-        Self { parameters: Held::No, slot: 0, is_slot_taken: false, forwards: 0, backwards: 0, updated: false };
+    pub const NEW: Self = Self {
+        replica: Held::No,
+        slotted: Held::No,
+        slot: 0,
+        is_slot_taken: false,
+        forwards: 0,
+        backwards: 0,
+        updated: false,
+        tied: false,
+        mirrored: false,
+    };
 }
 
 impl BucketState {
     /// The state before the first op.
-    pub const NEW: Self = Self { staging: Staging::Free, writers: 0, writes: 0, offer: 0, settled: 0, spread: false };
+    pub const NEW: Self = Self {
+        staging: Staging::Free,
+        writers: 0,
+        writes: 0,
+        offer: 0,
+        settle: 0,
+        settled: 0,
+        combined: 0,
+        spread_replica: false,
+        spread_zero: false,
+    };
+}
+
+impl SlotState {
+    /// The state before the first op.
+    pub const NEW: Self = Self(0);
 }
 
 /// The tables that a check reads.
@@ -81,22 +131,45 @@ impl BucketState {
 pub struct Subject<'a> {
     /// What the schedule is for.
     pub pass: Pass,
-    /// The configuration.
-    pub config: &'a Config,
-    /// The units.
-    pub units: &'a [Unit],
-    /// A placement for each unit.
-    pub placements: &'a [Placement],
-    /// The buckets.
-    pub buckets: &'a [Bucket],
+    /// The pipeline stage.
+    pub stage: usize,
+    /// Configuration, units, chunks, placements and buckets.
+    pub tables: Tables<'a>,
     /// The schedule.
     pub ops: &'a [Op],
 }
 
-/// Checks a schedule. `units` and `buckets` are scratch of the walk, one `NEW` for each unit and bucket, so that the
-/// check runs in constants and at run time alike.
-pub const fn check(subject: Subject, units: &mut [UnitState], buckets: &mut [BucketState]) -> Result<(), Fault> {
-    let mut walk = Walk { subject, units, buckets, slots: 0, offered: 0, settled: 0, agreed: false };
+/// Scratch of a check, so that it runs in constants and at run time alike.
+pub struct Scratch<'s> {
+    /// One `NEW` for each unit.
+    pub units: &'s mut [UnitState],
+    /// One `NEW` for each bucket.
+    pub buckets: &'s mut [BucketState],
+    /// One `NEW` for each slot for activations, at least.
+    pub slots: &'s mut [SlotState],
+}
+
+/// Checks the schedule of a pipeline stage.
+///
+/// # Errors
+/// The first op that breaks a rule.
+pub const fn check(subject: Subject, scratch: Scratch) -> Result<(), Fault> {
+    let mut walk = Walk {
+        subject,
+        units: scratch.units,
+        buckets: scratch.buckets,
+        slots: scratch.slots,
+        gathered_slots: 0,
+        activations_out: Outgoing::Unknown,
+        gradients_out: Outgoing::Unknown,
+        arrived: None,
+        gradient_of: None,
+        recomputed: None,
+        offered: 0,
+        settled: 0,
+        combined: 0,
+        agreed: false,
+    };
     walk.start();
     let mut op = 0;
     while op < subject.ops.len() {
@@ -114,51 +187,111 @@ pub const fn check(subject: Subject, units: &mut [UnitState], buckets: &mut [Buc
 /// The rule, where it is broken.
 type Broken = Option<&'static str>;
 
+/// A unit in a micro-batch.
+#[derive(Clone, Copy)]
+struct At {
+    unit: usize,
+    micro_batch: usize,
+}
+
+impl At {
+    const fn is(place: Option<Self>, unit: usize, micro_batch: usize) -> bool {
+        matches!(place, Some(at) if at.unit == unit && at.micro_batch == micro_batch)
+    }
+}
+
 struct Walk<'a, 's> {
     subject: Subject<'a>,
     units: &'s mut [UnitState],
     buckets: &'s mut [BucketState],
-    slots: usize,
-    /// Reductions offered and settled so far, of all buckets.
+    slots: &'s mut [SlotState],
+    /// Slots for gathered parameters.
+    gathered_slots: usize,
+    activations_out: Outgoing,
+    gradients_out: Outgoing,
+    /// The input that was received last and has not been used.
+    arrived: Option<At>,
+    /// Which unit's output the gradient is of that lies ready.
+    gradient_of: Option<At>,
+    /// What lies in the region for recomputed activations.
+    recomputed: Option<At>,
+    /// Reductions offered, settled and combined so far, of all buckets.
     offered: usize,
     settled: usize,
+    combined: usize,
     agreed: bool,
 }
 
-impl Walk<'_, '_> {
+impl<'a> Walk<'a, '_> {
     const fn start(&mut self) {
-        self.slots = slots(self.subject.config, self.subject.placements);
-        let mut unit = 0;
+        let config = self.subject.tables.config;
+        let (mut holders, mut unit) = (0, 0);
         while unit < self.units.len() {
-            let source = &self.subject.placements[self.subject.units[unit].source];
-            self.buckets[source.bucket].writers += (source.padded > 0) as usize;
-            // Below stage 3 every rank has all parameters at the start of a step.
-            if !self.subject.config.shards_parameters() || self.subject.placements[unit].padded == 0 {
-                self.units[unit].parameters = Held::Yes;
+            let at = &self.subject.tables.placements[unit];
+            if at.stage == self.subject.stage {
+                self.buckets[at.bucket].writers += (at.padded > 0) as usize;
+                holders += at.holds as usize;
+                // Below stage 3 every rank has all parameters at the start of a step.
+                if !config.shards_parameters() {
+                    self.units[unit].replica = Held::Yes;
+                }
             }
             unit += 1;
         }
+        let holds = self.trains() && config.holds_parameters();
+        let ahead = if config.shards_parameters() { config.prefetch } else { 0 };
+        self.gathered_slots = if holds || ahead >= holders { holders } else { ahead + 1 };
     }
 
     const fn trains(&self) -> bool {
         matches!(self.subject.pass, Pass::Train)
     }
 
-    /// Whether the unit or bucket of an op is one of the plan.
+    const fn at(&self, unit: usize) -> &'a Placement {
+        &self.subject.tables.placements[unit]
+    }
+
+    const fn bucket(&self, bucket: usize) -> &'a Bucket {
+        &self.subject.tables.buckets[bucket]
+    }
+
+    /// Whether the unit or bucket of an op is one of this pipeline stage.
     const fn exists(&self, op: Op) -> bool {
         match op {
-            Op::Gather { unit, .. } | Op::Wait { unit } | Op::Release { unit } | Op::Update { unit } => {
-                unit < self.units.len()
+            Op::Gather { unit, .. }
+            | Op::Wait { unit }
+            | Op::Widen { unit, .. }
+            | Op::Release { unit }
+            | Op::Receive { unit, .. }
+            | Op::Send { unit, .. }
+            | Op::Forward { unit, .. }
+            | Op::Recompute { unit, .. }
+            | Op::Backward { unit, .. }
+            | Op::Fold { unit }
+            | Op::Update { unit } => unit < self.units.len() && self.at(unit).stage == self.subject.stage,
+            Op::Claim { bucket }
+            | Op::Reduce { bucket, .. }
+            | Op::Settle { bucket, .. }
+            | Op::Combine { bucket, .. }
+            | Op::Spread { bucket, .. } => {
+                bucket < self.buckets.len() && self.bucket(bucket).stage == self.subject.stage
             }
-            Op::Forward { unit, .. } | Op::Backward { unit, .. } => unit < self.units.len(),
-            Op::Claim { bucket } | Op::Spread { bucket } => bucket < self.buckets.len(),
-            Op::Reduce { bucket, .. } | Op::Settle { bucket, .. } => bucket < self.buckets.len(),
-            Op::Agree => true,
+            Op::Clear { .. } | Op::Agree => true,
         }
     }
 
     const fn broken(&mut self, op: Op) -> Broken {
-        let evaluates = matches!(op, Op::Gather { .. } | Op::Wait { .. } | Op::Forward { .. } | Op::Release { .. });
+        let evaluates = matches!(
+            op,
+            Op::Gather { .. }
+                | Op::Wait { .. }
+                | Op::Widen { .. }
+                | Op::Release { .. }
+                | Op::Receive { .. }
+                | Op::Clear { .. }
+                | Op::Send { .. }
+                | Op::Forward { .. }
+        );
         rules! {
             self.exists(op) => "an op on a unit or bucket that is not there",
             self.trains() || evaluates => "an op of a training step in an evaluation",
@@ -166,164 +299,48 @@ impl Walk<'_, '_> {
         match op {
             Op::Gather { unit, slot } => self.gather(unit, slot),
             Op::Wait { unit } => self.wait(unit),
+            Op::Widen { unit, slot } => self.widen(unit, slot),
             Op::Release { unit } => self.release(unit),
-            Op::Forward { unit, micro_batch } => self.forward(unit, micro_batch),
-            Op::Backward { unit, micro_batch } => self.backward(unit, micro_batch),
+            Op::Receive { parcel, unit, micro_batch, slot } => self.receive(parcel, unit, micro_batch, slot),
+            Op::Clear { parcel } => self.clear(parcel),
+            Op::Send { parcel, unit, micro_batch } => self.send(parcel, unit, micro_batch),
+            Op::Forward { unit, micro_batch, slot } => self.forward(unit, micro_batch, slot),
+            Op::Recompute { unit, micro_batch, slot } => self.recompute(unit, micro_batch, slot),
+            Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot),
             Op::Claim { bucket } => self.claim(bucket),
-            Op::Reduce { bucket, micro_batch } => self.reduce(bucket, micro_batch),
-            Op::Settle { bucket, micro_batch } => self.settle(bucket, micro_batch),
-            Op::Spread { bucket } => self.spread(bucket),
+            Op::Reduce { bucket, round } => self.reduce(bucket, round),
+            Op::Settle { bucket, round } => self.settle(bucket, round),
+            Op::Combine { bucket, round } => self.combine(bucket, round),
+            Op::Fold { unit } => self.fold(unit),
+            Op::Spread { bucket, axis } => self.spread(bucket, axis),
             Op::Agree => self.agree(),
             Op::Update { unit } => self.update(unit),
         }
-    }
-
-    const fn gather(&mut self, unit: usize, slot: usize) -> Broken {
-        rules! {
-            self.subject.placements[unit].padded > 0 => "a gather of a unit without parameters",
-            matches!(self.units[unit].parameters, Held::No) => "a gather of parameters that are held already",
-        }
-        if self.subject.config.shards_parameters() {
-            rules! {
-                slot < self.slots => "a gather into a slot that is not there",
-                !self.units[slot].is_slot_taken => "a gather into a slot in use",
-            }
-            self.units[slot].is_slot_taken = true;
-            self.units[unit].slot = slot;
-        }
-        self.units[unit].parameters = Held::InFlight;
-        None
-    }
-
-    const fn wait(&mut self, unit: usize) -> Broken {
-        rules! { matches!(self.units[unit].parameters, Held::InFlight) => "a wait without a gather in flight", }
-        self.units[unit].parameters = Held::Yes;
-        None
-    }
-
-    const fn release(&mut self, unit: usize) -> Broken {
-        rules! {
-            self.holds_sharded(unit) => "a release of parameters that are not sharded, or not held",
-            matches!(self.units[unit].parameters, Held::Yes) => "a release before its wait",
-        }
-        self.units[self.units[unit].slot].is_slot_taken = false;
-        self.units[unit].parameters = Held::No;
-        None
-    }
-
-    const fn forward(&mut self, unit: usize, micro_batch: usize) -> Broken {
-        let source = self.subject.units[unit].source;
-        let before = if unit == 0 { micro_batch + 1 } else { self.units[unit - 1].forwards };
-        rules! {
-            matches!(self.units[source].parameters, Held::Yes) => "a forward before its gather or after its release",
-            self.units[unit].forwards == micro_batch => "a forward that is not the next of its unit",
-            before == micro_batch + 1 => "a forward before the one that makes its input",
-            // Else it overwrites activations that a backward has still to read.
-            self.units[unit].backwards == micro_batch => "a forward before the backward of the micro-batch before it",
-            !self.agreed => "a forward after the end of the backward passes",
-        }
-        self.units[unit].forwards += 1;
-        None
-    }
-
-    const fn backward(&mut self, unit: usize, micro_batch: usize) -> Broken {
-        let source = self.subject.units[unit].source;
-        let last = unit + 1 == self.units.len();
-        let behind = if last { self.units[unit].forwards } else { self.units[unit + 1].backwards };
-        rules! {
-            matches!(self.units[source].parameters, Held::Yes) => "a backward before its gather or after its release",
-            self.units[unit].forwards == micro_batch + 1 => "a backward without its forward",
-            self.units[unit].backwards == micro_batch => "a backward that is not the next of its unit",
-            behind == micro_batch + 1 => "a backward before the one that makes its output's gradient",
-        }
-        self.units[unit].backwards += 1;
-        if self.subject.placements[source].padded == 0 {
-            return None;
-        }
-        let bucket = &mut self.buckets[self.subject.placements[source].bucket];
-        rules! { matches!(bucket.staging, Staging::Claimed) => "a gradient written to staging that is not claimed", }
-        bucket.writes += 1;
-        None
-    }
-
-    const fn claim(&mut self, bucket: usize) -> Broken {
-        rules! {
-            matches!(self.buckets[bucket].staging, Staging::Free) => "a claim of staging in use",
-            self.subject.buckets[bucket].elements > 0
-                && self.buckets[bucket].settled < self.subject.config.micro_batches =>
-                "a claim of staging that no gradient needs",
-        }
-        let mut other = 0;
-        while other < self.buckets.len() {
-            let (a, b) = (&self.subject.buckets[other], &self.subject.buckets[bucket]);
-            let is_free = matches!(self.buckets[other].staging, Staging::Free);
-            rules! {
-                is_free || a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging =>
-                    "a claim of staging that another bucket uses",
-            }
-            other += 1;
-        }
-        self.buckets[bucket].staging = Staging::Claimed;
-        self.buckets[bucket].writes = 0;
-        None
-    }
-
-    const fn reduce(&mut self, bucket: usize, micro_batch: usize) -> Broken {
-        let state = &self.buckets[bucket];
-        rules! {
-            matches!(state.staging, Staging::Claimed) => "a reduce of staging that is not claimed",
-            state.writes == state.writers => "a reduce before all its gradients are there",
-            state.settled == micro_batch => "a reduce of another micro-batch than the next",
-        }
-        self.buckets[bucket].staging = Staging::Offered;
-        self.buckets[bucket].offer = self.offered;
-        self.offered += 1;
-        None
-    }
-
-    const fn settle(&mut self, bucket: usize, micro_batch: usize) -> Broken {
-        let state = &mut self.buckets[bucket];
-        rules! {
-            matches!(state.staging, Staging::Offered) => "a settle without a reduce",
-            state.settled == micro_batch => "a settle of another micro-batch than the next",
-            // Peers hear how many reductions are settled, not which.
-            state.offer == self.settled => "a settle before that of a reduce before it",
-        }
-        state.staging = Staging::Free;
-        state.settled += 1;
-        self.settled += 1;
-        None
-    }
-
-    const fn spread(&mut self, bucket: usize) -> Broken {
-        let state = &mut self.buckets[bucket];
-        rules! {
-            self.subject.config.stage == 0 => "a spread of gradients that stay sharded",
-            state.settled == self.subject.config.micro_batches => "a spread before the last settle",
-            !state.spread => "a second spread of a bucket",
-        }
-        state.spread = true;
-        None
     }
 
     const fn agree(&mut self) -> Broken {
         rules! { !self.agreed => "a second agreement", }
         let mut bucket = 0;
         while bucket < self.buckets.len() {
-            let state = &self.buckets[bucket];
-            let done = self.subject.buckets[bucket].elements == 0
-                || state.settled == self.subject.config.micro_batches
-                    && state.spread == (self.subject.config.stage == 0);
-            rules! { done => "an agreement before every gradient is reduced once for each micro-batch", }
+            let is_here = self.bucket(bucket).stage == self.subject.stage && self.bucket(bucket).elements > 0;
+            rules! {
+                !is_here || self.is_summed(bucket) =>
+                    "an agreement before every gradient is reduced once for each of its rounds",
+                !is_here || self.is_spread(bucket) => "an agreement before every sum is spread",
+            }
             bucket += 1;
         }
         let mut unit = 0;
         while unit < self.units.len() {
-            rules! {
-                self.units[unit].backwards == self.subject.config.micro_batches =>
-                    "an agreement before every backward",
-                // A peer may update what this rank still reads.
-                !self.holds_sharded(unit) => "an agreement while sharded parameters are held",
+            if self.at(unit).stage == self.subject.stage {
+                rules! {
+                    self.units[unit].backwards == self.subject.tables.config.micro_batches =>
+                        "an agreement before every backward",
+                    self.units[unit].tied == self.is_in_tie(unit) =>
+                        "an agreement before the gradients of tied parameters have come together",
+                    // A peer may update what this rank still reads.
+                    matches!(self.units[unit].slotted, Held::No) => "an agreement while parameters are held",
+                }
             }
             unit += 1;
         }
@@ -331,54 +348,42 @@ impl Walk<'_, '_> {
         None
     }
 
-    const fn update(&mut self, unit: usize) -> Broken {
-        rules! {
-            self.agreed => "an update before the agreement",
-            !self.units[unit].updated => "a second update of a unit",
-            self.subject.placements[unit].padded > 0 => "an update of a unit without parameters",
-            !self.holds_sharded(unit) => "an update of sharded parameters that are held",
-        }
-        self.units[unit].updated = true;
-        if self.subject.config.shards_optimizer() {
-            // Of a replica only the own shard is new: the rest must be gathered before it is used.
-            self.units[unit].parameters = Held::No;
-        }
-        None
-    }
-
-    const fn holds_sharded(&self, unit: usize) -> bool {
-        self.subject.config.shards_parameters()
-            && self.subject.placements[unit].padded > 0
-            && !matches!(self.units[unit].parameters, Held::No)
-    }
-
     const fn unfinished(&self) -> Broken {
         let trains = self.trains();
-        let passes = if trains { self.subject.config.micro_batches } else { 1 };
-        rules! { self.agreed == trains => "no agreement in a training step", }
+        let config = self.subject.tables.config;
+        let passes = if trains { config.micro_batches } else { 1 };
+        let is_idle = matches!((self.activations_out, self.gradients_out), (Outgoing::Unknown, Outgoing::Unknown));
+        rules! {
+            self.agreed == trains => "no agreement in a training step",
+            is_idle => "a result that is not sent",
+        }
         let mut unit = 0;
         while unit < self.units.len() {
             let state = &self.units[unit];
-            let owns = self.subject.placements[unit].padded > 0;
-            let replicated = !self.subject.config.shards_parameters();
-            rules! {
-                state.forwards == passes => "a forward is missing",
-                state.updated == (trains && owns) => "an update is missing",
-                !self.holds_sharded(unit) => "parameters are held at the end of a step",
-                !replicated || matches!(state.parameters, Held::Yes) => "a replica is stale at the end of a step",
+            if self.at(unit).stage == self.subject.stage {
+                rules! {
+                    state.forwards == passes => "a forward is missing",
+                    state.updated == (trains && self.at(unit).holds) => "an update is missing",
+                    state.mirrored == (trains && self.is_mirrored(unit)) => "tied parameters are not sent",
+                    matches!(state.slotted, Held::No) => "parameters are held at the end of a step",
+                    config.shards_parameters() || matches!(state.replica, Held::Yes) =>
+                        "a replica is stale at the end of a step",
+                }
             }
             unit += 1;
         }
         None
     }
-}
 
-/// Slots for gathered parameters: for a unit in use and as many ahead as the configuration says, no unit twice.
-const fn slots(config: &Config, placements: &[Placement]) -> usize {
-    let (mut slots, mut unit) = (0, 0);
-    while unit < placements.len() && slots <= config.prefetch {
-        slots += (placements[unit].padded > 0) as usize;
-        unit += 1;
+    /// Whether a unit takes part in a tie under its own name: tied to an owner, or owner of what is tied to it.
+    const fn is_in_tie(&self, unit: usize) -> bool {
+        let tables = &self.subject.tables;
+        tables.units[unit].is_tied(unit) && self.at(unit).padded > 0
+            || tables.tied_to(unit).is_some() && self.at(unit).padded > 0
     }
-    slots
+
+    /// Whether a unit on another stage mirrors its parameters.
+    const fn is_mirrored(&self, unit: usize) -> bool {
+        matches!(self.subject.tables.tied_to(unit), Some(tied) if self.at(tied).holds)
+    }
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::mesh::Mesh;
+use crate::unit::Unit;
+
 /// How a transport hands out the gathered parameters of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gather {
@@ -21,6 +24,106 @@ pub enum Transport {
     Shm,
 }
 
+/// How often something travels that could also be held from one micro-batch of a step to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Often {
+    /// In every micro-batch: more bytes on the wire, less memory.
+    PerMicroBatch,
+    /// Once a step, and held in between: fewer bytes on the wire, more memory.
+    PerStep,
+}
+
+/// In which order a pipeline stage works through the micro-batches of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Order {
+    /// All forward passes, then all backward passes (Huang et al., 2019).
+    GPipe,
+    /// One forward, one backward as soon as the pipeline is full (Narayanan et al., 2019). Without a pipeline axis: each
+    /// micro-batch forward and back.
+    #[default]
+    OneFOneB,
+    /// The same with several chunks of the model on each rank (Narayanan et al., 2021).
+    Interleaved {
+        /// Chunks on each rank, at least 2.
+        chunks: usize,
+    },
+}
+
+/// Which units lie on which pipeline stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Cuts where the most expensive chunk is cheapest.
+    #[default]
+    Balanced,
+    /// As many units in each chunk as in every other.
+    Even,
+    /// Units of each chunk, in the order of forward.
+    Units(&'static [usize]),
+}
+
+/// Which units keep only their input for backward, and run forward again before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Recompute {
+    /// None: everything is kept.
+    #[default]
+    None,
+    /// Units number k - 1, 2 k - 1, and so on, but never the last of the model, whose backward follows at once.
+    Every(usize),
+    /// All units of these fields.
+    Fields(&'static [&'static str]),
+}
+
+/// The type that numbers are stored and sent in. All arithmetic is in f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Width {
+    /// IEEE single precision.
+    #[default]
+    F32,
+    /// The upper half of it, rounded to nearest, ties to even.
+    BF16,
+}
+
+impl Width {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Width::F32 => 4,
+            Width::BF16 => 2,
+        }
+    }
+
+    /// Whether it holds less than what is computed in.
+    pub const fn is_narrow(self) -> bool {
+        matches!(self, Width::BF16)
+    }
+}
+
+/// What each kind of state is stored in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Precision {
+    /// Parameters as they are held for computation and travel.
+    pub params: Width,
+    /// Gradients, as they are held and travel.
+    pub reduce: Width,
+    /// Parameters as the optimizer updates them: a copy of their own where that is not `params`.
+    pub master: Width,
+    /// The optimizer's two moments.
+    pub moments: Width,
+}
+
+impl Precision {
+    /// Whether the optimizer has a copy of the parameters of its own.
+    pub const fn has_master_copy(&self) -> bool {
+        self.master.bytes() != self.params.bytes()
+    }
+
+    /// Bytes of optimizer state for one parameter: the K of the ZeRO paper.
+    pub const fn optimizer_bytes(&self) -> usize {
+        let copy = if self.has_master_copy() { self.master.bytes() } else { 0 };
+        copy + 2 * self.moments.bytes()
+    }
+}
+
 impl Transport {
     /// How this transport gathers.
     pub const fn gather(self) -> Gather {
@@ -34,19 +137,31 @@ impl Transport {
 /// The constants that layout, schedule and memory are computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
+    /// The ranks, and how they divide the work.
+    pub mesh: Mesh,
     /// ZeRO stage, 0 to 3.
     pub stage: u8,
-    /// Ranks along the `zero` axis.
-    pub ranks: usize,
     /// Gathers kept in flight ahead of the unit that computes (stage 3).
     pub prefetch: usize,
     /// Consecutive units share a bucket until their gradients exceed this many bytes.
     pub bucket_bytes: usize,
+    /// How often parameters are gathered (stage 3): for every use, or once a step.
+    pub gather: Often,
+    /// How often gradients are reduced: in every micro-batch, or once a step after a local sum.
+    pub reduce: Often,
+    /// The order of micro-batches.
+    pub order: Order,
+    /// What lies on which pipeline stage.
+    pub split: Split,
+    /// What is computed again instead of kept.
+    pub recompute: Recompute,
+    /// What states are stored in.
+    pub precision: Precision,
     /// Sequences in one micro-batch of one rank.
     pub sequences: usize,
     /// Tokens in a sequence.
     pub length: usize,
-    /// Micro-batches whose gradients one step accumulates.
+    /// Micro-batches of one step, of each replica and each rank along `zero`.
     pub micro_batches: usize,
     /// What carries bytes between ranks.
     pub transport: Transport,
@@ -55,14 +170,34 @@ pub struct Config {
 }
 
 impl Config {
+    /// One rank, stage 0, one micro-batch of one token: what other configurations differ from.
+    pub const PLAIN: Self = Self {
+        mesh: Mesh::of_zero(1),
+        stage: 0,
+        prefetch: 0,
+        bucket_bytes: usize::MAX,
+        gather: Often::PerMicroBatch,
+        reduce: Often::PerMicroBatch,
+        order: Order::OneFOneB,
+        split: Split::Balanced,
+        recompute: Recompute::None,
+        precision: Precision { params: Width::F32, reduce: Width::F32, master: Width::F32, moments: Width::F32 },
+        sequences: 1,
+        length: 1,
+        micro_batches: 1,
+        transport: Transport::Shm,
+        memory_bytes: None,
+    };
+
     /// Whether a rank keeps only 1/N of the optimizer state.
     pub const fn shards_optimizer(&self) -> bool {
         self.stage >= 1
     }
 
-    /// Whether a rank keeps only 1/N of the gradients, so that buckets share a few staging slots.
+    /// Whether a rank keeps only 1/N of the gradients from one micro-batch to the next, so that buckets share a few
+    /// staging slots.
     pub const fn shards_gradients(&self) -> bool {
-        self.stage >= 2
+        self.stage >= 2 && !self.holds_gradients()
     }
 
     /// Whether a rank keeps only 1/N of the parameters and gathers a unit for each use.
@@ -70,10 +205,61 @@ impl Config {
         self.stage >= 3
     }
 
-    /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may when those are kept
-    /// for every unit and no later micro-batch writes them again.
+    /// Whether micro-batches add to local gradients that are reduced once a step.
+    pub const fn holds_gradients(&self) -> bool {
+        matches!(self.reduce, Often::PerStep) && self.micro_batches > 1
+    }
+
+    /// Reductions of one bucket in a step.
+    pub const fn reductions(&self) -> usize {
+        if self.holds_gradients() { 1 } else { self.micro_batches }
+    }
+
+    /// Whether gathered parameters stay until the end of the step.
+    pub const fn holds_parameters(&self) -> bool {
+        self.shards_parameters() && matches!(self.gather, Often::PerStep)
+    }
+
+    /// Whether layers compute on a copy of the parameters in a slot, which has to be made for each use and released.
+    pub const fn uses_slots(&self) -> bool {
+        self.precision.params.is_narrow() || self.shards_parameters() && matches!(self.transport.gather(), Gather::Copied)
+    }
+
+    /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may when those are kept for
+    /// every unit and nothing is added to the sum later.
     pub const fn reduces_in_place(&self) -> bool {
-        !self.shards_gradients() && self.micro_batches == 1
+        !self.shards_gradients() && self.reductions() == 1
+    }
+
+    /// Whether unit `unit` runs forward again before its backward.
+    pub const fn recomputes(&self, units: &[Unit], unit: usize) -> bool {
+        match self.recompute {
+            Recompute::None => false,
+            Recompute::Every(k) => (unit + 1).is_multiple_of(k) && unit + 1 < units.len(),
+            Recompute::Fields(names) => {
+                let mut i = 0;
+                while i < names.len() {
+                    if is_equal(names[i], units[unit].field) {
+                        return true;
+                    }
+                    i += 1;
+                }
+                false
+            }
+        }
+    }
+
+    /// Chunks of the model on each rank.
+    pub const fn chunks_per_rank(&self) -> usize {
+        match self.order {
+            Order::Interleaved { chunks } => chunks,
+            Order::GPipe | Order::OneFOneB => 1,
+        }
+    }
+
+    /// Chunks of the model; chunk c lies on pipeline stage c mod p.
+    pub const fn chunks(&self) -> usize {
+        self.mesh.pipeline * self.chunks_per_rank()
     }
 
     /// Tokens in one micro-batch of one rank.
@@ -81,9 +267,24 @@ impl Config {
         self.sequences * self.length
     }
 
+    /// Tokens in one step of all ranks.
+    pub const fn tokens_per_step(&self) -> usize {
+        self.tokens() * self.micro_batches * self.mesh.data_ranks()
+    }
+
     /// The same configuration at another stage, for comparing what stages need.
     pub const fn at_stage(mut self, stage: u8) -> Self {
         self.stage = stage;
         self
     }
+}
+
+/// Whether two names are equal, in constants.
+const fn is_equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }

@@ -1,375 +1,277 @@
-//! Layout: where everything lies. Sizes in, constant offsets out. Knows nothing of the order of a step.
+//! Layout: where everything lies on the ranks of each pipeline stage. Sizes in, constant offsets out. Knows nothing of the
+//! order of a step.
 
-use crate::config::{Config, Gather};
-use crate::unit::{ALIGNMENT, ELEMENT_BYTES, Unit, round_up};
+mod memory;
+mod sizes;
 
-/// Staging slots for gradients at stages 2 and 3: one bucket is filled while the one before it is reduced.
+use crate::config::Config;
+use crate::pipeline::{Chunk, Turns};
+use crate::schedule::Pass;
+use crate::unit::{ALIGNMENT, Unit, round_up};
+
+pub use memory::{Home, Kind, Memory, Region};
+use sizes::Sizes;
+
+/// Staging slots for gradients at stages 2 and 3, and for sums over one replica: one is filled while the one before it is
+/// read.
 pub const STAGING_SLOTS: usize = 2;
 
-/// Where a unit lies in the regions that hold something of every unit. Offsets and sizes in elements.
+/// Slots for what leaves for another pipeline stage, in each direction: one is filled while the one before it is read.
+pub const OUTGOING_SLOTS: usize = 2;
+
+/// Where a unit lies in the regions that hold something of every unit of a pipeline stage. Offsets and sizes in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
-    /// Start of its flat buffer when all flat buffers lie one behind the other.
+    /// The chunk that it belongs to.
+    pub chunk: usize,
+    /// The pipeline stage that the chunk lies on.
+    pub stage: usize,
+    /// Start of its flat buffer when all flat buffers of the stage lie one behind the other.
     pub start: usize,
-    /// Size of its flat buffer.
+    /// Size of its flat buffer: of its parameters, and of their gradients. A tied unit has gradients of its own, as large
+    /// as its owner's.
     pub padded: usize,
-    /// Start of what it saves for backward, in the activations.
+    /// Whether the stage holds parameters under this unit: its own, or a mirror of those of an owner on another stage.
+    pub holds: bool,
+    /// Start of what it saves for backward: in the slot of its micro-batch, or, where it is recomputed, in that region.
     pub saved: usize,
-    /// Start of its output, in the activations.
+    /// Start of its output in the slot of its micro-batch, unless that leaves for another stage.
     pub output: usize,
-    /// The bucket that it belongs to. Its gradients travel in the bucket of its `source`.
+    /// The bucket that its gradients travel in.
     pub bucket: usize,
 }
 
 impl Placement {
     /// Nothing, nowhere: what a table holds before it is filled.
-    pub(crate) const NONE: Self = Self { start: 0, padded: 0, saved: 0, output: 0, bucket: 0 };
+    pub(crate) const NONE: Self =
+        Self { chunk: 0, stage: 0, start: 0, padded: 0, holds: false, saved: 0, output: 0, bucket: 0 };
 
-    /// Elements of one rank's shard of its flat buffer.
-    pub const fn shard(&self, ranks: usize) -> usize {
-        self.padded / ranks
+    /// Elements of the shard of its flat buffer of one rank along `zero`.
+    pub const fn shard(&self, config: &Config) -> usize {
+        self.padded / config.mesh.zero
+    }
+
+    /// Elements of the part of its flat buffer that one rank sums gradients of.
+    pub const fn part(&self, config: &Config) -> usize {
+        self.padded / config.mesh.data_ranks()
     }
 }
 
-/// Consecutive units whose gradients travel in one collective, in the order of backward: bucket 0 holds the last units.
+/// Consecutive units of a chunk whose gradients travel in one collective. Buckets are numbered in the order of backward
+/// through the whole model: bucket 0 holds the last units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
     /// Its first unit in the order of forward, the last to get its gradient.
     pub first: usize,
     /// Its last unit in the order of forward.
     pub last: usize,
+    /// The pipeline stage that it lies on.
+    pub stage: usize,
     /// Start of its first unit's flat buffer.
     pub start: usize,
-    /// Sum of its padded flat buffers.
+    /// Sum of its flat buffers.
     pub elements: usize,
     /// Start of its local gradients in their region.
     pub staging: usize,
     /// The staging slot that it shares with other buckets, where they do share.
     pub slot: Option<usize>,
+    /// Start of its sum over one replica in [`Kind::Partial`], where that is a region of its own.
+    pub partial: usize,
 }
 
-/// What a region of the arena holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Parameters: all of them, or the rank's shard of each unit.
-    Parameters,
-    /// Slots for gathered parameters.
-    Gathered,
-    /// Gradients of this rank's own micro-batch: of every unit, or of the buckets in flight.
-    Gradients,
-    /// The rank's shard of the gradients, summed over ranks and micro-batches.
-    Reduced,
-    /// AdamW's first and second moments.
-    Optimizer,
-    /// Outputs of the units, and what they save for backward.
-    Activations,
-    /// Gradients of the activations on both sides of the unit in backward.
-    ActivationGradients,
-    /// Scratch of one call.
-    Workspace,
-    /// Inputs and targets of one micro-batch.
-    Batch,
+/// What layout and schedule are made of: the tables so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The units.
+    pub units: &'a [Unit],
+    /// The chunks, in the order of forward.
+    pub chunks: &'a [Chunk],
+    /// A placement for each unit; empty while buckets are made.
+    pub placements: &'a [Placement],
+    /// The buckets; empty while they are made.
+    pub buckets: &'a [Bucket],
 }
 
-impl Kind {
-    /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 9] = [
-        Kind::Parameters,
-        Kind::Gathered,
-        Kind::Gradients,
-        Kind::Reduced,
-        Kind::Optimizer,
-        Kind::Activations,
-        Kind::ActivationGradients,
-        Kind::Workspace,
-        Kind::Batch,
-    ];
-
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Parameters => "parameters",
-            Kind::Gathered => "gathered parameters",
-            Kind::Gradients => "gradients",
-            Kind::Reduced => "reduced gradients",
-            Kind::Optimizer => "optimizer state",
-            Kind::Activations => "activations",
-            Kind::ActivationGradients => "activation gradients",
-            Kind::Workspace => "workspace",
-            Kind::Batch => "batch",
+impl Tables<'_> {
+    /// The chunk of a unit.
+    pub const fn chunk_of(&self, unit: usize) -> usize {
+        let mut chunk = 0;
+        while self.chunks[chunk].end <= unit {
+            chunk += 1;
         }
-    }
-}
-
-/// Which mapping a region lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Home {
-    /// The rank's own memory.
-    Private,
-    /// The rank's part of the memory that its peers can read.
-    Shared,
-    /// The memory in which the shards of all ranks lie contiguous, unit by unit.
-    Common,
-}
-
-/// A part of the arena. Offset and size in elements; the offset counts from the start of its home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Region {
-    /// What it holds.
-    pub kind: Kind,
-    /// Where it lies.
-    pub home: Home,
-    /// Start within its home.
-    pub offset: usize,
-    /// The rank's share.
-    pub elements: usize,
-}
-
-/// The arena of one rank: a constant of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Memory {
-    /// All regions, in the order of [`Kind::ALL`].
-    pub regions: [Region; Kind::ALL.len()],
-    /// Elements of [`Home::Private`].
-    pub private: usize,
-    /// Elements of this rank's [`Home::Shared`].
-    pub shared: usize,
-    /// Elements of [`Home::Common`], of all ranks together.
-    pub common: usize,
-    /// Elements of one slot for gathered parameters.
-    pub slot: usize,
-}
-
-impl Memory {
-    /// The arena of one rank under `config`.
-    pub const fn of(config: &Config, units: &[Unit]) -> Self {
-        let sizes = Sizes::of(config, units);
-        let mut memory = Memory {
-            regions: [Region { kind: Kind::Batch, home: Home::Private, offset: 0, elements: 0 }; Kind::ALL.len()],
-            private: 0,
-            shared: 0,
-            common: 0,
-            slot: sizes.flat_max,
-        };
-        let mut i = 0;
-        while i < Kind::ALL.len() {
-            let kind = Kind::ALL[i];
-            let home = home(config, kind);
-            let elements = round_up(sizes.elements(config, kind), ALIGNMENT);
-            let end = match home {
-                Home::Private => &mut memory.private,
-                Home::Shared => &mut memory.shared,
-                Home::Common => &mut memory.common,
-            };
-            memory.regions[i] = Region { kind, home, offset: *end, elements };
-            *end += match home {
-                Home::Common => elements * config.ranks,
-                Home::Private | Home::Shared => elements,
-            };
-            i += 1;
-        }
-        memory
+        chunk
     }
 
-    /// The region of a kind.
-    pub const fn region(&self, kind: Kind) -> Region {
-        self.regions[kind as usize]
+    /// The pipeline stage of a unit.
+    pub const fn stage_of(&self, unit: usize) -> usize {
+        self.chunk_of(unit) % self.config.mesh.pipeline
     }
 
-    /// Bytes of one rank's arena, its share of what all ranks hold in common included.
-    pub const fn bytes_per_rank(&self) -> usize {
-        let (mut elements, mut i) = (0, 0);
-        while i < self.regions.len() {
-            elements += self.regions[i].elements;
-            i += 1;
-        }
-        elements * ELEMENT_BYTES
+    /// Whether its parameters, if any, lie on its pipeline stage under its own name.
+    pub const fn holds(&self, unit: usize) -> bool {
+        self.padded(unit) > 0 && (!self.units[unit].is_tied(unit) || self.is_mirror(unit))
     }
-}
 
-/// What only one rank reads is private to it; what peers read must lie where they can.
-const fn home(config: &Config, kind: Kind) -> Home {
-    let alone = config.ranks == 1;
-    match kind {
-        Kind::Parameters if config.shards_parameters() => match config.transport.gather() {
-            Gather::Mapped => Home::Common,
-            Gather::Copied => Home::Shared,
-        },
-        // Peers read this rank's updated shard out of its replica.
-        Kind::Parameters if config.shards_optimizer() && !alone => Home::Shared,
-        Kind::Gradients if !alone => Home::Shared,
-        // At stage 0 peers read the reduced shard: the second half of an all-reduce.
-        Kind::Reduced if !config.shards_optimizer() && !alone => Home::Shared,
-        _ => Home::Private,
+    /// Whether its owner lies on another pipeline stage.
+    pub const fn is_mirror(&self, unit: usize) -> bool {
+        let source = self.units[unit].source;
+        source != unit && self.stage_of(source) != self.stage_of(unit)
     }
-}
 
-/// The sums and maxima over units that region sizes come from, in elements.
-struct Sizes {
-    flat: usize,
-    flat_max: usize,
-    bucket_max: usize,
-    /// Staging slots that buckets take in turn (stages 2 and 3).
-    ring_slots: usize,
-    /// Buckets with a tied owner: its gradients wait for all contributions, in a slot outside the ring.
-    tied_slots: usize,
-    gather_slots: usize,
-    activations: usize,
-    boundary_max: usize,
-    workspace_max: usize,
-    batch: usize,
-}
+    /// Size of the flat buffer of its gradients.
+    pub const fn padded(&self, unit: usize) -> usize {
+        self.units[self.units[unit].source].padded(self.config.mesh.data_ranks())
+    }
 
-impl Sizes {
-    const fn of(config: &Config, units: &[Unit]) -> Self {
-        let mut sizes = Sizes {
-            flat: 0,
-            flat_max: 0,
-            bucket_max: 0,
-            ring_slots: 0,
-            tied_slots: 0,
-            gather_slots: 0,
-            activations: 0,
-            boundary_max: 0,
-            workspace_max: 0,
-            batch: round_up(units[0].input, ALIGNMENT) + config.tokens(),
-        };
-        let (mut i, mut gathered, mut end) = (0, 0, units.len());
-        while i < units.len() {
-            let unit = &units[i];
-            let padded = unit.padded(config.ranks);
-            sizes.flat += padded;
-            sizes.flat_max = max(sizes.flat_max, padded);
-            gathered += (padded > 0) as usize;
-            sizes.activations += round_up(unit.saved, ALIGNMENT) + round_up(unit.output, ALIGNMENT);
-            sizes.boundary_max = max(sizes.boundary_max, round_up(max(unit.input, unit.output), ALIGNMENT));
-            sizes.workspace_max = max(sizes.workspace_max, unit.workspace);
-            i += 1;
-        }
-        // No more slots than units: a unit is never gathered twice at one time.
-        sizes.gather_slots = min(config.prefetch + 1, gathered);
-        while end > 0 {
-            let bucket = Bucket::ending_at(config, units, end - 1);
-            sizes.bucket_max = max(sizes.bucket_max, bucket.elements);
-            // A bucket without parameters has nothing to stage.
-            let staged = (bucket.elements > 0) as usize;
-            if bucket.has_tied(units) {
-                sizes.tied_slots += staged;
-            } else {
-                sizes.ring_slots = min(sizes.ring_slots + staged, STAGING_SLOTS);
+    /// The tied unit whose parameters lie in `owner`, if there is one.
+    pub const fn tied_to(&self, owner: usize) -> Option<usize> {
+        let mut unit = owner + 1;
+        while unit < self.units.len() {
+            if self.units[unit].source == owner {
+                return Some(unit);
             }
-            end = bucket.first;
+            unit += 1;
         }
-        sizes
+        None
     }
 
-    const fn elements(&self, config: &Config, kind: Kind) -> usize {
-        let shard = self.flat / config.ranks;
-        match kind {
-            Kind::Parameters if config.shards_parameters() => shard,
-            Kind::Parameters => self.flat,
-            Kind::Gathered if config.shards_parameters() => match config.transport.gather() {
-                Gather::Copied => self.gather_slots * self.flat_max,
-                Gather::Mapped => 0,
-            },
-            Kind::Gathered => 0,
-            Kind::Gradients if config.shards_gradients() => (self.ring_slots + self.tied_slots) * self.bucket_max,
-            Kind::Gradients => self.flat,
-            Kind::Reduced if config.reduces_in_place() => 0,
-            Kind::Reduced => shard,
-            Kind::Optimizer if config.shards_optimizer() => 2 * shard,
-            Kind::Optimizer => 2 * self.flat,
-            Kind::Activations => self.activations,
-            Kind::ActivationGradients => 2 * self.boundary_max,
-            Kind::Workspace => self.workspace_max,
-            Kind::Batch => self.batch,
-        }
+    /// Micro-batches whose activations a pipeline stage keeps at one time, counted in chunks.
+    pub const fn activation_slots(&self, stage: usize) -> usize {
+        Turns { config: self.config, pass: Pass::Train, stage }.in_flight()
+    }
+
+    /// Whether the output of a unit leaves for another pipeline stage.
+    pub const fn leaves(&self, unit: usize) -> bool {
+        unit + 1 == self.chunks[self.chunk_of(unit)].end && unit + 1 < self.units.len()
     }
 }
 
 impl Bucket {
     /// Nothing, nowhere: what a table holds before it is filled.
-    pub(crate) const NONE: Self = Self { first: 0, last: 0, start: 0, elements: 0, staging: 0, slot: None };
+    pub(crate) const NONE: Self =
+        Self { first: 0, last: 0, stage: 0, start: 0, elements: 0, staging: 0, slot: None, partial: 0 };
 
-    /// The bucket whose last unit is `last`: units before it join while all fit in `bucket_bytes`.
-    const fn ending_at(config: &Config, units: &[Unit], last: usize) -> Self {
-        let mut first = last;
-        let mut elements = units[last].padded(config.ranks);
-        while first > 0 {
-            let joined = elements + units[first - 1].padded(config.ranks);
-            if joined * ELEMENT_BYTES > config.bucket_bytes && elements > 0 {
+    /// The bucket whose last unit is `last`: units before it in its chunk join while all fit in `bucket_bytes`. A tied unit
+    /// stays alone, as its gradients go to its owner.
+    const fn ending_at(tables: &Tables, last: usize) -> Self {
+        let chunk = tables.chunks[tables.chunk_of(last)];
+        let (mut first, mut elements) = (last, tables.padded(last));
+        while first > chunk.first && !tables.units[last].is_tied(last) {
+            let joined = elements + tables.padded(first - 1);
+            let bytes = joined.saturating_mul(tables.config.precision.reduce.bytes());
+            if bytes > tables.config.bucket_bytes && elements > 0 {
                 break;
             }
             elements = joined;
             first -= 1;
         }
-        Bucket { first, last, elements, ..Self::NONE }
-    }
-
-    /// Whether a tied unit outside or inside adds to the gradients of this bucket.
-    const fn has_tied(&self, units: &[Unit]) -> bool {
-        let mut i = 0;
-        while i < units.len() {
-            let source = units[i].source;
-            if source != i && source >= self.first && source <= self.last {
-                return true;
-            }
-            i += 1;
-        }
-        false
+        Bucket { first, last, elements, stage: tables.stage_of(last), ..Self::NONE }
     }
 }
 
-/// Number of buckets under `config`.
-pub const fn bucket_count(config: &Config, units: &[Unit]) -> usize {
-    let (mut count, mut end) = (0, units.len());
+/// Number of buckets.
+pub const fn bucket_count(tables: &Tables) -> usize {
+    let (mut count, mut end) = (0, tables.units.len());
     while end > 0 {
-        end = Bucket::ending_at(config, units, end - 1).first;
+        end = Bucket::ending_at(tables, end - 1).first;
         count += 1;
     }
     count
 }
 
 /// Fills in the buckets, in the order of backward. `out` has [`bucket_count`] entries.
-pub const fn fill_buckets(config: &Config, units: &[Unit], out: &mut [Bucket]) {
-    let sizes = Sizes::of(config, units);
-    let (mut i, mut ring, mut tied) = (0, 0, 0);
-    let (mut end, mut start) = (units.len(), sizes.flat);
+pub const fn fill_buckets(tables: &Tables, out: &mut [Bucket]) {
+    let (mut end, mut i) = (tables.units.len(), 0);
     while i < out.len() {
-        let mut bucket = Bucket::ending_at(config, units, end - 1);
-        start -= bucket.elements;
-        bucket.start = start;
-        bucket.staging = start;
-        if config.shards_gradients() && bucket.elements > 0 {
-            let slot = if bucket.has_tied(units) {
-                tied += 1;
-                sizes.ring_slots + tied - 1
-            } else {
-                ring += 1;
-                (ring - 1) % sizes.ring_slots
-            };
-            bucket.slot = Some(slot);
-            bucket.staging = slot * sizes.bucket_max;
+        out[i] = Bucket::ending_at(tables, end - 1);
+        end = out[i].first;
+        i += 1;
+    }
+    let mut stage = 0;
+    while stage < tables.config.mesh.pipeline {
+        fill_staging(tables, stage, out);
+        stage += 1;
+    }
+}
+
+/// Gives the buckets of a pipeline stage their places.
+const fn fill_staging(tables: &Tables, stage: usize, out: &mut [Bucket]) {
+    let sizes = Sizes::of(tables, stage);
+    let (mut staged, mut start, mut i) = (0, sizes.gradients, 0);
+    while i < out.len() {
+        if out[i].stage == stage {
+            let bucket = &mut out[i];
+            start -= bucket.elements;
+            bucket.start = start;
+            bucket.staging = if tables.config.shards_gradients() { 0 } else { start };
+            if bucket.elements > 0 {
+                // Buckets take turns, so that one is filled while the one before it travels.
+                bucket.partial = staged % STAGING_SLOTS * (sizes.bucket_max / tables.config.mesh.zero);
+                if tables.config.shards_gradients() {
+                    let slot = staged % sizes.staging_slots;
+                    bucket.slot = Some(slot);
+                    bucket.staging = slot * sizes.bucket_max;
+                }
+                staged += 1;
+            }
         }
-        out[i] = bucket;
-        end = bucket.first;
         i += 1;
     }
 }
 
-/// Fills in the placement of every unit. `out` has as many entries as there are units.
-pub const fn fill_placements(config: &Config, units: &[Unit], buckets: &[Bucket], out: &mut [Placement]) {
-    let (mut i, mut start, mut activation) = (0, 0, 0);
-    while i < units.len() {
-        let unit = &units[i];
-        let padded = unit.padded(config.ranks);
-        let saved = activation;
-        let output = saved + round_up(unit.saved, ALIGNMENT);
-        out[i] = Placement { start, padded, saved, output, bucket: bucket_of(buckets, i) };
+/// Fills in the placement of every unit. `out` has as many entries as there are units; `tables` has the buckets.
+pub const fn fill_placements(tables: &Tables, out: &mut [Placement]) {
+    let mut stage = 0;
+    while stage < tables.config.mesh.pipeline {
+        let mut start = 0;
+        let mut chunk = stage;
+        while chunk < tables.chunks.len() {
+            start = fill_chunk(tables, chunk, start, out);
+            chunk += tables.config.mesh.pipeline;
+        }
+        stage += 1;
+    }
+}
+
+/// Places the units of a chunk, whose flat buffers begin at `start`; gives where they end.
+const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [Placement]) -> usize {
+    let Chunk { first, end } = tables.chunks[chunk];
+    let mut activation = input_elements(tables, chunk);
+    let mut i = first;
+    while i < end {
+        let unit = &tables.units[i];
+        let padded = tables.padded(i);
+        let mut saved = 0;
+        if !tables.config.recomputes(tables.units, i) {
+            saved = activation;
+            activation += round_up(unit.saved, ALIGNMENT);
+        }
+        out[i] = Placement {
+            chunk,
+            stage: chunk % tables.config.mesh.pipeline,
+            start,
+            padded,
+            holds: tables.holds(i),
+            saved,
+            output: activation,
+            bucket: bucket_of(tables.buckets, i),
+        };
+        if !tables.leaves(i) {
+            activation += round_up(unit.output, ALIGNMENT);
+        }
         start += padded;
-        activation = output + round_up(unit.output, ALIGNMENT);
         i += 1;
     }
+    start
+}
+
+/// Elements at the start of a slot for activations: what enters the chunk, and the targets behind it where it ends the
+/// model.
+pub(crate) const fn input_elements(tables: &Tables, chunk: usize) -> usize {
+    let input = round_up(tables.units[tables.chunks[chunk].first].input, ALIGNMENT);
+    if chunk + 1 == tables.chunks.len() { input + round_up(tables.config.tokens(), ALIGNMENT) } else { input }
 }
 
 const fn bucket_of(buckets: &[Bucket], unit: usize) -> usize {

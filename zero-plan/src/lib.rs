@@ -8,11 +8,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod check;
 pub mod config;
 pub mod diagnostic;
 pub mod layout;
+pub mod mesh;
 pub mod message;
+pub mod pipeline;
 pub mod plan;
 pub mod report;
 pub mod schedule;
@@ -21,11 +24,13 @@ pub mod traffic;
 pub mod unit;
 
 pub use config::{Config, Gather, Transport};
-pub use layout::{Bucket, Home, Kind, Memory, Placement, Region};
+pub use layout::{Bucket, Home, Kind, Memory, Placement, Region, Tables};
+pub use mesh::{Axis, Coordinates, Mesh};
 pub use message::Bytes;
-pub use plan::{Plan, PlanBuf};
+pub use pipeline::Chunk;
+pub use plan::{PipelineStage, Plan, PlanBuf};
 pub use report::Report;
-pub use schedule::{Op, Pass};
+pub use schedule::{Op, Parcel, Pass};
 pub use traffic::Traffic;
 pub use unit::{Field, Unit, unit_count, units};
 

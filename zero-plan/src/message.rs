@@ -1,7 +1,7 @@
 //! Message: text built by a `const fn`, so that a build error can carry figures. Never allocates.
 
 /// Enough for the longest build error of this crate; longer text is cut.
-const CAPACITY: usize = 1024;
+const CAPACITY: usize = 2048;
 
 /// Text in a fixed buffer, for `panic!` in constants and for `Display` at run time.
 #[derive(Clone, Copy)]

@@ -1,136 +1,61 @@
-//! Schedule: checked layout in, frozen table of ops out. Never rejects user input, never reads a file.
+//! Schedule: checked layout in, frozen tables of ops out, one for each pipeline stage: its ranks all follow the same.
+//! Never rejects user input, never reads a file.
 //!
-//! A step walks each micro-batch forward through the units and back. Communication is placed around that walk:
-//! parameters are gathered `prefetch` uses ahead (stage 3), a bucket is reduced once its last gradient is there, and its
-//! sum is settled one bucket later, so that a rank that is late by less than a bucket delays nobody.
+//! A stage walks its chunks and micro-batches in the order of [`crate::pipeline::Turns`], units forward or back in each.
+//! Communication is placed around that walk: parameters are gathered `prefetch` uses ahead (`parameters`), a bucket is
+//! reduced once its last gradient is there and each later phase of its sum runs one bucket later, so that a rank that is
+//! late by less than a bucket delays nobody (`gradients`). What crosses to another stage leaves as soon as it is there.
 
-use crate::config::Config;
-use crate::layout::{Bucket, Placement};
-use crate::unit::Unit;
+mod gradients;
+mod op;
+mod parameters;
+mod walk;
 
-/// One entry of a rank's schedule. Units, buckets and slots are indices into the plan's tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// Starts to gather a unit's flat buffer, into a slot where gathers are copied.
-    Gather {
-        /// The owner of the flat buffer.
-        unit: usize,
-        /// The slot, in the ring of gathered parameters.
-        slot: usize,
-    },
-    /// Waits until a unit's flat buffer is whole.
-    Wait {
-        /// The owner of the flat buffer.
-        unit: usize,
-    },
-    /// Runs a unit forward.
-    Forward {
-        /// The unit.
-        unit: usize,
-        /// The micro-batch.
-        micro_batch: usize,
-    },
-    /// Runs a unit's vector-Jacobian product: gradients of its parameters and of its input.
-    Backward {
-        /// The unit.
-        unit: usize,
-        /// The micro-batch.
-        micro_batch: usize,
-    },
-    /// Gives up a unit's gathered flat buffer.
-    Release {
-        /// The owner of the flat buffer.
-        unit: usize,
-    },
-    /// Takes a bucket's staging: waits until peers have read what lay there.
-    Claim {
-        /// The bucket.
-        bucket: usize,
-    },
-    /// Offers a bucket's local gradients to its peers: the start of a reduce-scatter.
-    Reduce {
-        /// The bucket.
-        bucket: usize,
-        /// The micro-batch whose gradients these are: the first overwrites the sum, later ones add to it.
-        micro_batch: usize,
-    },
-    /// Sums this rank's shards of a bucket over all ranks: the end of a reduce-scatter.
-    Settle {
-        /// The bucket.
-        bucket: usize,
-        /// The micro-batch whose gradients these are.
-        micro_batch: usize,
-    },
-    /// Gathers the summed shards of a bucket: with `Settle`, an all-reduce (stage 0).
-    Spread {
-        /// The bucket.
-        bucket: usize,
-    },
-    /// Agrees on loss and gradient norm. Also the point behind which no rank reads this step's parameters any more.
-    Agree,
-    /// Updates what this rank keeps the optimizer state of.
-    Update {
-        /// The unit.
-        unit: usize,
-    },
+use crate::layout::Tables;
+
+use gradients::Gradients;
+pub use op::{Op, Parcel, Pass};
+use parameters::Parameters;
+use walk::{Step, Walk};
+
+/// Room for the ops of one schedule that is certainly enough.
+pub const fn op_bound(pass: Pass, tables: &Tables, stage: usize) -> usize {
+    let walk = Walk::new(pass, tables, stage);
+    // Around each computation: gather, wait, release, claim, recompute, reduce, settle, combine, and two spreads; around
+    // each turn: receive, clear and send; at the end: update, gather and wait of each unit, and what ties need.
+    10 * walk.steps() + 3 * walk.turns.len() + 3 * tables.units.len() + 8
 }
 
-/// What a schedule is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pass {
-    /// A training step.
-    Train,
-    /// One forward pass over one micro-batch, for held-out loss and for sampling.
-    Evaluate,
-}
-
-/// Number of ops of a schedule.
-pub const fn op_count(
-    pass: Pass,
-    config: &Config,
-    units: &[Unit],
-    placements: &[Placement],
-    buckets: &[Bucket],
-) -> usize {
-    fill_ops(pass, config, units, placements, buckets, &mut [])
-}
-
-/// Fills in the ops and returns their number. `out` has [`op_count`] entries, or none, to only count.
-pub const fn fill_ops(
-    pass: Pass,
-    config: &Config,
-    units: &[Unit],
-    placements: &[Placement],
-    buckets: &[Bucket],
-    out: &mut [Op],
-) -> usize {
-    let walk = Walk { pass, config, units, placements };
+/// Fills in the ops of a pipeline stage and returns their number. `out` has [`op_bound`] entries; `slots`, scratch, has as
+/// many as the stage has slots for activations.
+pub const fn fill_ops(pass: Pass, tables: &Tables, stage: usize, slots: &mut [usize], out: &mut [Op]) -> usize {
+    let walk = Walk::new(pass, tables, stage);
     let mut ops = Ops { out, len: 0 };
     let mut parameters = Parameters::new(&walk);
-    let mut i = 0;
-    while i < walk.steps() {
-        let step = walk.step(i);
-        parameters.before(&walk, i, &mut ops);
-        if step.backward {
-            claim(&walk, buckets, step, &mut ops);
-            ops.push(Op::Backward { unit: step.unit, micro_batch: step.micro_batch });
-        } else {
-            ops.push(Op::Forward { unit: step.unit, micro_batch: step.micro_batch });
+    let mut gradients = Gradients::NEW;
+    let mut cursor = walk.start();
+    while let Some(step) = walk.step(&cursor) {
+        let slot = take_slot(&walk, step, slots);
+        arrive(&walk, step, slot, &mut ops);
+        parameters.before(&walk, &cursor, &mut ops);
+        compute(&walk, step, slot, &mut gradients, &mut ops);
+        parameters.after(&walk, &cursor, &mut ops);
+        leave(&walk, step, &mut ops);
+        if step.turn.backward {
+            gradients.reduce(&walk, step, &mut ops);
+            give_slot(&walk, step, slots, slot);
         }
-        parameters.after(&walk, i, &mut ops);
-        if step.backward {
-            reduce(&walk, buckets, step, &mut ops);
-        }
-        i += 1;
+        cursor = walk.next(cursor);
     }
     if let Pass::Train = pass {
+        gradients.finish(&walk, &mut ops);
         ops.push(Op::Agree);
-        update(config, placements, &mut ops);
+        update(&walk, &mut ops);
     }
     ops.len
 }
 
-/// Appends ops, or counts them where there is no room for any.
+/// Appends ops.
 struct Ops<'a> {
     out: &'a mut [Op],
     len: usize,
@@ -138,215 +63,93 @@ struct Ops<'a> {
 
 impl Ops<'_> {
     const fn push(&mut self, op: Op) {
-        if !self.out.is_empty() {
-            self.out[self.len] = op;
-        }
+        self.out[self.len] = op;
         self.len += 1;
     }
 }
 
-/// The order of computation: each micro-batch forward through the units, then back.
-struct Walk<'a> {
-    pass: Pass,
-    config: &'a Config,
-    units: &'a [Unit],
-    placements: &'a [Placement],
+/// The slot for the activations of a step: the lowest free one where a forward turn begins, the one it took from there on.
+const fn take_slot(walk: &Walk, step: Step, slots: &mut [usize]) -> usize {
+    // What holds a slot: chunk and micro-batch as one number, 0 for nothing.
+    let holder = 1 + step.turn.micro_batch * walk.tables.chunks.len() + step.turn.chunk;
+    let begins = !step.turn.backward && walk.is_first(step.unit);
+    let wanted = if begins { 0 } else { holder };
+    let mut slot = 0;
+    while slots[slot] != wanted {
+        slot += 1;
+    }
+    slots[slot] = holder;
+    slot
 }
 
-/// One computation of the walk.
-#[derive(Clone, Copy)]
-struct Step {
-    unit: usize,
-    micro_batch: usize,
-    backward: bool,
-}
-
-impl Walk<'_> {
-    const fn steps(&self) -> usize {
-        match self.pass {
-            Pass::Train => 2 * self.units.len() * self.config.micro_batches,
-            Pass::Evaluate => self.units.len(),
-        }
-    }
-
-    const fn step(&self, i: usize) -> Step {
-        let units = self.units.len();
-        let (micro_batch, i) = (i / (2 * units), i % (2 * units));
-        let backward = i >= units;
-        Step { unit: if backward { 2 * units - 1 - i } else { i }, micro_batch, backward }
-    }
-
-    /// The unit whose flat buffer step `i` needs, if it needs one.
-    const fn source(&self, i: usize) -> Option<usize> {
-        let source = self.units[self.step(i).unit].source;
-        if self.placements[source].padded == 0 { None } else { Some(source) }
-    }
-
-    /// The next use at or after step `from`: consecutive steps on one flat buffer are one use of it. So the last unit of
-    /// the forward pass, which is the first of the backward pass, is gathered once for both.
-    const fn next_use(&self, from: usize) -> Option<Use> {
-        let mut found: Option<Use> = None;
-        let mut i = from;
-        while i < self.steps() {
-            if let Some(source) = self.source(i) {
-                match &mut found {
-                    None => found = Some(Use { unit: source, first: i, last: i }),
-                    Some(current) if current.unit == source => current.last = i,
-                    Some(_) => break,
-                }
-            }
-            i += 1;
-        }
-        found
+/// Gives a slot up where its backward turn ends.
+const fn give_slot(walk: &Walk, step: Step, slots: &mut [usize], slot: usize) {
+    let ends = step.turn.backward && walk.is_first(step.unit);
+    if ends {
+        slots[slot] = 0;
     }
 }
 
-/// A stretch of steps that works on one flat buffer.
-#[derive(Clone, Copy)]
-struct Use {
-    unit: usize,
-    first: usize,
-    last: usize,
-}
-
-/// Places gathers, waits and releases around the walk (stage 3).
-struct Parameters {
-    /// The use that computes now, or else the next one.
-    current: Option<Use>,
-    /// The first use whose gather has not started.
-    ahead: Option<Use>,
-    /// Uses from `current` up to `ahead`.
-    in_flight: usize,
-    /// Gathers started so far.
-    started: usize,
-    slots: usize,
-}
-
-impl Parameters {
-    const fn new(walk: &Walk) -> Self {
-        let first = if walk.config.shards_parameters() { walk.next_use(0) } else { None };
-        let (mut owners, mut i) = (0, 0);
-        while i < walk.placements.len() {
-            owners += (walk.placements[i].padded > 0) as usize;
-            i += 1;
-        }
-        let slots = if walk.config.prefetch + 1 < owners { walk.config.prefetch + 1 } else { owners };
-        Self { current: first, ahead: first, in_flight: 0, started: 0, slots }
+/// Takes in what another pipeline stage has sent, where a turn begins.
+const fn arrive(walk: &Walk, step: Step, slot: usize, ops: &mut Ops) {
+    let Step { unit, turn } = step;
+    let micro_batch = turn.micro_batch;
+    if !turn.backward && walk.is_first(unit) && unit > 0 {
+        ops.push(Op::Receive { parcel: Parcel::Activations, unit, micro_batch, slot });
     }
-
-    /// Before step `i`: starts the gathers that are due and waits for the one that the step needs.
-    const fn before(&mut self, walk: &Walk, i: usize, ops: &mut Ops) {
-        let Some(current) = self.current else { return };
-        if current.first != i {
-            return;
-        }
-        while let Some(ahead) = self.ahead {
-            if self.in_flight > walk.config.prefetch || self.is_held(walk, ahead.unit) {
-                break;
-            }
-            ops.push(Op::Gather { unit: ahead.unit, slot: self.started % self.slots });
-            self.started += 1;
-            self.in_flight += 1;
-            self.ahead = walk.next_use(ahead.last + 1);
-        }
-        ops.push(Op::Wait { unit: current.unit });
-    }
-
-    /// After step `i`: releases what no later step of this use needs.
-    const fn after(&mut self, walk: &Walk, i: usize, ops: &mut Ops) {
-        let Some(current) = self.current else { return };
-        if current.last == i {
-            ops.push(Op::Release { unit: current.unit });
-            self.in_flight -= 1;
-            self.current = walk.next_use(i + 1);
-        }
-    }
-
-    /// Whether a use between `current` and `ahead` holds `unit` already. Else it would be gathered twice at one time.
-    const fn is_held(&self, walk: &Walk, unit: usize) -> bool {
-        let (Some(current), Some(ahead)) = (self.current, self.ahead) else { return false };
-        let mut i = current.first;
-        while i < ahead.first {
-            if let Some(source) = walk.source(i)
-                && source == unit
-            {
-                return true;
-            }
-            i += 1;
-        }
-        false
+    if turn.backward && walk.tables.leaves(unit) {
+        ops.push(Op::Receive { parcel: Parcel::Gradients, unit, micro_batch, slot });
     }
 }
 
-/// Claims the staging of a bucket before the first gradient goes into it.
-const fn claim(walk: &Walk, buckets: &[Bucket], step: Step, ops: &mut Ops) {
-    let bucket = walk.placements[walk.units[step.unit].source].bucket;
-    if buckets[bucket].elements > 0 && first_writer(walk, &buckets[bucket]) == step.unit {
-        ops.push(Op::Claim { bucket });
-    }
-}
-
-/// The unit whose backward is the first to write gradients of a bucket.
-const fn first_writer(walk: &Walk, bucket: &Bucket) -> usize {
-    let mut unit = walk.units.len() - 1;
-    loop {
-        let source = walk.units[unit].source;
-        if source >= bucket.first && source <= bucket.last {
-            return unit;
+/// Runs a unit, with the places for its results made free before.
+const fn compute(walk: &Walk, step: Step, slot: usize, gradients: &mut Gradients, ops: &mut Ops) {
+    let Step { unit, turn } = step;
+    let micro_batch = turn.micro_batch;
+    if !turn.backward {
+        if walk.tables.leaves(unit) {
+            ops.push(Op::Clear { parcel: Parcel::Activations });
         }
-        unit -= 1;
-    }
-}
-
-/// Reduces the bucket that step `step` completed, and settles those before it.
-const fn reduce(walk: &Walk, buckets: &[Bucket], step: Step, ops: &mut Ops) {
-    let bucket = walk.placements[step.unit].bucket;
-    let micro_batch = step.micro_batch;
-    // Tied units lie behind their owner and have written before, so the bucket's first unit is always the last to write.
-    if buckets[bucket].first != step.unit {
+        ops.push(Op::Forward { unit, micro_batch, slot });
         return;
     }
-    if buckets[bucket].elements > 0 {
-        ops.push(Op::Reduce { bucket, micro_batch });
+    gradients.claim(walk, step, ops);
+    if walk.tables.config.recomputes(walk.tables.units, unit) {
+        ops.push(Op::Recompute { unit, micro_batch, slot });
     }
-    let last = bucket + 1 == buckets.len();
-    let spread = walk.config.stage == 0 && micro_batch + 1 == walk.config.micro_batches;
-    if bucket > 0 {
-        settle(buckets, bucket - 1, micro_batch, ops);
+    if walk.is_first(unit) && unit > 0 {
+        ops.push(Op::Clear { parcel: Parcel::Gradients });
     }
-    if spread && bucket > 1 {
-        spread_bucket(buckets, bucket - 2, ops);
+    ops.push(Op::Backward { unit, micro_batch, slot });
+}
+
+/// Sends what another pipeline stage waits for, where a turn ends.
+const fn leave(walk: &Walk, step: Step, ops: &mut Ops) {
+    let Step { unit, turn } = step;
+    if !turn.backward && walk.tables.leaves(unit) {
+        ops.push(Op::Send { parcel: Parcel::Activations, unit, micro_batch: turn.micro_batch });
     }
-    if last {
-        settle(buckets, bucket, micro_batch, ops);
-        if spread && bucket > 0 {
-            spread_bucket(buckets, bucket - 1, ops);
-        }
-        if spread {
-            spread_bucket(buckets, bucket, ops);
-        }
+    if turn.backward && walk.is_first(unit) && unit > 0 {
+        ops.push(Op::Send { parcel: Parcel::Gradients, unit, micro_batch: turn.micro_batch });
     }
 }
 
-const fn settle(buckets: &[Bucket], bucket: usize, micro_batch: usize, ops: &mut Ops) {
-    if buckets[bucket].elements > 0 {
-        ops.push(Op::Settle { bucket, micro_batch });
-    }
-}
-
-const fn spread_bucket(buckets: &[Bucket], bucket: usize, ops: &mut Ops) {
-    if buckets[bucket].elements > 0 {
-        ops.push(Op::Spread { bucket });
-    }
-}
-
-/// Updates every unit; where parameters are replicated but optimizer state is not, all-gathers what peers updated.
-const fn update(config: &Config, placements: &[Placement], ops: &mut Ops) {
+/// Updates the units of the stage; where parameters are replicated but optimizer state is not, all-gathers what peers
+/// updated; brings mirrors of tied parameters up to date.
+const fn update(walk: &Walk, ops: &mut Ops) {
+    let config = walk.tables.config;
     let gathers = config.shards_optimizer() && !config.shards_parameters();
     let mut unit = 0;
-    while unit < placements.len() {
-        if placements[unit].padded > 0 {
-            ops.push(Op::Update { unit });
+    while unit < walk.tables.units.len() {
+        if walk.has(unit) && walk.tables.placements[unit].holds {
+            if walk.tables.units[unit].params > 0 {
+                ops.push(Op::Update { unit });
+                if walk.mirror_of(unit).is_some() {
+                    ops.push(Op::Send { parcel: Parcel::TiedParameters, unit, micro_batch: 0 });
+                }
+            } else {
+                ops.push(Op::Receive { parcel: Parcel::TiedParameters, unit, micro_batch: 0, slot: 0 });
+            }
             if gathers {
                 ops.push(Op::Gather { unit, slot: 0 });
             }
@@ -354,8 +157,8 @@ const fn update(config: &Config, placements: &[Placement], ops: &mut Ops) {
         unit += 1;
     }
     unit = 0;
-    while gathers && unit < placements.len() {
-        if placements[unit].padded > 0 {
+    while gathers && unit < walk.tables.units.len() {
+        if walk.has(unit) && walk.tables.placements[unit].holds {
             ops.push(Op::Wait { unit });
         }
         unit += 1;

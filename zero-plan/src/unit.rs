@@ -1,6 +1,9 @@
 //! Unit: the sizes of what is gathered, released and placed as a whole. Never knows what a layer computes.
 
-/// Bytes of one element; every tensor of the arena is made of 4-byte elements (f32, or token ids).
+use crate::config::Config;
+use crate::message::Message;
+
+/// Bytes of one element that is computed with (f32, or a token id).
 pub const ELEMENT_BYTES: usize = 4;
 
 /// Elements in a cache line: every buffer and every shard starts on one.
@@ -34,17 +37,46 @@ pub struct Unit {
     pub input: usize,
     /// Activations that leave.
     pub output: usize,
+    /// Floating-point operations of one forward call.
+    pub operations: usize,
 }
 
 impl Unit {
-    /// Elements of its flat buffer: its parameters, padded so that every rank's shard is whole cache lines.
-    pub const fn padded(&self, ranks: usize) -> usize {
-        round_up(self.params, ranks * ALIGNMENT)
+    /// A unit of nothing: what others differ from.
+    pub const NONE: Self = Self {
+        field: "",
+        position: 0,
+        index: None,
+        params: 0,
+        takes: 0,
+        source: 0,
+        saved: 0,
+        workspace: 0,
+        input: 0,
+        output: 0,
+        operations: 0,
+    };
+
+    /// Elements of its flat buffer: its parameters, padded so that every part of it is as long as the others and ends on
+    /// a whole cache line of f32. Gradients are summed by parts, one for each rank with data of its own.
+    pub const fn padded(&self, parts: usize) -> usize {
+        round_up(self.params, parts * ALIGNMENT)
     }
 
     /// Whether its parameters live in another unit's flat buffer.
     pub const fn is_tied(&self, this: usize) -> bool {
         self.source != this
+    }
+}
+
+impl Unit {
+    /// Appends its name, as `Display` gives it.
+    pub(crate) const fn name(&self, message: Message) -> Message {
+        let message = message.text(self.field);
+        match self.index {
+            Some(index) => message.text("[").number(index).text("]"),
+            None => message,
+        }
     }
 }
 
@@ -119,4 +151,28 @@ pub const fn units<const U: usize>(fields: &[Field]) -> [Unit; U] {
         position += 1;
     }
     units
+}
+
+/// Stops the build where the units cannot be what is meant: Z0208 for parameters that not every rank gets one of, Z0209
+/// for gathers further ahead than there are units.
+#[track_caller]
+pub const fn require_units(config: &Config, units: &[Unit]) {
+    let (mut i, mut gathered) = (0, 0);
+    while i < units.len() {
+        let unit = &units[i];
+        gathered += (unit.params > 0) as usize;
+        if config.stage > 0 && unit.params > 0 && unit.params < config.mesh.zero {
+            let message = unit.name(Message::new().text("[Z0208] unit `")).text("` has ").number(unit.params);
+            let message = message.text(" parameters, fewer than the ").number(config.mesh.zero);
+            let message = message.text(" ranks along `zero` that shard it: some would own nothing of it");
+            panic!("{}", message.text("\n  fix: make it one unit with a field beside it, or shard less").as_str());
+        }
+        i += 1;
+    }
+    if config.shards_parameters() && config.prefetch >= gathered {
+        let message = Message::new().text("[Z0209] `prefetch` is ").number(config.prefetch);
+        let message = message.text(", but only ").number(gathered.saturating_sub(1));
+        let message = message.text(" units with parameters can follow the one that computes");
+        panic!("{}", message.text("\n  fix: lower `prefetch`").as_str());
+    }
 }

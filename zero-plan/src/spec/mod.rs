@@ -55,7 +55,7 @@ impl Spec {
     pub fn config(&self) -> Config {
         Config {
             stage: self.zero.stage.get(),
-            ranks: self.mesh.zero as usize,
+            mesh: crate::mesh::Mesh::of_zero(self.mesh.zero as usize),
             prefetch: self.zero.prefetch() as usize,
             bucket_bytes: self.zero.bucket.bytes() as usize,
             sequences: self.batch.sequences as usize,
@@ -63,6 +63,7 @@ impl Spec {
             micro_batches: self.batch.micro_batches as usize,
             transport: self.transport,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
+            ..Config::PLAIN
         }
     }
 }

@@ -1,0 +1,131 @@
+//! Budget: whether the arena of every rank fits what the spec allows; where it does not, at which op most is in use, what
+//! takes it, and which changes would fit, by what they cost. Computed from the tables, in constants.
+
+mod change;
+mod peak;
+
+use crate::layout::{Kind, Memory, Tables};
+use crate::message::Message;
+use crate::schedule::Op;
+use crate::unit::Unit;
+
+use change::{CHANGES, Change};
+pub use peak::{Peak, peak};
+
+/// Parts of a peak that a message names.
+const PARTS: usize = 3;
+/// Changes that a message offers.
+const OFFERS: usize = 4;
+
+/// Stops the build where an arena does not fit the budget of the spec. `steps` has the ops of each pipeline stage;
+/// `scratch` has room for the units.
+///
+/// # Panics
+/// Z0201.
+#[track_caller]
+pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]], scratch: &mut [Unit]) {
+    let Some(budget) = tables.config.memory_bytes else { return };
+    let stage = largest(memories);
+    let needed = memories[stage].bytes_per_rank();
+    if needed <= budget {
+        return;
+    }
+    let mut message = Message::new().text("[Z0201] a rank");
+    if memories.len() > 1 {
+        message = message.text(" of pipeline stage ").number(stage);
+    }
+    let message = message.text(" needs ").bytes(needed).text(" at stage ").number(tables.config.stage as usize);
+    let message = message.text(", but `memory` is ").bytes(budget).text(": ").bytes(needed - budget).text(" too much");
+    let message = tell_peak(message, tables, &peak(tables, &memories[stage], steps[stage]));
+    panic!("{}", tell_changes(message, tables, budget, scratch).as_str());
+}
+
+/// The pipeline stage whose ranks need most.
+const fn largest(memories: &[Memory]) -> usize {
+    let (mut largest, mut stage) = (0, 1);
+    while stage < memories.len() {
+        if memories[stage].bytes_per_rank() > memories[largest].bytes_per_rank() {
+            largest = stage;
+        }
+        stage += 1;
+    }
+    largest
+}
+
+const fn tell_peak(message: Message, tables: &Tables, peak: &Peak) -> Message {
+    let message = message.text("\n  most is in use in ");
+    let mut message = match peak.op {
+        Op::Forward { unit, micro_batch, .. } => place(message.text("the forward of "), tables, unit, micro_batch),
+        Op::Backward { unit, micro_batch, .. } => place(message.text("the backward of "), tables, unit, micro_batch),
+        Op::Recompute { unit, micro_batch, .. } => place(message.text("the recompute of "), tables, unit, micro_batch),
+        _ => message.text("an op between computations"),
+    };
+    let mut told = [false; Kind::ALL.len()];
+    let mut part = 0;
+    while part < PARTS {
+        let (mut most, mut i) = (0, 0);
+        while i < told.len() {
+            if told[most] || !told[i] && peak.bytes[i] > peak.bytes[most] {
+                most = i;
+            }
+            i += 1;
+        }
+        told[most] = true;
+        message = message.text(if part == 0 { ": " } else { ", " }).text(Kind::ALL[most].name()).text(" ");
+        message = message.bytes(peak.bytes[most]);
+        part += 1;
+    }
+    message
+}
+
+const fn place(message: Message, tables: &Tables, unit: usize, micro_batch: usize) -> Message {
+    let message = tables.units[unit].name(message.text("`")).text("`");
+    if tables.config.micro_batches == 1 { message } else { message.text(" in micro-batch ").number(micro_batch) }
+}
+
+/// The cheapest changes that fit, or else what comes closest.
+const fn tell_changes(mut message: Message, tables: &Tables, budget: usize, scratch: &mut [Unit]) -> Message {
+    let changes = change::all(tables, scratch);
+    let mut told = [false; CHANGES];
+    let mut offers = 0;
+    while offers < OFFERS {
+        let Some(best) = cheapest(&changes, &told, budget) else { break };
+        message = message.text(if offers == 0 { "\n  fits, the cheapest change first:" } else { "" });
+        message = tell_change(message, tables, &changes[best]);
+        told[best] = true;
+        offers += 1;
+    }
+    if offers == 0 {
+        message = message.text("\n  no single change fits; what comes closest:");
+        message = tell_change(message, tables, &changes[change::smallest(&changes)]);
+    }
+    message.text("\n  fix: make one of these changes, or raise `memory`")
+}
+
+const fn cheapest(changes: &[Change], told: &[bool], budget: usize) -> Option<usize> {
+    let (mut best, mut i): (Option<usize>, usize) = (None, 0);
+    while i < changes.len() {
+        if changes[i].applies && !told[i] && changes[i].bytes <= budget {
+            best = match best {
+                Some(other) if changes[other].cost() <= changes[i].cost() => Some(other),
+                _ => Some(i),
+            };
+        }
+        i += 1;
+    }
+    best
+}
+
+const fn tell_change(message: Message, tables: &Tables, change: &Change) -> Message {
+    let message = change.name(message.text("\n    "), tables.config).text(": ").bytes(change.bytes);
+    let message = if change.more_sent_bytes > 0 {
+        message.text(", about ").bytes(change.more_sent_bytes).text(" more sent a step")
+    } else {
+        message
+    };
+    if change.more_operations == 0 {
+        return message;
+    }
+    let whole = change::operations(tables);
+    message.text(", ").number((100 * change.more_operations).div_ceil(whole)).text(" % more operations")
+}

@@ -1,0 +1,189 @@
+//! Change: what else a spec could say to need less memory, what it would need then, and what that costs.
+
+use crate::config::{Config, Often, Recompute};
+use crate::layout::{Memory, Tables};
+use crate::message::Message;
+use crate::unit::Unit;
+
+/// Changes that are looked at: less prefetch, each higher stage, no holding, smaller micro-batches, recompute.
+pub(super) const CHANGES: usize = 3 + 1 + 2 + HALVINGS + 1;
+/// How often a micro-batch is halved.
+const HALVINGS: usize = 4;
+/// What a byte on the wire is taken to cost in operations, to compare the two: 100 GFLOP/s against 2 GB/s.
+const OPERATIONS_PER_BYTE: usize = 50;
+
+/// One change to a spec.
+#[derive(Clone, Copy)]
+pub(super) struct Change {
+    /// Whether it changes anything here.
+    pub applies: bool,
+    /// The configuration after it.
+    config: Config,
+    /// What a rank needs then, at most.
+    pub bytes: usize,
+    /// Bytes that a rank sends more in a step, padding and its own share counted.
+    pub more_sent_bytes: usize,
+    /// Operations that a step takes more.
+    pub more_operations: usize,
+}
+
+impl Change {
+    pub const fn cost(&self) -> usize {
+        self.more_operations.saturating_add(self.more_sent_bytes.saturating_mul(OPERATIONS_PER_BYTE))
+    }
+
+    /// What to write in the spec.
+    pub const fn name(&self, message: Message, before: &Config) -> Message {
+        let after = &self.config;
+        if after.stage != before.stage {
+            message.text("`stage: ").number(after.stage as usize).text("`")
+        } else if after.prefetch != before.prefetch {
+            message.text("`prefetch: ").number(after.prefetch).text("`")
+        } else if after.micro_batches != before.micro_batches {
+            let message = message.text("`sequences: ").number(after.sequences).text(", micro_batches: ");
+            message.number(after.micro_batches).text("`, estimated")
+        } else if after.gather as u8 != before.gather as u8 {
+            message.text("`gather: PerMicroBatch`")
+        } else if after.reduce as u8 != before.reduce as u8 {
+            message.text("`reduce: PerMicroBatch`")
+        } else {
+            message.text("`recompute: Every(1)`")
+        }
+    }
+}
+
+/// All changes, whether they apply or not. `scratch` has room for the units.
+pub(super) const fn all(tables: &Tables, scratch: &mut [Unit]) -> [Change; CHANGES] {
+    let config = *tables.config;
+    let none = Change { applies: false, config, bytes: usize::MAX, more_sent_bytes: 0, more_operations: 0 };
+    let mut out = [none; CHANGES];
+    let mut next = 0;
+    let mut stage = config.stage + 1;
+    while stage <= 3 {
+        out[next] = change(tables, Config { stage, ..config });
+        next += 1;
+        stage += 1;
+    }
+    if config.uses_slots() && config.shards_parameters() && config.prefetch > 0 {
+        out[next] = change(tables, Config { prefetch: 0, ..config });
+        next += 1;
+    }
+    if config.holds_parameters() {
+        out[next] = change(tables, Config { gather: Often::PerMicroBatch, ..config });
+        next += 1;
+    }
+    if config.holds_gradients() && config.stage >= 2 {
+        out[next] = change(tables, Config { reduce: Often::PerMicroBatch, ..config });
+        next += 1;
+    }
+    if !matches!(config.recompute, Recompute::Every(1)) {
+        out[next] = change(tables, Config { recompute: Recompute::Every(1), ..config });
+        next += 1;
+    }
+    let mut halving = 1;
+    while halving <= HALVINGS {
+        let parts = 1 << halving;
+        if config.sequences.is_multiple_of(parts) {
+            out[next] = smaller(tables, parts, scratch);
+            next += 1;
+        }
+        halving += 1;
+    }
+    out
+}
+
+/// Index of the change after which least is needed.
+pub(super) const fn smallest(changes: &[Change]) -> usize {
+    let (mut best, mut i) = (0, 1);
+    while i < changes.len() {
+        if changes[i].bytes < changes[best].bytes {
+            best = i;
+        }
+        i += 1;
+    }
+    best
+}
+
+const fn change(tables: &Tables, config: Config) -> Change {
+    let after = Tables { config: &config, ..*tables };
+    let (sent, operations) = (sent_bytes(&after), operations(&after));
+    Change {
+        applies: true,
+        config,
+        bytes: bytes_max(&after),
+        more_sent_bytes: sent.saturating_sub(sent_bytes(tables)),
+        more_operations: operations.saturating_sub(self::operations(tables)),
+    }
+}
+
+/// Micro-batches of a `parts`th of the sequences, and as many times more of them. What a layer needs is taken to be
+/// proportional, which holds but for padding.
+const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change {
+    let mut i = 0;
+    while i < tables.units.len() {
+        let unit = tables.units[i];
+        scratch[i] = Unit {
+            saved: unit.saved / parts,
+            workspace: unit.workspace / parts,
+            input: unit.input / parts,
+            output: unit.output / parts,
+            operations: unit.operations / parts,
+            ..unit
+        };
+        i += 1;
+    }
+    let before = tables.config;
+    let config =
+        Config { sequences: before.sequences / parts, micro_batches: before.micro_batches * parts, ..*before };
+    let after = Tables { config: &config, units: scratch, ..*tables };
+    Change {
+        applies: true,
+        config,
+        bytes: bytes_max(&after),
+        more_sent_bytes: sent_bytes(&after).saturating_sub(sent_bytes(tables)),
+        more_operations: 0,
+    }
+}
+
+/// What a rank needs at most.
+const fn bytes_max(tables: &Tables) -> usize {
+    let (mut most, mut stage) = (0, 0);
+    while stage < tables.config.mesh.pipeline {
+        let bytes = Memory::of(tables, stage).bytes_per_rank();
+        most = if bytes > most { bytes } else { most };
+        stage += 1;
+    }
+    most
+}
+
+/// Bytes of parameters and gradients that all pipeline stages move in a step along `zero` (ZeRO paper, section 7).
+const fn sent_bytes(tables: &Tables) -> usize {
+    let config = tables.config;
+    if config.mesh.zero == 1 {
+        return 0;
+    }
+    let (mut params, mut i) = (0, 0);
+    while i < tables.units.len() {
+        params += tables.padded(i);
+        i += 1;
+    }
+    let gathers = match config.stage {
+        0 => 0,
+        3 if config.holds_parameters() => 1,
+        3 => 2 * config.micro_batches,
+        _ => 1,
+    };
+    let reductions = config.reductions() + (config.stage == 0) as usize;
+    params * (gathers * config.precision.params.bytes() + reductions * config.precision.reduce.bytes())
+}
+
+/// Operations of a step on one rank of each pipeline stage.
+pub(super) const fn operations(tables: &Tables) -> usize {
+    let (mut sum, mut i) = (0, 0);
+    while i < tables.units.len() {
+        let passes = 3 + tables.config.recomputes(tables.units, i) as usize;
+        sum += passes * tables.units[i].operations * tables.config.micro_batches;
+        i += 1;
+    }
+    if sum == 0 { 1 } else { sum }
+}

@@ -1,0 +1,110 @@
+//! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation whose regions are always
+//! there; what is in use tells why they are as large as they are.
+
+use crate::layout::{Kind, Memory, Tables};
+use crate::schedule::{Op, Parcel};
+use crate::unit::ELEMENT_BYTES;
+
+/// The op at which most is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// The op.
+    pub op: Op,
+    /// What is in use, by [`Kind::ALL`].
+    pub bytes: [usize; Kind::ALL.len()],
+}
+
+impl Peak {
+    /// All that is in use.
+    pub const fn total_bytes(&self) -> usize {
+        let (mut sum, mut i) = (0, 0);
+        while i < self.bytes.len() {
+            sum += self.bytes[i];
+            i += 1;
+        }
+        sum
+    }
+}
+
+/// Walks the ops of a pipeline stage's step.
+pub const fn peak(tables: &Tables, memory: &Memory, ops: &[Op]) -> Peak {
+    let mut now = Peak { op: Op::Agree, bytes: [0; Kind::ALL.len()] };
+    let mut i = 0;
+    while i < Kind::ALL.len() {
+        // All but what comes and goes within the step.
+        now.bytes[i] = memory.regions[i].bytes();
+        i += 1;
+    }
+    let mut in_use = InUse { slots: 0, gathered: 0, staged: 0 };
+    let mut most = Peak { bytes: [0; Kind::ALL.len()], ..now };
+    i = 0;
+    while i < ops.len() {
+        in_use.before(tables, ops[i]);
+        now.op = ops[i];
+        in_use.fill(tables, memory, ops[i], &mut now.bytes);
+        if now.total_bytes() > most.total_bytes() {
+            most = now;
+        }
+        in_use.after(tables, ops[i]);
+        i += 1;
+    }
+    most
+}
+
+/// What comes and goes: slots for activations, slots for parameters, elements of staging.
+struct InUse {
+    slots: usize,
+    gathered: usize,
+    staged: usize,
+}
+
+impl InUse {
+    const fn before(&mut self, tables: &Tables, op: Op) {
+        match op {
+            Op::Forward { unit: 0, .. } | Op::Receive { parcel: Parcel::Activations, .. } => self.slots += 1,
+            Op::Gather { .. } if tables.config.shards_parameters() => self.gathered += 1,
+            Op::Widen { .. } => self.gathered += 1,
+            Op::Claim { bucket } => self.staged += tables.buckets[bucket].elements,
+            _ => {}
+        }
+    }
+
+    const fn after(&mut self, tables: &Tables, op: Op) {
+        match op {
+            Op::Backward { unit, .. } if tables.chunks[tables.placements[unit].chunk].first == unit => self.slots -= 1,
+            Op::Release { .. } => self.gathered -= 1,
+            Op::Settle { bucket, .. } => self.staged -= tables.buckets[bucket].elements,
+            _ => {}
+        }
+    }
+
+    const fn fill(&self, tables: &Tables, memory: &Memory, op: Op, bytes: &mut [usize; Kind::ALL.len()]) {
+        bytes[Kind::Activations as usize] = self.slots * memory.activation_slot * ELEMENT_BYTES;
+        if tables.config.uses_slots() && !tables.config.holds_parameters() {
+            bytes[Kind::Gathered as usize] = self.gathered * memory.gathered_slot * ELEMENT_BYTES;
+        }
+        if tables.config.shards_gradients() {
+            bytes[Kind::Gradients as usize] = self.staged * tables.config.precision.reduce.bytes();
+        }
+        let (mut workspace, mut boundary, mut recomputed, mut gradients) = (0, 0, 0, 0);
+        match op {
+            Op::Forward { unit, .. } => workspace = tables.units[unit].workspace,
+            Op::Recompute { unit, .. } => {
+                workspace = tables.units[unit].workspace;
+                recomputed = tables.units[unit].saved;
+            }
+            Op::Backward { unit, .. } => {
+                workspace = tables.units[unit].workspace;
+                boundary = tables.units[unit].input + tables.units[unit].output;
+                recomputed = if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved } else { 0 };
+                gradients =
+                    if tables.config.precision.reduce.is_narrow() { tables.placements[unit].padded } else { 0 };
+            }
+            _ => {}
+        }
+        bytes[Kind::Workspace as usize] = workspace * ELEMENT_BYTES;
+        bytes[Kind::ActivationGradients as usize] = boundary * ELEMENT_BYTES;
+        bytes[Kind::Recomputed as usize] = recomputed * ELEMENT_BYTES;
+        bytes[Kind::UnitGradients as usize] = gradients * ELEMENT_BYTES;
+    }
+}

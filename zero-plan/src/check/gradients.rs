@@ -1,0 +1,170 @@
+//! Rules of gradients: every bucket is reduced once in each of its rounds, after all its gradients are there, and its sum
+//! goes where it is needed before the agreement.
+
+use super::{Broken, Staging, Walk};
+use crate::mesh::Axis;
+
+impl Walk<'_, '_> {
+    const fn has_replicas(&self) -> bool {
+        self.subject.tables.config.mesh.replica > 1
+    }
+
+    /// Whether all rounds of a bucket are over, on both levels.
+    pub(super) const fn is_summed(&self, bucket: usize) -> bool {
+        let state = &self.buckets[bucket];
+        let rounds = self.subject.tables.config.reductions();
+        state.settled == rounds && (!self.has_replicas() || state.combined == rounds)
+    }
+
+    /// Whether the gradients of a bucket go to the owner that its only unit is tied to.
+    const fn is_of_tied(&self, bucket: usize) -> bool {
+        let last = self.bucket(bucket).last;
+        self.subject.tables.units[last].is_tied(last)
+    }
+
+    /// Whether the sum of a bucket is where updates read it.
+    pub(super) const fn is_spread(&self, bucket: usize) -> bool {
+        let state = &self.buckets[bucket];
+        let is_wanted = !self.is_of_tied(bucket);
+        state.spread_replica == (is_wanted && self.has_replicas())
+            && state.spread_zero == (is_wanted && self.subject.tables.config.stage == 0)
+    }
+
+    pub(super) const fn claim(&mut self, bucket: usize) -> Broken {
+        rules! {
+            matches!(self.buckets[bucket].staging, Staging::Free) => "a claim of staging in use",
+            self.bucket(bucket).elements > 0
+                && self.buckets[bucket].settled < self.subject.tables.config.reductions() =>
+                "a claim of staging that no gradient needs",
+        }
+        let mut other = 0;
+        while other < self.buckets.len() {
+            let (a, b) = (self.bucket(other), self.bucket(bucket));
+            let is_apart = a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging;
+            rules! {
+                a.stage != b.stage || is_apart || matches!(self.buckets[other].staging, Staging::Free) =>
+                    "a claim of staging that another bucket uses",
+            }
+            other += 1;
+        }
+        self.buckets[bucket].staging = Staging::Claimed;
+        self.buckets[bucket].writes = 0;
+        None
+    }
+
+    pub(super) const fn reduce(&mut self, bucket: usize, round: usize) -> Broken {
+        let config = self.subject.tables.config;
+        let state = &self.buckets[bucket];
+        let micro_batches = if config.holds_gradients() { config.micro_batches } else { 1 };
+        rules! {
+            matches!(state.staging, Staging::Claimed) => "a reduce of staging that is not claimed",
+            state.writes == state.writers * micro_batches => "a reduce before all its gradients are there",
+            state.settled == round => "a reduce of another round than the next",
+        }
+        self.buckets[bucket].staging = Staging::Offered;
+        self.buckets[bucket].offer = self.offered;
+        self.offered += 1;
+        None
+    }
+
+    pub(super) const fn settle(&mut self, bucket: usize, round: usize) -> Broken {
+        let state = &self.buckets[bucket];
+        rules! {
+            matches!(state.staging, Staging::Offered) => "a settle without a reduce",
+            state.settled == round => "a settle of another round than the next",
+            // Peers hear how many reductions are settled, not which.
+            state.offer == self.settled => "a settle before that of a reduce before it",
+        }
+        let mut other = 0;
+        while self.has_replicas() && !self.subject.tables.config.reduces_in_place() && other < self.buckets.len() {
+            let waits = self.buckets[other].combined < self.buckets[other].settled;
+            rules! {
+                !waits || self.bucket(other).partial != self.bucket(bucket).partial =>
+                    "a settle over a partial sum that is not combined",
+            }
+            other += 1;
+        }
+        self.buckets[bucket].staging = Staging::Free;
+        self.buckets[bucket].settled += 1;
+        self.buckets[bucket].settle = self.settled;
+        self.settled += 1;
+        None
+    }
+
+    pub(super) const fn combine(&mut self, bucket: usize, round: usize) -> Broken {
+        let state = &self.buckets[bucket];
+        rules! {
+            self.has_replicas() => "a sum over replicas where there are none",
+            state.combined == round && state.settled == round + 1 => "a sum over replicas without a settle",
+            state.settle == self.combined => "a sum over replicas before that of a settle before it",
+        }
+        self.buckets[bucket].combined += 1;
+        self.combined += 1;
+        None
+    }
+
+    pub(super) const fn fold(&mut self, unit: usize) -> Broken {
+        let source = self.subject.tables.units[unit].source;
+        rules! {
+            source != unit && !self.at(unit).holds && self.at(unit).padded > 0 =>
+                "a fold of a unit that is not tied to one of its own pipeline stage",
+            self.is_summed(self.at(unit).bucket) => "a fold before the tied unit's gradients are summed",
+        }
+        self.units[unit].tied = true;
+        self.join(source)
+    }
+
+    /// Adds the sum of tied gradients to that of their owner.
+    pub(super) const fn join(&mut self, owner: usize) -> Broken {
+        let bucket = self.at(owner).bucket;
+        rules! {
+            !self.units[owner].tied => "tied gradients added a second time",
+            self.is_summed(bucket) => "tied gradients added before their owner's are summed",
+            !self.buckets[bucket].spread_replica && !self.buckets[bucket].spread_zero =>
+                "tied gradients added to a sum that is spread already",
+        }
+        self.units[owner].tied = true;
+        None
+    }
+
+    pub(super) const fn spread(&mut self, bucket: usize, axis: Axis) -> Broken {
+        rules! {
+            self.is_summed(bucket) => "a spread before the last sum",
+            !self.is_of_tied(bucket) => "a spread of gradients that go to an owner",
+            self.has_joined(bucket) => "a spread before tied gradients are added",
+        }
+        let (stage, has_replicas) = (self.subject.tables.config.stage, self.has_replicas());
+        let state = &mut self.buckets[bucket];
+        match axis {
+            Axis::Replica => {
+                rules! {
+                    has_replicas => "a spread over replicas where there are none",
+                    !state.spread_replica => "a second spread of a bucket",
+                }
+                state.spread_replica = true;
+            }
+            Axis::Zero => {
+                rules! {
+                    stage == 0 => "a spread of gradients that stay sharded",
+                    !has_replicas || state.spread_replica => "a spread of shards that are not whole",
+                    !state.spread_zero => "a second spread of a bucket",
+                }
+                state.spread_zero = true;
+            }
+            Axis::Pipeline => return Some("a spread along the pipeline"),
+        }
+        None
+    }
+
+    /// Whether the gradients tied to owners in a bucket have been added.
+    const fn has_joined(&self, bucket: usize) -> bool {
+        let mut unit = self.bucket(bucket).first;
+        while unit <= self.bucket(bucket).last {
+            if self.is_in_tie(unit) && !self.units[unit].tied {
+                return false;
+            }
+            unit += 1;
+        }
+        true
+    }
+}

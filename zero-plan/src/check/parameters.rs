@@ -1,0 +1,88 @@
+//! Rules of parameters: nothing is used before its gather has been waited for, nor after its release.
+
+use super::{Broken, Held, Walk};
+
+impl Walk<'_, '_> {
+    pub(super) const fn gather(&mut self, unit: usize, slot: usize) -> Broken {
+        rules! { self.at(unit).holds => "a gather of a unit without parameters of its own", }
+        if self.subject.tables.config.shards_parameters() {
+            return self.occupy(unit, slot, Held::InFlight);
+        }
+        rules! { matches!(self.units[unit].replica, Held::No) => "a gather of a replica that is whole", }
+        self.units[unit].replica = Held::InFlight;
+        None
+    }
+
+    pub(super) const fn wait(&mut self, unit: usize) -> Broken {
+        let shards = self.subject.tables.config.shards_parameters();
+        let state = &mut self.units[unit];
+        let held = if shards { &mut state.slotted } else { &mut state.replica };
+        rules! { matches!(held, Held::InFlight) => "a wait without a gather in flight", }
+        *held = Held::Yes;
+        None
+    }
+
+    pub(super) const fn widen(&mut self, unit: usize, slot: usize) -> Broken {
+        let config = self.subject.tables.config;
+        rules! {
+            self.at(unit).holds => "a copy of a unit without parameters of its own",
+            config.uses_slots() && !config.shards_parameters() => "a copy of parameters that are used where they lie",
+            matches!(self.units[unit].replica, Held::Yes) => "a copy of a replica that is not whole",
+        }
+        self.occupy(unit, slot, Held::Yes)
+    }
+
+    const fn occupy(&mut self, unit: usize, slot: usize, held: Held) -> Broken {
+        rules! {
+            matches!(self.units[unit].slotted, Held::No) => "a gather of parameters that are held already",
+            !self.agreed => "a gather after the agreement, when owners write",
+            slot < self.gathered_slots => "a gather into a slot that is not there",
+            !self.units[slot].is_slot_taken => "a gather into a slot in use",
+        }
+        self.units[slot].is_slot_taken = true;
+        self.units[unit].slot = slot;
+        self.units[unit].slotted = held;
+        None
+    }
+
+    pub(super) const fn release(&mut self, unit: usize) -> Broken {
+        rules! {
+            !matches!(self.units[unit].slotted, Held::No) => "a release of parameters that are not held",
+            matches!(self.units[unit].slotted, Held::Yes) => "a release before its wait",
+        }
+        self.units[self.units[unit].slot].is_slot_taken = false;
+        self.units[unit].slotted = Held::No;
+        None
+    }
+
+    /// Whether the parameters that a unit takes are there to compute on.
+    pub(super) const fn has_parameters(&self, unit: usize) -> bool {
+        let config = self.subject.tables.config;
+        let holder = if self.at(unit).holds { unit } else { self.subject.tables.units[unit].source };
+        self.at(unit).padded == 0
+            || if config.shards_parameters() || config.uses_slots() {
+                matches!(self.units[holder].slotted, Held::Yes)
+            } else {
+                matches!(self.units[holder].replica, Held::Yes)
+            }
+    }
+
+    pub(super) const fn update(&mut self, unit: usize) -> Broken {
+        rules! {
+            self.agreed => "an update before the agreement",
+            self.subject.tables.units[unit].params > 0 => "an update of a unit without parameters of its own",
+        }
+        self.renew(unit)
+    }
+
+    /// New values in place of a unit's parameters.
+    pub(super) const fn renew(&mut self, unit: usize) -> Broken {
+        rules! { !self.units[unit].updated => "a second update of a unit", }
+        self.units[unit].updated = true;
+        if self.subject.tables.config.shards_optimizer() {
+            // Of a replica only the own shard is new: the rest must be gathered before it is used.
+            self.units[unit].replica = Held::No;
+        }
+        None
+    }
+}

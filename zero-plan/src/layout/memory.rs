@@ -1,0 +1,230 @@
+//! Memory: the arena of a rank as regions at constant offsets, and which of them peers can reach.
+
+use super::{Sizes, Tables};
+use crate::config::{Config, Gather, Width};
+use crate::unit::{ALIGNMENT, ELEMENT_BYTES, round_up};
+
+/// Bytes of a cache line, on which every region starts.
+const LINE_BYTES: usize = ALIGNMENT * ELEMENT_BYTES;
+
+/// What a region of the arena holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Parameters: all of the pipeline stage, or the rank's shard of each unit.
+    Parameters,
+    /// Slots for parameters that are gathered, or widened to be computed with.
+    Gathered,
+    /// Gradients of this rank's own micro-batches: of every unit, or of the buckets in flight.
+    Gradients,
+    /// Gradients of the unit in backward, before they are narrowed.
+    UnitGradients,
+    /// The rank's shard of the gradients, summed over its replica, of the buckets in flight.
+    Partial,
+    /// The rank's shard of the gradients, summed over ranks and micro-batches.
+    Reduced,
+    /// Parameters as the optimizer updates them.
+    Master,
+    /// AdamW's first and second moments.
+    Optimizer,
+    /// Inputs and outputs of the units, and what they save for backward, of the micro-batches in flight.
+    Activations,
+    /// What a recomputed unit saves, from its second forward to its backward.
+    Recomputed,
+    /// Gradients of the activations on both sides of the unit in backward.
+    ActivationGradients,
+    /// Activations and their gradients on their way to another pipeline stage.
+    Outgoing,
+    /// Scratch of one call.
+    Workspace,
+}
+
+impl Kind {
+    /// All kinds, in the order in which reports list them.
+    pub const ALL: [Kind; 13] = [
+        Kind::Parameters,
+        Kind::Gathered,
+        Kind::Gradients,
+        Kind::UnitGradients,
+        Kind::Partial,
+        Kind::Reduced,
+        Kind::Master,
+        Kind::Optimizer,
+        Kind::Activations,
+        Kind::Recomputed,
+        Kind::ActivationGradients,
+        Kind::Outgoing,
+        Kind::Workspace,
+    ];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Parameters => "parameters",
+            Kind::Gathered => "gathered parameters",
+            Kind::Gradients => "gradients",
+            Kind::UnitGradients => "unit gradients",
+            Kind::Partial => "partial sums",
+            Kind::Reduced => "reduced gradients",
+            Kind::Master => "master parameters",
+            Kind::Optimizer => "optimizer state",
+            Kind::Activations => "activations",
+            Kind::Recomputed => "recomputed activations",
+            Kind::ActivationGradients => "activation gradients",
+            Kind::Outgoing => "outgoing",
+            Kind::Workspace => "workspace",
+        }
+    }
+
+    /// What it is stored in.
+    pub const fn width(self, config: &Config) -> Width {
+        match self {
+            Kind::Parameters => config.precision.params,
+            Kind::Gradients | Kind::Partial | Kind::Reduced => config.precision.reduce,
+            Kind::Master => config.precision.master,
+            Kind::Optimizer => config.precision.moments,
+            _ => Width::F32,
+        }
+    }
+}
+
+/// Which mapping a region lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Home {
+    /// The rank's own memory.
+    Private,
+    /// The rank's part of the memory that its peers can read.
+    Shared,
+    /// The memory in which the shards of the ranks along `zero` lie contiguous, unit by unit.
+    Common,
+}
+
+/// A part of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// What it holds.
+    pub kind: Kind,
+    /// Where it lies.
+    pub home: Home,
+    /// What its elements are stored in.
+    pub width: Width,
+    /// Start within its home, in bytes.
+    pub offset_bytes: usize,
+    /// The rank's share, in elements.
+    pub elements: usize,
+}
+
+impl Region {
+    /// The rank's share, in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.elements * self.width.bytes()
+    }
+}
+
+/// The arena of a rank of one pipeline stage: a constant of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Memory {
+    /// All regions, in the order of [`Kind::ALL`].
+    pub regions: [Region; Kind::ALL.len()],
+    /// Bytes of [`Home::Private`].
+    pub private_bytes: usize,
+    /// Bytes of this rank's [`Home::Shared`].
+    pub shared_bytes: usize,
+    /// Bytes of [`Home::Common`], of all ranks along `zero` together.
+    pub common_bytes: usize,
+    /// Elements of one slot for gathered parameters.
+    pub gathered_slot: usize,
+    /// Elements of one slot for activations: of one chunk of one micro-batch.
+    pub activation_slot: usize,
+    /// Elements of one slot for activations that leave; those for gradients of activations lie behind all of these.
+    pub outgoing_slot: usize,
+    /// Elements of one slot for gradients of activations that leave.
+    pub returning_slot: usize,
+}
+
+impl Memory {
+    /// Nothing: what a table holds before it is filled.
+    pub(crate) const NONE: Self = Self {
+        regions: [Region {
+            kind: Kind::Parameters,
+            home: Home::Private,
+            width: Width::F32,
+            offset_bytes: 0,
+            elements: 0,
+        }; Kind::ALL.len()],
+        private_bytes: 0,
+        shared_bytes: 0,
+        common_bytes: 0,
+        gathered_slot: 0,
+        activation_slot: 0,
+        outgoing_slot: 0,
+        returning_slot: 0,
+    };
+
+    /// The arena of a rank of pipeline stage `stage`. Needs the units and chunks of `tables`, nothing else.
+    pub const fn of(tables: &Tables, stage: usize) -> Self {
+        let sizes = Sizes::of(tables, stage);
+        let mut memory = Memory {
+            gathered_slot: sizes.flat_max,
+            activation_slot: sizes.activation_slot,
+            outgoing_slot: sizes.outgoing_max,
+            returning_slot: sizes.incoming_max,
+            ..Self::NONE
+        };
+        let mut i = 0;
+        while i < Kind::ALL.len() {
+            let kind = Kind::ALL[i];
+            let (home, width) = (home(tables, kind), kind.width(tables.config));
+            let elements = round_up(sizes.elements(tables, kind), LINE_BYTES / width.bytes());
+            let end_bytes = match home {
+                Home::Private => &mut memory.private_bytes,
+                Home::Shared => &mut memory.shared_bytes,
+                Home::Common => &mut memory.common_bytes,
+            };
+            memory.regions[i] = Region { kind, home, width, offset_bytes: *end_bytes, elements };
+            *end_bytes += match home {
+                Home::Common => memory.regions[i].bytes() * tables.config.mesh.zero,
+                Home::Private | Home::Shared => memory.regions[i].bytes(),
+            };
+            i += 1;
+        }
+        memory
+    }
+
+    /// The region of a kind.
+    pub const fn region(&self, kind: Kind) -> Region {
+        self.regions[kind as usize]
+    }
+
+    /// Bytes of one rank's arena, its share of what ranks hold in common included.
+    pub const fn bytes_per_rank(&self) -> usize {
+        let (mut bytes, mut i) = (0, 0);
+        while i < self.regions.len() {
+            bytes += self.regions[i].bytes();
+            i += 1;
+        }
+        bytes
+    }
+}
+
+/// What only one rank reads is private to it; what peers read must lie where they can.
+const fn home(tables: &Tables, kind: Kind) -> Home {
+    let config = tables.config;
+    let mesh = &config.mesh;
+    let last = tables.units.len() - 1;
+    let is_mirrored = tables.is_mirror(last);
+    let is_shared = match kind {
+        Kind::Parameters if config.shards_parameters() => match config.transport.gather() {
+            Gather::Mapped => return Home::Common,
+            Gather::Copied => true,
+        },
+        // Peers read this rank's updated shard out of its replica.
+        Kind::Parameters => config.shards_optimizer() && mesh.zero > 1 || is_mirrored,
+        Kind::Gradients => mesh.zero > 1 || config.reduces_in_place() && (mesh.replica > 1 || is_mirrored),
+        Kind::Partial => true,
+        // Peers read reduced parts: the second half of an all-reduce.
+        Kind::Reduced => !config.shards_optimizer() && mesh.zero > 1 || mesh.replica > 1 || is_mirrored,
+        Kind::Outgoing => true,
+        _ => false,
+    };
+    if is_shared { Home::Shared } else { Home::Private }
+}

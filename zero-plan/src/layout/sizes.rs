@@ -1,0 +1,154 @@
+//! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from. In elements.
+
+use super::{Bucket, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, input_elements, max, min};
+use crate::unit::{ALIGNMENT, round_up};
+
+pub(super) struct Sizes {
+    /// Flat buffers of the parameters that the stage holds, mirrors included.
+    held: usize,
+    /// Flat buffers of the parameters that it updates.
+    owned: usize,
+    /// Flat buffers of all gradients.
+    pub(super) gradients: usize,
+    pub(super) flat_max: usize,
+    holders: usize,
+    pub(super) bucket_max: usize,
+    /// Staging slots that buckets take in turn (stages 2 and 3).
+    pub(super) staging_slots: usize,
+    /// One slot for the activations of one chunk of one micro-batch.
+    pub(super) activation_slot: usize,
+    activation_slots: usize,
+    recomputed_max: usize,
+    boundary_max: usize,
+    pub(super) outgoing_max: usize,
+    pub(super) incoming_max: usize,
+    workspace_max: usize,
+}
+
+impl Sizes {
+    pub(super) const fn of(tables: &Tables, stage: usize) -> Self {
+        let mut sizes = Sizes {
+            held: 0,
+            owned: 0,
+            gradients: 0,
+            flat_max: 0,
+            holders: 0,
+            bucket_max: 0,
+            staging_slots: 0,
+            activation_slot: 0,
+            activation_slots: tables.activation_slots(stage),
+            recomputed_max: 0,
+            boundary_max: 0,
+            outgoing_max: 0,
+            incoming_max: 0,
+            workspace_max: 0,
+        };
+        let mut chunk = stage;
+        while chunk < tables.chunks.len() {
+            sizes.add_chunk(tables, chunk);
+            chunk += tables.config.mesh.pipeline;
+        }
+        sizes
+    }
+
+    const fn add_chunk(&mut self, tables: &Tables, chunk: usize) {
+        let (first, end) = (tables.chunks[chunk].first, tables.chunks[chunk].end);
+        let mut activations = input_elements(tables, chunk);
+        let mut i = first;
+        while i < end {
+            activations += self.add_unit(tables, i);
+            i += 1;
+        }
+        self.activation_slot = max(self.activation_slot, activations);
+        if first > 0 {
+            self.incoming_max = max(self.incoming_max, round_up(tables.units[first].input, ALIGNMENT));
+        }
+        while i > first {
+            let bucket = Bucket::ending_at(tables, i - 1);
+            self.bucket_max = max(self.bucket_max, bucket.elements);
+            // A bucket without parameters has nothing to stage.
+            self.staging_slots = min(self.staging_slots + (bucket.elements > 0) as usize, STAGING_SLOTS);
+            i = bucket.first;
+        }
+    }
+
+    /// Adds a unit; gives what it takes of a slot for activations.
+    const fn add_unit(&mut self, tables: &Tables, i: usize) -> usize {
+        let unit = &tables.units[i];
+        let padded = tables.padded(i);
+        self.gradients += padded;
+        if tables.holds(i) {
+            self.held += padded;
+            self.holders += 1;
+            self.flat_max = max(self.flat_max, padded);
+        }
+        if unit.params > 0 {
+            self.owned += padded;
+        }
+        self.boundary_max = max(self.boundary_max, round_up(max(unit.input, unit.output), ALIGNMENT));
+        self.workspace_max = max(self.workspace_max, unit.workspace);
+        let (saved, output) = (round_up(unit.saved, ALIGNMENT), round_up(unit.output, ALIGNMENT));
+        let mut kept = 0;
+        if tables.config.recomputes(tables.units, i) {
+            self.recomputed_max = max(self.recomputed_max, saved + output);
+        } else {
+            kept += saved;
+        }
+        if tables.leaves(i) {
+            self.outgoing_max = max(self.outgoing_max, output);
+        } else {
+            kept += output;
+        }
+        kept
+    }
+
+    /// Slots for gathered or widened parameters: for the unit in use, and those that are gathered ahead.
+    const fn slots(&self, tables: &Tables) -> usize {
+        let ahead = if tables.config.shards_parameters() { tables.config.prefetch } else { 0 };
+        // No more slots than units: a unit is never gathered twice at one time.
+        min(ahead.saturating_add(1), self.holders)
+    }
+
+    pub(super) const fn elements(&self, tables: &Tables, kind: Kind) -> usize {
+        let config = tables.config;
+        let zero = config.mesh.zero;
+        let states = if config.shards_optimizer() { self.owned / zero } else { self.owned };
+        match kind {
+            Kind::Parameters if config.shards_parameters() => self.held / zero,
+            Kind::Parameters => self.held,
+            Kind::Gathered if !config.uses_slots() => 0,
+            Kind::Gathered if config.holds_parameters() => self.held,
+            Kind::Gathered => self.slots(tables) * self.flat_max,
+            Kind::Gradients if config.shards_gradients() => self.staging_slots * self.bucket_max,
+            Kind::Gradients => self.gradients,
+            Kind::UnitGradients if config.precision.reduce.is_narrow() => self.flat_gradients_max(tables),
+            Kind::UnitGradients => 0,
+            Kind::Partial if config.mesh.replica > 1 && !config.reduces_in_place() => {
+                STAGING_SLOTS * (self.bucket_max / zero)
+            }
+            Kind::Partial => 0,
+            Kind::Reduced if config.reduces_in_place() => 0,
+            Kind::Reduced => self.gradients / zero,
+            Kind::Master if config.precision.has_master_copy() => states,
+            Kind::Master => 0,
+            Kind::Optimizer => 2 * states,
+            Kind::Activations => self.activation_slots * self.activation_slot,
+            Kind::Recomputed => self.recomputed_max,
+            Kind::ActivationGradients => 2 * self.boundary_max,
+            Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_max + self.incoming_max),
+            Kind::Workspace => self.workspace_max,
+        }
+    }
+
+    /// The largest flat buffer of gradients; a tied unit's is as large as its owner's, which may be elsewhere.
+    const fn flat_gradients_max(&self, tables: &Tables) -> usize {
+        let (mut most, mut i) = (self.flat_max, 0);
+        while i < tables.units.len() {
+            if tables.units[i].is_tied(i) {
+                most = max(most, tables.padded(i));
+            }
+            i += 1;
+        }
+        most
+    }
+}

@@ -1,0 +1,173 @@
+//! Mesh: the ranks as a grid of axes, where each of them lies in it, and which axes cross nodes. Never rejects a mesh.
+
+use serde::{Deserialize, Serialize};
+
+/// A direction of the mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Axis {
+    /// Ranks that share one copy of the sharded states.
+    Zero,
+    /// Copies of it, each with data of its own.
+    Replica,
+    /// Parts of the model, one behind the other.
+    Pipeline,
+}
+
+impl Axis {
+    /// All axes, in the order in which ranks are numbered along them unless an order is asked for: the first fastest.
+    pub const ALL: [Axis; 3] = [Axis::Zero, Axis::Replica, Axis::Pipeline];
+
+    /// Its name in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Axis::Zero => "zero",
+            Axis::Replica => "replica",
+            Axis::Pipeline => "pipeline",
+        }
+    }
+}
+
+/// Where a rank lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Coordinates {
+    /// Its shard.
+    pub zero: usize,
+    /// Its replica.
+    pub replica: usize,
+    /// Its pipeline stage.
+    pub pipeline: usize,
+}
+
+/// The ranks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mesh {
+    /// Nodes, with equally many ranks on each: consecutive ones.
+    pub nodes: usize,
+    /// Ranks along `zero`.
+    pub zero: usize,
+    /// Ranks along `replica`.
+    pub replica: usize,
+    /// Ranks along `pipeline`.
+    pub pipeline: usize,
+    /// The axes from that along which rank numbers are consecutive to that along which they are farthest apart. Each once.
+    pub order: [Axis; 3],
+}
+
+impl Mesh {
+    /// A mesh of one axis, `zero`, on one node.
+    pub const fn of_zero(ranks: usize) -> Self {
+        Self { nodes: 1, zero: ranks, replica: 1, pipeline: 1, order: Axis::ALL }
+    }
+
+    /// Number of ranks.
+    pub const fn ranks(&self) -> usize {
+        self.zero * self.replica * self.pipeline
+    }
+
+    /// Ranks of one node.
+    pub const fn ranks_per_node(&self) -> usize {
+        self.ranks() / self.nodes
+    }
+
+    /// Ranks with data of their own: along `zero` and `replica` together.
+    pub const fn data_ranks(&self) -> usize {
+        self.zero * self.replica
+    }
+
+    /// Ranks along an axis.
+    pub const fn len(&self, axis: Axis) -> usize {
+        match axis {
+            Axis::Zero => self.zero,
+            Axis::Replica => self.replica,
+            Axis::Pipeline => self.pipeline,
+        }
+    }
+
+    /// How far apart the numbers of neighbours along an axis are.
+    const fn stride(&self, axis: Axis) -> usize {
+        let (mut stride, mut i) = (1, 0);
+        while self.order[i] as usize != axis as usize {
+            stride *= self.len(self.order[i]);
+            i += 1;
+        }
+        stride
+    }
+
+    const fn coordinate(&self, rank: usize, axis: Axis) -> usize {
+        rank / self.stride(axis) % self.len(axis)
+    }
+
+    /// Where `rank` lies.
+    pub const fn coordinates(&self, rank: usize) -> Coordinates {
+        Coordinates {
+            zero: self.coordinate(rank, Axis::Zero),
+            replica: self.coordinate(rank, Axis::Replica),
+            pipeline: self.coordinate(rank, Axis::Pipeline),
+        }
+    }
+
+    /// The rank that lies there.
+    pub const fn rank(&self, at: Coordinates) -> usize {
+        at.zero * self.stride(Axis::Zero)
+            + at.replica * self.stride(Axis::Replica)
+            + at.pipeline * self.stride(Axis::Pipeline)
+    }
+
+    /// The node that a rank is on.
+    pub const fn node(&self, rank: usize) -> usize {
+        rank / self.ranks_per_node()
+    }
+
+    /// Whether some ranks that differ in nothing but this axis are on different nodes.
+    pub const fn crosses_nodes(&self, axis: Axis) -> bool {
+        let mut rank = 0;
+        while rank < self.ranks() {
+            let first = rank - self.coordinate(rank, axis) * self.stride(axis);
+            if self.node(first) != self.node(rank) {
+                return true;
+            }
+            rank += 1;
+        }
+        false
+    }
+}
+
+impl Coordinates {
+    /// Which of the ranks with data of their own: replica by replica.
+    pub const fn data_rank(&self, mesh: &Mesh) -> usize {
+        self.replica * mesh.zero + self.zero
+    }
+
+    /// Which part of every flat buffer this rank sums gradients of: its shard is cut once more among the replicas.
+    pub const fn part(&self, mesh: &Mesh) -> usize {
+        self.zero * mesh.replica + self.replica
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two nodes of four ranks, as in `specs/hybrid.ron`.
+    const HYBRID: Mesh = Mesh { nodes: 2, zero: 4, replica: 1, pipeline: 2, order: Axis::ALL };
+
+    #[test]
+    fn zero_lies_inside_a_node_and_the_pipeline_across() {
+        assert_eq!(HYBRID.coordinates(6), Coordinates { zero: 2, replica: 0, pipeline: 1 });
+        assert_eq!(Axis::ALL.map(|axis| HYBRID.crosses_nodes(axis)), [false, false, true]);
+        let pipeline_inside = Mesh { order: [Axis::Pipeline, Axis::Zero, Axis::Replica], ..HYBRID };
+        assert_eq!(pipeline_inside.coordinates(6), Coordinates { zero: 3, replica: 0, pipeline: 0 });
+        assert_eq!(Axis::ALL.map(|axis| pipeline_inside.crosses_nodes(axis)), [true, false, false]);
+    }
+
+    #[test]
+    fn every_rank_lies_at_one_place() {
+        let order = [Axis::Replica, Axis::Pipeline, Axis::Zero];
+        for mesh in [HYBRID, Mesh { nodes: 3, zero: 2, replica: 3, pipeline: 4, order }] {
+            let mut places: Vec<_> = (0..mesh.ranks()).map(|rank| mesh.coordinates(rank)).collect();
+            assert!(places.iter().enumerate().all(|(rank, at)| mesh.rank(*at) == rank));
+            places.sort_by_key(|at| (at.pipeline, at.data_rank(&mesh)));
+            assert!(places.iter().enumerate().all(|(i, at)| i == at.pipeline * mesh.data_ranks() + at.data_rank(&mesh)));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Pipeline: which units lie on which pipeline stage, and the order in which a stage works through chunks and
+//! micro-batches. Knows nothing of parameters, gradients or memory.
+
+use crate::config::{Config, Order, Split};
+use crate::message::Message;
+use crate::schedule::Pass;
+use crate::unit::Unit;
+
+/// Operations that an optimizer spends on one parameter, for comparing with those of a layer.
+const UPDATE_OPERATIONS: usize = 16;
+
+/// Consecutive units that lie on one pipeline stage and run one behind the other. Chunk c of a pipeline of p stages lies on
+/// stage c mod p.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Chunk {
+    /// Its first unit.
+    pub first: usize,
+    /// The unit after its last.
+    pub end: usize,
+}
+
+impl Chunk {
+    /// Nothing: what a table holds before it is filled.
+    pub(crate) const NONE: Self = Self { first: 0, end: 0 };
+}
+
+/// What a step spends on a unit: a forward and a backward pass for each micro-batch (of which the backward does twice the
+/// work), and an update of its parameters.
+pub const fn cost(config: &Config, unit: &Unit) -> usize {
+    3 * unit.operations * config.micro_batches + UPDATE_OPERATIONS * unit.params
+}
+
+/// Fills in the chunks, in the order of forward; `out` has [`Config::chunks`] entries.
+///
+/// # Panics
+/// Z0206, where the units cannot be placed as the configuration says.
+#[track_caller]
+pub const fn fill_chunks(config: &Config, units: &[Unit], out: &mut [Chunk]) {
+    require_placeable(config, units);
+    let bottleneck = if let Split::Balanced = config.split { bottleneck(config, units) } else { 0 };
+    let (mut chunk, mut first) = (0, 0);
+    while chunk < out.len() {
+        let end = match config.split {
+            Split::Even => first + units.len() / out.len(),
+            Split::Units(counts) => first + counts[chunk],
+            Split::Balanced => balanced_end(config, units, first, out.len() - chunk - 1, bottleneck),
+        };
+        out[chunk] = Chunk { first, end };
+        first = end;
+        chunk += 1;
+    }
+}
+
+#[track_caller]
+const fn require_placeable(config: &Config, units: &[Unit]) {
+    let chunks = config.chunks();
+    let message = Message::new().text("[Z0206] ").number(units.len()).text(" units cannot be placed on ");
+    let message = message.number(config.mesh.pipeline).text(" pipeline stages with ");
+    let message = message.number(config.chunks_per_rank()).text(" chunks each: ");
+    let problem = match config.split {
+        _ if units.len() < chunks => message.text("a chunk would be empty\n  fix: use fewer stages or chunks"),
+        Split::Even if !units.len().is_multiple_of(chunks) => {
+            let message = message.text("they do not divide evenly by ").number(chunks);
+            message.text("\n  fix: place them by cost, `units: Balanced`, or say how many each chunk has, `units: Split([...])`")
+        }
+        Split::Units(counts) if counts.len() != chunks || sum(counts) != units.len() => {
+            let message = message.text("`units: Split` has ").number(counts.len()).text(" entries that add up to ");
+            let message = message.number(sum(counts)).text("\n  fix: give ").number(chunks).text(" entries that add up to ");
+            message.number(units.len())
+        }
+        _ => return,
+    };
+    panic!("{}", problem.as_str());
+}
+
+const fn sum(counts: &[usize]) -> usize {
+    let (mut sum, mut i) = (0, 0);
+    while i < counts.len() {
+        sum += counts[i];
+        i += 1;
+    }
+    sum
+}
+
+/// The smallest cost that the most expensive chunk can have: a search by halves over what fits.
+const fn bottleneck(config: &Config, units: &[Unit]) -> usize {
+    let (mut low, mut high, mut i) = (0, 0, 0);
+    while i < units.len() {
+        let cost = cost(config, &units[i]);
+        low = if cost > low { cost } else { low };
+        high += cost;
+        i += 1;
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if chunks_needed(config, units, middle) <= config.chunks() {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+/// Chunks that it takes when none may cost more than `most`.
+const fn chunks_needed(config: &Config, units: &[Unit], most: usize) -> usize {
+    let (mut chunks, mut first) = (0, 0);
+    while first < units.len() {
+        first = balanced_end(config, units, first, 0, most);
+        chunks += 1;
+    }
+    chunks
+}
+
+/// Where a chunk ends that begins at `first`, costs at most `most`, and leaves one unit at least to each chunk after it.
+const fn balanced_end(config: &Config, units: &[Unit], first: usize, chunks_after: usize, most: usize) -> usize {
+    let (mut end, mut spent) = (first + 1, cost(config, &units[first]));
+    while end + chunks_after < units.len() && spent + cost(config, &units[end]) <= most {
+        spent += cost(config, &units[end]);
+        end += 1;
+    }
+    end
+}
+
+/// One chunk of one micro-batch, forward or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The chunk, of all chunks of the model.
+    pub chunk: usize,
+    /// The micro-batch.
+    pub micro_batch: usize,
+    /// Whether it goes back.
+    pub backward: bool,
+}
+
+/// The turns of one pipeline stage, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// What the schedule is for.
+    pub pass: Pass,
+    /// The pipeline stage.
+    pub stage: usize,
+}
+
+impl Turns<'_> {
+    /// Forward turns of a pass, which has as many backward turns if it trains.
+    const fn forwards(&self) -> usize {
+        match self.pass {
+            Pass::Train => self.config.micro_batches * self.config.chunks_per_rank(),
+            Pass::Evaluate => self.config.chunks_per_rank(),
+        }
+    }
+
+    /// Number of turns.
+    pub const fn len(&self) -> usize {
+        match self.pass {
+            Pass::Train => 2 * self.forwards(),
+            Pass::Evaluate => self.forwards(),
+        }
+    }
+
+    /// Whether there are none; there always are some.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forward turns before the first backward turn is preceded by one of its own: as many as it takes until gradients
+    /// come back to this stage. For interleaved stages as in Megatron-LM (Narayanan et al., 2021, section 2.2).
+    const fn warm_up(&self) -> usize {
+        let stages = self.config.mesh.pipeline;
+        let behind = stages - 1 - self.stage;
+        let turns = match self.config.order {
+            Order::GPipe => self.forwards(),
+            Order::OneFOneB => behind,
+            Order::Interleaved { chunks } => 2 * behind + (chunks - 1) * stages,
+        };
+        if turns < self.forwards() { turns } else { self.forwards() }
+    }
+
+    /// Forward turns whose backward turn is still to come, at most: places for activations that this stage needs.
+    pub const fn in_flight(&self) -> usize {
+        match self.pass {
+            Pass::Evaluate => 1,
+            Pass::Train if self.warm_up() < self.forwards() => self.warm_up() + 1,
+            Pass::Train => self.forwards(),
+        }
+    }
+
+    /// The turn at `position`: forward turns until the pipeline is full, then one of each in turn, then what is left to
+    /// go back. Micro-batches follow one another in each chunk, so that gradients are summed in their order.
+    pub const fn at(&self, position: usize) -> Turn {
+        let (warm_up, forwards) = (self.warm_up(), self.forwards());
+        if let Pass::Evaluate = self.pass {
+            return Turn { chunk: position * self.config.mesh.pipeline + self.stage, micro_batch: 0, backward: false };
+        }
+        if position < warm_up {
+            self.nth(position, false)
+        } else if position < 2 * forwards - warm_up {
+            let nth = (position - warm_up) / 2;
+            if (position - warm_up).is_multiple_of(2) { self.nth(warm_up + nth, false) } else { self.nth(nth, true) }
+        } else {
+            self.nth(position - forwards, true)
+        }
+    }
+
+    /// The `nth` forward or backward turn. Chunks take turns: each works on as many micro-batches as there are stages.
+    const fn nth(&self, nth: usize, backward: bool) -> Turn {
+        let stages = self.config.mesh.pipeline;
+        let chunks = self.config.chunks_per_rank();
+        let (chunk, micro_batch) = if chunks == 1 {
+            (0, nth)
+        } else {
+            (nth % (stages * chunks) / stages, nth / (stages * chunks) * stages + nth % stages)
+        };
+        let chunk = if backward { chunks - 1 - chunk } else { chunk };
+        Turn { chunk: chunk * stages + self.stage, micro_batch, backward }
+    }
+}

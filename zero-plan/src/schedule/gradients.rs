@@ -1,0 +1,144 @@
+//! Gradients: the phases of a bucket's sum, from the claim of its staging to the spread of what was summed. Each phase runs
+//! one bucket later than the one before it, so that ranks need not keep step with one another.
+
+use super::walk::{Step, Walk};
+use super::{Op, Ops, Parcel};
+use crate::layout::Bucket;
+use crate::mesh::Axis;
+
+/// A bucket in one of its reductions.
+#[derive(Clone, Copy)]
+struct Sum {
+    bucket: usize,
+    round: usize,
+}
+
+/// The bucket, if any, whose next phase is due.
+pub(super) struct Gradients {
+    unsettled: Option<Sum>,
+    uncombined: Option<Sum>,
+    unspread: Option<usize>,
+}
+
+impl Gradients {
+    pub const NEW: Self = Self { unsettled: None, uncombined: None, unspread: None };
+
+    /// Claims the staging of a bucket before the first gradient goes into it.
+    pub const fn claim(&mut self, walk: &Walk, step: Step, ops: &mut Ops) {
+        let bucket = walk.tables.placements[step.unit].bucket;
+        let held = walk.tables.config.holds_gradients() && step.turn.micro_batch > 0;
+        if walk.tables.buckets[bucket].last != step.unit || walk.tables.buckets[bucket].elements == 0 || held {
+            return;
+        }
+        if let Some(sum) = self.unsettled
+            && shares_staging(&walk.tables.buckets[sum.bucket], &walk.tables.buckets[bucket])
+        {
+            self.unsettled = None;
+            self.settle(walk, sum, ops);
+        }
+        ops.push(Op::Claim { bucket });
+    }
+
+    /// Reduces the bucket that a step completed, and settles the one before it.
+    pub const fn reduce(&mut self, walk: &Walk, step: Step, ops: &mut Ops) {
+        let config = walk.tables.config;
+        let bucket = walk.tables.placements[step.unit].bucket;
+        let is_last = step.turn.micro_batch + 1 == config.micro_batches;
+        if walk.tables.buckets[bucket].first != step.unit
+            || walk.tables.buckets[bucket].elements == 0
+            || config.holds_gradients() && !is_last
+        {
+            return;
+        }
+        let round = if config.holds_gradients() { 0 } else { step.turn.micro_batch };
+        ops.push(Op::Reduce { bucket, round });
+        let before = self.unsettled;
+        self.unsettled = Some(Sum { bucket, round });
+        if let Some(sum) = before {
+            self.settle(walk, sum, ops);
+        }
+    }
+
+    /// Runs all phases that are due.
+    pub const fn finish(&mut self, walk: &Walk, ops: &mut Ops) {
+        if let Some(sum) = self.unsettled {
+            self.settle(walk, sum, ops);
+        }
+        if let Some(sum) = self.uncombined {
+            self.combine(walk, sum, ops);
+        }
+        if let Some(bucket) = self.unspread {
+            spread(walk, bucket, ops);
+        }
+    }
+
+    const fn settle(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
+        let Sum { bucket, round } = sum;
+        if let Some(before) = self.uncombined
+            && walk.tables.buckets[before.bucket].partial == walk.tables.buckets[bucket].partial
+        {
+            // Else its sum over the replica would be overwritten.
+            self.uncombined = None;
+            self.combine(walk, before, ops);
+        }
+        ops.push(Op::Settle { bucket, round });
+        if walk.tables.config.mesh.replica == 1 {
+            self.summed(walk, sum, ops);
+            return;
+        }
+        let before = self.uncombined;
+        self.uncombined = Some(sum);
+        if let Some(before) = before {
+            self.combine(walk, before, ops);
+        }
+    }
+
+    const fn combine(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
+        ops.push(Op::Combine { bucket: sum.bucket, round: sum.round });
+        self.summed(walk, sum, ops);
+    }
+
+    /// After the last reduction of a bucket: brings the gradients of tied parameters together, and spreads the bucket
+    /// before this one.
+    const fn summed(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
+        let tables = walk.tables;
+        if sum.round + 1 < tables.config.reductions() {
+            return;
+        }
+        let Bucket { first, last, .. } = tables.buckets[sum.bucket];
+        if tables.units[last].is_tied(last) {
+            if tables.placements[last].holds {
+                ops.push(Op::Send { parcel: Parcel::TiedGradients, unit: last, micro_batch: 0 });
+            }
+            return;
+        }
+        let mut unit = first;
+        while unit <= last {
+            if walk.mirror_of(unit).is_some() {
+                ops.push(Op::Receive { parcel: Parcel::TiedGradients, unit, micro_batch: 0, slot: 0 });
+            } else if let Some(tied) = tables.tied_to(unit) {
+                ops.push(Op::Fold { unit: tied });
+            }
+            unit += 1;
+        }
+        let before = self.unspread;
+        self.unspread = Some(sum.bucket);
+        if let Some(before) = before {
+            spread(walk, before, ops);
+        }
+    }
+}
+
+/// Whether two buckets take turns in one place.
+const fn shares_staging(a: &Bucket, b: &Bucket) -> bool {
+    a.staging < b.staging + b.elements && b.staging < a.staging + a.elements
+}
+
+const fn spread(walk: &Walk, bucket: usize, ops: &mut Ops) {
+    if walk.tables.config.mesh.replica > 1 {
+        ops.push(Op::Spread { bucket, axis: Axis::Replica });
+    }
+    if !walk.tables.config.shards_optimizer() {
+        ops.push(Op::Spread { bucket, axis: Axis::Zero });
+    }
+}

@@ -1,0 +1,160 @@
+//! Op: one entry of a schedule.
+
+use crate::mesh::Axis;
+
+/// One entry of a rank's schedule. Units, buckets and slots are indices into the plan's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Starts to gather a unit's flat buffer along `zero`, into a slot where layers compute on slots.
+    Gather {
+        /// The unit.
+        unit: usize,
+        /// The slot.
+        slot: usize,
+    },
+    /// Waits until a unit's flat buffer is whole.
+    Wait {
+        /// The unit.
+        unit: usize,
+    },
+    /// Copies a unit's replicated flat buffer into a slot, in the type that layers compute in.
+    Widen {
+        /// The unit.
+        unit: usize,
+        /// The slot.
+        slot: usize,
+    },
+    /// Gives up a unit's gathered or widened flat buffer.
+    Release {
+        /// The unit.
+        unit: usize,
+    },
+    /// Waits for what another pipeline stage has sent, and takes it: activations and their gradients to where `unit` reads
+    /// them, gradients of tied parameters into its sum, tied parameters in place of its own.
+    Receive {
+        /// What it is.
+        parcel: Parcel,
+        /// The unit that needs it.
+        unit: usize,
+        /// The micro-batch that it is of; 0 for what there is one of in a step.
+        micro_batch: usize,
+        /// The slot for the activations of that micro-batch.
+        slot: usize,
+    },
+    /// Waits until a slot for the next outgoing parcel of this kind is free: its receiver has taken what lay there.
+    Clear {
+        /// What is to leave.
+        parcel: Parcel,
+    },
+    /// Starts to send what `unit` has made to another pipeline stage. Never waits: it lies in a slot of its own.
+    Send {
+        /// What it is.
+        parcel: Parcel,
+        /// The unit that made it.
+        unit: usize,
+        /// The micro-batch that it is of; 0 for what there is one of in a step.
+        micro_batch: usize,
+    },
+    /// Runs a unit forward.
+    Forward {
+        /// The unit.
+        unit: usize,
+        /// The micro-batch.
+        micro_batch: usize,
+        /// The slot for its activations.
+        slot: usize,
+    },
+    /// Runs a unit forward once more, for what its backward needs and its forward has not kept.
+    Recompute {
+        /// The unit.
+        unit: usize,
+        /// The micro-batch.
+        micro_batch: usize,
+        /// The slot for its activations.
+        slot: usize,
+    },
+    /// Runs a unit's vector-Jacobian product: gradients of its parameters and of its input.
+    Backward {
+        /// The unit.
+        unit: usize,
+        /// The micro-batch.
+        micro_batch: usize,
+        /// The slot for its activations.
+        slot: usize,
+    },
+    /// Takes a bucket's staging: waits until peers have read what lay there.
+    Claim {
+        /// The bucket.
+        bucket: usize,
+    },
+    /// Offers a bucket's local gradients to its peers along `zero`: the start of a reduce-scatter.
+    Reduce {
+        /// The bucket.
+        bucket: usize,
+        /// Which of the bucket's reductions in this step it is: the first overwrites the sum, later ones add to it.
+        round: usize,
+    },
+    /// Sums this rank's shards of a bucket along `zero`: the end of a reduce-scatter. Where there are replicas, also the
+    /// start of their reduction.
+    Settle {
+        /// The bucket.
+        bucket: usize,
+        /// Which of its reductions.
+        round: usize,
+    },
+    /// Sums this rank's parts of a bucket along `replica`.
+    Combine {
+        /// The bucket.
+        bucket: usize,
+        /// Which of its reductions.
+        round: usize,
+    },
+    /// Adds the summed gradients of a tied unit to those of its owner, which lies on the same pipeline stage.
+    Fold {
+        /// The tied unit.
+        unit: usize,
+    },
+    /// Gathers what the ranks along an axis have summed of a bucket: the second half of an all-reduce.
+    Spread {
+        /// The bucket.
+        bucket: usize,
+        /// The axis.
+        axis: Axis,
+    },
+    /// Agrees on loss and gradient norm, over all ranks. Also the point behind which no rank reads this step's parameters
+    /// any more.
+    Agree,
+    /// Updates what this rank keeps the optimizer state of.
+    Update {
+        /// The unit.
+        unit: usize,
+    },
+}
+
+/// What travels from one pipeline stage to another. Each kind has a channel of its own in which order is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Parcel {
+    /// The output of a chunk, to the next one.
+    Activations,
+    /// The gradient of a chunk's input, to the one before.
+    Gradients,
+    /// Summed gradients of tied parameters, to their owner.
+    TiedGradients,
+    /// Updated parameters, to the unit that is tied to them.
+    TiedParameters,
+}
+
+impl Parcel {
+    /// All kinds.
+    pub const ALL: [Parcel; 4] =
+        [Parcel::Activations, Parcel::Gradients, Parcel::TiedGradients, Parcel::TiedParameters];
+}
+
+/// What a schedule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// A training step.
+    Train,
+    /// One forward pass over one micro-batch, for held-out loss and for sampling.
+    Evaluate,
+}
