@@ -1,28 +1,24 @@
 //! Trains a model under a plan made at run time, on ranks that are threads, and keeps all that runs are compared by.
 
-use zero_plan::{Config, PlanBuf, Traffic, Transport};
+use zero_plan::{Config, Mesh, PlanBuf, Traffic, Transport};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::random::mix;
-use zero_runtime::transport::{Shared, Transport as _, local};
+use zero_runtime::transport::{Transport as TransportTrait, local};
 
 /// The optimizer of the tests, unless they say otherwise: every part of it on.
 pub const HYPER: Hyper =
     Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.25) };
 
 /// A configuration of the tiny models, to vary.
-pub const CONFIG: Config = Config {
-    stage: 0,
-    ranks: 1,
-    prefetch: 1,
-    bucket_bytes: 1,
-    sequences: 2,
-    length: 11,
-    micro_batches: 1,
-    transport: Transport::Local,
-    memory_bytes: None,
-};
+pub const CONFIG: Config =
+    Config { prefetch: 1, bucket_bytes: 1, sequences: 2, length: 11, transport: Transport::Local, ..Config::PLAIN };
+
+/// A mesh of this many ranks along each axis.
+pub const fn mesh(pipeline: usize, replica: usize, zero: usize) -> Mesh {
+    Mesh { pipeline, replica, ..Mesh::of_zero(zero) }
+}
 
 /// The first parameters of a run.
 #[derive(Clone, Copy)]
@@ -33,7 +29,7 @@ pub enum Start<'a> {
     Flat(&'a [Vec<f32>]),
 }
 
-/// Fills micro-batch (step, rank, micro-batch): ids and targets.
+/// Fills micro-batch (step, data rank, micro-batch): ids and targets.
 pub type Batch<'a> = &'a (dyn Fn(u64, usize, usize, &mut [u32], &mut [u32]) + Sync);
 
 /// What a run came to.
@@ -47,10 +43,10 @@ pub struct Outcome {
     pub parameters: Vec<Vec<f32>>,
     /// Sums of the first step's gradients of each unit, over ranks and micro-batches.
     pub gradients: Vec<Vec<f32>>,
-    /// What a rank sent in all steps.
-    pub sent: Traffic,
-    /// Bytes of a rank's arena.
-    pub arena_bytes: usize,
+    /// What each rank sent in all steps.
+    pub sent: Vec<Traffic>,
+    /// Bytes of each rank's arena.
+    pub arena_bytes: Vec<usize>,
 }
 
 impl Outcome {
@@ -75,52 +71,75 @@ pub fn train<M: Model<Input = Tokens>>(
     start: Start,
     batch: Batch,
 ) -> Outcome {
-    let plan = PlanBuf::new(M::PLAN.model, config, M::PLAN.units);
-    let plan = plan.as_plan();
-    assert_eq!(plan.check(), Ok(()));
-    let ranks = local::run(&plan, Result::is_err, |transport| train_rank::<M>(transport, hyper, steps, start, batch))
-        .expect("the memory of a tiny model");
-    let mut outcomes = ranks.into_iter().map(|rank| rank.expect("a run without faults"));
-    let mut first = outcomes.next().expect("at least one rank");
-    for other in outcomes {
-        for (all, shard) in first.gradients.iter_mut().zip(&other.gradients) {
-            all.extend(shard);
+    PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        assert_eq!(plan.check(), Ok(()), "{config:?}");
+        let ranks =
+            local::run(plan, Result::is_err, |transport| train_rank::<M, _>(transport, hyper, steps, start, batch))
+                .expect("the memory of a tiny model");
+        merged(&config, ranks.into_iter().map(|rank| rank.expect("a run without faults")).collect())
+    })
+}
+
+/// What all ranks came to together, once it is clear that they agree.
+pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
+    let mut all = Outcome {
+        losses: ranks[0].losses.clone(),
+        norms: ranks[0].norms.clone(),
+        sent: ranks.iter().flat_map(|rank| rank.sent.clone()).collect(),
+        arena_bytes: ranks.iter().flat_map(|rank| rank.arena_bytes.clone()).collect(),
+        parameters: vec![Vec::new(); ranks[0].parameters.len()],
+        gradients: vec![Vec::new(); ranks[0].gradients.len()],
+    };
+    for (rank, one) in ranks.iter().enumerate() {
+        assert_eq!((&one.losses, &one.norms), (&all.losses, &all.norms), "rank {rank} has other losses");
+        let first_replica = config.mesh.coordinates(rank).replica == 0;
+        for unit in 0..all.parameters.len() {
+            // Shards come in the order of ranks along `zero`.
+            if first_replica {
+                all.gradients[unit].extend(&one.gradients[unit]);
+            }
+            if all.parameters[unit].is_empty() {
+                all.parameters[unit] = one.parameters[unit].clone();
+            } else if !one.parameters[unit].is_empty() {
+                assert!(all.parameters[unit] == one.parameters[unit], "rank {rank} has another unit {unit}");
+            }
         }
-        assert_eq!((&first.losses, &first.norms), (&other.losses, &other.norms));
-        assert_eq!((&first.parameters, first.sent), (&other.parameters, other.sent));
     }
-    first
+    all
 }
 
 /// Trains as one rank; of the gradients, only its shards are in the outcome.
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_rank<M: Model<Input = Tokens>>(
-    transport: Shared,
+pub fn train_rank<'p, M: Model<Input = Tokens>, T: TransportTrait<'p>>(
+    transport: T,
     hyper: Hyper,
     steps: u64,
     start: Start,
     batch: Batch,
 ) -> Result<Outcome, RunError> {
     let mut engine = Engine::<M, _>::new(transport);
-    let (plan, rank) = (engine.plan(), engine.arena().rank());
+    let plan = engine.plan();
+    let data_rank = engine.arena().coordinates().data_rank(&plan.config.mesh);
     match start {
         Start::Seed(seed) => engine.initialize(seed),
         Start::Flat(flat) => flat.iter().enumerate().for_each(|(unit, flat)| engine.load(unit, flat)),
     }
-    let mut outcome = Outcome { arena_bytes: engine.arena().bytes(), ..Outcome::default() };
+    let mut outcome = Outcome { arena_bytes: vec![engine.arena().bytes()], ..Outcome::default() };
     for step in 0..steps {
-        let report = engine.step(&hyper, |micro_batch, ids, targets| batch(step, rank, micro_batch, ids, targets))?;
+        let report =
+            engine.step(&hyper, |micro_batch, ids, targets| batch(step, data_rank, micro_batch, ids, targets))?;
         outcome.losses.push(report.loss);
         outcome.norms.push(report.gradient_norm);
         if step == 0 {
-            outcome.gradients = (0..plan.units.len()).map(|unit| engine.reduced_gradients(unit).1).collect();
+            let gradients = |unit| engine.reduced_gradients(unit).map_or_else(Vec::new, |(_, shard)| shard);
+            outcome.gradients = (0..plan.units.len()).map(gradients).collect();
         }
     }
-    outcome.sent = engine.transport().sent();
+    outcome.sent = vec![engine.transport().sent()];
     for unit in 0..plan.units.len() {
-        outcome.parameters.push(engine.parameters(unit)?);
+        outcome.parameters.push(engine.parameters(unit)?.unwrap_or_default());
     }
     Ok(outcome)
 }
@@ -128,7 +147,7 @@ pub fn train_rank<M: Model<Input = Tokens>>(
 /// Micro-batches of noise for the tiny models, cut from one global batch: rank and micro-batch only say which part.
 pub fn noise(config: Config) -> impl Fn(u64, usize, usize, &mut [u32], &mut [u32]) + Sync {
     move |step, rank, micro_batch, ids, targets| {
-        let first = (micro_batch * config.ranks + rank) * ids.len();
+        let first = (micro_batch * config.mesh.data_ranks() + rank) * ids.len();
         for (i, (id, target)) in ids.iter_mut().zip(targets).enumerate() {
             let draw = mix(step, (first + i) as u64);
             *id = (draw % 29) as u32;

@@ -61,10 +61,12 @@ fn a_case_is_named_for_the_code_that_is_shown() {
     }
 }
 
+/// Those of specs, attributes and structs: the others are shown by the command or at run time, or by a build whose sizes
+/// are out of reach here.
 #[test]
-fn every_code_has_a_case() {
+fn every_code_of_an_expansion_has_a_case() {
     let cases = cases("rs");
-    for code in CODES {
+    for code in CODES.iter().filter(|code| code.code < "Z0120") {
         let prefix = code.code.to_lowercase();
         assert!(cases.iter().any(|case| name(case).starts_with(&prefix)), "{}", code.code);
     }

@@ -1,8 +1,11 @@
-//! Error: what keeps a spec from becoming a binary, as a person should see it. Never prints.
+//! Error: what keeps a spec from becoming a binary, or a code from being explained, as a person should see it. Never
+//! prints.
 
 use std::path::PathBuf;
 
-/// Why there is no binary.
+use zero_plan::diagnostic;
+
+/// Why the command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: give the path of a RON file, such as specs/zero3.ron", path.display())]
@@ -31,6 +34,15 @@ pub enum Error {
     Write { path: PathBuf, source: std::io::Error },
     #[error("error[Z0126]: cannot start {}: {source}", binary.display())]
     Start { binary: PathBuf, source: std::io::Error },
+    #[error("error[Z0129]: no message has the code `{code}`\n  = help: {}", nearest_help(code))]
+    UnknownCode { code: String },
     #[error("{}", .0.report())]
     Text(#[from] zero_runtime::data::DataError),
+}
+
+fn nearest_help(code: &str) -> String {
+    match diagnostic::nearest(code) {
+        Some(near) => format!("did you mean {}, {}? `cargo zero explain` lists all codes", near.code, near.title),
+        None => "`cargo zero explain` lists all codes".to_owned(),
+    }
 }

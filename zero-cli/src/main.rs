@@ -1,12 +1,13 @@
 //! The `zero` command: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and
-//! files; what a spec means it leaves to `zero-plan`.
+//! files; what a spec or a code means it leaves to `zero-plan`.
 
 mod build;
 mod error;
+mod explain;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
@@ -36,6 +37,16 @@ enum Verb {
         /// The spec, a RON file
         spec: PathBuf,
     },
+    /// Build the binary and print its plan
+    Plan {
+        /// The spec, a RON file
+        spec: PathBuf,
+    },
+    /// Say what a code of a message means
+    Explain {
+        /// The code, such as Z0107; without it, all codes are listed
+        code: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -50,14 +61,21 @@ fn main() -> ExitCode {
 
 fn execute(verb: Verb) -> Result<(), Error> {
     match verb {
-        Verb::Run { spec, arguments } => {
-            let binary = build::build(&spec)?;
-            // In place of this process, so that signals and the exit code are the binary's own.
-            Err(Error::Start { source: Command::new(&binary).args(arguments).exec(), binary })
-        }
+        Verb::Run { spec, arguments } => become_binary(&spec, &arguments),
         Verb::Build { spec } => {
             println!("{}", build::build(&spec)?.display());
             Ok(())
         }
+        Verb::Plan { spec } => become_binary(&spec, &["--plan".into()]),
+        Verb::Explain { code } => {
+            println!("{}", explain::explain(code.as_deref())?);
+            Ok(())
+        }
     }
+}
+
+/// Builds the binary of a spec and runs it in place of this process, so that signals and the exit code are its own.
+fn become_binary(spec: &Path, arguments: &[OsString]) -> Result<(), Error> {
+    let binary = build::build(spec)?;
+    Err(Error::Start { source: Command::new(&binary).args(arguments).exec(), binary })
 }

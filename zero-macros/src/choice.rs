@@ -4,10 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use syn::ext::IdentExt;
 use zero_plan::Config;
 use zero_plan::diagnostic::Diagnostic;
-use zero_plan::spec::{disagreements, parse, parse_inline};
+use zero_plan::spec::{Spec, disagreements, parse, parse_inline, unknown_fields};
 
+use crate::ast::Model;
 use crate::attr::Options;
 use crate::environment::Environment;
 use crate::mistake::{Checked, Mistake};
@@ -15,10 +17,23 @@ use crate::mistake::{Checked, Mistake};
 /// A spec that holds no mistake.
 #[derive(Debug)]
 pub struct Choice {
-    /// What it says.
+    /// What it stands for.
     pub config: Config,
+    /// The spec itself.
+    pub spec: Spec,
     /// The file that says so.
-    pub file: Option<PathBuf>,
+    pub file: Option<SpecFile>,
+}
+
+/// A spec's file.
+#[derive(Debug)]
+pub struct SpecFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its name in messages.
+    pub shown: String,
+    /// What it holds.
+    pub text: String,
 }
 
 /// The spec of `ZERO_SPEC`, else of the attribute's `spec`, else of its other options.
@@ -28,33 +43,53 @@ pub fn choose(options: &Options, environment: &Environment) -> Checked<Choice> {
         return from_file(&file, options, environment);
     }
     match parse_inline(&options.pairs()) {
-        Ok(spec) => Ok(Choice { config: spec.config(), file: None }),
+        Ok(spec) => Ok(Choice { config: spec.config(), spec, file: None }),
         Err(problems) => Err(problems.iter().map(|problem| options.mistake(problem)).collect()),
     }
 }
 
 /// The spec of a file, and that the attribute's other options agree with it.
-fn from_file(file: &Path, options: &Options, environment: &Environment) -> Checked<Choice> {
+fn from_file(path: &Path, options: &Options, environment: &Environment) -> Checked<Choice> {
     // As absolute as `include_str!` wants it, and without the `..` of a path from another directory.
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let shown = environment.shown(&file);
-    let text = fs::read_to_string(&file).map_err(|error| {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let shown = environment.shown(&path);
+    let text = fs::read_to_string(&path).map_err(|error| {
         let problem = Diagnostic::new("Z0110", "spec", format!("the spec {shown} cannot be read: {error}"));
         let help = "the path of a spec is relative to the directory of the package's Cargo.toml";
         vec![Mistake::at(options.place(), &problem.help(help))]
     })?;
-    let spec = parse(&text).map_err(|problems| {
-        let mistakes = problems.iter().map(|problem| Mistake::in_spec(options.place(), problem, &shown, &text));
-        mistakes.collect::<Vec<_>>()
-    })?;
-    let disagreements = disagreements(&spec, &text, &options.pairs()).into_iter().map(|mut problem| {
+    let file = SpecFile { path, shown, text };
+    let spec = parse(&file.text).map_err(|problems| file.mistakes(options, &problems))?;
+    let disagreements = disagreements(&spec, &file.text, &options.pairs()).into_iter().map(|mut problem| {
         if problem.code == "Z0109" {
-            problem.label = format!("the spec is {shown}");
+            problem.label = format!("the spec is {}", file.shown);
         }
         options.mistake(&problem)
     });
     let mistakes: Vec<_> = disagreements.collect();
-    if mistakes.is_empty() { Ok(Choice { config: spec.config(), file: Some(file) }) } else { Err(mistakes) }
+    if mistakes.is_empty() { Ok(Choice { config: spec.config(), spec, file: Some(file) }) } else { Err(mistakes) }
+}
+
+impl SpecFile {
+    /// Mistakes in the file, at the place where it is chosen.
+    fn mistakes(&self, options: &Options, problems: &[Diagnostic]) -> Vec<Mistake> {
+        let in_spec = |problem| Mistake::in_spec(options.place(), problem, &self.shown, &self.text);
+        problems.iter().map(in_spec).collect()
+    }
+}
+
+impl Choice {
+    /// That the model has the fields which the spec names.
+    pub fn names_fields_of(&self, model: &Model, options: &Options) -> Checked<()> {
+        let fields: Vec<_> = model.fields.iter().map(|field| field.name.unraw().to_string()).collect();
+        let text = self.file.as_ref().map(|file| file.text.as_str());
+        let problems = unknown_fields(&self.spec, text, &fields);
+        let mistakes = match &self.file {
+            Some(file) => file.mistakes(options, &problems),
+            None => problems.iter().map(|problem| options.mistake(problem)).collect(),
+        };
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +107,7 @@ mod tests {
         fs::create_dir_all(&package).unwrap();
         fs::write(package.join("three.ron"), "(zero: (stage: 3))").unwrap();
         fs::write(package.join("bad.ron"), "(zero: (stage: 4, prefech: 1))").unwrap();
+        fs::write(package.join("fields.ron"), "(zero: (stage: 1), recompute: Fields([\"block\", \"head\"]))").unwrap();
         let package = package.canonicalize().unwrap();
         Environment { directory: package.clone(), package, spec: None, text: None }
     }
@@ -89,7 +125,7 @@ mod tests {
         let environment = Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, text: None };
         let choice = chosen(quote!(stage = 3, prefetch = 2, memory = MiB(1)), &environment).unwrap();
         assert_eq!((choice.config.stage, choice.config.prefetch), (3, 2));
-        assert_eq!((choice.config.memory_bytes, choice.file), (Some(1 << 20), None));
+        assert_eq!((choice.config.memory_bytes, choice.file.is_none()), (Some(1 << 20), true));
         assert_eq!(mistakes(quote!(stage = 4, prefech = 1), &environment).len(), 2);
     }
 
@@ -97,7 +133,7 @@ mod tests {
     fn a_file_is_read_from_the_package_and_its_mistakes_are_all_shown() {
         let package = package("file");
         let choice = chosen(quote!(spec = "three.ron", stage = 3), &package).unwrap();
-        assert_eq!((choice.config.stage, choice.file), (3, Some(package.package.join("three.ron"))));
+        assert_eq!((choice.config.stage, choice.file.unwrap().path), (3, package.package.join("three.ron")));
         let found = mistakes(quote!(spec = "bad.ron"), &package);
         assert_eq!(found.len(), 2);
         assert!(found[0].contains("\n --> bad.ron:1:16\n"), "{}", found[0]);
@@ -114,6 +150,31 @@ mod tests {
         }
         let found = mistakes(quote!(stage = 2), &package);
         assert!(found[0].starts_with("[Z0109] ") && found[0].contains("the spec is three.ron"), "{found:?}");
+        fs::remove_dir_all(package.package).unwrap();
+    }
+    #[test]
+    fn z0116_unknown_field() {
+        let package = package("fields");
+        let item = syn::parse_quote! { struct Gpt { embed: E, r#blocks: [B; 2], head: H } };
+        let model = crate::valid::model(&item).unwrap();
+        let unknown = |tokens: TokenStream| {
+            let options = Options::parse(tokens).unwrap();
+            let fit = choose(&options, &package).unwrap().names_fields_of(&model, &options);
+            fit.err().unwrap_or_default().into_iter().map(|mistake| mistake.text).collect::<Vec<_>>()
+        };
+        let in_file = unknown(quote!(spec = "fields.ron"));
+        assert_eq!(in_file.len(), 1, "{in_file:?}");
+        let start =
+            "[Z0116] `recompute` names the field `block`, which the model does not have\n --> fields.ron:1:39\n";
+        assert!(in_file[0].starts_with(start) && in_file[0].contains("did you mean `blocks`?"), "{}", in_file[0]);
+        let inline = unknown(quote!(stage = 1, recompute = Fields(["blocks", "tail"])));
+        assert_eq!(inline.len(), 1, "{inline:?}");
+        assert!(
+            inline[0].contains("\n = help: the fields of the model are `embed`, `blocks`, `head`"),
+            "{}",
+            inline[0]
+        );
+        assert!(unknown(quote!(stage = 1, recompute = Fields(["embed"]))).is_empty());
         fs::remove_dir_all(package.package).unwrap();
     }
 }

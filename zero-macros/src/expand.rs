@@ -1,16 +1,17 @@
 //! Expand: writes the `Model` of a struct: one chain of its fields, from which the compiler computes the plan and the
 //! dispatch. Emission validates nothing.
 
-use proc_macro2::{Ident, Literal, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::DeriveInput;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use zero_plan::{Config, Transport};
+use zero_plan::Config;
 
 use crate::ast::{Field, Model};
 use crate::attr::stripped;
 use crate::choice::Choice;
+use crate::constants::{config, number};
 use crate::environment::Environment;
 
 /// The struct, and its `Model` beside it. Names begin with `__`, as the types of fields are named in the same scope.
@@ -87,39 +88,10 @@ fn shape(name: &Ident, config: &Config) -> TokenStream {
     }
 }
 
-/// The spec as constants.
-fn config(config: &Config) -> TokenStream {
-    let stage = Literal::u8_unsuffixed(config.stage);
-    let [ranks, prefetch, bucket_bytes, sequences, length, micro_batches] =
-        [config.ranks, config.prefetch, config.bucket_bytes, config.sequences, config.length, config.micro_batches]
-            .map(number);
-    let transport = match config.transport {
-        Transport::Local => quote!(Local),
-        Transport::Shm => quote!(Shm),
-    };
-    let memory_bytes = match config.memory_bytes.map(number) {
-        Some(bytes) => quote!(::core::option::Option::Some(#bytes)),
-        None => quote!(::core::option::Option::None),
-    };
-    quote! {
-        ::zero_runtime::plan::Config {
-            stage: #stage,
-            ranks: #ranks,
-            prefetch: #prefetch,
-            bucket_bytes: #bucket_bytes,
-            sequences: #sequences,
-            length: #length,
-            micro_batches: #micro_batches,
-            transport: ::zero_runtime::plan::Transport::#transport,
-            memory_bytes: #memory_bytes,
-        }
-    }
-}
-
 /// What makes cargo build again: another choice of spec or text, or a change in the spec.
 fn rebuild(choice: &Choice) -> TokenStream {
     let file = choice.file.as_ref().map(|file| {
-        let file = file.display().to_string();
+        let file = file.path.display().to_string();
         quote!(
             const _: &str = ::core::include_str!(#file);
         )
@@ -142,11 +114,6 @@ fn text(environment: &Environment) -> TokenStream {
     }
 }
 
-/// A number as people write it, without a suffix.
-fn number(number: usize) -> Literal {
-    Literal::usize_unsuffixed(number)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -154,6 +121,7 @@ mod tests {
     use syn::parse_quote;
 
     use super::*;
+    use crate::choice::SpecFile;
     use crate::valid;
 
     fn expanded(item: &DeriveInput, choice: &Choice, text: Option<PathBuf>) -> String {
@@ -162,8 +130,9 @@ mod tests {
     }
 
     fn choice(file: Option<PathBuf>) -> Choice {
-        let config = zero_plan::spec::parse("(mesh: (zero: 4), zero: (stage: 3, prefetch: 2))").unwrap().config();
-        Choice { config, file }
+        let spec = zero_plan::spec::parse("(mesh: (zero: 4), zero: (stage: 3, prefetch: 2))").unwrap();
+        let file = file.map(|path| SpecFile { path, shown: String::new(), text: String::new() });
+        Choice { config: spec.config(), spec, file }
     }
 
     #[test]
@@ -195,16 +164,14 @@ mod tests {
 
                 static __PLAN: ::zero_runtime::plan::Plan<'static> = ::zero_runtime::plan::static_plan!(
                     "Gpt",
-                    ::zero_runtime::plan::Config {
+                    ::zero_runtime::plan::config::Config {
+                        mesh: ::zero_runtime::plan::mesh::Mesh::of_zero(4),
                         stage: 3,
-                        ranks: 4,
                         prefetch: 2,
                         bucket_bytes: 26214400,
                         sequences: 4,
                         length: 256,
-                        micro_batches: 1,
-                        transport: ::zero_runtime::plan::Transport::Shm,
-                        memory_bytes: ::core::option::Option::None,
+                        ..::zero_runtime::plan::config::Config::PLAIN
                     },
                     &__WHOLE.fields.sizes
                 );

@@ -7,6 +7,7 @@
 mod ast;
 mod attr;
 mod choice;
+mod constants;
 mod derive;
 mod environment;
 mod expand;
@@ -36,8 +37,13 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
         Err(unusable) => return unusable.into(),
     };
     let environment = Environment::of_cargo();
-    let choice = Options::parse(options.into()).and_then(|options| choice::choose(&options, &environment));
-    let expanded = match both(choice, valid::model(&item)) {
+    let choice = Options::parse(options.into())
+        .and_then(|options| choice::choose(&options, &environment).map(|choice| (choice, options)));
+    let checked = both(choice, valid::model(&item)).and_then(|((choice, options), model)| {
+        choice.names_fields_of(&model, &options)?;
+        Ok((choice, model))
+    });
+    let expanded = match checked {
         Ok((choice, model)) => expand::model(&item, &model, &choice, &environment),
         Err(mistakes) => fallback::model(&item, &mistakes),
     };

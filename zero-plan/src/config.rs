@@ -222,7 +222,8 @@ impl Config {
 
     /// Whether layers compute on a copy of the parameters in a slot, which has to be made for each use and released.
     pub const fn uses_slots(&self) -> bool {
-        self.precision.params.is_narrow() || self.shards_parameters() && matches!(self.transport.gather(), Gather::Copied)
+        self.precision.params.is_narrow()
+            || self.shards_parameters() && matches!(self.transport.gather(), Gather::Copied)
     }
 
     /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may when those are kept for

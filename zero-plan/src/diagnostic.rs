@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-pub use codes::{CODES, Code};
+pub use codes::{CODES, Code, find, nearest};
 
 /// One mistake: what, where, expected and found, how to fix.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -167,7 +167,9 @@ mod tests {
             let mut places: Vec<_> = (0..mesh.ranks()).map(|rank| mesh.coordinates(rank)).collect();
             assert!(places.iter().enumerate().all(|(rank, at)| mesh.rank(*at) == rank));
             places.sort_by_key(|at| (at.pipeline, at.data_rank(&mesh)));
-            assert!(places.iter().enumerate().all(|(i, at)| i == at.pipeline * mesh.data_ranks() + at.data_rank(&mesh)));
+            assert!(
+                places.iter().enumerate().all(|(i, at)| i == at.pipeline * mesh.data_ranks() + at.data_rank(&mesh))
+            );
         }
     }
 }

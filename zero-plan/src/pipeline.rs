@@ -61,11 +61,14 @@ const fn require_placeable(config: &Config, units: &[Unit]) {
         _ if units.len() < chunks => message.text("a chunk would be empty\n  fix: use fewer stages or chunks"),
         Split::Even if !units.len().is_multiple_of(chunks) => {
             let message = message.text("they do not divide evenly by ").number(chunks);
-            message.text("\n  fix: place them by cost, `units: Balanced`, or say how many each chunk has, `units: Split([...])`")
+            message.text(
+                "\n  fix: place them by cost, `units: Balanced`, or say how many each chunk has, `units: Split([...])`",
+            )
         }
         Split::Units(counts) if counts.len() != chunks || sum(counts) != units.len() => {
             let message = message.text("`units: Split` has ").number(counts.len()).text(" entries that add up to ");
-            let message = message.number(sum(counts)).text("\n  fix: give ").number(chunks).text(" entries that add up to ");
+            let message =
+                message.number(sum(counts)).text("\n  fix: give ").number(chunks).text(" entries that add up to ");
             message.number(units.len())
         }
         _ => return,

@@ -246,16 +246,11 @@ macro_rules! static_plan {
             t::require_sound(&TABLES, &MEMORIES);
         };
         #[allow(long_running_const_eval)]
-        const STEPS: &t::Schedules<{ t::ops_bound(t::Pass::Train, &TABLES) }, { __CONFIG.mesh.pipeline }> = &t::schedules::<
-            _,
-            _,
-            { __UNITS.len() },
-            { BUCKETS.len() },
-            { t::slots_max(&TABLES) },
-        >(
-            t::Pass::Train,
-            &TABLES,
-        );
+        const STEPS: &t::Schedules<{ t::ops_bound(t::Pass::Train, &TABLES) }, { __CONFIG.mesh.pipeline }> =
+            &t::schedules::<_, _, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
+                t::Pass::Train,
+                &TABLES,
+            );
         #[allow(long_running_const_eval)]
         const EVALUATIONS: &t::Schedules<{ t::ops_bound(t::Pass::Evaluate, &TABLES) }, { __CONFIG.mesh.pipeline }> =
             &t::schedules::<_, _, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
@@ -399,11 +394,8 @@ pub mod tables {
         let mut out = [PipelineStage { step: &[], evaluation: &[], memory: Memory::NONE }; P];
         let mut stage = 0;
         while stage < P {
-            out[stage] = PipelineStage {
-                step: steps.of(stage),
-                evaluation: evaluations.of(stage),
-                memory: memories[stage],
-            };
+            out[stage] =
+                PipelineStage { step: steps.of(stage), evaluation: evaluations.of(stage), memory: memories[stage] };
             stage += 1;
         }
         out

@@ -53,12 +53,10 @@ impl Traffic {
                 self.spread_bytes += others(plan.buckets[bucket].elements * reduce, mesh.zero);
             }
             Op::Combine { bucket, .. } => {
-                self.replica_reduce_bytes +=
-                    others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);
+                self.replica_reduce_bytes += others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);
             }
             Op::Spread { bucket, .. } => {
-                self.replica_spread_bytes +=
-                    others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);
+                self.replica_spread_bytes += others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);
             }
             Op::Send { parcel: Parcel::Activations, unit, .. } => {
                 self.activation_bytes += plan.units[unit].output * ELEMENT_BYTES;

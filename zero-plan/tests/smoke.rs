@@ -7,8 +7,17 @@ fn units(n: usize, tied: bool) -> Vec<Unit> {
             let t = tied && i + 1 == n;
             let params = [100, 40, 0, 333, 17][i % 5];
             Unit {
-                field: "u", position: i, params: if t { 0 } else { params }, takes: if t { 50 } else { params },
-                source: if t { 0 } else { i }, saved: 30, workspace: 20, input: 32, output: 32, operations: 100 + i, ..Unit::NONE
+                field: "u",
+                position: i,
+                params: if t { 0 } else { params },
+                takes: if t { 50 } else { params },
+                source: if t { 0 } else { i },
+                saved: 30,
+                workspace: 20,
+                input: 32,
+                output: 32,
+                operations: 100 + i,
+                ..Unit::NONE
             }
         })
         .collect()
@@ -18,7 +27,8 @@ fn units(n: usize, tied: bool) -> Vec<Unit> {
 fn grid() {
     let mut count = 0;
     for pipeline in [1, 2, 3, 4] {
-        for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }, Order::Interleaved { chunks: 3 }] {
+        for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }, Order::Interleaved { chunks: 3 }]
+        {
             for (zero, replica) in [(1, 1), (2, 1), (3, 2), (1, 2), (4, 1)] {
                 for stage in 0..4 {
                     for mb in [pipeline, 2 * pipeline, 3 * pipeline] {
@@ -33,16 +43,26 @@ fn grid() {
                                         ] {
                                             let config = Config {
                                                 mesh: Mesh { pipeline, zero, replica, ..Mesh::of_zero(1) },
-                                                order, stage, micro_batches: mb, gather, reduce, bucket_bytes, recompute,
+                                                order,
+                                                stage,
+                                                micro_batches: mb,
+                                                gather,
+                                                reduce,
+                                                bucket_bytes,
+                                                recompute,
                                                 precision: Precision { params, reduce: grads, ..Precision::default() },
-                                                transport, prefetch, ..Config::PLAIN
+                                                transport,
+                                                prefetch,
+                                                ..Config::PLAIN
                                             };
                                             let buf = PlanBuf::new("x", config, &units(13, tied));
                                             buf.with(|plan| {
                                                 if let Err(f) = plan.check() {
                                                     for (s, st) in plan.stages.iter().enumerate() {
                                                         println!("stage {s}");
-                                                        for (i, op) in st.step.iter().enumerate() { println!("{i} {op:?}"); }
+                                                        for (i, op) in st.step.iter().enumerate() {
+                                                            println!("{i} {op:?}");
+                                                        }
                                                     }
                                                     panic!("{f:?} {config:?}");
                                                 }

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use zero_plan::unit::ELEMENT_BYTES;
-use zero_plan::{Home, Kind, Plan};
+use zero_plan::config::Width;
+use zero_plan::{Coordinates, Home, Kind, Memory, PipelineStage, Plan};
 
-use crate::device::Cpu;
+use crate::device::{Cpu, Element, Stored, StoredMut, bf16};
 use crate::launch::{LaunchError, Segment};
 use crate::transport::control::CONTROL_BYTES;
 use crate::view::{View, ViewMut};
@@ -15,36 +15,65 @@ use crate::view::{View, ViewMut};
 /// Every part of the shared segment starts on a page, so that ranks never write to one page.
 const PAGE_BYTES: usize = 4096;
 
+/// Rounds of numbers that are kept: those of the current exchange and of the one before it.
+const ROUNDS: usize = 2;
+
 /// The memory of one rank under a plan.
 pub struct Arena<'p> {
     plan: &'p Plan<'p>,
     rank: usize,
+    coordinates: Coordinates,
     private: Segment,
     segment: Arc<Segment>,
+    map: Map,
 }
 
-/// Bytes of the segment that all ranks of a plan share: a control block for each rank, what they hold in common, and
-/// each rank's shared part.
+/// Where things lie in the segment that all ranks of a plan share: a control block for each rank, numbers for each rank,
+/// what the ranks along `zero` hold in common, and each rank's shared part.
+struct Map {
+    numbers: usize,
+    /// Start of each rank's common part; the ranks along `zero` have the same one.
+    commons: Vec<usize>,
+    /// Start of each rank's shared part.
+    shared: Vec<usize>,
+    bytes: usize,
+}
+
+impl Map {
+    fn of(plan: &Plan) -> Self {
+        let mesh = &plan.config.mesh;
+        let ranks = mesh.ranks();
+        let numbers = pages(ranks * CONTROL_BYTES);
+        let mut end = numbers + pages(ranks * ROUNDS * plan.agreed_values() * size_of::<f64>());
+        let mut take = |bytes: usize| {
+            let start = end;
+            end += pages(bytes);
+            start
+        };
+        let mut commons = vec![0; ranks];
+        for rank in 0..ranks {
+            let at = mesh.coordinates(rank);
+            let first = mesh.rank(Coordinates { zero: 0, ..at });
+            commons[rank] = if rank == first { take(plan.of_rank(rank).memory.common_bytes) } else { commons[first] };
+        }
+        let shared = (0..ranks).map(|rank| take(plan.of_rank(rank).memory.shared_bytes)).collect();
+        Self { numbers, commons, shared, bytes: end }
+    }
+}
+
+/// Bytes of the segment that all ranks of a plan share.
 pub(crate) fn segment_bytes(plan: &Plan) -> usize {
-    shared_start(plan, plan.config.ranks)
+    Map::of(plan).bytes
 }
 
 /// Bytes that all ranks of a plan take together on one host: what they share, and what is private to each.
 pub(crate) fn job_bytes(plan: &Plan) -> usize {
-    segment_bytes(plan) + plan.config.ranks * plan.memory.private * ELEMENT_BYTES
+    let private = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).memory.private_bytes);
+    segment_bytes(plan) + private.sum::<usize>()
 }
 
 fn pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES)
-}
-
-fn common_start(plan: &Plan) -> usize {
-    pages(plan.config.ranks * CONTROL_BYTES)
-}
-
-fn shared_start(plan: &Plan, rank: usize) -> usize {
-    let common = pages(plan.memory.common * ELEMENT_BYTES);
-    common_start(plan) + common + rank * pages(plan.memory.shared * ELEMENT_BYTES)
 }
 
 impl<'p> Arena<'p> {
@@ -53,10 +82,12 @@ impl<'p> Arena<'p> {
     /// # Errors
     /// Z0331 or Z0332 if the host has not that much memory to give.
     pub(crate) fn new(plan: &'p Plan<'p>, rank: usize, segment: Arc<Segment>) -> Result<Self, LaunchError> {
-        assert!(rank < plan.config.ranks, "rank {rank} of {}", plan.config.ranks);
-        assert_eq!(segment.len(), segment_bytes(plan), "the shared segment has another size than planned");
-        let private = Segment::private((plan.memory.private * ELEMENT_BYTES).max(PAGE_BYTES))?;
-        Ok(Self { plan, rank, private, segment })
+        let mesh = &plan.config.mesh;
+        assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
+        let map = Map::of(plan);
+        assert_eq!(segment.len(), map.bytes, "the shared segment has another size than planned");
+        let private = Segment::private(plan.of_rank(rank).memory.private_bytes.max(PAGE_BYTES))?;
+        Ok(Self { plan, rank, coordinates: mesh.coordinates(rank), private, segment, map })
     }
 
     /// The plan that it was laid out by.
@@ -69,11 +100,31 @@ impl<'p> Arena<'p> {
         self.rank
     }
 
+    /// Where that rank lies in the mesh.
+    pub fn coordinates(&self) -> Coordinates {
+        self.coordinates
+    }
+
+    /// What the ranks of its pipeline stage do.
+    pub fn stage(&self) -> &'p PipelineStage<'p> {
+        &self.plan.stages[self.coordinates.pipeline]
+    }
+
+    /// The rank at these coordinates.
+    pub(crate) fn rank_at(&self, coordinates: Coordinates) -> usize {
+        self.plan.config.mesh.rank(coordinates)
+    }
+
+    /// Its regions.
+    pub fn memory(&self) -> &'p Memory {
+        &self.stage().memory
+    }
+
     /// Bytes of this rank's regions, as allocated: its private memory, its shared part and its share of the common part.
     pub fn bytes(&self) -> usize {
-        let elements = self.plan.memory.shared + self.plan.memory.common / self.plan.config.ranks;
-        let private = if self.plan.memory.private == 0 { 0 } else { self.private.len() };
-        private + elements * ELEMENT_BYTES
+        let memory = self.memory();
+        let private = if memory.private_bytes == 0 { 0 } else { self.private.len() };
+        private + memory.shared_bytes + memory.common_bytes / self.plan.config.mesh.zero
     }
 
     /// First byte of the segment: the control blocks.
@@ -81,35 +132,40 @@ impl<'p> Arena<'p> {
         self.segment.ptr()
     }
 
+    /// Where `rank` leaves its numbers of exchange `round`.
+    pub(crate) fn numbers(&self, rank: usize, round: u32) -> *mut u8 {
+        assert!(rank < self.plan.config.mesh.ranks());
+        let one = self.plan.agreed_values() * size_of::<f64>();
+        let at = self.map.numbers + (rank * ROUNDS + round as usize % ROUNDS) * one;
+        // SAFETY: within the segment, which has room for the numbers of all rounds of all ranks there.
+        unsafe { self.segment.ptr().add(at) }
+    }
+
     /// Address of `len` elements of region `kind` of `rank`, from element `at` of it. What ranks hold in common is one
-    /// region, at the same address for every rank.
-    pub(crate) fn address(&self, rank: usize, kind: Kind, at: usize, len: usize) -> *mut f32 {
-        let region = self.plan.memory.region(kind);
-        let ranks = self.plan.config.ranks;
+    /// region, at the same address for each of them.
+    pub(crate) fn address<E: Element>(&self, rank: usize, kind: Kind, at: usize, len: usize) -> *mut E {
+        let region = self.plan.of_rank(rank).memory.region(kind);
+        assert_eq!(size_of::<E>(), region.width.bytes(), "{} are of another width", kind.name());
         let (mapping, start, elements) = match region.home {
             Home::Private => {
                 assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", kind.name());
                 (&self.private, 0, region.elements)
             }
-            Home::Shared => (&*self.segment, shared_start(self.plan, rank), region.elements),
-            Home::Common => (&*self.segment, common_start(self.plan), region.elements * ranks),
+            Home::Shared => (&*self.segment, self.map.shared[rank], region.elements),
+            Home::Common => (&*self.segment, self.map.commons[rank], region.elements * self.plan.config.mesh.zero),
         };
         assert!(at + len <= elements, "{}: {at} + {len} of {elements} elements", kind.name());
-        let first_byte = start + (region.offset + at) * ELEMENT_BYTES;
-        assert!(
-            rank < ranks && first_byte + len * ELEMENT_BYTES <= mapping.len(),
-            "{} beyond its mapping",
-            kind.name()
-        );
+        let first_byte = start + region.offset_bytes + at * size_of::<E>();
+        assert!(first_byte + len * size_of::<E>() <= mapping.len(), "{} beyond its mapping", kind.name());
         // SAFETY: within the mapping, by the assertion; a multiple of an element's size, as every term is.
-        unsafe { mapping.ptr().add(first_byte).cast::<f32>() }
+        unsafe { mapping.ptr().add(first_byte).cast::<E>() }
     }
 
     /// This rank's elements of a region, to read.
     ///
     /// # Safety
     /// Nobody writes them while the view lives.
-    pub(crate) unsafe fn view(&self, kind: Kind, at: usize, len: usize) -> View<'_, Cpu> {
+    pub(crate) unsafe fn view<E: Element>(&self, kind: Kind, at: usize, len: usize) -> View<'_, Cpu, E> {
         // SAFETY: mapped memory starts zeroed, so all of it is initialised; the caller promises the rest.
         unsafe { View::from_raw(self.address(self.rank, kind, at, len), len) }
     }
@@ -118,14 +174,43 @@ impl<'p> Arena<'p> {
     ///
     /// # Safety
     /// Nobody else reads or writes them while the view lives.
-    pub(crate) unsafe fn view_mut(&self, kind: Kind, at: usize, len: usize) -> ViewMut<'_, Cpu> {
+    pub(crate) unsafe fn view_mut<E: Element>(&self, kind: Kind, at: usize, len: usize) -> ViewMut<'_, Cpu, E> {
         // SAFETY: mapped memory starts zeroed, so all of it is initialised; the caller promises the rest.
         unsafe { ViewMut::from_raw(self.address(self.rank, kind, at, len), len) }
     }
 
-    /// Whether the shards of all ranks lie contiguous, so that a gathered unit is read where its owners write it.
+    /// [`Arena::view`] of a region of any width.
+    ///
+    /// # Safety
+    /// As for [`Arena::view`].
+    pub(crate) unsafe fn stored(&self, kind: Kind, at: usize, len: usize) -> Stored<'_, Cpu> {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self.memory().region(kind).width {
+                Width::F32 => self.view::<f32>(kind, at, len).into(),
+                Width::BF16 => self.view::<bf16>(kind, at, len).into(),
+            }
+        }
+    }
+
+    /// [`Arena::view_mut`] of a region of any width.
+    ///
+    /// # Safety
+    /// As for [`Arena::view_mut`].
+    pub(crate) unsafe fn stored_mut(&self, kind: Kind, at: usize, len: usize) -> StoredMut<'_, Cpu> {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self.memory().region(kind).width {
+                Width::F32 => self.view_mut::<f32>(kind, at, len).into(),
+                Width::BF16 => self.view_mut::<bf16>(kind, at, len).into(),
+            }
+        }
+    }
+
+    /// Whether the shards of all ranks along `zero` lie contiguous, so that a gathered unit can be read where its owners
+    /// write it.
     pub(crate) fn is_common(&self) -> bool {
-        matches!(self.plan.memory.region(Kind::Parameters).home, Home::Common)
+        matches!(self.memory().region(Kind::Parameters).home, Home::Common)
     }
 
     /// Where a unit's whole flat buffer lies, where that is in the parameter region: replicated, or in common.
@@ -134,26 +219,51 @@ impl<'p> Arena<'p> {
         (placement.start, placement.padded)
     }
 
-    /// Where `rank`'s shard of a unit's parameters lies in the parameter region of that rank.
-    pub(crate) fn shard(&self, unit: usize, rank: usize) -> (usize, usize) {
+    /// Where the shard of a unit's parameters of the rank at `zero` lies in the parameter region of that rank.
+    pub(crate) fn shard(&self, unit: usize, zero: usize) -> (usize, usize) {
         let placement = &self.plan.placements[unit];
-        let ranks = self.plan.config.ranks;
-        let len = placement.shard(ranks);
+        let len = placement.shard(&self.plan.config);
         let packed = self.plan.config.shards_parameters() && !self.is_common();
-        let start = if packed { placement.start / ranks } else { placement.start + rank * len };
+        let start = if packed { placement.start / self.plan.config.mesh.zero } else { placement.start + zero * len };
         (start, len)
     }
 
-    /// Where this rank's shard of a unit's summed gradients lies.
-    pub(crate) fn reduced(&self, unit: usize) -> (Kind, usize, usize) {
+    /// Where a unit lies that layers compute on in a slot.
+    pub(crate) fn slot(&self, unit: usize, slot: usize) -> (usize, usize) {
         let placement = &self.plan.placements[unit];
-        let ranks = self.plan.config.ranks;
-        let len = placement.shard(ranks);
+        let start =
+            if self.plan.config.holds_parameters() { placement.start } else { slot * self.memory().gathered_slot };
+        (start, placement.padded)
+    }
+
+    /// Where the shard of a unit's summed gradients of the rank at `zero` lies, in that rank's region.
+    pub(crate) fn reduced(&self, unit: usize, zero: usize) -> (Kind, usize, usize) {
+        let placement = &self.plan.placements[unit];
+        let len = placement.shard(&self.plan.config);
         if self.plan.config.reduces_in_place() {
-            (Kind::Gradients, self.local_gradients(unit).0 + self.rank * len, len)
+            (Kind::Gradients, self.local_gradients(unit).0 + zero * len, len)
         } else {
-            (Kind::Reduced, placement.start / ranks, len)
+            (Kind::Reduced, placement.start / self.plan.config.mesh.zero, len)
         }
+    }
+
+    /// Where this rank leaves its shard of a unit's gradients, summed over its replica: where sums lie, unless replicas
+    /// have still to add to them.
+    pub(crate) fn partial(&self, unit: usize) -> (Kind, usize, usize) {
+        let config = &self.plan.config;
+        let (kind, start, len) = self.reduced(unit, self.coordinates.zero);
+        if config.mesh.replica == 1 || config.reduces_in_place() {
+            return (kind, start, len);
+        }
+        let placement = &self.plan.placements[unit];
+        let bucket = &self.plan.buckets[placement.bucket];
+        (Kind::Partial, bucket.partial + (placement.start - bucket.start) / config.mesh.zero, len)
+    }
+
+    /// Where the part of a shard lies within it that the rank at `replica` sums: start and length.
+    pub(crate) fn part(&self, unit: usize, replica: usize) -> (usize, usize) {
+        let len = self.plan.placements[unit].part(&self.plan.config);
+        (replica * len, len)
     }
 
     /// Where the local gradients of a unit lie in their region.

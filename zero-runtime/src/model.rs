@@ -8,6 +8,7 @@ use zero_plan::{Field, Plan, Unit};
 use crate::device::Cpu;
 use crate::layer::{
     Activation, Backward, Context, Entry, Forward, Head, Layer, Loss, Shape, SharesWith, Tensors, require,
+    size::product,
 };
 use crate::view::{View, ViewMut};
 
@@ -90,16 +91,14 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     // Elements travel through an arena of 4-byte cells.
     require(size_of::<X::Element>() == ELEMENT_BYTES, "[Z0204] an activation's element is not 4 bytes wide");
     let sizes = Unit {
-        field: name,
-        position: 0,
-        index: None,
         params: L::PARAMS,
         takes: L::PARAMS,
-        source: 0,
         saved: L::SAVED,
         workspace: L::WORKSPACE,
-        input: S::TOKENS * X::WIDTH,
-        output: S::TOKENS * L::Output::WIDTH,
+        input: product(&[S::TOKENS, X::WIDTH]),
+        output: product(&[S::TOKENS, L::Output::WIDTH]),
+        operations: L::OPERATIONS,
+        ..Unit::NONE
     };
     Field { name, count, tied, sizes }
 }

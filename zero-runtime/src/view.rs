@@ -47,7 +47,7 @@ impl<'a, D, T> View<'a, D, T> {
     /// A view of `len` elements from `start`.
     ///
     /// # Safety
-    /// For all of `'a` they are initialised elements in the memory of `D`, and nobody writes them.
+    /// For all of `'a` they are aligned, initialised elements in the memory of `D`, and nobody writes them.
     pub unsafe fn from_raw(start: *const T, len: usize) -> Self {
         Self { start, len, lifetime: PhantomData }
     }
@@ -79,7 +79,7 @@ impl<'a, D, T> ViewMut<'a, D, T> {
     /// A mutable view of `len` elements from `start`.
     ///
     /// # Safety
-    /// For all of `'a` they are initialised elements in the memory of `D`, and nobody else reads or writes them.
+    /// For all of `'a` they are aligned, initialised elements in the memory of `D`, and nobody else reads or writes them.
     pub unsafe fn from_raw(start: *mut T, len: usize) -> Self {
         Self { start, len, lifetime: PhantomData }
     }

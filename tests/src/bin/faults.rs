@@ -12,20 +12,22 @@ use zero_runtime::prelude::*;
 const FAULTY_RANK: u64 = 1;
 /// Counted from 0.
 const FAULTY_STEP: u64 = 2;
+/// More than there are ranks, so that each owns some of every unit.
+const WIDTH: usize = 4;
 const SEQUENCES: u64 = OnProcesses::SEQUENCES as u64;
 
 #[zero(stage = 3, ranks = 3, sequences = 2, length = 4)]
 struct OnProcesses {
-    power: Power<2>,
-    hidden: Linear<2, 16>,
+    power: Power<WIDTH>,
+    hidden: Linear<WIDTH, 16>,
     act: Relu,
     head: LmHead<16, 2>,
 }
 
 #[zero(stage = 3, ranks = 3, sequences = 2, length = 4, transport = Local)]
 struct OnThreads {
-    power: Power<2>,
-    hidden: Linear<2, 16>,
+    power: Power<WIDTH>,
+    hidden: Linear<WIDTH, 16>,
     act: Relu,
     head: LmHead<16, 2>,
 }
@@ -65,19 +67,19 @@ impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Power<W> 
     }
 }
 
-/// Which of two numbers is the larger.
+/// Which of the first two numbers is the larger.
 struct Pairs {
     fault: String,
 }
 
 impl Dataset for Pairs {
-    type Input = Features<2>;
+    type Input = Features<WIDTH>;
 
     fn training(&self, draw: Draw, input: &mut [f32], targets: &mut [u32]) {
-        for (row, (pair, target)) in input.chunks_exact_mut(2).zip(targets).enumerate() {
-            let number = |i| 0.5 + Draw { index: draw.hash() ^ i, ..draw }.below(1000) as f32 / 1000.0;
-            pair.copy_from_slice(&[number(2 * row as u64), number(2 * row as u64 + 1)]);
-            *target = u32::from(pair[1] > pair[0]);
+        for (row, (numbers, target)) in input.chunks_exact_mut(WIDTH).zip(targets).enumerate() {
+            let number = |i: usize| 0.5 + Draw { index: draw.hash() ^ i as u64, ..draw }.below(1000) as f32 / 1000.0;
+            numbers.iter_mut().enumerate().for_each(|(i, to)| *to = number(WIDTH * row + i));
+            *target = u32::from(numbers[1] > numbers[0]);
         }
         if (draw.index / SEQUENCES, draw.step) == (FAULTY_RANK, FAULTY_STEP) {
             self.strike(input);

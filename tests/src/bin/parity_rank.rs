@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use zero_plan::{Config, PlanBuf, Transport};
+use zero_plan::{Config, Mesh, PlanBuf, Transport};
 use zero_runtime::launch::{self, Role};
 use zero_runtime::model::Model;
 use zero_runtime::transport::shm;
@@ -17,15 +17,23 @@ fn main() -> ExitCode {
     let &[stage, ranks, prefetch, micro_batches] = arguments.as_slice() else {
         panic!("expected STAGE RANKS PREFETCH MICRO_BATCHES");
     };
-    let config = Config { stage: stage as u8, ranks, prefetch, micro_batches, transport: Transport::Shm, ..CONFIG };
+    let config = Config {
+        mesh: Mesh::of_zero(ranks),
+        stage: stage as u8,
+        prefetch,
+        micro_batches,
+        transport: Transport::Shm,
+        ..CONFIG
+    };
     let plan = PlanBuf::new(Tied::PLAN.model, config, Tied::PLAN.units);
-    let plan = plan.as_plan();
+    let stages = plan.stages();
+    let plan = plan.as_plan(&stages);
     match launch::role(ranks).expect("an environment without contradictions") {
         Role::Launcher => launch::launch(ranks),
         Role::Rank(place) => {
             let (transport, watch) = shm::join(&plan, &place, 0).expect("peers");
-            let outcome =
-                train_rank::<Tied>(transport, HYPER, 3, Start::Seed(7), &noise(config)).expect("a run without faults");
+            let outcome = train_rank::<Tied, _>(transport, HYPER, 3, Start::Seed(7), &noise(config))
+                .expect("a run without faults");
             watch.goodbye();
             if place.rank == 0 {
                 println!("{:?}", outcome.bits());

@@ -133,8 +133,7 @@ const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change 
         i += 1;
     }
     let before = tables.config;
-    let config =
-        Config { sequences: before.sequences / parts, micro_batches: before.micro_batches * parts, ..*before };
+    let config = Config { sequences: before.sequences / parts, micro_batches: before.micro_batches * parts, ..*before };
     let after = Tables { config: &config, units: scratch, ..*tables };
     Change {
         applies: true,

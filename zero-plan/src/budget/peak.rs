@@ -97,8 +97,7 @@ impl InUse {
                 workspace = tables.units[unit].workspace;
                 boundary = tables.units[unit].input + tables.units[unit].output;
                 recomputed = if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved } else { 0 };
-                gradients =
-                    if tables.config.precision.reduce.is_narrow() { tables.placements[unit].padded } else { 0 };
+                gradients = if tables.config.precision.reduce.is_narrow() { tables.placements[unit].padded } else { 0 };
             }
             _ => {}
         }

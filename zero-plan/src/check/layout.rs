@@ -158,7 +158,10 @@ const fn check_states(tables: &Tables, memory: &Memory, stage: usize, totals: To
     let slots = if ahead >= totals.holders { totals.holders } else { ahead + 1 };
     let slotted = if config.holds_parameters() { totals.held } else { slots * memory.gathered_slot };
     let partials = config.mesh.replica > 1 && !config.reduces_in_place();
+    let needs_half_a_batch = tables.chunks.len() > 1 && (stage == 0 || stage + 1 == config.mesh.pipeline);
+    let batch = round_up(tables.units[0].input, ALIGNMENT) + config.tokens();
     rules! {
+        !needs_half_a_batch || memory.region(Kind::Workspace).elements >= batch => "a batch that does not fit the workspace",
         memory.region(Kind::Parameters).elements >= if config.shards_parameters() { totals.held / zero } else { totals.held } =>
             "parameters that do not fit their region",
         !config.uses_slots() || memory.region(Kind::Gathered).elements >= slotted => "slots that do not fit their region",
@@ -295,7 +298,8 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
         Home::Common => is_mapped,
         // Nobody minds if what peers may read is empty, or read by nobody.
         Home::Shared => {
-            !is_mapped && matches!(kind, Kind::Parameters | Kind::Gradients | Kind::Reduced | Kind::Partial | Kind::Outgoing)
+            !is_mapped
+                && matches!(kind, Kind::Parameters | Kind::Gradients | Kind::Reduced | Kind::Partial | Kind::Outgoing)
         }
         Home::Private => !is_mapped && !is_read,
     }

@@ -48,6 +48,7 @@ impl Sizes {
             sizes.add_chunk(tables, chunk);
             chunk += tables.config.mesh.pipeline;
         }
+        sizes.workspace_max = max(sizes.workspace_max, spare_batch_elements(tables, stage));
         sizes
     }
 
@@ -150,5 +151,16 @@ impl Sizes {
             i += 1;
         }
         most
+    }
+}
+
+/// Inputs and targets of a micro-batch come together; on a pipeline stage that needs only one of them, the other is left in
+/// the workspace.
+const fn spare_batch_elements(tables: &Tables, stage: usize) -> usize {
+    let stages = tables.config.mesh.pipeline;
+    if tables.chunks.len() > 1 && (stage == 0 || stage + 1 == stages) {
+        round_up(tables.units[0].input, ALIGNMENT) + tables.config.tokens()
+    } else {
+        0
     }
 }

@@ -99,9 +99,7 @@ impl Parameters {
 /// The unit whose hold starts with the step at `cursor`: that of the first micro-batch forward.
 const fn starts_hold(walk: &Walk, cursor: &Cursor) -> Option<usize> {
     match walk.step(cursor) {
-        Some(step)
-            if !step.turn.backward && step.turn.micro_batch == 0 && walk.tables.placements[step.unit].holds =>
-        {
+        Some(step) if !step.turn.backward && step.turn.micro_batch == 0 && walk.tables.placements[step.unit].holds => {
             Some(step.unit)
         }
         _ => None,

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
 
-use super::check::without_effect;
+use super::Spec;
+use super::check::check;
+use super::effective::{agree, shown};
 use super::keys::{Form, INLINE, closest, split};
 use super::locate::locate;
 use super::parse::{parse_as, read, ron};
 use super::report::{list, reason};
 use super::tokens::{Kind, tokens};
-use super::{Size, Spec};
 use crate::diagnostic::{Diagnostic, line_column};
 
 /// Reads and checks the spec that an attribute's options stand for: names as in [`INLINE`], and values as written, in RON
@@ -19,10 +20,11 @@ use crate::diagnostic::{Diagnostic, line_column};
 ///
 /// # Errors
 ///
-/// Every mistake, `Z0101` to `Z0108`, in the order of the options, with the option's name as its key and without a span.
+/// Every mistake, those of [`parse`](super::parse), in the order of the options, with the option's name as its key and
+/// without a span.
 pub fn parse_inline(options: &[(String, String)]) -> Result<Spec, Vec<Diagnostic>> {
-    let (given, mut problems) = translate(options);
-    match parse_as(&assemble(&given), Form::Inline) {
+    let Translated { given, mut problems, settled } = translate(options);
+    match parse_as(&assemble(&given), Form::Inline, settled) {
         Ok(spec) if problems.is_empty() => return Ok(spec),
         Ok(_) => {}
         Err(found) => append(&mut problems, found),
@@ -35,21 +37,19 @@ pub fn parse_inline(options: &[(String, String)]) -> Result<Spec, Vec<Diagnostic
 /// Gives a `Z0109` for each option whose value is not the spec's, and whatever is wrong with the options themselves; each
 /// has the option's name as its key and no span. Equal values, and what only the spec gives, are fine.
 pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) -> Vec<Diagnostic> {
-    let (given, mut problems) = translate(inline);
-    let text = assemble(&given);
-    let (other, mut found) = read(&text, Form::Inline);
+    let Translated { given, mut problems, mut settled } = translate(inline);
     // A stage that the attribute leaves to the spec is not missing.
-    found.retain(|problem| problem.code != "Z0102");
-    append(&mut problems, found);
-    if let Some(mut other) = other {
-        if locate(&text, "zero.stage").is_none() {
-            other.zero.stage = spec.zero.stage;
-        }
-        let unused = without_effect(&other, &text);
-        append(&mut problems, unused.into_iter().collect());
+    settled.push("zero.stage".to_owned());
+    let text = assemble(&given);
+    let reading = read(&text, Form::Inline, settled);
+    append(&mut problems, reading.problems);
+    if let Some(other) = &reading.spec {
+        // The spec's values have been checked; that the attribute gives them too can be one mistake more.
+        let settled = problems.iter().filter_map(|problem| Some(path(&problem.key)?.to_owned())).collect();
+        append(&mut problems, check(spec, &text, Form::Inline, settled));
         for option in &given {
             let reported = problems.iter().any(|problem| problem.key == option.name);
-            if !reported && effective(spec, option.path).1 != effective(&other, option.path).1 {
+            if !reported && !agree(spec, other, option.path) {
                 problems.push(disagreement(spec, spec_text, option));
             }
         }
@@ -64,37 +64,64 @@ struct Given {
     value: String,
 }
 
-/// The options that stand for something, and what is wrong with the others.
-fn translate(options: &[(String, String)]) -> (Vec<Given>, Vec<Diagnostic>) {
-    let (mut given, mut problems) = (Vec::new(), Vec::new());
+/// What an attribute's options stand for.
+struct Translated {
+    given: Vec<Given>,
+    /// What is wrong with the other options.
+    problems: Vec<Diagnostic>,
+    /// Paths that those may have been meant for.
+    settled: Vec<String>,
+}
+
+fn translate(options: &[(String, String)]) -> Translated {
+    let mut translated = Translated { given: Vec::new(), problems: Vec::new(), settled: Vec::new() };
     for (name, value) in options {
         let value = tidy(value);
         let Some(&(name, path)) = INLINE.iter().find(|(known, _)| known == name) else {
-            problems.push(unknown(name));
+            let near = near(name);
+            // A spec would have given the stage.
+            let meant = near.and_then(|near| if near == "spec" { Some("zero.stage") } else { path(near) });
+            translated.settled.extend(meant.map(str::to_owned));
+            translated.problems.push(unknown(name, near));
             continue;
         };
         match ron().from_str::<IgnoredAny>(&value) {
-            Ok(_) => given.push(Given { name, path, value }),
+            Ok(_) => translated.given.push(Given { name, path, value }),
             Err(error) => {
                 let reason = reason(&error.code);
                 let message = format!("the value of `{name}` cannot be read: {reason}");
                 let problem = Diagnostic::new("Z0101", name, message);
-                problems.push(problem.help("write it as in a spec: `3`, `MiB(25)`, `Local`"));
+                translated.problems.push(problem.help("write it as in a spec: `3`, `MiB(25)`, `Local`"));
+                translated.settled.push(path.to_owned());
             }
         }
     }
-    (given, problems)
+    translated
+}
+
+/// The path that an option stands for.
+fn path(name: &str) -> Option<&'static str> {
+    INLINE.iter().find(|(option, _)| *option == name).map(|(_, path)| *path)
+}
+
+/// All that an attribute may give.
+fn names() -> impl Iterator<Item = &'static str> {
+    INLINE.iter().map(|(name, _)| *name).chain(["spec"])
+}
+
+/// The option that an unknown one is most likely a slip for.
+fn near(name: &str) -> Option<&'static str> {
+    closest(name, names())
 }
 
 /// Z0107: there is no such option.
-fn unknown(name: &str) -> Diagnostic {
-    let names: Vec<_> = INLINE.iter().map(|(name, _)| *name).chain(["spec"]).collect();
+fn unknown(name: &str, near: Option<&str>) -> Diagnostic {
     let mut problem = Diagnostic::new("Z0107", name, format!("unknown key `{name}` in `#[zero(...)]`"));
-    problem.label = match closest(name, names.iter().copied()) {
+    problem.label = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None => "not a key of `#[zero(...)]`".to_owned(),
     };
-    problem.help(format!("the keys of `#[zero(...)]` are {}", list(&names)))
+    problem.help(format!("the keys of `#[zero(...)]` are {}", list(&names().collect::<Vec<_>>())))
 }
 
 /// The options as a spec's text. `zero` is always there: what an attribute can lack is the stage in it.
@@ -127,16 +154,12 @@ fn tidy(value: &str) -> String {
     tidied
 }
 
-/// Adds what was found in the assembled text, in terms of the attribute. A missing stage is none where an option was
-/// meant for it.
+/// Adds what was found in the assembled text, in terms of the attribute.
 fn append(problems: &mut Vec<Diagnostic>, found: Vec<Diagnostic>) {
-    let meant = |problem: &Diagnostic| closest(&problem.key, ["stage", "spec"]).is_some();
-    let excused = problems.iter().any(meant);
     for mut problem in found {
-        if problem.code == "Z0102" && excused {
-            continue;
-        }
-        problem.key = Form::Inline.name(&problem.key).to_owned();
+        let name = Form::Inline.name(&problem.key);
+        // An option is one place, whatever lies in its value.
+        problem.key = name.split('.').next().unwrap_or_default().to_owned();
         (problem.span, problem.also) = (None, None);
         problems.push(problem);
     }
@@ -156,7 +179,7 @@ fn disagreement(spec: &Spec, text: &str, option: &Given) -> Diagnostic {
             let (line, column) = line_column(text, spans.key.start);
             format!("says `{key}: {}` at {line}:{column}", &text[spans.value])
         }
-        None => format!("leaves `{key}` at its default, `{}`", effective(spec, path).0),
+        None => format!("leaves `{key}` at its default, `{}`", shown(spec, path)),
     };
     let message = format!("`{name} = {value}` here, but the spec {says}");
     let mut problem = Diagnostic::new("Z0109", *name, message);
@@ -164,33 +187,9 @@ fn disagreement(spec: &Spec, text: &str, option: &Given) -> Diagnostic {
     problem.help(format!("remove `{name}` from the attribute, or make the two equal"))
 }
 
-/// The value at an option's path with defaults filled in: as written, and in a form that is equal where the values are.
-fn effective(spec: &Spec, path: &str) -> (String, String) {
-    let size = |size: Size| {
-        let bytes = size.checked_bytes();
-        (format!("{size:?}"), format!("{bytes:?}"))
-    };
-    let shown = match path {
-        "zero.stage" => spec.zero.stage.get().to_string(),
-        "zero.prefetch" => spec.zero.prefetch().to_string(),
-        "zero.bucket" => return size(spec.zero.bucket),
-        "mesh.zero" => spec.mesh.zero.to_string(),
-        "batch.sequences" => spec.batch.sequences.to_string(),
-        "batch.length" => spec.batch.length.to_string(),
-        "batch.micro_batches" => spec.batch.micro_batches.to_string(),
-        "transport" => format!("{:?}", spec.transport),
-        "memory" => match spec.memory {
-            Some(memory) => return size(memory),
-            None => "no budget".to_owned(),
-        },
-        _ => unreachable!("`{path}` is in INLINE, and all of INLINE is above"),
-    };
-    (shown.clone(), shown)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Batch, Mesh, Stage, Transport, Zero, parse};
+    use super::super::parse;
     use super::*;
 
     fn options(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -213,26 +212,36 @@ mod tests {
 
     #[test]
     fn every_option_is_read_in_any_spacing() {
-        let spec = parse_inline(&options(&[
-            ("stage", "3"),
-            ("prefetch", "2"),
-            ("ranks", "4"),
-            ("bucket", "MiB (8)"),
-            ("memory", "GiB\n( 1 )"),
-            ("sequences", " 2 "),
-            ("length", "1_024"),
-            ("micro_batches", "2"),
-            ("transport", "Local"),
-        ]));
-        let expected = Spec {
-            model: None,
-            mesh: Mesh { zero: 4 },
-            zero: Zero { stage: Stage::new(3).unwrap(), prefetch: Some(2), bucket: Size::MiB(8) },
-            batch: Batch { sequences: 2, length: 1024, micro_batches: 2 },
-            transport: Transport::Local,
-            memory: Some(Size::GiB(1)),
-        };
-        assert_eq!(spec, Ok(expected));
+        let pairs = [
+            ("stage", "3", "zero.stage: 3"),
+            ("prefetch", "2", "zero.prefetch: 2"),
+            ("bucket", "MiB (8)", "zero.bucket: MiB(8)"),
+            ("gather", "PerStep", "zero.gather: PerStep"),
+            ("reduce", " PerStep", "zero.reduce: PerStep"),
+            ("ranks", "4", "mesh.zero: 4"),
+            ("replica", "2", "mesh.replica: 2"),
+            ("pipeline", "2", "mesh.pipeline: 2"),
+            ("nodes", "4", "mesh.nodes: 4"),
+            ("ranks_per_node", "4", "mesh.ranks_per_node: 4"),
+            ("within_node", "[Zero ,]", "mesh.within_node: [Zero]"),
+            ("schedule", "Interleaved (chunks : 2)", "pipeline.schedule: Interleaved(chunks:2)"),
+            ("units", "Split ([1, 2, 1, 2])", "pipeline.units: Split([1,2,1,2])"),
+            ("sequences", " 2 ", "batch.sequences: 2"),
+            ("length", "1_024", "batch.length: 1024"),
+            ("micro_batches", "2", "batch.micro_batches: 2"),
+            ("params", "BF16", "precision.params: BF16"),
+            ("master", "F32", "precision.master: F32"),
+            ("moments", "BF16", "precision.moments: BF16"),
+            ("recompute", "Fields ([\"a\"])", "recompute: Fields([\"a\"])"),
+            ("transport", "Local", "transport: Local"),
+            ("memory", "GiB\n( 1 )", "memory: GiB(1)"),
+        ];
+        let spec = parse_inline(&options(&pairs.map(|(name, value, _)| (name, value)))).unwrap();
+        assert_eq!(pairs.map(|(name, ..)| name)[..], INLINE.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        for (name, _, expected) in pairs {
+            let path = path(name).unwrap();
+            assert_eq!(format!("{path}: {}", shown(&spec, path)), expected);
+        }
     }
 
     #[test]
@@ -250,6 +259,60 @@ mod tests {
         one(&[("stag", "3")], "Z0107", "stag", "unknown key `stag` in `#[zero(...)]`");
         let problem = &parse_inline(&options(&[("stage", "3"), ("prefech", "3")])).unwrap_err()[0];
         assert_eq!(problem.label, "did you mean `prefetch`?");
+    }
+
+    #[test]
+    fn what_lies_in_a_value_is_about_its_option() {
+        let pipeline = ("pipeline", "2");
+        let given = |schedule| [("stage", "1"), ("micro_batches", "2"), pipeline, ("schedule", schedule)];
+        let message = "missing key `chunks` in `schedule`";
+        one(&given("Interleaved ()"), "Z0102", "schedule", message);
+        let message = "unknown key `chunk` in `schedule`";
+        one(&given("Interleaved (chunk : 2)"), "Z0107", "schedule", message);
+        let message = "`schedule.chunks` is out of range: `1`";
+        one(&given("Interleaved (chunks : 1)"), "Z0106", "schedule", message);
+    }
+
+    #[test]
+    fn the_checks_of_a_file_are_made_of_an_attribute() {
+        for (pairs, code, key, message) in [
+            (&[("gather", "PerStep")][..], "Z0108", "gather", "`gather` has no effect at stage 1"),
+            (&[("reduce", "PerStep")], "Z0108", "reduce", "`reduce` has no effect with one micro-batch"),
+            (&[("schedule", "GPipe")], "Z0108", "schedule", "`schedule` has no effect with one pipeline stage"),
+            (&[("units", "Even")], "Z0108", "units", "`units` has no effect with one pipeline stage"),
+            (
+                &[("ranks", "4"), ("nodes", "3")],
+                "Z0111",
+                "nodes",
+                "the mesh does not multiply out: replica 1 x pipeline 1 x zero 4 are 4 ranks, which 3 nodes cannot share \
+                 equally",
+            ),
+            (
+                &[("ranks", "4"), ("nodes", "2"), ("within_node", "[Zero]")],
+                "Z0112",
+                "within_node",
+                "`zero` cannot stay within a node: it has 4 ranks, a node has 2",
+            ),
+            (&[("pipeline", "2")], "Z0113", "pipeline", "1 micro-batch does not fit 2 pipeline stages"),
+            (&[("master", "BF16")], "Z0114", "master", "`master` is BF16, narrower than `params`, which is F32"),
+            (
+                &[("pipeline", "2"), ("micro_batches", "2"), ("units", "Split([1])")],
+                "Z0115",
+                "units",
+                "`units` has 1 entry for 2 chunks of the model",
+            ),
+        ] {
+            one(&[&[("stage", "1")], pairs].concat(), code, key, message);
+        }
+    }
+
+    /// An option that is not understood makes no mistake of another one.
+    #[test]
+    fn one_mistake_is_told_once() {
+        one(&[("stage", "1"), ("nodes", "3"), ("rank", "6")], "Z0107", "rank", "unknown key `rank` in `#[zero(...)]`");
+        let message = "the value of `ranks` cannot be read: non-whitespace trailing characters";
+        one(&[("stage", "1"), ("nodes", "3"), ("ranks", "2 * 3")], "Z0101", "ranks", message);
+        one(&[("spce", "\"a.ron\"")], "Z0107", "spce", "unknown key `spce` in `#[zero(...)]`");
     }
 
     #[test]
@@ -283,6 +346,9 @@ mod tests {
     fn equal_values_agree_however_they_are_written() {
         let same = [("bucket", "KiB(1024)"), ("prefetch", "1"), ("ranks", "0x4"), ("length", "256"), ("stage", "3")];
         assert!(against(SPEC, &same).is_empty());
+        let mesh = "(zero: (stage: 1), mesh: (ranks_per_node: 4, replica: 2, zero: 4, within_node: [Zero]))";
+        assert!(against(mesh, &[("nodes", "2"), ("within_node", "[Zero]")]).is_empty());
+        assert_eq!(against(mesh, &[("nodes", "1"), ("within_node", "[Zero, Replica]")]).len(), 2);
         assert!(against(SPEC, &[]).is_empty());
     }
 
@@ -303,7 +369,7 @@ mod tests {
     fn every_option_can_be_compared() {
         let spec = parse("(zero: (stage: 3))").unwrap();
         for (name, path) in INLINE {
-            assert!(!effective(&spec, path).0.is_empty(), "{name}");
+            assert!(!shown(&spec, path).is_empty() && agree(&spec, &spec, path), "{name}");
         }
     }
 }

@@ -22,6 +22,15 @@ pub fn locate(text: &str, path: &str) -> Option<KeySpans> {
     Some(entry.spans.clone())
 }
 
+/// Where the items of the list in a value lie: names, numbers and quoted texts after its first `[`.
+pub(super) fn items(text: &str, value: &Range<usize>) -> Vec<Range<usize>> {
+    let spans = tokens(&text[value.clone()]);
+    let list = spans.into_iter().skip_while(|token| token.kind != Kind::Mark(b'['));
+    list.filter(|token| !matches!(token.kind, Kind::Mark(_)))
+        .map(|token| value.start + token.span.start..value.start + token.span.end)
+        .collect()
+}
+
 /// A parenthesised group of `key: value` entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Section {
@@ -225,6 +234,15 @@ Spec(
         for text in ["", "(", "(zero", "(zero:", "(zero: (", "(zero: (stage: 3)", "3", ")", "(zero: )"] {
             assert_eq!(at(text, "zero.stage"), None, "{text}");
         }
+    }
+
+    #[test]
+    fn items_of_a_list_have_places() {
+        let text = r#"(a: Split([3, /* 9, */ 4]), b: Fields(["x, y", "z"]), c: None)"#;
+        let shown = |path| items(text, &locate(text, path).unwrap().value).into_iter().map(|item| &text[item]);
+        assert_eq!(shown("a").collect::<Vec<_>>(), ["3", "4"]);
+        assert_eq!(shown("b").collect::<Vec<_>>(), [r#""x, y""#, r#""z""#]);
+        assert_eq!(shown("c").count(), 0);
     }
 
     #[test]

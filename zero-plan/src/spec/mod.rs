@@ -3,26 +3,35 @@
 //! file and never sees a model: what depends on sizes is decided elsewhere.
 
 mod check;
+mod effective;
 mod inline;
 mod keys;
 mod locate;
+mod mesh;
 mod parse;
+mod pipeline;
 mod report;
+mod sections;
 mod size;
 mod tokens;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
+use crate::config::{self, Config};
 
 pub use crate::config::Transport;
+pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
+pub(crate) use keys::closest;
 pub use keys::{INLINE, KEYS, Key};
 pub use locate::{KeySpans, locate};
+pub use mesh::Mesh;
 pub use parse::parse;
+pub use pipeline::{Pipeline, Schedule, Units};
+pub use sections::{Batch, Model, Precision, Recompute, Stage, Zero};
 pub use size::Size;
 
-/// The most ranks an axis may have.
+/// The most ranks an axis may have, and all axes together.
 pub const RANKS_MAX: u32 = 4096;
 
 /// Everything that shapes the memory or the order of a training step. In RON each section is a parenthesised group:
@@ -34,14 +43,23 @@ pub struct Spec {
     /// The model that the command line builds with this spec. No unit; default: none, as the attribute form needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
-    /// The ranks along each axis. Unit: ranks; default: 2 along `zero`.
+    /// The ranks along each axis, and how they lie on nodes. Unit: ranks; default: 2 along `zero`, on one node.
     #[serde(default)]
     pub mesh: Mesh,
     /// What is sharded and how it travels. No default: the stage is a choice.
     pub zero: Zero,
+    /// How pipeline stages share a step. Unit: see [`Pipeline`]; default: balanced, one forward and one backward.
+    #[serde(default)]
+    pub pipeline: Pipeline,
     /// What one rank works on in a step. Unit: see [`Batch`]; default: 1 micro-batch of 4 sequences of 256 tokens.
     #[serde(default)]
     pub batch: Batch,
+    /// What states are stored and sent in. Unit: see [`Precision`]; default: [`Width::F32`](config::Width::F32) for all.
+    #[serde(default)]
+    pub precision: Precision,
+    /// What is computed again instead of kept. Unit: see [`Recompute`]; default: none, nothing is recomputed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<Recompute>,
     /// How ranks reach each other. No unit; default: [`Transport::Shm`].
     #[serde(default)]
     pub transport: Transport,
@@ -51,120 +69,25 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The constants that layout and schedule are computed from.
+    /// The constants that layout and schedule are computed from. Lists in them are leaked, as constants live for ever:
+    /// call it once for a spec.
     pub fn config(&self) -> Config {
         Config {
+            mesh: self.mesh.grid(),
             stage: self.zero.stage.get(),
-            mesh: crate::mesh::Mesh::of_zero(self.mesh.zero as usize),
             prefetch: self.zero.prefetch() as usize,
             bucket_bytes: self.zero.bucket.bytes() as usize,
+            gather: self.zero.gather,
+            reduce: self.zero.reduce,
+            order: self.pipeline.schedule.order(),
+            split: self.pipeline.units.split(),
+            recompute: self.recompute.as_ref().map_or(config::Recompute::None, Recompute::config),
+            precision: self.precision.config(),
             sequences: self.batch.sequences as usize,
             length: self.batch.length as usize,
             micro_batches: self.batch.micro_batches as usize,
             transport: self.transport,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
-            ..Config::PLAIN
         }
-    }
-}
-
-/// Where the command line finds the model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Model {
-    /// An example of this workspace, by name.
-    Example(String),
-    /// A package of the user's workspace, by name.
-    Package(String),
-}
-
-/// How many ranks lie along each axis of the mesh.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Mesh {
-    /// Ranks that share one copy of the sharded states. Unit: ranks, 1 to [`RANKS_MAX`]; default: 2.
-    pub zero: u32,
-}
-
-impl Default for Mesh {
-    fn default() -> Self {
-        Self { zero: 2 }
-    }
-}
-
-/// What the ranks along the `zero` axis shard.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Zero {
-    /// What is sharded. Unit: a stage, 0 to 3; no default.
-    pub stage: Stage,
-    /// How many units ahead of the computation parameters are gathered, as given. Unit: units; default: none, which
-    /// [`Zero::prefetch`] resolves. Only stage 3 gathers ahead, so a value at any other stage is an error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefetch: Option<u32>,
-    /// Gradients that travel in one collective. Unit: bytes; default: 25 MiB.
-    #[serde(default = "Zero::default_bucket")]
-    pub bucket: Size,
-}
-
-impl Zero {
-    /// Units gathered ahead of the computation: as given, else 1 at stage 3 and 0 below, where nothing is gathered ahead.
-    pub const fn prefetch(&self) -> u32 {
-        match self.prefetch {
-            Some(units) => units,
-            None => (self.stage.get() == 3) as u32,
-        }
-    }
-
-    const fn default_bucket() -> Size {
-        Size::MiB(25)
-    }
-}
-
-/// A ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
-pub struct Stage(u8);
-
-impl Stage {
-    /// The stage of that number; none above 3.
-    pub const fn new(stage: u8) -> Option<Self> {
-        if stage <= 3 { Some(Self(stage)) } else { None }
-    }
-
-    /// The stage's number, 0 to 3.
-    pub const fn get(self) -> u8 {
-        self.0
-    }
-}
-
-impl TryFrom<u8> for Stage {
-    type Error = String;
-
-    fn try_from(stage: u8) -> Result<Self, String> {
-        Self::new(stage).ok_or_else(|| format!("stage {stage} does not exist"))
-    }
-}
-
-impl From<Stage> for u8 {
-    fn from(stage: Stage) -> Self {
-        stage.0
-    }
-}
-
-/// What one rank works on in a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Batch {
-    /// Sequences in a micro-batch. Unit: sequences per rank, at least 1; default: 4.
-    pub sequences: u32,
-    /// Length of a sequence. Unit: tokens, at least 1; default: 256.
-    pub length: u32,
-    /// Forwards and backwards before an update. Unit: micro-batches per step, at least 1; default: 1.
-    pub micro_batches: u32,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self { sequences: 4, length: 256, micro_batches: 1 }
     }
 }

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use ron::error::{Error, Position, SpannedError};
 
-use super::keys::{Form, KEYS, closest, expects, join, split};
+use super::keys::{Form, INLINE, KEYS, closest, expects, join, split};
 use super::locate::{Entry, KeySpans, Section};
+use super::tokens::{Kind, tokens};
 use crate::diagnostic::{Diagnostic, offset};
 
 /// The longest value that a message quotes in full, in characters.
@@ -46,9 +47,10 @@ impl Report<'_> {
             Some(entry) => (format!("`{section}`"), entry.spans.key.clone()),
             None => ("the spec".to_owned(), root.span.start..root.span.start + 1),
         };
-        let place = match self.form {
-            Form::File => place,
-            Form::Inline => "`#[zero(...)]`".to_owned(),
+        let place = match (self.form, self.form.name(section)) {
+            (Form::Inline, name) if name != section => format!("`{name}`"),
+            (Form::Inline, _) => "`#[zero(...)]`".to_owned(),
+            (Form::File, _) => place,
         };
         Diagnostic::new("Z0102", path, format!("missing key `{key}` in {place}"))
             .at(span, format!("`{key}` has no default"))
@@ -68,14 +70,17 @@ impl Report<'_> {
     /// the same offsets as the report's.
     pub fn mistake(&self, error: &SpannedError, root: &Section) -> Option<Mistake> {
         if let Error::MissingStructField { field, outer } = &error.code {
-            let section = outer.as_deref()?.to_lowercase();
-            let section = if section == "spec" { "" } else { &section };
-            return Some(Mistake::Missing { path: join(section, field) });
+            let section = match outer.as_deref()? {
+                "Spec" => String::new(),
+                "Interleaved" => "pipeline.schedule".to_owned(),
+                section => section.to_lowercase(),
+            };
+            return Some(Mistake::Missing { path: join(&section, field) });
         }
         let mut around = root.around(place(self.text, error.span.start)).into_iter().rev();
         if let Error::NoSuchStructField { expected, found, .. } = &error.code {
             let (path, entry) = around.find(|(_, entry)| entry.key == *found)?;
-            return Some(unknown(&path, entry, expected));
+            return Some(self.unknown(&path, entry, expected, root));
         }
         let (path, entry, expected) =
             around.find_map(|(path, entry)| expects(&path).map(|expected| (path, entry, expected)))?;
@@ -104,8 +109,7 @@ impl Report<'_> {
                     Some(variant) => format!("did you mean `{variant}`?"),
                     None => format!("expected {expected}"),
                 };
-                let len = if self.text[value.clone()].starts_with(found.as_str()) { found.len() } else { value.len() };
-                Diagnostic::new("Z0103", path, message).at(value.start..value.start + len, label)
+                Diagnostic::new("Z0103", path, message).at(self.word(found, value), label)
             }
             _ => {
                 let (name, found) = (self.form.name(path), quote(&self.text[value.clone()]));
@@ -121,24 +125,48 @@ impl Report<'_> {
         Diagnostic::new("Z0106", path, format!("`{name}` is out of range: `{found}`"))
             .at(value, format!("expected {expected}"))
     }
+
+    /// Where a name stands in a value; the value, where it is not in it.
+    fn word(&self, name: &str, value: &Range<usize>) -> Range<usize> {
+        let words = tokens(&self.text[value.clone()]).into_iter().filter(|token| token.kind == Kind::Word);
+        let mut spans = words.map(|token| value.start + token.span.start..value.start + token.span.end);
+        spans.find(|span| &self.text[span.clone()] == name).unwrap_or(value.clone())
+    }
+
+    /// Z0107: there is no such key here.
+    fn unknown(&self, path: &str, entry: &Entry, expected: &[&'static str], root: &Section) -> Mistake {
+        let (section, key) = split(path);
+        let place = if section.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(section)) };
+        let near = closest(key, expected.iter().copied());
+        let (label, meant) = match (near, elsewhere(path)) {
+            (Some(near), _) => (format!("did you mean `{near}`?"), vec![join(section, near)]),
+            (None, Some(path)) => (format!("did you mean `{}`?", self.form.name(path)), vec![path.to_owned()]),
+            // Whatever else is in the mesh was meant for a mesh with it.
+            (None, None) if path == "mesh.tensor" => {
+                ("no such axis: ranks lie along `replica`, `pipeline` and `zero`".to_owned(), vec!["mesh".to_owned()])
+            }
+            // It may have been meant for any key that is not there.
+            (None, None) => {
+                let given = |key: &str| root.find(&join(section, key)).is_some();
+                let absent = expected.iter().filter(|key| !given(key)).map(|key| join(section, key));
+                (format!("not a key of {place}"), absent.collect())
+            }
+        };
+        let problem = Diagnostic::new("Z0107", path, format!("unknown key `{key}` in {place}"))
+            .at(entry.spans.key.clone(), label)
+            .help(format!("the keys of {place} are {}", list(expected)));
+        Mistake::Entry { problem, extent: entry.extent(), about: [path.to_owned()].into_iter().chain(meant).collect() }
+    }
 }
 
-/// Z0107: there is no such key here.
-fn unknown(path: &str, entry: &Entry, expected: &[&'static str]) -> Mistake {
-    let (section, key) = split(path);
-    let place = if section.is_empty() { "the spec".to_owned() } else { format!("`{section}`") };
-    let near = closest(key, expected.iter().copied()).map(|near| join(section, near));
-    let elsewhere = KEYS.iter().map(|known| known.path).find(|known| split(known).1 == key);
-    let label = match (&near, elsewhere) {
-        (Some(near), _) => format!("did you mean `{}`?", split(near).1),
-        (None, Some(elsewhere)) => format!("did you mean `{elsewhere}`?"),
-        (None, None) => format!("not a key of {place}"),
-    };
-    let problem = Diagnostic::new("Z0107", path, format!("unknown key `{key}` in {place}"))
-        .at(entry.spans.key.clone(), label)
-        .help(format!("the keys of {place} are {}", list(expected)));
-    let meant = near.or(elsewhere.map(str::to_owned));
-    Mistake::Entry { problem, extent: entry.extent(), about: meant.into_iter().collect() }
+/// The key that an unknown `path` was meant for, where that is in another section or called as in an attribute.
+fn elsewhere(path: &str) -> Option<&'static str> {
+    if path == "pipeline.stages" {
+        return Some("mesh.pipeline");
+    }
+    let names = KEYS.iter().map(|key| (split(key.path).1, key.path)).chain(INLINE.iter().copied());
+    let near = closest(split(path).1, names.clone().map(|(name, _)| name))?;
+    names.clone().find(|(name, _)| *name == near).map(|(_, path)| path)
 }
 
 /// Names for a message: "`stage`, `prefetch`, `bucket`".

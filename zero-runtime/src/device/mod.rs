@@ -2,8 +2,12 @@
 //! that implements [`Device`]. Never knows of units, ranks or schedules.
 
 pub mod cpu;
+mod element;
+mod stored;
 
 pub use cpu::{AdamW, AttentionShape, Cpu, Nonlinearity, attention_workspace};
+pub use element::{Element, bf16};
+pub use stored::{Stored, StoredMut, Weights};
 
 use crate::view::{View, ViewMut};
 
@@ -133,12 +137,24 @@ pub trait Device: Sized + Default + Send + 'static {
         lse: View<Self>,
         dloss: View<Self>,
     );
-    /// One AdamW step, elementwise: its result does not depend on how a flat buffer is cut.
-    fn adamw(&self, step: &AdamW, params: ViewMut<Self>, grads: View<Self>, m: ViewMut<Self>, v: ViewMut<Self>);
+    /// `to` := `from`.
+    fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>);
+    /// `to` := `from`, rounded to nearest, ties to even; NaN stays NaN.
+    fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>);
+    /// One AdamW step in f32, elementwise: its result does not depend on how a flat buffer is cut. What is stored as bf16
+    /// is rounded once, after the step.
+    fn adamw<'a>(
+        &self,
+        step: &AdamW,
+        weights: impl Into<Weights<'a, Self>>,
+        grads: impl Into<Stored<'a, Self>>,
+        m: impl Into<StoredMut<'a, Self>>,
+        v: impl Into<StoredMut<'a, Self>>,
+    );
     /// Sum of squares, in f64.
-    fn sum_squares(&self, x: View<Self>) -> f64;
+    fn sum_squares<'a>(&self, x: impl Into<Stored<'a, Self>>) -> f64;
     /// Sum, in f64.
     fn sum(&self, x: View<Self>) -> f64;
     /// Whether no element is infinite or NaN.
-    fn all_finite(&self, x: View<Self>) -> bool;
+    fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool;
 }

@@ -1,37 +1,114 @@
-//! Compute: the ops that call layers, each with views of exactly what it may touch. Never communicates.
+//! Compute: the ops that call layers, each with views of exactly what it may touch, and where what crosses pipeline stages
+//! comes from and goes to.
 #![allow(unsafe_code)]
 
-use zero_plan::Kind;
+use zero_plan::layout::OUTGOING_SLOTS;
 use zero_plan::unit::{ALIGNMENT, round_up};
+use zero_plan::{Kind, Parcel};
 
 use super::{Engine, InputOf, Walk};
-use crate::device::{Cpu, Device, Write};
+use crate::device::{Cpu, Device, StoredMut, Write};
 use crate::layer::{Activation, Backward, Context, Forward, Grads};
 use crate::model::Model;
-use crate::transport::Transport;
+use crate::transport::{Lost, Transport};
 use crate::view::{View, ViewMut};
 
-// SAFETY of all views made here: this rank's regions are disjoint, and within the activations each unit's saved part and
-// output are, which the layout check proves. The schedule check proves that no op reads what another has not finished
-// writing. Ops run one after another, so views of different ops never live at one time; what follows argues for each op.
+/// A stretch of a region.
+#[derive(Clone, Copy)]
+struct Stretch(Kind, usize);
+
+// SAFETY of all views made here: this rank's regions are disjoint, and within the activations each slot, and in it each
+// unit's saved part and output are, which the layout check proves. The schedule check proves that no op reads what another
+// has not finished writing. Ops run one after another, so views of different ops never live at one time; what follows
+// argues for each op.
 impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
-    /// Where the targets lie in the batch region, behind the inputs.
-    fn targets_at(&self) -> usize {
-        round_up(self.plan.units[0].input, ALIGNMENT)
+    fn is_chunk_first(&self, unit: usize) -> bool {
+        self.plan.chunks[self.plan.placements[unit].chunk].first == unit
     }
 
+    fn is_head(&self, unit: usize) -> bool {
+        unit + 1 == self.plan.units.len()
+    }
+
+    /// Start of a slot for activations.
+    fn slot_start(&self, slot: usize) -> usize {
+        slot * self.arena.memory().activation_slot
+    }
+
+    /// Where the targets lie in a slot of the last chunk, behind what enters it.
+    fn targets_at(&self, slot: usize) -> usize {
+        let first = self.plan.chunks[self.plan.chunks.len() - 1].first;
+        self.slot_start(slot) + round_up(self.plan.units[first].input, ALIGNMENT)
+    }
+
+    /// What a unit takes: what entered its chunk, or the output of the unit before it.
+    fn input_at(&self, unit: usize, slot: usize) -> usize {
+        let offset = if self.is_chunk_first(unit) { 0 } else { self.plan.placements[unit - 1].output };
+        self.slot_start(slot) + offset
+    }
+
+    /// Where a unit's output goes: on to the next unit, or out.
+    fn output_at(&self, unit: usize, slot: usize) -> Stretch {
+        if self.plan.tables().leaves(unit) {
+            let outgoing = self.transport.outgoing_slot(Parcel::Activations);
+            Stretch(Kind::Outgoing, outgoing * self.arena.memory().outgoing_slot)
+        } else {
+            Stretch(Kind::Activations, self.slot_start(slot) + self.plan.placements[unit].output)
+        }
+    }
+
+    /// Where a unit keeps what it saves.
+    fn saved_at(&self, unit: usize, slot: usize) -> Stretch {
+        if self.plan.config.recomputes(self.plan.units, unit) {
+            Stretch(Kind::Recomputed, 0)
+        } else {
+            Stretch(Kind::Activations, self.slot_start(slot) + self.plan.placements[unit].saved)
+        }
+    }
+
+    /// Where the gradient of a unit's output lies: units take turns with two places.
+    fn gradient_at(&self, unit: usize) -> usize {
+        unit % 2 * (self.arena.memory().region(Kind::ActivationGradients).elements / 2)
+    }
+
+    /// Where the gradient of a unit's input goes: to the unit before it, or out.
+    fn input_gradient_at(&self, unit: usize) -> Stretch {
+        if self.is_chunk_first(unit) {
+            let memory = self.arena.memory();
+            let outgoing = self.transport.outgoing_slot(Parcel::Gradients);
+            let start = OUTGOING_SLOTS * memory.outgoing_slot + outgoing * memory.returning_slot;
+            Stretch(Kind::Outgoing, start)
+        } else {
+            Stretch(Kind::ActivationGradients, self.gradient_at(unit + 1))
+        }
+    }
+
+    /// Fills in a micro-batch where a unit begins a chunk that needs some of it: the inputs at the start of the model, the
+    /// targets at the start of its last chunk. What is not needed goes to the workspace, which no op uses now.
     pub(super) fn fill_batch(
         &mut self,
+        unit: usize,
         micro_batch: usize,
+        slot: usize,
         walk: &Walk,
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
     ) {
+        let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
+        if !self.is_chunk_first(unit) || !(begins || ends) {
+            return;
+        }
         let tokens = walk.shape.0 * walk.shape.1;
-        // SAFETY: inputs and targets lie behind one another in a region that no other view of this op covers.
+        let spare = round_up(self.plan.units[0].input, ALIGNMENT);
+        let inputs =
+            if begins { Stretch(Kind::Activations, self.slot_start(slot)) } else { Stretch(Kind::Workspace, 0) };
+        let targets =
+            if ends { Stretch(Kind::Activations, self.targets_at(slot)) } else { Stretch(Kind::Workspace, spare) };
+        // SAFETY: inputs and targets lie behind one another, or in different regions, and no other view of this op covers
+        // either.
         let (inputs, targets) = unsafe {
             (
-                self.arena.view_mut(Kind::Batch, 0, tokens * M::Input::WIDTH),
-                self.arena.view_mut(Kind::Batch, self.targets_at(), tokens),
+                self.arena.view_mut(inputs.0, inputs.1, tokens * M::Input::WIDTH),
+                self.arena.view_mut(targets.0, targets.1, tokens),
             )
         };
         let inputs: &mut [f32] = inputs.into_slice();
@@ -39,32 +116,52 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         batch(micro_batch, bytemuck::cast_slice_mut(inputs), bytemuck::cast_slice_mut(targets));
     }
 
-    /// The parameters that a unit's layer takes.
-    fn params(&self, unit: usize) -> View<'_, Cpu> {
-        let unit = &self.plan.units[unit];
-        let source = unit.source;
-        if self.plan.placements[source].padded == 0 {
-            return View::from(&[][..]);
-        }
-        let flat = if self.plan.config.shards_parameters() {
-            self.transport.gathered(source)
-        } else {
-            let (start, len) = self.arena.flat(source);
-            // SAFETY: only `update` and a wait for a gather write parameters, and they are other ops.
-            unsafe { self.arena.view(Kind::Parameters, start, len) }
+    /// Takes in a parcel.
+    pub(super) fn receive(&mut self, parcel: Parcel, unit: usize, slot: usize, walk: &Walk) -> Result<(), Lost> {
+        let (to, planned) = match parcel {
+            Parcel::Activations => (self.slot_start(slot), self.plan.units[unit].input),
+            Parcel::Gradients => (self.gradient_at(unit), self.plan.units[unit].output),
+            Parcel::TiedGradients | Parcel::TiedParameters => (0, 0),
         };
-        flat.part(0, unit.takes)
+        self.transport.receive(parcel, unit, to, self.rows_of(planned, walk))?;
+        if parcel == Parcel::TiedParameters && self.plan.config.shards_optimizer() {
+            self.transport.publish(unit);
+        }
+        Ok(())
     }
 
-    /// What a unit takes: the batch, or the output of the unit before it.
-    fn input(&self, unit: usize, walk: &Walk) -> View<'_, Cpu> {
-        let len = self.rows_of(self.plan.units[unit].input, walk);
-        match unit.checked_sub(1) {
-            // SAFETY: written by `fill_batch`, which is over.
-            None => unsafe { self.arena.view(Kind::Batch, 0, len) },
-            // SAFETY: written by the forward of the unit before, which is over, and by no other op of this micro-batch.
-            Some(before) => unsafe { self.arena.view(Kind::Activations, self.plan.placements[before].output, len) },
+    /// Sends a parcel on its way.
+    pub(super) fn send(&mut self, parcel: Parcel, unit: usize, walk: &Walk) {
+        let planned = match parcel {
+            Parcel::Activations => self.plan.units[unit].output,
+            Parcel::Gradients => self.plan.units[unit].input,
+            Parcel::TiedGradients | Parcel::TiedParameters => 0,
+        };
+        self.transport.send(parcel, unit, self.rows_of(planned, walk));
+    }
+
+    /// The parameters that a unit's layer takes.
+    fn params(&self, unit: usize) -> View<'_, Cpu> {
+        let placement = &self.plan.placements[unit];
+        if placement.padded == 0 {
+            return View::from(&[][..]);
         }
+        let holder = if placement.holds { unit } else { self.plan.units[unit].source };
+        let flat = if self.plan.config.shards_parameters() || self.plan.config.uses_slots() {
+            self.transport.gathered(holder)
+        } else {
+            let (start, len) = self.arena.flat(holder);
+            // SAFETY: only `update`, a wait for a gather and tied parameters write parameters, and they are other ops.
+            unsafe { self.arena.view(Kind::Parameters, start, len) }
+        };
+        flat.part(0, self.plan.units[unit].takes)
+    }
+
+    fn input(&self, unit: usize, slot: usize, walk: &Walk) -> View<'_, Cpu> {
+        let len = self.rows_of(self.plan.units[unit].input, walk);
+        // SAFETY: written by `fill_batch`, by a receive or by the forward of the unit before, which are over, and by no
+        // other op of this micro-batch.
+        unsafe { self.arena.view(Kind::Activations, self.input_at(unit, slot), len) }
     }
 
     /// Elements of an activation in this walk, which may be smaller than the plan's.
@@ -72,11 +169,16 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         planned / self.plan.config.tokens() * (walk.shape.0 * walk.shape.1)
     }
 
-    fn context(&self, walk: &Walk) -> Context<'_, Cpu> {
+    fn context(&self, unit: usize, slot: usize, walk: &Walk) -> Context<'_, Cpu> {
         let (sequences, length) = walk.shape;
-        // SAFETY: as for the inputs.
-        let targets = unsafe { self.arena.view(Kind::Batch, self.targets_at(), sequences * length) };
-        Context { device: &self.device, sequences, length, targets: targets.ids() }
+        let ends = self.plan.placements[unit].chunk + 1 == self.plan.chunks.len();
+        let targets = if ends {
+            // SAFETY: as for the inputs.
+            unsafe { self.arena.view::<f32>(Kind::Activations, self.targets_at(slot), sequences * length) }.ids()
+        } else {
+            View::from(&[][..])
+        };
+        Context { device: &self.device, sequences, length, targets }
     }
 
     fn workspace(&self, unit: usize) -> ViewMut<'_, Cpu> {
@@ -84,27 +186,17 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         unsafe { self.arena.view_mut(Kind::Workspace, 0, self.plan.units[unit].workspace) }
     }
 
-    pub(super) fn forward(&mut self, unit: usize, walk: &mut Walk) {
-        let at = &self.plan.placements[unit];
-        let sizes = &self.plan.units[unit];
-        let is_last = unit + 1 == self.plan.units.len();
-        if is_last && walk.headless {
+    pub(super) fn forward(&mut self, unit: usize, slot: usize, walk: &mut Walk) {
+        let is_head = self.is_head(unit);
+        if is_head && walk.headless {
             return;
         }
-        let y_len = self.rows_of(sizes.output, walk);
-        let cx = self.context(walk);
-        // SAFETY: this unit's own output and saved part, which no other view of this op covers.
-        let (y, saved) = unsafe {
-            (
-                self.arena.view_mut(Kind::Activations, at.output, y_len),
-                self.arena.view_mut(Kind::Activations, at.saved, sizes.saved),
-            )
-        };
-        let (params, x, work) = (self.params(unit), self.input(unit, walk), self.workspace(unit));
-        (M::CODE[sizes.position].forward)(&cx, Forward { params, x, y, saved, work });
-        // SAFETY: the views above have ended.
-        let y = unsafe { self.arena.view(Kind::Activations, at.output, y_len) };
-        if is_last {
+        let Stretch(kind, at) = self.output_at(unit, slot);
+        self.run_forward(unit, slot, Stretch(kind, at), walk);
+        let y_len = self.rows_of(self.plan.units[unit].output, walk);
+        // SAFETY: the views of the call have ended.
+        let y = unsafe { self.arena.view::<f32>(kind, at, y_len) };
+        if is_head {
             walk.loss += self.device.sum(y) / y_len as f64;
         }
         if let Some(search) = &mut walk.finding {
@@ -112,73 +204,113 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         }
     }
 
-    pub(super) fn backward(&mut self, unit: usize, walk: &mut Walk) {
-        let at = &self.plan.placements[unit];
+    /// Runs a unit forward once more, from the same input; its output, which is no news, goes behind what it saves.
+    pub(super) fn recompute(&mut self, unit: usize, slot: usize, walk: &Walk) {
+        let behind = round_up(self.plan.units[unit].saved, ALIGNMENT);
+        self.run_forward(unit, slot, Stretch(Kind::Recomputed, behind), walk);
+    }
+
+    fn run_forward(&self, unit: usize, slot: usize, output: Stretch, walk: &Walk) {
         let sizes = &self.plan.units[unit];
-        let half = self.plan.memory.region(Kind::ActivationGradients).elements / 2;
-        let (dy_start, dx_start) = (unit % 2 * half, (unit + 1) % 2 * half);
-        // SAFETY: the two halves of a region that only this op uses.
-        let (mut dy, dx) = unsafe {
+        let Stretch(saved_kind, saved_at) = self.saved_at(unit, slot);
+        // SAFETY: this unit's own output and saved part, which no other view of this op covers.
+        let (y, saved) = unsafe {
             (
-                self.arena.view_mut(Kind::ActivationGradients, dy_start, sizes.output),
-                self.arena.view_mut(Kind::ActivationGradients, dx_start, sizes.input),
+                self.arena.view_mut(output.0, output.1, self.rows_of(sizes.output, walk)),
+                self.arena.view_mut(saved_kind, saved_at, sizes.saved),
             )
         };
-        if unit + 1 == self.plan.units.len() {
+        let (params, x, work) = (self.params(unit), self.input(unit, slot, walk), self.workspace(unit));
+        let pass = Forward { params, x, y, saved, work };
+        (M::CODE[sizes.position].forward)(&self.context(unit, slot, walk), pass);
+    }
+
+    pub(super) fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize, walk: &mut Walk) {
+        let sizes = &self.plan.units[unit];
+        let Stretch(dx_kind, dx_at) = self.input_gradient_at(unit);
+        let Stretch(saved_kind, saved_at) = self.saved_at(unit, slot);
+        let dx_len = if unit > 0 { sizes.input } else { 0 };
+        // SAFETY: the gradient of the output, the place for that of the input, which is the other half of the same region
+        // or leaves, and what this unit's forward saved, which is over.
+        let (mut dy, dx, saved) = unsafe {
+            (
+                self.arena.view_mut::<f32>(Kind::ActivationGradients, self.gradient_at(unit), sizes.output),
+                self.arena.view_mut(dx_kind, if unit > 0 { dx_at } else { 0 }, dx_len),
+                self.arena.view(saved_kind, saved_at, sizes.saved),
+            )
+        };
+        if self.is_head(unit) {
             // The loss of a micro-batch is the mean over its tokens.
             self.device.fill(dy.reborrow(), 1.0 / sizes.output as f32);
         }
-        // SAFETY: written by this unit's forward, which is over.
-        let saved = unsafe { self.arena.view(Kind::Activations, at.saved, sizes.saved) };
         let pass = Backward {
             params: self.params(unit),
-            grads: self.grads(unit),
-            x: self.input(unit, walk),
+            grads: self.grads(unit, micro_batch),
+            x: self.input(unit, slot, walk),
             saved,
             dy: dy.as_view(),
             dx: (unit > 0).then_some(dx),
             work: self.workspace(unit),
         };
-        (M::CODE[sizes.position].backward)(&self.context(walk), pass);
+        (M::CODE[sizes.position].backward)(&self.context(unit, slot, walk), pass);
+        self.narrow_grads(unit);
         if let Some(search) = &mut walk.finding {
             // SAFETY: the views above have ended, and the bucket is not offered before the next op.
             let (grads, dx) = unsafe {
                 (
-                    self.arena.view(Kind::Gradients, self.arena.local_gradients(sizes.source).0, sizes.takes),
-                    self.arena.view(Kind::ActivationGradients, dx_start, if unit > 0 { sizes.input } else { 0 }),
+                    self.arena.stored(Kind::Gradients, self.arena.local_gradients(unit).0, sizes.takes),
+                    self.arena.view::<f32>(dx_kind, if unit > 0 { dx_at } else { 0 }, dx_len),
                 )
             };
             search.backward(unit, self.device.all_finite(grads) && self.device.all_finite(dx));
         }
     }
 
-    /// Where the gradients of a unit's parameters go. Leaves nothing of an older micro-batch in its flat buffer.
-    fn grads(&self, unit: usize) -> Grads<'_, Cpu> {
-        let source = self.plan.units[unit].source;
-        let (start, len) = self.arena.local_gradients(source);
-        // SAFETY: staging that the schedule has claimed and not offered: no peer reads it.
-        let flat = unsafe { self.arena.view_mut(Kind::Gradients, start, len) };
-        let (mut grads, padding) = flat.split_at(self.plan.units[unit].takes);
-        let write = if self.first_writer[source] == source {
-            // Else what another bucket left in this staging would be taken for gradients of the padding.
-            self.device.fill(padding, 0.0);
-            Write::Set
-        } else {
-            if self.first_writer[source] == unit {
-                self.device.fill(padding, 0.0);
-                self.device.fill(grads.reborrow(), 0.0);
+    /// Where the gradients of a unit's parameters go: to those of earlier micro-batches where they are held, else nothing
+    /// of another unit is left in its flat buffer.
+    fn grads(&self, unit: usize, micro_batch: usize) -> Grads<'_, Cpu> {
+        let (start, len) = self.arena.local_gradients(unit);
+        let adds = self.plan.config.holds_gradients() && micro_batch > 0;
+        // SAFETY: staging that the schedule has claimed and not offered, which no peer reads; the region for one unit's
+        // gradients is another.
+        let flat = unsafe {
+            match self.arena.stored_mut(Kind::Gradients, start, len) {
+                StoredMut::F32(flat) => flat,
+                StoredMut::BF16(narrow) => {
+                    let mut wide = self.arena.view_mut(Kind::UnitGradients, 0, len);
+                    if adds {
+                        self.device.widen(wide.reborrow(), narrow.as_view());
+                    }
+                    wide
+                }
             }
-            Write::Add
         };
-        Grads::new(grads, write)
+        let (grads, padding) = flat.split_at(self.plan.units[unit].takes);
+        if adds {
+            return Grads::new(grads, Write::Add);
+        }
+        // Else what another bucket left in this staging would be taken for gradients of the padding.
+        self.device.fill(padding, 0.0);
+        Grads::new(grads, Write::Set)
+    }
+
+    /// Rounds the gradients of a unit where they are held in a narrower type.
+    fn narrow_grads(&self, unit: usize) {
+        let (start, len) = self.arena.local_gradients(unit);
+        // SAFETY: as for `grads`, whose view has ended.
+        unsafe {
+            if let StoredMut::BF16(narrow) = self.arena.stored_mut(Kind::Gradients, start, len) {
+                self.device.narrow(narrow, self.arena.view(Kind::UnitGradients, 0, len));
+            }
+        }
     }
 
     /// Logits after the last of `length` tokens, from the input of the head, which is held gathered.
-    pub(super) fn logits(&self, length: usize, logits: &mut [f32]) {
+    pub(super) fn logits(&self, length: usize, slot: usize, logits: &mut [f32]) {
         let head = self.plan.units.len() - 1;
         let width = self.plan.units[head].input / self.plan.config.tokens();
         let walk = Walk { loss: 0.0, finding: None, shape: (1, length), headless: true };
-        let x = self.input(head, &walk).part((length - 1) * width, width);
+        let x = self.input(head, slot, &walk).part((length - 1) * width, width);
         (M::HEAD.logits)(&self.device, self.params(head), x, logits.into());
     }
 }

@@ -94,26 +94,34 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
     ) -> Result<NonFinite, Lost> {
         let trained = pass == Pass::Train;
-        let ops = if trained { self.plan.step } else { self.plan.evaluation };
+        let stage = self.arena.stage();
+        let ops = if trained { stage.step } else { stage.evaluation };
         let mut walk = Walk { finding: Some(Search::default()), ..self.new_walk() };
         for &op in ops.iter().take_while(|&&op| op != Op::Agree) {
             self.execute(op, &mut walk, &mut batch)?;
         }
         let mut search = walk.finding.unwrap_or_default();
+        let at = self.arena.coordinates();
         for unit in (0..self.plan.units.len()).filter(|_| trained) {
-            let (kind, start, len) = self.arena.reduced(unit);
-            // SAFETY: every bucket is settled: nobody writes the sums before the next step.
-            let finite = self.device.all_finite(unsafe { self.arena.view(kind, start, len) });
-            search.note(Phase::Sum, unit, finite);
+            if self.plan.placements[unit].stage == at.pipeline {
+                let (kind, start, len) = self.arena.reduced(unit, at.zero);
+                // SAFETY: every bucket is summed: nobody writes the sums before the next step.
+                let finite = self.device.all_finite(unsafe { self.arena.stored(kind, start, len) });
+                search.note(Phase::Sum, unit, finite);
+            }
         }
-        // A sum shows on every rank what came from one, so what a rank found of its own goes first.
+        // A sum shows on every rank what came from one, so what a rank found of its own goes first. What goes wrong on one
+        // pipeline stage goes on to the next: forward the first unit counts, backward the last.
         const PHASES: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Sum, Phase::Nowhere];
         let (phase, unit) = search.0.unwrap_or((Phase::Nowhere, 0));
-        self.transport.exchange([f64::from(phase as u8), unit as f64], &mut self.exchanged)?;
-        let found = self.exchanged.iter().enumerate().min_by(|(_, a), (_, b)| a[0].total_cmp(&b[0]));
-        let (rank, &[phase, unit]) = found.expect("there is at least this rank");
-        let unit = self.plan.units[unit as usize].to_string();
+        let passed = if phase == Phase::Forward { unit } else { self.plan.units.len() - unit };
+        let found = [f64::from(phase as u8), passed as f64, unit as f64];
+        let all = self.gather_numbers(&found)?.chunks_exact(found.len()).enumerate();
+        let first = all.min_by(|(_, a), (_, b)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
+        let (rank, numbers) = first.expect("there is at least this rank");
+        let (phase, unit) = (PHASES[numbers[0] as usize], numbers[2] as usize);
+        let unit = self.plan.units[unit].to_string();
         let step = self.steps_done + u64::from(trained);
-        Ok(NonFinite { step, trained, rank, unit, phase: PHASES[phase as usize] })
+        Ok(NonFinite { step, trained, rank, unit, phase })
     }
 }

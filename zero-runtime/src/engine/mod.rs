@@ -54,10 +54,13 @@ pub struct Engine<'p, M: Model, T> {
     device: Cpu,
     /// For each unit, the stretches of what this rank updates that share a weight decay.
     segments: Vec<Vec<Segment>>,
-    /// For each unit, the unit whose backward writes first to its gradients: itself, or one that is tied to it.
-    first_writer: Vec<usize>,
-    /// Numbers of all ranks in an exchange.
-    exchanged: Vec<[f64; 2]>,
+    /// For each pipeline stage, its ranks by the part of every flat buffer that they sum gradients of.
+    ranks_by_part: Vec<Vec<usize>>,
+    /// The ranks of the last pipeline stage, by the data that they work on.
+    ranks_by_data: Vec<usize>,
+    /// Numbers of this rank in an exchange, and of all.
+    mine: Vec<f64>,
+    exchanged: Vec<f64>,
     steps_done: u64,
     /// Units whose parameters have been set.
     loaded: usize,
@@ -83,11 +86,19 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
         assert_eq!(plan.units, M::PLAN.units, "a plan of another model");
-        let writers = |unit| plan.units.iter().rposition(|other| other.source == unit).unwrap_or(unit);
+        let mesh = &plan.config.mesh;
+        let mut of_stage = vec![Vec::new(); mesh.pipeline];
+        (0..mesh.ranks()).for_each(|rank| of_stage[mesh.coordinates(rank).pipeline].push(rank));
+        let mut ranks_by_data = of_stage[mesh.pipeline - 1].clone();
+        ranks_by_data.sort_by_key(|&rank| mesh.coordinates(rank).data_rank(mesh));
+        let mut ranks_by_part = of_stage;
+        ranks_by_part.iter_mut().for_each(|ranks| ranks.sort_by_key(|&rank| mesh.coordinates(rank).part(mesh)));
         Self {
-            segments: update::segments::<M>(plan, arena.rank()),
-            first_writer: (0..plan.units.len()).map(writers).collect(),
-            exchanged: vec![[0.0; 2]; plan.config.ranks],
+            segments: update::segments::<M>(&arena),
+            ranks_by_part,
+            ranks_by_data,
+            mine: vec![0.0; plan.agreed_values()],
+            exchanged: vec![0.0; plan.agreed_values() * mesh.ranks()],
             plan,
             arena,
             transport,
@@ -125,7 +136,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     ) -> Result<StepReport, RunError> {
         let mut walk = self.new_walk();
         let mut agreed = None;
-        for &op in self.plan.step {
+        for &op in self.arena.stage().step {
             match op {
                 Op::Agree => {
                     let report = self.agree(walk.loss)?;
@@ -153,41 +164,60 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// [`RunError`].
     pub fn evaluate(&mut self, mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32])) -> Result<f64, RunError> {
         let mut walk = self.new_walk();
-        for &op in self.plan.evaluation {
+        for &op in self.arena.stage().evaluation {
             self.execute(op, &mut walk, &mut batch)?;
         }
-        self.transport.exchange([walk.loss, 0.0], &mut self.exchanged)?;
-        let loss = update::tree_sum(&self.exchanged)[0] / self.plan.config.ranks as f64;
+        self.exchange(&[walk.loss])?;
+        let loss = self.summed_loss(1) / self.plan.config.mesh.data_ranks() as f64;
         if !loss.is_finite() {
             return Err(self.diagnose(Pass::Evaluate, batch)?.into());
         }
         Ok(loss)
     }
 
-    /// Logits of what comes after `input`, a sequence no longer than the plan's. Every rank must call it, and gets them.
+    /// Logits of what comes after `input`, a sequence no longer than the plan's. Every rank must call it; those of the last
+    /// pipeline stage get them, and are told so.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
-    pub fn predict(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<(), Lost> {
+    pub fn predict(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
         let length = input.len() / M::Input::WIDTH;
         assert!(length <= self.plan.config.length, "a sequence of {length} tokens is longer than the plan's");
         let mut walk = Walk { shape: (1, length), headless: true, ..self.new_walk() };
-        for &op in self.plan.evaluation {
+        let mut has_head = false;
+        for &op in self.arena.stage().evaluation {
             self.execute(op, &mut walk, &mut |_, inputs, _| inputs.copy_from_slice(input))?;
-            if op == (Op::Forward { unit: self.plan.units.len() - 1, micro_batch: 0 }) {
-                self.logits(length, logits);
+            if let Op::Forward { unit, slot, .. } = op
+                && unit + 1 == self.plan.units.len()
+            {
+                self.logits(length, slot, logits);
+                has_head = true;
             }
         }
-        Ok(())
+        Ok(has_head)
     }
 
-    /// Two numbers of each rank, in the order of ranks. Every rank must call it.
+    /// A number that the first rank of the last pipeline stage knows, for all. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
-    pub fn gather_numbers(&mut self, mine: [f64; 2]) -> Result<&[[f64; 2]], Lost> {
-        self.transport.exchange(mine, &mut self.exchanged)?;
-        Ok(&self.exchanged)
+    pub fn from_last_stage(&mut self, number: f64) -> Result<f64, Lost> {
+        self.exchange(&[number])?;
+        Ok(self.exchanged[self.ranks_by_data[0]])
+    }
+
+    /// Numbers of each rank, in the order of ranks. Every rank must call it, with as many.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    pub fn gather_numbers(&mut self, mine: &[f64]) -> Result<&[f64], Lost> {
+        self.exchange(mine)?;
+        Ok(&self.exchanged[..mine.len() * self.plan.config.mesh.ranks()])
+    }
+
+    fn exchange(&mut self, mine: &[f64]) -> Result<(), Lost> {
+        let all = mine.len() * self.plan.config.mesh.ranks();
+        self.transport.exchange(mine, &mut self.exchanged[..all])
     }
 
     fn new_walk(&self) -> Walk {
@@ -202,24 +232,27 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         walk: &mut Walk,
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
     ) -> Result<(), Lost> {
+        let write = |round| if round == 0 { Write::Set } else { Write::Add };
         match op {
             Op::Gather { unit, slot } => self.transport.gather(unit, slot),
             Op::Wait { unit } => self.transport.wait(unit)?,
+            Op::Widen { unit, slot } => self.transport.widen(unit, slot),
             Op::Release { unit } => self.transport.release(unit),
-            Op::Forward { unit, micro_batch } => {
-                if unit == 0 {
-                    self.fill_batch(micro_batch, walk, batch);
-                }
-                self.forward(unit, walk);
+            Op::Receive { parcel, unit, slot, .. } => self.receive(parcel, unit, slot, walk)?,
+            Op::Clear { parcel } => self.transport.clear(parcel)?,
+            Op::Send { parcel, unit, .. } => self.send(parcel, unit, walk),
+            Op::Forward { unit, micro_batch, slot } => {
+                self.fill_batch(unit, micro_batch, slot, walk, batch);
+                self.forward(unit, slot, walk);
             }
-            Op::Backward { unit, .. } => self.backward(unit, walk),
+            Op::Recompute { unit, slot, .. } => self.recompute(unit, slot, walk),
+            Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot, walk),
             Op::Claim { bucket } => self.transport.claim(bucket)?,
             Op::Reduce { bucket, .. } => self.transport.reduce(bucket),
-            Op::Settle { bucket, micro_batch } => {
-                let write = if micro_batch == 0 { Write::Set } else { Write::Add };
-                self.transport.settle(bucket, write)?;
-            }
-            Op::Spread { bucket } => self.transport.spread(bucket)?,
+            Op::Settle { bucket, round } => self.transport.settle(bucket, write(round))?,
+            Op::Combine { bucket, round } => self.transport.combine(bucket, write(round))?,
+            Op::Fold { unit } => self.transport.fold(unit),
+            Op::Spread { bucket, axis } => self.transport.spread(bucket, axis)?,
             Op::Agree | Op::Update { .. } => unreachable!("a step handles {op:?} itself"),
         }
         Ok(())

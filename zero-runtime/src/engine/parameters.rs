@@ -5,6 +5,7 @@
 use zero_plan::Kind;
 
 use super::Engine;
+use crate::device::{Cpu, Device, Stored, StoredMut};
 use crate::layer::{Init, Tensor, Tensors};
 use crate::model::Model;
 use crate::random::normal;
@@ -56,46 +57,99 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         if flat.is_empty() {
             return;
         }
+        let Some(held) = self.held_as(unit) else { return };
         // What this rank stores of the flat buffer: its start there, its start in the region, its length.
+        let zero = self.arena.coordinates().zero;
         let (from, to, len) = if self.plan.config.shards_parameters() {
-            let (to, len) = self.arena.shard(unit, self.arena.rank());
-            (self.arena.rank() * len, to, len)
+            let (to, len) = self.arena.shard(held, zero);
+            (zero * len, to, len)
         } else {
-            let (to, len) = self.arena.flat(unit);
+            let (to, len) = self.arena.flat(held);
             (0, to, len)
         };
-        let stored = &flat[from.min(flat.len())..(from + len).min(flat.len())];
         // SAFETY: what this rank stores is its alone to write, and peers read it only once it is published.
-        let to = unsafe { self.arena.view_mut(Kind::Parameters, to, stored.len()) };
-        to.into_slice().copy_from_slice(stored);
-        self.transport.publish(unit);
+        unsafe { self.store(Kind::Parameters, to, part(flat, from, len)) };
+        if self.plan.config.precision.has_master_copy() && held == unit {
+            let start = self.plan.placements[unit].start;
+            let (from, to, len) = if self.plan.config.shards_optimizer() {
+                let len = self.plan.placements[unit].shard(&self.plan.config);
+                (zero * len, start / self.plan.config.mesh.zero, len)
+            } else {
+                (0, start, flat.len())
+            };
+            // SAFETY: master parameters are private to this rank.
+            unsafe { self.store(Kind::Master, to, part(flat, from, len)) };
+        }
+        self.transport.publish(held);
     }
 
-    /// The parameters of a unit, whole. Every rank must call it.
+    /// The unit under which this rank holds the parameters of `unit`: itself, or what mirrors it.
+    fn held_as(&self, unit: usize) -> Option<usize> {
+        let stage = self.arena.coordinates().pipeline;
+        let holds = |&held: &usize| {
+            let placement = &self.plan.placements[held];
+            placement.stage == stage && placement.holds && self.plan.units[held].source == unit
+        };
+        (unit..self.plan.units.len()).find(holds)
+    }
+
+    /// # Safety
+    /// As for [`crate::arena::Arena::stored_mut`].
+    unsafe fn store(&self, kind: Kind, to: usize, from: &[f32]) {
+        // SAFETY: by the caller's promise.
+        match unsafe { self.arena.stored_mut(kind, to, from.len()) } {
+            StoredMut::F32(to) => self.device.copy(to, from.into()),
+            StoredMut::BF16(to) => self.device.narrow(to, from.into()),
+        }
+    }
+
+    /// The parameters of a unit, whole, on the ranks that hold them: those of its pipeline stage. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
-    pub fn parameters(&mut self, unit: usize) -> Result<Vec<f32>, Lost> {
-        let params = self.plan.units[unit].params;
+    pub fn parameters(&mut self, unit: usize) -> Result<Option<Vec<f32>>, Lost> {
+        let (params, placement) = (self.plan.units[unit].params, &self.plan.placements[unit]);
+        if placement.stage != self.arena.coordinates().pipeline {
+            return Ok(None);
+        }
         if params == 0 {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         if !self.plan.config.shards_parameters() {
             let (start, _) = self.arena.flat(unit);
             // SAFETY: between steps nobody writes this rank's replica.
-            return Ok(unsafe { self.arena.view(Kind::Parameters, start, params) }.as_slice().to_vec());
+            return Ok(Some(self.read(unsafe { self.arena.stored(Kind::Parameters, start, params) })));
         }
         self.transport.gather(unit, 0);
         self.transport.wait(unit)?;
         let flat = self.transport.gathered(unit).as_slice()[..params].to_vec();
         self.transport.release(unit);
-        Ok(flat)
+        Ok(Some(flat))
     }
 
-    /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer.
-    pub fn reduced_gradients(&self, unit: usize) -> (usize, Vec<f32>) {
-        let (kind, start, len) = self.arena.reduced(unit);
-        // SAFETY: between steps nobody writes this rank's sums.
-        (self.arena.rank() * len, unsafe { self.arena.view(kind, start, len) }.as_slice().to_vec())
+    fn read(&self, from: Stored<Cpu>) -> Vec<f32> {
+        let mut numbers = vec![0.0; from.len()];
+        match from {
+            Stored::F32(from) => self.device.copy(numbers.as_mut_slice().into(), from),
+            Stored::BF16(from) => self.device.widen(numbers.as_mut_slice().into(), from),
+        }
+        numbers
     }
+
+    /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none on
+    /// another pipeline stage than the unit's.
+    pub fn reduced_gradients(&self, unit: usize) -> Option<(usize, Vec<f32>)> {
+        let at = self.arena.coordinates();
+        if self.plan.placements[unit].stage != at.pipeline {
+            return None;
+        }
+        let (kind, start, len) = self.arena.reduced(unit, at.zero);
+        // SAFETY: between steps nobody writes this rank's sums.
+        Some((at.zero * len, self.read(unsafe { self.arena.stored(kind, start, len) })))
+    }
+}
+
+/// `len` elements of a flat buffer from `from`, without the padding behind it.
+fn part(flat: &[f32], from: usize, len: usize) -> &[f32] {
+    &flat[from.min(flat.len())..(from + len).min(flat.len())]
 }

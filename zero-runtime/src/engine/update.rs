@@ -2,10 +2,13 @@
 //! of every sum follows the layout, never the stage.
 #![allow(unsafe_code)]
 
-use zero_plan::{Kind, Plan};
+use std::ops::Range;
+
+use zero_plan::Kind;
 
 use super::{Engine, StepReport};
-use crate::device::{AdamW, Device};
+use crate::arena::Arena;
+use crate::device::{AdamW, Device, Weights};
 use crate::layer::Tensors;
 use crate::model::Model;
 use crate::transport::{Lost, Transport};
@@ -54,12 +57,13 @@ pub(super) struct Segment {
     decays: bool,
 }
 
-/// What `rank` updates of each unit: all of it, or its shard, without the padding.
-pub(super) fn segments<M: Model>(plan: &Plan, rank: usize) -> Vec<Vec<Segment>> {
+/// What a rank updates of each unit: all of it, or its shard, without the padding.
+pub(super) fn segments<M: Model>(arena: &Arena) -> Vec<Vec<Segment>> {
+    let plan = arena.plan();
     let segments_of = |unit: usize| {
-        let (start, len) = owned(plan, unit, rank);
+        let (start, len) = owned(arena, unit);
         let mut tensors = Tensors::default();
-        if plan.placements[unit].padded > 0 {
+        if plan.units[unit].params > 0 && plan.placements[unit].stage == arena.coordinates().pipeline {
             (M::CODE[plan.units[unit].position].tensors)(&mut tensors);
         }
         let cut = |tensor: crate::layer::Tensor| {
@@ -72,73 +76,95 @@ pub(super) fn segments<M: Model>(plan: &Plan, rank: usize) -> Vec<Vec<Segment>> 
     (0..plan.units.len()).map(segments_of).collect()
 }
 
-/// The stretch of a unit's flat buffer whose optimizer state `rank` keeps.
-pub(super) fn owned(plan: &Plan, unit: usize, rank: usize) -> (usize, usize) {
-    let placement = &plan.placements[unit];
-    if plan.config.shards_optimizer() {
-        let len = placement.shard(plan.config.ranks);
-        (rank * len, len)
+/// The stretch of a unit's flat buffer whose optimizer state a rank keeps.
+fn owned(arena: &Arena, unit: usize) -> (usize, usize) {
+    let (config, placement) = (&arena.plan().config, &arena.plan().placements[unit]);
+    if config.shards_optimizer() {
+        let len = placement.shard(config);
+        (arena.coordinates().zero * len, len)
     } else {
         (0, placement.padded)
     }
 }
 
-/// Sums the numbers of all ranks along the tree that gradients are summed along.
-pub(super) fn tree_sum(numbers: &[[f64; 2]]) -> [f64; 2] {
-    match numbers {
-        [one] => *one,
-        _ => {
-            let (left, right) = numbers.split_at(numbers.len().next_power_of_two() / 2);
-            let (left, right) = (tree_sum(left), tree_sum(right));
-            [left[0] + right[0], left[1] + right[1]]
-        }
+/// Sums numbers along the tree that gradients are summed along.
+fn tree_sum(number: &impl Fn(usize) -> f64, span: Range<usize>) -> f64 {
+    if span.len() == 1 {
+        return number(span.start);
     }
+    let middle = span.start + span.len().next_power_of_two() / 2;
+    tree_sum(number, span.start..middle) + tree_sum(number, middle..span.end)
 }
 
 impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
-    /// Number of gradients in a sum: one for each rank and micro-batch.
+    /// Number of gradients in a sum: one for each rank with data of its own, and each micro-batch.
     pub(super) fn gradients_summed(&self) -> usize {
-        self.plan.config.ranks * self.plan.config.micro_batches
+        self.plan.config.mesh.data_ranks() * self.plan.config.micro_batches
     }
 
-    /// Mean loss of the step and norm of its mean gradient, over all ranks.
+    /// Sum over all data of the losses that ranks have exchanged as the first of `values` numbers each: along the tree
+    /// over replicas of trees over the ranks of each.
+    pub(super) fn summed_loss(&self, values: usize) -> f64 {
+        let zero = self.plan.config.mesh.zero;
+        let of_replica = |replica: usize| {
+            let loss = |data: usize| self.exchanged[self.ranks_by_data[data] * values];
+            tree_sum(&loss, replica * zero..(replica + 1) * zero)
+        };
+        tree_sum(&of_replica, 0..self.plan.config.mesh.replica)
+    }
+
+    /// Mean loss of the step and norm of its mean gradient, over all ranks. Squares are summed unit by unit, and within
+    /// each along the tree over its parts, whoever has them: so the norm depends on no layout.
     pub(super) fn agree(&mut self, loss: f64) -> Result<StepReport, Lost> {
-        let mut squares = 0.0;
-        for unit in 0..self.plan.units.len() {
-            let (kind, start, len) = self.arena.reduced(unit);
-            // SAFETY: every bucket is settled: nobody writes the sums before the next step.
-            squares += self.device.sum_squares(unsafe { self.arena.view(kind, start, len) });
+        let plan = self.plan;
+        let at = self.arena.coordinates();
+        self.mine.fill(0.0);
+        self.mine[0] = loss;
+        for unit in 0..plan.units.len() {
+            if plan.units[unit].params > 0 && plan.placements[unit].stage == at.pipeline {
+                let (kind, start, _) = self.arena.reduced(unit, at.zero);
+                let (part, len) = self.arena.part(unit, at.replica);
+                // SAFETY: every bucket is summed: nobody writes this rank's parts before the next step.
+                self.mine[1 + unit] = self.device.sum_squares(unsafe { self.arena.stored(kind, start + part, len) });
+            }
         }
-        self.transport.exchange([loss, squares], &mut self.exchanged)?;
-        let [loss, squares] = tree_sum(&self.exchanged);
+        self.transport.exchange(&self.mine, &mut self.exchanged)?;
+        let values = plan.agreed_values();
+        let squares_of = |unit: usize| {
+            let ranks = &self.ranks_by_part[plan.placements[unit].stage];
+            tree_sum(&|part| self.exchanged[ranks[part] * values + 1 + unit], 0..ranks.len())
+        };
+        let squares: f64 = (0..plan.units.len()).map(squares_of).sum();
         let summed = self.gradients_summed() as f64;
-        Ok(StepReport { loss: loss / summed, gradient_norm: squares.sqrt() / summed })
+        Ok(StepReport { loss: self.summed_loss(values) / summed, gradient_norm: squares.sqrt() / summed })
     }
 
     /// Updates what this rank keeps the optimizer state of, and publishes it where peers need it.
     pub(super) fn update(&mut self, unit: usize, adamw: &AdamW) {
         let plan = self.plan;
-        let placement = &plan.placements[unit];
+        let (placement, precision) = (&plan.placements[unit], &plan.config.precision);
         let sharded = plan.config.shards_optimizer();
+        let zero = self.arena.coordinates().zero;
         let ((params_start, _), (grads, grads_start), state_start) = if sharded {
-            let (kind, start, _) = self.arena.reduced(unit);
-            (self.arena.shard(unit, self.arena.rank()), (kind, start), placement.start / plan.config.ranks)
+            let (kind, start, _) = self.arena.reduced(unit, zero);
+            (self.arena.shard(unit, zero), (kind, start), placement.start / plan.config.mesh.zero)
         } else {
             (self.arena.flat(unit), (Kind::Gradients, self.arena.local_gradients(unit).0), placement.start)
         };
-        let half = plan.memory.region(Kind::Optimizer).elements / 2;
+        let half = self.arena.memory().region(Kind::Optimizer).elements / 2;
         for &Segment { start, len, decays } in &self.segments[unit] {
             let step = AdamW { weight_decay: if decays { adamw.weight_decay } else { 0.0 }, ..*adamw };
-            // SAFETY: four stretches of three regions, the two halves of the optimizer state among them. All ranks have
-            // agreed, which they do after their last use of the parameters, so nobody reads what is written here.
+            // SAFETY: stretches of different regions, and of the two halves of the optimizer state. All ranks have agreed,
+            // which they do after their last use of the parameters, so nobody reads what is written here.
             unsafe {
-                self.device.adamw(
-                    &step,
-                    self.arena.view_mut(Kind::Parameters, params_start + start, len),
-                    self.arena.view(grads, grads_start + start, len),
-                    self.arena.view_mut(Kind::Optimizer, state_start + start, len),
-                    self.arena.view_mut(Kind::Optimizer, half + state_start + start, len),
-                );
+                let state = |kind, at| self.arena.stored_mut(kind, at + start, len);
+                let weights = Weights {
+                    params: state(Kind::Parameters, params_start),
+                    master: precision.has_master_copy().then(|| state(Kind::Master, state_start)),
+                };
+                let gradients = self.arena.stored(grads, grads_start + start, len);
+                let (m, v) = (state(Kind::Optimizer, state_start), state(Kind::Optimizer, half + state_start));
+                self.device.adamw(&step, weights, gradients, m, v);
             }
         }
         if sharded {

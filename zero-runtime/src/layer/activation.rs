@@ -1,10 +1,12 @@
 //! Activations: elementwise nonlinearities of any width. Never have parameters.
 
+use super::size::{EXP, product};
 use super::{Backward, Context, Features, Forward, Layer, Shape, Tensors};
 use crate::device::{Device, Nonlinearity};
 
 macro_rules! activation {
-    ($(#[$doc:meta])* $name:ident) => {
+    // `operations` for each element.
+    ($(#[$doc:meta])* $name:ident, operations: $operations:expr) => {
         $(#[$doc])*
         pub struct $name;
 
@@ -13,6 +15,7 @@ macro_rules! activation {
             const PARAMS: usize = 0;
             const SAVED: usize = 0;
             const WORKSPACE: usize = 0;
+            const OPERATIONS: usize = product(&[S::TOKENS, W, $operations]);
 
             fn tensors(_: &mut Tensors) {}
 
@@ -31,13 +34,13 @@ macro_rules! activation {
 
 activation! {
     /// Gaussian error linear unit, in its tanh form.
-    Gelu
+    Gelu, operations: EXP + 8
 }
 activation! {
     /// Rectified linear unit.
-    Relu
+    Relu, operations: 1
 }
 activation! {
     /// Sigmoid linear unit, also called swish.
-    Silu
+    Silu, operations: EXP + 3
 }

@@ -1,5 +1,6 @@
 //! Causal self-attention with its projections. Never keeps a (length, length) matrix.
 
+use super::size::{SOFTMAX, product, require_elements, sum};
 use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear, require};
 use crate::device::{AttentionShape, Device, attention_workspace};
 
@@ -15,7 +16,7 @@ impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
         );
         W / HEADS
     };
-    const QKV_PARAMS: usize = linear::params(W, 3 * W);
+    const QKV_PARAMS: usize = linear::params(W, product(&[3, W]));
 
     fn shape<D>(cx: &Context<D>) -> AttentionShape {
         AttentionShape { sequences: cx.sequences, length: cx.length, heads: HEADS, head_dim: Self::HEAD }
@@ -27,12 +28,20 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
     const PARAMS: usize = {
         // Evaluated with the sizes of the model, and not only where the layer runs, so that a fault is one of its field.
         let _heads_divide = Self::HEAD;
-        Self::QKV_PARAMS + linear::params(W, W)
+        require_elements("CausalSelfAttention", "width", W);
+        sum(&[Self::QKV_PARAMS, linear::params(W, W)])
     };
     // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
-    const SAVED: usize = S::TOKENS * (3 * W + W + HEADS);
+    const SAVED: usize = product(&[S::TOKENS, sum(&[product(&[4, W]), HEADS])]);
     // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
-    const WORKSPACE: usize = S::TOKENS * (W + 3 * W) + attention_workspace(S::LENGTH);
+    const WORKSPACE: usize = sum(&[product(&[S::TOKENS, 4, W]), attention_workspace(S::LENGTH)]);
+    // The projections; queries by keys and scores by values, 2 LENGTH W a token each; the softmax of the scores. Not halved
+    // for the scores that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
+    const OPERATIONS: usize = sum(&[
+        product(&[2, <Self as Layer<S, Features<W>>>::PARAMS, S::TOKENS]),
+        product(&[4, S::TOKENS, S::LENGTH, W]),
+        product(&[S::TOKENS, HEADS, S::LENGTH, SOFTMAX]),
+    ]);
 
     fn tensors(out: &mut Tensors) {
         out.scope("qkv", |out| linear::tensors(W, 3 * W, out));

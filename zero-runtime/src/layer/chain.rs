@@ -1,6 +1,7 @@
 //! Chain: layers one behind the other, as pairs, tuples or derived structs; and the residual connection. Never computes
 //! anything but the sum of a residual.
 
+use super::size::{product, sum};
 use super::{Activation, Backward, Context, Entry, Forward, Layer, Shape, Tensors, max};
 use crate::device::Device;
 
@@ -9,10 +10,11 @@ pub struct Chain<A, B>(A, B);
 
 impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X> for Chain<A, B> {
     type Output = B::Output;
-    const PARAMS: usize = A::PARAMS + B::PARAMS;
-    const SAVED: usize = A::SAVED + S::TOKENS * A::Output::WIDTH + B::SAVED;
+    const PARAMS: usize = sum(&[A::PARAMS, B::PARAMS]);
+    const SAVED: usize = sum(&[A::SAVED, product(&[S::TOKENS, A::Output::WIDTH]), B::SAVED]);
     // Backward holds the gradient of what passes between while it runs either.
-    const WORKSPACE: usize = S::TOKENS * A::Output::WIDTH + max(A::WORKSPACE, B::WORKSPACE);
+    const WORKSPACE: usize = sum(&[product(&[S::TOKENS, A::Output::WIDTH]), max(A::WORKSPACE, B::WORKSPACE)]);
+    const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
 
     fn tensors(out: &mut Tensors) {
         A::tensors(out);
@@ -73,6 +75,8 @@ impl<S: Shape, X: Activation, L: Layer<S, X, Output = X>> Layer<S, X> for Residu
     const PARAMS: usize = L::PARAMS;
     const SAVED: usize = L::SAVED;
     const WORKSPACE: usize = L::WORKSPACE;
+    // What it adds is the input, element by element.
+    const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
 
     fn tensors(out: &mut Tensors) {
         L::tensors(out);
@@ -105,6 +109,7 @@ macro_rules! __layer_items {
         const PARAMS: usize = <$body as $crate::layer::Layer<S, X>>::PARAMS;
         const SAVED: usize = <$body as $crate::layer::Layer<S, X>>::SAVED;
         const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
+        const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
 
         fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S::Device>) {
             <$body as $crate::layer::Layer<S, X>>::forward(cx, pass)

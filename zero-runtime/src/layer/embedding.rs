@@ -1,5 +1,6 @@
 //! Embedding: token ids to features, with learned positions. Never gives a gradient to its input.
 
+use super::size::{product, require_elements, sum};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens, require};
 use crate::device::Device;
 
@@ -11,14 +12,19 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
 {
     type Output = Features<W>;
     const PARAMS: usize = {
+        require_elements("Embedding", "vocabulary", VOCAB);
+        require_elements("Embedding", "context", CONTEXT);
+        require_elements("Embedding", "width", W);
         require(
             S::LENGTH <= CONTEXT,
             "[Z0202] sequences are longer than the context of the embedding: raise CONTEXT or lower `length`",
         );
-        (VOCAB + CONTEXT) * W
+        product(&[sum(&[VOCAB, CONTEXT]), W])
     };
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
+    // A copy of one row and the addition of another: what is looked up is not multiplied.
+    const OPERATIONS: usize = product(&[S::TOKENS, W]);
 
     fn tensors(out: &mut Tensors) {
         out.add("table", &[VOCAB, W], Init::Normal(0.02));

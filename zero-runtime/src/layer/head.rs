@@ -1,5 +1,6 @@
 //! Head: the last unit, which turns features into a loss. Never holds the logits of a whole micro-batch.
 
+use super::size::{SOFTMAX, product, require_elements, sum};
 use super::{Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, max};
 use crate::device::{Device, Matrix, Write};
 use crate::view::{View, ViewMut};
@@ -50,10 +51,16 @@ impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {
 
 impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmHead<W, VOCAB> {
     type Output = Loss;
-    const PARAMS: usize = VOCAB * W;
+    const PARAMS: usize = {
+        require_elements("LmHead", "width", W);
+        require_elements("LmHead", "vocabulary", VOCAB);
+        product(&[VOCAB, W])
+    };
     // Log-sum-exp of each token's logits.
     const SAVED: usize = S::TOKENS;
-    const WORKSPACE: usize = Self::chunk(S::TOKENS) * VOCAB;
+    const WORKSPACE: usize = product(&[Self::chunk(S::TOKENS), VOCAB]);
+    // The logits, and their softmax.
+    const OPERATIONS: usize = sum(&[product(&[2, S::TOKENS, VOCAB, W]), product(&[S::TOKENS, VOCAB, SOFTMAX])]);
 
     fn tensors(out: &mut Tensors) {
         out.add("weight", &[VOCAB, W], Init::Normal((3.0 * W as f32).sqrt().recip()));

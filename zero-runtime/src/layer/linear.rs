@@ -1,5 +1,6 @@
 //! Linear: y = x W^T + b. Never fuses what follows it.
 
+use super::size::{product, require_elements, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
 use crate::device::{Device, Matrix, Write};
 use crate::view::{View, ViewMut};
@@ -9,7 +10,11 @@ pub struct Linear<const I: usize, const O: usize>;
 
 impl<S: Shape, const I: usize, const O: usize> Layer<S, Features<I>> for Linear<I, O> {
     type Output = Features<O>;
-    const PARAMS: usize = I * O + O;
+    const PARAMS: usize = {
+        require_elements("Linear", "input width", I);
+        require_elements("Linear", "output width", O);
+        params(I, O)
+    };
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
 
@@ -28,7 +33,7 @@ impl<S: Shape, const I: usize, const O: usize> Layer<S, Features<I>> for Linear<
 
 /// Parameters of a linear map from `input` to `output` features.
 pub(super) const fn params(input: usize, output: usize) -> usize {
-    input * output + output
+    sum(&[product(&[input, output]), output])
 }
 
 /// Weight and bias. The deviation gives the variance that PyTorch's uniform default has.

@@ -55,6 +55,7 @@ mod embedding;
 mod head;
 mod linear;
 mod norm;
+pub mod size;
 mod tensors;
 
 pub use activation::{Gelu, Relu, Silu};
@@ -65,6 +66,8 @@ pub use head::{Classifier, Head, LmHead, SharesWith};
 pub use linear::Linear;
 pub use norm::{LayerNorm, RmsNorm};
 pub use tensors::{Init, Tensor, Tensors};
+
+pub(crate) use size::{max, require};
 
 use crate::device::{Device, Write};
 use crate::view::{View, ViewMut};
@@ -78,7 +81,7 @@ pub trait Shape: 'static {
     /// Tokens in a sequence.
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
-    const TOKENS: usize = Self::SEQUENCES * Self::LENGTH;
+    const TOKENS: usize = size::product(&[Self::SEQUENCES, Self::LENGTH]);
 }
 
 /// What flows between layers.
@@ -116,7 +119,7 @@ impl Activation for Loss {
 ///
 /// The input is a parameter of the trait, so that an elementwise layer takes whatever the layer before it gives.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a layer that takes `{X}`",
+    message = "[Z0211] `{Self}` is not a layer that takes `{X}`",
     label = "takes another input, or is not a layer",
     note = "each layer's output is the next one's input; a struct of layers is a layer by `#[derive(Layer)]`"
 )]
@@ -129,6 +132,9 @@ pub trait Layer<S: Shape, X: Activation> {
     const SAVED: usize;
     /// Scratch of one call, forward or backward.
     const WORKSPACE: usize;
+    /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
+    /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.
+    const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);
 
     /// Names the parameters, in the order of the flat buffer.
     fn tensors(out: &mut Tensors);
@@ -231,15 +237,5 @@ impl<'a, D: Device> Grads<'a, D> {
     }
 }
 
-/// The larger of two sizes, in constants.
-pub(crate) const fn max(a: usize, b: usize) -> usize {
-    if a > b { a } else { b }
-}
-
-/// Stops the build where the sizes of a layer contradict one another or the shape of a micro-batch.
-#[track_caller]
-pub(crate) const fn require(holds: bool, message: &str) {
-    if !holds {
-        panic!("{}", message);
-    }
-}
+#[cfg(test)]
+mod tests;

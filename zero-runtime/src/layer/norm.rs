@@ -1,5 +1,6 @@
 //! Norms: each token's features brought to unit scale. Never mixes tokens.
 
+use super::size::{product, require_elements};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};
 use crate::device::Device;
 
@@ -8,10 +9,15 @@ pub struct LayerNorm<const W: usize>;
 
 impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
     type Output = Features<W>;
-    const PARAMS: usize = 2 * W;
+    const PARAMS: usize = {
+        require_elements("LayerNorm", "width", W);
+        product(&[2, W])
+    };
     // Mean and reciprocal deviation of each token.
-    const SAVED: usize = 2 * S::TOKENS;
+    const SAVED: usize = product(&[2, S::TOKENS]);
     const WORKSPACE: usize = 0;
+    // For each element: 1 for the mean, 3 for the variance, 2 to normalise, 2 for gain and bias.
+    const OPERATIONS: usize = product(&[S::TOKENS, W, 8]);
 
     fn tensors(out: &mut Tensors) {
         out.add("gain", &[W], Init::Ones);
@@ -38,10 +44,15 @@ pub struct RmsNorm<const W: usize>;
 
 impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
     type Output = Features<W>;
-    const PARAMS: usize = W;
+    const PARAMS: usize = {
+        require_elements("RmsNorm", "width", W);
+        W
+    };
     // Reciprocal root mean square of each token.
     const SAVED: usize = S::TOKENS;
     const WORKSPACE: usize = 0;
+    // For each element: 2 for the sum of squares, 1 to normalise, 1 for the gain.
+    const OPERATIONS: usize = product(&[S::TOKENS, W, 4]);
 
     fn tensors(out: &mut Tensors) {
         out.add("gain", &[W], Init::Ones);

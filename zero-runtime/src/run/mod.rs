@@ -144,7 +144,7 @@ fn is_follower(role: &Result<Role, Error>) -> bool {
 /// Processes that a run of a plan consists of: where ranks are threads, one.
 fn processes(plan: &Plan) -> usize {
     match plan.config.transport {
-        Transport::Shm => plan.config.ranks,
+        Transport::Shm => plan.config.mesh.ranks(),
         Transport::Local => 1,
     }
 }

@@ -53,8 +53,9 @@ pub fn sample<'p, M: Model<Input = Tokens>, T: Transport<'p>>(
     ids.iter().for_each(|&id| speak(id));
     let mut logits = vec![0.0; M::HEAD.classes];
     for i in 0..arguments.sample {
-        engine.predict(&ids[ids.len().saturating_sub(length)..], &mut logits)?;
-        let id = choose(&logits, arguments.temperature, uniform(seed, i as u64));
+        let has_logits = engine.predict(&ids[ids.len().saturating_sub(length)..], &mut logits)?;
+        let choice = if has_logits { choose(&logits, arguments.temperature, uniform(seed, i as u64)) } else { 0 };
+        let id = engine.from_last_stage(f64::from(choice))? as u32;
         speak(id);
         ids.push(id);
     }

@@ -29,6 +29,7 @@ pub fn train<M: Model>(
     let mut engine = Engine::<M, _>::new(transport);
     let config = &engine.plan().config;
     let rank = engine.arena().rank();
+    let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
     let mut output = match rank {
         0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
         _ => None,
@@ -39,7 +40,7 @@ pub fn train<M: Model>(
         let hyper = arguments.hyper(step);
         let start = Instant::now();
         let report = engine.step(&hyper, |micro_batch, inputs, targets| {
-            let first = ((micro_batch * config.ranks + rank) * config.sequences) as u64;
+            let first = ((micro_batch * config.mesh.data_ranks() + data_rank) * config.sequences) as u64;
             let draw = |sequence: usize| Draw { seed: arguments.seed, step, index: first + sequence as u64 };
             for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
                 data.training(draw(sequence), input, targets);
@@ -59,7 +60,7 @@ pub fn train<M: Model>(
                 gradient_norm: report.gradient_norm,
                 lr: hyper.lr,
                 step_s: took.as_secs_f64(),
-                tokens_per_s: tokens_per_s(config.tokens() * config.micro_batches * config.ranks, took),
+                tokens_per_s: tokens_per_s(config.tokens_per_step(), took),
                 peak_resident_bytes: peak_resident_bytes(),
             })?;
         }
@@ -99,12 +100,12 @@ fn held_out_loss<'p, M: Model>(
     data: &dyn Dataset<Input = M::Input>,
 ) -> Result<Option<f64>, Error> {
     let config = &engine.plan().config;
-    let rank = engine.arena().rank();
+    let (data_ranks, data_rank) = (config.mesh.data_ranks(), engine.arena().coordinates().data_rank(&config.mesh));
     let count = data.held_out_count();
-    let micro_batches = micro_batches.min(count.div_ceil(config.ranks * config.sequences));
+    let micro_batches = micro_batches.min(count.div_ceil(data_ranks * config.sequences));
     let mut sum = 0.0;
     for micro_batch in 0..micro_batches {
-        let first = (micro_batch * config.ranks + rank) * config.sequences;
+        let first = (micro_batch * data_ranks + data_rank) * config.sequences;
         sum += engine.evaluate(|_, inputs, targets| {
             for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
                 // The last micro-batch is filled up from the start.
@@ -119,21 +120,21 @@ fn held_out_loss<'p, M: Model>(
 fn compare<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, sent: Traffic, steps: u64) -> Result<(), Error> {
     let plan = engine.plan();
     let arena = engine.arena().bytes();
-    let ranks = engine.gather_numbers([arena as f64, peak_resident_bytes() as f64])?.to_vec();
+    let total = sent.total_bytes();
+    let ranks: Vec<_> = engine.gather_numbers(&[arena as f64, peak_resident_bytes() as f64, total as f64])?.to_vec();
     if engine.arena().rank() != 0 {
         return Ok(());
     }
-    let largest = |which: usize| Bytes(ranks.iter().map(|numbers| numbers[which] as usize).max().unwrap_or(0));
-    let planned = Traffic::of(plan, plan.step);
-    let all = |traffic: Traffic| traffic.payload_bytes() + traffic.agree_bytes;
+    let largest = |which: usize| ranks.chunks_exact(3).map(|numbers| numbers[which] as usize).max().unwrap_or(0);
+    let planned = plan.stages.iter().map(|stage| Traffic::of(plan, stage.step).total_bytes()).max().unwrap_or(0);
     let mut table = format!("\n{:<26} {:>14} {:>14}\n", "", "planned", "measured");
     let mut row = |name: &str, planned: String, measured: String| {
         table += &format!("{name:<26} {planned:>14} {measured:>14}\n");
     };
-    row("arena per rank", Bytes(plan.memory.bytes_per_rank()).to_string(), largest(0).to_string());
-    row("peak resident per rank", String::new(), largest(1).to_string());
-    if let Some(measured) = (all(sent) as u64).checked_div(steps) {
-        row("bytes sent per step", all(planned).to_string(), measured.to_string());
+    row("arena per rank", Bytes(plan.bytes_per_rank_max()).to_string(), Bytes(largest(0)).to_string());
+    row("peak resident per rank", String::new(), Bytes(largest(1)).to_string());
+    if let Some(measured) = (largest(2) as u64).checked_div(steps) {
+        row("bytes sent per step", planned.to_string(), measured.to_string());
     }
     say(&table);
     Ok(())

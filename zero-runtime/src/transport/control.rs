@@ -2,10 +2,12 @@
 //! another: a short spin, then sleep on a futex. Never carries parameters or gradients.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
+
+use zero_plan::Parcel;
 
 use super::Lost;
 
@@ -27,10 +29,18 @@ pub struct Control {
     pub offered: Signal,
     /// Buckets settled so far: peers' staging has been read, and this rank's shards of the sum are there.
     pub settled: Signal,
+    /// Buckets combined so far: the partial sums of other replicas have been read, and this rank's parts are there.
+    pub combined: Signal,
+    /// Buckets whose parts have all that is added to them, and may be spread along `replica`.
+    pub joined: Signal,
+    /// Buckets whose shards are whole, and may be spread along `zero`.
+    pub whole: Signal,
+    /// Parcels of each kind sent so far.
+    pub sent: [Signal; Parcel::ALL.len()],
+    /// Parcels of each kind taken so far.
+    pub taken: [Signal; Parcel::ALL.len()],
     /// Exchanges entered so far.
     pub entered: Signal,
-    /// Numbers of the current exchange and of the one before it.
-    numbers: [[AtomicU64; 2]; 2],
     /// 1 + the rank that gave up first, as this rank heard it.
     lost: AtomicU32,
 }
@@ -98,19 +108,6 @@ impl Control {
         // SAFETY: within the mapping by the caller's promise, aligned since mappings start on a page and the size of a
         // block is a multiple of its alignment, valid since every field is an atomic for which zero is a value.
         unsafe { &*segment.cast::<Control>().add(rank) }
-    }
-
-    /// Leaves two numbers for exchange `round`.
-    pub fn put(&self, round: u32, numbers: [f64; 2]) {
-        for (to, number) in self.numbers[round as usize % 2].iter().zip(numbers) {
-            to.store(number.to_bits(), Ordering::Relaxed);
-        }
-    }
-
-    /// The numbers that this rank left for exchange `round`, once `entered` says that it did.
-    pub fn get(&self, round: u32) -> [f64; 2] {
-        let [a, b] = &self.numbers[round as usize % 2];
-        [a, b].map(|number| f64::from_bits(number.load(Ordering::Relaxed)))
     }
 
     /// Tells this rank that `rank` has given up, unless it knows of another one.

@@ -24,11 +24,11 @@ pub fn run<R: Send>(
 ) -> Result<Vec<R>, LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let segment = Arc::new(Segment::private(segment_bytes(plan))?);
-    let arenas = (0..plan.config.ranks)
+    let arenas = (0..plan.config.mesh.ranks())
         .map(|rank| Arena::new(plan, rank, Arc::clone(&segment)))
         .collect::<Result<Vec<_>, _>>()?;
     let tell_all = |lost: usize| {
-        for rank in 0..plan.config.ranks {
+        for rank in 0..plan.config.mesh.ranks() {
             // SAFETY: the segment has a block for each rank, was zero at first, and outlives this call.
             unsafe { Control::of(segment.ptr(), rank) }.tell_lost(lost);
         }

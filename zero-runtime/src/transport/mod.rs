@@ -1,22 +1,28 @@
-//! Transport: what carries parameters, gradients and numbers between ranks. Each collective is started and waited for
-//! separately, in the order of the schedule. Never computes anything but the sums of a reduction, in the plan's order.
+//! Transport: what carries parameters, gradients, activations and numbers between ranks. Each collective is started and
+//! waited for separately, in the order of the schedule. Never computes anything but the sums of a reduction, in the plan's
+//! order.
 //!
-//! `shared` has the collectives for ranks that see one memory; `local` makes ranks of threads, `shm` of processes.
+//! `shared` has the collectives for ranks that see one memory; `local` makes ranks of threads, `shm` of processes;
+//! `emulated` makes either as slow as a network.
 #![allow(unsafe_code)]
 
 pub(crate) mod control;
+pub mod emulated;
 pub mod local;
+mod parcels;
+mod reduction;
 mod shared;
 pub mod shm;
 
 use std::sync::Arc;
 
-use zero_plan::Traffic;
+use zero_plan::{Axis, Parcel, Traffic};
 
 use crate::arena::Arena;
 use crate::device::{Cpu, Write};
 use crate::view::View;
 
+pub use emulated::{Emulated, Link};
 pub use shared::Shared;
 
 /// Another rank has given up, so what this one waits for never comes.
@@ -27,36 +33,54 @@ pub struct Lost {
     pub rank: usize,
 }
 
-/// The collectives of a schedule. Calls come in the order of the plan's ops, the same on all ranks.
+/// The communication of a schedule. Calls come in the order of the ops of this rank's pipeline stage.
 ///
 /// # Safety
 /// The engine hands out views of the arena on the word of these calls: `wait` returns only when the flat buffer is whole
-/// and nobody writes it before the next `exchange`; `claim` only when nobody reads the staging; `settle` and `spread` only
-/// when nobody else writes what they fill; `exchange` only when all ranks have called it.
+/// and nobody writes it before the next `exchange`; `claim` only when nobody reads the staging; `clear` only when nobody
+/// reads the outgoing slot; `settle`, `combine`, `spread` and `receive` only when nobody else writes what they fill;
+/// `exchange` only when all ranks have called it.
 pub unsafe trait Transport<'p> {
     /// The arena of this rank.
     fn arena(&self) -> &Arc<Arena<'p>>;
     /// Tells that this rank's shard of a unit's parameters is new: peers may gather it.
     fn publish(&mut self, unit: usize);
-    /// Starts to gather a unit's flat buffer, into `slot` where gathers are copied.
+    /// Starts to gather a unit's flat buffer along `zero`, into `slot` where layers compute on slots.
     fn gather(&mut self, unit: usize, slot: usize);
     /// Waits for a gather.
     fn wait(&mut self, unit: usize) -> Result<(), Lost>;
-    /// The flat buffer of a unit whose gather has been waited for. The view ends with the next call, so it cannot
-    /// outlive the release.
+    /// Copies a unit's replica into `slot`, in the type that layers compute in.
+    fn widen(&mut self, unit: usize, slot: usize);
+    /// The parameters of a unit to compute on: gathered and waited for, or widened. The view ends with the next call, so
+    /// it cannot outlive the release.
     fn gathered(&self, unit: usize) -> View<'_, Cpu>;
-    /// Gives a gathered flat buffer up.
+    /// Gives a gathered or widened flat buffer up.
     fn release(&mut self, unit: usize);
     /// Waits until peers have read what lies in the staging of a bucket.
     fn claim(&mut self, bucket: usize) -> Result<(), Lost>;
-    /// Starts to reduce-scatter the local gradients of a bucket.
+    /// Starts to reduce-scatter the local gradients of a bucket along `zero`.
     fn reduce(&mut self, bucket: usize);
-    /// Waits for a reduce-scatter: this rank's shards of the sum overwrite or are added to its reduced gradients.
+    /// Waits for that: this rank's shards of the sum overwrite or are added to its reduced gradients; where there are
+    /// replicas, they become the start of a sum over those.
     fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
-    /// Gathers the summed shards of a bucket.
-    fn spread(&mut self, bucket: usize) -> Result<(), Lost>;
-    /// Gathers two numbers of each rank into `all`, in the order of ranks. No rank returns before all have called.
-    fn exchange(&mut self, mine: [f64; 2], all: &mut [[f64; 2]]) -> Result<(), Lost>;
-    /// Bytes of parameters, gradients and numbers that this rank has sent so far.
+    /// Sums this rank's parts of a bucket along `replica`.
+    fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
+    /// Adds the summed gradients of a tied unit on this pipeline stage to those of its owner.
+    fn fold(&mut self, unit: usize);
+    /// Gathers what the ranks along `axis` have summed of a bucket.
+    fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost>;
+    /// Waits until the next outgoing slot for parcels of this kind is free, and gives its number.
+    fn clear(&mut self, parcel: Parcel) -> Result<(), Lost>;
+    /// Which outgoing slot the next parcel of this kind lies in.
+    fn outgoing_slot(&self, parcel: Parcel) -> usize;
+    /// Starts to send what `unit` has made, `len` elements of it.
+    fn send(&mut self, parcel: Parcel, unit: usize, len: usize);
+    /// Waits for a parcel for `unit` and takes `len` elements to `to`, counted from the start of the region that parcels
+    /// of this kind go to; what is tied has a place of its own.
+    fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost>;
+    /// Gathers as many numbers of each rank into `all` as `mine` has, in the order of ranks. No rank returns before all
+    /// have called.
+    fn exchange(&mut self, mine: &[f64], all: &mut [f64]) -> Result<(), Lost>;
+    /// Bytes of parameters, gradients, activations and numbers that this rank has sent so far.
     fn sent(&self) -> Traffic;
 }

@@ -1,152 +1,171 @@
-//! Shared: the collectives of ranks that see one memory. Nothing is sent: a rank tells that its part is there, and who
-//! needs it reads it where it lies. Sums run along the plan's tree over ranks, so they do not depend on timing.
+//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank tells that its part is there, and who
+//! needs it reads it where it lies. Parameters are here; sums are in `reduction`, what crosses to other pipeline stages in
+//! `parcels`.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use zero_plan::traffic::AGREED_VALUES;
-use zero_plan::unit::ELEMENT_BYTES;
-use zero_plan::{Kind, Traffic};
+use zero_plan::config::Width;
+use zero_plan::layout::STAGING_SLOTS;
+use zero_plan::{Axis, Coordinates, Kind, Parcel, Traffic};
 
 use super::control::Control;
 use super::{Lost, Transport};
 use crate::arena::Arena;
-use crate::device::cpu::tree_sum;
-use crate::device::{Cpu, Write};
+use crate::device::cpu::convert;
+use crate::device::{Cpu, Element, Write, bf16};
 use crate::view::View;
 
-/// Elements that an in-place reduction sums at a time, beside the sources: half of a first-level cache.
-const BLOCK: usize = 4096;
-
-/// The collectives of one rank.
+/// The communication of one rank.
 pub struct Shared<'p> {
-    arena: Arc<Arena<'p>>,
-    /// For each unit: the count of publications at which its newest shards are there, on every rank.
+    pub(super) arena: Arc<Arena<'p>>,
+    /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
     /// For each unit: the slot that holds it.
     slots: Vec<usize>,
-    /// For each bucket: which reduction it was last offered in, if it was.
-    offers: Vec<Option<u32>>,
+    pub(super) sums: Sums,
+    /// Parcels of each kind sent and received so far.
+    pub(super) parcels_sent: [u32; Parcel::ALL.len()],
+    pub(super) parcels_taken: [u32; Parcel::ALL.len()],
     published: u32,
-    offered: u32,
     rounds: u32,
-    sent: Traffic,
+    pub(super) sent: Traffic,
+}
+
+/// How far the sums of gradients are.
+#[derive(Default)]
+pub(super) struct Sums {
+    /// For each bucket: which reduction it was last offered in, if it was.
+    pub offers: Vec<Option<u32>>,
+    /// For each bucket: which settle was its last.
+    pub settles: Vec<u32>,
+    /// For each slot for partial sums: which settle filled it last, if one did.
+    pub partials: [Option<u32>; STAGING_SLOTS],
+    pub offered: u32,
+    pub settled: u32,
+    pub joined: u32,
+    pub whole: u32,
+}
+
+/// Elements of a region of a rank.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub rank: usize,
+    pub kind: Kind,
+    pub at: usize,
 }
 
 impl<'p> Shared<'p> {
-    /// The collectives of the rank that `arena` belongs to.
+    /// The communication of the rank that `arena` belongs to.
     pub(crate) fn new(arena: Arena<'p>) -> Self {
         let plan = arena.plan();
+        let buckets = plan.buckets.len();
         Self {
             versions: vec![0; plan.units.len()],
             slots: vec![0; plan.units.len()],
-            offers: vec![None; plan.buckets.len()],
+            sums: Sums { offers: vec![None; buckets], settles: vec![0; buckets], ..Sums::default() },
+            parcels_sent: [0; Parcel::ALL.len()],
+            parcels_taken: [0; Parcel::ALL.len()],
             published: 0,
-            offered: 0,
             rounds: 0,
             sent: Traffic::default(),
             arena: Arc::new(arena),
         }
     }
 
-    fn rank(&self) -> usize {
+    pub(super) fn rank(&self) -> usize {
         self.arena.rank()
     }
 
-    fn ranks(&self) -> usize {
-        self.arena.plan().config.ranks
+    pub(super) fn at(&self) -> Coordinates {
+        self.arena.coordinates()
     }
 
-    fn control(&self, rank: usize) -> &Control {
-        assert!(rank < self.ranks());
+    pub(super) fn control(&self, rank: usize) -> &Control {
+        assert!(rank < self.arena.plan().config.mesh.ranks());
         // SAFETY: the arena's segment starts with one block for each rank, was zero at first, and is mapped as long as
         // the arena is, which the result borrows; the blocks are used nowhere else in another way.
         unsafe { Control::of(self.arena.control(), rank) }
     }
 
-    fn own(&self) -> &Control {
+    pub(super) fn own(&self) -> &Control {
         self.control(self.rank())
     }
 
-    fn peers(&self) -> impl Iterator<Item = usize> {
-        let own = self.rank();
-        (0..self.ranks()).filter(move |&rank| rank != own)
+    /// The rank at `index` along an axis, in line with this one.
+    pub(super) fn along(&self, axis: Axis, index: usize) -> usize {
+        let at = self.at();
+        self.arena.rank_at(match axis {
+            Axis::Zero => Coordinates { zero: index, ..at },
+            Axis::Replica => Coordinates { replica: index, ..at },
+            Axis::Pipeline => Coordinates { pipeline: index, ..at },
+        })
     }
 
-    /// Where a gather leaves a unit's flat buffer.
-    fn full(&self, unit: usize) -> (Kind, usize, usize) {
-        let plan = self.arena.plan();
-        let (start, len) = self.arena.flat(unit);
-        if plan.config.shards_parameters() && !self.arena.is_common() {
-            (Kind::Gathered, self.slots[unit] * plan.memory.slot, len)
+    /// The ranks along an axis in line with this one, but for itself.
+    pub(super) fn peers(&self, axis: Axis) -> impl Iterator<Item = usize> {
+        let own = self.rank();
+        (0..self.arena.plan().config.mesh.len(axis))
+            .map(move |index| self.along(axis, index))
+            .filter(move |&rank| rank != own)
+    }
+
+    /// Copies `len` elements of a rank's region to one of this rank, and from one width to another. Gives the bytes that
+    /// came from a peer; as all ranks do the same, this rank sends as many.
+    ///
+    /// # Safety
+    /// Nobody writes the source and nobody else uses the destination during the call.
+    pub(super) unsafe fn fetch(&self, from: Place, to: (Kind, usize), len: usize) -> usize {
+        let memory = self.arena.memory();
+        let width = memory.region(from.kind).width;
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match (width, memory.region(to.0).width) {
+                (Width::F32, Width::F32) => self.fetch_as::<f32, f32>(from, to, len),
+                (Width::F32, Width::BF16) => self.fetch_as::<f32, bf16>(from, to, len),
+                (Width::BF16, Width::F32) => self.fetch_as::<bf16, f32>(from, to, len),
+                (Width::BF16, Width::BF16) => self.fetch_as::<bf16, bf16>(from, to, len),
+            }
+        }
+        if from.rank == self.rank() { 0 } else { len * width.bytes() }
+    }
+
+    /// # Safety
+    /// As for [`Self::fetch`].
+    unsafe fn fetch_as<From: Element, To: Element>(&self, from: Place, to: (Kind, usize), len: usize) {
+        let source = self.arena.address::<From>(from.rank, from.kind, from.at, len);
+        let destination = self.arena.address::<To>(self.rank(), to.0, to.1, len);
+        // SAFETY: both lie in the arena, by `address`; they are regions of different ranks or different regions, so they
+        // do not overlap; the caller promises that nobody interferes.
+        let (source, destination) =
+            unsafe { (core::slice::from_raw_parts(source, len), core::slice::from_raw_parts_mut(destination, len)) };
+        convert(destination, source);
+    }
+
+    /// Where layers find a unit whose parameters come and go.
+    fn slot_of(&self, unit: usize) -> (Kind, usize, usize) {
+        if self.arena.plan().config.uses_slots() {
+            let (start, len) = self.arena.slot(unit, self.slots[unit]);
+            (Kind::Gathered, start, len)
         } else {
+            let (start, len) = self.arena.flat(unit);
             (Kind::Parameters, start, len)
         }
     }
 
-    /// Copies `len` elements of a rank's region to one of this rank. Gives the bytes that came from a peer; as all ranks
-    /// do the same, this rank sends as many.
-    ///
-    /// # Safety
-    /// Nobody writes the source and nobody else uses the destination during the call.
-    unsafe fn fetch(&self, from: (usize, Kind, usize), to: (Kind, usize), len: usize) -> usize {
-        let source = self.arena.address(from.0, from.1, from.2, len);
-        let destination = self.arena.address(self.rank(), to.0, to.1, len);
-        // SAFETY: both lie in the arena, by `address`; they are regions of different ranks or different regions, so they
-        // do not overlap; the caller promises that nobody interferes.
-        unsafe { core::ptr::copy_nonoverlapping(source, destination, len) };
-        if from.0 == self.rank() { 0 } else { len * ELEMENT_BYTES }
-    }
-
-    /// Sums this rank's shard of a unit over all ranks. Gives the bytes that came from peers.
-    ///
-    /// # Safety
-    /// All ranks have offered the unit's bucket, so that nobody writes the local gradients read here.
-    unsafe fn sum_shard(&self, unit: usize, write: Write) -> usize {
-        let (to, to_start, len) = self.arena.reduced(unit);
-        let from_start = self.arena.local_gradients(unit).0 + self.rank() * len;
-        let in_place = to == Kind::Gradients;
-        let mut scratch = [0.0; BLOCK];
-        let mut bytes = 0;
-        for start in (0..len).step_by(BLOCK) {
-            let block = BLOCK.min(len - start);
-            let source = |rank: usize| {
-                let address = self.arena.address(rank, Kind::Gradients, from_start + start, block);
-                // SAFETY: nobody writes local gradients between offer and claim, by the caller's promise; this rank's own
-                // slice is written below, after the last use of this borrow.
-                unsafe { core::slice::from_raw_parts(address.cast_const(), block) }
-            };
-            let destination = self.arena.address(self.rank(), to, to_start + start, block);
-            if in_place {
-                tree_sum(&mut scratch[..block], source, self.ranks(), Write::Set);
-                // SAFETY: the sources are not used any more. Peers do not read this slice of this rank: it is the shard
-                // that only this rank sums.
-                unsafe { core::ptr::copy_nonoverlapping(scratch.as_ptr(), destination, block) };
-            } else {
-                // SAFETY: reduced gradients are a region of their own, which peers read only after a settle.
-                let destination = unsafe { core::slice::from_raw_parts_mut(destination, block) };
-                tree_sum(destination, source, self.ranks(), write);
-            }
-            bytes += block * ELEMENT_BYTES * self.peers().count();
-        }
-        bytes
-    }
-
-    /// Which reduction a bucket was last offered in.
-    fn offer(&self, bucket: usize) -> u32 {
-        self.offers[bucket].expect("the schedule offers a bucket before it settles it")
-    }
-
-    fn units_of(&self, bucket: usize) -> impl Iterator<Item = usize> + use<'p> {
-        let plan = self.arena.plan();
-        let bucket = &plan.buckets[bucket];
-        (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
+    /// Where a rank keeps numbers for exchange `round`.
+    fn numbers(&self, rank: usize, len: usize) -> &[AtomicU64] {
+        assert!(len <= self.arena.plan().agreed_values(), "{len} numbers are more than ranks agree on");
+        // SAFETY: room for as many, aligned since it starts on a page, zero at first, and used as atomics only.
+        unsafe { core::slice::from_raw_parts(self.arena.numbers(rank, self.rounds).cast(), len) }
     }
 }
 
 // SAFETY: `wait` returns when every owner has published what this rank has, which owners overwrite only after an exchange;
-// `claim` when every peer has settled the last offer out of the staging; `settle` and `spread` write regions of this rank
-// that peers read only after a later signal of this rank; `exchange` waits for the signal of every rank.
+// `claim` when every peer has settled the last offer out of the staging; `clear` when the receiver has taken what lay in
+// the slot; `settle`, `combine`, `spread` and `receive` write regions of this rank that peers read only after a later
+// signal of this rank; `exchange` waits for the signal of every rank.
 unsafe impl<'p> Transport<'p> for Shared<'p> {
     fn arena(&self) -> &Arc<Arena<'p>> {
         &self.arena
@@ -164,29 +183,44 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
     }
 
     fn wait(&mut self, unit: usize) -> Result<(), Lost> {
-        // Every rank publishes its units in the same order, so the count that this rank had then is that of all.
-        for peer in self.peers() {
+        // The ranks along `zero` publish their units in the same order, so the count that this rank had is that of all.
+        for peer in self.peers(Axis::Zero) {
             self.control(peer).published.wait(self.versions[unit], self.own())?;
         }
-        let (to, start, _) = self.full(unit);
-        for rank in 0..self.ranks() {
-            let (shard, len) = self.arena.shard(unit, rank);
-            self.sent.gather_bytes += if self.arena.is_common() {
+        let config = &self.arena.plan().config;
+        let (to, start, _) = if config.shards_parameters() {
+            self.slot_of(unit)
+        } else {
+            let (start, len) = self.arena.flat(unit);
+            (Kind::Parameters, start, len)
+        };
+        for zero in 0..config.mesh.zero {
+            let rank = self.along(Axis::Zero, zero);
+            let (shard, len) = self.arena.shard(unit, zero);
+            let is_there = to == Kind::Parameters && (rank == self.rank() || self.arena.is_common());
+            self.sent.gather_bytes += if is_there {
                 // It is read where it lies.
-                if rank == self.rank() { 0 } else { len * ELEMENT_BYTES }
-            } else if rank == self.rank() && to == Kind::Parameters {
-                0
+                if rank == self.rank() { 0 } else { len * config.precision.params.bytes() }
             } else {
                 // SAFETY: the shard is published, and its owner writes it again only after an exchange that this rank
                 // enters later; the destination is this rank's own, and no view of it is alive.
-                unsafe { self.fetch((rank, Kind::Parameters, shard), (to, start + rank * len), len) }
+                unsafe { self.fetch(Place { rank, kind: Kind::Parameters, at: shard }, (to, start + zero * len), len) }
             };
         }
         Ok(())
     }
 
+    fn widen(&mut self, unit: usize, slot: usize) {
+        self.slots[unit] = slot;
+        let (from, len) = self.arena.flat(unit);
+        let (to, start, _) = self.slot_of(unit);
+        let from = Place { rank: self.rank(), kind: Kind::Parameters, at: from };
+        // SAFETY: nobody writes this rank's replica between updates, and the slot is its own.
+        unsafe { self.fetch(from, (to, start), len) };
+    }
+
     fn gathered(&self, unit: usize) -> View<'_, Cpu> {
-        let (kind, start, len) = self.full(unit);
+        let (kind, start, len) = self.slot_of(unit);
         // SAFETY: between wait and release nobody writes a gathered buffer: owners update their shards only after an
         // exchange that this rank enters after its last release, and a slot is filled again only after a release.
         unsafe { self.arena.view(kind, start, len) }
@@ -194,85 +228,74 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
 
     fn release(&mut self, unit: usize) {
         if cfg!(debug_assertions)
-            && let (Kind::Gathered, start, len) = self.full(unit)
+            && let (Kind::Gathered, start, len) = self.slot_of(unit)
         {
             // A use after release then shows as a loss that is not finite.
             // SAFETY: the slot is this rank's own, and views of it ended with the call that they were made for.
-            unsafe { self.arena.view_mut(Kind::Gathered, start, len) }.into_slice().fill(f32::NAN);
+            unsafe { self.arena.view_mut::<f32>(Kind::Gathered, start, len) }.into_slice().fill(f32::NAN);
         }
     }
 
     fn claim(&mut self, bucket: usize) -> Result<(), Lost> {
-        let plan = self.arena.plan();
-        let overlaps = |other: usize| match (plan.buckets[bucket].slot, plan.buckets[other].slot) {
-            (Some(a), Some(b)) => a == b,
-            _ => bucket == other,
-        };
-        // The newest offer out of this staging; older ones have been settled before it.
-        let offers = (0..self.offers.len()).filter(|&other| overlaps(other)).filter_map(|other| self.offers[other]);
-        let Some(offer) = offers.max_by(|a, b| (a.wrapping_sub(*b) as i32).cmp(&0)) else {
-            return Ok(());
-        };
-        for peer in self.peers() {
-            self.control(peer).settled.wait(offer, self.own())?;
-        }
-        Ok(())
+        self.wait_for_staging(bucket)
     }
 
     fn reduce(&mut self, bucket: usize) {
-        self.offered = self.offered.wrapping_add(1);
-        self.offers[bucket] = Some(self.offered);
+        self.sums.offered = self.sums.offered.wrapping_add(1);
+        self.sums.offers[bucket] = Some(self.sums.offered);
         self.own().offered.raise();
     }
 
     fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
-        let offer = self.offer(bucket);
-        for peer in self.peers() {
-            self.control(peer).offered.wait(offer, self.own())?;
-        }
-        for unit in self.units_of(bucket) {
-            if self.ranks() > 1 || !self.arena.plan().config.reduces_in_place() {
-                // SAFETY: every rank has offered the bucket, and claims its staging again only after this rank's settle.
-                self.sent.reduce_bytes += unsafe { self.sum_shard(unit, write) };
-            }
-        }
-        self.own().settled.raise();
-        Ok(())
+        self.sum_shards(bucket, write)
     }
 
-    fn spread(&mut self, bucket: usize) -> Result<(), Lost> {
-        let offer = self.offer(bucket);
-        for peer in self.peers() {
-            self.control(peer).settled.wait(offer, self.own())?;
-        }
-        for unit in self.units_of(bucket) {
-            let (kind, start, len) = self.arena.reduced(unit);
-            let local = self.arena.local_gradients(unit).0;
-            for rank in 0..self.ranks() {
-                // In place, another rank's shard lies as far on in its gradients as it is to lie in this rank's.
-                let from = if kind == Kind::Gradients { local + rank * len } else { start };
-                if rank != self.rank() || kind != Kind::Gradients {
-                    // SAFETY: the peer has settled the bucket and writes its sum again only in the next step, after an
-                    // exchange that this rank enters later. Peers read only their own shards of this rank's gradients,
-                    // and they have: the bucket is settled on every rank.
-                    let bytes = unsafe { self.fetch((rank, kind, from), (Kind::Gradients, local + rank * len), len) };
-                    self.sent.spread_bytes += bytes;
-                }
-            }
-        }
-        Ok(())
+    fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
+        self.sum_parts(bucket, write)
     }
 
-    fn exchange(&mut self, mine: [f64; 2], all: &mut [[f64; 2]]) -> Result<(), Lost> {
+    fn fold(&mut self, unit: usize) {
+        self.fold_tied(unit);
+    }
+
+    fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost> {
+        match axis {
+            Axis::Replica => self.spread_parts(bucket),
+            Axis::Zero => self.spread_shards(bucket),
+            Axis::Pipeline => unreachable!("the schedule check admits no spread along the pipeline"),
+        }
+    }
+
+    fn clear(&mut self, parcel: Parcel) -> Result<(), Lost> {
+        self.wait_for_outgoing(parcel)
+    }
+
+    fn outgoing_slot(&self, parcel: Parcel) -> usize {
+        self.next_outgoing(parcel)
+    }
+
+    fn send(&mut self, parcel: Parcel, unit: usize, len: usize) {
+        self.offer_parcel(parcel, unit, len);
+    }
+
+    fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
+        self.take_parcel(parcel, unit, to, len)
+    }
+
+    fn exchange(&mut self, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
         self.rounds = self.rounds.wrapping_add(1);
         // A rank leaves numbers for the round after the next only when all have entered the next, and so have read these.
-        self.own().put(self.rounds, mine);
-        self.own().entered.raise();
-        for (rank, numbers) in all.iter_mut().enumerate() {
-            self.control(rank).entered.wait(self.rounds, self.own())?;
-            *numbers = self.control(rank).get(self.rounds);
+        for (to, number) in self.numbers(self.rank(), mine.len()).iter().zip(mine) {
+            to.store(number.to_bits(), Ordering::Relaxed);
         }
-        self.sent.agree_bytes += AGREED_VALUES * size_of::<f64>() * (self.ranks() - 1);
+        self.own().entered.raise();
+        for (rank, numbers) in all.chunks_exact_mut(mine.len()).enumerate() {
+            self.control(rank).entered.wait(self.rounds, self.own())?;
+            for (number, from) in numbers.iter_mut().zip(self.numbers(rank, mine.len())) {
+                *number = f64::from_bits(from.load(Ordering::Relaxed));
+            }
+        }
+        self.sent.agree_bytes += size_of_val(mine) * (self.arena.plan().config.mesh.ranks() - 1);
         Ok(())
     }
 

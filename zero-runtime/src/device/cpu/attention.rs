@@ -26,9 +26,10 @@ pub struct AttentionShape {
     pub head_dim: usize,
 }
 
-/// Elements of `work` that `attention` and `attention_backward` need for sequences of `length` tokens.
+/// Elements of `work` that `attention` and `attention_backward` need for sequences of `length` tokens; `usize::MAX` where
+/// that is too many to count.
 pub const fn attention_workspace(length: usize) -> usize {
-    2 * QUERY_BLOCK * length
+    length.saturating_mul(2 * QUERY_BLOCK)
 }
 
 /// `out` := softmax(q k^T / sqrt(head_dim), causal) v, for every sequence and head.

@@ -2,7 +2,7 @@
 
 use super as kernels;
 use super::{AdamW, AttentionShape, MatrixMut, Nonlinearity};
-use crate::device::{Device, Matrix, Write};
+use crate::device::{Device, Matrix, Stored, StoredMut, Weights, Write, bf16};
 use crate::view::{View, ViewMut};
 
 /// This processor, one thread.
@@ -165,20 +165,35 @@ impl Device for Cpu {
         kernels::cross_entropy_backward(logits.into_slice(), targets.as_slice(), lse.as_slice(), dloss.as_slice());
     }
 
-    fn adamw(&self, step: &AdamW, params: ViewMut<Self>, grads: View<Self>, m: ViewMut<Self>, v: ViewMut<Self>) {
-        kernels::adamw(step, params.into_slice(), grads.as_slice(), m.into_slice(), v.into_slice());
+    fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>) {
+        kernels::convert(to.into_slice(), from.as_slice());
     }
 
-    fn sum_squares(&self, x: View<Self>) -> f64 {
-        kernels::sum_squares(x.as_slice())
+    fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>) {
+        kernels::convert(to.into_slice(), from.as_slice());
+    }
+
+    fn adamw<'a>(
+        &self,
+        step: &AdamW,
+        weights: impl Into<Weights<'a, Self>>,
+        grads: impl Into<Stored<'a, Self>>,
+        m: impl Into<StoredMut<'a, Self>>,
+        v: impl Into<StoredMut<'a, Self>>,
+    ) {
+        kernels::stored::adamw(step, weights.into(), grads.into(), m.into(), v.into());
+    }
+
+    fn sum_squares<'a>(&self, x: impl Into<Stored<'a, Self>>) -> f64 {
+        kernels::stored::sum_squares(x.into())
     }
 
     fn sum(&self, x: View<Self>) -> f64 {
         x.as_slice().iter().map(|&x| f64::from(x)).sum()
     }
 
-    fn all_finite(&self, x: View<Self>) -> bool {
-        kernels::all_finite(x.as_slice())
+    fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool {
+        kernels::stored::all_finite(x.into())
     }
 }
 

@@ -1,8 +1,9 @@
-//! The CPU device: single-threaded, deterministic kernels over row-major `f32` slices.
+//! The CPU device: single-threaded, deterministic kernels over row-major slices.
 //! Never allocates (the `gemm` crate's packing buffers excepted), never starts a thread, never owns a buffer.
 
 mod activation;
 mod attention;
+mod convert;
 mod cross_entropy;
 mod device;
 mod embedding;
@@ -13,12 +14,14 @@ mod norm;
 mod optimizer;
 mod rows;
 mod simd;
+pub mod stored;
 #[cfg(test)]
 mod testing;
 mod tree_sum;
 
 pub use activation::{Nonlinearity, activate, activate_backward};
 pub use attention::{AttentionShape, attention, attention_backward, attention_workspace};
+pub use convert::convert;
 pub use cross_entropy::{cross_entropy, cross_entropy_backward};
 pub use device::Cpu;
 pub use embedding::{embed, embed_backward};

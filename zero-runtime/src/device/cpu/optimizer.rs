@@ -2,6 +2,7 @@
 //! where it is elementwise.
 
 use super::simd::{LANES, check_len, fold, vectorised};
+use crate::device::Element;
 
 /// One step's scalars. In f64, as PyTorch has them: 1 - 0.999 in f32 is off by 1e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +53,7 @@ pub fn adamw(step: &AdamW, params: &mut [f32], grads: &[f32], m: &mut [f32], v: 
 }
 
 /// The sum of squares, in f64 and in a fixed order.
-pub fn sum_squares(x: &[f32]) -> f64 {
+pub fn sum_squares<E: Element>(x: &[E]) -> f64 {
     vectorised(
         #[inline(always)]
         || {
@@ -60,28 +61,36 @@ pub fn sum_squares(x: &[f32]) -> f64 {
             let (blocks, tail) = x.as_chunks::<LANES>();
             for block in blocks {
                 for (total, &x) in lanes.iter_mut().zip(block) {
-                    *total = f64::from(x).mul_add(f64::from(x), *total);
+                    *total = square_onto(*total, x);
                 }
             }
             for (total, &x) in lanes.iter_mut().zip(tail) {
-                *total = f64::from(x).mul_add(f64::from(x), *total);
+                *total = square_onto(*total, x);
             }
             fold(lanes, |a, b| a + b)
         },
     )
 }
 
+/// `total` plus the square of `x`.
+#[inline(always)]
+fn square_onto(total: f64, x: impl Element) -> f64 {
+    let x = f64::from(x.widen());
+    x.mul_add(x, total)
+}
+
 /// Whether no element is infinite or NaN.
-pub fn all_finite(x: &[f32]) -> bool {
+pub fn all_finite<E: Element>(x: &[E]) -> bool {
     vectorised(
         #[inline(always)]
-        || x.chunks(1024).all(|block| block.iter().fold(true, |finite, x| finite & x.is_finite())),
+        || x.chunks(1024).all(|block| block.iter().fold(true, |finite, x| finite & x.widen().is_finite())),
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::bf16;
     use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
 
     fn step(t: i32) -> AdamW {
@@ -163,19 +172,33 @@ mod tests {
             let naive: f64 = to_f64(&x).iter().map(|x| x * x).sum();
             assert!((sum_squares(&x) - naive).abs() <= 1e-13 * naive, "length {len}");
         }
-        assert_eq!(sum_squares(&[]), 0.0);
+        assert_eq!(sum_squares::<f32>(&[]), 0.0);
+    }
+
+    #[test]
+    fn bf16_sums_as_its_f32_copy_does() {
+        for len in LENGTHS {
+            let stored: Vec<_> = noise(len, 1).iter().map(|&x| bf16::from_f32(x)).collect();
+            let wide: Vec<_> = stored.iter().map(|x| x.to_f32()).collect();
+            assert_eq!(sum_squares(&stored).to_bits(), sum_squares(&wide).to_bits(), "length {len}");
+        }
+    }
+
+    fn finds_the_one_that_is_not<E: Element>(largest: E) {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for position in [0, 15, 16, 1023, 1024, 2999] {
+                let mut x = vec![largest; 3000];
+                assert!(all_finite(&x));
+                x[position] = E::narrow(bad);
+                assert!(!all_finite(&x), "{bad} at {position}");
+            }
+        }
+        assert!(all_finite::<E>(&[]));
     }
 
     #[test]
     fn all_finite_finds_the_one_that_is_not() {
-        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for position in [0, 15, 16, 1023, 1024, 2999] {
-                let mut x = vec![f32::MAX; 3000];
-                assert!(all_finite(&x));
-                x[position] = bad;
-                assert!(!all_finite(&x), "{bad} at {position}");
-            }
-        }
-        assert!(all_finite(&[]));
+        finds_the_one_that_is_not(f32::MAX);
+        finds_the_one_that_is_not(bf16::MAX);
     }
 }

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::rows::accumulate;
+use super::convert::convert;
 use super::simd::{check_len, vectorised};
-use crate::device::Write;
+use crate::device::{Element, Write};
 
 /// Elements summed at a time: one buffer for each level of the tree stays in the first-level cache.
 const BLOCK: usize = 512;
@@ -18,21 +18,32 @@ const SOURCES_MAX: usize = 1 << (LEVELS - 1);
 
 /// `out` := or += tree(0..`sources`), where tree(i..i+1) is `source(i)` and tree(lo..hi) is tree(lo..mid) +
 /// tree(mid..hi), mid = lo + (hi - lo).next_power_of_two() / 2. Every source is as long as `out`.
-pub fn tree_sum<'a>(out: &mut [f32], source: impl Fn(usize) -> &'a [f32], sources: usize, write: Write) {
+///
+/// Partial sums are f32, whatever the elements are stored as, and what goes to `out` is rounded once.
+pub fn tree_sum<'a, O: Element, S: Element>(
+    out: &mut [O],
+    source: impl Fn(usize) -> &'a [S],
+    sources: usize,
+    write: Write,
+) {
     assert!((1..=SOURCES_MAX).contains(&sources), "a tree of {sources} sources, expected 1 to {SOURCES_MAX}");
     for i in 0..sources {
         check_len("source", source(i).len(), out.len());
     }
     let mut partial = [[0.0; BLOCK]; LEVELS];
+    let (total, deeper) = partial.split_first_mut().expect("LEVELS > 0");
     for start in (0..out.len()).step_by(BLOCK) {
         let range = start..out.len().min(start + BLOCK);
-        let leaf = |i: usize| &source(i)[range.clone()];
         let out = &mut out[range.clone()];
-        match write {
-            Write::Set => tree(out, &leaf, 0..sources, &mut partial),
-            Write::Add => {
-                let (total, deeper) = partial.split_first_mut().expect("LEVELS > 0");
-                let total = &mut total[..out.len()];
+        let leaf = |i: usize| &source(i)[range.clone()];
+        let total = &mut total[..out.len()];
+        match (write, O::as_f32_mut(out)) {
+            (Write::Set, Some(out)) => tree(out, &leaf, 0..sources, deeper),
+            (Write::Set, None) => {
+                tree(total, &leaf, 0..sources, deeper);
+                convert(out, total);
+            }
+            (Write::Add, _) => {
                 tree(total, &leaf, 0..sources, deeper);
                 add(out, total);
             }
@@ -41,11 +52,19 @@ pub fn tree_sum<'a>(out: &mut [f32], source: impl Fn(usize) -> &'a [f32], source
 }
 
 /// `out` := the sum of the leaves of `span`, with a buffer for each level below.
-fn tree<'a>(out: &mut [f32], leaf: &impl Fn(usize) -> &'a [f32], span: Range<usize>, partial: &mut [[f32; BLOCK]]) {
+fn tree<'a, S: Element>(
+    out: &mut [f32],
+    leaf: &impl Fn(usize) -> &'a [S],
+    span: Range<usize>,
+    partial: &mut [[f32; BLOCK]],
+) {
     if span.len() == 1 {
-        return out.copy_from_slice(leaf(span.start));
+        return convert(out, leaf(span.start));
     }
     let middle = span.start + span.len().next_power_of_two() / 2;
+    if span.len() == 2 {
+        return pair(out, leaf(span.start), leaf(middle));
+    }
     tree(out, leaf, span.start..middle, partial);
     if span.end - middle == 1 {
         return add(out, leaf(middle));
@@ -56,16 +75,34 @@ fn tree<'a>(out: &mut [f32], leaf: &impl Fn(usize) -> &'a [f32], span: Range<usi
     add(out, right);
 }
 
-fn add(out: &mut [f32], x: &[f32]) {
+/// `out` := `x` + `y`.
+fn pair<S: Element>(out: &mut [f32], x: &[S], y: &[S]) {
     vectorised(
         #[inline(always)]
-        || accumulate(out, x),
+        || {
+            for (out, (x, y)) in out.iter_mut().zip(x.iter().zip(y)) {
+                *out = x.widen() + y.widen();
+            }
+        },
+    );
+}
+
+/// `out` += `x`, rounded once.
+fn add<O: Element, S: Element>(out: &mut [O], x: &[S]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = O::narrow(out.widen() + x.widen());
+            }
+        },
     );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::bf16;
     use crate::device::cpu::testing::noise;
 
     /// The definition, one element at a time.
@@ -79,21 +116,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn matches_the_definition_bit_for_bit() {
+    fn matches_the_definition<O: Element, S: Element>() {
         for sources in [1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 31, 4096] {
             let len = if sources > 1000 { 3 } else { BLOCK + 17 };
-            let data: Vec<Vec<f32>> = (0..sources).map(|i| noise(len, i as u64)).collect();
-            let before = noise(len, 99);
-            let (mut set, mut add) = (vec![f32::NAN; len], before.clone());
+            let stored = |seed: usize| noise(len, seed as u64).into_iter();
+            let data: Vec<Vec<S>> = (0..sources).map(|i| stored(i).map(S::narrow).collect()).collect();
+            let before: Vec<O> = stored(99_999).map(O::narrow).collect();
+            let (mut set, mut add) = (vec![O::narrow(f32::NAN); len], before.clone());
             tree_sum(&mut set, |i| &data[i], sources, Write::Set);
             tree_sum(&mut add, |i| &data[i], sources, Write::Add);
             for i in 0..len {
-                let column: Vec<f32> = data.iter().map(|source| source[i]).collect();
-                assert_eq!(set[i].to_bits(), naive(&column).to_bits(), "{sources} sources, element {i}");
-                assert_eq!(add[i].to_bits(), (before[i] + naive(&column)).to_bits());
+                let column: Vec<f32> = data.iter().map(|source| source[i].widen()).collect();
+                let (sum, before) = (naive(&column), before[i].widen());
+                let found = [set[i], add[i]].map(|x| x.widen().to_bits());
+                let expected = [sum, before + sum].map(|x| O::narrow(x).widen().to_bits());
+                assert_eq!(found, expected, "{sources} sources, element {i}");
             }
         }
+    }
+
+    #[test]
+    fn matches_the_definition_bit_for_bit() {
+        matches_the_definition::<f32, f32>();
+        matches_the_definition::<f32, bf16>();
+        matches_the_definition::<bf16, f32>();
+        matches_the_definition::<bf16, bf16>();
+    }
+
+    #[test]
+    fn partial_sums_are_not_rounded() {
+        // In bf16, 256 + 1 is a tie that falls back to 256; in f32 the four ones add up to 260.
+        let data = [256.0, 1.0, 1.0, 1.0, 1.0].map(|x| [bf16::from_f32(x)]);
+        let mut out = [bf16::ZERO];
+        tree_sum(&mut out, |i| &data[i], 5, Write::Set);
+        assert_eq!(out[0].to_f32(), 260.0);
+        tree_sum(&mut out, |i| &data[1 + i], 1, Write::Add);
+        assert_eq!(out[0].to_f32(), 260.0, "261 is a tie, and 260 is even");
     }
 
     #[test]
@@ -112,6 +170,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a tree of 0 sources, expected 1 to 4096")]
     fn an_empty_sum_is_refused() {
-        tree_sum(&mut [0.0], |_| &[], 0, Write::Set);
+        tree_sum::<f32, f32>(&mut [0.0], |_| &[], 0, Write::Set);
     }
 }

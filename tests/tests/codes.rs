@@ -1,0 +1,77 @@
+//! Codes: each code that stands in the workspace is in the catalogue, and each entry of the catalogue is used. Never
+//! judges what a code says.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use zero_plan::diagnostic::CODES;
+
+/// Bytes of a code: a `Z`, a zero and three more digits.
+const CODE_BYTES: usize = 5;
+
+/// Directories of cargo and of version control, whose files are nobody's sources.
+const SKIPPED: [&str; 2] = ["target", ".git"];
+
+/// The codes in a text, in order. A longer word that begins like one is none.
+fn codes(text: &str) -> Vec<&str> {
+    let is_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    let windows = bytes.windows(CODE_BYTES).enumerate();
+    windows
+        .filter(|(_, window)| window.starts_with(b"Z0") && window[1..].iter().all(u8::is_ascii_digit))
+        .filter(|(at, _)| !is_word(bytes.get(at + CODE_BYTES)) && !is_word(bytes[..*at].last()))
+        .map(|(at, _)| &text[at..at + CODE_BYTES])
+        .collect()
+}
+
+/// All Rust sources and expected errors below `directory`.
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory of the workspace") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if path.is_dir() && !SKIPPED.contains(&name) {
+            sources(&path, found);
+        } else if [Some("rs"), Some("stderr")].contains(&path.extension().and_then(OsStr::to_str)) {
+            found.push(path);
+        }
+    }
+}
+
+/// Each code in use, and a file that uses it; the catalogue itself left out.
+fn used() -> BTreeMap<String, PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let catalogue = root.join("zero-plan/src/diagnostic");
+    let is_catalogue = |path: &Path| path == catalogue.join("codes.rs") || path.starts_with(catalogue.join("codes"));
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.iter().any(|path| is_catalogue(path)), "the catalogue has moved");
+    let mut used = BTreeMap::new();
+    for path in files.into_iter().filter(|path| !is_catalogue(path)) {
+        let text = fs::read_to_string(&path).expect("a text");
+        used.extend(codes(&text).into_iter().map(|code| (code.to_owned(), path.clone())));
+    }
+    used
+}
+
+#[test]
+fn every_code_in_use_is_in_the_catalogue() {
+    for (code, path) in used() {
+        assert!(CODES.iter().any(|entry| entry.code == code), "{code} in {} is not explained", path.display());
+    }
+}
+
+#[test]
+fn every_code_of_the_catalogue_is_in_use() {
+    let used = used();
+    let dead: Vec<_> = CODES.iter().map(|entry| entry.code).filter(|code| !used.contains_key(*code)).collect();
+    assert_eq!(dead, [""; 0], "nothing says these");
+}
+
+#[test]
+fn codes_are_whole_words() {
+    let code = |digits: &str| format!("Z{digits}");
+    let text = format!("[{}] {}, {}x x{} {}", code("0107"), code("0105"), code("0106"), code("0108"), code("01"));
+    assert_eq!(codes(&text), [code("0107"), code("0105")]);
+}

@@ -1,0 +1,15 @@
+//! Parity: what stage, mesh, schedule, transport, buckets, prefetch, recompute and the number of ranks must not change.
+
+mod meshes;
+
+mod stages;
+mod widths;
+
+use zero_plan::Config;
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_tests::training::{HYPER, Outcome, Start, noise, train};
+
+fn run<M: Model<Input = Tokens>>(config: Config, steps: u64) -> Outcome {
+    train::<M>(config, HYPER, steps, Start::Seed(7), &noise(config))
+}

@@ -1,0 +1,134 @@
+//! Meshes: replicas, pipelines and both train to the bits of plain data parallelism over the same micro-batches.
+
+use zero_plan::config::{Often, Order, Recompute};
+use zero_plan::{Config, Mesh, Transport};
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_tests::tiny::{Tied, Untied};
+use zero_tests::training::{CONFIG, mesh};
+
+use crate::run;
+use crate::stages::sent_bytes_and_arenas_are_planned;
+
+/// Plain data parallelism over as many ranks with data of their own. Sums over replicas of sums over ranks are sums over
+/// all where the ranks of a replica are a power of two; else the order of the two levels is that of the mesh.
+fn plain(config: &Config) -> Config {
+    let Mesh { replica, zero, .. } = config.mesh;
+    let mesh = if zero.is_power_of_two() { Mesh::of_zero(replica * zero) } else { mesh(1, replica, zero) };
+    Config { mesh, micro_batches: config.micro_batches, reduce: config.reduce, ..CONFIG }
+}
+
+fn equals_plain<M: Model<Input = Tokens>>(configs: &[Config]) {
+    let (mut plain_config, mut expected) = (None, None);
+    for config in configs {
+        if plain_config != Some(plain(config)) {
+            plain_config = Some(plain(config));
+            expected = plain_config.map(|plain| run::<M>(plain, 3).bits());
+        }
+        assert!(Some(run::<M>(*config, 3).bits()) == expected, "{config:?} differs from plain data parallelism");
+    }
+}
+
+/// All stages, with what each can be combined with.
+fn stages(config: Config) -> Vec<Config> {
+    let mut all = Vec::new();
+    for (transport, bucket_bytes, recompute) in [
+        (Transport::Local, 1, Recompute::None),
+        (Transport::Shm, 40_000, Recompute::Every(2)),
+        (Transport::Local, usize::MAX, Recompute::Every(1)),
+        (Transport::Shm, 1, Recompute::Fields(&["embed", "head"])),
+    ] {
+        let config = Config { transport, bucket_bytes, recompute, ..config };
+        all.extend([0, 1, 2].map(|stage| config.at_stage(stage)));
+        for gather in [Often::PerMicroBatch, Often::PerStep] {
+            all.extend([0, 1, 9].map(|prefetch| Config { stage: 3, prefetch, gather, ..config }));
+        }
+    }
+    all
+}
+
+#[test]
+fn replicas_equal_plain_data_parallelism() {
+    for (replica, zero) in [(2, 1), (2, 2), (3, 2), (2, 4), (2, 3)] {
+        for (micro_batches, reduce) in [(1, Often::PerMicroBatch), (3, Often::PerMicroBatch), (3, Often::PerStep)] {
+            let config = Config { mesh: mesh(1, replica, zero), micro_batches, reduce, ..CONFIG };
+            equals_plain::<Untied>(&stages(config));
+        }
+    }
+}
+
+/// Pipelines of 2 and of 4 stages, in every order.
+fn pipelines() -> Vec<Config> {
+    let mut all = Vec::new();
+    for (pipeline, order) in [
+        (2, Order::GPipe),
+        (2, Order::OneFOneB),
+        (4, Order::OneFOneB),
+        (4, Order::GPipe),
+        (2, Order::Interleaved { chunks: 2 }),
+    ] {
+        for (replica, zero) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+            for reduce in [Often::PerMicroBatch, Often::PerStep] {
+                let mesh = mesh(pipeline, replica, zero);
+                all.push(Config { mesh, order, micro_batches: 4, reduce, ..CONFIG });
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn pipelines_equal_plain_data_parallelism() {
+    for config in pipelines() {
+        equals_plain::<Untied>(&stages(config));
+    }
+}
+
+#[test]
+fn pipelines_equal_plain_data_parallelism_with_tied_weights() {
+    for config in pipelines() {
+        equals_plain::<Tied>(&stages(config));
+    }
+}
+
+#[test]
+fn held_and_reduced_gradients_differ_in_rounding_alone() {
+    let config = Config { mesh: mesh(2, 1, 2), micro_batches: 4, ..CONFIG };
+    let each = run::<Untied>(config, 3);
+    let once = run::<Untied>(Config { reduce: Often::PerStep, ..config }, 3);
+    // Else one of the two would not be what it says.
+    assert!(each.bits() != once.bits());
+    for (a, b) in each.losses.iter().zip(&once.losses) {
+        assert!((a - b).abs() < 1e-4, "losses {a} and {b}");
+    }
+}
+
+#[test]
+fn sent_bytes_and_arenas_are_those_of_the_plan_on_every_rank() {
+    for config in pipelines() {
+        for config in stages(config).into_iter().step_by(3) {
+            sent_bytes_and_arenas_are_planned::<Tied>(config);
+        }
+    }
+    for (replica, zero) in [(2, 2), (3, 2), (2, 3)] {
+        for config in stages(Config { mesh: mesh(1, replica, zero), micro_batches: 2, ..CONFIG }) {
+            sent_bytes_and_arenas_are_planned::<Untied>(config);
+        }
+    }
+}
+
+#[test]
+fn sixty_four_ranks_run_the_hybrid_layouts_to_the_end() {
+    let config = Config { stage: 3, micro_batches: 8, ..CONFIG };
+    for (pipeline, replica, zero, order) in [
+        (4, 4, 4, Order::OneFOneB),
+        (2, 4, 8, Order::Interleaved { chunks: 2 }),
+        (4, 1, 16, Order::GPipe),
+        (1, 8, 8, Order::OneFOneB),
+    ] {
+        let config = Config { mesh: mesh(pipeline, replica, zero), order, ..config };
+        assert_eq!(config.mesh.ranks(), 64);
+        let outcome = run::<Tied>(config, 2);
+        assert!(outcome.losses.iter().all(|loss| loss.is_finite()));
+    }
+}

@@ -1,0 +1,12 @@
+//! The mesh has one pipeline stage.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 2, schedule = GPipe)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,12 @@
+//! All ranks are on one node.
+use zero_runtime::prelude::*;
+
+#[zero(spec = "specs/within_one_node.ron")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

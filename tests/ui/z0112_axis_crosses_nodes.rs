@@ -1,0 +1,12 @@
+//! 8 ranks do not fit in a node of 4.
+use zero_runtime::prelude::*;
+
+#[zero(spec = "specs/axis_crosses_nodes.ron")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

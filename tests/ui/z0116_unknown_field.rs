@@ -1,0 +1,12 @@
+//! The name of a field is misspelled in the spec.
+use zero_runtime::prelude::*;
+
+#[zero(spec = "specs/unknown_field.ron")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,183 @@
+//! Constants: writes a configuration as the expression that gives it again: what differs from a plain one, in full paths,
+//! as user types are named in the same scope. Never changes a value.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+use zero_plan::config::{Config, Order, Precision, Recompute, Split};
+use zero_plan::mesh::Mesh;
+
+/// An expression for `config`.
+pub fn config(config: &Config) -> TokenStream {
+    let plain = &Config::PLAIN;
+    let field = |differs: bool, name: &str, value: TokenStream| {
+        let name = format_ident!("{name}");
+        differs.then(|| quote!(#name: #value,))
+    };
+    let count = |name: &str, of: fn(&Config) -> usize| {
+        let value = number(of(config));
+        field(of(config) != of(plain), name, quote!(#value))
+    };
+    let stage = number(config.stage.into());
+    let memory_bytes = config.memory_bytes.map(number);
+    let (gather, reduce) = (name("Often", config.gather), name("Often", config.reduce));
+    let fields = [
+        field(config.mesh != plain.mesh, "mesh", mesh(&config.mesh)),
+        field(config.stage != plain.stage, "stage", quote!(#stage)),
+        count("prefetch", |config| config.prefetch),
+        count("bucket_bytes", |config| config.bucket_bytes),
+        field(config.gather != plain.gather, "gather", gather),
+        field(config.reduce != plain.reduce, "reduce", reduce),
+        field(config.order != plain.order, "order", order(config.order)),
+        field(config.split != plain.split, "split", split(config.split)),
+        field(config.recompute != plain.recompute, "recompute", recompute(config.recompute)),
+        field(config.precision != plain.precision, "precision", precision(&config.precision)),
+        count("sequences", |config| config.sequences),
+        count("length", |config| config.length),
+        count("micro_batches", |config| config.micro_batches),
+        field(config.transport != plain.transport, "transport", name("Transport", config.transport)),
+        field(
+            config.memory_bytes != plain.memory_bytes,
+            "memory_bytes",
+            quote!(::core::option::Option::Some(#memory_bytes)),
+        ),
+    ];
+    let fields = fields.into_iter().flatten();
+    quote! {
+        ::zero_runtime::plan::config::Config {
+            #(#fields)*
+            ..::zero_runtime::plan::config::Config::PLAIN
+        }
+    }
+}
+
+fn mesh(mesh: &Mesh) -> TokenStream {
+    let zero = number(mesh.zero);
+    let of_zero = quote!(::zero_runtime::plan::mesh::Mesh::of_zero(#zero));
+    if *mesh == Mesh::of_zero(mesh.zero) {
+        return of_zero;
+    }
+    let [nodes, replica, pipeline] = [mesh.nodes, mesh.replica, mesh.pipeline].map(number);
+    let order = mesh.order.map(|axis| format_ident!("{axis:?}"));
+    quote! {
+        ::zero_runtime::plan::mesh::Mesh {
+            nodes: #nodes,
+            zero: #zero,
+            replica: #replica,
+            pipeline: #pipeline,
+            order: [#(::zero_runtime::plan::mesh::Axis::#order),*],
+        }
+    }
+}
+
+fn order(order: Order) -> TokenStream {
+    match order {
+        Order::GPipe | Order::OneFOneB => name("Order", order),
+        Order::Interleaved { chunks } => {
+            let chunks = number(chunks);
+            quote!(::zero_runtime::plan::config::Order::Interleaved { chunks: #chunks })
+        }
+    }
+}
+
+fn split(split: Split) -> TokenStream {
+    match split {
+        Split::Balanced | Split::Even => name("Split", split),
+        Split::Units(units) => {
+            let units = units.iter().copied().map(number);
+            quote!(::zero_runtime::plan::config::Split::Units(&[#(#units),*]))
+        }
+    }
+}
+
+fn recompute(recompute: Recompute) -> TokenStream {
+    match recompute {
+        Recompute::None => name("Recompute", recompute),
+        Recompute::Every(units) => {
+            let units = number(units);
+            quote!(::zero_runtime::plan::config::Recompute::Every(#units))
+        }
+        Recompute::Fields(fields) => quote!(::zero_runtime::plan::config::Recompute::Fields(&[#(#fields),*])),
+    }
+}
+
+fn precision(precision: &Precision) -> TokenStream {
+    let [params, reduce, master, moments] =
+        [precision.params, precision.reduce, precision.master, precision.moments].map(|width| name("Width", width));
+    quote! {
+        ::zero_runtime::plan::config::Precision { params: #params, reduce: #reduce, master: #master, moments: #moments }
+    }
+}
+
+/// A variant without fields, by its name.
+fn name(kind: &str, variant: impl std::fmt::Debug) -> TokenStream {
+    let (kind, variant) = (format_ident!("{kind}"), format_ident!("{variant:?}"));
+    quote!(::zero_runtime::plan::config::#kind::#variant)
+}
+
+/// A number as people write it, without a suffix.
+pub fn number(number: usize) -> Literal {
+    Literal::usize_unsuffixed(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use zero_plan::config::{Often, Transport, Width};
+    use zero_plan::mesh::Axis;
+
+    use super::*;
+
+    /// Without paths and blanks.
+    fn short(config: &Config) -> String {
+        let packed: String = super::config(config).to_string().split_whitespace().collect();
+        ["::zero_runtime::plan::config::", "::zero_runtime::plan::mesh::", "::core::option::"]
+            .iter()
+            .fold(packed, |packed, path| packed.replace(path, ""))
+    }
+
+    #[test]
+    fn what_is_plain_is_left_out() {
+        assert_eq!(short(&Config::PLAIN), "Config{..Config::PLAIN}");
+        let config =
+            Config { mesh: Mesh::of_zero(4), stage: 3, order: Order::GPipe, split: Split::Even, ..Config::PLAIN };
+        let expected = "Config{mesh:Mesh::of_zero(4),stage:3,order:Order::GPipe,split:Split::Even,..Config::PLAIN}";
+        assert_eq!(short(&config), expected);
+        let config = Config { recompute: Recompute::Every(2), ..Config::PLAIN };
+        assert_eq!(short(&config), "Config{recompute:Recompute::Every(2),..Config::PLAIN}");
+    }
+
+    #[test]
+    fn every_field_is_written() {
+        let config = Config {
+            mesh: Mesh {
+                nodes: 2,
+                zero: 4,
+                replica: 3,
+                pipeline: 2,
+                order: [Axis::Replica, Axis::Zero, Axis::Pipeline],
+            },
+            stage: 3,
+            prefetch: 1,
+            bucket_bytes: 1024,
+            gather: Often::PerStep,
+            reduce: Often::PerStep,
+            order: Order::Interleaved { chunks: 2 },
+            split: Split::Units(&[1, 2, 3, 4]),
+            recompute: Recompute::Fields(&["blocks", "head"]),
+            precision: Precision { params: Width::BF16, reduce: Width::BF16, master: Width::F32, moments: Width::BF16 },
+            sequences: 5,
+            length: 6,
+            micro_batches: 8,
+            transport: Transport::Local,
+            memory_bytes: Some(9),
+        };
+        let expected = "Config{\
+            mesh:Mesh{nodes:2,zero:4,replica:3,pipeline:2,order:[Axis::Replica,Axis::Zero,Axis::Pipeline],},\
+            stage:3,prefetch:1,bucket_bytes:1024,gather:Often::PerStep,reduce:Often::PerStep,\
+            order:Order::Interleaved{chunks:2},split:Split::Units(&[1,2,3,4]),\
+            recompute:Recompute::Fields(&[\"blocks\",\"head\"]),\
+            precision:Precision{params:Width::BF16,reduce:Width::BF16,master:Width::F32,moments:Width::BF16},\
+            sequences:5,length:6,micro_batches:8,transport:Transport::Local,memory_bytes:Option::Some(9),\
+            ..Config::PLAIN}";
+        assert_eq!(short(&config), expected);
+    }
+}

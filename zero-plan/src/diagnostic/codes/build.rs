@@ -1,0 +1,110 @@
+//! Codes of a build: what shows once sizes are known, when rustc evaluates the constants of a plan.
+
+use super::Code;
+
+/// Z0201 to Z0299, in order.
+pub(super) const CODES: &[Code] = &[
+    Code {
+        code: "Z0201",
+        title: "memory budget exceeded",
+        explanation: "All that a rank needs is in one arena, whose size is a constant of the plan, and it is larger than \
+            `memory` in the spec. The message says by how much, and which stages would fit. Raise `memory`, or lower \
+            what it pays for: a higher stage, more ranks, fewer or shorter sequences, less prefetch, smaller \
+            buckets, recomputation.",
+        example: "#[zero(stage = 0, ranks = 8, memory = KiB(48))] // and a model that needs more",
+    },
+    Code {
+        code: "Z0202",
+        title: "sequences longer than the context",
+        explanation: "An embedding has as many positions as its context, and the spec asks for longer sequences. Raise the \
+            context of the model, or lower `length` in the spec.",
+        example: "#[zero(stage = 3, length = 512)]\nstruct Gpt { embed: Embedding<65, 256, 8>, head: LmHead<8, 65> }",
+    },
+    Code {
+        code: "Z0203",
+        title: "heads that do not divide",
+        explanation: "Attention cuts its features among heads, all of one width, so the number of heads must divide the number \
+            of features.",
+        example: "attention: CausalSelfAttention<8, 3>",
+    },
+    Code {
+        code: "Z0204",
+        title: "activation of another width",
+        explanation: "What flows between layers travels through an arena of 4-byte cells, so an activation's element must have \
+            4 bytes, as f32 and token ids have. This is about a type of your own that implements `Activation`.",
+        example: "impl Activation for Samples { type Element = f64; const WIDTH: usize = 1; }",
+    },
+    Code {
+        code: "Z0205",
+        title: "tied layer that takes too much",
+        explanation: "A tied layer computes with parameters at the start of another field's flat buffer, and takes more of \
+            them than that field has. Tie it to a field with at least as many, or give it parameters of its own.",
+        example: "impl SharesWith<Small> for Large {} // whose PARAMS is larger than that of Small",
+    },
+    Code {
+        code: "Z0206",
+        title: "units that cannot be placed on the pipeline",
+        explanation: "A pipeline stage holds whole units, one or more in each chunk of the model. There may be fewer units \
+            than chunks, `Even` may not divide them, or the entries of `Split` may not add up to them. Choose \
+            `Balanced`, correct the entries, or lower the number of pipeline stages or chunks.",
+        example: "#[zero(stage = 1, pipeline = 4, micro_batches = 4, units = Even)] // and a model of 9 units",
+    },
+    Code {
+        code: "Z0207",
+        title: "tensor of zero elements",
+        explanation: "A layer has a tensor with no elements, or a field is an array of no layers: a dimension came out as 0. \
+            Nothing could be trained in it, so a constant of the model is wrong.",
+        example: "hidden: Linear<8, { 3 / 4 }>",
+    },
+    Code {
+        code: "Z0208",
+        title: "unit smaller than its shards",
+        explanation: "A unit has fewer parameters than there are ranks to shard it, so that most ranks would hold nothing but \
+            padding. Use fewer ranks along `zero`, or put the layer into one field together with a larger one.",
+        example: "#[zero(stage = 3, ranks = 64)] // and a field `norm: LayerNorm<8>`, which has 16 parameters",
+    },
+    Code {
+        code: "Z0209",
+        title: "prefetch deeper than the units",
+        explanation: "`prefetch` says how many units ahead parameters are gathered, and a pipeline stage of the model has no \
+            more than that. Lower it to fewer than the units.",
+        example: "#[zero(stage = 3, prefetch = 9)] // and a model of 3 units",
+    },
+    Code {
+        code: "Z0210",
+        title: "size that overflows",
+        explanation: "The size of a tensor, a unit or the arena does not fit 64 bits. A constant of the model or of the spec \
+            is far from what was meant.",
+        example: "hidden: Linear<{ usize::MAX }, 2>",
+    },
+    Code {
+        code: "Z0211",
+        title: "neighbouring layers whose widths differ",
+        explanation: "Fields chain: what one gives, the next one takes, and these two do not agree. rustc shows the field that \
+            takes another input. Correct the constants of one of the two, or put a layer between them.",
+        example: "norm: LayerNorm<8>,\nhead: LmHead<9, 65>,",
+    },
+    Code {
+        code: "Z0290",
+        title: "unsound layout",
+        explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This layout \
+            breaks that, which is a fault of `zero` and not of the spec or the model: please report both.",
+        example: "Nothing in a spec or a model should lead here.",
+    },
+    Code {
+        code: "Z0291",
+        title: "unsound schedule",
+        explanation: "Nothing may be used before its gather or after its release, and every gradient must be reduced once in a \
+            step. This schedule breaks that, which is a fault of `zero` and not of the spec or the model: please \
+            report both.",
+        example: "Nothing in a spec or a model should lead here.",
+    },
+    Code {
+        code: "Z0292",
+        title: "ranks that would wait for each other",
+        explanation: "The ops of all ranks together must match: collectives in one order on every communicator, each send with \
+            its receive, and no circle of ranks that wait for one another. The proof over all ranks found one that \
+            never ends, which is a fault of `zero` and not of the spec or the model: please report both.",
+        example: "Nothing in a spec or a model should lead here.",
+    },
+];

@@ -1,0 +1,76 @@
+//! Codes of the command: what keeps a spec from becoming a binary that runs.
+
+use super::Code;
+
+/// Z0120 to Z0129, in order.
+pub(super) const CODES: &[Code] = &[
+    Code {
+        code: "Z0120",
+        title: "spec that cannot be read",
+        explanation: "The path names no file that this user can read. Paths are relative to the directory in which the command \
+            runs.",
+        example: "cargo zero build specs/zero4.ron # there is no such file",
+    },
+    Code {
+        code: "Z0121",
+        title: "spec without a model",
+        explanation: "`cargo zero` builds the model that a spec names, and this one names none. Add `model: Example(\"gpt\")` \
+            for an example of this workspace, or `model: Package(\"...\")` for a package of your own. The attribute \
+            form needs no name: there the struct is the model.",
+        example: "cargo zero build my.ron # my.ron is `(zero: (stage: 1))`",
+    },
+    Code {
+        code: "Z0122",
+        title: "unknown model",
+        explanation: "The workspace has no package of that name with a binary. The message lists those that it has.",
+        example: "cargo zero build my.ron # my.ron has `model: Example(\"gtp\")`",
+    },
+    Code {
+        code: "Z0123",
+        title: "cargo that cannot be run",
+        explanation: "The command compiles with cargo, and could not start it or did not understand what it said. It takes the \
+            cargo that runs it, else the one on the path.",
+        example: "zero build specs/zero3.ron # without a cargo on the path",
+    },
+    Code {
+        code: "Z0124",
+        title: "model that does not compile",
+        explanation: "The spec is valid, but rustc rejects the model under it. What rustc says is above this message, often \
+            with a code of its own: a budget that is exceeded is Z0201.",
+        example: "cargo zero build specs/zero3.ron # whose `memory` is too small for the model",
+    },
+    Code {
+        code: "Z0125",
+        title: "output that cannot be written",
+        explanation: "The binary, the text that it carries or the lock beside them cannot be written to `target/zero/`. The \
+            directory must be writable and have space.",
+        example: "cargo zero build specs/zero3.ron # on a full disk",
+    },
+    Code {
+        code: "Z0126",
+        title: "binary that cannot be started",
+        explanation: "The binary was built, but the system does not start it: it was removed meanwhile, or lies on a file \
+            system that forbids programs.",
+        example: "cargo zero run specs/zero3.ron # with `target` on a file system mounted `noexec`",
+    },
+    Code {
+        code: "Z0127",
+        title: "no workspace",
+        explanation: "The command needs the cargo workspace that has the model, and there is none in the current directory or \
+            above it. Go into it first.",
+        example: "cd / && zero build specs/zero3.ron",
+    },
+    Code {
+        code: "Z0128",
+        title: "several binaries",
+        explanation: "The package of the model has more than one binary, and none has the package's name, so it is not known \
+            which one trains. Name one of them like the package.",
+        example: "model: Package(\"gpt\") # whose src/bin has train.rs and serve.rs",
+    },
+    Code {
+        code: "Z0129",
+        title: "unknown code",
+        explanation: "`cargo zero explain` knows the codes that messages carry. Without a code it lists all of them.",
+        example: "cargo zero explain Z017",
+    },
+];

@@ -1,0 +1,240 @@
+//! Codes of a start: launching, joining, data and arguments, all before the first step; and of ranks that end.
+
+use super::Code;
+
+/// Z0301 to Z0399, in order.
+pub(super) const CODES: &[Code] = &[
+    Code {
+        code: "Z0301",
+        title: "place given by half",
+        explanation: "A launcher gives each process its rank and the number of ranks, and the environment has one without the \
+            other. Set both, or unset both and let the binary start its own ranks.",
+        example: "RANK=1 ./zero3",
+    },
+    Code {
+        code: "Z0302",
+        title: "place that is no number",
+        explanation: "A variable of the launcher holds something other than a whole number.",
+        example: "RANK=one WORLD_SIZE=2 ./zero3",
+    },
+    Code {
+        code: "Z0303",
+        title: "rank out of range",
+        explanation: "Ranks count from 0, so the last one is the number of ranks less one.",
+        example: "RANK=2 WORLD_SIZE=2 ./zero3",
+    },
+    Code {
+        code: "Z0304",
+        title: "launchers that contradict one another",
+        explanation: "Variables of two launchers are set and give different places, as when torchrun is started inside of a \
+            job of srun. Unset those of the launcher that did not start this process.",
+        example: "RANK=0 WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 ./zero3",
+    },
+    Code {
+        code: "Z0305",
+        title: "another number of ranks than planned",
+        explanation: "The number of ranks is compiled into the binary, as layout and schedule depend on it. Start that many, \
+            or build from a spec whose mesh has as many as there are.",
+        example: "torchrun --nproc-per-node 4 --no-python ./zero3 # whose mesh has 2 ranks",
+    },
+    Code {
+        code: "Z0306",
+        title: "job without a name",
+        explanation: "Ranks of one job find one another by its name, which is made of what the launcher sets; here nothing \
+            does. Set ZERO_JOB on all ranks to a word that no other run on this host uses.",
+        example: "RANK=0 WORLD_SIZE=2 ./zero3",
+    },
+    Code {
+        code: "Z0307",
+        title: "ranks on several hosts",
+        explanation: "Shared memory joins the ranks of one host, and the launcher put them on several.",
+        example: "srun --nodes 2 --ntasks 4 ./zero3",
+    },
+    Code {
+        code: "Z0310",
+        title: "rank killed",
+        explanation: "A signal ended a rank, and its launcher ended the others, as they would wait for it for ever. If nobody \
+            sent it, see `dmesg`: the kernel kills when memory runs out.",
+        example: "kill -9 the process of a rank",
+    },
+    Code {
+        code: "Z0311",
+        title: "rank failed",
+        explanation: "A rank ended with an exit code that is not 0, and its launcher ended the others. Its own message is \
+            above.",
+        example: "a layer that panics on one rank",
+    },
+    Code {
+        code: "Z0312",
+        title: "rank that cannot be started",
+        explanation: "The binary starts its ranks as copies of itself, and the system refused: there are too many processes, \
+            or the binary has been removed.",
+        example: "ulimit -u 10; ./zero3",
+    },
+    Code {
+        code: "Z0313",
+        title: "launcher gone",
+        explanation: "The process that started this rank ended before the rank began, so nobody would watch over it. Start the \
+            run again.",
+        example: "kill -9 the launcher at once",
+    },
+    Code {
+        code: "Z0314",
+        title: "rank lost",
+        explanation: "Another rank ended in the middle of the run, and this one noticed because it waited for it. The other's \
+            own output, or its launcher, says why.",
+        example: "kill -9 a rank that torchrun has started",
+    },
+    Code {
+        code: "Z0320",
+        title: "job taken",
+        explanation: "Another rank 0 of the same job is starting on this host, as when a run is started twice. End the other \
+            run, or give this one another ZERO_JOB on all its ranks.",
+        example: "ZERO_JOB=a for two runs at once",
+    },
+    Code {
+        code: "Z0321",
+        title: "ranks that never arrived",
+        explanation: "Rank 0 waited for the others, and some never came. The message names them. See whether they were \
+            started, on this host and outside of separate containers; ZERO_JOIN_TIMEOUT_S sets the patience in \
+            seconds.",
+        example: "RANK=0 WORLD_SIZE=2 ZERO_JOB=a ./zero3 # and no rank 1",
+    },
+    Code {
+        code: "Z0322",
+        title: "rank 0 that never arrived",
+        explanation: "This rank waited for rank 0, which never came. See whether it was started, on this host and with the \
+            same job; ZERO_JOIN_TIMEOUT_S sets the patience in seconds.",
+        example: "RANK=1 WORLD_SIZE=2 ZERO_JOB=a ./zero3 # and no rank 0",
+    },
+    Code {
+        code: "Z0323",
+        title: "rank 0 lost at start",
+        explanation: "Rank 0 ended before all ranks had joined. Its own message says why.",
+        example: "kill -9 rank 0 while it waits for the others",
+    },
+    Code {
+        code: "Z0324",
+        title: "rank 0 silent",
+        explanation: "Rank 0 accepted this rank but gave no answer: it may be stopped, or swapping.",
+        example: "kill -STOP rank 0 while ranks join",
+    },
+    Code {
+        code: "Z0325",
+        title: "plan, arguments or data differ",
+        explanation: "Before the first collective all ranks compare a hash of their plan, their arguments and their data, as \
+            ranks that disagree would hang or train something else. Start the same binary with the same arguments \
+            and data on all ranks.",
+        example: "RANK=1 ... ./zero3 --lr 0.1 # and rank 0 without --lr",
+    },
+    Code {
+        code: "Z0326",
+        title: "number of ranks differs",
+        explanation: "Two ranks were told different numbers of ranks. Start all of them with the same.",
+        example: "RANK=1 WORLD_SIZE=3 ... # and WORLD_SIZE=2 on rank 0",
+    },
+    Code {
+        code: "Z0327",
+        title: "duplicate rank",
+        explanation: "Two processes say that they are the same rank. Give each its own number; two runs with the same ZERO_JOB \
+            would look like this too.",
+        example: "RANK=1 twice",
+    },
+    Code {
+        code: "Z0328",
+        title: "job of another user",
+        explanation: "The socket on which the ranks of this job meet belongs to another user. Give this run another ZERO_JOB \
+            on all its ranks.",
+        example: "ZERO_JOB=a, which another user of this host uses",
+    },
+    Code {
+        code: "Z0329",
+        title: "rank lost at start",
+        explanation: "A rank ended before all ranks had joined. Its own message, if it had one, says why.",
+        example: "kill -9 rank 1 while rank 0 waits for rank 2",
+    },
+    Code {
+        code: "Z0330",
+        title: "start ended by rank 0",
+        explanation: "Rank 0 found what keeps the ranks from starting together, told it, and sent the others home. Correct \
+            what it names.",
+        example: "any of Z0321 to Z0329, as the other ranks see it",
+    },
+    Code {
+        code: "Z0331",
+        title: "more memory than there is",
+        explanation: "The arenas of all ranks are reserved before the first step, and the host has less memory than they take. \
+            Free memory, or build from a spec that needs less: a higher stage, or a smaller batch.",
+        example: "./ddp # on a host with 1 GiB available",
+    },
+    Code {
+        code: "Z0332",
+        title: "system that refused",
+        explanation: "The operating system refused what every run needs: memory that can be shared, a socket, a file \
+            descriptor. See the limits of this user and container.",
+        example: "ulimit -n 5; ./zero3",
+    },
+    Code {
+        code: "Z0340",
+        title: "data that cannot be read",
+        explanation: "The file or directory of data is not there, or this user cannot read it. Data is a text file, a \
+            directory of text, or a `.bin` file of little-endian u16 token ids.",
+        example: "./zero3 --data nowhere.txt",
+    },
+    Code {
+        code: "Z0341",
+        title: "data too short",
+        explanation: "There must be enough tokens for one sequence to train on and one to hold out, each with one more to \
+            predict. Give more text, or build with shorter sequences.",
+        example: "./zero3 --data short.txt # with sequences of 256 tokens",
+    },
+    Code {
+        code: "Z0342",
+        title: "token id beyond the vocabulary",
+        explanation: "A token id is not less than the number of rows of the model's embedding. Of a `.bin` file each two bytes \
+            are an id, of any other file each byte is. Build the model with a larger vocabulary, or encode the text \
+            for the one it has.",
+        example: "./zero3 --data words.bin # with ids up to 50256, and a vocabulary of 256",
+    },
+    Code {
+        code: "Z0343",
+        title: "token file of an odd size",
+        explanation: "A `.bin` file is little-endian u16 token ids without a header, so its size is even. See whether it was \
+            cut off, or give text another name.",
+        example: "./zero3 --data text.bin # of 101 bytes",
+    },
+    Code {
+        code: "Z0344",
+        title: "no text",
+        explanation: "The directory holds no file of UTF-8 text without zero bytes. A `.bin` file of token ids is given by its \
+            own path.",
+        example: "./zero3 --data empty-directory",
+    },
+    Code {
+        code: "Z0345",
+        title: "no workspace to take text from",
+        explanation: "Without `--data` a model trains on the sources of the cargo workspace around the current directory, and \
+            there is none. Start inside of one, or name the text to train on.",
+        example: "cd / && gpt",
+    },
+    Code {
+        code: "Z0350",
+        title: "arguments that contradict one another",
+        explanation: "Each argument is possible by itself, but not together, or not with the model in this binary: a warm-up \
+            that is as long as the run, or a prompt of characters that the vocabulary does not have.",
+        example: "./zero3 --steps 99 --warmup 100",
+    },
+    Code {
+        code: "Z0351",
+        title: "metrics that cannot be written",
+        explanation: "The metrics file is always a new one, so that no other run's is overwritten; it exists already, or \
+            cannot be made or extended. Name a new file in a directory that can be written and has space.",
+        example: "./zero3 --metrics steps.jsonl # twice",
+    },
+    Code {
+        code: "Z0352",
+        title: "standard output that cannot be written",
+        explanation: "Progress goes to standard output, and that cannot take it, most often because its disk is full.",
+        example: "./zero3 > /dev/full",
+    },
+];

@@ -1,0 +1,96 @@
+//! Contradiction: Z0114, keys that cannot be meant together, and entries of a list that say the same twice.
+
+use super::super::Recompute;
+use super::super::locate::items;
+use super::{Rule, Subject};
+use crate::config::Width;
+use crate::diagnostic::Diagnostic;
+
+pub const RULES: &[Rule] = &[
+    Rule { reads: &["mesh.within_node"], find: axis_twice },
+    Rule { reads: &["recompute"], find: field_twice },
+    Rule { reads: &["precision.compute"], find: narrow_compute },
+    Rule { reads: &["precision.params", "precision.master"], find: narrow_master },
+];
+
+fn axis_twice(subject: &Subject) -> Option<Diagnostic> {
+    listed_twice(subject, "mesh.within_node", &subject.spec.mesh.within_node)
+}
+
+fn field_twice(subject: &Subject) -> Option<Diagnostic> {
+    match &subject.spec.recompute {
+        Some(Recompute::Fields(fields)) => listed_twice(subject, "recompute", fields),
+        _ => None,
+    }
+}
+
+/// The second of two equal entries.
+fn listed_twice<T: PartialEq + std::fmt::Debug>(
+    subject: &Subject,
+    path: &'static str,
+    list: &[T],
+) -> Option<Diagnostic> {
+    let (second, entry) = list.iter().enumerate().find(|(index, entry)| list[..*index].contains(entry))?;
+    let first = list.iter().position(|other| other == entry)?;
+    let spans = items(subject.report.text, &subject.given(path)?.value);
+    let message = format!("`{}` lists `{entry:?}` twice", subject.name(path));
+    let mut problem = Diagnostic::new("Z0114", path, message).help("remove one of the two");
+    if let (Some(first), Some(second)) = (spans.get(first), spans.get(second)) {
+        problem = problem.at(second.clone(), "listed again");
+        problem.also = Some((first.clone(), "first listed here".to_owned()));
+    }
+    Some(problem)
+}
+
+fn narrow_compute(subject: &Subject) -> Option<Diagnostic> {
+    let path = "precision.compute";
+    let width = subject.spec.precision.compute;
+    if width == Width::F32 {
+        return None;
+    }
+    Some(
+        Diagnostic::new("Z0114", path, format!("`{path}` is {width:?}, but the device computes in F32"))
+            .at(subject.given(path)?.value, "expected `F32`")
+            .help(format!("remove `compute`; `params: {width:?}` halves what parameters take and send")),
+    )
+}
+
+fn narrow_master(subject: &Subject) -> Option<Diagnostic> {
+    let precision = &subject.spec.precision;
+    if precision.master.bytes() >= precision.params.bytes() {
+        return None;
+    }
+    let (path, master, params) = ("precision.master", precision.master, precision.params);
+    let (name, of) = (subject.name(path), subject.name("precision.params"));
+    let message = format!("`{name}` is {master:?}, narrower than `{of}`, which is {params:?}");
+    let label = format!("{} bytes of a parameter of {} would be kept", master.bytes(), params.bytes());
+    let problem = Diagnostic::new("Z0114", path, message).at(subject.given(path)?.value, label);
+    Some(problem.help(format!("remove `{name}`, or set `{of}` to {master:?} too")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{codes, one};
+
+    #[test]
+    fn z0114_keys_that_contradict_one_another() {
+        let text = "(zero: (stage: 1), precision: (master: BF16))";
+        let message = "`precision.master` is BF16, narrower than `precision.params`, which is F32";
+        one(text, "Z0114", (1, 40), message, "2 bytes of a parameter of 4 would be kept");
+        let text = "(zero: (stage: 1), precision: (compute: BF16, params: BF16))";
+        let message = "`precision.compute` is BF16, but the device computes in F32";
+        one(text, "Z0114", (1, 41), message, "expected `F32`");
+        for fine in ["params: BF16, master: BF16", "params: BF16", "reduce: BF16, moments: BF16", "compute: F32"] {
+            assert_eq!(codes(&format!("(zero: (stage: 1), precision: ({fine}))")), [""; 0], "{fine}");
+        }
+    }
+
+    #[test]
+    fn z0114_listed_twice() {
+        let text = "(zero: (stage: 1), mesh: (nodes: 2, zero: 4, within_node: [Zero, Zero]))";
+        let problem = one(text, "Z0114", (1, 66), "`mesh.within_node` lists `Zero` twice", "listed again");
+        assert_eq!(problem.also, Some((59..63, "first listed here".to_owned())));
+        let text = r#"(zero: (stage: 1), recompute: Fields(["a", "b", "a"]))"#;
+        one(text, "Z0114", (1, 49), r#"`recompute` lists `"a"` twice"#, "listed again");
+    }
+}

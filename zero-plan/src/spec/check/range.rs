@@ -1,0 +1,176 @@
+//! Range: Z0106, a value of the right kind that cannot be meant.
+
+use super::super::keys::expects;
+use super::super::{RANKS_MAX, Recompute, Schedule, Size};
+use super::{Rule, Subject};
+use crate::diagnostic::Diagnostic;
+
+/// The largest of several numbers, where each is in range.
+pub const RULES: &[Rule] = &[
+    Rule { reads: &["mesh.replica", "mesh.pipeline", "mesh.zero"], find: too_many_ranks },
+    Rule {
+        reads: &["mesh.replica", "mesh.zero", "batch.sequences", "batch.length", "batch.micro_batches"],
+        find: step_too_large,
+    },
+];
+
+/// The values that are out of range, each by itself.
+pub fn outside(subject: &Subject) -> Vec<Diagnostic> {
+    let spec = subject.spec;
+    let are_ranks = |ranks: u32| (1..=RANKS_MAX).contains(&ranks);
+    let size_fits = |size: Size| size.checked_bytes().is_some_and(|bytes| bytes > 0);
+    let in_range = [
+        ("mesh.nodes", spec.mesh.nodes.is_none_or(are_ranks)),
+        ("mesh.ranks_per_node", spec.mesh.ranks_per_node.is_none_or(are_ranks)),
+        ("mesh.replica", are_ranks(spec.mesh.replica)),
+        ("mesh.pipeline", are_ranks(spec.mesh.pipeline)),
+        ("mesh.zero", are_ranks(spec.mesh.zero)),
+        ("zero.bucket", size_fits(spec.zero.bucket)),
+        ("pipeline.schedule.chunks", !matches!(spec.pipeline.schedule, Schedule::Interleaved { chunks: 0 | 1 })),
+        ("batch.sequences", spec.batch.sequences > 0),
+        ("batch.length", spec.batch.length > 0),
+        ("batch.micro_batches", spec.batch.micro_batches > 0),
+        (
+            "recompute",
+            match &spec.recompute {
+                Some(Recompute::Every(units)) => *units > 0,
+                Some(Recompute::Fields(fields)) => !fields.is_empty(),
+                None => true,
+            },
+        ),
+        ("memory", spec.memory.is_none_or(size_fits)),
+    ];
+    let outside = in_range.into_iter().filter(|(_, fits)| !fits);
+    let problems = outside.filter_map(|(path, _)| {
+        // A value that is not in the text is a default, and defaults are in range.
+        Some(subject.report.out_of_range(path, subject.given(path)?.value, expects(path)?))
+    });
+    problems.collect()
+}
+
+/// Points at the longest axis, which is no default.
+fn too_many_ranks(subject: &Subject) -> Option<Diagnostic> {
+    let mesh = &subject.spec.mesh;
+    let ranks = mesh.ranks();
+    if ranks <= RANKS_MAX.into() {
+        return None;
+    }
+    let axes = [("mesh.replica", mesh.replica), ("mesh.pipeline", mesh.pipeline), ("mesh.zero", mesh.zero)];
+    let (path, _) = axes.into_iter().max_by_key(|(_, len)| *len)?;
+    let message = format!(
+        "the mesh is too large: replica {} x pipeline {} x zero {} are {ranks} ranks",
+        mesh.replica, mesh.pipeline, mesh.zero,
+    );
+    let label = format!("`{}` is the longest axis", subject.name(path));
+    let problem = Diagnostic::new("Z0106", path, message).at(subject.given(path)?.value, label);
+    Some(problem.help(format!("a mesh has at most {RANKS_MAX} ranks, all axes together")))
+}
+
+/// The tokens of a step, over all ranks, do not fit 64 bits. Points at the largest factor, which is no default.
+fn step_too_large(subject: &Subject) -> Option<Diagnostic> {
+    let (batch, mesh) = (&subject.spec.batch, &subject.spec.mesh);
+    let factors = [
+        ("batch.sequences", batch.sequences),
+        ("batch.length", batch.length),
+        ("batch.micro_batches", batch.micro_batches),
+    ];
+    let ranks = u64::from(mesh.replica) * u64::from(mesh.zero);
+    let mut counts = factors.iter().map(|(_, count)| u64::from(*count));
+    if counts.try_fold(ranks, u64::checked_mul).is_some() {
+        return None;
+    }
+    let (path, _) = factors.into_iter().max_by_key(|(_, count)| *count)?;
+    let message = format!(
+        "a step is too large: {} sequences x {} tokens x {} micro-batches x {ranks} ranks",
+        batch.sequences, batch.length, batch.micro_batches,
+    );
+    let label = format!("`{}` is the largest of them", subject.name(path));
+    let problem = Diagnostic::new("Z0106", path, message).at(subject.given(path)?.value, label);
+    Some(problem.help("a step has at most 2^64 - 1 tokens"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{KEYS, parse};
+    use super::super::testing::{codes, one};
+    use super::*;
+
+    #[test]
+    fn z0106_out_of_range() {
+        for ranks in ["0", "4097", "-1", "5000000000"] {
+            for axis in ["replica", "pipeline", "zero"] {
+                let text = format!("(\n    mesh: ({axis}: {ranks}), zero: (stage: 1),\n)");
+                let message = format!("`mesh.{axis}` is out of range: `{ranks}`");
+                let label = "expected a number of ranks from 1 to 4096";
+                one(&text, "Z0106", (2, 14 + axis.len()), &message, label);
+            }
+        }
+        for (section, key) in [
+            ("mesh", "nodes"),
+            ("mesh", "ranks_per_node"),
+            ("batch", "sequences"),
+            ("batch", "length"),
+            ("batch", "micro_batches"),
+        ] {
+            let text = format!("(zero: (stage: 0), {section}: ({key}: 0))");
+            let path = format!("{section}.{key}");
+            let label = format!("expected {}", expects(&path).unwrap());
+            let place = (1, 25 + section.len() + key.len());
+            one(&text, "Z0106", place, &format!("`{path}` is out of range: `0`"), &label);
+        }
+        for size in ["B(0)", "GiB(0)", "TB(18446745)", "MiB(-1)", "B(18446744073709551616)"] {
+            let text = format!("(zero: (stage: 0), memory: {size})");
+            let label = "expected a size from `B(1)` up, such as `GiB(1)`";
+            one(&text, "Z0106", (1, 28), &format!("`memory` is out of range: `{size}`"), label);
+            let text = format!("(zero: (stage: 0, bucket: {size}))");
+            let label = "expected a size from `B(1)` up, such as `MiB(25)`";
+            one(&text, "Z0106", (1, 27), &format!("`zero.bucket` is out of range: `{size}`"), label);
+        }
+    }
+
+    #[test]
+    fn z0106_in_a_variant() {
+        for chunks in ["0", "1", "-1"] {
+            let text =
+                format!("(zero: (stage: 0), pipeline: (schedule: Interleaved(chunks: {chunks})), mesh: (pipeline: 2))");
+            let message = format!("`pipeline.schedule.chunks` is out of range: `{chunks}`");
+            one(&text, "Z0106", (1, 61), &message, "expected a number of chunks from 2 to 4294967295");
+        }
+        for value in ["Every(0)", "Every(-2)", "Fields([])"] {
+            let text = format!("(zero: (stage: 0), recompute: {value})");
+            let label = format!("expected {}", expects("recompute").unwrap());
+            one(&text, "Z0106", (1, 31), &format!("`recompute` is out of range: `{value}`"), &label);
+        }
+    }
+
+    #[test]
+    fn z0106_mesh_too_large() {
+        let text = "(zero: (stage: 0), mesh: (replica: 16, pipeline: 2, zero: 256), batch: (micro_batches: 2))";
+        let message = "the mesh is too large: replica 16 x pipeline 2 x zero 256 are 8192 ranks";
+        one(text, "Z0106", (1, 59), message, "`mesh.zero` is the longest axis");
+        assert_eq!(codes(&text.replace("256", "128")), [""; 0]);
+    }
+
+    #[test]
+    fn z0106_step_too_large() {
+        let text = "(zero: (stage: 0), batch: (length: 4294967295, micro_batches: 2147483648))";
+        let message = "a step is too large: 4 sequences x 4294967295 tokens x 2147483648 micro-batches x 2 ranks";
+        one(text, "Z0106", (1, 36), message, "`batch.length` is the largest of them");
+        assert!(parse("(zero: (stage: 0), batch: (length: 4294967295, micro_batches: 536870912))").is_ok());
+        let text = "(zero: (stage: 0), batch: (length: 4294967295, micro_batches: 536870912), mesh: (replica: 2))";
+        assert_eq!(codes(text), ["Z0106"]);
+    }
+
+    #[test]
+    fn ranges_include_their_ends() {
+        let least = "(mesh: (nodes: 1, ranks_per_node: 1, zero: 1), zero: (stage: 0, bucket: B(1)), batch: (sequences: 1, \
+             length: 1, micro_batches: 1), recompute: Every(1), memory: B(1))";
+        assert_eq!(codes(least), [""; 0]);
+        let most = "(mesh: (zero: 4096, nodes: 4096), zero: (stage: 3, prefetch: 0), memory: TB(18446744))";
+        assert_eq!(codes(most), [""; 0]);
+        let numbers_of_ranks = KEYS.iter().filter(|key| key.expects.starts_with("a number of ranks"));
+        for key in numbers_of_ranks {
+            assert!(key.expects.ends_with(&format!("to {RANKS_MAX}")));
+        }
+    }
+}

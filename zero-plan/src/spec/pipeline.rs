@@ -1,0 +1,75 @@
+//! Pipeline: the section `pipeline`: in which order, and what lies where. Never knows how many units there are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{self, Order};
+
+/// How pipeline stages share a step.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pipeline {
+    /// The order of micro-batches on each pipeline stage. No unit; default: [`Schedule::OneFOneB`].
+    pub schedule: Schedule,
+    /// Which units lie on which pipeline stage. Unit: units; default: [`Units::Balanced`].
+    pub units: Units,
+}
+
+/// The order of micro-batches on each pipeline stage: [`Order`], as it is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum Schedule {
+    /// All forward passes, then all backward passes.
+    GPipe,
+    /// One forward, one backward as soon as the pipeline is full.
+    #[default]
+    OneFOneB,
+    /// The same with several chunks of the model on each rank.
+    Interleaved {
+        /// Chunks of the model on each rank. Unit: chunks per rank, at least 2; no default.
+        chunks: u32,
+    },
+}
+
+impl Schedule {
+    /// Chunks of the model on each rank.
+    pub const fn chunks(self) -> u32 {
+        match self {
+            Self::GPipe | Self::OneFOneB => 1,
+            Self::Interleaved { chunks } => chunks,
+        }
+    }
+
+    /// The constant that it stands for.
+    pub const fn order(self) -> Order {
+        match self {
+            Self::GPipe => Order::GPipe,
+            Self::OneFOneB => Order::OneFOneB,
+            Self::Interleaved { chunks } => Order::Interleaved { chunks: chunks as usize },
+        }
+    }
+}
+
+/// Which units lie on which pipeline stage: [`config::Split`], as it is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Units {
+    /// Cuts where the most expensive chunk is cheapest.
+    #[default]
+    Balanced,
+    /// As many units in each chunk as in every other.
+    Even,
+    /// Units of each chunk, in the order of forward: one entry for each pipeline stage and chunk, at least 1 each.
+    Split(Vec<u32>),
+}
+
+impl Units {
+    /// The constant that it stands for. Leaks an explicit list, as a constant lives for ever.
+    pub fn split(&self) -> config::Split {
+        match self {
+            Self::Balanced => config::Split::Balanced,
+            Self::Even => config::Split::Even,
+            Self::Split(units) => {
+                config::Split::Units(units.iter().map(|units| *units as usize).collect::<Vec<_>>().leak())
+            }
+        }
+    }
+}

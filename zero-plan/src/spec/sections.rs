@@ -1,0 +1,151 @@
+//! Sections: the types of a spec's smaller sections and of its single values. Never rejects a value: `check` does.
+
+use serde::{Deserialize, Serialize};
+
+use super::Size;
+use crate::config::{self, Often, Width};
+
+/// Where the command line finds the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Model {
+    /// An example of this workspace, by name.
+    Example(String),
+    /// A package of the user's workspace, by name.
+    Package(String),
+}
+
+/// What the ranks along the `zero` axis shard.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Zero {
+    /// What is sharded. Unit: a stage, 0 to 3; no default.
+    pub stage: Stage,
+    /// How many units ahead of the computation parameters are gathered, as given. Unit: units; default: none, which
+    /// [`Zero::prefetch`] resolves. Only stage 3 gathers ahead, so a value at any other stage is an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<u32>,
+    /// Gradients that travel in one collective. Unit: bytes; default: 25 MiB.
+    #[serde(default = "Zero::default_bucket")]
+    pub bucket: Size,
+    /// How often parameters are gathered. No unit; default: [`Often::PerMicroBatch`]. Only stage 3 gathers them for use,
+    /// so a value at any other stage is an error.
+    #[serde(default = "Zero::default_often")]
+    pub gather: Often,
+    /// How often gradients are reduced. No unit; default: [`Often::PerMicroBatch`]. With one micro-batch both are the
+    /// same, so a value is an error.
+    #[serde(default = "Zero::default_often")]
+    pub reduce: Often,
+}
+
+impl Zero {
+    /// Units gathered ahead of the computation: as given, else 1 at stage 3 and 0 below, where nothing is gathered ahead.
+    pub const fn prefetch(&self) -> u32 {
+        match self.prefetch {
+            Some(units) => units,
+            None => (self.stage.get() == 3) as u32,
+        }
+    }
+
+    const fn default_bucket() -> Size {
+        Size::MiB(25)
+    }
+
+    const fn default_often() -> Often {
+        Often::PerMicroBatch
+    }
+}
+
+/// A ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Stage(u8);
+
+impl Stage {
+    /// The stage of that number; none above 3.
+    pub const fn new(stage: u8) -> Option<Self> {
+        if stage <= 3 { Some(Self(stage)) } else { None }
+    }
+
+    /// The stage's number, 0 to 3.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl TryFrom<u8> for Stage {
+    type Error = String;
+
+    fn try_from(stage: u8) -> Result<Self, String> {
+        Self::new(stage).ok_or_else(|| format!("stage {stage} does not exist"))
+    }
+}
+
+impl From<Stage> for u8 {
+    fn from(stage: Stage) -> Self {
+        stage.0
+    }
+}
+
+/// What one rank works on in a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Batch {
+    /// Sequences in a micro-batch. Unit: sequences per rank, at least 1; default: 4.
+    pub sequences: u32,
+    /// Length of a sequence. Unit: tokens, at least 1; default: 256.
+    pub length: u32,
+    /// Forwards and backwards before an update. Unit: micro-batches per step, at least 1; default: 1.
+    pub micro_batches: u32,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { sequences: 4, length: 256, micro_batches: 1 }
+    }
+}
+
+/// What each kind of state is stored and sent in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Precision {
+    /// What layers compute in. Unit: a type; default: [`Width::F32`], which is all there is.
+    pub compute: Width,
+    /// Parameters, as they are held for computation and travel. Unit: a type; default: [`Width::F32`].
+    pub params: Width,
+    /// Gradients, as they are held and travel. Unit: a type; default: [`Width::F32`].
+    pub reduce: Width,
+    /// Parameters, as the optimizer updates them; no narrower than `params`. Unit: a type; default: [`Width::F32`].
+    pub master: Width,
+    /// The optimizer's two moments. Unit: a type; default: [`Width::F32`].
+    pub moments: Width,
+}
+
+impl Precision {
+    /// The constants that it stands for.
+    pub const fn config(&self) -> config::Precision {
+        config::Precision { params: self.params, reduce: self.reduce, master: self.master, moments: self.moments }
+    }
+}
+
+/// Which units keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is
+/// written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recompute {
+    /// Every so many units one, but never the last of the model. Unit: units, at least 1.
+    Every(u32),
+    /// All units of these fields of the model, by name: at least one.
+    Fields(Vec<String>),
+}
+
+impl Recompute {
+    /// The constant that it stands for. Leaks a list of fields, as a constant lives for ever.
+    pub fn config(&self) -> config::Recompute {
+        match self {
+            Self::Every(units) => config::Recompute::Every(*units as usize),
+            Self::Fields(fields) => {
+                let names = fields.iter().map(|field| &*field.clone().leak());
+                config::Recompute::Fields(names.collect::<Vec<_>>().leak())
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Element: how a number is stored: as f32, or as bf16 in half the bytes. Never computes: all arithmetic is in f32.
+
+pub use half::bf16;
+
+/// What a number is stored as.
+pub trait Element: Copy + Send + Sync + 'static {
+    /// The number, exactly.
+    fn widen(self) -> f32;
+    /// The nearest that can be stored, of two as near the one whose last bit is 0. NaN stays NaN.
+    fn narrow(number: f32) -> Self;
+    /// The same elements, where they are f32 already.
+    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]>;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn narrow(number: f32) -> Self {
+        number
+    }
+
+    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]> {
+        Some(elements)
+    }
+}
+
+/// A bf16 is the upper half of an f32. Not `half`'s own conversions: they are not always inlined, and a vectorised loop
+/// needs that.
+impl Element for bf16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    #[inline(always)]
+    fn narrow(number: f32) -> Self {
+        let bits = number.to_bits();
+        let last_kept = (bits >> 16) & 1;
+        // Carries into the upper half from just above a tie on, and at a tie where the last bit kept is 1.
+        let rounded = bits.wrapping_add(0x7fff + last_kept) >> 16;
+        // A NaN whose upper half has an empty fraction would become an infinity: its quiet bit is set.
+        let quiet = (bits >> 16) | 0x40;
+        Self::from_bits(if number.is_nan() { quiet } else { rounded } as u16)
+    }
+
+    fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bf16_survives_the_way_through_f32() {
+        for bits in 0..=u16::MAX {
+            let (stored, wide) = (bf16::from_bits(bits), bf16::from_bits(bits).widen());
+            assert_eq!(wide.is_nan(), stored.is_nan(), "{bits:#06x}");
+            if !wide.is_nan() {
+                assert_eq!(wide.to_bits(), stored.to_f32().to_bits(), "{bits:#06x}");
+                assert_eq!(bf16::narrow(wide).to_bits(), bits, "{bits:#06x}");
+            }
+        }
+    }
+
+    /// Against `half`, at every upper half: on it, off it by one bit, and at, below and above the tie.
+    #[test]
+    fn narrowing_matches_an_independent_implementation() {
+        for upper in 0..=u32::from(u16::MAX) {
+            for lower in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+                let wide = f32::from_bits((upper << 16) | lower);
+                let (found, expected) = (bf16::narrow(wide), bf16::from_f32(wide));
+                assert_eq!(found.to_bits(), expected.to_bits(), "{:#010x}", wide.to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn narrowing_at_its_edges() {
+        let narrow = |bits: u32| bf16::narrow(f32::from_bits(bits)).to_bits();
+        assert_eq!([0x3f80_8000, 0x3f81_8000].map(narrow), [0x3f80, 0x3f82], "ties go to the even neighbour");
+        assert_eq!([0x3f80_8001, 0x3f81_7fff].map(narrow), [0x3f81, 0x3f81], "all else to the nearer");
+        assert_eq!([0, 0x8000_0000].map(narrow), [0, 0x8000], "zeros keep their sign");
+        assert_eq!([1, 0x0000_8000, 0x0000_8001, 0x007f_8000].map(narrow), [0, 0, 1, 0x80], "subnormals are kept");
+        assert_eq!([0x7f7f_7fff, 0x7f7f_8000].map(narrow), [0x7f7f, 0x7f80], "beyond the largest is infinite");
+        assert_eq!([0x7f80_0000, 0xff80_0000].map(narrow), [0x7f80, 0xff80], "infinities stay");
+        assert_eq!([0x7f80_0001, 0xffff_ffff].map(narrow), [0x7fc0, 0xffff], "NaN stays NaN");
+    }
+}

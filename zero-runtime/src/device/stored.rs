@@ -1,0 +1,120 @@
+//! Stored: views of numbers that are stored in one width or the other, chosen by the plan. Never converts.
+
+use super::element::bf16;
+use crate::view::{View, ViewMut};
+
+/// Numbers that may be read.
+pub enum Stored<'a, D> {
+    /// Stored as f32.
+    F32(View<'a, D>),
+    /// Stored as bf16.
+    BF16(View<'a, D, bf16>),
+}
+
+/// Numbers that may be written.
+pub enum StoredMut<'a, D> {
+    /// Stored as f32.
+    F32(ViewMut<'a, D>),
+    /// Stored as bf16.
+    BF16(ViewMut<'a, D, bf16>),
+}
+
+/// The same expression of whichever view is within.
+macro_rules! each {
+    ($stored:expr, $view:ident => $result:expr) => {
+        match $stored {
+            Self::F32($view) => $result,
+            Self::BF16($view) => $result,
+        }
+    };
+}
+
+impl<D> Clone for Stored<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Stored<'_, D> {}
+
+impl<D> Stored<'_, D> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        each!(self, view => view.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `len` elements from `start`.
+    pub fn part(self, start: usize, len: usize) -> Self {
+        each!(self, view => view.part(start, len).into())
+    }
+}
+
+impl<D> StoredMut<'_, D> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        each!(self, view => view.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same elements for a shorter time.
+    pub fn reborrow(&mut self) -> StoredMut<'_, D> {
+        each!(self, view => view.reborrow().into())
+    }
+
+    /// The same elements, to read.
+    pub fn as_stored(&self) -> Stored<'_, D> {
+        each!(self, view => view.as_view().into())
+    }
+
+    /// `len` elements from `start`.
+    pub fn part(self, start: usize, len: usize) -> Self {
+        each!(self, view => view.part(start, len).into())
+    }
+}
+
+impl<'a, D> From<View<'a, D>> for Stored<'a, D> {
+    fn from(view: View<'a, D>) -> Self {
+        Self::F32(view)
+    }
+}
+
+impl<'a, D> From<View<'a, D, bf16>> for Stored<'a, D> {
+    fn from(view: View<'a, D, bf16>) -> Self {
+        Self::BF16(view)
+    }
+}
+
+impl<'a, D> From<ViewMut<'a, D>> for StoredMut<'a, D> {
+    fn from(view: ViewMut<'a, D>) -> Self {
+        Self::F32(view)
+    }
+}
+
+impl<'a, D> From<ViewMut<'a, D, bf16>> for StoredMut<'a, D> {
+    fn from(view: ViewMut<'a, D, bf16>) -> Self {
+        Self::BF16(view)
+    }
+}
+
+/// The parameters that an optimizer updates, as layers read them and, where that is another copy, as it remembers them.
+pub struct Weights<'a, D> {
+    /// What layers read.
+    pub params: StoredMut<'a, D>,
+    /// What is updated, if not `params` itself: then `params` are the master copy, rounded.
+    pub master: Option<StoredMut<'a, D>>,
+}
+
+impl<'a, D, W: Into<StoredMut<'a, D>>> From<W> for Weights<'a, D> {
+    fn from(params: W) -> Self {
+        Self { params: params.into(), master: None }
+    }
+}

@@ -1,0 +1,109 @@
+//! Size: arithmetic on the sizes of layers, in constants. Never wraps around: what is too large to count stops the build.
+
+use zero_plan::message::Message;
+
+/// Operations of one exponential: about what the processor's takes.
+pub(super) const EXP: usize = 20;
+
+/// Operations of a softmax, for each element: the largest, a difference, an exponential and a sum.
+pub(super) const SOFTMAX: usize = EXP + 3;
+
+/// The product of `factors`, for the constants of a layer.
+///
+/// # Panics
+/// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
+#[track_caller]
+pub const fn product(factors: &[usize]) -> usize {
+    let (mut product, mut i) = (1usize, 0);
+    while i < factors.len() {
+        product = match product.checked_mul(factors[i]) {
+            Some(product) => product,
+            None => too_large(factors, " x "),
+        };
+        i += 1;
+    }
+    product
+}
+
+/// The sum of `terms`, for the constants of a layer.
+///
+/// # Panics
+/// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
+#[track_caller]
+pub const fn sum(terms: &[usize]) -> usize {
+    let (mut sum, mut i) = (0usize, 0);
+    while i < terms.len() {
+        sum = match sum.checked_add(terms[i]) {
+            Some(sum) => sum,
+            None => too_large(terms, " + "),
+        };
+        i += 1;
+    }
+    sum
+}
+
+#[track_caller]
+const fn too_large(numbers: &[usize], operator: &str) -> ! {
+    let mut message = Message::new().text("[Z0210] a size is too large to count in ");
+    message = message.number(usize::BITS as usize).text(" bits: ");
+    let mut i = 0;
+    while i < numbers.len() {
+        message = message.text(if i > 0 { operator } else { "" }).number(numbers[i]);
+        i += 1;
+    }
+    message = message.text("; lower the widths of the layer, or the sequences or tokens of a micro-batch");
+    panic!("{}", message.as_str());
+}
+
+/// The larger of two sizes, in constants.
+pub(crate) const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
+/// Stops the build where the sizes of a layer contradict one another or the shape of a micro-batch.
+#[track_caller]
+pub(crate) const fn require(holds: bool, message: &str) {
+    if !holds {
+        panic!("{}", message);
+    }
+}
+
+/// Stops the build where a dimension of a layer's tensors is 0.
+#[track_caller]
+pub(super) const fn require_elements(layer: &str, dimension: &str, size: usize) {
+    if size == 0 {
+        let message = Message::new().text("[Z0207] the ").text(dimension).text(" of ").text(layer);
+        require(false, message.text(" is 0, which leaves it tensors without elements: make it 1 or more").as_str());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_sizes_are_counted() {
+        assert_eq!(product(&[]), 1);
+        assert_eq!(product(&[3, 5, usize::MAX / 15]), usize::MAX);
+        assert_eq!(sum(&[]), 0);
+        assert_eq!(sum(&[usize::MAX - 2, 1, 1]), usize::MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "[Z0210] a size is too large to count in 64 bits: 2 x 9223372036854775808 x 3;")]
+    fn a_product_beyond_them_is_refused() {
+        product(&[2, 1 << 63, 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "[Z0210] a size is too large to count in 64 bits: 1 + 18446744073709551615;")]
+    fn a_sum_beyond_them_is_refused() {
+        sum(&[1, usize::MAX]);
+    }
+
+    #[test]
+    #[should_panic(expected = "[Z0207] the input width of Linear is 0,")]
+    fn a_dimension_of_nothing_is_refused() {
+        require_elements("Linear", "input width", 0);
+    }
+}
