@@ -4,3 +4,4 @@
 pub mod reference;
 pub mod tiny;
 pub mod training;
+pub mod specs;

@@ -2,14 +2,16 @@
 
 use zero_runtime::prelude::*;
 
-const VOCAB: usize = 29;
+/// Ids, whatever they stand for.
+pub const VOCAB: usize = 29;
 const CONTEXT: usize = 12;
-const DIM: usize = 24;
+/// Features of a token.
+pub const DIM: usize = 24;
 const HEADS: usize = 3;
 
 /// A pre-norm transformer block.
 #[derive(Layer)]
-pub struct Block {
+pub struct TinyBlock {
     #[residual]
     attention: (LayerNorm<DIM>, CausalSelfAttention<DIM, HEADS>),
     #[residual]
@@ -20,7 +22,7 @@ pub struct Block {
 #[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2)]
 pub struct Untied {
     embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [Block; 2],
+    blocks: [TinyBlock; 2],
     norm: LayerNorm<DIM>,
     head: LmHead<DIM, VOCAB>,
 }
@@ -29,7 +31,7 @@ pub struct Untied {
 #[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2)]
 pub struct Tied {
     embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [Block; 2],
+    blocks: [TinyBlock; 2],
     norm: LayerNorm<DIM>,
     #[tied(embed)]
     head: LmHead<DIM, VOCAB>,
@@ -39,7 +41,7 @@ pub struct Tied {
 #[zero(stage = 0, ranks = 1, sequences = 4, length = 11)]
 pub struct Wide {
     embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [Block; 2],
+    blocks: [TinyBlock; 2],
     norm: LayerNorm<DIM>,
     head: LmHead<DIM, VOCAB>,
 }

@@ -1,5 +1,7 @@
 //! Trains a model under a plan made at run time, on ranks that are threads, and keeps all that runs are compared by.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use zero_plan::{Config, Mesh, PlanBuf, Traffic, Transport};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
@@ -57,6 +59,49 @@ impl Outcome {
             self.norms.iter().map(|norm| norm.to_bits()).collect(),
             self.parameters.iter().flatten().map(|param| param.to_bits()).collect(),
         )
+    }
+}
+
+/// Steps of a run that is compared to the bit.
+pub const STEPS: u64 = 3;
+
+/// A rank's outcome in a line: losses and norms to the bit, and a hash of each unit that the rank holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Bits of losses and norms.
+    pub numbers: Vec<u64>,
+    /// A hash of each unit's parameters at the end; none where the rank has none.
+    pub units: Vec<Option<u64>>,
+}
+
+impl Told {
+    /// What there is to tell of an outcome.
+    pub fn of(outcome: &Outcome) -> Self {
+        let hash = |unit: &Vec<f32>| {
+            let mut hasher = DefaultHasher::new();
+            unit.iter().for_each(|param| param.to_bits().hash(&mut hasher));
+            (!unit.is_empty()).then(|| hasher.finish())
+        };
+        let numbers = outcome.losses.iter().chain(&outcome.norms).map(|number| number.to_bits()).collect();
+        Self { numbers, units: outcome.parameters.iter().map(hash).collect() }
+    }
+
+    /// Reads what [`core::fmt::Display`] writes.
+    ///
+    /// # Panics
+    /// If it is something else.
+    pub fn read(line: &str) -> Self {
+        let (numbers, units) = line.split_once(" | ").expect("numbers and units");
+        let numbers = numbers.split(' ').map(|number| number.parse().expect("a number")).collect();
+        Self { numbers, units: units.split(' ').map(|unit| unit.parse().ok()).collect() }
+    }
+}
+
+impl core::fmt::Display for Told {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let numbers: Vec<_> = self.numbers.iter().map(u64::to_string).collect();
+        let units: Vec<_> = self.units.iter().map(|unit| unit.map_or("-".to_owned(), |hash| hash.to_string())).collect();
+        write!(f, "{} | {}", numbers.join(" "), units.join(" "))
     }
 }
 

@@ -5,13 +5,14 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use zero_plan::config::Recompute;
 use zero_plan::{Config, PlanBuf, Transport};
 use zero_runtime::device::cpu::inside_gemm;
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::Tied;
-use zero_tests::training::{CONFIG, HYPER, noise};
+use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 struct Counting;
 
@@ -41,7 +42,8 @@ static ALLOCATOR: Counting = Counting;
 /// Allocations of one rank in three steps and an evaluation: its own, and gemm's.
 fn allocations(transport: Shared) -> [usize; 2] {
     let mut engine = Engine::<Tied, _>::new(transport);
-    let (batch, rank) = (noise(engine.plan().config), engine.arena().rank());
+    let config = engine.plan().config;
+    let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
     engine.initialize(1);
     let before = COUNTS.get();
     for step in 0..3 {
@@ -56,11 +58,17 @@ fn allocations(transport: Shared) -> [usize; 2] {
 #[test]
 fn no_step_allocates() {
     for transport in [Transport::Local, Transport::Shm] {
-        for (stage, ranks, micro_batches) in [(0, 1, 1), (0, 3, 2), (1, 2, 1), (2, 2, 2), (3, 1, 1), (3, 3, 2)] {
-            let config = Config { ranks, micro_batches, transport, ..CONFIG.at_stage(stage) };
-            let plan = PlanBuf::new("", config, Tied::PLAN.units);
-            let plan = plan.as_plan();
-            let counts = local::run(&plan, |_| false, allocations).expect("the memory of a tiny model");
+        for (stage, mesh, micro_batches) in [
+            (0, mesh(1, 1, 1), 1),
+            (0, mesh(1, 1, 3), 2),
+            (1, mesh(2, 1, 1), 2),
+            (2, mesh(1, 2, 2), 2),
+            (3, mesh(1, 1, 1), 1),
+            (3, mesh(2, 2, 2), 2),
+        ] {
+            let config = Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
+            let counts = PlanBuf::new("", config, Tied::PLAN.units)
+                .with(|plan| local::run(plan, |_| false, allocations).expect("the memory of a tiny model"));
             for [own, gemm] in counts {
                 assert_eq!(own, 0, "{config:?}: {own} allocations in three steps");
                 assert!(gemm > 0, "the counter counts nothing");

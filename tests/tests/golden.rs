@@ -1,6 +1,6 @@
 //! Golden: the runtime against PyTorch and against the plain reference, at every stage.
 
-use zero_plan::{Config, Transport};
+use zero_plan::{Config, Mesh, Transport};
 use zero_runtime::engine::Hyper;
 use zero_runtime::layer::{Tensors, Tokens};
 use zero_runtime::model::Model;
@@ -67,7 +67,7 @@ fn agrees_with_pytorch<M: Model<Input = Tokens>>(variant: &str) {
     for stage in 0..4 {
         for transport in [Transport::Local, Transport::Shm] {
             let config = Config {
-                ranks: golden.ranks,
+                mesh: Mesh::of_zero(golden.ranks),
                 micro_batches: golden.micro_batches,
                 sequences: golden.sequences,
                 length: golden.length,
@@ -117,7 +117,7 @@ fn names_and_shapes_are_those_of_the_reference() {
 #[test]
 fn agrees_with_the_plain_reference_over_20_steps() {
     let golden = Golden::read("untied");
-    let config = Config { ranks: 3, ..CONFIG.at_stage(3) };
+    let config = Config { mesh: Mesh::of_zero(3), ..CONFIG.at_stage(3) };
     let batch = noise(config);
     let initial = flat::<Untied>(&golden.initial);
     let outcome = train::<Untied>(config, HYPER, 20, Start::Flat(&initial), &batch);

@@ -3,8 +3,8 @@
 //!
 //! The data's way through: [`spec`] text is parsed and checked into a [`Config`]; [`mod@unit`] sizes and the config give the
 //! [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own; [`Plan`] holds the tables, and
-//! [`traffic`] and [`report`] read them. What sizes decide is a `const fn`: the compiler runs it for [`static_plan!`],
-//! [`PlanBuf`] runs the same at run time.
+//! [`traffic`] and [`report`] read them, and [`states`] has the published figures that they are held against. What sizes
+//! decide is a `const fn`: the compiler runs it for [`static_plan!`], [`PlanBuf`] runs the same at run time.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod plan;
 pub mod report;
 pub mod schedule;
 pub mod spec;
+pub mod states;
 pub mod traffic;
 pub mod unit;
 
@@ -29,7 +30,7 @@ pub use mesh::{Axis, Coordinates, Mesh};
 pub use message::Bytes;
 pub use pipeline::Chunk;
 pub use plan::{PipelineStage, Plan, PlanBuf};
-pub use report::Report;
+pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel, Pass};
 pub use traffic::Traffic;
 pub use unit::{Field, Unit, unit_count, units};

@@ -1,15 +1,107 @@
-//! Report: a plan as a person reads it. Formats, never computes.
+//! Report: a plan as a person reads it before a run, and as text to compare. Sums up and formats, never changes a plan.
+
+mod held;
+mod memory;
+mod mesh;
+mod names;
+mod pipeline;
+mod sent;
+mod table;
+mod text;
 
 use core::fmt;
 
-use crate::message::Bytes;
+use crate::config::{Config, Precision};
+use crate::mesh::Axis;
 use crate::plan::Plan;
+use crate::states::StateBytes;
+use names::{Ranges, wrap};
 
-/// Prints what a plan takes and moves: memory per rank by part, bytes on the wire per step.
+pub use text::ScheduleText;
+
+/// Columns that no line of a report goes beyond.
+const WIDTH: usize = 100;
+
+/// Prints how a plan divides model and work among ranks, and what each of them holds and sends. Sections that do not apply
+/// are left out.
 pub struct Report<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Bytes(self.0.bytes_per_rank_max()))
+        let Report(plan) = self;
+        let mut blocks = vec![work(plan)];
+        blocks.extend([mesh::lines(plan), pipeline::lines(plan), memory::lines(plan)]);
+        blocks.extend([sent::lines(plan), held::lines(plan)]);
+        let blocks: Vec<_> = blocks.iter().filter(|lines| !lines.is_empty()).map(|lines| lines.join("\n")).collect();
+        f.write_str(&blocks.join("\n\n"))
     }
 }
+
+/// What is trained, on what, in what.
+fn work(plan: &Plan) -> Vec<String> {
+    let config = &plan.config;
+    let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
+    let all = if ranks > zero { format!(", {} in all", count(ranks, "rank", "ranks")) } else { String::new() };
+    let mut lines = vec![
+        format!(
+            "{}: {} parameters in {}, ZeRO stage {} over {}{all}",
+            plan.model,
+            plan.params(),
+            count(plan.units.len(), "unit", "units"),
+            config.stage,
+            count(zero, "rank", "ranks"),
+        ),
+        format!(
+            "batch: {} sequences x {} tokens, {} a rank; {} tokens a step",
+            config.sequences,
+            config.length,
+            count(config.micro_batches, "micro-batch", "micro-batches"),
+            config.tokens_per_step(),
+        ),
+    ];
+    if config.precision != Precision::default() {
+        lines.push(precision(&config.precision));
+    }
+    lines.extend(recompute(plan));
+    lines
+}
+
+fn precision(precision: &Precision) -> String {
+    let Precision { params, reduce, master, moments } = precision;
+    let master = if precision.has_master_copy() { format!(", master {master:?}") } else { String::new() };
+    let StateBytes { params_bytes, gradients_bytes, optimizer_bytes } = StateBytes::of_param(precision);
+    format!(
+        "precision: parameters {params:?}, gradients {reduce:?}{master}, moments {moments:?}; \
+         {params_bytes} + {gradients_bytes} + {optimizer_bytes} bytes a parameter"
+    )
+}
+
+fn recompute(plan: &Plan) -> Option<String> {
+    let recomputed: Vec<_> = (0..plan.units.len()).filter(|&unit| plan.config.recomputes(plan.units, unit)).collect();
+    if recomputed.is_empty() {
+        return None;
+    }
+    let again: usize = recomputed.iter().map(|&unit| plan.units[unit].operations).sum();
+    // A backward pass does twice the work of a forward pass.
+    let operations: usize = plan.units.iter().map(|unit| 3 * unit.operations).sum();
+    let more = percent(again, operations);
+    let units = Ranges(plan.units, &recomputed).to_strings();
+    Some(wrap(&format!("recompute: {more} more operations; "), 2, &units, ", ", WIDTH))
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// With one decimal.
+fn percent(part: usize, whole: usize) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// Axes along which there is more than one rank, as the mesh orders them.
+fn long_axes(config: &Config) -> Vec<Axis> {
+    config.mesh.order.into_iter().filter(|&axis| config.mesh.len(axis) > 1).collect()
+}
+
+#[cfg(test)]
+mod tests;

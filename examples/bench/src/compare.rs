@@ -47,7 +47,8 @@ pub fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The value in the middle.
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

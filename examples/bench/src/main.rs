@@ -4,6 +4,7 @@
 
 mod compare;
 mod models;
+mod overlap;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +25,9 @@ struct Arguments {
     /// Steps of a measurement; the median counts
     #[arg(long, default_value_t = 12, value_name = "N")]
     steps: usize,
+    /// Measure instead how much communication over an emulated link computation hides, by prefetch and bucket size
+    #[arg(long)]
+    overlap: bool,
     /// Rows to measure; without any, all
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -35,7 +39,9 @@ fn main() -> ExitCode {
     if let Some(code) = models::train(&arguments) {
         return code;
     }
-    match compare::compare(&Arguments::parse_from(arguments)) {
+    let arguments = Arguments::parse_from(arguments);
+    let result = if arguments.overlap { overlap::measure(&arguments) } else { compare::compare(&arguments) };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

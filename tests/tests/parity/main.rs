@@ -1,6 +1,7 @@
 //! Parity: what stage, mesh, schedule, transport, buckets, prefetch, recompute and the number of ranks must not change.
 
 mod meshes;
+mod specs;
 
 mod stages;
 mod widths;

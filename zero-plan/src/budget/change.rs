@@ -3,6 +3,7 @@
 use crate::config::{Config, Often, Recompute};
 use crate::layout::{Memory, Tables};
 use crate::message::Message;
+use crate::states::Volume;
 use crate::unit::Unit;
 
 /// Changes that are looked at: less prefetch, each higher stage, no holding, smaller micro-batches, recompute.
@@ -166,14 +167,9 @@ const fn sent_bytes(tables: &Tables) -> usize {
         params += tables.padded(i);
         i += 1;
     }
-    let gathers = match config.stage {
-        0 => 0,
-        3 if config.holds_parameters() => 1,
-        3 => 2 * config.micro_batches,
-        _ => 1,
-    };
-    let reductions = config.reductions() + (config.stage == 0) as usize;
-    params * (gathers * config.precision.params.bytes() + reductions * config.precision.reduce.bytes())
+    let volume = Volume::of(config);
+    let gathered = if config.shards_optimizer() { config.precision.params } else { config.precision.reduce };
+    params * (volume.all_gathers * gathered.bytes() + volume.reduce_scatters * config.precision.reduce.bytes())
 }
 
 /// Operations of a step on one rank of each pipeline stage.

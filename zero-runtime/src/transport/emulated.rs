@@ -48,7 +48,7 @@ pub struct Emulated<T> {
 }
 
 impl<T> Emulated<T> {
-    /// The most gathers that were started and not yet waited for at one time.
+    /// The most gathers that were still in flight when a unit could begin to compute.
     pub fn gathers_in_flight_max(&self) -> usize {
         self.gathers_in_flight_max
     }
@@ -108,13 +108,13 @@ unsafe impl<'p, T: Transport<'p>> Transport<'p> for Emulated<T> {
     fn gather(&mut self, unit: usize, slot: usize) {
         self.gathers[unit] = self.start(Op::Gather { unit, slot });
         self.gathers_in_flight += 1;
-        self.gathers_in_flight_max = self.gathers_in_flight_max.max(self.gathers_in_flight);
         self.inner.gather(unit, slot);
     }
 
     fn wait(&mut self, unit: usize) -> Result<(), Lost> {
         self.inner.wait(unit)?;
         self.gathers_in_flight -= 1;
+        self.gathers_in_flight_max = self.gathers_in_flight_max.max(self.gathers_in_flight);
         self.sleep_until(self.gathers[unit]);
         Ok(())
     }

@@ -1,0 +1,44 @@
+//! Trains the tiny model of a spec for a few steps as the spec says, on ranks that are processes, holds what each rank
+//! allocated and sent against the plan, and prints what came of it to the bit.
+//!
+//! `spec NAME`
+
+use std::process::ExitCode;
+
+use zero_plan::Traffic;
+use zero_runtime::launch::{self, Role};
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_runtime::transport::shm;
+use zero_tests::specs::{Visitor, visit};
+use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train_rank};
+
+struct Run;
+
+impl Visitor for Run {
+    type Output = ExitCode;
+
+    fn visit<M: Model<Input = Tokens>>(self) -> ExitCode {
+        let plan = M::PLAN;
+        let ranks = plan.config.mesh.ranks();
+        let place = match launch::role(ranks).expect("an environment without contradictions") {
+            Role::Launcher => return launch::launch(ranks),
+            Role::Rank(place) => place,
+        };
+        let (transport, watch) = shm::join(plan, &place, 0).expect("peers");
+        let outcome = train_rank::<M, _>(transport, HYPER, STEPS, Start::Seed(7), &noise(plan.config)).expect("no faults");
+        let stage = plan.of_rank(place.rank);
+        let mut planned = Traffic::default();
+        (0..STEPS).for_each(|_| planned += Traffic::of(plan, stage.step));
+        assert_eq!(outcome.sent, [planned], "rank {} sent other bytes than planned", place.rank);
+        assert_eq!(outcome.arena_bytes, [stage.memory.bytes_per_rank()], "rank {} has another arena", place.rank);
+        watch.goodbye();
+        println!("{}", Told::of(&outcome));
+        ExitCode::SUCCESS
+    }
+}
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).expect("the name of a spec");
+    visit(&name, Run).expect("a spec of that name")
+}

@@ -1,0 +1,68 @@
+//! Each file of `specs/`, compiled with a tiny GPT in place of the model that it names: as deep as that one, so that every
+//! layout fits, and with a tied head, so that every tie is put to the test.
+
+use zero_runtime::model::Model;
+use zero_runtime::prelude::*;
+
+use crate::tiny::{DIM, TinyBlock, VOCAB};
+
+/// Longest sequence of any spec.
+const CONTEXT: usize = 128;
+
+/// What can be done with a model whose type is not known.
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+    /// Does it.
+    fn visit<M: Model<Input = Tokens>>(self) -> Self::Output;
+}
+
+macro_rules! specs {
+    ($($name:ident = $file:tt at $path:tt),* $(,)?) => {
+        $(
+            #[zero(spec = $path)]
+            struct $name {
+                embed: Embedding<VOCAB, CONTEXT, DIM>,
+                blocks: [TinyBlock; 4],
+                norm: LayerNorm<DIM>,
+                #[tied(embed)]
+                head: LmHead<DIM, VOCAB>,
+            }
+        )*
+
+        /// Names of all specs: their files without the ending.
+        pub const NAMES: &[&str] = &[$($file),*];
+
+        /// Visits the model of a spec, if there is one of that name.
+        pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
+            match name {
+                $($file => Some(visitor.visit::<$name>()),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+specs! {
+    Ddp = "ddp" at "../specs/ddp.ron",
+    Zero1 = "zero1" at "../specs/zero1.ron",
+    Zero2 = "zero2" at "../specs/zero2.ron",
+    Zero3 = "zero3" at "../specs/zero3.ron",
+    Mixed = "mixed" at "../specs/mixed.ron",
+    Hsdp = "hsdp" at "../specs/hsdp.ron",
+    Gpipe = "gpipe" at "../specs/gpipe.ron",
+    OneFOneB = "1f1b" at "../specs/1f1b.ron",
+    Interleaved = "interleaved" at "../specs/interleaved.ron",
+    Hybrid = "hybrid" at "../specs/hybrid.ron",
+}
+
+/// The plan of a model.
+pub struct PlanOf;
+
+impl Visitor for PlanOf {
+    type Output = &'static zero_plan::Plan<'static>;
+
+    fn visit<M: Model<Input = Tokens>>(self) -> Self::Output {
+        M::PLAN
+    }
+}

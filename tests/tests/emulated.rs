@@ -1,0 +1,49 @@
+//! Emulated: a slow link changes no result, and prefetch keeps as many gathers in flight as asked for. By the order of ops:
+//! what it gains in time is a benchmark's business.
+
+use zero_plan::{Config, Mesh, PlanBuf};
+use zero_runtime::engine::Engine;
+use zero_runtime::model::Model;
+use zero_runtime::transport::{Emulated, Link, Transport, local};
+use zero_tests::tiny::Untied;
+use zero_tests::training::{CONFIG, HYPER, STEPS, Start, merged, mesh, noise, train, train_rank};
+
+const SLOW: Link = Link { latency_us: 20.0, bandwidth_gb_per_s: 1.0 };
+
+#[test]
+fn a_slow_link_changes_no_result() {
+    for config in [
+        Config { mesh: Mesh::of_zero(2), ..CONFIG },
+        Config { mesh: mesh(2, 2, 2), stage: 3, prefetch: 2, micro_batches: 2, ..CONFIG },
+    ] {
+        let batch = noise(config);
+        let slow = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
+            let ranks = local::run(plan, Result::is_err, |transport| {
+                train_rank::<Untied, _>(Emulated::new(transport, SLOW), HYPER, STEPS, Start::Seed(7), &batch)
+            });
+            merged(&config, ranks.expect("memory").into_iter().map(|rank| rank.expect("no faults")).collect())
+        });
+        assert!(slow == train::<Untied>(config, HYPER, STEPS, Start::Seed(7), &batch));
+    }
+}
+
+#[test]
+fn prefetch_keeps_as_many_gathers_in_flight() {
+    let units = Untied::PLAN.units.len();
+    for prefetch in 0..=units {
+        let config = Config { mesh: Mesh::of_zero(2), stage: 3, prefetch, ..CONFIG };
+        let in_flight = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
+            let ranks = local::run(plan, |_| false, |transport| {
+                let rank = transport.arena().rank();
+                let mut engine = Engine::<Untied, _>::new(Emulated::new(transport, SLOW));
+                engine.initialize(7);
+                let batch = noise(config);
+                assert!(engine.step(&HYPER, |part, ids, targets| batch(0, rank, part, ids, targets)).is_ok());
+                engine.transport().gathers_in_flight_max()
+            });
+            ranks.expect("memory")
+        });
+        // No unit is gathered twice at one time, and one of them computes.
+        assert_eq!(in_flight, [prefetch.min(units - 1); 2], "prefetch {prefetch}");
+    }
+}

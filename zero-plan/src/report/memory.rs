@@ -1,0 +1,100 @@
+//! Memory: what the arenas of ranks hold, by part, and when most of one is in use. Never measures.
+
+use super::percent;
+use super::table::Table;
+use crate::budget::peak;
+use crate::layout::Kind;
+use crate::message::Bytes;
+use crate::plan::Plan;
+use crate::schedule::Op;
+use crate::states::StateBytes;
+
+/// Columns for pipeline stages; where there are more stages, those with the largest and the smallest arena stand for all.
+const STAGES: usize = 8;
+
+/// A table with a column for each pipeline stage; or for the first and the last by size of their arenas.
+pub fn per_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize])) -> Vec<String> {
+    let mut stages: Vec<usize> = (0..plan.stages.len()).collect();
+    if stages.len() > STAGES {
+        stages.sort_by_key(|&stage| (usize::MAX - arena(plan, stage), stage));
+        stages = vec![stages[0], stages[stages.len() - 1]];
+    }
+    let heading = |&stage: &usize| match plan.stages.len() {
+        1 => String::new(),
+        _ => format!("pipeline {stage}"),
+    };
+    let mut table = Table::new(title, stages.iter().map(heading).collect());
+    fill(&mut table, &stages);
+    table.merged().lines()
+}
+
+pub fn lines(plan: &Plan) -> Vec<String> {
+    let title = match plan.stages.len() {
+        ..=STAGES => "memory per rank",
+        _ => "memory per rank, most and least",
+    };
+    let mut lines = per_stage(plan, title, |table, stages| {
+        for kind in Kind::ALL {
+            let bytes: Vec<_> = stages.iter().map(|&stage| plan.stages[stage].memory.region(kind).bytes()).collect();
+            if bytes.iter().any(|&bytes| bytes > 0) {
+                table.row(kind.name(), figures(&bytes));
+            }
+        }
+        table.row("arena", figures(&stages.iter().map(|&stage| arena(plan, stage)).collect::<Vec<_>>()));
+        if let Some(budget) = plan.config.memory_bytes {
+            table.row("budget", figures(&vec![budget; stages.len()]));
+        }
+    });
+    lines.push(most_in_use(plan));
+    lines.push(most_padding(plan));
+    if plan.config.shards_parameters() && !plan.config.uses_slots() {
+        lines.push("  gathered parameters: views of the shared mapping, no copies".to_owned());
+    }
+    lines
+}
+
+pub fn figures(bytes: &[usize]) -> Vec<String> {
+    bytes.iter().map(|&bytes| Bytes(bytes).to_string()).collect()
+}
+
+fn arena(plan: &Plan, stage: usize) -> usize {
+    plan.stages[stage].memory.bytes_per_rank()
+}
+
+fn most_padding(plan: &Plan) -> String {
+    let paddings = (0..plan.stages.len()).map(|stage| (padding(plan, stage), stage)).rev();
+    let ((padding, states), stage) = paddings.max_by_key(|((padding, _), _)| *padding).unwrap_or_default();
+    format!("  padding: {}, {} of model states{}", Bytes(padding), percent(padding, states), on_pipeline(plan, stage))
+}
+
+/// Bytes of parameters, gradients and optimizer state of a rank that pad flat buffers, on an average of ranks; and of all.
+fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
+    let here = plan.units.iter().zip(plan.placements).filter(|(unit, place)| place.stage == stage && unit.params > 0);
+    let (params, padded) =
+        here.fold((0, 0), |(params, padded), (unit, place)| (params + unit.params, padded + place.padded));
+    let config = &plan.config;
+    let states =
+        |params| StateBytes::of_param(&config.precision).per_rank(params, config.mesh.zero, config.stage).total();
+    (states(padded - params), states(padded))
+}
+
+fn most_in_use(plan: &Plan) -> String {
+    let largest = (0..plan.stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
+    let stage = &plan.stages[largest];
+    let peak = peak(&plan.tables(), &stage.memory, stage.step);
+    let place = |what: &str, unit: usize, micro_batch: usize| match plan.config.micro_batches {
+        1 => format!("{what} of {}", plan.units[unit]),
+        _ => format!("{what} of {} in micro-batch {micro_batch}", plan.units[unit]),
+    };
+    let op = match peak.op {
+        Op::Forward { unit, micro_batch, .. } => place("the forward", unit, micro_batch),
+        Op::Backward { unit, micro_batch, .. } => place("the backward", unit, micro_batch),
+        Op::Recompute { unit, micro_batch, .. } => place("the recompute", unit, micro_batch),
+        _ => "an op between computations".to_owned(),
+    };
+    format!("  most in use: {}, in {op}{}", Bytes(peak.total_bytes()), on_pipeline(plan, largest))
+}
+
+fn on_pipeline(plan: &Plan, stage: usize) -> String {
+    if plan.stages.len() > 1 { format!(" on pipeline {stage}") } else { String::new() }
+}

@@ -1,0 +1,77 @@
+//! Mesh: which rank lies where. Knows nothing of what ranks do.
+
+use super::{count, long_axes};
+use crate::mesh::{Axis, Coordinates, Mesh};
+use crate::plan::Plan;
+
+/// The most lines of places.
+const PLACES: usize = 16;
+
+/// Nothing where ranks differ in one axis and lie on one node.
+pub fn lines(plan: &Plan) -> Vec<String> {
+    let mesh = &plan.config.mesh;
+    let axes = long_axes(&plan.config);
+    if axes.len() < 2 && mesh.nodes == 1 {
+        return Vec::new();
+    }
+    let nodes = format!("{} x {}", count(mesh.nodes, "node", "nodes"), count(mesh.ranks_per_node(), "rank", "ranks"));
+    let reach = |axis| if mesh.nodes > 1 { format!(" {}", reach(mesh, axis)) } else { String::new() };
+    let axis = |&axis: &Axis| format!("{} {}{}", axis.name(), mesh.len(axis), reach(axis));
+    let mut lines = vec![format!("mesh: {nodes}; {}", axes.iter().map(axis).collect::<Vec<_>>().join(", "))];
+    if axes.len() > 1 {
+        lines.push(numbering(mesh, &axes));
+        lines.extend(places(mesh, &axes));
+    }
+    lines
+}
+
+/// Whether an axis leaves a node, in words.
+pub fn reach(mesh: &Mesh, axis: Axis) -> &'static str {
+    if mesh.crosses_nodes(axis) { "across nodes" } else { "within a node" }
+}
+
+/// How a rank's number comes from its place.
+fn numbering(mesh: &Mesh, axes: &[Axis]) -> String {
+    let term = |&axis: &Axis| {
+        let is_it = |other: Axis| (axis == other) as usize;
+        let one_along =
+            Coordinates { zero: is_it(Axis::Zero), replica: is_it(Axis::Replica), pipeline: is_it(Axis::Pipeline) };
+        match mesh.rank(one_along) {
+            1 => axis.name().to_owned(),
+            stride => format!("{stride} {}", axis.name()),
+        }
+    };
+    format!("  rank = {}", axes.iter().map(term).collect::<Vec<_>>().join(" + "))
+}
+
+/// A line for each run of ranks that differ in the first axis, or in the first few where there are many.
+fn places(mesh: &Mesh, axes: &[Axis]) -> Vec<String> {
+    let mut together = 1;
+    for &axis in axes {
+        together *= mesh.len(axis);
+        if mesh.ranks() / together <= PLACES {
+            break;
+        }
+    }
+    let mut lines = vec![format!("  {:<10}{:<8}", "ranks", "node")];
+    axes.iter().for_each(|axis| lines[0] += &format!("{:<10}", axis.name()));
+    for first in (0..mesh.ranks()).step_by(together) {
+        let last = first + together - 1;
+        let mut line = format!("  {:<10}{:<8}", span(first, last), span(mesh.node(first), mesh.node(last)));
+        let (from, to) = (mesh.coordinates(first), mesh.coordinates(last));
+        for axis in axes {
+            let place = match axis {
+                Axis::Zero => span(from.zero, to.zero),
+                Axis::Replica => span(from.replica, to.replica),
+                Axis::Pipeline => span(from.pipeline, to.pipeline),
+            };
+            line += &format!("{place:<10}");
+        }
+        lines.push(line);
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+fn span(first: usize, last: usize) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}

@@ -1,0 +1,89 @@
+//! Sent: bytes that a rank sends in a step, by what they are for and by axis. Never measures.
+
+use super::long_axes;
+use super::memory::{figures, per_stage};
+use super::mesh::reach;
+use crate::config::Config;
+use crate::mesh::Axis;
+use crate::plan::Plan;
+use crate::states::Volume;
+use crate::traffic::Traffic;
+
+type Part = (&'static str, fn(&Traffic) -> usize);
+
+const fn parts(axis: Axis) -> &'static [Part] {
+    match axis {
+        Axis::Zero => &[
+            ("parameter all-gather", |traffic| traffic.gather_bytes),
+            ("gradient reduce-scatter", |traffic| traffic.reduce_bytes),
+            ("gradient all-gather", |traffic| traffic.spread_bytes),
+        ],
+        Axis::Replica => &[
+            ("shard reduce-scatter", |traffic| traffic.replica_reduce_bytes),
+            ("shard all-gather", |traffic| traffic.replica_spread_bytes),
+        ],
+        Axis::Pipeline => &[
+            ("activations", |traffic| traffic.activation_bytes),
+            ("activation gradients", |traffic| traffic.gradient_bytes),
+            ("tied parameters", |traffic| traffic.tied_bytes),
+        ],
+    }
+}
+
+pub fn lines(plan: &Plan) -> Vec<String> {
+    let axes = long_axes(&plan.config);
+    let is_grouped = axes.len() > 1;
+    let title = match plan.stages {
+        [only] => format!("sent per rank and step ({} ops, {} buckets)", only.step.len(), plan.buckets.len()),
+        _ => "sent per rank and step".to_owned(),
+    };
+    per_stage(plan, &title, |table, stages| {
+        let traffic: Vec<_> = stages.iter().map(|&stage| Traffic::of(plan, plan.stages[stage].step)).collect();
+        let count = |part: &dyn Fn(&Traffic) -> usize| traffic.iter().map(part).collect::<Vec<_>>();
+        let mut row = |label: &str, part: &dyn Fn(&Traffic) -> usize| {
+            let bytes = count(part);
+            if bytes.iter().any(|&bytes| bytes > 0) {
+                table.row(label, figures(&bytes));
+            }
+        };
+        for &axis in &axes {
+            if is_grouped {
+                row(&heading(&plan.config, axis), &|traffic| traffic.on(axis));
+            }
+            for (label, part) in parts(axis) {
+                row(&format!("{}{label}", if is_grouped { "  " } else { "" }), part);
+            }
+        }
+        row("loss and norm", &|traffic| traffic.agree_bytes);
+        table.row("all", figures(&count(&Traffic::total_bytes)));
+        if plan.config.mesh.zero > 1 {
+            let published = Volume::of(&plan.config).total();
+            let counted = stages.iter().zip(&traffic).map(|(&stage, traffic)| volume(plan, stage, traffic));
+            table.row(&format!("zero, in Psi ({published} published)"), counted.collect());
+        }
+        if stages.len() > 1 {
+            table.row("ops", stages.iter().map(|&stage| plan.stages[stage].step.len().to_string()).collect());
+            let buckets = |&stage: &usize| plan.buckets.iter().filter(|bucket| bucket.stage == stage).count();
+            table.row("buckets", stages.iter().map(|stage| buckets(stage).to_string()).collect());
+        }
+    })
+}
+
+fn heading(config: &Config, axis: Axis) -> String {
+    match config.mesh.nodes {
+        1 => axis.name().to_owned(),
+        _ => format!("{}, {}", axis.name(), reach(&config.mesh, axis)),
+    }
+}
+
+/// How often the parameters of a pipeline stage travel along `zero`: below what is published where a unit that is used
+/// twice in a row is gathered once.
+fn volume(plan: &Plan, stage: usize, traffic: &Traffic) -> String {
+    let precision = &plan.config.precision;
+    let ranks = plan.config.mesh.zero;
+    let here = plan.placements.iter().filter(|place| place.stage == stage && place.holds);
+    let psi: usize = here.map(|place| place.padded).sum();
+    let moved = traffic.gather_bytes / precision.params.bytes()
+        + (traffic.reduce_bytes + traffic.spread_bytes) / precision.reduce.bytes();
+    format!("{:.2}", (moved * ranks) as f64 / ((ranks - 1) * psi.max(1)) as f64)
+}

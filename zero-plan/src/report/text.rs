@@ -1,0 +1,215 @@
+//! Schedule text: layout and ops of a plan, complete, for comparing plans line by line. Different schedules never give the
+//! same text.
+
+use core::fmt;
+
+use super::names::wrap;
+use crate::layout::Memory;
+use crate::plan::{PipelineStage, Plan};
+use crate::schedule::{Op, Parcel};
+
+/// Columns that lines of ops are wrapped at.
+const WIDTH: usize = 120;
+
+/// Prints all tables of a plan, pipeline stage by pipeline stage: regions in bytes and elements of their width; where units
+/// and buckets lie, in elements; and the ops of a step and of an evaluation, a line for each turn of a micro-batch.
+pub struct ScheduleText<'a>(pub &'a Plan<'a>);
+
+impl fmt::Display for ScheduleText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ScheduleText(plan) = self;
+        let mut lines = Vec::new();
+        for (number, stage) in plan.stages.iter().enumerate() {
+            lines.push(format!("pipeline stage {number}"));
+            lines.extend(memory(&stage.memory));
+            lines.extend(units(plan, number));
+            lines.extend(buckets(plan, number));
+            lines.extend(ops(plan, stage));
+        }
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+fn memory(memory: &Memory) -> Vec<String> {
+    let mut lines = vec![format!("  {:<24}{:<9}{:<6} {:>11} {:>11}", "region", "home", "width", "offset", "elements")];
+    for region in memory.regions.iter().filter(|region| region.elements > 0) {
+        lines.push(format!(
+            "  {:<24}{:<9}{:<6} {:>11} {:>11}",
+            region.kind.name(),
+            format!("{:?}", region.home),
+            format!("{:?}", region.width),
+            region.offset_bytes,
+            region.elements,
+        ));
+    }
+    let Memory { private_bytes, shared_bytes, common_bytes, .. } = memory;
+    lines.push(format!("  homes: private {private_bytes} B, shared {shared_bytes} B, common {common_bytes} B"));
+    let Memory { gathered_slot, activation_slot, outgoing_slot, returning_slot, .. } = memory;
+    lines.push(format!(
+        "  slots: gathered {gathered_slot}, activations {activation_slot}, outgoing {outgoing_slot}, returning {returning_slot}"
+    ));
+    lines
+}
+
+fn units(plan: &Plan, stage: usize) -> Vec<String> {
+    let columns = ["chunk", "start", "padded", "holds", "saved", "output", "bucket"].map(str::to_owned);
+    let mut lines = vec![row("unit", &columns)];
+    for (unit, place) in plan.units.iter().zip(plan.placements).filter(|(_, place)| place.stage == stage) {
+        let [chunk, start, padded, saved, output, bucket] =
+            [place.chunk, place.start, place.padded, place.saved, place.output, place.bucket]
+                .map(|figure| figure.to_string());
+        lines.push(row(&unit.to_string(), &[chunk, start, padded, place.holds.to_string(), saved, output, bucket]));
+    }
+    lines
+}
+
+fn buckets(plan: &Plan, stage: usize) -> Vec<String> {
+    let columns = ["start", "elements", "staging", "slot", "partial"].map(str::to_owned);
+    let mut lines = vec![row("bucket", &columns)];
+    for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.stage == stage) {
+        let slot = bucket.slot.map_or("-".to_owned(), |slot| slot.to_string());
+        let [start, elements, staging, partial] =
+            [bucket.start, bucket.elements, bucket.staging, bucket.partial].map(|figure| figure.to_string());
+        let (first, last) = (&plan.units[bucket.first], &plan.units[bucket.last]);
+        lines.push(row(&format!("{number}: {first} to {last}"), &[start, elements, staging, slot, partial]));
+    }
+    lines
+}
+
+fn row(label: &str, figures: &[String]) -> String {
+    figures.iter().fold(format!("  {label:<30}"), |line, figure| line + &format!(" {figure:>10}"))
+}
+
+fn ops(plan: &Plan, stage: &PipelineStage) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, ops) in [("step", stage.step), ("evaluation", stage.evaluation)] {
+        lines.push(format!("  {name}, {} ops", ops.len()));
+        for (turn, ops) in turns(plan, ops) {
+            let head = turn.map_or("end".to_owned(), |turn| turn.name(plan));
+            let texts: Vec<_> = ops.iter().map(|&op| text(plan, op, turn)).collect();
+            lines.push(wrap(&format!("    {head} | "), 8, &texts, " | ", WIDTH));
+        }
+    }
+    lines
+}
+
+/// What the computations of a line have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    backward: bool,
+    chunk: usize,
+    micro_batch: usize,
+    slot: usize,
+}
+
+impl Turn {
+    /// The turn that an op computes in, if it computes.
+    fn of(plan: &Plan, op: Op) -> Option<Self> {
+        let (backward, unit, micro_batch, slot) = match op {
+            Op::Forward { unit, micro_batch, slot } => (false, unit, micro_batch, slot),
+            Op::Recompute { unit, micro_batch, slot } => (true, unit, micro_batch, slot),
+            Op::Backward { unit, micro_batch, slot } => (true, unit, micro_batch, slot),
+            _ => return None,
+        };
+        Some(Self { backward, chunk: plan.placements[unit].chunk, micro_batch, slot })
+    }
+
+    fn name(self, plan: &Plan) -> String {
+        let Self { backward, chunk, micro_batch, slot } = self;
+        let direction = if backward { "B" } else { "F" };
+        match plan.config.chunks_per_rank() {
+            1 => format!("{direction} mb {micro_batch} slot {slot}"),
+            _ => format!("{direction} mb {micro_batch} chunk {chunk} slot {slot}"),
+        }
+    }
+}
+
+/// The ops in lines: those of a turn with what prepares it and what follows from it, then those after the last.
+fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<Turn>, &'a [Op])> {
+    let mut lines = Vec::new();
+    let (mut current, mut start, mut computed) = (None, 0, 0);
+    for (i, &op) in ops.iter().enumerate() {
+        let Some(turn) = Turn::of(plan, op) else { continue };
+        if current != Some(turn) {
+            let end = computed + ops[computed..i].iter().take_while(|&&op| !prepares(op)).count();
+            lines.push((current, &ops[start..end]));
+            (current, start) = (Some(turn), end);
+        }
+        computed = i + 1;
+    }
+    let end = computed + ops[computed..].iter().take_while(|&&op| op != Op::Agree).count();
+    lines.push((current, &ops[start..end]));
+    lines.push((None, &ops[end..]));
+    lines.retain(|(_, ops)| !ops.is_empty());
+    lines
+}
+
+/// Whether an op comes before a computation for its sake.
+fn prepares(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Gather { .. }
+            | Op::Wait { .. }
+            | Op::Widen { .. }
+            | Op::Claim { .. }
+            | Op::Clear { .. }
+            | Op::Receive { parcel: Parcel::Activations | Parcel::Gradients, .. }
+    )
+}
+
+/// All of an op that `turn` does not say.
+fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
+    let name = |unit: usize| plan.units[unit].to_string();
+    match op {
+        Op::Gather { unit, slot } => format!("gather {} -> {slot}", name(unit)),
+        Op::Wait { unit } => format!("wait {}", name(unit)),
+        Op::Widen { unit, slot } => format!("widen {} -> {slot}", name(unit)),
+        Op::Release { unit } => format!("release {}", name(unit)),
+        Op::Receive { parcel, unit, micro_batch, slot } => {
+            format!(
+                "receive {} for {}{}",
+                parcel_name(parcel),
+                name(unit),
+                place(parcel, micro_batch, Some(slot), turn)
+            )
+        }
+        Op::Clear { parcel } => format!("clear {}", parcel_name(parcel)),
+        Op::Send { parcel, unit, micro_batch } => {
+            format!("send {} of {}{}", parcel_name(parcel), name(unit), place(parcel, micro_batch, None, turn))
+        }
+        Op::Forward { unit, .. } => format!("forward {}", name(unit)),
+        Op::Recompute { unit, .. } => format!("recompute {}", name(unit)),
+        Op::Backward { unit, .. } => format!("backward {}", name(unit)),
+        Op::Claim { bucket } => format!("claim {bucket}"),
+        Op::Reduce { bucket, round } => format!("reduce {bucket} round {round}"),
+        Op::Settle { bucket, round } => format!("settle {bucket} round {round}"),
+        Op::Combine { bucket, round } => format!("combine {bucket} round {round}"),
+        Op::Fold { unit } => format!("fold {}", name(unit)),
+        Op::Spread { bucket, axis } => format!("spread {bucket} along {}", axis.name()),
+        Op::Agree => "agree".to_owned(),
+        Op::Update { unit } => format!("update {}", name(unit)),
+    }
+}
+
+/// Micro-batch and slot of a parcel, where they are not what one expects: those of the turn, or 0 for what is tied.
+fn place(parcel: Parcel, micro_batch: usize, slot: Option<usize>, turn: Option<Turn>) -> String {
+    let expected = match parcel {
+        Parcel::Activations | Parcel::Gradients => turn.map(|turn| (turn.micro_batch, turn.slot)),
+        Parcel::TiedGradients | Parcel::TiedParameters => Some((0, 0)),
+    };
+    let is_expected = |expected: (usize, usize)| expected == (micro_batch, slot.unwrap_or(expected.1));
+    match slot {
+        _ if expected.is_some_and(is_expected) => String::new(),
+        Some(slot) => format!(" mb {micro_batch} slot {slot}"),
+        None => format!(" mb {micro_batch}"),
+    }
+}
+
+const fn parcel_name(parcel: Parcel) -> &'static str {
+    match parcel {
+        Parcel::Activations => "activations",
+        Parcel::Gradients => "gradients",
+        Parcel::TiedGradients => "tied gradients",
+        Parcel::TiedParameters => "tied parameters",
+    }
+}
