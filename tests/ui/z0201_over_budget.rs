@@ -1,4 +1,4 @@
-//! Stage 0 holds everything on each rank, which takes more than 16 KiB.
+//! Stage 0 holds everything on each rank, which takes more than the budget.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 0, ranks = 8, length = 16, memory = KiB(48))]

@@ -96,10 +96,26 @@ const fn tell_changes(mut message: Message, tables: &Tables, budget: usize, scra
         offers += 1;
     }
     if offers == 0 {
-        message = message.text("\n  no single change fits; what comes closest:");
-        message = tell_change(message, tables, &changes[change::smallest(&changes)]);
+        return tell_changes_together(message, tables, budget, scratch);
     }
     message.text("\n  fix: make one of these changes, or raise `memory`")
+}
+
+/// Where no single change fits: one after another, each the one after which least is needed, until they do.
+const fn tell_changes_together(message: Message, tables: &Tables, budget: usize, scratch: &mut [Unit]) -> Message {
+    let mut message = message.text("\n  no single change fits; one after another:");
+    let (mut config, mut needed) = (*tables.config, usize::MAX);
+    while needed > budget {
+        let tables = Tables { config: &config, ..*tables };
+        let changes = change::all(&tables, scratch);
+        let Some(best) = change::smallest(&changes, &config, needed) else {
+            return message.text("\n  fix: raise `memory`, or lower what it pays for: sequences, length, widths of the model");
+        };
+        message = tell_change(message, &tables, &changes[best]);
+        needed = changes[best].bytes;
+        config = changes[best].config;
+    }
+    message.text(", which fits\n  fix: make all of these changes, or raise `memory`")
 }
 
 const fn cheapest(changes: &[Change], told: &[bool], budget: usize) -> Option<usize> {

@@ -55,8 +55,11 @@ pub const fn fill_chunks(config: &Config, units: &[Unit], out: &mut [Chunk]) {
 const fn require_placeable(config: &Config, units: &[Unit]) {
     let chunks = config.chunks();
     let message = Message::new().text("[Z0206] ").number(units.len()).text(" units cannot be placed on ");
-    let message = message.number(config.mesh.pipeline).text(" pipeline stages with ");
-    let message = message.number(config.chunks_per_rank()).text(" chunks each: ");
+    let message = message.number(config.mesh.pipeline).text(" pipeline stages");
+    let message = match config.chunks_per_rank() {
+        1 => message.text(": "),
+        chunks => message.text(" with ").number(chunks).text(" chunks each: "),
+    };
     let problem = match config.split {
         _ if units.len() < chunks => message.text("a chunk would be empty\n  fix: use fewer stages or chunks"),
         Split::Even if !units.len().is_multiple_of(chunks) => {

@@ -286,6 +286,7 @@ pub mod tables {
     pub use crate::schedule::{Op, Pass};
     pub use crate::unit::{Unit, require_units, unit_count, units};
 
+    #[track_caller]
     pub const fn chunks<const C: usize>(config: &Config, units: &[Unit]) -> [Chunk; C] {
         let mut out = [Chunk::NONE; C];
         fill_chunks(config, units, &mut out);

@@ -35,7 +35,7 @@ gpt!(zero3: dim 384, heads 6, layers 6; stage = 3, prefetch = 2, ranks = 2, buck
 gpt!(small_single: dim 64, heads 4, layers 12; stage = 0, ranks = 1, length = 64);
 gpt!(small_ddp: dim 64, heads 4, layers 12; stage = 0, ranks = 2, length = 64);
 gpt!(small_zero3: dim 64, heads 4, layers 12; stage = 3, prefetch = 2, ranks = 2, length = 64);
-gpt!(overlap: dim 192, heads 6, layers 6; stage = 3, ranks = 2, length = 128, transport = Local);
+gpt!(overlap: dim 64, heads 4, layers 12; stage = 3, ranks = 2, length = 64, transport = Local);
 
 /// One row of the table: a spec of ours and the mode of the peer that does the same.
 pub struct Pair {

@@ -13,8 +13,10 @@ use crate::Arguments;
 use crate::compare::median;
 use crate::models::overlap::Gpt;
 
-/// Slow enough that gathers and reductions take about as long as the computation that can hide them.
-const LINK: Link = Link { latency_us: 200.0, bandwidth_gb_per_s: 0.5 };
+/// Its gathers take about as long as the computation of a unit or two.
+const NEAR: Link = Link { latency_us: 500.0, bandwidth_gb_per_s: 0.5 };
+/// Its latency is more than the backward of a small unit hides.
+const FAR: Link = Link { latency_us: 5000.0, bandwidth_gb_per_s: 0.5 };
 
 const HYPER: Hyper = Hyper { lr: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(1.0) };
 
@@ -26,43 +28,42 @@ struct Sample {
 
 /// Measures and prints both tables.
 pub fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let Link { latency_us, bandwidth_gb_per_s } = LINK;
-    println!("Each of two ranks on a link of {bandwidth_gb_per_s} GB/s and {latency_us} us.\n");
-    println!("| prefetch | bucket | sent a step | link busy, ms | exposed, ms | step, ms |");
-    println!("|---|---|---|---|---|---|");
+    println!("| link | prefetch | bucket | sent a step | link busy, ms | exposed, ms | step, ms |");
+    println!("|---|---|---|---|---|---|---|");
     let base = Gpt::PLAN.config;
-    let by_prefetch = [0, 1, 2, 4].map(|prefetch| Config { prefetch, bucket_bytes: 4 << 20, ..base });
-    let by_bucket = [64 << 10, 1 << 20, 4 << 20].map(|bucket_bytes| Config { prefetch: 2, bucket_bytes, ..base });
-    for config in by_prefetch.into_iter().chain(by_bucket) {
-        row(config, arguments)?;
+    for prefetch in [0, 1, 2, 4] {
+        row(NEAR, Config { prefetch, bucket_bytes: 512 << 10, ..base }, arguments)?;
+    }
+    for bucket_bytes in [64 << 10, 256 << 10, 512 << 10, 1 << 20] {
+        row(FAR, Config { prefetch: 12, bucket_bytes, ..base }, arguments)?;
     }
     Ok(())
 }
 
-fn row(config: Config, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+fn row(link: Link, config: Config, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let plan = PlanBuf::new(Gpt::PLAN.model, config, Gpt::PLAN.units);
     let sent = plan.with(|plan| Traffic::of(plan, plan.stages[0].step).total_bytes());
     let mut samples = Vec::new();
     for _ in 0..arguments.rounds {
-        samples.push(run(&plan, arguments.steps)?);
+        samples.push(run(link, &plan, arguments.steps)?);
     }
-    let busy_ms = sent as f64 / (LINK.bandwidth_gb_per_s * 1e6);
+    let busy_ms = sent as f64 / (link.bandwidth_gb_per_s * 1e6);
     let exposed_ms = median(samples.iter().map(|sample| sample.exposed_ms).collect());
     let step_ms = median(samples.iter().map(|sample| sample.step_ms).collect());
-    let Config { prefetch, bucket_bytes, .. } = config;
+    let (Config { prefetch, bucket_bytes, .. }, Link { latency_us, bandwidth_gb_per_s }) = (config, link);
     println!(
-        "| {prefetch} | {} | {} | {busy_ms:.1} | {exposed_ms:.1} | {step_ms:.1} |",
+        "| {latency_us} us, {bandwidth_gb_per_s} GB/s | {prefetch} | {} | {} | {busy_ms:.1} | {exposed_ms:.1} | {step_ms:.1} |",
         Bytes(bucket_bytes),
         Bytes(sent)
     );
     Ok(())
 }
 
-fn run(plan: &PlanBuf, steps: usize) -> Result<Sample, Box<dyn Error>> {
+fn run(link: Link, plan: &PlanBuf, steps: usize) -> Result<Sample, Box<dyn Error>> {
     let ranks = plan.with(|plan| {
         local::run(plan, Result::is_err, |transport| {
             let rank = transport.arena().rank() as u64;
-            let mut engine = Engine::<Gpt, _>::new(Emulated::new(transport, LINK));
+            let mut engine = Engine::<Gpt, _>::new(Emulated::new(transport, link));
             engine.initialize(0);
             let start = std::time::Instant::now();
             for step in 0..steps as u64 {

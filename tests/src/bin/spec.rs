@@ -1,11 +1,11 @@
 //! Trains the tiny model of a spec for a few steps as the spec says, on ranks that are processes, holds what each rank
 //! allocated and sent against the plan, and prints what came of it to the bit.
 //!
-//! `spec NAME`
+//! `spec NAME [PREFETCH]`
 
 use std::process::ExitCode;
 
-use zero_plan::Traffic;
+use zero_plan::{Config, PlanBuf, Traffic};
 use zero_runtime::launch::{self, Role};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -13,13 +13,18 @@ use zero_runtime::transport::shm;
 use zero_tests::specs::{Visitor, visit};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train_rank};
 
-struct Run;
+struct Run {
+    prefetch: Option<usize>,
+}
 
 impl Visitor for Run {
     type Output = ExitCode;
 
     fn visit<M: Model<Input = Tokens>>(self) -> ExitCode {
-        let plan = M::PLAN;
+        let config = Config { prefetch: self.prefetch.unwrap_or(M::PLAN.config.prefetch), ..M::PLAN.config };
+        let plan = PlanBuf::new(M::PLAN.model, config, M::PLAN.units);
+        let stages = plan.stages();
+        let plan = &plan.as_plan(&stages);
         let ranks = plan.config.mesh.ranks();
         let place = match launch::role(ranks).expect("an environment without contradictions") {
             Role::Launcher => return launch::launch(ranks),
@@ -39,6 +44,8 @@ impl Visitor for Run {
 }
 
 fn main() -> ExitCode {
-    let name = std::env::args().nth(1).expect("the name of a spec");
-    visit(&name, Run).expect("a spec of that name")
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().expect("the name of a spec");
+    let prefetch = arguments.next().map(|units| units.parse().expect("a number of units"));
+    visit(&name, Run { prefetch }).expect("a spec of that name")
 }

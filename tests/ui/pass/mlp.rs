@@ -23,7 +23,7 @@ struct Mlp {
 
 fn main() {
     let config = &Mlp::PLAN.config;
-    assert_eq!((config.stage, config.ranks, config.bucket_bytes, config.prefetch), (2, 4, 4096, 0));
+    assert_eq!((config.stage, config.mesh.zero, config.bucket_bytes, config.prefetch), (2, 4, 4096, 0));
     assert_eq!((Mlp::SEQUENCES, Mlp::LENGTH), (2, 8));
     assert_eq!(Mlp::PLAN.params(), (10 + 8) * 4 + (4 * 32 + 32) + 2 * (32 * 32 + 32) + 10 * 32);
     assert_eq!(Mlp::CODE.len(), 3);

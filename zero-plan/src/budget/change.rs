@@ -19,7 +19,7 @@ pub(super) struct Change {
     /// Whether it changes anything here.
     pub applies: bool,
     /// The configuration after it.
-    config: Config,
+    pub config: Config,
     /// What a rank needs then, at most.
     pub bytes: usize,
     /// Bytes that a rank sends more in a step, padding and its own share counted.
@@ -93,12 +93,15 @@ pub(super) const fn all(tables: &Tables, scratch: &mut [Unit]) -> [Change; CHANG
     out
 }
 
-/// Index of the change after which least is needed.
-pub(super) const fn smallest(changes: &[Change]) -> usize {
-    let (mut best, mut i) = (0, 1);
+/// The change after which least is needed, if that is less than `needed`. Not one to other micro-batches: it comes with
+/// units of other sizes, on which no further change could be computed.
+pub(super) const fn smallest(changes: &[Change], before: &Config, needed: usize) -> Option<usize> {
+    let (mut best, mut least, mut i) = (None, needed, 0);
     while i < changes.len() {
-        if changes[i].bytes < changes[best].bytes {
-            best = i;
+        let keeps_units = changes[i].config.micro_batches == before.micro_batches;
+        if changes[i].applies && keeps_units && changes[i].bytes < least {
+            least = changes[i].bytes;
+            best = Some(i);
         }
         i += 1;
     }

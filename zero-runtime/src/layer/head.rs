@@ -7,7 +7,7 @@ use crate::view::{View, ViewMut};
 
 /// A layer that ends a model: it gives a loss, and can say what it would predict.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a head that takes `{X}`",
+    message = "[Z0211] `{Self}` is not a head that takes `{X}`",
     label = "takes another input, or is not a head",
     note = "the last field of a model is its head: it takes what the field before it gives, as `LmHead` does, and gives a loss"
 )]
@@ -21,7 +21,7 @@ pub trait Head<S: Shape, X: Activation>: Layer<S, X, Output = Loss> {
 
 /// A layer whose parameters can be those at the start of `Owner`'s flat buffer.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot share the parameters of `{Owner}`",
+    message = "[Z0205] `{Self}` cannot share the parameters of `{Owner}`",
     label = "its parameters are not those of the field it is tied to",
     note = "`LmHead<W, VOCAB>` shares the table of `Embedding<VOCAB, CONTEXT, W>`, where both widths and both vocabularies are equal"
 )]

@@ -1,0 +1,13 @@
+//! Only two units can follow the one that computes.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3, prefetch = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    layer: Linear<8, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}
