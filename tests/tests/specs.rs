@@ -1,8 +1,10 @@
-//! Specs: each file in `specs/` is valid, and sound for a model.
+//! Specs: each file in `specs/` is valid, sound for a model, and proven over all ranks; and its plan is the golden one.
+//!
+//! `INSTA_UPDATE=always cargo test -p zero-tests --test specs` renews the golden plans; read the diff.
 
 use std::path::Path;
 
-use zero_plan::{PlanBuf, spec};
+use zero_plan::{PlanBuf, Report, ScheduleText, prove, spec};
 use zero_tests::specs::{NAMES, PlanOf, visit};
 
 /// What the compiler made of a spec is what the planner makes of the same text at run time, and it is sound.
@@ -20,6 +22,31 @@ fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
             assert_eq!(planned.fingerprint(), compiled.fingerprint(), "{name}");
         });
     }
+}
+
+/// What ranks do together is proven for the user's own spec when it is built; here for every spec there is.
+#[test]
+fn every_spec_is_proven_over_all_ranks() {
+    for name in NAMES {
+        let plan = visit(name, PlanOf).expect("a spec of that name");
+        let proof = prove(plan).unwrap_or_else(|flaw| panic!("{name}: {flaw}"));
+        assert_eq!(proof.ranks, plan.config.mesh.ranks(), "{name}");
+    }
+}
+
+/// Layout, schedule and bytes of every spec as a text that a diff can review.
+#[test]
+fn plans_are_golden() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../plans");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for &name in NAMES {
+            let plan = visit(name, PlanOf).expect("a spec of that name");
+            insta::assert_snapshot!(name, format!("{}\n\n{}", Report(plan), ScheduleText(plan)));
+        }
+    });
 }
 
 #[test]

@@ -35,7 +35,18 @@ pub fn build(path: &Path) -> Result<PathBuf, Error> {
     let fresh = binary.with_extension("new");
     let replaced = std::fs::copy(&built, &fresh).and_then(|_| std::fs::rename(&fresh, &binary));
     replaced.map_err(|source| Error::Write { path: binary.clone(), source })?;
+    prove(&binary, path)?;
     Ok(binary)
+}
+
+/// Has the binary prove its plan over the ops of all ranks: whoever has built it can rely on that.
+fn prove(binary: &Path, spec: &Path) -> Result<(), Error> {
+    // Not as a rank of whatever has started this command.
+    let status = Command::new(binary).arg("--prove").env_clear().stdout(Stdio::null()).status();
+    match status.map_err(|source| Error::Start { binary: binary.to_owned(), source })?.success() {
+        true => Ok(()),
+        false => Err(Error::Unproven { spec: spec.to_owned() }),
+    }
 }
 
 fn read(path: &Path) -> Result<Spec, Error> {

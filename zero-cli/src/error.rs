@@ -30,6 +30,9 @@ pub enum Error {
     /// Cargo has told why.
     #[error("error[Z0124]: the model does not compile under {}; what rustc says is above", spec.display())]
     Build { spec: PathBuf },
+    /// The binary has told why.
+    #[error("error[Z0130]: the plan of {} is not sound; what the binary says is above", spec.display())]
+    Unproven { spec: PathBuf },
     #[error("error[Z0125]: cannot write {}: {source}\n  = help: the target directory must be writable and have space", path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error("error[Z0126]: cannot start {}: {source}", binary.display())]

@@ -41,6 +41,9 @@ enum Verb {
     Plan {
         /// The spec, a RON file
         spec: PathBuf,
+        /// Also where everything lies, and every op of every pipeline stage
+        #[arg(long)]
+        schedule: bool,
     },
     /// Say what a code of a message means
     Explain {
@@ -66,7 +69,7 @@ fn execute(verb: Verb) -> Result<(), Error> {
             println!("{}", build::build(&spec)?.display());
             Ok(())
         }
-        Verb::Plan { spec } => become_binary(&spec, &["--plan".into()]),
+        Verb::Plan { spec, schedule } => become_binary(&spec, &[if schedule { "--schedule" } else { "--plan" }.into()]),
         Verb::Explain { code } => {
             println!("{}", explain::explain(code.as_deref())?);
             Ok(())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::data::DataError;
 use crate::engine::RunError;
 use crate::launch::LaunchError;
+use crate::plan::Flaw;
 use crate::transport::Lost;
 
 /// Why a run ended before its time.
@@ -19,6 +20,9 @@ pub enum Error {
     /// A step could not be done.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// What ranks do together does not fit: an error of the planner, not of its user.
+    #[error("error{0}\n  = help: this is a fault of zero: please report it with the spec")]
+    Unsound(#[from] Flaw),
     /// An argument contradicts another one, or the plan.
     #[error("error[Z0350]: {what}\n  = help: {help}")]
     Argument {
@@ -48,7 +52,7 @@ impl From<Lost> for Error {
 impl Error {
     /// Whether every rank finds the same, so that rank 0 speaks for all.
     pub fn is_common(&self) -> bool {
-        matches!(self, Error::Run(RunError::NonFinite(_)) | Error::Data(_) | Error::Argument { .. })
+        matches!(self, Error::Run(RunError::NonFinite(_)) | Error::Data(_) | Error::Argument { .. } | Error::Unsound(_))
     }
 
     /// Whether another rank or the launcher tells the same better.

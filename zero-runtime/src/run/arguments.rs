@@ -50,6 +50,12 @@ pub struct RunArguments {
     /// Print the plan and end
     #[arg(long)]
     pub plan: bool,
+    /// Print the plan, where everything lies and every op of every pipeline stage, and end
+    #[arg(long)]
+    pub schedule: bool,
+    /// Prove the plan over the ops of all ranks, say what was proven, and end
+    #[arg(long)]
+    pub prove: bool,
 }
 
 /// Arguments of models of text.
@@ -107,8 +113,8 @@ impl RunArguments {
 }
 
 fn number(text: &str, expected: &str, holds: impl Fn(f64) -> bool) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("expected {expected}"))?;
-    if value.is_finite() && holds(value) { Ok(value) } else { Err(format!("expected {expected}")) }
+    let value: f64 = text.parse().map_err(|_| format!("[Z0353] expected {expected}"))?;
+    if value.is_finite() && holds(value) { Ok(value) } else { Err(format!("[Z0353] expected {expected}")) }
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -125,4 +131,47 @@ fn below_one(text: &str) -> Result<f64, String> {
 
 fn share(text: &str) -> Result<f64, String> {
     number(text, "a number from 0 to 1", |value| (0.0..=1.0).contains(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Command {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    fn parsed(arguments: &[&str]) -> Result<RunArguments, String> {
+        let parsed = Command::try_parse_from(["train"].iter().chain(arguments)).map_err(|error| error.to_string())?;
+        parsed.run.check().map_err(|error| error.to_string())?;
+        Ok(parsed.run)
+    }
+
+    #[test]
+    fn z0353_argument_out_of_range() {
+        for (name, values) in [
+            ("--lr", ["NaN", "0", "inf", "x"]),
+            ("--beta1", ["1", "1.5", "NaN", "-0.1"]),
+            ("--beta2", ["1", "2", "NaN", ""]),
+            ("--lr-min-ratio", ["1.1", "-1", "NaN", "x"]),
+            ("--clip", ["-1", "NaN", "inf", "x"]),
+        ] {
+            for value in values {
+                let error = parsed(&[&format!("{name}={value}")]).expect_err(value);
+                assert!(error.contains("[Z0353] expected a number") && error.contains(name), "{error}");
+            }
+        }
+        assert!(parsed(&["--lr=1e-3", "--beta1=0", "--lr-min-ratio=1", "--clip=0"]).is_ok());
+    }
+
+    #[test]
+    fn z0350_warm_up_longer_than_the_run() {
+        assert!(parsed(&["--steps=10", "--warmup=9"]).is_ok());
+        let error = parsed(&["--steps=10", "--warmup=10"]).expect_err("no steps after the warm-up");
+        assert!(error.starts_with("error[Z0350]: --warmup 10 is not shorter than the run"), "{error}");
+    }
 }

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
 use crate::model::Model;
-use crate::plan::{Plan, Report, Transport};
+use crate::plan::{Plan, Report, ScheduleText, Transport, prove};
 use crate::transport::{local, shm};
 use output::say;
 use train::Finale;
@@ -126,7 +126,10 @@ const GRACE: Duration = Duration::from_secs(2);
 fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<ExitCode, Error>) -> ExitCode {
     let role = role::<M>();
     let is_follower = is_follower(&role);
-    let result = role.and_then(|role| arguments.check().and_then(|()| body(role)));
+    let result = role.and_then(|role| {
+        arguments.check()?;
+        if introduce(M::PLAN, &role, arguments)? { body(role) } else { Ok(ExitCode::SUCCESS) }
+    });
     result.unwrap_or_else(|error| {
         if is_follower && error.is_common() {
             std::thread::sleep(GRACE);
@@ -135,6 +138,30 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<E
         }
         ExitCode::from(EXIT_REPORTED)
     })
+}
+
+/// Proves the plan over all ranks and prints it, in the one process that speaks for all before there are ranks. Gives
+/// whether there is more to do.
+fn introduce(plan: &Plan, role: &Role, arguments: &RunArguments) -> Result<bool, Error> {
+    let RunArguments { plan: prints, schedule, prove: proves, .. } = *arguments;
+    let goes_on = !(prints || schedule || proves);
+    if matches!(role, Role::Rank(place) if place.rank > 0 || place.launcher_pid.is_some()) {
+        return Ok(goes_on);
+    }
+    let proof = prove(plan)?;
+    if proves {
+        say(&format!("proven: {proof}\n"));
+        return Ok(false);
+    }
+    say(&format!("{}\n\nproven: {proof}\n\n", Report(plan)));
+    if schedule {
+        say(&format!("{}\n", ScheduleText(plan)));
+    }
+    if goes_on {
+        // Each rank asks for its own part again; together they may still be too many.
+        launch::check_available(job_bytes(plan))?;
+    }
+    Ok(goes_on)
 }
 
 fn is_follower(role: &Result<Role, Error>) -> bool {
@@ -168,16 +195,6 @@ fn become_ranks<M: Model>(
 ) -> Result<ExitCode, Error> {
     let plan = M::PLAN;
     let processes = processes(plan);
-    if !matches!(&role, Role::Rank(place) if place.rank > 0 || place.launcher_pid.is_some()) {
-        say(&format!("{}\n\n", Report(plan)));
-    }
-    if arguments.plan {
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !matches!(&role, Role::Rank(place) if place.rank > 0 || place.launcher_pid.is_some()) {
-        // Each rank asks for its own part again; together they may still be too many.
-        launch::check_available(job_bytes(plan))?;
-    }
     match role {
         Role::Launcher if processes > 1 => Ok(launch::launch(processes)),
         Role::Rank(place) if processes > 1 => {

@@ -2,7 +2,7 @@
 
 use super::Code;
 
-/// Z0120 to Z0129, in order.
+/// Z0120 to Z0130, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0120",
@@ -72,5 +72,12 @@ pub(super) const CODES: &[Code] = &[
         title: "unknown code",
         explanation: "`cargo zero explain` knows the codes that messages carry. Without a code it lists all of them.",
         example: "cargo zero explain Z017",
+    },
+    Code {
+        code: "Z0130",
+        title: "plan that is not sound",
+        explanation: "What was built has proven its own plan over the ops of all ranks, and found a flaw: Z0292 says which. \
+            That is a fault of zero and not of the spec; nothing was started.",
+        example: "cargo zero build specs/zero3.ron # with a planner that forgets a receive",
     },
 ];

@@ -237,4 +237,11 @@ pub(super) const CODES: &[Code] = &[
         explanation: "Progress goes to standard output, and that cannot take it, most often because its disk is full.",
         example: "./zero3 > /dev/full",
     },
+    Code {
+        code: "Z0353",
+        title: "argument out of range",
+        explanation: "The value of an argument is not a number, or one that cannot be meant: a learning rate that is not above \
+            0, a decay of a moment that is not below 1, a share above 1. Nothing was started.",
+        example: "./zero3 --beta1 1",
+    },
 ];
