@@ -38,6 +38,16 @@ pub struct PipelineStage<'a> {
     pub memory: Memory,
 }
 
+impl<'a> PipelineStage<'a> {
+    /// The ops of a pass.
+    pub const fn ops(&self, pass: Pass) -> &'a [Op] {
+        match pass {
+            Pass::Train => self.step,
+            Pass::Evaluate => self.evaluation,
+        }
+    }
+}
+
 impl<'a> Plan<'a> {
     /// Parameters of the model, padding not counted.
     pub const fn params(&self) -> usize {

@@ -59,7 +59,7 @@ impl Walk<'_, '_> {
             self.activations_out = Outgoing::Written { unit, micro_batch };
         }
         if self.subject.tables.config.recomputes(self.subject.tables.units, unit) {
-            self.recomputed = None;
+            rules! { self.recomputed.is_none() => "a forward over what was computed again and is not used", }
         }
         self.units[unit].forwards += 1;
         None
@@ -73,6 +73,7 @@ impl Walk<'_, '_> {
             self.units[unit].forwards > micro_batch && self.units[unit].backwards == micro_batch =>
                 "a second forward that no backward waits for",
             self.is_in_slot(unit, micro_batch, slot) => "a second forward in a slot of other activations",
+            self.recomputed.is_none() => "a second forward over what was computed again and is not used",
         }
         self.recomputed = Some(At { unit, micro_batch });
         None
@@ -92,6 +93,9 @@ impl Walk<'_, '_> {
                 "a backward before what its unit saves is computed again",
         }
         self.gradient_of = None;
+        if recomputes {
+            self.recomputed = None;
+        }
         if !self.is_chunk_first(unit) {
             self.gradient_of = Some(At { unit: unit - 1, micro_batch });
         } else {

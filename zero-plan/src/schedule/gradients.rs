@@ -18,10 +18,12 @@ pub(super) struct Gradients {
     unsettled: Option<Sum>,
     uncombined: Option<Sum>,
     unspread: Option<usize>,
+    /// The owner that waits for gradients of a mirror.
+    unjoined: Option<usize>,
 }
 
 impl Gradients {
-    pub const NEW: Self = Self { unsettled: None, uncombined: None, unspread: None };
+    pub const NEW: Self = Self { unsettled: None, uncombined: None, unspread: None, unjoined: None };
 
     /// Claims the staging of a bucket before the first gradient goes into it.
     pub const fn claim(&mut self, walk: &Walk, step: Step, ops: &mut Ops) {
@@ -70,6 +72,10 @@ impl Gradients {
         if let Some(bucket) = self.unspread {
             spread(walk, bucket, ops);
         }
+        if let Some(unit) = self.unjoined {
+            ops.push(Op::Receive { parcel: Parcel::TiedGradients, unit, micro_batch: 0, slot: 0 });
+            spread(walk, walk.tables.placements[unit].bucket, ops);
+        }
     }
 
     const fn settle(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
@@ -115,8 +121,13 @@ impl Gradients {
         let mut unit = first;
         while unit <= last {
             if walk.mirror_of(unit).is_some() {
-                ops.push(Op::Receive { parcel: Parcel::TiedGradients, unit, micro_batch: 0, slot: 0 });
-            } else if let Some(tied) = tables.tied_to(unit) {
+                // The mirror's stage may send after backward turns that wait for some of this stage: none may wait for it.
+                self.unjoined = Some(unit);
+                return;
+            }
+            if let Some(tied) = tables.tied_to(unit)
+                && tables.placements[tied].padded > 0
+            {
                 ops.push(Op::Fold { unit: tied });
             }
             unit += 1;

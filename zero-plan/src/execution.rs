@@ -1,0 +1,348 @@
+//! Execution: runs the ops of all ranks, each as far as it gets, under the rules of who waits for whom; in no time, or with
+//! a cost for each op. Shares nothing with what makes schedules, and knows nothing of what ops compute.
+//!
+//! All state that ranks see of one another is tallies that only grow, and every op waits until some of them are full. So
+//! the rules are monotone: whatever one rank does never keeps another from going on. If one order of execution comes to
+//! its end, all do, and if one gets stuck, all get stuck at the same ops: trying one order is a proof. A collective ends
+//! here when all its members have begun it, a parcel is there when it was sent, and no transport lends a buffer: what
+//! leaves lies in its slot until it is taken. A transport that buffers more only lets ranks go on earlier.
+
+use crate::groups::{Groups, Scope};
+use crate::layout::{Bucket, OUTGOING_SLOTS};
+use crate::mesh::Axis;
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
+
+/// How it ended, for each rank. Times are in the unit of the costs.
+pub(crate) struct Finish {
+    /// When its last op was over.
+    pub ends: Vec<u64>,
+    /// What its ops took, waiting not counted.
+    pub busy: Vec<u64>,
+}
+
+/// Why it did not end: each rank waits for the next; the last one for a rank of the list, or for one that is through.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    pub waits: Vec<Wait>,
+    /// Whether the last one waits for one of the list.
+    pub is_cycle: bool,
+}
+
+/// A rank that waits.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub rank: usize,
+    /// Index of the op that it waits in.
+    pub op: usize,
+    /// The rank that has not done what it waits for.
+    pub on: usize,
+    pub what: String,
+}
+
+/// Runs the ops of each rank. They have passed their check, and collectives match.
+pub(crate) fn execute(plan: &Plan, groups: &Groups, ops: &[&[Op]], cost: &dyn Fn(&Op) -> u64) -> Result<Finish, Stuck> {
+    let mut world = World::new(plan, groups, ops);
+    let mut moved = true;
+    while moved {
+        moved = false;
+        for rank in 0..ops.len() {
+            while world.advance(rank, cost) {
+                moved = true;
+            }
+        }
+    }
+    match (0..ops.len()).find(|&rank| world.ranks[rank].next < ops[rank].len()) {
+        Some(rank) => Err(world.stuck(rank)),
+        None => Ok(Finish {
+            ends: world.ranks.iter().map(|rank| rank.clock).collect(),
+            busy: world.ranks.iter().map(|rank| rank.busy).collect(),
+        }),
+    }
+}
+
+/// How many have done something, and when the last of them did.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    count: usize,
+    last: u64,
+}
+
+impl Tally {
+    /// Counts one more in `tallies[nth]`.
+    fn add(tallies: &mut Vec<Self>, nth: usize, time: u64) {
+        if tallies.len() <= nth {
+            tallies.resize(nth + 1, Self::default());
+        }
+        let tally = &mut tallies[nth];
+        *tally = Self { count: tally.count + 1, last: tally.last.max(time) };
+    }
+
+    /// When `tallies[nth]` was full, if it is.
+    fn full(tallies: &[Self], nth: usize, members: usize) -> Option<u64> {
+        tallies.get(nth).filter(|tally| tally.count == members).map(|tally| tally.last)
+    }
+}
+
+/// What an op waits for. `nth` counts the collectives of a communicator, or the parcels of a channel, in order.
+#[derive(Clone, Copy)]
+enum Event {
+    /// All members have begun a collective.
+    Begun { scope: Scope, nth: usize },
+    /// All members have read what they needed of it.
+    Done { scope: Scope, nth: usize },
+    /// A parcel to this rank has been sent.
+    Sent { parcel: Parcel, nth: usize },
+    /// A parcel of this rank has been taken.
+    Taken { parcel: Parcel, nth: usize },
+}
+
+#[derive(Clone)]
+struct Rank {
+    next: usize,
+    /// Whether it is in the op, and not just in front of it.
+    is_inside: bool,
+    clock: u64,
+    busy: u64,
+    /// Collectives begun in each scope, and the number behind the last that is done.
+    begun: [usize; 3],
+    done: [usize; 3],
+    /// The last gather of each unit, and reduction of each bucket along `zero` and `replica`: which collective it is.
+    gathers: Vec<usize>,
+    reductions: Vec<usize>,
+    combinations: Vec<usize>,
+    /// The collective that last read each bucket's staging, and each bucket's place for partial sums.
+    staging: Vec<Option<usize>>,
+    partial: Vec<Option<usize>>,
+    sent: [usize; Parcel::ALL.len()],
+    taken: [usize; Parcel::ALL.len()],
+}
+
+struct World<'a> {
+    plan: &'a Plan<'a>,
+    groups: &'a Groups,
+    ops: &'a [&'a [Op]],
+    ranks: Vec<Rank>,
+    /// For each communicator, its collectives.
+    begun: Vec<Vec<Tally>>,
+    done: Vec<Vec<Tally>>,
+    /// For each sender and kind of parcel, its parcels.
+    sent: Vec<[Vec<Tally>; Parcel::ALL.len()]>,
+    taken: Vec<[Vec<Tally>; Parcel::ALL.len()]>,
+    /// For each bucket, the first that it takes turns with in staging, and among partial sums.
+    staging: Vec<usize>,
+    partial: Vec<usize>,
+}
+
+impl<'a> World<'a> {
+    fn new(plan: &'a Plan<'a>, groups: &'a Groups, ops: &'a [&'a [Op]]) -> Self {
+        let (units, buckets) = (plan.units.len(), plan.buckets.len());
+        let rank = Rank {
+            next: 0,
+            is_inside: false,
+            clock: 0,
+            busy: 0,
+            begun: [0; 3],
+            done: [0; 3],
+            gathers: vec![0; units],
+            reductions: vec![0; buckets],
+            combinations: vec![0; buckets],
+            staging: vec![None; buckets],
+            partial: vec![None; buckets],
+            sent: [0; Parcel::ALL.len()],
+            taken: [0; Parcel::ALL.len()],
+        };
+        let first = |shares: fn(&Bucket, &Bucket) -> bool| {
+            let first_of = |(i, bucket): (usize, &Bucket)| {
+                let mut before = plan.buckets[..i].iter();
+                before.position(|other| other.stage == bucket.stage && shares(other, bucket)).unwrap_or(i)
+            };
+            plan.buckets.iter().enumerate().map(first_of).collect()
+        };
+        Self {
+            plan,
+            groups,
+            ops,
+            ranks: vec![rank; ops.len()],
+            begun: vec![Vec::new(); groups.members.len()],
+            done: vec![Vec::new(); groups.members.len()],
+            sent: vec![Default::default(); ops.len()],
+            taken: vec![Default::default(); ops.len()],
+            staging: first(|a, b| a.slot.is_some() && a.slot == b.slot),
+            partial: first(|a, b| a.partial == b.partial),
+        }
+    }
+
+    /// Does the next op of a rank, if it need not wait.
+    fn advance(&mut self, rank: usize, cost: &dyn Fn(&Op) -> u64) -> bool {
+        let Some(&op) = self.ops[rank].get(self.ranks[rank].next) else { return false };
+        if !self.ranks[rank].is_inside {
+            self.ranks[rank].is_inside = true;
+            self.begin(rank, op);
+        }
+        let mut start = self.ranks[rank].clock;
+        for event in self.needs(rank, op).into_iter().flatten() {
+            let Some(time) = self.time(rank, event) else { return false };
+            start = start.max(time);
+        }
+        let own = &mut self.ranks[rank];
+        own.clock = start + cost(&op);
+        own.busy += cost(&op);
+        own.next += 1;
+        own.is_inside = false;
+        self.finish(rank, op);
+        true
+    }
+
+    /// When something was there that a rank waits for.
+    fn time(&self, rank: usize, event: Event) -> Option<u64> {
+        match event {
+            Event::Begun { scope, nth } | Event::Done { scope, nth } => {
+                let communicator = self.groups.communicator(rank, scope);
+                let tallies = if let Event::Begun { .. } = event { &self.begun } else { &self.done };
+                Tally::full(&tallies[communicator], nth, self.groups.members[communicator].len())
+            }
+            Event::Sent { parcel, nth } => {
+                Tally::full(&self.sent[self.groups.sender(rank, parcel)][parcel as usize], nth, 1)
+            }
+            Event::Taken { parcel, nth } => Tally::full(&self.taken[rank][parcel as usize], nth, 1),
+        }
+    }
+
+    /// Begins the next collective of a rank in a scope; gives its number.
+    fn begin_in(&mut self, rank: usize, scope: Scope) -> usize {
+        let own = &mut self.ranks[rank];
+        let nth = own.begun[scope as usize];
+        own.begun[scope as usize] += 1;
+        Tally::add(&mut self.begun[self.groups.communicator(rank, scope)], nth, own.clock);
+        nth
+    }
+
+    /// Ends a collective for a rank: it has read what it needs.
+    fn end_in(&mut self, rank: usize, scope: Scope, nth: usize) {
+        let own = &mut self.ranks[rank];
+        own.done[scope as usize] = nth + 1;
+        Tally::add(&mut self.done[self.groups.communicator(rank, scope)], nth, own.clock);
+    }
+
+    /// What others see of an op before it waits.
+    fn begin(&mut self, rank: usize, op: Op) {
+        match op {
+            Op::Gather { unit, .. } => self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero),
+            Op::Reduce { bucket, .. } => {
+                let nth = self.begin_in(rank, Scope::Zero);
+                self.ranks[rank].reductions[bucket] = nth;
+                self.ranks[rank].staging[self.staging[bucket]] = Some(nth);
+            }
+            Op::Spread { axis: Axis::Replica, .. } => {
+                self.begin_in(rank, Scope::Replica);
+            }
+            Op::Spread { .. } => {
+                self.begin_in(rank, Scope::Zero);
+            }
+            Op::Agree => {
+                self.begin_in(rank, Scope::World);
+            }
+            _ => {}
+        }
+    }
+
+    /// What an op waits for, once it has begun.
+    fn needs(&self, rank: usize, op: Op) -> [Option<Event>; 2] {
+        let own = &self.ranks[rank];
+        let all_in = |scope| Some(Event::Begun { scope, nth: own.begun[scope as usize] - 1 });
+        let need = match op {
+            Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
+            Op::Claim { bucket } => {
+                own.staging[self.staging[bucket]].map(|nth| Event::Done { scope: Scope::Zero, nth })
+            }
+            Op::Settle { bucket, .. } => {
+                let before = own.partial[self.partial[bucket]];
+                let is_combined = before.map(|nth| Event::Done { scope: Scope::Replica, nth });
+                return [Some(Event::Begun { scope: Scope::Zero, nth: own.reductions[bucket] }), is_combined];
+            }
+            Op::Combine { bucket, .. } => Some(Event::Begun { scope: Scope::Replica, nth: own.combinations[bucket] }),
+            Op::Spread { axis: Axis::Replica, .. } => all_in(Scope::Replica),
+            Op::Spread { .. } => all_in(Scope::Zero),
+            Op::Agree => all_in(Scope::World),
+            Op::Clear { parcel } => {
+                let before = own.sent[parcel as usize].checked_sub(OUTGOING_SLOTS);
+                before.map(|nth| Event::Taken { parcel, nth })
+            }
+            Op::Receive { parcel, .. } => Some(Event::Sent { parcel, nth: own.taken[parcel as usize] }),
+            _ => None,
+        };
+        [need, None]
+    }
+
+    /// What others see of an op that is over.
+    fn finish(&mut self, rank: usize, op: Op) {
+        let config = &self.plan.config;
+        match op {
+            Op::Settle { bucket, .. } => {
+                self.end_in(rank, Scope::Zero, self.ranks[rank].reductions[bucket]);
+                if config.mesh.replica > 1 {
+                    let nth = self.begin_in(rank, Scope::Replica);
+                    self.ranks[rank].combinations[bucket] = nth;
+                    if !config.reduces_in_place() {
+                        self.ranks[rank].partial[self.partial[bucket]] = Some(nth);
+                    }
+                }
+            }
+            Op::Combine { bucket, .. } => self.end_in(rank, Scope::Replica, self.ranks[rank].combinations[bucket]),
+            Op::Send { parcel, .. } => {
+                let own = &mut self.ranks[rank];
+                Tally::add(&mut self.sent[rank][parcel as usize], own.sent[parcel as usize], own.clock);
+                own.sent[parcel as usize] += 1;
+            }
+            Op::Receive { parcel, .. } => {
+                let own = &mut self.ranks[rank];
+                let sender = self.groups.sender(rank, parcel);
+                Tally::add(&mut self.taken[sender][parcel as usize], own.taken[parcel as usize], own.clock);
+                own.taken[parcel as usize] += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Follows who waits for whom, from a rank that waits until one comes up again or does not wait.
+    fn stuck(&self, first: usize) -> Stuck {
+        let mut waits: Vec<Wait> = Vec::new();
+        let mut rank = first;
+        loop {
+            if let Some(start) = waits.iter().position(|wait| wait.rank == rank) {
+                return Stuck { waits: waits.split_off(start), is_cycle: true };
+            }
+            let op = self.ranks[rank].next;
+            let Some(&does) = self.ops[rank].get(op) else { return Stuck { waits, is_cycle: false } };
+            let mut needs = self.needs(rank, does).into_iter().flatten();
+            let event = needs.find(|&event| self.time(rank, event).is_none()).expect("a rank that waits for something");
+            let (on, what) = self.blame(rank, event);
+            waits.push(Wait { rank, op, on, what });
+            rank = on;
+        }
+    }
+
+    /// A rank that has not done what another waits for, and what that is.
+    fn blame(&self, rank: usize, event: Event) -> (usize, String) {
+        match event {
+            Event::Begun { scope, nth } | Event::Done { scope, nth } => {
+                let begins = matches!(event, Event::Begun { .. });
+                let counts = |peer: usize| if begins { self.ranks[peer].begun } else { self.ranks[peer].done };
+                let members = &self.groups.members[self.groups.communicator(rank, scope)];
+                let late = members.iter().find(|&&peer| counts(peer)[scope as usize] <= nth);
+                let verb = if begins { "begin" } else { "be done with" };
+                (
+                    late.map_or(rank, |&peer| peer),
+                    format!("to {verb} collective {nth} of its {} communicator", scope.name()),
+                )
+            }
+            Event::Sent { parcel, nth } => {
+                (self.groups.sender(rank, parcel), format!("to send parcel {nth} of {parcel:?}"))
+            }
+            Event::Taken { parcel, nth } => {
+                (self.groups.receiver(rank, parcel), format!("to receive parcel {nth} of {parcel:?}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Groups: which ranks share a communicator, and between which of them parcels travel. Knows the mesh and ties, no ops.
+
+use crate::mesh::Coordinates;
+use crate::plan::Plan;
+use crate::schedule::Parcel;
+
+/// What a communicator spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The ranks of one replica of one pipeline stage.
+    Zero,
+    /// The ranks of one pipeline stage that hold the same shards.
+    Replica,
+    /// All ranks.
+    World,
+}
+
+impl Scope {
+    pub const ALL: [Scope; 3] = [Scope::Zero, Scope::Replica, Scope::World];
+
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Zero => "`zero`",
+            Scope::Replica => "`replica`",
+            Scope::World => "world",
+        }
+    }
+}
+
+/// Communicators and channels of a mesh.
+pub(crate) struct Groups {
+    /// The ranks of each communicator.
+    pub members: Vec<Vec<usize>>,
+    /// The communicator of each rank in each scope.
+    communicators: Vec<[usize; Scope::ALL.len()]>,
+    /// The rank that each rank sends each kind of parcel to, and the one that it receives it from.
+    receivers: Vec<[usize; Parcel::ALL.len()]>,
+    senders: Vec<[usize; Parcel::ALL.len()]>,
+}
+
+impl Groups {
+    pub fn of(plan: &Plan) -> Self {
+        let mesh = &plan.config.mesh;
+        let places: Vec<Coordinates> = (0..mesh.ranks()).map(|rank| mesh.coordinates(rank)).collect();
+        let communicator = |at: &Coordinates| {
+            let zero = at.pipeline * mesh.replica + at.replica;
+            let replica = mesh.pipeline * mesh.replica + at.pipeline * mesh.zero + at.zero;
+            [zero, replica, mesh.pipeline * (mesh.replica + mesh.zero)]
+        };
+        let communicators: Vec<_> = places.iter().map(communicator).collect();
+        let mut members = vec![Vec::new(); mesh.pipeline * (mesh.replica + mesh.zero) + 1];
+        for (rank, of_rank) in communicators.iter().enumerate() {
+            for &communicator in of_rank {
+                members[communicator].push(rank);
+            }
+        }
+        let (mut receivers, mut senders) = (Vec::new(), Vec::new());
+        for at in &places {
+            let peer = |pipeline| mesh.rank(Coordinates { pipeline, ..*at });
+            receivers.push(Parcel::ALL.map(|parcel| peer(destination(plan, parcel, at.pipeline))));
+            senders.push(Parcel::ALL.map(|parcel| peer(origin(plan, parcel, at.pipeline))));
+        }
+        Self { members, communicators, receivers, senders }
+    }
+
+    pub fn ranks(&self) -> usize {
+        self.communicators.len()
+    }
+
+    /// The communicator that a rank is in.
+    pub fn communicator(&self, rank: usize, scope: Scope) -> usize {
+        self.communicators[rank][scope as usize]
+    }
+
+    /// The rank that gets what `rank` sends.
+    pub fn receiver(&self, rank: usize, parcel: Parcel) -> usize {
+        self.receivers[rank][parcel as usize]
+    }
+
+    /// The rank that sends what `rank` gets.
+    pub fn sender(&self, rank: usize, parcel: Parcel) -> usize {
+        self.senders[rank][parcel as usize]
+    }
+}
+
+/// The pipeline stage that a parcel from `stage` goes to.
+fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
+    let stages = plan.config.mesh.pipeline;
+    match parcel {
+        Parcel::Activations => (stage + 1) % stages,
+        Parcel::Gradients => (stage + stages - 1) % stages,
+        Parcel::TiedGradients => tie(plan).0,
+        Parcel::TiedParameters => tie(plan).1,
+    }
+}
+
+/// The pipeline stage that a parcel for `stage` comes from.
+fn origin(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
+    let opposite = match parcel {
+        Parcel::Activations => Parcel::Gradients,
+        Parcel::Gradients => Parcel::Activations,
+        Parcel::TiedGradients => Parcel::TiedParameters,
+        Parcel::TiedParameters => Parcel::TiedGradients,
+    };
+    destination(plan, opposite, stage)
+}
+
+/// The pipeline stages of the owner and of what is tied to it: only the last unit may be.
+fn tie(plan: &Plan) -> (usize, usize) {
+    let tied = plan.units.len() - 1;
+    (plan.placements[plan.units[tied].source].stage, plan.placements[tied].stage)
+}

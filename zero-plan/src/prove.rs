@@ -1,0 +1,199 @@
+//! Prove: what must hold between the ranks of a plan, shown over the ops of every one of them. Shares no code with what
+//! makes schedules, and never takes for granted that ranks do the same: each is walked by itself.
+//!
+//! Four proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and pair
+//! their parcels (`matching`); all of them come to the end, so nothing waits in a cycle (`crate::execution` says why one
+//! execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`).
+//!
+//! Passes are proven one by one. A pass that ends leaves no parcel on its way and no collective half done, so whatever
+//! follows it starts as the first pass does, only that some of its ranks are ahead.
+
+mod cover;
+mod matching;
+
+use core::fmt;
+
+use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, check, check_layout};
+use crate::execution::{Stuck, Wait, execute};
+use crate::groups::Groups;
+use crate::layout::Memory;
+use crate::mesh::Coordinates;
+use crate::plan::Plan;
+use crate::schedule::{Op, Pass};
+
+/// What was proven, in figures: over all ranks, for a training step and an evaluation together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// Ranks of the mesh.
+    pub ranks: usize,
+    /// Communicators that have more than one member.
+    pub communicators: usize,
+    /// Ops of all ranks.
+    pub ops: usize,
+    /// Collectives of these communicators, each counted once.
+    pub collectives: usize,
+    /// Parcels from one pipeline stage to another.
+    pub parcels: usize,
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, communicators, ops, collectives, parcels } = self;
+        write!(f, "{ops} ops on {ranks} ranks, {collectives} collectives on {communicators} communicators")?;
+        write!(f, " and {parcels} parcels: all match, and none waits in a cycle")
+    }
+}
+
+/// What is wrong between ranks: an error of this crate, not of its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// The pass that it is in.
+    pub pass: Pass,
+    /// What must hold and does not.
+    pub rule: String,
+    /// Where it shows; empty where it is about the layout.
+    pub places: Vec<Place>,
+}
+
+/// A place in the schedule of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The rank.
+    pub rank: usize,
+    /// Where it lies in the mesh.
+    pub at: Coordinates,
+    /// Index of the op; the number of ops where something is missing at the end.
+    pub op: usize,
+    /// The op, unless it is missing.
+    pub does: Option<Op>,
+    /// What was expected of it, or found.
+    pub note: String,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pass = match self.pass {
+            Pass::Train => "a training step",
+            Pass::Evaluate => "an evaluation",
+        };
+        write!(f, "[Z0292] unsound plan, in {pass}: {}", self.rule)?;
+        self.places.iter().try_for_each(|place| write!(f, "\n  {place}"))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Coordinates { zero, replica, pipeline } = self.at;
+        write!(f, "rank {} (zero {zero}, replica {replica}, pipeline stage {pipeline}), op {}: ", self.rank, self.op)?;
+        match &self.does {
+            Some(op) => write!(f, "{op:?}")?,
+            None => f.write_str("no op")?,
+        }
+        if self.note.is_empty() { Ok(()) } else { write!(f, ", {}", self.note) }
+    }
+}
+
+impl core::error::Error for Flaw {}
+
+/// Proves all that must hold of a plan and of what its ranks do together.
+///
+/// # Errors
+/// The first flaw that is found.
+pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
+    let memories: Vec<Memory> = plan.stages.iter().map(|stage| stage.memory).collect();
+    if let Some(rule) = check_layout(&plan.tables(), &memories) {
+        return Err(Flaw { pass: Pass::Train, rule: rule.to_owned(), places: Vec::new() });
+    }
+    cover::owners(plan)?;
+    let mut proof = Proof::default();
+    for pass in [Pass::Train, Pass::Evaluate] {
+        let ranks = 0..plan.config.mesh.ranks();
+        let ops: Vec<&[Op]> = ranks.map(|rank| plan.of_rank(rank).ops(pass)).collect();
+        let of_pass = prove_ranks(plan, pass, &ops)?;
+        proof.ranks = of_pass.ranks;
+        proof.communicators = of_pass.communicators;
+        proof.ops += of_pass.ops;
+        proof.collectives += of_pass.collectives;
+        proof.parcels += of_pass.parcels;
+    }
+    Ok(proof)
+}
+
+/// Proves one pass, with ops for each rank that need not be those of its pipeline stage.
+///
+/// # Errors
+/// The first flaw that is found.
+pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw> {
+    let ranks = Ranks { plan, pass, ops, groups: Groups::of(plan) };
+    if ops.len() != ranks.groups.ranks() {
+        return Err(ranks.flaw("another number of schedules than of ranks", Vec::new()));
+    }
+    ranks.check()?;
+    let collectives = matching::collectives(&ranks)?;
+    let parcels = matching::parcels(&ranks)?;
+    execute(plan, &ranks.groups, ops, &|_| 0).map_err(|stuck| deadlock(plan, pass, ops, &stuck))?;
+    if pass == Pass::Train {
+        cover::sums(&ranks)?;
+    }
+    Ok(Proof {
+        ranks: ops.len(),
+        communicators: ranks.groups.members.iter().filter(|members| members.len() > 1).count(),
+        ops: ops.iter().map(|ops| ops.len()).sum(),
+        collectives,
+        parcels,
+    })
+}
+
+/// What a proof looks at: one pass of all ranks.
+struct Ranks<'a> {
+    plan: &'a Plan<'a>,
+    pass: Pass,
+    ops: &'a [&'a [Op]],
+    groups: Groups,
+}
+
+impl Ranks<'_> {
+    fn flaw(&self, rule: impl Into<String>, places: Vec<Place>) -> Flaw {
+        Flaw { pass: self.pass, rule: rule.into(), places }
+    }
+
+    fn place(&self, rank: usize, op: usize, note: impl Into<String>) -> Place {
+        place(self.plan, self.ops, rank, op, note.into())
+    }
+
+    /// Checks the ops of each rank by themselves. Of ranks of one pipeline stage that share a table, once.
+    fn check(&self) -> Result<(), Flaw> {
+        let mut sound: Vec<(usize, &[Op])> = Vec::new();
+        for (rank, &ops) in self.ops.iter().enumerate() {
+            let stage = self.plan.config.mesh.coordinates(rank).pipeline;
+            if sound.iter().any(|&(other, table)| other == stage && core::ptr::eq(table, ops)) {
+                continue;
+            }
+            let subject = Subject { pass: self.pass, stage, tables: self.plan.tables(), ops };
+            let scratch = Scratch {
+                units: &mut vec![UnitState::NEW; self.plan.units.len()],
+                buckets: &mut vec![BucketState::NEW; self.plan.buckets.len()],
+                slots: &mut vec![SlotState::NEW; self.plan.tables().activation_slots(stage)],
+            };
+            check(subject, scratch).map_err(|Fault { op, rule }| self.flaw(rule, vec![self.place(rank, op, "")]))?;
+            sound.push((stage, ops));
+        }
+        Ok(())
+    }
+}
+
+fn place(plan: &Plan, ops: &[&[Op]], rank: usize, op: usize, note: String) -> Place {
+    Place { rank, at: plan.config.mesh.coordinates(rank), op, does: ops[rank].get(op).copied(), note }
+}
+
+/// The flaw of a pass that cannot end.
+pub(crate) fn deadlock(plan: &Plan, pass: Pass, ops: &[&[Op]], stuck: &Stuck) -> Flaw {
+    let rule = if stuck.is_cycle {
+        "a deadlock: each of these ranks waits for the next, and the last for the first"
+    } else {
+        "a rank waits for what another never does"
+    };
+    let note = |wait: &Wait| format!("waits for rank {} {}", wait.on, wait.what);
+    let places = stuck.waits.iter().map(|wait| place(plan, ops, wait.rank, wait.op, note(wait)));
+    Flaw { pass, rule: rule.to_owned(), places: places.collect() }
+}

@@ -1,0 +1,183 @@
+//! Cover: every element of every flat buffer has one owner in each replica and one rank that sums its gradients, and every
+//! gradient is in its sum once.
+
+use core::ops::Range;
+
+use super::{Flaw, Ranks};
+use crate::mesh::Coordinates;
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel, Pass};
+
+/// What a rank updates of the flat buffer of a unit, where optimizer state is sharded.
+fn shard(plan: &Plan, at: Coordinates, unit: usize) -> Range<usize> {
+    let elements = plan.placements[unit].shard(&plan.config);
+    at.zero * elements..(at.zero + 1) * elements
+}
+
+/// What a rank sums gradients of, of the flat buffer of a unit.
+fn part(plan: &Plan, at: Coordinates, unit: usize) -> Range<usize> {
+    let elements = plan.placements[unit].part(&plan.config);
+    let part = at.part(&plan.config.mesh);
+    part * elements..(part + 1) * elements
+}
+
+/// The element of `0..len` that ranges leave out or have twice, if there is one.
+fn uncovered(mut ranges: Vec<Range<usize>>, len: usize) -> Option<usize> {
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut end = 0;
+    for range in ranges {
+        if range.start != end {
+            return Some(end.min(range.start));
+        }
+        end = range.end;
+    }
+    (end != len).then_some(end.min(len))
+}
+
+/// Proves that shards and parts of every unit cover it once.
+pub(super) fn owners(plan: &Plan) -> Result<(), Flaw> {
+    let mesh = &plan.config.mesh;
+    let places: Vec<Coordinates> = (0..mesh.ranks()).map(|rank| mesh.coordinates(rank)).collect();
+    for (unit, placement) in plan.placements.iter().enumerate() {
+        let here = || places.iter().filter(|at| at.pipeline == placement.stage);
+        let require = |what: &str, ranges: Vec<Range<usize>>| match uncovered(ranges, placement.padded) {
+            Some(element) => Err(Flaw {
+                pass: Pass::Train,
+                rule: format!("element {element} of unit `{}` does not have exactly one {what}", plan.units[unit]),
+                places: Vec::new(),
+            }),
+            None => Ok(()),
+        };
+        for replica in 0..mesh.replica {
+            let owners = here().filter(|at| at.replica == replica);
+            require("owner in its replica", owners.map(|&at| shard(plan, at, unit)).collect())?;
+        }
+        require("rank that sums its gradients", here().map(|&at| part(plan, at, unit)).collect())?;
+        for &at in here() {
+            let (shard, part) = (shard(plan, at, unit), part(plan, at, unit));
+            if part.start < shard.start || part.end > shard.end {
+                require("rank that sums it out of its own shard", Vec::new())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a rank has done with the gradients of its pipeline stage.
+struct Counts {
+    /// For each bucket, the backwards whose gradients lie in its staging.
+    staged: Vec<Vec<(usize, usize)>>,
+    /// How often the gradient of each unit in each micro-batch entered a sum.
+    summed: Vec<usize>,
+    /// How often each round of each bucket was summed along `zero` and `replica`.
+    settled: Vec<usize>,
+    combined: Vec<usize>,
+    /// How often gradients of what is tied to each unit were added to its own, and how often it was updated.
+    tied: Vec<usize>,
+    updated: Vec<usize>,
+}
+
+/// Proves that every rank gives each of its gradients to one sum, and has its part of every sum and every update.
+///
+/// A sum takes what all members of a communicator have staged for the same reduction (`matching`). So it has every
+/// gradient of every data rank once if each rank staged each of its own for one reduction, and took part in all.
+pub(super) fn sums(ranks: &Ranks) -> Result<(), Flaw> {
+    let overlaps = overlaps(ranks.plan);
+    for rank in 0..ranks.ops.len() {
+        let counts = count(ranks, rank, &overlaps);
+        if let Some(rule) = wrong(ranks, rank, &counts) {
+            return Err(ranks.flaw(rule, vec![ranks.place(rank, ranks.ops[rank].len(), "")]));
+        }
+    }
+    Ok(())
+}
+
+/// For each bucket, those of its pipeline stage that overlap it in staging, itself included.
+fn overlaps(plan: &Plan) -> Vec<Vec<usize>> {
+    let end = |bucket: usize| plan.buckets[bucket].staging + plan.buckets[bucket].elements;
+    let overlaps = |a: usize, b: usize| {
+        let (one, other) = (&plan.buckets[a], &plan.buckets[b]);
+        one.stage == other.stage && one.staging < end(b) && other.staging < end(a)
+    };
+    let buckets = 0..plan.buckets.len();
+    buckets.clone().map(|a| buckets.clone().filter(|&b| overlaps(a, b)).collect()).collect()
+}
+
+fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> Counts {
+    let plan = ranks.plan;
+    let (units, buckets) = (plan.units.len(), plan.buckets.len());
+    let (micro_batches, rounds) = (plan.config.micro_batches, plan.config.reductions());
+    let mut counts = Counts {
+        staged: vec![Vec::new(); buckets],
+        summed: vec![0; units * micro_batches],
+        settled: vec![0; buckets * rounds],
+        combined: vec![0; buckets * rounds],
+        tied: vec![0; units],
+        updated: vec![0; units],
+    };
+    for &op in ranks.ops[rank] {
+        match op {
+            Op::Claim { bucket } => overlaps[bucket].iter().for_each(|&bucket| counts.staged[bucket].clear()),
+            Op::Backward { unit, micro_batch, .. } => {
+                counts.staged[plan.placements[unit].bucket].push((unit, micro_batch));
+            }
+            Op::Reduce { bucket, .. } => {
+                for &(unit, micro_batch) in &counts.staged[bucket] {
+                    counts.summed[unit * micro_batches + micro_batch] += 1;
+                }
+            }
+            Op::Settle { bucket, round } => counts.settled[bucket * rounds + round] += 1,
+            Op::Combine { bucket, round } => counts.combined[bucket * rounds + round] += 1,
+            Op::Fold { unit } => counts.tied[plan.units[unit].source] += 1,
+            Op::Receive { parcel: Parcel::TiedGradients, unit, .. } => counts.tied[unit] += 1,
+            Op::Update { unit } => counts.updated[unit] += 1,
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// What is not as often as it must be, if anything.
+fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
+    let plan = ranks.plan;
+    let (micro_batches, rounds) = (plan.config.micro_batches, plan.config.reductions());
+    let stage = plan.config.mesh.coordinates(rank).pipeline;
+    let times = |count: usize, expected: bool, what: &dyn Fn() -> String| {
+        (count != usize::from(expected)).then(|| format!("{}: {count} times, not {}", what(), usize::from(expected)))
+    };
+    for (unit, placement) in plan.placements.iter().enumerate() {
+        let is_here = placement.stage == stage;
+        let name = &plan.units[unit];
+        for micro_batch in 0..micro_batches {
+            let summed = counts.summed[unit * micro_batches + micro_batch];
+            let what = || format!("the gradient of `{name}` in micro-batch {micro_batch} enters its sum");
+            // Where there are no parameters, there is nothing to sum; whether they share a bucket does not matter.
+            if placement.padded > 0
+                && let Some(rule) = times(summed, is_here, &what)
+            {
+                return Some(rule);
+            }
+        }
+        let has_tied = placement.padded > 0 && plan.tables().tied_to(unit).is_some();
+        let tied = || format!("the gradient of what is tied to `{name}` is added");
+        let updated = || format!("`{name}` is updated");
+        let owns = is_here && plan.units[unit].params > 0;
+        let rule = times(counts.tied[unit], is_here && has_tied, &tied);
+        let rule = rule.or_else(|| times(counts.updated[unit], owns, &updated));
+        if rule.is_some() {
+            return rule;
+        }
+    }
+    for (i, (&settled, &combined)) in counts.settled.iter().zip(&counts.combined).enumerate() {
+        let (bucket, round) = (i / rounds, i % rounds);
+        let is_here = plan.buckets[bucket].stage == stage && plan.buckets[bucket].elements > 0;
+        let has_replicas = plan.config.mesh.replica > 1;
+        let sum = |axis| move || format!("round {round} of bucket {bucket} is summed along `{axis}`");
+        let rule = times(settled, is_here, &sum("zero"));
+        let rule = rule.or_else(|| times(combined, is_here && has_replicas, &sum("replica")));
+        if rule.is_some() {
+            return rule;
+        }
+    }
+    None
+}

@@ -1,0 +1,206 @@
+//! Matching: members of a communicator issue the same collectives in the same order, and what is sent is received.
+
+use super::{Flaw, Ranks};
+use crate::config::Width;
+use crate::groups::Scope;
+use crate::mesh::Axis;
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
+
+/// What ranks must agree on to take part in a collective.
+#[derive(Debug, PartialEq, Eq)]
+struct Collective {
+    kind: &'static str,
+    /// The unit or bucket, and which of its reductions in the step.
+    of: usize,
+    round: usize,
+    /// Element type; `None` is f64.
+    width: Option<Width>,
+    elements: usize,
+}
+
+impl Collective {
+    /// The collective that an op issues in a scope, if it issues one there.
+    fn of(plan: &Plan, scope: Scope, op: Op) -> Option<Self> {
+        let precision = &plan.config.precision;
+        let zero = plan.config.mesh.zero;
+        let sums = |kind, bucket: usize, round, parts| Self {
+            kind,
+            of: bucket,
+            round,
+            width: Some(precision.reduce),
+            elements: plan.buckets[bucket].elements / parts,
+        };
+        match (scope, op) {
+            (Scope::Zero, Op::Gather { unit, .. }) => Some(Self {
+                kind: "all-gather of a unit",
+                of: unit,
+                round: 0,
+                width: Some(precision.params),
+                elements: plan.placements[unit].padded,
+            }),
+            (Scope::Zero, Op::Reduce { bucket, round }) => Some(sums("reduce-scatter of a bucket", bucket, round, 1)),
+            (Scope::Zero, Op::Spread { bucket, axis: Axis::Zero }) => {
+                Some(sums("all-gather of a bucket", bucket, 0, 1))
+            }
+            // The reduction over replicas begins where that over `zero` ends.
+            (Scope::Replica, Op::Settle { bucket, round }) if plan.config.mesh.replica > 1 => {
+                Some(sums("reduce-scatter of a shard of a bucket", bucket, round, zero))
+            }
+            (Scope::Replica, Op::Spread { bucket, axis: Axis::Replica }) => {
+                Some(sums("all-gather of a shard of a bucket", bucket, 0, zero))
+            }
+            (Scope::World, Op::Agree) => Some(Self {
+                kind: "all-reduce of loss and norm",
+                of: 0,
+                round: 0,
+                width: None,
+                elements: plan.agreed_values(),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Proves that collectives match; gives their number on communicators that have more than one member.
+pub(super) fn collectives(ranks: &Ranks) -> Result<usize, Flaw> {
+    let mut count = 0;
+    for scope in Scope::ALL {
+        for (communicator, members) in ranks.groups.members.iter().enumerate() {
+            let [first, others @ ..] = members.as_slice() else { continue };
+            if ranks.groups.communicator(*first, scope) != communicator {
+                continue;
+            }
+            for &other in others {
+                same(ranks, scope, *first, other)?;
+            }
+            count += if others.is_empty() { 0 } else { issued(ranks, scope, *first).count() };
+        }
+    }
+    Ok(count)
+}
+
+/// The collectives of a rank in a scope, each with the op that issues it.
+fn issued<'a>(ranks: &'a Ranks, scope: Scope, rank: usize) -> impl Iterator<Item = (usize, Collective)> + 'a {
+    let ops = ranks.ops[rank].iter().enumerate();
+    ops.filter_map(move |(at, &op)| Some((at, Collective::of(ranks.plan, scope, op)?)))
+}
+
+fn same(ranks: &Ranks, scope: Scope, one: usize, other: usize) -> Result<(), Flaw> {
+    let (mut ones, mut others) = (issued(ranks, scope, one), issued(ranks, scope, other));
+    for nth in 0.. {
+        let pair = (ones.next(), others.next());
+        match &pair {
+            (None, None) => break,
+            (Some((_, a)), Some((_, b))) if a == b => {}
+            (a, b) => {
+                let place = |rank: usize, issued: &Option<(usize, Collective)>| {
+                    let op = issued.as_ref().map_or(ranks.ops[rank].len(), |(op, _)| *op);
+                    let what = issued.as_ref().map(|(_, collective)| collective);
+                    ranks.place(
+                        rank,
+                        op,
+                        format!("issues {}", what.map_or("none".to_owned(), |what| format!("{what:?}"))),
+                    )
+                };
+                let rule = format!("ranks issue another collective {nth} on their {} communicator", scope.name());
+                return Err(ranks.flaw(rule, vec![place(one, a), place(other, b)]));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What sender and receiver must agree on.
+#[derive(Debug, PartialEq, Eq)]
+struct Sent {
+    /// The unit that needs it.
+    unit: usize,
+    micro_batch: usize,
+    width: Width,
+    elements: usize,
+}
+
+impl Sent {
+    /// What an op sends of a kind, as its receiver has to see it.
+    fn by(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
+        let Op::Send { parcel, unit, micro_batch } = op else { return None };
+        let (to, elements) = match parcel {
+            Parcel::Activations => (unit + 1, plan.units[unit].output),
+            Parcel::Gradients => (unit - 1, plan.units[unit].input),
+            Parcel::TiedGradients => (plan.units[unit].source, tied_elements(plan, parcel, unit)),
+            Parcel::TiedParameters => (plan.tables().tied_to(unit)?, tied_elements(plan, parcel, unit)),
+        };
+        (parcel == kind).then_some(Self { unit: to, micro_batch, width: width(plan, parcel), elements })
+    }
+
+    /// What an op expects of a kind.
+    fn to(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
+        let Op::Receive { parcel, unit, micro_batch, .. } = op else { return None };
+        let elements = match parcel {
+            Parcel::Activations => plan.units[unit].input,
+            Parcel::Gradients => plan.units[unit].output,
+            Parcel::TiedGradients | Parcel::TiedParameters => tied_elements(plan, parcel, unit),
+        };
+        (parcel == kind).then_some(Self { unit, micro_batch, width: width(plan, parcel), elements })
+    }
+}
+
+fn width(plan: &Plan, parcel: Parcel) -> Width {
+    match parcel {
+        Parcel::Activations | Parcel::Gradients => Width::F32,
+        Parcel::TiedGradients => plan.config.precision.reduce,
+        Parcel::TiedParameters => plan.config.precision.params,
+    }
+}
+
+/// Elements of the flat buffer of `unit` that one rank has of what ties send.
+fn tied_elements(plan: &Plan, parcel: Parcel, unit: usize) -> usize {
+    let placement = &plan.placements[unit];
+    match parcel {
+        Parcel::TiedGradients => placement.part(&plan.config),
+        _ if plan.config.shards_optimizer() => placement.shard(&plan.config),
+        _ => placement.padded,
+    }
+}
+
+/// Proves that parcels pair; gives their number.
+pub(super) fn parcels(ranks: &Ranks) -> Result<usize, Flaw> {
+    let mut count = 0;
+    for parcel in Parcel::ALL {
+        for rank in 0..ranks.ops.len() {
+            let receiver = ranks.groups.receiver(rank, parcel);
+            let is_answered = ranks.groups.sender(receiver, parcel) == rank;
+            // Of what ties send, only the ranks of two pipeline stages know.
+            if is_answered {
+                count += pair(ranks, parcel, rank, receiver)?;
+            }
+        }
+    }
+    Ok(count)
+}
+
+fn pair(ranks: &Ranks, parcel: Parcel, sender: usize, receiver: usize) -> Result<usize, Flaw> {
+    let plan = ranks.plan;
+    let found = |rank: usize, see: fn(&Plan, Parcel, Op) -> Option<Sent>| {
+        let ops = ranks.ops[rank].iter().enumerate();
+        ops.filter_map(move |(at, &op)| Some((at, see(plan, parcel, op)?)))
+    };
+    let (mut sent, mut received) = (found(sender, Sent::by), found(receiver, Sent::to));
+    for nth in 0.. {
+        match (sent.next(), received.next()) {
+            (None, None) => return Ok(nth),
+            (Some((_, a)), Some((_, b))) if a == b => {}
+            (a, b) => {
+                let place = |rank: usize, verb: &str, other: Option<(usize, Sent)>| match other {
+                    Some((op, what)) => ranks.place(rank, op, format!("{verb} {what:?}")),
+                    None => ranks.place(rank, ranks.ops[rank].len(), format!("{verb} none")),
+                };
+                let rule = format!("parcel {nth} of {parcel:?} is not what its receiver expects");
+                let places = vec![place(sender, "sends", a), place(receiver, "expects", b)];
+                return Err(ranks.flaw(rule, places));
+            }
+        }
+    }
+    unreachable!("a loop without end")
+}

@@ -1,0 +1,53 @@
+//! Simulate: how long a step takes when every op takes as long as it is said to, and waits for what it must. Times are in
+//! the unit of these costs; never measures, and knows no machine.
+
+use crate::execution::execute;
+use crate::groups::Groups;
+use crate::plan::Plan;
+use crate::prove::{Flaw, deadlock};
+use crate::schedule::{Op, Pass};
+
+/// What a simulation gives: times in the unit of its costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From the start to the end of the last op of any rank.
+    pub makespan: u64,
+    /// What the ops of each rank take together, waiting not counted.
+    pub busy: Vec<u64>,
+}
+
+impl Timing {
+    /// How long a rank does nothing: its part of the pipeline bubble, where only computing costs.
+    pub fn bubble(&self, rank: usize) -> u64 {
+        self.makespan - self.busy[rank]
+    }
+}
+
+/// Runs a pass of all ranks with a cost for each op: the longest chain of ops that have to wait for one another.
+///
+/// ```
+/// use zero_plan::config::{Config, Order};
+/// use zero_plan::mesh::Mesh;
+/// use zero_plan::{Op, Pass, PlanBuf, Unit, makespan};
+///
+/// let mesh = Mesh { pipeline: 2, ..Mesh::of_zero(1) };
+/// let config = Config { mesh, order: Order::GPipe, micro_batches: 3, ..Config::PLAIN };
+/// let units = [Unit::NONE, Unit { source: 1, ..Unit::NONE }];
+/// let cost = |op: &Op| match op {
+///     Op::Forward { .. } => 1,
+///     Op::Backward { .. } => 2,
+///     _ => 0,
+/// };
+/// let timing = PlanBuf::new("Two", config, &units).with(|plan| makespan(plan, Pass::Train, &cost)).unwrap();
+/// // Three micro-batches forward and back, and one more of each while the pipeline fills and drains.
+/// assert_eq!((timing.makespan, timing.bubble(0)), (12, 3));
+/// ```
+///
+/// # Errors
+/// Where the ranks wait for one another and none can go on.
+pub fn makespan(plan: &Plan, pass: Pass, cost: &dyn Fn(&Op) -> u64) -> Result<Timing, Flaw> {
+    let ranks = 0..plan.config.mesh.ranks();
+    let ops: Vec<&[Op]> = ranks.map(|rank| plan.of_rank(rank).ops(pass)).collect();
+    let finish = execute(plan, &Groups::of(plan), &ops, cost).map_err(|stuck| deadlock(plan, pass, &ops, &stuck))?;
+    Ok(Timing { makespan: finish.ends.iter().copied().max().unwrap_or(0), busy: finish.busy })
+}
