@@ -15,8 +15,10 @@ pub(super) struct Walk<'a> {
 /// A place in the walk.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
-    /// Which turn.
-    turn: usize,
+    /// Number of the turn.
+    index: usize,
+    /// The turn, kept since most steps stay within it; none behind the last.
+    turn: Option<Turn>,
     /// Which unit of it.
     unit: usize,
     /// Computations before it.
@@ -59,27 +61,30 @@ impl<'a> Walk<'a> {
     }
 
     pub const fn start(&self) -> Cursor {
-        Cursor { turn: 0, unit: 0, position: 0 }
+        Cursor { index: 0, turn: self.turn(0), unit: 0, position: 0 }
+    }
+
+    const fn turn(&self, index: usize) -> Option<Turn> {
+        if index < self.turns.len() { Some(self.turns.at(index)) } else { None }
     }
 
     /// The computation there, or none at the end.
     pub const fn step(&self, cursor: &Cursor) -> Option<Step> {
-        if cursor.turn == self.turns.len() {
-            return None;
-        }
-        let turn = self.turns.at(cursor.turn);
+        let Some(turn) = cursor.turn else { return None };
         let Chunk { first, end } = self.tables.chunks[turn.chunk];
         Some(Step { unit: if turn.backward { end - 1 - cursor.unit } else { first + cursor.unit }, turn })
     }
 
     /// The place behind.
     pub const fn next(&self, mut cursor: Cursor) -> Cursor {
-        let Chunk { first, end } = self.tables.chunks[self.turns.at(cursor.turn).chunk];
+        let Some(turn) = cursor.turn else { return cursor };
+        let Chunk { first, end } = self.tables.chunks[turn.chunk];
         cursor.unit += 1;
         cursor.position += 1;
         if first + cursor.unit == end {
             cursor.unit = 0;
-            cursor.turn += 1;
+            cursor.index += 1;
+            cursor.turn = self.turn(cursor.index);
         }
         cursor
     }
