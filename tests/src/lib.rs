@@ -2,6 +2,6 @@
 //! that both are held against.
 
 pub mod reference;
+pub mod specs;
 pub mod tiny;
 pub mod training;
-pub mod specs;

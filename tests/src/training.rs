@@ -100,7 +100,8 @@ impl Told {
 impl core::fmt::Display for Told {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let numbers: Vec<_> = self.numbers.iter().map(u64::to_string).collect();
-        let units: Vec<_> = self.units.iter().map(|unit| unit.map_or("-".to_owned(), |hash| hash.to_string())).collect();
+        let units: Vec<_> =
+            self.units.iter().map(|unit| unit.map_or("-".to_owned(), |hash| hash.to_string())).collect();
         write!(f, "{} | {}", numbers.join(" "), units.join(" "))
     }
 }

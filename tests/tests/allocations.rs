@@ -66,7 +66,8 @@ fn no_step_allocates() {
             (3, mesh(1, 1, 1), 1),
             (3, mesh(2, 2, 2), 2),
         ] {
-            let config = Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
+            let config =
+                Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
             let counts = PlanBuf::new("", config, Tied::PLAN.units)
                 .with(|plan| local::run(plan, |_| false, allocations).expect("the memory of a tiny model"));
             for [own, gemm] in counts {

@@ -33,14 +33,18 @@ fn prefetch_keeps_as_many_gathers_in_flight() {
     for prefetch in 0..=units {
         let config = Config { mesh: Mesh::of_zero(2), stage: 3, prefetch, ..CONFIG };
         let in_flight = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
-            let ranks = local::run(plan, |_| false, |transport| {
-                let rank = transport.arena().rank();
-                let mut engine = Engine::<Untied, _>::new(Emulated::new(transport, SLOW));
-                engine.initialize(7);
-                let batch = noise(config);
-                assert!(engine.step(&HYPER, |part, ids, targets| batch(0, rank, part, ids, targets)).is_ok());
-                engine.transport().gathers_in_flight_max()
-            });
+            let ranks = local::run(
+                plan,
+                |_| false,
+                |transport| {
+                    let rank = transport.arena().rank();
+                    let mut engine = Engine::<Untied, _>::new(Emulated::new(transport, SLOW));
+                    engine.initialize(7);
+                    let batch = noise(config);
+                    assert!(engine.step(&HYPER, |part, ids, targets| batch(0, rank, part, ids, targets)).is_ok());
+                    engine.transport().gathers_in_flight_max()
+                },
+            );
             ranks.expect("memory")
         });
         // No unit is gathered twice at one time, and one of them computes.

@@ -109,7 +109,8 @@ const fn tell_changes_together(message: Message, tables: &Tables, budget: usize,
         let tables = Tables { config: &config, ..*tables };
         let changes = change::all(&tables, scratch);
         let Some(best) = change::smallest(&changes, &config, needed) else {
-            return message.text("\n  fix: raise `memory`, or lower what it pays for: sequences, length, widths of the model");
+            return message
+                .text("\n  fix: raise `memory`, or lower what it pays for: sequences, length, widths of the model");
         };
         message = tell_change(message, &tables, &changes[best]);
         needed = changes[best].bytes;

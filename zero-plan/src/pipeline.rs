@@ -224,3 +224,99 @@ impl Turns<'_> {
         Turn { chunk: chunk * stages + self.stage, micro_batch, backward }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::Mesh;
+
+    fn placed(config: &Config, units: &[Unit]) -> Vec<Chunk> {
+        let mut chunks = vec![Chunk::NONE; config.chunks()];
+        fill_chunks(config, units, &mut chunks);
+        chunks
+    }
+
+    fn units(operations: &[usize]) -> Vec<Unit> {
+        operations.iter().map(|&operations| Unit { operations, ..Unit::NONE }).collect()
+    }
+
+    fn on(pipeline: usize, split: Split) -> Config {
+        Config { mesh: Mesh { pipeline, ..Mesh::of_zero(1) }, split, ..Config::PLAIN }
+    }
+
+    /// The cost of the most expensive chunk.
+    fn bottleneck_of(config: &Config, units: &[Unit], chunks: &[Chunk]) -> usize {
+        let of_chunk =
+            |chunk: &Chunk| units[chunk.first..chunk.end].iter().map(|unit| cost(config, unit)).sum::<usize>();
+        chunks.iter().map(of_chunk).max().unwrap()
+    }
+
+    /// Every way to cut `units` into `chunks` that are not empty.
+    fn all_cuts(first: usize, units: usize, chunks: usize) -> Vec<Vec<Chunk>> {
+        if chunks == 1 {
+            return vec![vec![Chunk { first, end: units }]];
+        }
+        let ends = first + 1..=units - (chunks - 1);
+        let with_rest = |end: usize| {
+            let rest = all_cuts(end, units, chunks - 1).into_iter();
+            rest.map(move |rest| [vec![Chunk { first, end }], rest].concat())
+        };
+        ends.flat_map(with_rest).collect()
+    }
+
+    #[test]
+    fn a_balanced_split_has_the_cheapest_bottleneck_there_is() {
+        let mut random = 1usize;
+        for count in 1..=8 {
+            for _ in 0..20 {
+                let mut next = || {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    random >> 60
+                };
+                let units: Vec<Unit> =
+                    (0..count).map(|_| Unit { operations: next(), params: next(), ..Unit::NONE }).collect();
+                for stages in 1..=count {
+                    let config = Config { micro_batches: 3, ..on(stages, Split::Balanced) };
+                    let chunks = placed(&config, &units);
+                    assert_eq!((chunks[0].first, chunks[stages - 1].end), (0, count));
+                    assert!(chunks.windows(2).all(|pair| pair[0].end == pair[1].first));
+                    assert!(chunks.iter().all(|chunk| chunk.first < chunk.end));
+                    let cuts = all_cuts(0, count, stages).into_iter();
+                    let best = cuts.map(|cut| bottleneck_of(&config, &units, &cut)).min().unwrap();
+                    assert_eq!(bottleneck_of(&config, &units, &chunks), best, "{units:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn units_lie_as_asked_for() {
+        let units = units(&[1, 1, 1, 9, 1, 1]);
+        let ends = |config: &Config| placed(config, &units).iter().map(|chunk| chunk.end).collect::<Vec<_>>();
+        assert_eq!(ends(&on(2, Split::Even)), [3, 6]);
+        assert_eq!(ends(&on(3, Split::Units(&[1, 4, 1]))), [1, 5, 6]);
+        assert_eq!(ends(&on(3, Split::Balanced)), [3, 4, 6]);
+        let interleaved = Config { order: Order::Interleaved { chunks: 3 }, ..on(2, Split::Even) };
+        assert_eq!(ends(&interleaved), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    #[should_panic(expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: they do not divide evenly by 2")]
+    fn z0206_units_do_not_divide() {
+        placed(&on(2, Split::Even), &units(&[1, 1, 1]));
+    }
+
+    /// Narayanan et al. (2021), figure 4: the first stage of two with two chunks each and four micro-batches.
+    #[test]
+    fn turns_of_an_interleaved_stage() {
+        let config = Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, ..on(2, Split::Balanced) };
+        let turns = Turns { config: &config, pass: Pass::Train, stage: 0 };
+        let told = (0..turns.len()).map(|position| {
+            let Turn { chunk, micro_batch, backward } = turns.at(position);
+            format!("{}{chunk}.{micro_batch}", if backward { 'B' } else { 'F' })
+        });
+        let expected = "F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 F2.2 B0.0 F2.3 B0.1 B2.2 B2.3 B0.2 B0.3";
+        assert_eq!(told.collect::<Vec<_>>().join(" "), expected);
+        assert_eq!(turns.in_flight(), 5);
+    }
+}

@@ -31,7 +31,8 @@ impl Visitor for Run {
             Role::Rank(place) => place,
         };
         let (transport, watch) = shm::join(plan, &place, 0).expect("peers");
-        let outcome = train_rank::<M, _>(transport, HYPER, STEPS, Start::Seed(7), &noise(plan.config)).expect("no faults");
+        let outcome =
+            train_rank::<M, _>(transport, HYPER, STEPS, Start::Seed(7), &noise(plan.config)).expect("no faults");
         let stage = plan.of_rank(place.rank);
         let mut planned = Traffic::default();
         (0..STEPS).for_each(|_| planned += Traffic::of(plan, stage.step));

@@ -56,7 +56,8 @@ fn every_spec_trains_as_plain_data_parallelism_does() {
 #[test]
 fn no_spec_is_left_out() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs");
-    let files = std::fs::read_dir(&directory).expect("a directory of specs").map(|entry| entry.expect("an entry").path());
+    let files =
+        std::fs::read_dir(&directory).expect("a directory of specs").map(|entry| entry.expect("an entry").path());
     let mut found: Vec<String> = files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
     let mut known: Vec<&str> = NAMES.to_vec();
     (found.sort(), known.sort());
