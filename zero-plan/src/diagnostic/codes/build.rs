@@ -8,9 +8,9 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0201",
         title: "memory budget exceeded",
         explanation: "All that a rank needs is in one arena, whose size is a constant of the plan, and it is larger than \
-            `memory` in the spec. The message says by how much, and which stages would fit. Raise `memory`, or lower \
-            what it pays for: a higher stage, more ranks, fewer or shorter sequences, less prefetch, smaller \
-            buckets, recomputation.",
+            `memory` in the spec. The message says by how much, at which op most of it is in use and by what, and which \
+            changes to the spec would fit, the cheapest first: a higher stage, less prefetch, gathers and reductions in \
+            every micro-batch, smaller micro-batches, recomputation. Make one of them, or raise `memory`.",
         example: "#[zero(stage = 0, ranks = 8, memory = KiB(48))] // and a model that needs more",
     },
     Code {
@@ -101,10 +101,10 @@ pub(super) const CODES: &[Code] = &[
     },
     Code {
         code: "Z0292",
-        title: "ranks that would wait for each other",
+        title: "ranks whose ops do not fit together",
         explanation: "The ops of all ranks together must match: collectives in one order on every communicator, each send with \
-            its receive, and no circle of ranks that wait for one another. The proof over all ranks found one that \
-            never ends, which is a fault of `zero` and not of the spec or the model: please report both.",
+            its receive, no circle of ranks that wait for one another, and every gradient in its sum once. The proof \
+            over all ranks found a flaw, which is a fault of `zero` and not of the spec or the model: please report both.",
         example: "Nothing in a spec or a model should lead here.",
     },
 ];
