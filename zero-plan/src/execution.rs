@@ -1,11 +1,13 @@
 //! Execution: runs the ops of all ranks, each as far as it gets, under the rules of who waits for whom; in no time, or with
 //! a cost for each op. Shares nothing with what makes schedules, and knows nothing of what ops compute.
 //!
-//! All state that ranks see of one another is tallies that only grow, and every op waits until some of them are full. So
-//! the rules are monotone: whatever one rank does never keeps another from going on. If one order of execution comes to
+//! All state that ranks see of one another is tallies that only grow, and every op waits until some of them are full; which
+//! ones, its rank's own ops before it say. So the rules are monotone: whatever one rank does never keeps another from going on. If one order of execution comes to
 //! its end, all do, and if one gets stuck, all get stuck at the same ops: trying one order is a proof. A collective ends
 //! here when all its members have begun it, a parcel is there when it was sent, and no transport lends a buffer: what
 //! leaves lies in its slot until it is taken. A transport that buffers more only lets ranks go on earlier.
+
+mod stuck;
 
 use crate::groups::{Groups, Scope};
 use crate::layout::{Bucket, OUTGOING_SLOTS};
@@ -13,31 +15,14 @@ use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 
+pub(crate) use stuck::{Stuck, Wait};
+
 /// How it ended, for each rank. Times are in the unit of the costs.
 pub(crate) struct Finish {
     /// When its last op was over.
     pub ends: Vec<u64>,
     /// What its ops took, waiting not counted.
     pub busy: Vec<u64>,
-}
-
-/// Why it did not end: each rank waits for the next; the last one for a rank of the list, or for one that is through.
-#[derive(Debug)]
-pub(crate) struct Stuck {
-    pub waits: Vec<Wait>,
-    /// Whether the last one waits for one of the list.
-    pub is_cycle: bool,
-}
-
-/// A rank that waits.
-#[derive(Debug)]
-pub(crate) struct Wait {
-    pub rank: usize,
-    /// Index of the op that it waits in.
-    pub op: usize,
-    /// The rank that has not done what it waits for.
-    pub on: usize,
-    pub what: String,
 }
 
 /// Runs the ops of each rank. They have passed their check, and collectives match.
@@ -302,47 +287,6 @@ impl<'a> World<'a> {
                 own.taken[parcel as usize] += 1;
             }
             _ => {}
-        }
-    }
-
-    /// Follows who waits for whom, from a rank that waits until one comes up again or does not wait.
-    fn stuck(&self, first: usize) -> Stuck {
-        let mut waits: Vec<Wait> = Vec::new();
-        let mut rank = first;
-        loop {
-            if let Some(start) = waits.iter().position(|wait| wait.rank == rank) {
-                return Stuck { waits: waits.split_off(start), is_cycle: true };
-            }
-            let op = self.ranks[rank].next;
-            let Some(&does) = self.ops[rank].get(op) else { return Stuck { waits, is_cycle: false } };
-            let mut needs = self.needs(rank, does).into_iter().flatten();
-            let event = needs.find(|&event| self.time(rank, event).is_none()).expect("a rank that waits for something");
-            let (on, what) = self.blame(rank, event);
-            waits.push(Wait { rank, op, on, what });
-            rank = on;
-        }
-    }
-
-    /// A rank that has not done what another waits for, and what that is.
-    fn blame(&self, rank: usize, event: Event) -> (usize, String) {
-        match event {
-            Event::Begun { scope, nth } | Event::Done { scope, nth } => {
-                let begins = matches!(event, Event::Begun { .. });
-                let counts = |peer: usize| if begins { self.ranks[peer].begun } else { self.ranks[peer].done };
-                let members = &self.groups.members[self.groups.communicator(rank, scope)];
-                let late = members.iter().find(|&&peer| counts(peer)[scope as usize] <= nth);
-                let verb = if begins { "begin" } else { "be done with" };
-                (
-                    late.map_or(rank, |&peer| peer),
-                    format!("to {verb} collective {nth} of its {} communicator", scope.name()),
-                )
-            }
-            Event::Sent { parcel, nth } => {
-                (self.groups.sender(rank, parcel), format!("to send parcel {nth} of {parcel:?}"))
-            }
-            Event::Taken { parcel, nth } => {
-                (self.groups.receiver(rank, parcel), format!("to receive parcel {nth} of {parcel:?}"))
-            }
         }
     }
 }

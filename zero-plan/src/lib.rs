@@ -2,9 +2,10 @@
 //! traffic, all of it constant. No clock, no threads, no environment, no files.
 //!
 //! The data's way through: [`spec`] text is parsed and checked into a [`Config`]; [`mod@unit`] sizes and the config give the
-//! [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own; [`Plan`] holds the tables, and
-//! [`traffic`] and [`report`] read them, and [`states`] has the published figures that they are held against. What sizes
-//! decide is a `const fn`: the compiler runs it for [`static_plan!`], [`PlanBuf`] runs the same at run time.
+//! [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own; [`Plan`] holds the tables.
+//! [`mod@prove`] holds those of all ranks against one another; [`traffic`], [`simulate`] and [`report`] read them, and
+//! [`states`] has the published figures that they are held against. What sizes decide is a `const fn`: the compiler runs it
+//! for [`static_plan!`], [`PlanBuf`] runs the same at run time.
 
 #![forbid(unsafe_code)]
 

@@ -1,25 +1,40 @@
 //! Equivalence: which changes of a schedule change nothing, each by a rule with a name. Knows what ops touch; shares
-//! nothing with the check.
+//! nothing with the check and the prover.
 
-use zero_plan::{Op, Plan};
+use zero_plan::{Op, Parcel, Plan};
 
 /// What two ops can have in common. Ops that have nothing in common, or only read it, may run in either order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thing {
-    /// The flat buffer of an owner: gathered, whole, in use, released, updated.
+    /// The flat buffer of a holder: gathered, whole, in use, released, updated.
     Parameters(usize),
+    /// The shard of it that this rank owns.
+    Shard(usize),
     /// A slot for gathered parameters.
-    Slot(usize),
-    /// The chain of activations and of their gradients.
-    Chain,
+    Gathered(usize),
+    /// A slot for activations.
+    Activations(usize),
+    /// The gradients of activations on their way through a chunk.
+    ActivationGradients,
+    /// What recomputed units save.
+    Recomputed,
+    /// The next micro-batch of a unit, forward and back.
+    Forwards(usize),
+    Backwards(usize),
+    /// The slots for what leaves, and the order in which it does.
+    Outgoing(Parcel),
+    /// The order in which parcels are taken.
+    Incoming(Parcel),
     /// The staging of a bucket, or of all buckets that take turns in one slot.
     Staging(usize),
+    /// The place of a bucket's sums over one replica.
+    Partial(usize),
     /// The reduced gradients of a bucket.
     Sum(usize),
-    /// The count of offers: peers know a reduction by its number.
+    /// The count of offers, of settled and of combined reductions: peers know one by its number.
     Offers,
-    /// The count of settled reductions, for the same reason.
     Settled,
+    Combined,
     /// That all ranks have agreed.
     Agreement,
 }
@@ -27,46 +42,125 @@ enum Thing {
 /// Whether an op changes what it touches.
 type Touch = (Thing, bool);
 
+/// The unit under which parameters are held that `unit` takes.
+fn holder(plan: &Plan, unit: usize) -> usize {
+    if plan.placements[unit].holds { unit } else { plan.units[unit].source }
+}
+
+fn has_gradients(plan: &Plan, unit: usize) -> bool {
+    plan.placements[unit].padded > 0
+}
+
 /// What op `at` touches.
 fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
-    let sharded = plan.config.shards_parameters();
-    let source = |unit: usize| plan.units[unit].source;
-    let owns = |unit: usize| plan.placements[unit].padded > 0;
-    let bucket_of = |unit: usize| plan.placements[unit].bucket;
-    let staging = |bucket: usize| Thing::Staging(plan.buckets[bucket].slot.unwrap_or(bucket));
+    let changes = |things: &[Thing]| -> Vec<Touch> { things.iter().map(|&thing| (thing, true)).collect() };
+    // Where sums overwrite what they are made of, each bucket has a place of its own.
+    let partial = |bucket: usize| {
+        let is_shared = !plan.config.reduces_in_place();
+        is_shared.then_some((Thing::Partial(plan.buckets[bucket].partial), true))
+    };
+    let staging = |bucket: usize| Thing::Staging(plan.buckets[bucket].slot.unwrap_or(plan.buckets.len() + bucket));
+    let sum = |unit: usize| Thing::Sum(plan.placements[unit].bucket);
     match ops[at] {
-        Op::Gather { unit, slot } if sharded => vec![(Thing::Parameters(unit), true), (Thing::Slot(slot), true)],
-        Op::Gather { unit, .. } | Op::Wait { unit } => vec![(Thing::Parameters(unit), true)],
+        Op::Gather { unit, slot } if plan.config.shards_parameters() => {
+            vec![(Thing::Shard(unit), false), (Thing::Parameters(unit), true), (Thing::Gathered(slot), true)]
+        }
+        Op::Gather { unit, .. } => vec![(Thing::Shard(unit), false), (Thing::Parameters(unit), true)],
+        Op::Wait { unit } => changes(&[Thing::Parameters(unit)]),
+        Op::Widen { unit, slot } => changes(&[Thing::Parameters(unit), Thing::Gathered(slot)]),
         Op::Release { unit } => {
             let slot = ops[..at].iter().rev().find_map(|op| match *op {
-                Op::Gather { unit: gathered, slot } if gathered == unit => Some((Thing::Slot(slot), true)),
+                Op::Gather { unit: held, slot } | Op::Widen { unit: held, slot } if held == unit => Some(slot),
                 _ => None,
             });
-            [Some((Thing::Parameters(unit), true)), slot].into_iter().flatten().collect()
+            let slot = slot.map(|slot| (Thing::Gathered(slot), true));
+            changes(&[Thing::Parameters(unit)]).into_iter().chain(slot).collect()
         }
-        Op::Forward { unit, .. } => vec![(Thing::Parameters(source(unit)), false), (Thing::Chain, true)],
-        Op::Backward { unit, .. } if owns(source(unit)) => vec![
-            (Thing::Parameters(source(unit)), false),
-            (Thing::Chain, true),
-            (staging(bucket_of(source(unit))), true),
-        ],
-        Op::Backward { .. } => vec![(Thing::Chain, true)],
-        Op::Claim { bucket } => vec![(staging(bucket), true)],
-        Op::Reduce { bucket, .. } => vec![(staging(bucket), true), (Thing::Offers, true)],
+        Op::Receive { parcel, unit, slot, .. } => {
+            let to = match parcel {
+                Parcel::Activations => vec![(Thing::Activations(slot), true), (Thing::Forwards(unit), true)],
+                // It finds the slot of its micro-batch taken.
+                Parcel::Gradients => vec![(Thing::ActivationGradients, true), (Thing::Activations(slot), false)],
+                Parcel::TiedGradients => vec![(sum(unit), true)],
+                Parcel::TiedParameters => updated(unit),
+            };
+            to.into_iter().chain([(Thing::Incoming(parcel), true)]).collect()
+        }
+        Op::Clear { parcel } => changes(&[Thing::Outgoing(parcel)]),
+        Op::Send { parcel, unit, .. } => {
+            let from = match parcel {
+                Parcel::TiedGradients => Some((sum(unit), false)),
+                Parcel::TiedParameters => Some((Thing::Shard(unit), false)),
+                Parcel::Activations | Parcel::Gradients => None,
+            };
+            changes(&[Thing::Outgoing(parcel)]).into_iter().chain(from).collect()
+        }
+        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } => computes(plan, ops[at]),
+        Op::Claim { bucket } => changes(&[staging(bucket)]),
+        Op::Reduce { bucket, .. } => changes(&[staging(bucket), Thing::Offers]),
         Op::Settle { bucket, .. } => {
-            vec![(staging(bucket), true), (Thing::Settled, true), (Thing::Sum(bucket), true)]
+            let things = changes(&[staging(bucket), Thing::Sum(bucket), Thing::Settled]);
+            things.into_iter().chain(partial(bucket)).collect()
         }
-        Op::Spread { bucket } => vec![(Thing::Sum(bucket), true)],
+        Op::Combine { bucket, .. } => {
+            changes(&[Thing::Sum(bucket), Thing::Combined]).into_iter().chain(partial(bucket)).collect()
+        }
+        Op::Fold { unit } => vec![(sum(unit), false), (sum(plan.units[unit].source), true)],
+        Op::Spread { bucket, .. } => changes(&[Thing::Sum(bucket)]),
         Op::Agree => {
             let sums = (0..plan.buckets.len()).map(|bucket| (Thing::Sum(bucket), false));
             // Owners update what lies in their shards once all ranks have agreed that they read it no more.
-            let held = (0..plan.units.len()).filter(|_| sharded).map(|unit| (Thing::Parameters(unit), true));
-            [(Thing::Agreement, true), (Thing::Chain, false)].into_iter().chain(sums).chain(held).collect()
+            let held = (0..plan.units.len()).map(|unit| (Thing::Parameters(unit), true));
+            let passes = (0..plan.units.len()).flat_map(|unit| [Thing::Forwards(unit), Thing::Backwards(unit)]);
+            let passes = passes.map(|thing| (thing, false));
+            [(Thing::Agreement, true)].into_iter().chain(sums).chain(held).chain(passes).collect()
         }
-        Op::Update { unit } => {
-            vec![(Thing::Agreement, false), (Thing::Sum(bucket_of(unit)), false), (Thing::Parameters(unit), true)]
-        }
+        Op::Update { unit } => updated(unit).into_iter().chain([(sum(unit), false)]).collect(),
     }
+}
+
+/// What takes new values once all ranks have agreed.
+fn updated(unit: usize) -> Vec<Touch> {
+    vec![(Thing::Agreement, false), (Thing::Shard(unit), true), (Thing::Parameters(unit), true)]
+}
+
+/// What a computation touches.
+fn computes(plan: &Plan, op: Op) -> Vec<Touch> {
+    let (Op::Forward { unit, slot, .. } | Op::Recompute { unit, slot, .. } | Op::Backward { unit, slot, .. }) = op
+    else {
+        unreachable!("a computation")
+    };
+    let is_first = plan.chunks[plan.placements[unit].chunk].first == unit;
+    // Only forward writes there; the last backward gives the slot up.
+    let changes_slot = matches!(op, Op::Forward { .. }) || matches!(op, Op::Backward { .. }) && is_first;
+    let mut touches = vec![(Thing::Activations(slot), changes_slot)];
+    if has_gradients(plan, unit) {
+        touches.push((Thing::Parameters(holder(plan, unit)), false));
+    }
+    if plan.config.recomputes(plan.units, unit) {
+        touches.push((Thing::Recomputed, true));
+    }
+    match op {
+        Op::Forward { .. } => {
+            touches.push((Thing::Forwards(unit), true));
+            if plan.tables().leaves(unit) {
+                touches.push((Thing::Outgoing(Parcel::Activations), true));
+            }
+        }
+        Op::Backward { .. } => {
+            touches.extend([(Thing::Backwards(unit), true), (Thing::ActivationGradients, true)]);
+            if is_first && unit > 0 {
+                touches.push((Thing::Outgoing(Parcel::Gradients), true));
+            }
+            if has_gradients(plan, unit) {
+                let bucket = plan.placements[unit].bucket;
+                let staging = plan.buckets[bucket].slot.unwrap_or(plan.buckets.len() + bucket);
+                touches.push((Thing::Staging(staging), true));
+            }
+        }
+        _ => {}
+    }
+    touches
 }
 
 fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
@@ -78,14 +172,28 @@ fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
 type Rule = (fn(&Op) -> bool, &'static str);
 
 /// The rules by which ops that have nothing in common with what they move over may move.
-pub const SWAPS: [Rule; 8] = [
+pub const SWAPS: [Rule; 16] = [
     (|op| matches!(op, Op::Gather { .. }), "a gather at another time: its slot is free, nobody uses its unit"),
     (|op| matches!(op, Op::Wait { .. }), "a wait at another time between gather and first use"),
+    (|op| matches!(op, Op::Widen { .. }), "a copy at another time between release and first use"),
     (|op| matches!(op, Op::Release { .. }), "a release at another time between last use and next gather"),
     (|op| matches!(op, Op::Claim { .. }), "a claim at another time between settle and first gradient"),
     (|op| matches!(op, Op::Reduce { .. }), "a reduce at another time between last gradient and settle, in order"),
     (|op| matches!(op, Op::Settle { .. }), "a settle at another time between reduce and next claim, in order"),
+    (|op| matches!(op, Op::Combine { .. }), "a sum over replicas at another time between settle and next settle"),
+    (|op| matches!(op, Op::Fold { .. }), "a sum of ties at another time between that of both and its spread"),
     (|op| matches!(op, Op::Spread { .. }), "a spread at another time between settle and agreement"),
+    (|op| matches!(op, Op::Clear { .. }), "a slot cleared at another time between send and next result"),
+    (|op| matches!(op, Op::Send { .. }), "a send at another time between its result and the next one"),
+    (
+        |op| matches!(op, Op::Receive { .. }),
+        "a parcel taken at another time: its place is free, nobody waits in a cycle",
+    ),
+    (
+        |op| matches!(op, Op::Recompute { .. }),
+        "a second forward at another time between the first one and its backward",
+    ),
+    (|op| matches!(op, Op::Forward { .. }), "computations on two micro-batches in another order"),
     (|op| matches!(op, Op::Update { .. }), "updates of two units in another order"),
 ];
 
@@ -99,16 +207,18 @@ pub fn of_swap(plan: &Plan, ops: &[Op], i: usize, j: usize) -> Option<&'static s
     SWAPS.iter().find(is_either).map(|(_, rule)| *rule)
 }
 
-/// The rules by which a gather may go into another slot.
+/// The rules by which something may go into another slot.
 pub const SLOTS: [&str; 2] =
-    ["a gather into a replica, which has no slots", "a gather into another slot, free all the while"];
+    ["a gather into a replica, which has no slots", "a gather or a pass into another slot, free all the while"];
 
 /// Why `mutant` is the same schedule, if it differs from `ops` in nothing but slots.
 pub fn of_slots(plan: &Plan, ops: &[Op], mutant: &[Op]) -> Option<&'static str> {
     let without_slot = |&op: &Op| match op {
         Op::Gather { unit, .. } => Op::Gather { unit, slot: 0 },
+        Op::Widen { unit, .. } => Op::Widen { unit, slot: 0 },
+        Op::Forward { unit, micro_batch, .. } => Op::Forward { unit, micro_batch, slot: 0 },
         op => op,
     };
     let differs_in_slots = ops.iter().map(without_slot).eq(mutant.iter().map(without_slot));
-    differs_in_slots.then_some(SLOTS[usize::from(plan.config.shards_parameters())])
+    differs_in_slots.then_some(SLOTS[usize::from(plan.config.uses_slots() || plan.config.shards_parameters())])
 }

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use proptest::prelude::*;
+use zero_plan::config::Often;
 use zero_plan::unit::ALIGNMENT;
-use zero_plan::{Config, Home, Kind, Memory, Plan, Transport, Unit};
+use zero_plan::{Home, Kind, Memory, Pass, Plan, Transport};
 
-use crate::model::Model;
+use crate::model::{Model, models};
 
 /// That stretches lie in `0..end` and that no two of them overlap.
 fn assert_disjoint(mut stretches: Vec<Range<usize>>, end: usize) {
@@ -22,78 +24,125 @@ fn stretch(start: usize, len: usize) -> Range<usize> {
     start..start + len
 }
 
-/// All facts of this file but how stages compare.
-pub fn assert_sound(plan: &Plan) {
-    assert_owners(plan);
-    assert_activations(plan);
-    assert_buckets(plan);
-    assert_staging(plan);
-    assert_regions(plan);
-    assert_sizes(plan);
+fn line(elements: usize) -> usize {
+    elements.next_multiple_of(ALIGNMENT)
 }
 
-/// Shards are equal, and every parameter is in exactly one, in a unit of its own.
-fn assert_owners(plan: &Plan) {
-    let ranks = plan.config.ranks;
-    let mut owners = vec![None; plan.padded()];
-    for (unit, at) in plan.units.iter().zip(plan.placements) {
-        assert_eq!(at.shard(ranks) * ranks, at.padded);
-        assert!((unit.params..unit.params + ranks * ALIGNMENT).contains(&at.padded), "padded more than needed");
-        for rank in 0..ranks {
-            for element in stretch(at.start + rank * at.shard(ranks), at.shard(ranks)) {
-                assert_eq!(owners[element].replace(rank), None, "{element} has two owners");
-            }
-        }
-        // All that its layer takes lies in the one flat buffer.
-        assert!(unit.takes <= plan.placements[unit.source].padded);
+/// The units of a pipeline stage.
+fn units_of(plan: &Plan, stage: usize) -> Vec<usize> {
+    (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == stage).collect()
+}
+
+fn assert_sound(plan: &Plan) {
+    for stage in 0..plan.stages.len() {
+        assert_owners(plan, stage);
+        assert_activations(plan, stage);
+        assert_staging(plan, stage);
+        assert_regions(plan, stage);
+        assert_sizes(plan, stage);
     }
-    assert!(owners.iter().all(Option::is_some), "an element without an owner");
+    assert_buckets(plan);
     assert_eq!(plan.params(), plan.units.iter().map(|unit| unit.params).sum::<usize>());
 }
 
-fn assert_activations(plan: &Plan) {
-    let mut stretches = Vec::new();
-    for (unit, at) in plan.units.iter().zip(plan.placements) {
-        stretches.extend([stretch(at.saved, unit.saved), stretch(at.output, unit.output)]);
+/// Parts are equal, and every gradient is in exactly one, in a unit of its own.
+fn assert_owners(plan: &Plan, stage: usize) {
+    let ranks = plan.config.mesh.data_ranks();
+    let units = units_of(plan, stage);
+    let mut owners = vec![None; units.iter().map(|&unit| plan.placements[unit].padded).sum()];
+    for &unit in &units {
+        let (at, source) = (&plan.placements[unit], plan.units[unit].source);
+        let params = plan.units[source].params;
+        let part = at.part(&plan.config);
+        assert_eq!(part * ranks, at.padded);
+        assert!((params..params + ranks * ALIGNMENT).contains(&at.padded), "padded more than needed");
+        for rank in 0..ranks {
+            for element in stretch(at.start + rank * part, part) {
+                assert_eq!(owners[element].replace(rank), None, "{element} has two owners");
+            }
+        }
+        let is_elsewhere = plan.placements[source].stage != stage;
+        assert_eq!(at.holds, at.padded > 0 && (source == unit || is_elsewhere));
+        // All that its layer takes lies in the one flat buffer.
+        assert!(plan.units[unit].takes <= at.padded);
     }
-    assert_disjoint(stretches, plan.memory.region(Kind::Activations).elements);
+    assert!(owners.iter().all(Option::is_some), "an element without an owner");
 }
 
-/// Buckets tile the units from the last to the first, each as long as `bucket_bytes` lets it be.
+/// What lies in a slot for activations does so apart: inputs, targets, and what units save and give.
+fn assert_activations(plan: &Plan, stage: usize) {
+    let memory = &plan.stages[stage].memory;
+    for chunk in plan.chunks.iter().skip(stage).step_by(plan.stages.len()) {
+        let mut stretches = vec![stretch(0, plan.units[chunk.first].input)];
+        if chunk.end == plan.units.len() {
+            stretches.push(stretch(line(plan.units[chunk.first].input), plan.config.tokens()));
+        }
+        for unit in chunk.first..chunk.end {
+            let (sizes, at) = (&plan.units[unit], &plan.placements[unit]);
+            if plan.config.recomputes(plan.units, unit) {
+                let end = line(sizes.saved) + sizes.output;
+                assert!(at.saved == 0 && end <= memory.region(Kind::Recomputed).elements);
+            } else {
+                stretches.push(stretch(at.saved, sizes.saved));
+            }
+            if unit + 1 < chunk.end || chunk.end == plan.units.len() {
+                stretches.push(stretch(at.output, sizes.output));
+            } else {
+                assert!(sizes.output <= memory.outgoing_slot);
+            }
+        }
+        assert_disjoint(stretches, memory.activation_slot);
+    }
+}
+
+/// Buckets tile the units from the last to the first, each in one chunk and as long as `bucket_bytes` lets it be.
 fn assert_buckets(plan: &Plan) {
     let padded = |units: Range<usize>| units.map(|unit| plan.placements[unit].padded).sum::<usize>();
+    let bytes = |elements: usize| elements * plan.config.precision.reduce.bytes();
+    let is_tied = |unit: usize| plan.units[unit].source != unit;
     let mut end = plan.units.len();
     for (index, bucket) in plan.buckets.iter().enumerate() {
-        let units = bucket.first..end;
-        assert_eq!(bucket.last + 1, end);
-        assert!(!units.is_empty());
-        assert_eq!(bucket.start, padded(0..bucket.first));
+        let (units, chunk) = (bucket.first..end, plan.placements[bucket.first].chunk);
+        assert!(bucket.last + 1 == end && !units.is_empty());
+        assert_eq!(bucket.start, plan.placements[bucket.first].start);
         assert_eq!(bucket.elements, padded(units.clone()));
-        assert!(units.clone().all(|unit| plan.placements[unit].bucket == index));
-        let owners = units.filter(|&unit| plan.placements[unit].padded > 0).count();
-        assert!(owners <= 1 || bucket.elements * 4 <= plan.config.bucket_bytes, "a bucket that is too large");
-        if bucket.first > 0 {
-            let joined = padded(bucket.first - 1..end);
-            assert!(bucket.elements > 0 && joined * 4 > plan.config.bucket_bytes, "a bucket that could be larger");
+        assert!(
+            units.clone().all(|unit| plan.placements[unit].bucket == index && plan.placements[unit].chunk == chunk)
+        );
+        let with_gradients = units.filter(|&unit| plan.placements[unit].padded > 0).count();
+        let fits = bytes(bucket.elements) <= plan.config.bucket_bytes;
+        assert!(with_gradients <= 1 || fits, "a bucket that is too large");
+        let is_alone = is_tied(bucket.last);
+        assert!(!is_alone || bucket.first == bucket.last, "a tied unit with others");
+        if !is_alone && bucket.first > plan.chunks[chunk].first {
+            let joined = bytes(padded(bucket.first - 1..end));
+            assert!(bucket.elements > 0 && joined > plan.config.bucket_bytes, "a bucket that could be larger");
         }
         end = bucket.first;
     }
     assert_eq!(end, 0, "units without a bucket");
 }
 
-/// Buckets that share a slot lie at one place, all others apart; below stage 2 no bucket shares.
-fn assert_staging(plan: &Plan) {
-    let region = plan.memory.region(Kind::Gradients).elements;
+/// Whether a rank keeps its own gradients of one bucket only as long as they travel.
+fn stages_gradients(plan: &Plan) -> bool {
+    let config = &plan.config;
+    config.stage >= 2 && (config.reduce == Often::PerMicroBatch || config.micro_batches == 1)
+}
+
+/// Buckets that share a slot lie at one place, all others apart; where gradients are kept no bucket shares.
+fn assert_staging(plan: &Plan, stage: usize) {
+    let region = plan.stages[stage].memory.region(Kind::Gradients).elements;
+    let buckets: Vec<_> = plan.buckets.iter().filter(|bucket| bucket.stage == stage).collect();
     let mut apart = Vec::new();
-    for (index, bucket) in plan.buckets.iter().enumerate() {
-        assert_eq!(bucket.slot.is_some(), plan.config.stage >= 2 && bucket.elements > 0);
+    for (index, bucket) in buckets.iter().enumerate() {
+        assert_eq!(bucket.slot.is_some(), stages_gradients(plan) && bucket.elements > 0);
         let place = stretch(bucket.staging, bucket.elements);
         assert!(place.end <= region);
-        let shares = |other: &&zero_plan::Bucket| bucket.slot.is_some() && other.slot == bucket.slot;
-        match plan.buckets[..index].iter().find(shares) {
+        let shares = |other: &&&zero_plan::Bucket| bucket.slot.is_some() && other.slot == bucket.slot;
+        match buckets[..index].iter().find(shares) {
             Some(other) => assert_eq!(bucket.staging, other.staging),
             None => {
-                let sharing = plan.buckets[index..].iter().filter(shares).map(|other| other.elements);
+                let sharing = buckets[index..].iter().filter(shares).map(|other| other.elements);
                 apart.push(place.start..place.start + sharing.max().unwrap_or(bucket.elements));
             }
         }
@@ -101,14 +150,18 @@ fn assert_staging(plan: &Plan) {
     assert_disjoint(apart, region);
 }
 
-/// What homes hold is in them, on cache lines, and apart.
-fn assert_regions(plan: &Plan) {
-    let memory = &plan.memory;
-    let shares = |home| if home == Home::Common { plan.config.ranks } else { 1 };
-    for (home, size) in [(Home::Private, memory.private), (Home::Shared, memory.shared), (Home::Common, memory.common)]
-    {
+/// Regions follow one another in their homes, which end where the last one does.
+fn assert_regions(plan: &Plan, stage: usize) {
+    let memory = &plan.stages[stage].memory;
+    let homes = [
+        (Home::Private, memory.private_bytes),
+        (Home::Shared, memory.shared_bytes),
+        (Home::Common, memory.common_bytes),
+    ];
+    for (home, size) in homes {
+        let shares = if home == Home::Common { plan.config.mesh.zero } else { 1 };
         let regions = memory.regions.iter().filter(|region| region.home == home);
-        let stretches: Vec<_> = regions.map(|region| stretch(region.offset, region.elements * shares(home))).collect();
+        let stretches: Vec<_> = regions.map(|region| stretch(region.offset_bytes, region.bytes() * shares)).collect();
         assert_eq!(stretches.iter().map(Range::len).sum::<usize>(), size, "{home:?} has room that nobody uses");
         assert_disjoint(stretches, size);
     }
@@ -117,72 +170,116 @@ fn assert_regions(plan: &Plan) {
     }
 }
 
-/// The size of each region, from the table of what each stage keeps.
-fn assert_sizes(plan: &Plan) {
-    let (config, units) = (&plan.config, plan.units);
-    let line = |elements: usize| elements.next_multiple_of(ALIGNMENT);
-    let flat: usize = plan.placements.iter().map(|at| at.padded).sum();
-    let shard = flat / config.ranks;
-    let owners = plan.placements.iter().filter(|at| at.padded > 0);
-    let slots = owners.clone().count().min(config.prefetch + 1);
-    let slot = owners.map(|at| at.padded).max().unwrap_or(0);
-    let boundary = units.iter().flat_map(|unit| [unit.input, unit.output]).max().expect("a model has units");
-    let stage_3 = config.stage == 3;
-    let has_slots = stage_3 && config.transport == Transport::Local;
-    let apart = config.stage >= 2 || config.micro_batches > 1;
-    let expected = [
-        (Kind::Parameters, if stage_3 { shard } else { flat }),
-        (Kind::Gathered, if has_slots { slots * slot } else { 0 }),
-        (Kind::Reduced, if apart { shard } else { 0 }),
-        (Kind::Optimizer, 2 * if config.stage >= 1 { shard } else { flat }),
-        (Kind::Activations, units.iter().map(|unit| line(unit.saved) + line(unit.output)).sum()),
-        (Kind::ActivationGradients, 2 * line(boundary)),
-        (Kind::Workspace, line(units.iter().map(|unit| unit.workspace).max().expect("a model has units"))),
-        (Kind::Batch, line(line(units[0].input) + config.sequences * config.length)),
-    ];
-    for (kind, elements) in expected {
-        assert_eq!(plan.memory.region(kind).elements, elements, "{kind:?}");
-    }
-    let gradients = plan.memory.region(Kind::Gradients).elements;
-    if config.stage < 2 {
-        assert_eq!(gradients, flat);
-    } else {
-        assert_eq!(gradients, staging_slots(plan) * plan.buckets.iter().map(|b| b.elements).max().unwrap_or(0));
-    }
-    let total: usize = plan.memory.regions.iter().map(|region| region.elements).sum();
-    assert_eq!(plan.memory.bytes_per_rank(), 4 * total);
-}
-
-/// Two slots for the buckets in turn, and one for each bucket that waits for a tied unit.
-fn staging_slots(plan: &Plan) -> usize {
-    let waits = |bucket: &&zero_plan::Bucket| {
-        let owned = bucket.first..=bucket.last;
-        plan.units.iter().enumerate().any(|(i, unit)| unit.source != i && owned.contains(&unit.source))
+/// The size of each region, from the table of what each stage keeps; all are rounded up to whole cache lines.
+fn assert_sizes(plan: &Plan, stage: usize) {
+    let (config, memory) = (&plan.config, &plan.stages[stage].memory);
+    let units = units_of(plan, stage);
+    let sum = |of: &dyn Fn(usize) -> usize| units.iter().map(|&unit| of(unit)).sum::<usize>();
+    let most = |of: &dyn Fn(usize) -> usize| units.iter().map(|&unit| of(unit)).max().unwrap_or(0);
+    let padded = |unit: usize| plan.placements[unit].padded;
+    let held_of = |unit: usize| if plan.placements[unit].holds { padded(unit) } else { 0 };
+    let (held, gradients) = (sum(&held_of), sum(&padded));
+    let owned = sum(&|unit| if plan.units[unit].params > 0 { padded(unit) } else { 0 });
+    let holders = units.iter().filter(|&&unit| plan.placements[unit].holds).count();
+    let states = if config.stage > 0 { owned / config.mesh.zero } else { owned };
+    let ahead = if config.stage == 3 { config.prefetch } else { 0 };
+    let gathered = match config.stage {
+        3 if config.gather == Often::PerStep => held,
+        _ => holders.min(ahead + 1) * most(&held_of),
     };
-    let staged = plan.buckets.iter().filter(|bucket| bucket.elements > 0);
-    let waiting = staged.clone().filter(waits).count();
-    waiting + (staged.count() - waiting).min(2)
+    let is_narrow = |width: zero_plan::config::Width| width.bytes() == 2;
+    let has_slots = is_narrow(config.precision.params) || config.stage == 3 && config.transport == Transport::Local;
+    let rounds = if config.reduce == Often::PerStep { 1 } else { config.micro_batches };
+    let apart = stages_gradients(plan) || rounds > 1;
+    let largest = plan.buckets.iter().filter(|bucket| bucket.stage == stage).map(|bucket| bucket.elements).max();
+    let staged = plan.buckets.iter().filter(|bucket| bucket.stage == stage && bucket.elements > 0).count().min(2);
+    let largest = largest.unwrap_or(0);
+    // The first and the last stage of a pipeline need one half of a batch and leave the other in the workspace.
+    let at_an_end = stage == 0 || stage + 1 == config.mesh.pipeline;
+    let half_a_batch = line(plan.units[0].input) + config.tokens();
+    let half_a_batch = if plan.chunks.len() > 1 && at_an_end { half_a_batch } else { 0 };
+    let needed = [
+        (Kind::Parameters, if config.stage == 3 { held / config.mesh.zero } else { held }),
+        (Kind::Gathered, if has_slots { gathered } else { 0 }),
+        (Kind::Gradients, if stages_gradients(plan) { staged * largest } else { gradients }),
+        (Kind::UnitGradients, if is_narrow(config.precision.reduce) { most(&padded) } else { 0 }),
+        (Kind::Partial, if config.mesh.replica > 1 && apart { 2 * largest / config.mesh.zero } else { 0 }),
+        (Kind::Reduced, if apart { gradients / config.mesh.zero } else { 0 }),
+        (Kind::Master, if config.precision.master == config.precision.params { 0 } else { states }),
+        (Kind::Optimizer, 2 * states),
+        (Kind::Workspace, most(&|unit| plan.units[unit].workspace).max(half_a_batch)),
+    ];
+    for (kind, elements) in needed {
+        let region = memory.region(kind);
+        let expected = elements.next_multiple_of(64 / region.width.bytes());
+        assert_eq!(region.elements, expected, "{kind:?} on pipeline stage {stage}");
+    }
+    let boundary = most(&|unit| line(plan.units[unit].input.max(plan.units[unit].output)));
+    assert_eq!(memory.region(Kind::ActivationGradients).elements, 2 * boundary);
+    let slots = plan.tables().activation_slots(stage);
+    assert_eq!(memory.region(Kind::Activations).elements, slots * memory.activation_slot);
+    let outgoing = memory.region(Kind::Outgoing).elements;
+    assert_eq!(outgoing, 2 * (memory.outgoing_slot + memory.returning_slot));
+    assert!(outgoing == 0 || plan.chunks.len() > 1);
+    assert_eq!(memory.bytes_per_rank(), memory.regions.iter().map(|region| region.bytes()).sum::<usize>());
 }
 
 /// A stage needs no more memory than the one before it, with two exceptions. Stage 2 replaces gradients of every unit by
 /// staging for a few buckets and a shard of the sums: with few large buckets that is more. Stage 3 replaces a replica of
 /// the parameters by a shard, and on a transport that copies, by slots.
-pub fn assert_stages_compare(model: &Model) {
-    let at = |stage: u8| Memory::of(&model.config.at_stage(stage), &model.units);
-    let bytes = |stage: u8| at(stage).bytes_per_rank();
-    let elements = |stage: u8, kind: Kind| at(stage).region(kind).elements;
-    let flat = flat(&model.config, &model.units);
-    let shard = flat / model.config.ranks;
-    assert_eq!(bytes(0) - bytes(1), 4 * 2 * (flat - shard), "stage 1 saves all but a shard of the two moments");
-    let kept = flat + elements(1, Kind::Reduced);
-    let staged = elements(2, Kind::Gradients) + shard;
-    assert_eq!(bytes(1) + 4 * staged, bytes(2) + 4 * kept);
-    assert_eq!(bytes(2) + 4 * (shard + elements(3, Kind::Gathered)), bytes(3) + 4 * flat);
-    if model.config.transport == Transport::Shm {
-        assert!(bytes(3) <= bytes(2));
+fn assert_stages_compare(model: &Model) {
+    let memories = |stage: u8| -> Vec<Memory> {
+        let config = model.config.at_stage(stage);
+        Model { config, ..model.clone() }.plan().with(|plan| plan.stages.iter().map(|stage| stage.memory).collect())
+    };
+    let of_stages = [0, 1, 2, 3].map(memories);
+    (0..model.config.mesh.pipeline).for_each(|pipeline| {
+        assert_memories_compare(model, of_stages.each_ref().map(|memories| &memories[pipeline]));
+    });
+}
+
+/// The same for one pipeline stage: its arenas at each stage.
+fn assert_memories_compare(model: &Model, at_stage: [&Memory; 4]) {
+    let bytes = |stage: usize, kind| at_stage[stage].region(kind).bytes();
+    // Stage by stage, each kind of state becomes a share of it.
+    for (stage, kind) in [(1, Kind::Optimizer), (1, Kind::Master), (3, Kind::Parameters)] {
+        assert!(bytes(stage, kind) <= bytes(stage - 1, kind), "{kind:?} at {stage}");
+    }
+    let others = [Kind::Activations, Kind::Recomputed, Kind::ActivationGradients, Kind::Outgoing, Kind::Workspace];
+    for kind in others {
+        assert!((1..=3).all(|stage| bytes(stage, kind) == bytes(0, kind)), "{kind:?} changes with the stage");
+    }
+    let [none, optimizer, gradients, parameters] = at_stage.map(|memory| memory.bytes_per_rank());
+    assert!(optimizer <= none);
+    let copies = model.config.at_stage(3).uses_slots();
+    assert!(copies || parameters <= gradients);
+}
+
+/// Evaluation never needs a slot that training has not.
+fn assert_evaluations_fit(plan: &Plan) {
+    for stage in 0..plan.stages.len() {
+        let slots = plan.tables().activation_slots(stage);
+        let of_op = |op: &zero_plan::Op| match *op {
+            zero_plan::Op::Forward { slot, .. } => Some(slot),
+            _ => None,
+        };
+        assert!(plan.stages[stage].ops(Pass::Evaluate).iter().filter_map(of_op).all(|slot| slot < slots));
     }
 }
 
-fn flat(config: &Config, units: &[Unit]) -> usize {
-    units.iter().map(|unit| unit.params.next_multiple_of(config.ranks * ALIGNMENT)).sum()
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_layout_covers_parameters_and_keeps_regions_apart(model in models(48)) {
+        model.plan().with(|plan| {
+            assert_sound(plan);
+            assert_evaluations_fit(plan);
+        });
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_stage(model in models(48)) {
+        assert_stages_compare(&model);
+    }
 }

@@ -1,8 +1,9 @@
-//! Tests of the planner: layout, schedule, checks, memory, traffic. Never runs a model.
+//! Tests of the planner: layout, schedule, proofs, memory, traffic. Never runs a model.
 //!
 //! `properties` plans random models, `layout` and `simulator` say what must hold of a plan, in words of their own;
-//! `mutants` and `tables` break plans and expect the check to object, `equivalence` excuses mutants that break nothing.
-//! `traffic` and `prefetch` hold the schedule against formulas, `constants` and `budget` what the compiler is given.
+//! `mutants` and `tables` break plans and expect the provers to object, `equivalence` excuses mutants that break nothing.
+//! `orders` has schedules written out by hand and what pipelines are published to cost; `traffic` and `prefetch` hold the
+//! schedule against formulas, `constants` and `budget` what the compiler is given.
 
 mod budget;
 mod constants;
@@ -10,6 +11,7 @@ mod equivalence;
 mod layout;
 mod model;
 mod mutants;
+mod orders;
 mod prefetch;
 mod properties;
 mod simulator;

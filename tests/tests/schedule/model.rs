@@ -1,7 +1,8 @@
 //! Models to plan: random ones, and makers of small ones with chosen sizes. Never knows how they are planned.
 
 use proptest::prelude::*;
-use zero_plan::{Config, PlanBuf, Transport, Unit};
+use zero_plan::config::{Often, Order, Precision, Recompute, Split, Width};
+use zero_plan::{Axis, Config, Mesh, PlanBuf, Transport, Unit};
 
 /// A model and a configuration of it.
 #[derive(Clone, Debug)]
@@ -25,9 +26,11 @@ impl Model {
     }
 }
 
+/// A unit with parameters of its own. Its field says whether its number is even, so that one of the two can be recomputed.
 fn unit(source: usize, params: usize) -> Unit {
-    let (saved, workspace, input, output) = (3 + source, source, 5, 5);
-    Unit { field: "unit", position: 0, index: None, params, takes: params, source, saved, workspace, input, output }
+    let field = ["even", "odd"][source % 2];
+    let sizes = Unit { saved: 3 + source, workspace: source, input: 5, output: 5, operations: 7, ..Unit::NONE };
+    Unit { field, position: source, params, takes: params, source, ..sizes }
 }
 
 fn tie_last(units: &mut [Unit], owner: usize, takes: usize) {
@@ -35,84 +38,174 @@ fn tie_last(units: &mut [Unit], owner: usize, takes: usize) {
     *last = Unit { params: 0, takes, source: owner, ..*last };
 }
 
-/// Two ranks, one micro-batch of six tokens, and every unit in a bucket of its own.
+/// Two ranks along `zero`, one micro-batch of six tokens, and every unit in a bucket of its own.
 pub fn config(stage: u8) -> Config {
     Config {
+        mesh: Mesh::of_zero(2),
         stage,
-        ranks: 2,
         prefetch: 1,
         bucket_bytes: 1,
         sequences: 2,
         length: 3,
-        micro_batches: 1,
         transport: Transport::Local,
-        memory_bytes: None,
+        ..Config::PLAIN
     }
 }
 
-/// Small models that have between them what schedules can have: every stage and transport, buckets of one and of several
-/// units, a tied unit, units without parameters at either end and in the middle, and slots for all units or for few.
+pub fn mesh(pipeline: usize, zero: usize, replica: usize) -> Mesh {
+    Mesh { pipeline, replica, ..Mesh::of_zero(zero) }
+}
+
+/// Narrow parameters, gradients, or both.
+pub fn precision(params: Width, reduce: Width) -> Precision {
+    Precision { params, reduce, ..Precision::default() }
+}
+
+/// Small models that have between them what schedules can have: every stage, transport, order and axis, buckets of one and
+/// of several units, ties within a pipeline stage and across, units without parameters at either end and in the middle,
+/// slots for all units or for few, what is held for a step, what is computed again.
 pub fn small_models() -> Vec<Model> {
     let mut models = Vec::new();
     for stage in 0..=3 {
-        for (params, tied) in [
-            (&[40, 7, 90][..], None),
-            (&[9, 70, 20, 0], Some(1)),
-            (&[0, 50, 0, 33, 0], None),
-            (&[5, 6, 0], Some(1)),
-            (&[8], None),
-        ] {
-            for (micro_batches, prefetch, bucket_bytes) in [(1, 1, 1), (2, 0, 300), (2, 2, 1), (3, 7, 1)] {
-                let transport = if prefetch > 1 { Transport::Shm } else { Transport::Local };
-                let config = Config { micro_batches, prefetch, bucket_bytes, transport, ..config(stage) };
-                models.push(Model::new(config, params, tied));
-            }
-        }
+        let base = config(stage);
+        let mut add = |config: Config, params: &[usize], tied| models.push(Model::new(config, params, tied));
+        let narrow = precision(Width::BF16, Width::F32);
+        let interleaved = Order::Interleaved { chunks: 2 };
+        add(base, &[40, 7, 90], None);
+        add(Config { micro_batches: 2, prefetch: 0, bucket_bytes: 300, ..base }, &[9, 70, 20, 0], Some(1));
+        add(Config { micro_batches: 2, prefetch: 2, transport: Transport::Shm, ..base }, &[0, 50, 0, 33, 0], None);
+        add(Config { micro_batches: 3, prefetch: 7, ..base }, &[5, 6, 0], Some(1));
+        add(Config { recompute: Recompute::Fields(&["odd"]), precision: narrow, ..base }, &[8, 9, 10], Some(0));
+        add(Config { recompute: Recompute::Fields(&["odd"]), bucket_bytes: usize::MAX, ..base }, &[8, 9, 10], None);
+        add(Config { mesh: mesh(1, 1, 1), order: Order::GPipe, micro_batches: 2, ..base }, &[8, 9, 0], Some(1));
+        add(Config { mesh: mesh(1, 2, 2), micro_batches: 2, ..base }, &[7, 90, 40], None);
+        add(Config { mesh: mesh(1, 1, 2), ..base }, &[40, 7, 0], Some(0));
+        add(Config { micro_batches: 2, gather: Often::PerStep, reduce: Often::PerStep, ..base }, &[4, 7, 9], None);
+        let piped = Config { mesh: mesh(2, 1, 1), micro_batches: 3, ..base };
+        add(Config { order: Order::GPipe, ..piped }, &[4, 7, 0, 9], None);
+        add(Config { recompute: Recompute::Every(1), ..piped }, &[4, 7, 9, 0], Some(0));
+        add(Config { mesh: mesh(2, 2, 1), gather: Often::PerStep, ..piped }, &[4, 7, 0], Some(1));
+        add(Config { mesh: mesh(2, 1, 2), micro_batches: 2, reduce: Often::PerStep, ..piped }, &[4, 7, 9], Some(0));
+        add(Config { mesh: mesh(2, 1, 2), precision: narrow, ..piped }, &[4, 7, 9], None);
+        add(Config { order: interleaved, micro_batches: 2, ..piped }, &[4, 7, 9, 8], Some(0));
     }
     models
 }
 
-/// Any model of up to `units_max` units, under any configuration.
-pub fn models(units_max: usize) -> impl Strategy<Value = Model> {
-    (
-        configs(),
-        prop::collection::vec(sizes(), 1..=units_max),
-        prop::option::of((any::<prop::sample::Index>(), 0..=100_usize)),
-    )
-        .prop_map(|(config, sizes, tied)| Model { config, units: chain(&sizes, tied) })
+/// Any model of at most so many ranks, under any configuration.
+pub fn models(ranks_max: usize) -> impl Strategy<Value = Model> {
+    configs(ranks_max).prop_flat_map(|config| {
+        let chunks = config.chunks();
+        let tied = prop::option::of((any::<prop::sample::Index>(), 0..=100_usize));
+        (Just(config), prop::collection::vec(sizes(), chunks..=chunks + 6), tied, splits()).prop_map(
+            |(config, sizes, tied, split)| {
+                let units = chain(&sizes, tied);
+                let split = split.of(units.len(), config.chunks());
+                Model { config: Config { split, ..config }, units }
+            },
+        )
+    })
 }
 
-fn configs() -> impl Strategy<Value = Config> {
+const AXES: [[Axis; 3]; 3] =
+    [Axis::ALL, [Axis::Pipeline, Axis::Zero, Axis::Replica], [Axis::Replica, Axis::Pipeline, Axis::Zero]];
+
+const ORDERS: [Order; 4] =
+    [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }, Order::Interleaved { chunks: 3 }];
+
+const RECOMPUTES: [Recompute; 5] =
+    [Recompute::None, Recompute::Every(1), Recompute::Every(2), Recompute::Every(3), Recompute::Fields(&["odd"])];
+
+fn meshes(ranks_max: usize) -> impl Strategy<Value = Mesh> {
+    let any = (1..=4_usize, 1..=4_usize, 1..=3_usize, prop::sample::select(&AXES[..]));
+    any.prop_map(move |(pipeline, zero, replica, order)| {
+        let mut mesh = Mesh { order, ..mesh(pipeline, zero, replica) };
+        while mesh.ranks() > ranks_max {
+            let longest = if mesh.zero >= mesh.pipeline { &mut mesh.zero } else { &mut mesh.pipeline };
+            *if *longest > 1 { longest } else { &mut mesh.replica } -= 1;
+        }
+        mesh
+    })
+}
+
+fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
+    let often = || prop::sample::select(&[Often::PerMicroBatch, Often::PerStep][..]);
+    let width = || prop::sample::select(&[Width::F32, Width::BF16][..]);
     let bucket_bytes = prop_oneof![1..=200_usize, 1..=60_000_usize, Just(usize::MAX)];
-    let transport = prop_oneof![Just(Transport::Local), Just(Transport::Shm)];
-    (0..=3_u8, 1..=8_usize, 0..=15_usize, bucket_bytes, 1..=4_usize, transport, 1..=3_usize, 1..=7_usize).prop_map(
-        |(stage, ranks, prefetch, bucket_bytes, micro_batches, transport, sequences, length)| Config {
+    let order = (meshes(ranks_max), prop::sample::select(&ORDERS[..]), 1..=6_usize);
+    let sharding =
+        (0..=3_u8, 0..=15_usize, bucket_bytes, prop::sample::select(&[Transport::Local, Transport::Shm][..]));
+    let rest = (often(), often(), prop::sample::select(&RECOMPUTES[..]), [width(), width(), width(), width()]);
+    (order, sharding, rest, 1..=3_usize, 1..=7_usize).prop_map(|(order, sharding, rest, sequences, length)| {
+        let (mesh, order, micro_batches) = order;
+        let (stage, prefetch, bucket_bytes, transport) = sharding;
+        let (gather, reduce, recompute, [params, grads, master, moments]) = rest;
+        // Interleaved stages work on as many micro-batches at a time as there are stages.
+        let is_interleaved = matches!(order, Order::Interleaved { .. });
+        let micro_batches = if is_interleaved { micro_batches.div_ceil(2) * mesh.pipeline } else { micro_batches };
+        let precision = Precision { params, reduce: grads, master, moments };
+        Config {
+            mesh,
             stage,
-            ranks,
             prefetch,
             bucket_bytes,
+            gather,
+            reduce,
+            order,
+            recompute,
+            precision,
             sequences,
             length,
             micro_batches,
             transport,
-            memory_bytes: None,
-        },
-    )
+            ..Config::PLAIN
+        }
+    })
 }
 
-/// Parameters, saved, workspace and output of a unit. Many units have few parameters or none: there the special cases are.
-fn sizes() -> impl Strategy<Value = [usize; 4]> {
+/// How units are placed, before their number is known.
+#[derive(Clone, Copy, Debug)]
+enum Placing {
+    Balanced,
+    /// Evenly where that is possible.
+    Even,
+    /// One unit each, and what is left to this chunk.
+    Lopsided(prop::sample::Index),
+}
+
+fn splits() -> impl Strategy<Value = Placing> {
+    prop_oneof![Just(Placing::Balanced), Just(Placing::Even), any::<prop::sample::Index>().prop_map(Placing::Lopsided),]
+}
+
+impl Placing {
+    fn of(self, units: usize, chunks: usize) -> Split {
+        match self {
+            Self::Even if units.is_multiple_of(chunks) => Split::Even,
+            Self::Lopsided(chunk) => {
+                let mut counts = vec![1; chunks];
+                counts[chunk.index(chunks)] += units - chunks;
+                // A spec's split lives in the binary; a test's few, until it ends.
+                Split::Units(counts.leak())
+            }
+            Self::Balanced | Self::Even => Split::Balanced,
+        }
+    }
+}
+
+/// Parameters, saved, workspace, output and operations of a unit. Many units have few parameters or none: there the special
+/// cases are.
+fn sizes() -> impl Strategy<Value = [usize; 5]> {
     let params = prop_oneof![2 => Just(0_usize), 2 => 1..=40_usize, 4 => 1..=5_000_usize];
-    (params, 0..=90_usize, 0..=90_usize, 1..=90_usize).prop_map(<[usize; 4]>::from)
+    (params, 0..=90_usize, 0..=90_usize, 1..=90_usize, 0..=1000_usize).prop_map(<[usize; 5]>::from)
 }
 
 /// Units that take what the one before gives. `tied` picks the owner of the last unit's parameters, and how many percent
 /// of them it takes.
-fn chain(sizes: &[[usize; 4]], tied: Option<(prop::sample::Index, usize)>) -> Vec<Unit> {
+fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Vec<Unit> {
     let mut input = 11;
     let mut units = Vec::new();
-    for (i, &[params, saved, workspace, output]) in sizes.iter().enumerate() {
-        units.push(Unit { saved, workspace, input, output, ..unit(i, params) });
+    for (i, &[params, saved, workspace, output, operations]) in sizes.iter().enumerate() {
+        units.push(Unit { saved, workspace, input, output, operations, ..unit(i, params) });
         input = output;
     }
     if let (Some((owner, percent)), [_, _, ..]) = (tied, units.as_slice()) {

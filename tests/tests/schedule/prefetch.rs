@@ -1,62 +1,47 @@
 //! Prefetch: how far ahead of its use a unit is gathered at stage 3.
 
 use proptest::prelude::*;
-use zero_plan::{Op, Plan};
+use zero_plan::config::Often;
+use zero_plan::{Config, Op, Plan};
 
 use crate::model::{Model, models};
 
-/// A stretch of computations on one flat buffer.
-#[derive(Clone, Copy, Debug)]
-struct Use {
-    unit: usize,
-    first: usize,
+/// The unit under which the parameters are held that an op computes on, if it computes on any.
+fn held_for(plan: &Plan, op: &Op) -> Option<usize> {
+    let (Op::Forward { unit, .. } | Op::Backward { unit, .. }) = *op else { return None };
+    let holder = if plan.placements[unit].holds { unit } else { plan.units[unit].source };
+    (plan.placements[unit].padded > 0).then_some(holder)
 }
 
-/// The owners whose parameters are used, in the order of use, each with the computation that begins it.
-fn uses(plan: &Plan) -> Vec<Use> {
-    let units = 0..plan.units.len();
-    let there_and_back: Vec<usize> = units.clone().chain(units.rev()).collect();
-    let mut uses: Vec<Use> = Vec::new();
-    for first in 0..there_and_back.len() * plan.config.micro_batches {
-        let unit = plan.units[there_and_back[first % there_and_back.len()]].source;
-        let is_new = uses.last().is_none_or(|last| last.unit != unit);
-        if is_new && plan.placements[unit].padded > 0 {
-            uses.push(Use { unit, first });
-        }
-    }
-    uses
-}
-
-/// How many uses beyond `current` can be gathered: all that `prefetch` says, up to the end and up to the first whose unit
-/// is then held for a use before it.
-fn ahead(uses: &[Use], current: usize, prefetch: usize) -> usize {
-    let rest = &uses[current..];
-    let can_be = |ahead: &usize| rest[..*ahead].iter().all(|earlier| earlier.unit != rest[*ahead].unit);
+/// How many uses beyond the first of `rest` can be gathered: all that `prefetch` says, up to the end and up to the first
+/// whose unit is then held for a use before it.
+fn ahead(rest: &[usize], prefetch: usize) -> usize {
+    let can_be = |ahead: &usize| !rest[..*ahead].contains(&rest[*ahead]);
     (1..rest.len()).take(prefetch).take_while(can_be).count()
 }
 
-/// Walks a step and compares, at each computation, what is gathered beyond what it uses.
-fn assert_gathers_ahead(plan: &Plan) {
-    let uses = uses(plan);
-    let owners = plan.placements.iter().filter(|at| at.padded > 0).count();
-    let (mut held, mut computations): (Vec<(usize, usize)>, usize) = (Vec::new(), 0);
-    for &op in plan.step {
-        match op {
+/// Walks the step of a pipeline stage and compares, at each computation, what is gathered beyond what it uses.
+fn assert_gathers_ahead(plan: &Plan, stage: usize) {
+    let ops = plan.stages[stage].step;
+    let mut uses: Vec<usize> = ops.iter().filter_map(|op| held_for(plan, op)).collect();
+    uses.dedup();
+    let holders = plan.placements.iter().filter(|at| at.holds && at.stage == stage).count();
+    let slots = holders.min(plan.config.prefetch + 1);
+    let (mut held, mut current): (Vec<(usize, usize)>, Option<usize>) = (Vec::new(), None);
+    for op in ops {
+        match *op {
             Op::Gather { unit, slot } => held.push((unit, slot)),
             Op::Release { unit } => held.retain(|&(other, _)| other != unit),
-            Op::Forward { unit, .. } | Op::Backward { unit, .. } => {
-                let source = plan.units[unit].source;
-                if plan.placements[source].padded > 0 {
-                    let begun = uses.iter().rposition(|of| of.first <= computations).expect("this one has begun");
-                    assert_eq!(uses[begun].unit, source);
-                    assert!(held.iter().any(|&(unit, _)| unit == source), "{op:?} of what is not gathered");
-                    assert_eq!(held.len() - 1, ahead(&uses, begun, plan.config.prefetch), "at {op:?}, {plan:#?}");
-                }
-                computations += 1;
-            }
             _ => {}
         }
-        let slots = owners.min(plan.config.prefetch + 1);
+        if let Some(unit) = held_for(plan, op) {
+            let is_next = current.is_none_or(|current| uses[current] != unit);
+            let use_now = current.map_or(0, |current| current + usize::from(is_next));
+            current = Some(use_now);
+            assert_eq!(uses[use_now], unit);
+            assert!(held.iter().any(|&(other, _)| other == unit), "{op:?} of what is not gathered");
+            assert_eq!(held.len() - 1, ahead(&uses[use_now..], plan.config.prefetch), "at {op:?}, {plan:?}");
+        }
         assert!(held.len() <= slots && held.iter().all(|&(_, slot)| slot < slots), "{held:?} of {slots} slots");
     }
     assert!(held.is_empty());
@@ -66,8 +51,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_many_units_are_gathered_ahead_as_can_be(model in models(12)) {
-        let model = Model { config: model.config.at_stage(3), ..model };
-        assert_gathers_ahead(&model.plan().as_plan());
+    fn as_many_units_are_gathered_ahead_as_can_be(model in models(48)) {
+        let config = Config { gather: Often::PerMicroBatch, ..model.config.at_stage(3) };
+        Model { config, ..model }.plan().with(|plan| {
+            (0..plan.stages.len()).for_each(|stage| assert_gathers_ahead(plan, stage));
+        });
     }
 }

@@ -1,8 +1,8 @@
 //! Properties: what holds of the plan of every model.
 
 use proptest::prelude::*;
+use zero_plan::prove;
 
-use crate::layout;
 use crate::model::models;
 use crate::simulator::{Pace, simulate};
 
@@ -14,29 +14,23 @@ proptest! {
     #![proptest_config(cases(2000))]
 
     #[test]
-    fn every_plan_passes_its_check(model in models(12)) {
-        prop_assert_eq!(model.plan().as_plan().check(), Ok(()));
+    fn every_plan_passes_its_check(model in models(48)) {
+        prop_assert_eq!(model.plan().with(|plan| plan.check()), Ok(()));
     }
 
     #[test]
-    fn every_layout_covers_parameters_and_keeps_regions_apart(model in models(12)) {
-        layout::assert_sound(&model.plan().as_plan());
-    }
-
-    #[test]
-    fn memory_does_not_grow_with_the_stage(model in models(12)) {
-        layout::assert_stages_compare(&model);
+    fn every_plan_is_proven(model in models(48)) {
+        model.plan().with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
     }
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(cases(500))]
 
     #[test]
     fn every_step_updates_each_parameter_once_from_all_gradients(model in models(12)) {
-        let plan = model.plan();
         for pace in Pace::ALL {
-            prop_assert_eq!(simulate(&plan.as_plan(), pace), Ok(()));
+            prop_assert_eq!(model.plan().with(|plan| simulate(plan, pace)), Ok(()));
         }
     }
 }

@@ -1,15 +1,22 @@
 //! Simulator: executes the ops of all ranks on symbols: which version of a parameter lies where, which gradients were
-//! added up. It knows what each op does in a run, and that ranks hear of one another only through counts that grow; it
-//! knows no rule of schedules. Never measures, and shares nothing with the check.
+//! added up and in which order. It knows what each op does in a run, and that ranks hear of one another only through counts
+//! that grow; it knows no rule of schedules. Never measures, and shares nothing with the check and the prover.
 //!
 //! Ranks run at different paces. Where an op reads what a peer may not have written yet, or has overwritten, some pace
-//! shows it: as a wrong symbol. `execute` has the ops.
+//! shows it: as a wrong symbol. `wait` says who waits for whom; `compute`, `parameters` and `gradients` what ops do.
 
-mod execute;
+mod compute;
+mod gradients;
+mod parameters;
+mod trees;
+mod wait;
 
-use zero_plan::{Kind, Op, Plan};
+use std::collections::HashMap;
+
+use zero_plan::{Coordinates, Kind, Op, Parcel, Pass, Plan};
 
 use crate::spans::Spans;
+use trees::{Tree, Trees};
 
 /// Which of the ranks that can go on does so.
 #[derive(Clone, Copy, Debug)]
@@ -28,57 +35,53 @@ impl Pace {
     pub const ALL: [Self; 6] =
         [Self::FirstAhead, Self::LastAhead, Self::Together, Self::Random(1), Self::Random(2), Self::Random(3)];
 
-    fn pick(&mut self, movable: &[usize], ranks: &[Rank]) -> usize {
+    /// The ranks, from the one that goes on if it can.
+    fn order(&mut self, ranks: &[Rank]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..ranks.len()).collect();
         match self {
-            Self::FirstAhead => movable[0],
-            Self::LastAhead => movable[movable.len() - 1],
-            Self::Together => *movable.iter().min_by_key(|&&rank| ranks[rank].next).expect("some rank can go on"),
+            Self::FirstAhead => {}
+            Self::LastAhead => order.reverse(),
+            Self::Together => order.sort_by_key(|&rank| ranks[rank].next),
             Self::Random(state) => {
                 // Knuth's linear congruential generator; its high bits are the random ones.
                 *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                movable[(*state >> 33) as usize % movable.len()]
+                order.rotate_left((*state >> 33) as usize % ranks.len());
             }
         }
+        order
     }
 }
 
-/// The forward or backward of a unit, as a mark on what it wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a stretch of activations, or of their gradients, was written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
+    what: What,
     pass: usize,
+    data_rank: usize,
     micro_batch: usize,
     unit: usize,
 }
 
-/// One gradient in a sum: from which rank, and from the backward of which unit.
-type Term = (usize, Mark);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// The tokens that enter the model, and those that it is to find.
+    Tokens,
+    Targets,
+    /// What a unit gives, and what it saves for its backward.
+    Output,
+    Saved,
+    /// What it would save, if that did not have to be computed again.
+    Scratch,
+    /// The gradient of a unit's output.
+    Gradient,
+}
 
-struct Rank {
-    /// Ops done, of all passes.
-    next: usize,
-    /// Waiting in an agreement.
-    entered_now: bool,
-    published: usize,
-    offered: usize,
-    settled: usize,
-    entered: usize,
-    /// For each unit, the publication that made its newest shards.
-    versions: Vec<usize>,
-    /// For each bucket, its newest offer.
-    offers: Vec<usize>,
-    /// Updates so far of each shard of each unit: of a replica, or of what this rank owns alone.
-    parameters: Vec<Vec<usize>>,
-    gathers: Vec<Gathering>,
-    slots: Vec<usize>,
-    gathered: Spans<(usize, usize)>,
-    gradients: Spans<Vec<Term>>,
-    reduced: Spans<Vec<Term>>,
-    batch: Option<Mark>,
-    activations: Spans<Mark>,
-    activation_gradients: [Option<Mark>; 2],
-    losses: Vec<Mark>,
-    /// The last pass that the ranks have agreed in.
-    agreed: Option<usize>,
+/// One shard of a unit's parameters: whose, and after how many updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shard {
+    unit: usize,
+    zero: usize,
+    updates: usize,
 }
 
 /// What a transport knows of a unit.
@@ -89,12 +92,40 @@ enum Gathering {
     Whole,
 }
 
+struct Rank {
+    at: Coordinates,
+    data_rank: usize,
+    /// Ops done, of all passes.
+    next: usize,
+    /// Inside of an op that peers wait for.
+    is_inside: bool,
+    counts: wait::Counts,
+    /// Updates so far of each shard of each unit that it holds: of a replica, or of what this rank owns alone.
+    parameters: Vec<Vec<usize>>,
+    gathers: Vec<Gathering>,
+    slots: Vec<usize>,
+    gathered: Spans<Shard>,
+    gradients: Spans<Tree>,
+    partial: Spans<Tree>,
+    reduced: Spans<Tree>,
+    activations: Spans<Mark>,
+    recomputed: Spans<Mark>,
+    outgoing: Spans<Mark>,
+    activation_gradients: [Option<Mark>; 2],
+    losses: Vec<Mark>,
+    /// The last pass that the ranks have agreed in.
+    agreed: Option<usize>,
+}
+
 struct World<'p> {
     plan: &'p Plan<'p>,
     ranks: Vec<Rank>,
-    /// The training pass in progress, and the updates that were done before it.
+    trees: Trees,
+    /// The pass that the op belongs to, and the updates that were done before it.
     pass: usize,
     updates: usize,
+    /// What each group agreed to do together: the first of a group to come there says it.
+    together: HashMap<wait::Together, Op>,
 }
 
 type Done = Result<(), String>;
@@ -106,56 +137,60 @@ fn require(holds: bool, fault: impl FnOnce() -> String) -> Done {
 /// Runs a step, an evaluation and another step.
 ///
 /// # Errors
-/// What went wrong: a deadlock, a read of something else than was meant, a parameter that was not updated once a step
-/// from the sum of the gradients of all ranks and micro-batches.
-pub fn simulate(plan: &Plan, mut pace: Pace) -> Done {
-    let passes = [(plan.step, 0), (plan.evaluation, 1), (plan.step, 1)];
-    let program: Vec<(usize, usize, Op)> = passes
-        .iter()
-        .enumerate()
-        .flat_map(|(pass, &(ops, updates))| ops.iter().map(move |&op| (pass, updates, op)))
-        .collect();
-    let ranks = (0..plan.config.ranks).map(|_| Rank::new(plan)).collect();
-    let mut world = World { plan, ranks, pass: 0, updates: 0 };
+/// What went wrong: a deadlock, a read of something else than was meant, a parameter that was not updated once a step from
+/// the sum of the gradients of all ranks and micro-batches, added in the order of the plan.
+pub fn simulate(plan: &Plan, pace: Pace) -> Done {
+    let of = |pass| (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect::<Vec<_>>();
+    simulate_ranks(plan, &of(Pass::Train), &of(Pass::Evaluate), pace)
+}
+
+/// The same with a step and an evaluation for each rank.
+pub fn simulate_ranks(plan: &Plan, steps: &[&[Op]], evaluations: &[&[Op]], mut pace: Pace) -> Done {
+    let passes = [(steps, 0), (evaluations, 1), (steps, 1)];
+    let program = |rank: usize| -> Vec<(usize, usize, Op)> {
+        let passes = passes.iter().enumerate();
+        passes.flat_map(|(pass, &(ops, updates))| ops[rank].iter().map(move |&op| (pass, updates, op))).collect()
+    };
+    let programs: Vec<_> = (0..plan.config.mesh.ranks()).map(program).collect();
+    let ranks = (0..programs.len()).map(|rank| Rank::new(plan, rank)).collect();
+    let mut world = World { plan, ranks, trees: Trees::default(), pass: 0, updates: 0, together: HashMap::new() };
     loop {
         let can_go_on = |&rank: &usize| {
-            let op = program.get(world.ranks[rank].next);
+            let op = programs[rank].get(world.ranks[rank].next);
             op.is_some_and(|&(_, _, op)| world.is_ready(rank, op))
         };
-        let movable: Vec<usize> = (0..plan.config.ranks).filter(can_go_on).collect();
-        if movable.is_empty() {
-            break;
-        }
-        let rank = pace.pick(&movable, &world.ranks);
+        let Some(rank) = pace.order(&world.ranks).into_iter().find(can_go_on) else { break };
         let next = world.ranks[rank].next;
-        let (pass, updates, op) = program[next];
+        let (pass, updates, op) = programs[rank][next];
         (world.pass, world.updates) = (pass, updates);
-        world.execute(rank, op).map_err(|fault| format!("rank {rank}, op {next} ({op:?}), {pace:?}: {fault}"))?;
+        world.go_on(rank, op).map_err(|fault| format!("rank {rank}, op {next} ({op:?}), {pace:?}: {fault}"))?;
     }
-    require(world.ranks.iter().all(|rank| rank.next == program.len()), || format!("deadlock, {pace:?}"))?;
+    let is_through = world.ranks.iter().zip(&programs).all(|(rank, program)| rank.next == program.len());
+    require(is_through, || format!("deadlock, {pace:?}"))?;
     world.require_updated(2)
 }
 
 impl Rank {
-    fn new(plan: &Plan) -> Self {
-        let elements = |kind| plan.memory.region(kind).elements;
+    fn new(plan: &Plan, rank: usize) -> Self {
+        let memory = &plan.of_rank(rank).memory;
+        let elements = |kind| memory.region(kind).elements;
+        let at = plan.config.mesh.coordinates(rank);
         Self {
+            at,
+            data_rank: at.data_rank(&plan.config.mesh),
             next: 0,
-            entered_now: false,
-            published: 0,
-            offered: 0,
-            settled: 0,
-            entered: 0,
-            versions: vec![0; plan.units.len()],
-            offers: vec![0; plan.buckets.len()],
-            parameters: vec![vec![0; plan.config.ranks]; plan.units.len()],
+            is_inside: false,
+            counts: wait::Counts::new(plan),
+            parameters: vec![vec![0; plan.config.mesh.zero]; plan.units.len()],
             gathers: vec![Gathering::Idle; plan.units.len()],
             slots: vec![0; plan.units.len()],
             gathered: Spans::new(elements(Kind::Gathered)),
             gradients: Spans::new(elements(Kind::Gradients)),
+            partial: Spans::new(elements(Kind::Partial)),
             reduced: Spans::new(elements(Kind::Reduced)),
-            batch: None,
             activations: Spans::new(elements(Kind::Activations)),
+            recomputed: Spans::new(elements(Kind::Recomputed)),
+            outgoing: Spans::new(elements(Kind::Outgoing)),
             activation_gradients: [None; 2],
             losses: Vec::new(),
             agreed: None,
@@ -164,39 +199,88 @@ impl Rank {
 }
 
 impl World<'_> {
-    /// Whether no peer keeps `rank` from finishing `op`. An agreement also begins when it is not ready to end.
-    fn is_ready(&self, rank: usize, op: Op) -> bool {
-        let own = &self.ranks[rank];
-        let peers = |reached: &dyn Fn(&Rank) -> bool| self.ranks.iter().all(reached);
-        match op {
-            Op::Wait { unit } => peers(&|peer| peer.published >= own.versions[unit]),
-            Op::Claim { bucket } => {
-                let offer = self.newest_offer(rank, bucket);
-                peers(&|peer| peer.settled >= offer)
+    /// Enters an op that peers wait for, or does it.
+    fn go_on(&mut self, rank: usize, op: Op) -> Done {
+        if !self.ranks[rank].is_inside {
+            self.ranks[rank].is_inside = true;
+            self.enter(rank, op)?;
+            if !self.is_ready(rank, op) {
+                return Ok(());
             }
-            Op::Settle { bucket, .. } => peers(&|peer| peer.offered >= own.offers[bucket]),
-            Op::Spread { bucket } => peers(&|peer| peer.settled >= own.offers[bucket]),
-            Op::Agree => !own.entered_now || peers(&|peer| peer.entered >= own.entered),
-            _ => true,
+        }
+        self.execute(rank, op)?;
+        let own = &mut self.ranks[rank];
+        own.is_inside = false;
+        own.next += 1;
+        Ok(())
+    }
+
+    fn execute(&mut self, rank: usize, op: Op) -> Done {
+        match op {
+            Op::Gather { unit, slot } => self.gather(rank, unit, slot),
+            Op::Wait { unit } => self.wait(rank, unit),
+            Op::Widen { unit, slot } => self.widen(rank, unit, slot),
+            Op::Release { unit } => self.release(rank, unit),
+            Op::Receive { parcel, unit, micro_batch, slot } => match parcel {
+                Parcel::Activations => self.receive_activations(rank, unit, micro_batch, slot),
+                Parcel::Gradients => self.receive_gradient(rank, unit, micro_batch),
+                Parcel::TiedGradients => self.receive_tied_gradients(rank, unit),
+                Parcel::TiedParameters => self.receive_tied_parameters(rank, unit),
+            },
+            Op::Clear { .. } | Op::Claim { .. } => Ok(()),
+            Op::Send { parcel, unit, micro_batch } => self.send(rank, parcel, unit, micro_batch),
+            Op::Forward { unit, micro_batch, slot } => self.forward(rank, unit, micro_batch, slot),
+            Op::Recompute { unit, micro_batch, slot } => self.recompute(rank, unit, micro_batch, slot),
+            Op::Backward { unit, micro_batch, slot } => self.backward(rank, unit, micro_batch, slot),
+            Op::Reduce { .. } => Ok(()),
+            Op::Settle { bucket, round } => self.settle(rank, bucket, round),
+            Op::Combine { bucket, round } => self.combine(rank, bucket, round),
+            Op::Fold { unit } => self.fold(rank, unit),
+            Op::Spread { bucket, axis } => self.spread(rank, bucket, axis),
+            Op::Agree => self.agree(rank),
+            Op::Update { unit } => self.update(rank, unit),
         }
     }
 
-    /// The newest offer out of the slot of a bucket.
-    fn newest_offer(&self, rank: usize, bucket: usize) -> usize {
-        let buckets = &self.plan.buckets;
-        let shares = |other: usize| {
-            other == bucket || (buckets[bucket].slot.is_some() && buckets[bucket].slot == buckets[other].slot)
+    /// The rank at equal places along `zero` and `replica` of another pipeline stage.
+    fn at_stage(&self, rank: usize, pipeline: usize) -> usize {
+        self.plan.config.mesh.rank(Coordinates { pipeline, ..self.ranks[rank].at })
+    }
+
+    /// The ranks that hold the other shards of the same replica, itself included.
+    fn zero_peers(&self, rank: usize) -> Vec<usize> {
+        let mesh = &self.plan.config.mesh;
+        (0..mesh.zero).map(|zero| mesh.rank(Coordinates { zero, ..self.ranks[rank].at })).collect()
+    }
+
+    /// The ranks that hold the same shards, itself included.
+    fn replica_peers(&self, rank: usize) -> Vec<usize> {
+        let mesh = &self.plan.config.mesh;
+        (0..mesh.replica).map(|replica| mesh.rank(Coordinates { replica, ..self.ranks[rank].at })).collect()
+    }
+
+    /// The rank on the other end of what a rank sends or receives for a unit.
+    fn other_end(&self, rank: usize, parcel: Parcel, unit: usize, is_sender: bool) -> usize {
+        let stage = |unit: usize| self.plan.placements[unit].stage;
+        let other = match (parcel, is_sender) {
+            (Parcel::Activations, true) | (Parcel::Gradients, false) => unit + 1,
+            (Parcel::Activations, false) | (Parcel::Gradients, true) => unit - 1,
+            (Parcel::TiedGradients, true) | (Parcel::TiedParameters, false) => self.plan.units[unit].source,
+            (Parcel::TiedGradients, false) | (Parcel::TiedParameters, true) => self.plan.units.len() - 1,
         };
-        (0..buckets.len()).filter(|&other| shares(other)).map(|other| self.ranks[rank].offers[other]).max().unwrap_or(0)
+        self.at_stage(rank, stage(other))
     }
 
     /// That all ranks have all parameters, or their own shards of them, after so many updates.
     fn require_updated(&self, updates: usize) -> Done {
         for (rank, own) in self.ranks.iter().enumerate() {
-            for unit in (0..self.plan.units.len()).filter(|&unit| self.shard(unit) > 0) {
-                for shard in 0..self.ranks.len() {
-                    let holds = shard == rank || !self.plan.config.shards_parameters();
-                    let version = own.parameters[unit][shard];
+            let is_held = |&unit: &usize| {
+                let at = &self.plan.placements[unit];
+                at.holds && at.stage == own.at.pipeline
+            };
+            for unit in (0..self.plan.units.len()).filter(is_held) {
+                for (shard, &version) in own.parameters[unit].iter().enumerate() {
+                    let holds = shard == own.at.zero || !self.plan.config.shards_parameters();
                     require(!holds || version == updates, || format!("rank {rank} has {unit}[{shard}] at {version}"))?;
                 }
             }

@@ -15,6 +15,9 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
     if let Some(rule) = check_chunks(tables) {
         return Some(rule);
     }
+    if let Some(rule) = check_cover(tables) {
+        return Some(rule);
+    }
     let mut stage = 0;
     while stage < memories.len() {
         let memory = &memories[stage];
@@ -29,7 +32,7 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
         }
         stage += 1;
     }
-    check_cover(tables)
+    None
 }
 
 /// Whether an offset in elements lies on a cache line.
@@ -44,6 +47,7 @@ const fn check_chunks(tables: &Tables) -> Broken {
     while chunk < tables.chunks.len() {
         rules! {
             tables.chunks[chunk].first == end && tables.chunks[chunk].end > end => "chunks leave a gap or overlap",
+            tables.chunks[chunk].end <= tables.units.len() => "a chunk of units that are not there",
         }
         let mut unit = end;
         end = tables.chunks[chunk].end;
@@ -95,7 +99,7 @@ const fn check_units(tables: &Tables, memory: &Memory, stage: usize) -> Broken {
             let (saved, output) = (round_up(unit.saved, ALIGNMENT), round_up(unit.output, ALIGNMENT));
             if recomputed {
                 rules! {
-                    memory.region(Kind::Recomputed).elements >= saved + output =>
+                    on_line(at.saved) && at.saved + saved + output <= memory.region(Kind::Recomputed).elements =>
                         "recomputed activations that do not fit their region",
                 }
             } else {
@@ -172,6 +176,10 @@ const fn check_states(tables: &Tables, memory: &Memory, stage: usize, totals: To
             "master parameters that do not fit their region",
         memory.region(Kind::Activations).elements >= tables.activation_slots(stage) * memory.activation_slot =>
             "activations that do not fit their region",
+        on_line(memory.gathered_slot) && on_line(memory.activation_slot) =>
+            "a slot that does not start on a cache line",
+        on_line(memory.outgoing_slot) && on_line(memory.returning_slot) =>
+            "a result that does not leave from a cache line",
         memory.region(Kind::Outgoing).elements >= OUTGOING_SLOTS * (memory.outgoing_slot + memory.returning_slot) =>
             "outgoing results that do not fit their region",
     }
@@ -214,6 +222,8 @@ const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken
                 rules! {
                     before.stage != stage || may_coexist(bucket, before) =>
                         "buckets that overlap in staging and do not take turns",
+                    before.stage != stage || may_combine(bucket, before, config.mesh.zero) =>
+                        "buckets that overlap in partial sums and do not take turns",
                 }
                 other += 1;
             }
@@ -228,7 +238,10 @@ const fn check_cover(tables: &Tables) -> Broken {
     let (mut i, mut end) = (0, tables.units.len());
     while i < tables.buckets.len() {
         let bucket = &tables.buckets[i];
-        rules! { bucket.first <= bucket.last && bucket.last + 1 == end => "buckets leave a gap or overlap", }
+        rules! {
+            bucket.first <= bucket.last && bucket.last + 1 == end => "buckets leave a gap or overlap",
+            bucket.stage == tables.placements[bucket.first].stage => "a bucket on another pipeline stage than its units",
+        }
         let mut unit = bucket.first;
         while unit <= bucket.last {
             rules! { tables.placements[unit].bucket == i => "a unit outside its bucket", }
@@ -247,6 +260,11 @@ const fn may_coexist(a: &Bucket, b: &Bucket) -> bool {
         (Some(a_slot), Some(b_slot)) if a_slot == b_slot => a.staging == b.staging,
         _ => a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging,
     }
+}
+
+/// Whether the sums of two buckets over one replica lie apart, or at one place, where a settle waits for the one before.
+const fn may_combine(a: &Bucket, b: &Bucket, zero: usize) -> bool {
+    a.partial == b.partial || a.partial + a.elements / zero <= b.partial || b.partial + b.elements / zero <= a.partial
 }
 
 /// Regions of one home follow one another and end where the home does, and peers can reach what they read.

@@ -8,8 +8,9 @@ pub(super) struct Sizes {
     held: usize,
     /// Flat buffers of the parameters that it updates.
     owned: usize,
-    /// Flat buffers of all gradients.
+    /// Flat buffers of all gradients, and the largest of them.
     pub(super) gradients: usize,
+    gradients_max: usize,
     pub(super) flat_max: usize,
     holders: usize,
     pub(super) bucket_max: usize,
@@ -31,6 +32,7 @@ impl Sizes {
             held: 0,
             owned: 0,
             gradients: 0,
+            gradients_max: 0,
             flat_max: 0,
             holders: 0,
             bucket_max: 0,
@@ -78,6 +80,7 @@ impl Sizes {
         let unit = &tables.units[i];
         let padded = tables.padded(i);
         self.gradients += padded;
+        self.gradients_max = max(self.gradients_max, padded);
         if tables.holds(i) {
             self.held += padded;
             self.holders += 1;
@@ -122,7 +125,7 @@ impl Sizes {
             Kind::Gathered => self.slots(tables) * self.flat_max,
             Kind::Gradients if config.shards_gradients() => self.staging_slots * self.bucket_max,
             Kind::Gradients => self.gradients,
-            Kind::UnitGradients if config.precision.reduce.is_narrow() => self.flat_gradients_max(tables),
+            Kind::UnitGradients if config.precision.reduce.is_narrow() => self.gradients_max,
             Kind::UnitGradients => 0,
             Kind::Partial if config.mesh.replica > 1 && !config.reduces_in_place() => {
                 STAGING_SLOTS * (self.bucket_max / zero)
@@ -139,18 +142,6 @@ impl Sizes {
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_max + self.incoming_max),
             Kind::Workspace => self.workspace_max,
         }
-    }
-
-    /// The largest flat buffer of gradients; a tied unit's is as large as its owner's, which may be elsewhere.
-    const fn flat_gradients_max(&self, tables: &Tables) -> usize {
-        let (mut most, mut i) = (self.flat_max, 0);
-        while i < tables.units.len() {
-            if tables.units[i].is_tied(i) {
-                most = max(most, tables.padded(i));
-            }
-            i += 1;
-        }
-        most
     }
 }
 

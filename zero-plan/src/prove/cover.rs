@@ -181,3 +181,60 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Ranks;
+    use super::*;
+    use crate::config::Config;
+    use crate::groups::Groups;
+    use crate::mesh::Mesh;
+    use crate::plan::PlanBuf;
+    use crate::unit::Unit;
+
+    #[test]
+    fn ranges_cover_once() {
+        assert_eq!(uncovered(vec![3..5, 0..3], 5), None);
+        assert_eq!(uncovered(vec![0..3, 3..5], 6), Some(5));
+        assert_eq!(uncovered(vec![0..3, 4..5], 5), Some(3));
+        assert_eq!(uncovered(vec![0..3, 2..5], 5), Some(2));
+        assert_eq!(uncovered(vec![0..3, 3..6], 5), Some(5));
+    }
+
+    /// Two pipeline stages of two replicas of two ranks; the last unit is tied to the first, and one lies between.
+    fn plan() -> PlanBuf {
+        let mesh = Mesh { pipeline: 2, replica: 2, ..Mesh::of_zero(2) };
+        let unit = |source, params| Unit { source, params, takes: 9, input: 4, output: 4, operations: 1, ..Unit::NONE };
+        let units = [unit(0, 9), unit(1, 9), unit(2, 9), unit(0, 0)];
+        PlanBuf::new("Tied", Config { mesh, micro_batches: 2, stage: 2, ..Config::PLAIN }, &units)
+    }
+
+    /// Without the check, which objects to each of these as well.
+    #[test]
+    fn a_gradient_that_is_lost_or_doubled_is_found() {
+        plan().with(|plan| {
+            let all: Vec<&[Op]> = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).step).collect();
+            let sums_of = |ops: &[&[Op]]| sums(&Ranks { plan, pass: Pass::Train, ops, groups: Groups::of(plan) });
+            assert_eq!(sums_of(&all), Ok(()));
+            let sums_up = |op: &Op| {
+                let receives = matches!(op, Op::Receive { parcel: Parcel::TiedGradients, .. });
+                let computes = matches!(op, Op::Backward { .. } | Op::Update { .. });
+                receives || computes || matches!(op, Op::Reduce { .. } | Op::Settle { .. } | Op::Combine { .. })
+            };
+            for rank in 0..all.len() {
+                for at in (0..all[rank].len()).filter(|&at| sums_up(&all[rank][at])) {
+                    let (mut without, mut twice) = (all[rank].to_vec(), all[rank].to_vec());
+                    let op = without.remove(at);
+                    twice.insert(at, op);
+                    let with = |ops| {
+                        let mut of_ranks = all.clone();
+                        of_ranks[rank] = ops;
+                        sums_of(&of_ranks)
+                    };
+                    assert!(with(&without).is_err(), "rank {rank} without {op:?}");
+                    assert!(with(&twice).is_err(), "rank {rank} with {op:?} twice");
+                }
+            }
+        });
+    }
+}

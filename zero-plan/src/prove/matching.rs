@@ -204,3 +204,23 @@ fn pair(ranks: &Ranks, parcel: Parcel, sender: usize, receiver: usize) -> Result
     }
     unreachable!("a loop without end")
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::mesh::Mesh;
+    use crate::plan::PlanBuf;
+    use crate::prove::prove;
+    use crate::unit::Unit;
+
+    #[test]
+    fn a_parcel_of_another_size_than_expected_is_found() {
+        let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(1) }, ..Config::PLAIN };
+        let unit = |source, input, output| Unit { source, input, output, ..Unit::NONE };
+        let proof = |input| PlanBuf::new("Two", config, &[unit(0, 1, 5), unit(1, input, 1)]).with(prove);
+        assert!(proof(5).is_ok());
+        let flaw = proof(6).unwrap_err();
+        assert_eq!(flaw.rule, "parcel 0 of Activations is not what its receiver expects");
+        assert!(flaw.places[0].note.contains("elements: 5") && flaw.places[1].note.contains("elements: 6"), "{flaw}");
+    }
+}

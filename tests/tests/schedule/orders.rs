@@ -1,0 +1,193 @@
+//! Orders: small schedules written out by hand, and what pipelines are published to cost: the activations that a pipeline
+//! stage keeps, counted from its ops, and its bubble, from a simulation in which nothing but computing takes time.
+
+use zero_plan::config::Order;
+use zero_plan::{Config, Kind, Op, Parcel, Pass, Plan, makespan};
+
+use crate::model::{Model, config, mesh};
+
+/// A model of one unit for each chunk.
+fn model(order: Order, stages: usize, micro_batches: usize) -> Model {
+    let config = Config { mesh: mesh(stages, 1, 1), order, micro_batches, ..config(0) };
+    Model::new(config, &vec![32; config.chunks()], None)
+}
+
+/// The computations of a pipeline stage: `F2.1` is the forward of chunk 2 on micro-batch 1.
+fn turns(plan: &Plan, stage: usize) -> String {
+    let turn = |op: &Op| match op {
+        Op::Forward { unit, micro_batch, .. } => Some(format!("F{unit}.{micro_batch}")),
+        Op::Backward { unit, micro_batch, .. } => Some(format!("B{unit}.{micro_batch}")),
+        _ => None,
+    };
+    plan.stages[stage].step.iter().filter_map(turn).collect::<Vec<_>>().join(" ")
+}
+
+fn assert_turns(order: Order, stages: usize, micro_batches: usize, expected: &[&str]) {
+    model(order, stages, micro_batches).plan().with(|plan| {
+        for (stage, expected) in expected.iter().enumerate() {
+            assert_eq!(turns(plan, stage), *expected, "pipeline stage {stage}");
+        }
+    });
+}
+
+#[test]
+fn one_forward_one_backward_as_soon_as_the_pipeline_is_full() {
+    assert_turns(
+        Order::OneFOneB,
+        2,
+        4,
+        &["F0.0 F0.1 B0.0 F0.2 B0.1 F0.3 B0.2 B0.3", "F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F1.3 B1.3"],
+    );
+}
+
+#[test]
+fn gpipe_goes_back_when_all_have_gone_forward() {
+    assert_turns(
+        Order::GPipe,
+        2,
+        4,
+        &["F0.0 F0.1 F0.2 F0.3 B0.0 B0.1 B0.2 B0.3", "F1.0 F1.1 F1.2 F1.3 B1.0 B1.1 B1.2 B1.3"],
+    );
+}
+
+#[test]
+fn interleaved_chunks_take_turns_by_as_many_micro_batches_as_there_are_stages() {
+    assert_turns(
+        Order::Interleaved { chunks: 2 },
+        2,
+        4,
+        &[
+            "F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 F2.2 B0.0 F2.3 B0.1 B2.2 B2.3 B0.2 B0.3",
+            "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 B1.0 F1.3 B1.1 F3.2 B3.2 F3.3 B3.3 B1.2 B1.3",
+        ],
+    );
+}
+
+/// The whole schedule of a unit on each of two pipeline stages, at stage 0 on one data rank.
+#[test]
+fn what_crosses_leaves_as_soon_as_it_is_there() {
+    use Op::*;
+    use Parcel::{Activations, Gradients};
+    let spread = |bucket| Spread { bucket, axis: zero_plan::Axis::Zero };
+    model(Order::OneFOneB, 2, 2).plan().with(|plan| {
+        let first = [
+            Clear { parcel: Activations },
+            Forward { unit: 0, micro_batch: 0, slot: 0 },
+            Send { parcel: Activations, unit: 0, micro_batch: 0 },
+            Clear { parcel: Activations },
+            Forward { unit: 0, micro_batch: 1, slot: 1 },
+            Send { parcel: Activations, unit: 0, micro_batch: 1 },
+            Receive { parcel: Gradients, unit: 0, micro_batch: 0, slot: 0 },
+            Claim { bucket: 1 },
+            Backward { unit: 0, micro_batch: 0, slot: 0 },
+            Reduce { bucket: 1, round: 0 },
+            Receive { parcel: Gradients, unit: 0, micro_batch: 1, slot: 1 },
+            Settle { bucket: 1, round: 0 },
+            Claim { bucket: 1 },
+            Backward { unit: 0, micro_batch: 1, slot: 1 },
+            Reduce { bucket: 1, round: 1 },
+            Settle { bucket: 1, round: 1 },
+            spread(1),
+            Agree,
+            Update { unit: 0 },
+        ];
+        let last = [
+            Receive { parcel: Activations, unit: 1, micro_batch: 0, slot: 0 },
+            Forward { unit: 1, micro_batch: 0, slot: 0 },
+            Claim { bucket: 0 },
+            Clear { parcel: Gradients },
+            Backward { unit: 1, micro_batch: 0, slot: 0 },
+            Send { parcel: Gradients, unit: 1, micro_batch: 0 },
+            Reduce { bucket: 0, round: 0 },
+            Receive { parcel: Activations, unit: 1, micro_batch: 1, slot: 0 },
+            Forward { unit: 1, micro_batch: 1, slot: 0 },
+            Settle { bucket: 0, round: 0 },
+            Claim { bucket: 0 },
+            Clear { parcel: Gradients },
+            Backward { unit: 1, micro_batch: 1, slot: 0 },
+            Send { parcel: Gradients, unit: 1, micro_batch: 1 },
+            Reduce { bucket: 0, round: 1 },
+            Settle { bucket: 0, round: 1 },
+            spread(0),
+            Agree,
+            Update { unit: 1 },
+        ];
+        assert_eq!(plan.stages[0].step, first);
+        assert_eq!(plan.stages[1].step, last);
+    });
+}
+
+/// Chunks of micro-batches whose activations a pipeline stage keeps at one time, at most.
+fn live_max(plan: &Plan, stage: usize) -> usize {
+    let (mut live, mut most) = (0, 0);
+    for op in plan.stages[stage].step {
+        match op {
+            Op::Receive { parcel: Parcel::Activations, .. } | Op::Forward { unit: 0, .. } => live += 1,
+            // Each unit is a chunk.
+            Op::Backward { .. } => live -= 1,
+            _ => {}
+        }
+        most = most.max(live);
+    }
+    most
+}
+
+/// Pipelines that are published about: stages, and micro-batches.
+fn pipelines() -> impl Iterator<Item = (usize, usize)> {
+    (1..=6).flat_map(|stages| (1..=10).map(move |micro_batches| (stages, micro_batches)))
+}
+
+/// Narayanan et al., 2021, section 2.2: m micro-batches for GPipe; p for 1F1B at the first stage and one less at each
+/// further; p (1 + (p - 1) / (p v)) with v chunks, where one of the p v + p - 1 chunks is a v-th of a micro-batch.
+#[test]
+fn as_many_activations_are_kept_as_published() {
+    let assert_kept = |order, stages, micro_batches, expected: &dyn Fn(usize) -> usize| {
+        model(order, stages, micro_batches).plan().with(|plan| {
+            for stage in 0..stages {
+                let kept = live_max(plan, stage);
+                assert_eq!(kept, expected(stage), "{order:?}, {stages} stages, {micro_batches} micro-batches, {stage}");
+                let memory = &plan.stages[stage].memory;
+                assert_eq!(memory.region(Kind::Activations).elements, kept * memory.activation_slot);
+            }
+        });
+    };
+    for (stages, micro_batches) in pipelines() {
+        assert_kept(Order::GPipe, stages, micro_batches, &|_| micro_batches);
+        assert_kept(Order::OneFOneB, stages, micro_batches, &|stage| micro_batches.min(stages - stage));
+        for chunks in 2..=4 {
+            let micro_batches = micro_batches * stages;
+            let kept = |stage: usize| chunks * stages + stages - 1 - 2 * stage;
+            assert_kept(Order::Interleaved { chunks }, stages, micro_batches, &|stage| {
+                kept(stage).min(micro_batches * chunks)
+            });
+        }
+    }
+}
+
+/// What a rank waits in a step, where a chunk takes 1 forward and 2 back and nothing else takes time.
+fn bubbles(order: Order, stages: usize, micro_batches: usize) -> Vec<u64> {
+    let cost = |op: &Op| match op {
+        Op::Forward { .. } => 1,
+        Op::Backward { .. } => 2,
+        _ => 0,
+    };
+    model(order, stages, micro_batches).plan().with(|plan| {
+        let timing = makespan(plan, Pass::Train, &cost).expect("a plan without a cycle");
+        (0..stages).map(|rank| timing.bubble(rank)).collect()
+    })
+}
+
+/// The same source: (p - 1) (TF + TB + TW), and with v chunks a v-th of it, which is as much in the time of one chunk.
+#[test]
+fn bubbles_are_as_long_as_published() {
+    for (stages, micro_batches) in pipelines() {
+        let published = vec![3 * (stages as u64 - 1); stages];
+        for order in [Order::GPipe, Order::OneFOneB] {
+            assert_eq!(bubbles(order, stages, micro_batches), published, "{order:?}, {micro_batches} micro-batches");
+        }
+        for chunks in 2..=4 {
+            let order = Order::Interleaved { chunks };
+            assert_eq!(bubbles(order, stages, micro_batches * stages), published, "{order:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Trees: sums as symbols, each shape of a sum with a number of its own. Never adds numbers.
+
+use std::collections::HashMap;
+
+/// The gradient of one unit from one micro-batch of one rank, in one part of its flat buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Leaf {
+    pub pass: usize,
+    pub unit: usize,
+    pub micro_batch: usize,
+    pub data_rank: usize,
+    pub part: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Node {
+    Leaf(Leaf),
+    Sum(Tree, Tree),
+}
+
+/// A sum, by its number: equal where leaves and shape are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tree(usize);
+
+#[derive(Default)]
+pub struct Trees {
+    nodes: Vec<Node>,
+    numbers: HashMap<Node, Tree>,
+}
+
+impl Trees {
+    fn number(&mut self, node: Node) -> Tree {
+        *self.numbers.entry(node).or_insert_with(|| {
+            self.nodes.push(node);
+            Tree(self.nodes.len() - 1)
+        })
+    }
+
+    pub fn leaf(&mut self, leaf: Leaf) -> Tree {
+        self.number(Node::Leaf(leaf))
+    }
+
+    pub fn sum(&mut self, a: Tree, b: Tree) -> Tree {
+        self.number(Node::Sum(a, b))
+    }
+
+    /// Terms added one after the other.
+    pub fn in_order(&mut self, terms: &[Tree]) -> Tree {
+        let (first, rest) = terms.split_first().expect("a sum of something");
+        rest.iter().fold(*first, |sum, &term| self.sum(sum, term))
+    }
+
+    /// Terms added as ranks are: the first half is the largest power of two that leaves some to the second.
+    pub fn balanced(&mut self, terms: &[Tree]) -> Tree {
+        if let [term] = terms {
+            return *term;
+        }
+        let (low, high) = terms.split_at(terms.len().next_power_of_two() / 2);
+        let (low, high) = (self.balanced(low), self.balanced(high));
+        self.sum(low, high)
+    }
+
+    /// The sum as a person reads it.
+    pub fn show(&self, tree: Tree) -> String {
+        match self.nodes[tree.0] {
+            Node::Leaf(Leaf { pass, unit, micro_batch, data_rank, part }) => {
+                format!("{unit}@{micro_batch} of {data_rank} [{part}, pass {pass}]")
+            }
+            Node::Sum(a, b) => format!("({} + {})", self.show(a), self.show(b)),
+        }
+    }
+}
