@@ -1,8 +1,10 @@
 //! Parity: what stage, mesh, schedule, transport, buckets, prefetch, recompute and the number of ranks must not change.
 
+mod diagnosis;
+mod evaluation;
 mod meshes;
+mod skew;
 mod specs;
-
 mod stages;
 mod widths;
 

@@ -1,7 +1,7 @@
 //! Meshes: replicas, pipelines and both train to the bits of plain data parallelism over the same micro-batches.
 
 use zero_plan::config::{Often, Order, Recompute};
-use zero_plan::{Config, Mesh, Transport};
+use zero_plan::{Axis, Config, Mesh, Transport};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::tiny::{Tied, Untied};
@@ -12,7 +12,7 @@ use crate::stages::sent_bytes_and_arenas_are_planned;
 
 /// Plain data parallelism over as many ranks with data of their own. Sums over replicas of sums over ranks are sums over
 /// all where the ranks of a replica are a power of two; else the order of the two levels is that of the mesh.
-fn plain(config: &Config) -> Config {
+pub fn plain(config: &Config) -> Config {
     let Mesh { replica, zero, .. } = config.mesh;
     let mesh = if zero.is_power_of_two() { Mesh::of_zero(replica * zero) } else { mesh(1, replica, zero) };
     Config { mesh, micro_batches: config.micro_batches, reduce: config.reduce, ..CONFIG }
@@ -30,7 +30,7 @@ fn equals_plain<M: Model<Input = Tokens>>(configs: &[Config]) {
 }
 
 /// All stages, with what each can be combined with.
-fn stages(config: Config) -> Vec<Config> {
+pub fn stages(config: Config) -> Vec<Config> {
     let mut all = Vec::new();
     for (transport, bucket_bytes, recompute) in [
         (Transport::Local, 1, Recompute::None),
@@ -58,7 +58,7 @@ fn replicas_equal_plain_data_parallelism() {
 }
 
 /// Pipelines of 2 and of 4 stages, in every order.
-fn pipelines() -> Vec<Config> {
+pub fn pipelines() -> Vec<Config> {
     let mut all = Vec::new();
     for (pipeline, order) in [
         (2, Order::GPipe),
@@ -89,6 +89,25 @@ fn pipelines_equal_plain_data_parallelism_with_tied_weights() {
     for config in pipelines() {
         equals_plain::<Tied>(&stages(config));
     }
+}
+
+#[test]
+fn ranks_may_be_numbered_along_any_axis_first() {
+    let [zero, replica, pipeline] = Axis::ALL;
+    for order in [[replica, zero, pipeline], [pipeline, replica, zero], [zero, pipeline, replica]] {
+        for (stages, replica, zero) in [(1, 3, 2), (2, 2, 2), (2, 3, 2)] {
+            let mesh = Mesh { order, ..mesh(stages, replica, zero) };
+            let config = Config { mesh, micro_batches: 2, ..CONFIG };
+            let variants: Vec<Config> =
+                [0, 1, 2, 3].map(|stage| Config { transport: transport(stage), ..config.at_stage(stage) }).into();
+            equals_plain::<Tied>(&variants);
+        }
+    }
+}
+
+/// One after another, for tests that need not combine everything with everything.
+const fn transport(stage: u8) -> Transport {
+    if stage.is_multiple_of(2) { Transport::Local } else { Transport::Shm }
 }
 
 #[test]

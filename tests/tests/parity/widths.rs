@@ -59,6 +59,40 @@ fn pipelines_agree_where_bf16_rounds() {
 }
 
 #[test]
+fn pipelines_agree_where_held_gradients_round() {
+    for precision in PRECISIONS {
+        let config = Config { mesh: Mesh::of_zero(2), micro_batches: 4, reduce: Often::PerStep, precision, ..CONFIG };
+        let expected = run::<Tied>(config, 3);
+        for order in [Order::OneFOneB, Order::GPipe, Order::Interleaved { chunks: 2 }] {
+            for stage in 0..4 {
+                let config = Config { mesh: mesh(2, 1, 2), order, stage, ..config };
+                assert!(run::<Tied>(config, 3).bits() == expected.bits(), "{config:?} differs");
+            }
+        }
+    }
+}
+
+#[test]
+fn stages_agree_over_replicas_where_bf16_rounds() {
+    // Sums over one replica round too, so here the order of the two levels is that of the mesh.
+    for precision in PRECISIONS {
+        for (reduce, micro_batches) in [(Often::PerMicroBatch, 1), (Often::PerMicroBatch, 3), (Often::PerStep, 3)] {
+            for (replica, zero) in [(2, 2), (3, 1)] {
+                let config = Config { mesh: mesh(1, replica, zero), micro_batches, reduce, precision, ..CONFIG };
+                let expected = run::<Tied>(config, 3);
+                for (pipeline, transport) in [(1, Transport::Local), (1, Transport::Shm), (2, Transport::Shm)] {
+                    for stage in 0..4 {
+                        let mesh = mesh(pipeline, replica, zero);
+                        let config = Config { mesh, stage, transport, bucket_bytes: 20_000, ..config };
+                        assert!(run::<Tied>(config, 3).bits() == expected.bits(), "{config:?} differs from stage 0");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn training_with_a_master_copy_follows_f32() {
     let config = Config { mesh: Mesh::of_zero(2), stage: 3, ..CONFIG };
     let wide = run::<Untied>(config, 20);

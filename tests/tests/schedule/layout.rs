@@ -196,7 +196,7 @@ fn assert_sizes(plan: &Plan, stage: usize) {
     let largest = largest.unwrap_or(0);
     // The first and the last stage of a pipeline need one half of a batch and leave the other in the workspace.
     let at_an_end = stage == 0 || stage + 1 == config.mesh.pipeline;
-    let half_a_batch = line(plan.units[0].input) + config.tokens();
+    let half_a_batch = plan.units[0].input.max(config.tokens());
     let half_a_batch = if plan.chunks.len() > 1 && at_an_end { half_a_batch } else { 0 };
     let needed = [
         (Kind::Parameters, if config.stage == 3 { held / config.mesh.zero } else { held }),

@@ -163,9 +163,11 @@ const fn check_states(tables: &Tables, memory: &Memory, stage: usize, totals: To
     let slotted = if config.holds_parameters() { totals.held } else { slots * memory.gathered_slot };
     let partials = config.mesh.replica > 1 && !config.reduces_in_place();
     let needs_half_a_batch = tables.chunks.len() > 1 && (stage == 0 || stage + 1 == config.mesh.pipeline);
-    let batch = round_up(tables.units[0].input, ALIGNMENT) + config.tokens();
     rules! {
-        !needs_half_a_batch || memory.region(Kind::Workspace).elements >= batch => "a batch that does not fit the workspace",
+        !needs_half_a_batch
+            || memory.region(Kind::Workspace).elements >= config.tokens()
+                && memory.region(Kind::Workspace).elements >= tables.units[0].input =>
+            "half a batch that does not fit the workspace",
         memory.region(Kind::Parameters).elements >= if config.shards_parameters() { totals.held / zero } else { totals.held } =>
             "parameters that do not fit their region",
         !config.uses_slots() || memory.region(Kind::Gathered).elements >= slotted => "slots that do not fit their region",

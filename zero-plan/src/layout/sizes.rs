@@ -150,7 +150,7 @@ impl Sizes {
 const fn spare_batch_elements(tables: &Tables, stage: usize) -> usize {
     let stages = tables.config.mesh.pipeline;
     if tables.chunks.len() > 1 && (stage == 0 || stage + 1 == stages) {
-        round_up(tables.units[0].input, ALIGNMENT) + tables.config.tokens()
+        max(tables.units[0].input, tables.config.tokens())
     } else {
         0
     }

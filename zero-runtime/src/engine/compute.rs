@@ -98,13 +98,12 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             return;
         }
         let tokens = walk.shape.0 * walk.shape.1;
-        let spare = round_up(self.plan.units[0].input, ALIGNMENT);
         let inputs =
             if begins { Stretch(Kind::Activations, self.slot_start(slot)) } else { Stretch(Kind::Workspace, 0) };
         let targets =
-            if ends { Stretch(Kind::Activations, self.targets_at(slot)) } else { Stretch(Kind::Workspace, spare) };
-        // SAFETY: inputs and targets lie behind one another, or in different regions, and no other view of this op covers
-        // either.
+            if ends { Stretch(Kind::Activations, self.targets_at(slot)) } else { Stretch(Kind::Workspace, 0) };
+        // SAFETY: inputs and targets lie behind one another, or in different regions, as one of them at least is needed, and
+        // no other view of this op covers either.
         let (inputs, targets) = unsafe {
             (
                 self.arena.view_mut(inputs.0, inputs.1, tokens * M::Input::WIDTH),

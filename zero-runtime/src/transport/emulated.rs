@@ -182,7 +182,13 @@ unsafe impl<'p, T: Transport<'p>> Transport<'p> for Emulated<T> {
     /// A parcel takes its time where it is received, as the receiver does not know when it left.
     fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
         self.inner.receive(parcel, unit, to, len)?;
-        let bytes = len * size_of::<f32>();
+        let bytes = match parcel {
+            Parcel::Activations | Parcel::Gradients => len * size_of::<f32>(),
+            Parcel::TiedGradients | Parcel::TiedParameters => {
+                let sent = Op::Send { parcel, unit, micro_batch: 0 };
+                Traffic::of(self.inner.arena().plan(), &[sent]).total_bytes()
+            }
+        };
         self.sleep_until(Instant::now() + self.link.duration(bytes) + self.link.latency());
         Ok(())
     }

@@ -33,7 +33,8 @@ pub struct Lost {
     pub rank: usize,
 }
 
-/// The communication of a schedule. Calls come in the order of the ops of this rank's pipeline stage.
+/// The communication of a schedule. Calls come in the order of the ops of this rank's pipeline stage, as the engine makes
+/// them: that ranks do not write what others read rests on schedules that have passed their check, on every rank.
 ///
 /// # Safety
 /// The engine hands out views of the arena on the word of these calls: `wait` returns only when the flat buffer is whole

@@ -29,11 +29,10 @@ impl<'p> Shared<'p> {
         let plan = self.arena.plan();
         let overlaps = |other: usize| {
             let (one, other) = (self.bucket(bucket), &plan.buckets[other]);
-            one.stage == other.stage
-                && one.staging < other.staging + other.elements
-                && other.staging < one.staging + one.elements
+            one.staging < other.staging + other.elements && other.staging < one.staging + one.elements
         };
-        // The newest offer out of this staging; older ones have been settled before it.
+        // The newest offer out of this staging; older ones have been settled before it. A rank offers buckets of its own
+        // pipeline stage only.
         let offers = &self.sums.offers;
         let offers = (0..offers.len()).filter(|&other| overlaps(other)).filter_map(|other| offers[other]);
         let Some(offer) = offers.max_by(|a, b| (a.wrapping_sub(*b) as i32).cmp(&0)) else {
@@ -70,7 +69,8 @@ impl<'p> Shared<'p> {
             let source = |zero: usize| Place { rank: self.along(Axis::Zero, zero), kind: Kind::Gradients, at: from };
             if config.mesh.zero > 1 || to != Kind::Gradients {
                 // SAFETY: every rank along `zero` has offered the bucket, and claims its staging again only after this
-                // rank's settle; peers have combined what lay in the partial slot.
+                // rank's settle; replicas have combined what lay in the partial slot. In place, a rank writes its own
+                // shard only, which no peer along `zero` reads before it is whole, nor a replica before this settle.
                 self.sent.reduce_bytes += unsafe { self.sum(&source, config.mesh.zero, (to, to_start), len, write) };
             }
         }
@@ -112,7 +112,8 @@ impl<'p> Shared<'p> {
                 let (part, len) = self.arena.part(unit, replica);
                 let from = Place { rank: self.along(Axis::Replica, replica), kind, at: start + part };
                 // SAFETY: the peer's part is whole, and is written again only in the next step, after an exchange that
-                // this rank enters later. Nobody reads this place of this rank before it has spread the bucket.
+                // this rank enters later. The peer has read this place of this rank, if at all, in its combine, before it
+                // joined; who reads it next waits until this rank tells that its shards are whole.
                 self.sent.replica_spread_bytes += unsafe { self.fetch(from, (kind, start + part), len) };
             }
         }
@@ -133,7 +134,8 @@ impl<'p> Shared<'p> {
                 let (kind, at, len) = self.arena.reduced(unit, zero);
                 if rank != self.rank() || kind != Kind::Gradients {
                     // SAFETY: the peer's shard is whole, and is written again only in the next step, after an exchange
-                    // that this rank enters later. Peers read only this rank's own shard of these gradients.
+                    // that this rank enters later. Peers have settled the bucket, so of these gradients they read at most
+                    // this rank's own shard, and that only in place, where it is not written.
                     self.sent.spread_bytes +=
                         unsafe { self.fetch(Place { rank, kind, at }, (Kind::Gradients, local + zero * len), len) };
                 }
@@ -193,7 +195,8 @@ impl<'p> Shared<'p> {
                 let destination = unsafe { core::slice::from_raw_parts_mut(destination, block) };
                 tree_sum(destination, |_| &scratch[..block], 1, write);
             } else {
-                // SAFETY: a region of its own, which peers read only after a later signal.
+                // SAFETY: no source lies there: it is in another region, or of another unit. Peers read it only after a
+                // later signal.
                 let destination = unsafe { core::slice::from_raw_parts_mut(destination, block) };
                 tree_sum(destination, source, count, write);
             }

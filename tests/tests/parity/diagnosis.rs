@@ -1,0 +1,90 @@
+//! Diagnosis: whoever finds a number that is not finite, all ranks name the unit where it went wrong and its first rank.
+
+use zero_plan::{Config, PlanBuf};
+use zero_runtime::engine::{Engine, NonFinite, Phase, RunError};
+use zero_runtime::prelude::*;
+use zero_runtime::transport::{Shared, local};
+use zero_tests::tiny::{DIM, VOCAB};
+use zero_tests::training::{HYPER, noise};
+
+use crate::meshes::{pipelines, stages};
+
+/// Passes on what it takes; forward goes wrong where its parameters are infinite, backward where they are zero.
+struct Fragile<const W: usize>;
+
+impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Fragile<W> {
+    type Output = Features<W>;
+    const PARAMS: usize = W;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(out: &mut Tensors) {
+        out.add("health", &[W], Init::Ones);
+    }
+
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+        let health = pass.params.as_slice()[0];
+        pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).for_each(|(y, x)| *y = x + 0.0 * health);
+    }
+
+    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+        let health = pass.params.as_slice()[0];
+        pass.grads.put(cx.device, [0.0; W].as_slice().into());
+        if let Some(dx) = pass.dx {
+            dx.into_slice().iter_mut().zip(pass.dy.as_slice()).for_each(|(dx, dy)| *dx = dy / health);
+        }
+    }
+}
+
+#[zero(stage = 0, ranks = 1, sequences = 2, length = 11)]
+struct Chain {
+    embed: Embedding<VOCAB, 12, DIM>,
+    links: [Fragile<DIM>; 3],
+    head: LmHead<DIM, VOCAB>,
+}
+
+/// What a rank is told of a step, or else of an evaluation, when the parameters of `broken` are `health`.
+fn rank_main(transport: Shared, config: &Config, broken: usize, health: f32, trains: bool) -> NonFinite {
+    let mut engine = Engine::<Chain, _>::new(transport);
+    let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
+    for (unit, sizes) in Chain::PLAN.units.iter().enumerate() {
+        let flat: Vec<f32> = match unit {
+            _ if unit == broken => vec![health; sizes.params],
+            1..=3 => vec![1.0; sizes.params],
+            _ => (0..sizes.params).map(|i| (i % 7) as f32 / 7.0).collect(),
+        };
+        engine.load(unit, &flat);
+    }
+    let noise = noise(*config);
+    let batch =
+        |micro_batch: usize, ids: &mut [u32], targets: &mut [u32]| noise(0, data_rank, micro_batch, ids, targets);
+    let result = if trains { engine.step(&HYPER, batch).map(|report| report.loss) } else { engine.evaluate(batch) };
+    match result {
+        Err(RunError::NonFinite(found)) => found,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn all_ranks_name_the_unit_that_went_wrong_first() {
+    for (i, config) in pipelines().into_iter().enumerate() {
+        for config in stages(config).into_iter().skip(i % 7).step_by(7) {
+            for (broken, health, phase, trained) in [
+                (1, f32::INFINITY, Phase::Forward, true),
+                (3, f32::INFINITY, Phase::Forward, false),
+                (2, 0.0, Phase::Backward, true),
+                (3, 0.0, Phase::Backward, true),
+            ] {
+                PlanBuf::new(Chain::PLAN.model, config, Chain::PLAN.units).with(|plan| {
+                    let stage = plan.placements[broken].stage;
+                    let rank = (0..config.mesh.ranks()).find(|&rank| config.mesh.coordinates(rank).pipeline == stage);
+                    let (rank, unit) = (rank.expect("a rank"), plan.units[broken].to_string());
+                    let expected = NonFinite { step: u64::from(trained), trained, rank, unit, phase };
+                    let main = |transport: Shared<'_>| rank_main(transport, &config, broken, health, trained);
+                    let found = local::run(plan, |_| false, main).expect("the memory of a tiny model");
+                    assert!(found.iter().all(|found| *found == expected), "{config:?}: {found:?}, not {expected:?}");
+                });
+            }
+        }
+    }
+}
