@@ -24,6 +24,8 @@ fn help_lists_every_argument() {
         "held-out",
         "metrics",
         "plan",
+        "schedule",
+        "prove",
         "help",
         "version",
     ];
@@ -52,6 +54,22 @@ fn the_plan_is_printed_without_a_run() {
         "{:?}",
         end.lines
     );
+}
+
+#[test]
+fn what_was_proven_is_told_without_a_run() {
+    let end = Run::start(tiny(4).arg("--prove")).end();
+    end.assert_success(0);
+    assert!(
+        matches!(&end.lines[..], [line] if line.starts_with("proven: ") && line.contains(" ops on 3 ranks, ")),
+        "{:?}",
+        end.lines
+    );
+    let end = Run::start(tiny(4).arg("--schedule")).end();
+    end.assert_success(0);
+    for start in ["memory per rank", "proven: ", "pipeline stage 0", "    F mb 0 slot 0 | gather embed"] {
+        assert!(end.lines.iter().any(|line| line.starts_with(start)), "no `{start}` in {:?}", end.lines);
+    }
 }
 
 #[test]
