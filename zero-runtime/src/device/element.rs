@@ -9,6 +9,8 @@ pub trait Element: Copy + Send + Sync + 'static {
     /// The nearest that can be stored, of two as near the one whose last bit is 0. NaN stays NaN.
     fn narrow(number: f32) -> Self;
     /// The same elements, where they are f32 already.
+    fn as_f32(elements: &[Self]) -> Option<&[f32]>;
+    /// The same elements, where they are f32 already.
     fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]>;
 }
 
@@ -21,6 +23,10 @@ impl Element for f32 {
     #[inline(always)]
     fn narrow(number: f32) -> Self {
         number
+    }
+
+    fn as_f32(elements: &[Self]) -> Option<&[f32]> {
+        Some(elements)
     }
 
     fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]> {
@@ -45,6 +51,10 @@ impl Element for bf16 {
         // A NaN whose upper half has an empty fraction would become an infinity: its quiet bit is set.
         let quiet = (bits >> 16) | 0x40;
         Self::from_bits(if number.is_nan() { quiet } else { rounded } as u16)
+    }
+
+    fn as_f32(_: &[Self]) -> Option<&[f32]> {
+        None
     }
 
     fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {

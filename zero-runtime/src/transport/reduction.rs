@@ -7,7 +7,7 @@ use zero_plan::{Axis, Bucket, Kind};
 
 use super::Lost;
 use super::shared::{Place, Shared};
-use crate::device::cpu::tree_sum;
+use crate::device::cpu::{convert, tree_sum};
 use crate::device::{Element, Write, bf16};
 
 /// Elements that an in-place reduction sums at a time, beside the sources: half of a first-level cache.
@@ -193,7 +193,10 @@ impl<'p> Shared<'p> {
                 tree_sum(&mut scratch[..block], source, count, Write::Set);
                 // SAFETY: the sources are not used any more, and peers do not read what only this rank sums.
                 let destination = unsafe { core::slice::from_raw_parts_mut(destination, block) };
-                tree_sum(destination, |_| &scratch[..block], 1, write);
+                match write {
+                    Write::Set => convert(destination, &scratch[..block]),
+                    Write::Add => tree_sum(destination, |_| &scratch[..block], 1, write),
+                }
             } else {
                 // SAFETY: no source lies there: it is in another region, or of another unit. Peers read it only after a
                 // later signal.
