@@ -38,28 +38,21 @@ impl<'p> Shared<'p> {
         let Some(offer) = offers.max_by(|a, b| (a.wrapping_sub(*b) as i32).cmp(&0)) else {
             return Ok(());
         };
-        for peer in self.peers(Axis::Zero) {
-            self.control(peer).settled.wait(offer, self.own())?;
-        }
-        Ok(())
+        self.await_peers(Axis::Zero, |peer| &peer.settled, offer)
     }
 
     /// Sums this rank's shards of a bucket along `zero`.
     pub(super) fn sum_shards(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
         let config = &self.arena.plan().config;
         let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it settles it");
-        for peer in self.peers(Axis::Zero) {
-            self.control(peer).offered.wait(offer, self.own())?;
-        }
+        self.await_peers(Axis::Zero, |peer| &peer.offered, offer)?;
         let has_partials = config.mesh.replica > 1 && !config.reduces_in_place();
         self.sums.settled = self.sums.settled.wrapping_add(1);
         self.sums.settles[bucket] = self.sums.settled;
         if has_partials {
             let slot = usize::from(self.bucket(bucket).partial > 0);
             if let Some(settle) = self.sums.partials[slot].replace(self.sums.settled) {
-                for peer in self.peers(Axis::Replica) {
-                    self.control(peer).combined.wait(settle, self.own())?;
-                }
+                self.await_peers(Axis::Replica, |peer| &peer.combined, settle)?;
             }
         }
         let write = if has_partials { Write::Set } else { write };
@@ -81,9 +74,7 @@ impl<'p> Shared<'p> {
     /// Sums this rank's parts of a bucket along `replica`.
     pub(super) fn sum_parts(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
         let replicas = self.arena.plan().config.mesh.replica;
-        for peer in self.peers(Axis::Replica) {
-            self.control(peer).settled.wait(self.sums.settles[bucket], self.own())?;
-        }
+        self.await_peers(Axis::Replica, |peer| &peer.settled, self.sums.settles[bucket])?;
         for unit in self.units_of(bucket) {
             let (from, from_start, _) = self.arena.partial(unit);
             let (to, to_start, _) = self.arena.reduced(unit, self.at().zero);
@@ -102,9 +93,7 @@ impl<'p> Shared<'p> {
     pub(super) fn spread_parts(&mut self, bucket: usize) -> Result<(), Lost> {
         self.sums.joined = self.sums.joined.wrapping_add(1);
         self.own().joined.raise();
-        for peer in self.peers(Axis::Replica) {
-            self.control(peer).joined.wait(self.sums.joined, self.own())?;
-        }
+        self.await_peers(Axis::Replica, |peer| &peer.joined, self.sums.joined)?;
         for unit in self.units_of(bucket) {
             let (kind, start, _) = self.arena.reduced(unit, self.at().zero);
             let own = self.at().replica;
@@ -124,9 +113,7 @@ impl<'p> Shared<'p> {
     pub(super) fn spread_shards(&mut self, bucket: usize) -> Result<(), Lost> {
         self.sums.whole = self.sums.whole.wrapping_add(1);
         self.own().whole.raise();
-        for peer in self.peers(Axis::Zero) {
-            self.control(peer).whole.wait(self.sums.whole, self.own())?;
-        }
+        self.await_peers(Axis::Zero, |peer| &peer.whole, self.sums.whole)?;
         for unit in self.units_of(bucket) {
             let local = self.arena.local_gradients(unit).0;
             for zero in 0..self.arena.plan().config.mesh.zero {

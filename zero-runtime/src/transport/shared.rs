@@ -10,7 +10,7 @@ use zero_plan::config::Width;
 use zero_plan::layout::STAGING_SLOTS;
 use zero_plan::{Axis, Coordinates, Kind, Parcel, Traffic};
 
-use super::control::Control;
+use super::control::{Control, Signal};
 use super::{Lost, Transport};
 use crate::arena::Arena;
 use crate::device::cpu::convert;
@@ -111,6 +111,11 @@ impl<'p> Shared<'p> {
             .filter(move |&rank| rank != own)
     }
 
+    /// Waits until a signal of every peer along an axis has reached `count`.
+    pub(super) fn await_peers(&self, axis: Axis, signal: fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
+        self.peers(axis).try_for_each(|peer| signal(self.control(peer)).wait(count, self.own()))
+    }
+
     /// Copies `len` elements of a rank's region to one of this rank, and from one width to another. Gives the bytes that
     /// came from a peer; as all ranks do the same, this rank sends as many.
     ///
@@ -184,9 +189,7 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
 
     fn wait(&mut self, unit: usize) -> Result<(), Lost> {
         // The ranks along `zero` publish their units in the same order, so the count that this rank had is that of all.
-        for peer in self.peers(Axis::Zero) {
-            self.control(peer).published.wait(self.versions[unit], self.own())?;
-        }
+        self.await_peers(Axis::Zero, |peer| &peer.published, self.versions[unit])?;
         let config = &self.arena.plan().config;
         let (to, start, _) = if config.shards_parameters() {
             self.slot_of(unit)
