@@ -160,16 +160,11 @@ impl Turns<'_> {
     }
 
     /// Number of turns.
-    pub const fn len(&self) -> usize {
+    pub const fn count(&self) -> usize {
         match self.pass {
             Pass::Train => 2 * self.forwards(),
             Pass::Evaluate => self.forwards(),
         }
-    }
-
-    /// Whether there are none; there always are some.
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Forward turns before the first backward turn is preceded by one of its own: as many as it takes until gradients
@@ -311,7 +306,7 @@ mod tests {
     fn turns_of_an_interleaved_stage() {
         let config = Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, ..on(2, Split::Balanced) };
         let turns = Turns { config: &config, pass: Pass::Train, stage: 0 };
-        let told = (0..turns.len()).map(|position| {
+        let told = (0..turns.count()).map(|position| {
             let Turn { chunk, micro_batch, backward } = turns.at(position);
             format!("{}{chunk}.{micro_batch}", if backward { 'B' } else { 'F' })
         });

@@ -23,7 +23,7 @@ pub const fn op_bound(pass: Pass, tables: &Tables, stage: usize) -> usize {
     let walk = Walk::new(pass, tables, stage);
     // Around each computation: gather, wait, release, claim, recompute, reduce, settle, combine, and two spreads; around
     // each turn: receive, clear and send; at the end: update, gather and wait of each unit, and what ties need.
-    10 * walk.steps() + 3 * walk.turns.len() + 3 * tables.units.len() + 8
+    10 * walk.steps() + 3 * walk.turns.count() + 3 * tables.units.len() + 8
 }
 
 /// Fills in the ops of a pipeline stage and returns their number. `out` has [`op_bound`] entries; `slots`, scratch, has as

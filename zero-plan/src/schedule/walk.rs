@@ -57,7 +57,7 @@ impl<'a> Walk<'a> {
             units += self.tables.chunks[chunk].end - self.tables.chunks[chunk].first;
             chunk += self.tables.config.mesh.pipeline;
         }
-        units * self.turns.len() / self.tables.config.chunks_per_rank()
+        units * self.turns.count() / self.tables.config.chunks_per_rank()
     }
 
     pub const fn start(&self) -> Cursor {
@@ -65,7 +65,7 @@ impl<'a> Walk<'a> {
     }
 
     const fn turn(&self, index: usize) -> Option<Turn> {
-        if index < self.turns.len() { Some(self.turns.at(index)) } else { None }
+        if index < self.turns.count() { Some(self.turns.at(index)) } else { None }
     }
 
     /// The computation there, or none at the end.
