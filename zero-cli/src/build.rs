@@ -41,8 +41,7 @@ pub fn build(path: &Path) -> Result<PathBuf, Error> {
 
 /// Has the binary prove its plan over the ops of all ranks: whoever has built it can rely on that.
 fn prove(binary: &Path, spec: &Path) -> Result<(), Error> {
-    // Not as a rank of whatever has started this command.
-    let status = Command::new(binary).arg("--prove").env_clear().stdout(Stdio::null()).status();
+    let status = Command::new(binary).arg("--prove").stdout(Stdio::null()).status();
     match status.map_err(|source| Error::Start { binary: binary.to_owned(), source })?.success() {
         true => Ok(()),
         false => Err(Error::Unproven { spec: spec.to_owned() }),

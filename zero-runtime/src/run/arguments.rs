@@ -76,6 +76,11 @@ pub struct TextArguments {
 }
 
 impl RunArguments {
+    /// Whether the plan is all that is asked for.
+    pub fn only_shows(&self) -> bool {
+        self.plan || self.schedule || self.prove
+    }
+
     /// Rejects what contradicts itself.
     ///
     /// # Errors

@@ -126,10 +126,22 @@ const GRACE: Duration = Duration::from_secs(2);
 fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<ExitCode, Error>) -> ExitCode {
     let role = role::<M>();
     let is_follower = is_follower(&role);
-    let result = role.and_then(|role| {
-        arguments.check()?;
-        if introduce(M::PLAN, &role, arguments)? { body(role) } else { Ok(ExitCode::SUCCESS) }
-    });
+    // The one process that speaks for all before there are ranks.
+    let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
+    let result = if arguments.only_shows() {
+        // Whatever the environment says about ranks: there will be none.
+        if speaks { introduce(M::PLAN, arguments) } else { Ok(()) }.map(|()| ExitCode::SUCCESS)
+    } else {
+        role.and_then(|role| {
+            arguments.check()?;
+            if speaks {
+                introduce(M::PLAN, arguments)?;
+                // Each rank asks for its own part again; together they may still be too many.
+                launch::check_available(job_bytes(M::PLAN))?;
+            }
+            body(role)
+        })
+    };
     result.unwrap_or_else(|error| {
         if is_follower && error.is_common() {
             std::thread::sleep(GRACE);
@@ -140,28 +152,18 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<E
     })
 }
 
-/// Proves the plan over all ranks and prints it, in the one process that speaks for all before there are ranks. Gives
-/// whether there is more to do.
-fn introduce(plan: &Plan, role: &Role, arguments: &RunArguments) -> Result<bool, Error> {
-    let RunArguments { plan: prints, schedule, prove: proves, .. } = *arguments;
-    let goes_on = !(prints || schedule || proves);
-    if matches!(role, Role::Rank(place) if place.rank > 0 || place.launcher_pid.is_some()) {
-        return Ok(goes_on);
-    }
+/// Proves the plan over all ranks, and prints it as far as it is asked for.
+fn introduce(plan: &Plan, arguments: &RunArguments) -> Result<(), Error> {
     let proof = prove(plan)?;
-    if proves {
+    if arguments.prove {
         say(&format!("proven: {proof}\n"));
-        return Ok(false);
+        return Ok(());
     }
     say(&format!("{}\n\nproven: {proof}\n\n", Report(plan)));
-    if schedule {
+    if arguments.schedule {
         say(&format!("{}\n", ScheduleText(plan)));
     }
-    if goes_on {
-        // Each rank asks for its own part again; together they may still be too many.
-        launch::check_available(job_bytes(plan))?;
-    }
-    Ok(goes_on)
+    Ok(())
 }
 
 fn is_follower(role: &Result<Role, Error>) -> bool {
