@@ -5,7 +5,7 @@ pub mod cpu;
 mod element;
 mod stored;
 
-pub use cpu::{AdamW, AttentionShape, Cpu, Nonlinearity, attention_workspace};
+pub use cpu::{AdamW, AttentionShape, Cpu, HEAD_DIM_MAX, Nonlinearity};
 pub use element::{Element, bf16};
 pub use stored::{Stored, StoredMut, Weights};
 
@@ -18,6 +18,27 @@ pub enum Write {
     Set,
     /// Adds.
     Add,
+}
+
+/// What is done to a result before it leaves the cache.
+pub enum Then<'a, D> {
+    /// Nothing.
+    Nothing,
+    /// The nonlinearity of the result goes to another place; the result stays too, for backward.
+    Activate(Nonlinearity, ViewMut<'a, D>),
+    /// As much is added to the result.
+    Add(View<'a, D>),
+}
+
+impl<D: Device> Then<'_, D> {
+    /// Does it to a result that is there already.
+    pub fn apply(self, device: &D, result: ViewMut<D>) {
+        match self {
+            Then::Nothing => {}
+            Then::Activate(kind, to) => device.activate(kind, result.as_view(), to),
+            Then::Add(other) => device.add(result, other),
+        }
+    }
 }
 
 /// A row-major (rows, cols) matrix, or the transpose of one.
@@ -55,8 +76,9 @@ pub trait Device: Sized + Default + Send + 'static {
     fn add(&self, y: ViewMut<Self>, x: View<Self>);
     /// `c` (m, n) := or += `a` (m, k) `b` (k, n).
     fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write);
-    /// Every row of `out` (rows, width) := `row` (width).
-    fn broadcast_rows(&self, out: ViewMut<Self>, row: View<Self>);
+    /// `y` (rows, output) := `x` (rows, input) times the transposed `weight` (output, input), plus `bias` (output); then
+    /// what `then` says.
+    fn linear(&self, y: ViewMut<Self>, x: View<Self>, weight: View<Self>, bias: View<Self>, then: Then<Self>);
     /// `out` (width) := or += the sum of the rows of `x` (rows, width).
     fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write);
     /// `y` := f(`x`), elementwise.
@@ -65,7 +87,7 @@ pub trait Device: Sized + Default + Send + 'static {
     fn activate_backward(&self, kind: Nonlinearity, x: View<Self>, dy: View<Self>, dx: ViewMut<Self>);
     /// Layer norm of each row; `stats` (rows, 2) takes mean and reciprocal deviation.
     fn layer_norm(&self, x: View<Self>, gain: View<Self>, bias: View<Self>, y: ViewMut<Self>, stats: ViewMut<Self>);
-    /// Its vector-Jacobian product; `dgain` and `dbias` (width).
+    /// Its vector-Jacobian product, and `plus` added to `dx`; `dgain` and `dbias` (width).
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn layer_norm_backward(
         &self,
@@ -74,13 +96,14 @@ pub trait Device: Sized + Default + Send + 'static {
         stats: View<Self>,
         dy: View<Self>,
         dx: Option<ViewMut<Self>>,
+        plus: Option<View<Self>>,
         dgain: ViewMut<Self>,
         dbias: ViewMut<Self>,
         write: Write,
     );
     /// Root-mean-square norm of each row; `inverse` (rows) takes the reciprocal root mean square.
     fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>);
-    /// Its vector-Jacobian product; `dgain` (width).
+    /// Its vector-Jacobian product, and `plus` added to `dx`; `dgain` (width).
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn rms_norm_backward(
         &self,
@@ -89,19 +112,12 @@ pub trait Device: Sized + Default + Send + 'static {
         inverse: View<Self>,
         dy: View<Self>,
         dx: Option<ViewMut<Self>>,
+        plus: Option<View<Self>>,
         dgain: ViewMut<Self>,
         write: Write,
     );
-    /// Causal attention; `qkv` (tokens, 3 heads head_dim), `out` (tokens, heads head_dim), `lse` (tokens, heads), and
-    /// [`attention_workspace`] elements of `work`.
-    fn attention(
-        &self,
-        shape: AttentionShape,
-        qkv: View<Self>,
-        out: ViewMut<Self>,
-        lse: ViewMut<Self>,
-        work: ViewMut<Self>,
-    );
+    /// Causal attention; `qkv` (tokens, 3 heads head_dim), `out` (tokens, heads head_dim), `lse` (tokens, heads).
+    fn attention(&self, shape: AttentionShape, qkv: View<Self>, out: ViewMut<Self>, lse: ViewMut<Self>);
     /// Its vector-Jacobian product: `dqkv` is overwritten.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn attention_backward(
@@ -112,7 +128,6 @@ pub trait Device: Sized + Default + Send + 'static {
         lse: View<Self>,
         dout: View<Self>,
         dqkv: ViewMut<Self>,
-        work: ViewMut<Self>,
     );
     /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id, plus rows of `positions` (context, width) by
     /// place in the sequence.

@@ -16,6 +16,7 @@ macro_rules! activation {
             const SAVED: usize = 0;
             const WORKSPACE: usize = 0;
             const OPERATIONS: usize = product(&[S::TOKENS, W, $operations]);
+            const ACTIVATION: Option<Nonlinearity> = Some(Nonlinearity::$name);
 
             fn tensors(_: &mut Tensors) {}
 

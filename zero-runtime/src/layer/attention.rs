@@ -2,7 +2,7 @@
 
 use super::size::{SOFTMAX, product, require_elements, sum};
 use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear, require};
-use crate::device::{AttentionShape, Device, attention_workspace};
+use crate::device::{AttentionShape, Device, HEAD_DIM_MAX, Then};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values (3 W), attention of each token to those before it
 /// in HEADS heads of W / HEADS features, and a linear map (W).
@@ -13,6 +13,10 @@ impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
         require(
             HEADS > 0 && W.is_multiple_of(HEADS),
             "[Z0203] the width of CausalSelfAttention is not a multiple of its heads: choose heads that divide it",
+        );
+        require(
+            W / HEADS <= HEAD_DIM_MAX,
+            "[Z0203] a head of CausalSelfAttention has more than 1024 features: add heads",
         );
         W / HEADS
     };
@@ -34,7 +38,7 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
     // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
     const SAVED: usize = product(&[S::TOKENS, sum(&[product(&[4, W]), HEADS])]);
     // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
-    const WORKSPACE: usize = sum(&[product(&[S::TOKENS, 4, W]), attention_workspace(S::LENGTH)]);
+    const WORKSPACE: usize = product(&[S::TOKENS, 4, W]);
     // The projections; queries by keys and scores by values, 2 LENGTH W a token each; the softmax of the scores. Not halved
     // for the scores that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
     const OPERATIONS: usize = sum(&[
@@ -49,14 +53,18 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
     }
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+        <Self as Layer<S, Features<W>>>::forward_then(cx, pass, Then::Nothing);
+    }
+
+    fn forward_then(cx: &Context<S::Device>, pass: Forward<S::Device>, then: Then<S::Device>) {
         let tokens = cx.tokens();
         let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
         let (mut qkv, rest) = pass.saved.split_at(tokens * 3 * W);
         let (mut mixed, lse) = rest.split_at(tokens * W);
         let lse = lse.split_at(tokens * HEADS).0;
-        linear::forward(cx, [W, 3 * W], params_qkv, pass.x, qkv.reborrow());
-        cx.device.attention(Self::shape(cx), qkv.as_view(), mixed.reborrow(), lse, pass.work);
-        linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y);
+        linear::forward(cx, [W, 3 * W], params_qkv, pass.x, qkv.reborrow(), Then::Nothing);
+        cx.device.attention(Self::shape(cx), qkv.as_view(), mixed.reborrow(), lse);
+        linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y, then);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
@@ -67,9 +75,9 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
         let (mixed, lse) = rest.split_at(tokens * W);
         let lse = lse.split_at(tokens * HEADS).0;
         let (mut dmixed, work) = pass.work.split_at(tokens * W);
-        let (mut dqkv, work) = work.split_at(tokens * 3 * W);
+        let mut dqkv = work.split_at(tokens * 3 * W).0;
         linear::backward(cx, [W, W], params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
-        cx.device.attention_backward(Self::shape(cx), qkv, mixed, lse, dmixed.as_view(), dqkv.reborrow(), work);
+        cx.device.attention_backward(Self::shape(cx), qkv, mixed, lse, dmixed.as_view(), dqkv.reborrow());
         linear::backward(cx, [W, 3 * W], params_qkv, grads_qkv, pass.x, dqkv.as_view(), pass.dx);
     }
 }

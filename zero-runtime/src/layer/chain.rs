@@ -1,9 +1,10 @@
 //! Chain: layers one behind the other, as pairs, tuples or derived structs; and the residual connection. Never computes
-//! anything but the sum of a residual.
+//! anything: what it adds or activates it hands to the layer that has it in the cache.
 
 use super::size::{product, sum};
 use super::{Activation, Backward, Context, Entry, Forward, Layer, Shape, Tensors, max};
-use crate::device::Device;
+use crate::device::Then;
+use crate::view::View;
 
 /// `B` after `A`. What passes between them is saved: it is the input that `B`'s backward needs.
 pub struct Chain<A, B>(A, B);
@@ -21,19 +22,45 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
         B::tensors(out);
     }
 
-    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+        Self::forward_then(cx, pass, Then::Nothing);
+    }
+
+    fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S::Device>, then: Then<S::Device>) {
         let (params_a, params_b) = pass.params.split_at(A::PARAMS);
         let (saved_a, rest) = pass.saved.split_at(A::SAVED);
         let (between, saved_b) = rest.split_at(S::TOKENS * A::Output::WIDTH);
         let mut between = between.split_at(cx.tokens() * A::Output::WIDTH).0;
-        A::forward(
-            cx,
-            Forward { params: params_a, x: pass.x, y: between.reborrow(), saved: saved_a, work: pass.work.reborrow() },
-        );
-        B::forward(cx, Forward { params: params_b, x: between.as_view(), y: pass.y, saved: saved_b, work: pass.work });
+        let work = pass.work.reborrow();
+        let pass_a = Forward { params: params_a, x: pass.x, y: between.reborrow(), saved: saved_a, work };
+        if let Some(kind) = B::ACTIVATION {
+            A::forward_then(cx, pass_a, Then::Activate(kind, pass.y.reborrow()));
+            return then.apply(cx.device, pass.y);
+        }
+        A::forward(cx, pass_a);
+        let pass_b = Forward { params: params_b, x: between.as_view(), y: pass.y, saved: saved_b, work: pass.work };
+        B::forward_then(cx, pass_b, then);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        Self::backward_with(cx, pass, A::backward);
+    }
+
+    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, plus: View<S::Device>) {
+        Self::backward_with(cx, pass, |cx, pass| A::backward_plus(cx, pass, plus));
+    }
+}
+
+impl<A, B> Chain<A, B> {
+    /// The backward pass, with that of `A` as given.
+    fn backward_with<S: Shape, X: Activation>(
+        cx: &Context<S::Device>,
+        pass: Backward<S::Device>,
+        backward_a: impl FnOnce(&Context<S::Device>, Backward<S::Device>),
+    ) where
+        A: Layer<S, X>,
+        B: Layer<S, A::Output>,
+    {
         let (params_a, params_b) = pass.params.split_at(A::PARAMS);
         let (grads_a, grads_b) = pass.grads.split_at(A::PARAMS);
         let (saved_a, rest) = pass.saved.split_at(A::SAVED);
@@ -52,18 +79,8 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
                 work: work.reborrow(),
             },
         );
-        A::backward(
-            cx,
-            Backward {
-                params: params_a,
-                grads: grads_a,
-                x: pass.x,
-                saved: saved_a,
-                dy: dbetween.as_view(),
-                dx: pass.dx,
-                work,
-            },
-        );
+        let dy = dbetween.as_view();
+        backward_a(cx, Backward { params: params_a, grads: grads_a, x: pass.x, saved: saved_a, dy, dx: pass.dx, work });
     }
 }
 
@@ -82,17 +99,14 @@ impl<S: Shape, X: Activation, L: Layer<S, X, Output = X>> Layer<S, X> for Residu
         L::tensors(out);
     }
 
-    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
-        L::forward(cx, Forward { y: pass.y.reborrow(), ..pass });
-        cx.device.add(pass.y, pass.x);
+    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+        let x = pass.x;
+        L::forward_then(cx, pass, Then::Add(x));
     }
 
-    fn backward(cx: &Context<S::Device>, mut pass: Backward<S::Device>) {
-        let mut dx = pass.dx.take();
-        L::backward(cx, Backward { dx: dx.as_mut().map(|dx| dx.reborrow()), ..pass });
-        if let Some(dx) = dx {
-            cx.device.add(dx, pass.dy);
-        }
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        let dy = pass.dy;
+        L::backward_plus(cx, pass, dy);
     }
 }
 
@@ -110,6 +124,7 @@ macro_rules! __layer_items {
         const SAVED: usize = <$body as $crate::layer::Layer<S, X>>::SAVED;
         const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
         const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
+        const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
 
         fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S::Device>) {
             <$body as $crate::layer::Layer<S, X>>::forward(cx, pass)
@@ -117,6 +132,22 @@ macro_rules! __layer_items {
 
         fn backward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Backward<S::Device>) {
             <$body as $crate::layer::Layer<S, X>>::backward(cx, pass)
+        }
+
+        fn forward_then(
+            cx: &$crate::layer::Context<S::Device>,
+            pass: $crate::layer::Forward<S::Device>,
+            then: $crate::device::Then<S::Device>,
+        ) {
+            <$body as $crate::layer::Layer<S, X>>::forward_then(cx, pass, then)
+        }
+
+        fn backward_plus(
+            cx: &$crate::layer::Context<S::Device>,
+            pass: $crate::layer::Backward<S::Device>,
+            plus: $crate::view::View<S::Device>,
+        ) {
+            <$body as $crate::layer::Layer<S, X>>::backward_plus(cx, pass, plus)
         }
     };
 }

@@ -1,8 +1,8 @@
-//! Linear: y = x W^T + b. Never fuses what follows it.
+//! Linear: y = x W^T + b, and what follows it in the same pass.
 
 use super::size::{product, require_elements, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
-use crate::device::{Device, Matrix, Write};
+use crate::device::{Device, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
 /// (tokens, I) to (tokens, O), with weight (O, I) and bias (O).
@@ -23,7 +23,11 @@ impl<S: Shape, const I: usize, const O: usize> Layer<S, Features<I>> for Linear<
     }
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
-        forward(cx, [I, O], pass.params, pass.x, pass.y);
+        forward(cx, [I, O], pass.params, pass.x, pass.y, Then::Nothing);
+    }
+
+    fn forward_then(cx: &Context<S::Device>, pass: Forward<S::Device>, then: Then<S::Device>) {
+        forward(cx, [I, O], pass.params, pass.x, pass.y, then);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
@@ -42,18 +46,17 @@ pub(super) fn tensors(input: usize, output: usize, out: &mut Tensors) {
     out.add("bias", &[output], Init::Zeros);
 }
 
-/// `y` (tokens, output) := `x` (tokens, input) times the transposed weight (output, input), plus the bias.
+/// `y` (tokens, output) := `x` (tokens, input) times the transposed weight (output, input), plus the bias; then `then`.
 pub(super) fn forward<D: Device>(
     cx: &Context<D>,
     [input, output]: [usize; 2],
     params: View<D>,
     x: View<D>,
-    mut y: ViewMut<D>,
+    y: ViewMut<D>,
+    then: Then<D>,
 ) {
     let (weight, bias) = params.split_at(output * input);
-    cx.device.broadcast_rows(y.reborrow(), bias);
-    let weight = Matrix::new(weight, output, input).transposed();
-    cx.device.matmul(y, Matrix::new(x, cx.tokens(), input), weight, Write::Add);
+    cx.device.linear(y, x, weight, bias, then);
 }
 
 /// The vector-Jacobian product of [`forward`].

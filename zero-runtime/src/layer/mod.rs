@@ -69,7 +69,7 @@ pub use tensors::{Init, Tensor, Tensors};
 
 pub(crate) use size::{max, require};
 
-use crate::device::{Device, Write};
+use crate::device::{Device, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
 
 /// What the sizes of layers depend on: the shape of a micro-batch, and the device.
@@ -136,12 +136,32 @@ pub trait Layer<S: Shape, X: Activation> {
     /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.
     const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);
 
+    /// The nonlinearity that it applies to each element, if it does nothing else: the layer before it may then do that in
+    /// its own pass over memory.
+    const ACTIVATION: Option<Nonlinearity> = None;
+
     /// Names the parameters, in the order of the flat buffer.
     fn tensors(out: &mut Tensors);
     /// Computes `y` and fills `saved`.
     fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>);
     /// Computes `dx` and `grads` from `dy`.
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>);
+
+    /// `forward`, and then what `then` says of `y`. For layers that can do both in one pass over memory.
+    fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S::Device>, then: Then<S::Device>) {
+        let y = pass.y.reborrow();
+        Self::forward(cx, Forward { y, work: pass.work, ..pass });
+        then.apply(cx.device, pass.y);
+    }
+
+    /// `backward`, and then `plus` (tokens, input width) added to `dx`. For layers that can do both in one pass over memory.
+    fn backward_plus(cx: &Context<S::Device>, mut pass: Backward<S::Device>, plus: View<S::Device>) {
+        let mut dx = pass.dx.take();
+        Self::backward(cx, Backward { dx: dx.as_mut().map(ViewMut::reborrow), ..pass });
+        if let Some(dx) = dx {
+            cx.device.add(dx, plus);
+        }
+    }
 }
 
 /// A layer that can begin a model, because it takes one kind of input only.

@@ -3,6 +3,7 @@
 use super::size::{product, require_elements};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};
 use crate::device::Device;
+use crate::view::View;
 
 /// Layer norm over W features, with gain (W) and bias (W); epsilon 1e-5.
 pub struct LayerNorm<const W: usize>;
@@ -31,11 +32,21 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        Self::backward(cx, pass, None);
+    }
+
+    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, plus: View<S::Device>) {
+        Self::backward(cx, pass, Some(plus));
+    }
+}
+
+impl<const W: usize> LayerNorm<W> {
+    fn backward<D: Device>(cx: &Context<D>, pass: Backward<D>, plus: Option<View<D>>) {
         let gain = pass.params.split_at(W).0;
         let stats = pass.saved.split_at(2 * cx.tokens()).0;
         let (grads, write) = pass.grads.into_parts();
         let (dgain, dbias) = grads.split_at(W);
-        cx.device.layer_norm_backward(pass.x, gain, stats, pass.dy, pass.dx, dgain, dbias, write);
+        cx.device.layer_norm_backward(pass.x, gain, stats, pass.dy, pass.dx, plus, dgain, dbias, write);
     }
 }
 
@@ -64,9 +75,19 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        Self::backward(cx, pass, None);
+    }
+
+    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, plus: View<S::Device>) {
+        Self::backward(cx, pass, Some(plus));
+    }
+}
+
+impl<const W: usize> RmsNorm<W> {
+    fn backward<D: Device>(cx: &Context<D>, pass: Backward<D>, plus: Option<View<D>>) {
         let inverse = pass.saved.split_at(cx.tokens()).0;
         let (dgain, write) = pass.grads.into_parts();
-        cx.device.rms_norm_backward(pass.x, pass.params, inverse, pass.dy, pass.dx, dgain, write);
+        cx.device.rms_norm_backward(pass.x, pass.params, inverse, pass.dy, pass.dx, plus, dgain, write);
     }
 }
 

@@ -67,7 +67,7 @@ const GELU_SATURATED: f32 = 16.0;
 
 /// 0.5 (1 + tanh(u)) = sigmoid(2u), which needs no tanh and keeps its relative precision for x < 0.
 #[inline(always)]
-fn gelu(x: f32) -> f32 {
+pub(super) fn gelu(x: f32) -> f32 {
     let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
     x * sigmoid(GELU_LINEAR * inner * (GELU_CUBIC * inner).mul_add(inner, 1.0))
 }
@@ -83,7 +83,7 @@ fn gelu_slope(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn relu(x: f32) -> f32 {
+pub(super) fn relu(x: f32) -> f32 {
     // Not `f32::max`, which would hide a NaN.
     if x < 0.0 { 0.0 } else { x }
 }
@@ -94,7 +94,7 @@ fn relu_slope(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn silu(x: f32) -> f32 {
+pub(super) fn silu(x: f32) -> f32 {
     x * sigmoid(x)
 }
 

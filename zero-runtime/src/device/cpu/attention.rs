@@ -1,17 +1,28 @@
-//! Causal self-attention, forward and backward, in strips of all keys by the block of queries that sees them. Never
-//! holds a (length, length) matrix: backward rebuilds each strip from the log-sum-exp (Dao et al., 2022).
+//! Causal self-attention, forward and backward, over blocks of queries and blocks of keys. Never holds more scores than one
+//! block of each has: forward keeps a running maximum and sum, backward rebuilds the softmax from the log-sum-exp (Dao et
+//! al., 2022).
+#![allow(unsafe_code)]
 
+mod product;
+
+use std::cell::RefCell;
 use std::ops::Range;
 
-use super::gemm::{Matrix, MatrixMut, matmul};
 use super::math::exp;
 use super::simd::{check_len, sum, vectorised};
 use crate::device::Write;
+use product::{Rows, RowsMut, Size, product};
 
-/// Queries worked on at a time, and the width of a strip's rows whether or not all of them are queries: a constant, so
-/// that every loop over a row is a few whole vectors. A strip is (keys, queries), so that softmax runs down its columns
-/// and needs no sum across a vector.
-const QUERY_BLOCK: usize = 32;
+/// Queries worked on at a time. Scores lie in rows of as many, a row for each key, whether or not all of them are queries:
+/// so every loop over a row is a few whole vectors, softmax runs down the columns and needs no sum across a vector.
+const QUERIES: usize = 32;
+
+/// Keys worked on at a time; a multiple of `QUERIES`, so that every query sees the first key of each block of keys that its
+/// block of queries has to do with.
+const KEYS: usize = 2 * QUERIES;
+
+/// The most features of a head.
+pub const HEAD_DIM_MAX: usize = 1024;
 
 /// What the tensors of attention measure; tokens = `sequences` x `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,26 +33,19 @@ pub struct AttentionShape {
     pub length: usize,
     /// Heads.
     pub heads: usize,
-    /// Width of one head's queries, keys and values.
+    /// Width of one head's queries, keys and values, `HEAD_DIM_MAX` at most.
     pub head_dim: usize,
-}
-
-/// Elements of `work` that `attention` and `attention_backward` need for sequences of `length` tokens; `usize::MAX` where
-/// that is too many to count.
-pub const fn attention_workspace(length: usize) -> usize {
-    length.saturating_mul(2 * QUERY_BLOCK)
 }
 
 /// `out` := softmax(q k^T / sqrt(head_dim), causal) v, for every sequence and head.
 ///
 /// `qkv`: (tokens, 3 * heads * head_dim), thirds q, k, v, heads contiguous within a third; `out`: (tokens, heads *
 /// head_dim); `lse`: (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
-pub fn attention(shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: &mut [f32], work: &mut [f32]) {
-    shape.check(qkv, out, lse, work);
+pub fn attention(shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
+    shape.check(qkv, out, lse);
     for head in shape.each_head() {
-        for queries in shape.query_blocks() {
-            head.forward(queries, qkv, out, lse, work);
-        }
+        // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here.
+        unsafe { head.forward(qkv, out.as_mut_ptr(), lse.as_mut_ptr()) };
     }
 }
 
@@ -53,83 +57,70 @@ pub fn attention_backward(
     lse: &[f32],
     dout: &[f32],
     dqkv: &mut [f32],
-    work: &mut [f32],
 ) {
-    shape.check(qkv, out, lse, work);
+    shape.check(qkv, out, lse);
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), qkv.len());
     let saved = Saved { qkv, out, lse };
     for head in shape.each_head() {
-        // The last block sees every key, so it sets dk and dv, and the others add to them.
-        for queries in shape.query_blocks().rev() {
-            head.backward(queries, saved, dout, dqkv, work);
-        }
+        // SAFETY: as for `attention`.
+        unsafe { head.backward(saved, dout, dqkv.as_mut_ptr()) };
     }
 }
 
 impl AttentionShape {
     #[track_caller]
-    fn check(&self, qkv: &[f32], out: &[f32], lse: &[f32], work: &[f32]) {
+    fn check(&self, qkv: &[f32], out: &[f32], lse: &[f32]) {
+        assert!(self.head_dim <= HEAD_DIM_MAX, "a head of {} features, {HEAD_DIM_MAX} at most", self.head_dim);
         let tokens = self.sequences * self.length;
         check_len("qkv", qkv.len(), tokens * 3 * self.heads * self.head_dim);
         check_len("out", out.len(), tokens * self.heads * self.head_dim);
         check_len("lse", lse.len(), tokens * self.heads);
-        let needed = attention_workspace(self.length);
-        assert!(work.len() >= needed, "`work` has {} elements, expected at least {needed}", work.len());
     }
 
     fn each_head(self) -> impl Iterator<Item = Head> {
-        let width = self.heads * self.head_dim;
-        (0..self.sequences * self.heads).map(move |i| {
-            let (first_token, head) = (i / self.heads * self.length, i % self.heads);
+        let Self { length, heads, head_dim, .. } = self;
+        let width = heads * head_dim;
+        (0..self.sequences * heads).map(move |i| {
+            let (first_token, head) = (i / heads * length, i % heads);
             let third = |index: usize| Panel {
-                offset: first_token * 3 * width + index * width + head * self.head_dim,
-                cols: self.head_dim,
-                row_stride: 3 * width,
+                offset: first_token * 3 * width + index * width + head * head_dim,
+                stride: 3 * width,
             };
             Head {
                 query: third(0),
                 key: third(1),
                 value: third(2),
-                out: Panel {
-                    offset: first_token * width + head * self.head_dim,
-                    cols: self.head_dim,
-                    row_stride: width,
-                },
-                lse: Panel { offset: first_token * self.heads + head, cols: 1, row_stride: self.heads },
-                length: self.length,
+                out: Panel { offset: first_token * width + head * head_dim, stride: width },
+                lse: Panel { offset: first_token * heads + head, stride: heads },
+                length,
+                dim: head_dim,
             }
         })
     }
-
-    fn query_blocks(self) -> impl DoubleEndedIterator<Item = Range<usize>> {
-        (0..self.length).step_by(QUERY_BLOCK).map(move |start| start..self.length.min(start + QUERY_BLOCK))
-    }
 }
 
-/// The columns of one head in the rows of one sequence, within a tensor of the whole batch.
+/// Where the rows of one head of one sequence lie in a tensor of the whole batch.
 #[derive(Clone, Copy)]
 struct Panel {
     offset: usize,
-    cols: usize,
-    row_stride: usize,
+    stride: usize,
 }
 
 impl Panel {
-    fn rows(self, x: &[f32], rows: Range<usize>) -> Matrix<'_> {
-        let start = self.offset + rows.start * self.row_stride;
-        Matrix::strided(&x[start..], rows.len(), self.cols, self.row_stride)
+    fn at(self, row: usize) -> usize {
+        self.offset + row * self.stride
     }
 
-    fn rows_mut(self, x: &mut [f32], rows: Range<usize>) -> MatrixMut<'_> {
-        let start = self.offset + rows.start * self.row_stride;
-        MatrixMut::strided(&mut x[start..], rows.len(), self.cols, self.row_stride)
+    fn rows(self, x: &[f32], first: usize) -> Rows {
+        Rows { start: x[self.at(first)..].as_ptr(), stride: self.stride }
     }
 
-    #[inline(always)]
-    fn row(self, row: usize) -> Range<usize> {
-        let start = self.offset + row * self.row_stride;
-        start..start + self.cols
+    /// # Safety
+    /// `x` is the start of a tensor that has this row.
+    unsafe fn rows_mut(self, x: *mut f32, first: usize) -> RowsMut {
+        // SAFETY: by the caller's promise.
+        RowsMut { start: unsafe { x.add(self.at(first)) }, stride: self.stride }
     }
 }
 
@@ -141,7 +132,7 @@ struct Saved<'a> {
     lse: &'a [f32],
 }
 
-/// One head of one sequence: where its rows lie.
+/// One head of one sequence.
 struct Head {
     query: Panel,
     key: Panel,
@@ -149,113 +140,269 @@ struct Head {
     out: Panel,
     lse: Panel,
     length: usize,
+    dim: usize,
+}
+
+/// Scores of a block of keys, or what becomes of them.
+type Strip = [[f32; QUERIES]; KEYS];
+
+/// What a thread works in: constant in size, and nobody else's.
+#[repr(align(64))]
+struct Scratch {
+    /// (dim, QUERIES): a block of queries, transposed.
+    queries: [[f32; QUERIES]; HEAD_DIM_MAX],
+    /// (dim, QUERIES): the gradients of what they gave, transposed.
+    gradients: [[f32; QUERIES]; HEAD_DIM_MAX],
+    weights: Strip,
+    dscores: Strip,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = const {
+        RefCell::new(Scratch {
+            queries: [[0.0; QUERIES]; HEAD_DIM_MAX],
+            gradients: [[0.0; QUERIES]; HEAD_DIM_MAX],
+            weights: [[0.0; QUERIES]; KEYS],
+            dscores: [[0.0; QUERIES]; KEYS],
+        })
+    };
+}
+
+fn rows_of<const N: usize>(matrix: &[[f32; N]]) -> Rows {
+    Rows { start: matrix.as_flattened().as_ptr(), stride: N }
+}
+
+fn rows_of_mut<const N: usize>(matrix: &mut [[f32; N]]) -> RowsMut {
+    RowsMut { start: matrix.as_flattened_mut().as_mut_ptr(), stride: N }
+}
+
+/// Blocks of `size` that `0..end` is cut into.
+fn blocks(end: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..end).step_by(size).map(move |start| start..end.min(start + size))
 }
 
 impl Head {
     fn scale(&self) -> f32 {
-        1.0 / (self.query.cols as f32).sqrt()
+        1.0 / (self.dim as f32).sqrt()
     }
 
-    /// `strip` (keys, queries) := `keys` `queries`^T * `factor`.
-    fn products(strip: &mut [f32], keys: Matrix, queries: Matrix, factor: f32) {
-        let strip = MatrixMut::strided(strip, keys.rows(), queries.rows(), QUERY_BLOCK);
-        matmul(strip, keys, queries.transposed(), factor, Write::Set);
+    /// # Safety
+    /// `out` and `lse` are tensors of the shape that this head is of, whose rows of this head are nobody else's.
+    unsafe fn forward(&self, qkv: &[f32], out: *mut f32, lse: *mut f32) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            for queries in blocks(self.length, QUERIES) {
+                // SAFETY: by the caller's promise.
+                unsafe { self.forward_block(queries, qkv, out, lse, scratch) };
+            }
+        });
     }
 
-    fn forward(&self, queries: Range<usize>, qkv: &[f32], out: &mut [f32], lse: &mut [f32], work: &mut [f32]) {
-        let keys = 0..queries.end;
-        let strip = &mut work[..QUERY_BLOCK * keys.len()];
-        Self::products(strip, self.key.rows(qkv, keys.clone()), self.query.rows(qkv, queries.clone()), self.scale());
-        let (maxima, sums) = vectorised(
-            #[inline(always)]
-            || {
-                let rows = strip.as_chunks_mut::<QUERY_BLOCK>().0;
-                hide_future(rows, queries.start);
-                exponentials(rows)
-            },
-        );
-        for (query, (max, sum)) in queries.clone().zip(maxima.iter().zip(&sums)) {
-            lse[self.lse.row(query).start] = max + sum.ln();
-        }
-        let weights = Matrix::strided(strip, keys.len(), queries.len(), QUERY_BLOCK).transposed();
-        let values = self.value.rows(qkv, keys);
-        matmul(self.out.rows_mut(out, queries.clone()), weights, values, 1.0, Write::Set);
-        // Dividing here rather than in the strip touches head_dim elements a query instead of up to `length`.
-        vectorised(
-            #[inline(always)]
-            || {
-                for (query, sum) in queries.zip(sums) {
-                    let inverse = 1.0 / sum;
-                    for out in &mut out[self.out.row(query)] {
-                        *out *= inverse;
-                    }
+    /// # Safety
+    /// As for `forward`.
+    unsafe fn forward_block(
+        &self,
+        queries: Range<usize>,
+        qkv: &[f32],
+        out: *mut f32,
+        lse: *mut f32,
+        scratch: &mut Scratch,
+    ) {
+        let (dim, count) = (self.dim, queries.len());
+        self.transpose(&mut scratch.queries, qkv, self.query, &queries, self.scale());
+        // SAFETY: by the caller's promise.
+        let mixed = unsafe { self.out.rows_mut(out, queries.start) };
+        let mut softmax = Softmax::new();
+        for keys in blocks(queries.end, KEYS) {
+            let weights = &mut scratch.weights[..keys.len()];
+            let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
+            let (key, value) = (self.key.rows(qkv, keys.start), self.value.rows(qkv, keys.start));
+            // SAFETY: `keys` are rows of this head; the strip is ours.
+            unsafe { product(size, key.left(), rows_of(&scratch.queries), rows_of_mut(weights), Write::Set) };
+            let factors = vectorised(
+                #[inline(always)]
+                || {
+                    hide_future(weights, keys.start, queries.start);
+                    softmax.advance(weights)
+                },
+            );
+            let write = if keys.start == 0 { Write::Set } else { Write::Add };
+            let size = Size { rows: count, depth: keys.len(), cols: dim };
+            // SAFETY: `queries` are rows of `out` that are ours, and the product reads `keys`, which are rows of this head.
+            unsafe {
+                if write == Write::Add {
+                    scale_rows(mixed, count, dim, &factors);
                 }
-            },
-        );
+                product(size, rows_of(weights).transposed(), value, mixed, write);
+            }
+        }
+        // Dividing here rather than in the strips touches `dim` elements a query instead of up to `length`.
+        // SAFETY: rows of `out` and elements of `lse` that are ours.
+        unsafe {
+            scale_rows(mixed, count, dim, &softmax.sums.map(f32::recip));
+            for (i, query) in queries.enumerate() {
+                *lse.add(self.lse.at(query)) = softmax.maxima[i] + softmax.sums[i].ln();
+            }
+        }
+    }
+
+    /// # Safety
+    /// `dqkv` is a tensor of the shape that this head is of, whose rows of this head are nobody else's.
+    unsafe fn backward(&self, saved: Saved, dout: &[f32], dqkv: *mut f32) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            for queries in blocks(self.length, QUERIES) {
+                // SAFETY: by the caller's promise.
+                unsafe { self.backward_block(queries, saved, dout, dqkv, scratch) };
+            }
+        });
     }
 
     // With p a softmax row and o = p v: ds = p (do v^T - do . o), dq = ds k, dk = ds^T q, dv = p^T do.
-    fn backward(&self, queries: Range<usize>, saved: Saved, dout: &[f32], dqkv: &mut [f32], work: &mut [f32]) {
-        let keys = 0..queries.end;
-        let (weights, dscores) = work.split_at_mut(QUERY_BLOCK * keys.len());
-        let dscores = &mut dscores[..QUERY_BLOCK * keys.len()];
-        let [query, dout_rows] = [self.query.rows(saved.qkv, queries.clone()), self.out.rows(dout, queries.clone())];
-        let [key, value] = [self.key, self.value].map(|panel| panel.rows(saved.qkv, keys.clone()));
-        Self::products(weights, key, query, self.scale());
-        Self::products(dscores, value, dout_rows, 1.0);
-        vectorised(
-            #[inline(always)]
-            || {
-                let (mut lse, mut shared) = ([0.0; QUERY_BLOCK], [0.0; QUERY_BLOCK]);
-                for (query, (lse, shared)) in queries.clone().zip(lse.iter_mut().zip(&mut shared)) {
-                    let out = self.out.row(query);
-                    *lse = saved.lse[self.lse.row(query).start];
-                    *shared = sum([&dout[out.clone()], &saved.out[out]], |[dout, out]| dout * out);
-                }
-                let weights = weights.as_chunks_mut::<QUERY_BLOCK>().0;
-                hide_future(weights, queries.start);
-                for (weights, dscores) in weights.iter_mut().zip(dscores.as_chunks_mut::<QUERY_BLOCK>().0) {
-                    for i in 0..QUERY_BLOCK {
-                        weights[i] = exp(weights[i] - lse[i]);
-                        dscores[i] = weights[i] * (dscores[i] - shared[i]);
+    /// # Safety
+    /// As for `backward`.
+    unsafe fn backward_block(
+        &self,
+        queries: Range<usize>,
+        saved: Saved,
+        dout: &[f32],
+        dqkv: *mut f32,
+        scratch: &mut Scratch,
+    ) {
+        let (dim, count) = (self.dim, queries.len());
+        self.transpose(&mut scratch.queries, saved.qkv, self.query, &queries, self.scale());
+        self.transpose(&mut scratch.gradients, dout, self.out, &queries, 1.0);
+        // What is no query has no weight.
+        let (mut lse, mut shared) = ([f32::INFINITY; QUERIES], [0.0; QUERIES]);
+        for (i, query) in queries.clone().enumerate() {
+            let out = self.out.at(query)..self.out.at(query) + dim;
+            lse[i] = saved.lse[self.lse.at(query)];
+            shared[i] = vectorised(
+                #[inline(always)]
+                || sum([&dout[out.clone()], &saved.out[out.clone()]], |[dout, out]| dout * out),
+            );
+        }
+        for keys in blocks(queries.end, KEYS) {
+            let (weights, dscores) = (&mut scratch.weights[..keys.len()], &mut scratch.dscores[..keys.len()]);
+            let (key, value) = (self.key.rows(saved.qkv, keys.start), self.value.rows(saved.qkv, keys.start));
+            let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
+            // SAFETY: `keys` are rows of this head; the strips are ours.
+            unsafe {
+                product(size, key.left(), rows_of(&scratch.queries), rows_of_mut(weights), Write::Set);
+                product(size, value.left(), rows_of(&scratch.gradients), rows_of_mut(dscores), Write::Set);
+            }
+            let scale = self.scale();
+            vectorised(
+                #[inline(always)]
+                || {
+                    hide_future(weights, keys.start, queries.start);
+                    for (weights, dscores) in weights.iter_mut().zip(&mut *dscores) {
+                        for i in 0..QUERIES {
+                            weights[i] = exp(weights[i] - lse[i]);
+                            dscores[i] = scale * weights[i] * (dscores[i] - shared[i]);
+                        }
                     }
+                },
+            );
+            let write = if keys.start == 0 { Write::Set } else { Write::Add };
+            let size = Size { rows: count, depth: keys.len(), cols: dim };
+            // SAFETY: `queries` are rows of this head, ours in `dqkv`, and `keys` are rows of this head.
+            unsafe {
+                let dquery = self.query.rows_mut(dqkv, queries.start);
+                product(size, rows_of(dscores).transposed(), key, dquery, write);
+            }
+            // Keys of this very block are seen for the first time, those before it again.
+            let middle = queries.start.clamp(keys.start, keys.end);
+            for (keys_part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, Write::Set)] {
+                let strip = keys_part.start - keys.start..keys_part.end - keys.start;
+                let size = Size { rows: strip.len(), depth: count, cols: dim };
+                let (query, dout) = (self.query.rows(saved.qkv, queries.start), self.out.rows(dout, queries.start));
+                // SAFETY: as above.
+                unsafe {
+                    let dkey = self.key.rows_mut(dqkv, keys_part.start);
+                    let dvalue = self.value.rows_mut(dqkv, keys_part.start);
+                    product(size, rows_of(&dscores[strip.clone()]).left(), query, dkey, write);
+                    product(size, rows_of(&weights[strip]).left(), dout, dvalue, write);
                 }
-            },
-        );
-        let [weights, dscores] =
-            [weights, dscores].map(|strip| Matrix::strided(strip, keys.len(), queries.len(), QUERY_BLOCK));
-        let write = if queries.end == self.length { Write::Set } else { Write::Add };
-        matmul(self.query.rows_mut(dqkv, queries), dscores.transposed(), key, self.scale(), Write::Set);
-        matmul(self.key.rows_mut(dqkv, keys.clone()), dscores, query, self.scale(), write);
-        matmul(self.value.rows_mut(dqkv, keys), weights, dout_rows, 1.0, write);
+            }
+        }
+    }
+
+    /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; zero where there are no more.
+    fn transpose(&self, to: &mut [[f32; QUERIES]], x: &[f32], panel: Panel, queries: &Range<usize>, scale: f32) {
+        let to = &mut to[..self.dim];
+        if queries.len() < QUERIES {
+            to.as_flattened_mut().fill(0.0);
+        }
+        for (i, query) in queries.clone().enumerate() {
+            let from = &x[panel.at(query)..][..self.dim];
+            for (to, from) in to.iter_mut().zip(from) {
+                to[i] = scale * from;
+            }
+        }
     }
 }
 
-/// Scores of keys after their query := negative infinity. `strip` holds keys from 0, queries from `first_query`.
+/// A softmax down the columns of strips that come one after another.
+struct Softmax {
+    maxima: [f32; QUERIES],
+    /// Of e^(score - maximum).
+    sums: [f32; QUERIES],
+}
+
+impl Softmax {
+    fn new() -> Self {
+        Self { maxima: [f32::NEG_INFINITY; QUERIES], sums: [0.0; QUERIES] }
+    }
+
+    /// `strip` := e^(strip - the new maxima); gives what earlier exponentials are to be multiplied by.
+    #[inline(always)]
+    fn advance(&mut self, strip: &mut [[f32; QUERIES]]) -> [f32; QUERIES] {
+        let before = self.maxima;
+        for row in &*strip {
+            for (max, &score) in self.maxima.iter_mut().zip(row) {
+                *max = if score > *max { score } else { *max };
+            }
+        }
+        let mut factors = [0.0; QUERIES];
+        for i in 0..QUERIES {
+            factors[i] = exp(before[i] - self.maxima[i]);
+            self.sums[i] *= factors[i];
+        }
+        for row in strip {
+            for i in 0..QUERIES {
+                row[i] = exp(row[i] - self.maxima[i]);
+                self.sums[i] += row[i];
+            }
+        }
+        factors
+    }
+}
+
+/// Scores of keys after their query := negative infinity.
 #[inline(always)]
-fn hide_future(strip: &mut [[f32; QUERY_BLOCK]], first_query: usize) {
-    for (queries_before, row) in strip[first_query..].iter_mut().enumerate() {
+fn hide_future(strip: &mut [[f32; QUERIES]], first_key: usize, first_query: usize) {
+    let after = first_query.saturating_sub(first_key);
+    for (queries_before, row) in strip.iter_mut().skip(after).enumerate() {
         row[..queries_before].fill(f32::NEG_INFINITY);
     }
 }
 
-/// `strip` := e^(strip - max), column by column; returns each column's max and sum.
-#[inline(always)]
-fn exponentials(strip: &mut [[f32; QUERY_BLOCK]]) -> ([f32; QUERY_BLOCK], [f32; QUERY_BLOCK]) {
-    let mut maxima = [f32::NEG_INFINITY; QUERY_BLOCK];
-    for row in &*strip {
-        for (max, &score) in maxima.iter_mut().zip(row) {
-            *max = if score > *max { score } else { *max };
-        }
-    }
-    let mut sums = [0.0; QUERY_BLOCK];
-    for row in strip {
-        for i in 0..QUERY_BLOCK {
-            row[i] = exp(row[i] - maxima[i]);
-            sums[i] += row[i];
-        }
-    }
-    (maxima, sums)
+/// Multiplies row i by `factors[i]`.
+///
+/// # Safety
+/// `rows` has `count` rows of `width` elements, and they are nobody else's.
+unsafe fn scale_rows(rows: RowsMut, count: usize, width: usize, factors: &[f32; QUERIES]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (i, factor) in factors.iter().enumerate().take(count) {
+                // SAFETY: by the caller's promise.
+                let row = unsafe { core::slice::from_raw_parts_mut(rows.start.add(i * rows.stride), width) };
+                for x in row {
+                    *x *= factor;
+                }
+            }
+        },
+    );
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super as kernels;
 use super::{AdamW, AttentionShape, MatrixMut, Nonlinearity};
-use crate::device::{Device, Matrix, Stored, StoredMut, Weights, Write, bf16};
+use crate::device::{Device, Matrix, Stored, StoredMut, Then, Weights, Write, bf16};
 use crate::view::{View, ViewMut};
 
 /// This processor, one thread.
@@ -30,11 +30,16 @@ impl Device for Cpu {
     fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write) {
         let rows = if a.transposed { a.cols } else { a.rows };
         let cols = if b.transposed { b.rows } else { b.cols };
-        kernels::matmul(MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b), 1.0, write);
+        kernels::matmul(MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b), write);
     }
 
-    fn broadcast_rows(&self, out: ViewMut<Self>, row: View<Self>) {
-        kernels::broadcast_rows(out.into_slice(), row.as_slice());
+    fn linear(&self, y: ViewMut<Self>, x: View<Self>, weight: View<Self>, bias: View<Self>, then: Then<Self>) {
+        let then = match then {
+            Then::Nothing => kernels::Then::Nothing,
+            Then::Activate(kind, to) => kernels::Then::Activate(kind, to.into_slice()),
+            Then::Add(other) => kernels::Then::Add(other.as_slice()),
+        };
+        kernels::linear(y.into_slice(), x.as_slice(), weight.as_slice(), bias.as_slice(), then);
     }
 
     fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write) {
@@ -61,6 +66,7 @@ impl Device for Cpu {
         stats: View<Self>,
         dy: View<Self>,
         dx: Option<ViewMut<Self>>,
+        plus: Option<View<Self>>,
         dgain: ViewMut<Self>,
         dbias: ViewMut<Self>,
         write: Write,
@@ -71,6 +77,7 @@ impl Device for Cpu {
             stats.as_slice(),
             dy.as_slice(),
             dx.map(ViewMut::into_slice),
+            plus.map(View::as_slice),
             dgain.into_slice(),
             dbias.into_slice(),
             write,
@@ -88,6 +95,7 @@ impl Device for Cpu {
         inverse: View<Self>,
         dy: View<Self>,
         dx: Option<ViewMut<Self>>,
+        plus: Option<View<Self>>,
         dgain: ViewMut<Self>,
         write: Write,
     ) {
@@ -97,20 +105,14 @@ impl Device for Cpu {
             inverse.as_slice(),
             dy.as_slice(),
             dx.map(ViewMut::into_slice),
+            plus.map(View::as_slice),
             dgain.into_slice(),
             write,
         );
     }
 
-    fn attention(
-        &self,
-        shape: AttentionShape,
-        qkv: View<Self>,
-        out: ViewMut<Self>,
-        lse: ViewMut<Self>,
-        work: ViewMut<Self>,
-    ) {
-        kernels::attention(shape, qkv.as_slice(), out.into_slice(), lse.into_slice(), work.into_slice());
+    fn attention(&self, shape: AttentionShape, qkv: View<Self>, out: ViewMut<Self>, lse: ViewMut<Self>) {
+        kernels::attention(shape, qkv.as_slice(), out.into_slice(), lse.into_slice());
     }
 
     fn attention_backward(
@@ -121,7 +123,6 @@ impl Device for Cpu {
         lse: View<Self>,
         dout: View<Self>,
         dqkv: ViewMut<Self>,
-        work: ViewMut<Self>,
     ) {
         kernels::attention_backward(
             shape,
@@ -130,7 +131,6 @@ impl Device for Cpu {
             lse.as_slice(),
             dout.as_slice(),
             dqkv.into_slice(),
-            work.into_slice(),
         );
     }
 

@@ -40,11 +40,6 @@ impl<'a> Matrix<'a> {
         Self { data, rows, cols, row_stride, col_stride: 1 }
     }
 
-    /// How many rows it has.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// The (cols, rows) transpose, of the same data.
     pub fn transposed(self) -> Self {
         Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
@@ -89,9 +84,9 @@ fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
     }
 }
 
-/// `c` (m, n) := `alpha` * `a` (m, k) * `b` (k, n), plus `c` when adding.
+/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding.
 #[expect(unsafe_code, reason = "gemm takes pointers and strides")]
-pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, alpha: f32, write: Write) {
+pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
     assert!(
         (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
         "({}, {}) x ({}, {}) does not give ({}, {})",
@@ -122,7 +117,7 @@ pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, alpha: f32, write: Write) {
             b.col_stride as isize,
             b.row_stride as isize,
             1.0,
-            alpha,
+            1.0,
             false,
             false,
             false,
@@ -159,10 +154,10 @@ mod tests {
             for j in 0..n {
                 let product: f64 = (0..k).map(|l| at(a, i, l) * at(b, l, j)).sum();
                 let before = if write == Write::Add { expected[i * row_stride + j] } else { 0.0 };
-                expected[i * row_stride + j] = before + 0.5 * product;
+                expected[i * row_stride + j] = before + product;
             }
         }
-        matmul(MatrixMut::strided(&mut c, m, n, row_stride), a, b, 0.5, write);
+        matmul(MatrixMut::strided(&mut c, m, n, row_stride), a, b, write);
         assert_close("c", &c, &expected, 2e-5);
     }
 
@@ -179,7 +174,7 @@ mod tests {
     #[test]
     fn set_overwrites_nan() {
         let mut c = [f32::NAN];
-        matmul(MatrixMut::new(&mut c, 1, 1), Matrix::new(&[2.0], 1, 1), Matrix::new(&[3.0], 1, 1), 1.0, Write::Set);
+        matmul(MatrixMut::new(&mut c, 1, 1), Matrix::new(&[2.0], 1, 1), Matrix::new(&[3.0], 1, 1), Write::Set);
         assert_eq!(c, [6.0]);
     }
 
@@ -193,12 +188,6 @@ mod tests {
     #[should_panic(expected = "(2, 3) x (2, 1) does not give (2, 1)")]
     fn shapes_must_agree() {
         let mut c = [0.0; 2];
-        matmul(
-            MatrixMut::new(&mut c, 2, 1),
-            Matrix::new(&[0.0; 6], 2, 3),
-            Matrix::new(&[0.0; 2], 2, 1),
-            1.0,
-            Write::Set,
-        );
+        matmul(MatrixMut::new(&mut c, 2, 1), Matrix::new(&[0.0; 6], 2, 3), Matrix::new(&[0.0; 2], 2, 1), Write::Set);
     }
 }

@@ -1,6 +1,7 @@
 //! Layer norm and RMS norm over the last dimension, and their vector-Jacobian products. Never keeps the normalised
 //! rows: backward rebuilds them from the input and the saved statistics.
 
+use super::rows::accumulate;
 use super::simd::{begin, check_len, divided, sum, vectorised};
 use crate::device::Write;
 
@@ -33,7 +34,8 @@ pub fn layer_norm(x: &[f32], gain: &[f32], bias: &[f32], y: &mut [f32], stats: &
 
 /// The gradients of `layer_norm`, given `dy` (rows, width).
 ///
-/// `dx` (rows, width), if wanted, is overwritten; `dgain` and `dbias` (width) are written as `write` says.
+/// `dx` (rows, width), if wanted, is overwritten, with `plus` (rows, width), if there is one, added to it: what a residual
+/// connection around the norm brings. `dgain` and `dbias` (width) are written as `write` says.
 // With n the normalised row and g = dy * gain: dx = scale (g - mean(g) - n mean(g n)).
 #[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
 pub fn layer_norm_backward(
@@ -42,6 +44,7 @@ pub fn layer_norm_backward(
     stats: &[f32],
     dy: &[f32],
     mut dx: Option<&mut [f32]>,
+    plus: Option<&[f32]>,
     dgain: &mut [f32],
     dbias: &mut [f32],
     write: Write,
@@ -51,6 +54,7 @@ pub fn layer_norm_backward(
     check_len("stats", stats.len(), 2 * rows);
     check_len("dy", dy.len(), x.len());
     check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
+    check_len("plus", plus.map_or(x.len(), <[f32]>::len), x.len());
     check_len("dgain", dgain.len(), width);
     check_len("dbias", dbias.len(), width);
     begin(dgain, write);
@@ -68,8 +72,12 @@ pub fn layer_norm_backward(
                 if let Some(dx) = dx.as_deref_mut() {
                     let along_one = sum([gain, dy], |[gain, dy]| gain * dy) / width as f32;
                     let along_n = gradient_along(x, gain, dy, mean, scale);
-                    for (((dx, &x), &gain), &dy) in dx[row].iter_mut().zip(x).zip(gain).zip(dy) {
+                    let dx = &mut dx[row.clone()];
+                    for (((dx, &x), &gain), &dy) in dx.iter_mut().zip(x).zip(gain).zip(dy) {
                         *dx = scale * ((x - mean) * scale).mul_add(-along_n, gain * dy - along_one);
+                    }
+                    if let Some(plus) = plus {
+                        accumulate(dx, &plus[row]);
                     }
                 }
             }
@@ -109,7 +117,7 @@ pub fn rms_norm(x: &[f32], gain: &[f32], y: &mut [f32], inverse: &mut [f32], eps
 
 /// The gradients of `rms_norm`, given `dy` (rows, width).
 ///
-/// `dx` (rows, width), if wanted, is overwritten; `dgain` (width) is written as `write` says.
+/// `dx`, `plus` and `write` are as in [`layer_norm_backward`]; `dgain`: (width).
 // As in layer norm, without the mean: dx = scale (g - n mean(g n)).
 pub fn rms_norm_backward(
     x: &[f32],
@@ -117,6 +125,7 @@ pub fn rms_norm_backward(
     inverse: &[f32],
     dy: &[f32],
     mut dx: Option<&mut [f32]>,
+    plus: Option<&[f32]>,
     dgain: &mut [f32],
     write: Write,
 ) {
@@ -125,6 +134,7 @@ pub fn rms_norm_backward(
     check_len("inverse", inverse.len(), rows);
     check_len("dy", dy.len(), x.len());
     check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
+    check_len("plus", plus.map_or(x.len(), <[f32]>::len), x.len());
     check_len("dgain", dgain.len(), width);
     begin(dgain, write);
     vectorised(
@@ -138,8 +148,12 @@ pub fn rms_norm_backward(
                 }
                 if let Some(dx) = dx.as_deref_mut() {
                     let along_n = gradient_along(x, gain, dy, 0.0, scale);
-                    for (((dx, &x), &gain), &dy) in dx[row].iter_mut().zip(x).zip(gain).zip(dy) {
+                    let dx = &mut dx[row.clone()];
+                    for (((dx, &x), &gain), &dy) in dx.iter_mut().zip(x).zip(gain).zip(dy) {
                         *dx = scale * (x * scale).mul_add(-along_n, gain * dy);
+                    }
+                    if let Some(plus) = plus {
+                        accumulate(dx, &plus[row]);
                     }
                 }
             }
@@ -150,6 +164,7 @@ pub fn rms_norm_backward(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::cpu::add;
     use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
 
     const EPS: f32 = 1e-5;
@@ -197,9 +212,15 @@ mod tests {
             assert_close("y", &y, &expected.y, 1e-5);
 
             let (mut dx, mut dgain, mut dbias) = (vec![0.0; x.len()], vec![f32::NAN; width], vec![0.5; width]);
-            layer_norm_backward(&x, &gain, &stats, &dy, None, &mut dgain, &mut dbias, Write::Set);
-            layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut dx), &mut dgain, &mut dbias, Write::Add);
+            layer_norm_backward(&x, &gain, &stats, &dy, None, None, &mut dgain, &mut dbias, Write::Set);
+            layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut dx), None, &mut dgain, &mut dbias, Write::Add);
             assert_close("dx", &dx, &expected.dx, 2e-5);
+            let (plus, mut sum) = (noise(x.len(), 5), vec![0.0; x.len()]);
+            let (mut dgain_too, mut dbias_too) = (dgain.clone(), dbias.clone());
+            let (dgain_too, dbias_too) = (&mut dgain_too, &mut dbias_too);
+            layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut sum), Some(&plus), dgain_too, dbias_too, Write::Set);
+            add(&mut dx, &plus);
+            assert_eq!(sum, dx, "in one pass or in two, to the bit");
             let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
             assert_close("dgain", &dgain, &twice, 1e-5);
             let column = |j: usize| (0..rows).map(|row| f64::from(dy[row * width + j])).sum::<f64>();
@@ -218,9 +239,13 @@ mod tests {
             assert_close("y", &y, &expected.y, 1e-5);
 
             let (mut dx, mut dgain) = (vec![0.0; x.len()], vec![f32::NAN; width]);
-            rms_norm_backward(&x, &gain, &inverse, &dy, None, &mut dgain, Write::Set);
-            rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut dx), &mut dgain, Write::Add);
+            rms_norm_backward(&x, &gain, &inverse, &dy, None, None, &mut dgain, Write::Set);
+            rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut dx), None, &mut dgain, Write::Add);
             assert_close("dx", &dx, &expected.dx, 2e-5);
+            let (plus, mut sum) = (noise(x.len(), 5), vec![0.0; x.len()]);
+            rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut sum), Some(&plus), &mut dgain.clone(), Write::Set);
+            add(&mut dx, &plus);
+            assert_eq!(sum, dx, "in one pass or in two, to the bit");
             let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
             assert_close("dgain", &dgain, &twice, 1e-5);
         }

@@ -18,6 +18,12 @@ pub fn vectorised<R>(kernel: impl FnOnce() -> R) -> R {
     ARCH.dispatch(kernel)
 }
 
+/// [`vectorised`] for what names its vectors.
+#[inline(always)]
+pub fn dispatch<K: pulp::WithSimd>(kernel: K) -> K::Output {
+    ARCH.dispatch(kernel)
+}
+
 /// Sum over i of `term` of the i-th elements of `inputs`, which are equally long.
 #[inline(always)]
 pub fn sum<const N: usize>(inputs: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {

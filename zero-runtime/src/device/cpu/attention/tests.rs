@@ -58,12 +58,10 @@ fn check(shape: AttentionShape) {
     // NaN wherever a kernel must write before it reads.
     let (mut out, mut lse) = (vec![f32::NAN; tokens * width], vec![f32::NAN; tokens * shape.heads]);
     let mut dqkv = vec![f32::NAN; qkv.len()];
-    let mut work = vec![f32::NAN; attention_workspace(shape.length)];
-    attention(shape, &qkv, &mut out, &mut lse, &mut work);
+    attention(shape, &qkv, &mut out, &mut lse);
     assert_close("out", &out, &expected.out, 1e-5);
     assert_close("lse", &lse, &expected.lse, 1e-5);
-    work.fill(f32::NAN);
-    attention_backward(shape, &qkv, &out, &lse, &dout, &mut dqkv, &mut work);
+    attention_backward(shape, &qkv, &out, &lse, &dout, &mut dqkv);
     assert_close("dqkv", &dqkv, &expected.dqkv, 3e-5);
 }
 
@@ -78,6 +76,8 @@ fn matches_f64_on_awkward_shapes() {
         [2, 65, 2, 8],
         [1, 130, 1, 3],
         [1, 200, 2, 64],
+        [1, 97, 2, 40],
+        [3, 33, 1, 100],
     ] {
         check(AttentionShape { sequences, length, heads, head_dim });
     }
@@ -87,9 +87,8 @@ fn matches_f64_on_awkward_shapes() {
 fn the_first_token_sees_only_itself() {
     let shape = AttentionShape { sequences: 1, length: 2, heads: 1, head_dim: 1 };
     let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
-    let mut work = [0.0; attention_workspace(2)];
     // Two tokens of q, k, v; with q = 0 the second weighs both values alike.
-    attention(shape, &[1.0, 2.0, 3.0, 0.0, 5.0, 9.0], &mut out, &mut lse, &mut work);
+    attention(shape, &[1.0, 2.0, 3.0, 0.0, 5.0, 9.0], &mut out, &mut lse);
     assert_eq!((out, lse), ([3.0, 6.0], [2.0, 2f32.ln()]));
 }
 
@@ -98,13 +97,13 @@ fn large_scores_do_not_overflow() {
     let shape = AttentionShape { sequences: 1, length: 3, heads: 1, head_dim: 1 };
     let (mut out, mut lse) = ([0.0; 3], [0.0; 3]);
     let qkv = [1e4, 1e4, 1.0, 1e4, -1e4, 2.0, 1e4, 1e4, 3.0];
-    attention(shape, &qkv, &mut out, &mut lse, &mut [0.0; attention_workspace(3)]);
+    attention(shape, &qkv, &mut out, &mut lse);
     assert_eq!(out, [1.0, 1.0, 2.0]);
 }
 
 #[test]
-#[should_panic(expected = "`work` has 63 elements, expected at least 64")]
-fn too_little_workspace_is_refused() {
-    let shape = AttentionShape { sequences: 1, length: 1, heads: 1, head_dim: 1 };
-    attention(shape, &[0.0; 3], &mut [0.0], &mut [0.0], &mut [0.0; 63]);
+#[should_panic(expected = "a head of 1025 features, 1024 at most")]
+fn a_head_beyond_the_scratch_is_refused() {
+    let shape = AttentionShape { sequences: 1, length: 1, heads: 1, head_dim: 1025 };
+    attention(shape, &[0.0; 3 * 1025], &mut [0.0; 1025], &mut [0.0]);
 }

@@ -1,0 +1,147 @@
+//! Linear: a matrix product, and what is done to its result while that is still in the cache. Never reads the result from
+//! memory twice.
+
+use std::ops::Range;
+
+use super::activation::{Nonlinearity, gelu, relu, silu};
+use super::gemm::{Matrix, MatrixMut, matmul};
+use super::rows::accumulate;
+use super::simd::{check_len, divided, vectorised};
+use crate::device::Write;
+
+/// Columns of the result worked on at a time. What follows finds a few hundred rows of so many in a second-level cache;
+/// narrower panels lose more in the product, and in rows too short to stream, than they save.
+const PANEL: usize = 768;
+
+/// What follows the product, in the same pass.
+pub enum Then<'a> {
+    /// Nothing.
+    Nothing,
+    /// The nonlinearity of the result, to another matrix of its shape.
+    Activate(Nonlinearity, &'a mut [f32]),
+    /// Another matrix of its shape is added to the result.
+    Add(&'a [f32]),
+}
+
+/// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output) in every row;
+/// then what `then` says.
+pub fn linear(y: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], mut then: Then) {
+    let output = bias.len();
+    let rows = divided("y", y.len(), output);
+    let input = divided("weight", weight.len(), output);
+    check_len("x", x.len(), rows * input);
+    match &then {
+        Then::Nothing => {}
+        Then::Activate(_, z) => check_len("z", z.len(), y.len()),
+        Then::Add(other) => check_len("other", other.len(), y.len()),
+    }
+    for start in (0..output).step_by(PANEL) {
+        let columns = start..output.min(start + PANEL);
+        let weight = Matrix::new(&weight[start * input..columns.end * input], columns.len(), input).transposed();
+        let panel = MatrixMut::strided(&mut y[start..], rows, columns.len(), output);
+        matmul(panel, Matrix::new(x, rows, input), weight, Write::Set);
+        let bias = &bias[columns.clone()];
+        match &mut then {
+            Then::Nothing => vectorised(
+                #[inline(always)]
+                || {
+                    for y in y.chunks_exact_mut(output) {
+                        accumulate(&mut y[columns.clone()], bias);
+                    }
+                },
+            ),
+            Then::Add(other) => vectorised(
+                #[inline(always)]
+                || {
+                    for (y, other) in y.chunks_exact_mut(output).zip(other.chunks_exact(output)) {
+                        add_both(&mut y[columns.clone()], bias, &other[columns.clone()]);
+                    }
+                },
+            ),
+            Then::Activate(Nonlinearity::Gelu, z) => activate([y, z], output, columns, bias, gelu),
+            Then::Activate(Nonlinearity::Relu, z) => activate([y, z], output, columns, bias, relu),
+            Then::Activate(Nonlinearity::Silu, z) => activate([y, z], output, columns, bias, silu),
+        }
+    }
+}
+
+/// `y` += `bias` + `other`, in this order.
+#[inline(always)]
+fn add_both(y: &mut [f32], bias: &[f32], other: &[f32]) {
+    for ((y, bias), other) in y.iter_mut().zip(bias).zip(other) {
+        *y = (*y + bias) + other;
+    }
+}
+
+/// `y` += `bias` and `z` := f(`y`), in these columns of every row of `width`.
+#[inline(always)]
+fn activate([y, z]: [&mut [f32]; 2], width: usize, columns: Range<usize>, bias: &[f32], f: impl Fn(f32) -> f32) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (y, z) in y.chunks_exact_mut(width).zip(z.chunks_exact_mut(width)) {
+                activate_row(&mut y[columns.clone()], bias, &mut z[columns.clone()], &f);
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn activate_row(y: &mut [f32], bias: &[f32], z: &mut [f32], f: impl Fn(f32) -> f32) {
+    for ((y, bias), z) in y.iter_mut().zip(bias).zip(z) {
+        *y += bias;
+        *z = f(*y);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::testing::{assert_close, noise};
+    use crate::device::cpu::{activate, add};
+
+    fn expected(x: &[f32], weight: &[f32], bias: &[f32], input: usize) -> Vec<f64> {
+        let row = |x: &[f32]| {
+            let dot = |weight: &[f32]| x.iter().zip(weight).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>();
+            weight.chunks(input).zip(bias).map(|(weight, &bias)| dot(weight) + f64::from(bias)).collect::<Vec<_>>()
+        };
+        x.chunks(input).flat_map(row).collect()
+    }
+
+    #[test]
+    fn matches_f64_within_and_beyond_a_panel() {
+        for [rows, input, output] in [[1, 1, 1], [3, 5, 7], [4, 17, PANEL], [5, 3, 2 * PANEL + 9]] {
+            let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
+            let mut y = vec![f32::NAN; rows * output];
+            linear(&mut y, &x, &weight, &bias, Then::Nothing);
+            assert_close("y", &y, &expected(&x, &weight, &bias, input), 1e-5);
+        }
+    }
+
+    /// In one pass or in two, to the bit.
+    #[test]
+    fn what_follows_is_as_if_it_came_after() {
+        let (rows, input, output) = (5, 6, PANEL + 21);
+        let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
+        let mut plain = vec![f32::NAN; rows * output];
+        linear(&mut plain, &x, &weight, &bias, Then::Nothing);
+        for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
+            let (mut y, mut z) = (vec![f32::NAN; plain.len()], vec![f32::NAN; plain.len()]);
+            linear(&mut y, &x, &weight, &bias, Then::Activate(kind, &mut z));
+            let mut activated = vec![f32::NAN; plain.len()];
+            activate(kind, &plain, &mut activated);
+            assert_eq!((y, z), (plain.clone(), activated), "{kind:?}");
+        }
+        let other = noise(plain.len(), 4);
+        let mut y = vec![f32::NAN; plain.len()];
+        linear(&mut y, &x, &weight, &bias, Then::Add(&other));
+        add(&mut plain, &other);
+        assert_eq!(y, plain);
+    }
+
+    #[test]
+    #[should_panic(expected = "`other` has 1 elements, expected 2")]
+    fn shapes_must_agree() {
+        linear(&mut [0.0; 2], &[1.0], &[1.0; 2], &[0.0; 2], Then::Add(&[0.0]));
+    }
+}
