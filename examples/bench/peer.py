@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""The peer to beat: this benchmark's model trained by PyTorch on CPU ranks over gloo.
+"""The peer to beat: this benchmark's model trained by PyTorch on CPU ranks over gloo, and gloo's collectives alone.
 
-Times whole training steps and prints one JSON line, from rank 0. It measures speed and memory and nothing else: tokens
-are random, no loss is reported, nothing is written. Needs only `torch`. One thread a rank:
+Times whole training steps, or collectives, and prints JSON lines, from rank 0. It measures speed and memory and nothing
+else: tokens are random, no loss is reported, nothing is written. Needs only `torch`. One thread a rank:
 
     OMP_NUM_THREADS=1 python peer.py --mode single
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode fsdp
+    OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode fsdp --dim 64 --heads 4 --layers 12 --seq 64
 
-| mode   | what PyTorch does                                                    | is closest to |
-|--------|----------------------------------------------------------------------|---------------|
-| single | one process, no collectives                                          | one rank      |
-| ddp    | DistributedDataParallel: bucketed all-reduce                         | stage 0       |
-| zero1  | the same, with the optimizer's state sharded over the ranks          | stage 1       |
-| fsdp2  | fully_shard, parameters kept gathered between forward and backward   | stage 2       |
-| fsdp   | fully_shard, one unit a block, released after use                    | stage 3       |
+| mode        | what PyTorch does                                                  | is closest to |
+|-------------|--------------------------------------------------------------------|---------------|
+| single      | one process, no collectives                                        | one rank      |
+| ddp         | DistributedDataParallel: bucketed all-reduce                       | stage 0       |
+| zero1       | the same, with the optimizer's state sharded over the ranks        | stage 1       |
+| fsdp2       | fully_shard, parameters kept gathered between forward and backward | stage 2       |
+| fsdp        | fully_shard, one unit a block, released after use                  | stage 3       |
+| collectives | gloo's collectives over buffers of two sizes, and no model         | transport     |
+| version     | nothing: tells the versions of torch and Python                    |               |
 """
 
 import argparse
@@ -35,6 +38,15 @@ from torch.nn import functional as F
 # The first steps allocate the optimizer's state and fill the allocator's pools, so they are not timed.
 UNTIMED_STEPS = 2
 LEARNING_RATE = 1e-3
+
+# Those that one process runs, and those that torchrun starts.
+ALONE = ("single", "version")
+MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives")
+
+# Sizes of the buffer that every rank has of a collective, in bytes of f32.
+COLLECTIVE_BYTES = (16 << 10, 16 << 20)
+# Times that a number of iterations of a collective is timed, after one that is not.
+REPETITIONS = 7
 
 
 class Attention(nn.Module):
@@ -123,14 +135,45 @@ def time_steps(model, optimizer, ids, targets, steps):
     return seconds[UNTIMED_STEPS:]
 
 
-def peak_rss_mb():
-    """This process's largest resident set so far, in MiB."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+def collectives(elements, ranks):
+    """Each collective by name, as a call on buffers of its own. All are touched, so that none is one page of zeros."""
+    whole, shard = torch.ones(elements), torch.ones(elements // ranks)
+    summed = torch.zeros(elements)
+    return {
+        "reduce_scatter": lambda: dist.reduce_scatter_tensor(shard, whole),
+        "all_gather": lambda: dist.all_gather_into_tensor(whole, shard),
+        "all_reduce": lambda: dist.all_reduce(summed),
+    }
+
+
+def time_collectives(rank, ranks):
+    """Prints the time of each collective of each size: from a barrier on, many in a row, the median of several times."""
+    for size in COLLECTIVE_BYTES:
+        iterations = min((256 << 20) // size, 300)
+        for name, run in collectives(size // 4, ranks).items():
+            seconds = []
+            for _ in range(1 + REPETITIONS):
+                dist.barrier()
+                start = time.perf_counter()
+                for _ in range(iterations):
+                    run()
+                seconds.append((time.perf_counter() - start) / iterations)
+            if rank == 0:
+                print(json.dumps({"collective": name, "bytes": size, "seconds": statistics.median(seconds[1:])}))
+
+
+def peak_rss_bytes():
+    """This process's largest resident set so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def version():
+    return f"torch {torch.__version__}, Python {platform.python_version()}"
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=["single", "ddp", "zero1", "fsdp2", "fsdp"], default="single")
+    parser.add_argument("--mode", choices=MODES, default="single")
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--heads", type=int, default=6)
     parser.add_argument("--layers", type=int, default=6)
@@ -141,21 +184,33 @@ def parse_arguments():
     arguments = parser.parse_args()
     if arguments.steps < 1:
         parser.error("--steps must be at least 1")
-    if (arguments.mode == "single") == ("WORLD_SIZE" in os.environ):
-        parser.error(f"mode {arguments.mode}: start mode single without torchrun, and the others with it")
+    if (arguments.mode in ALONE) == ("WORLD_SIZE" in os.environ):
+        parser.error(f"mode {arguments.mode}: start {' and '.join(ALONE)} without torchrun, and the others with it")
     return arguments
 
 
 def main():
     options = parse_arguments()
+    if options.mode == "version":
+        print(version())
+        return
     threads = int(os.environ.get("OMP_NUM_THREADS", 1))
     torch.set_num_threads(threads)
     if options.mode != "single":
         dist.init_process_group("gloo")
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    if options.mode == "collectives":
+        time_collectives(rank, ranks)
+    else:
+        train(options, rank, ranks, threads)
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
+
+def train(options, rank, ranks, threads):
+    """Trains, and prints what the steps took and what the process held."""
     # What importing torch costs, which differs between its builds by hundreds of MiB.
-    import_rss_mb = peak_rss_mb()
+    import_rss_bytes = peak_rss_bytes()
     torch.manual_seed(0)  # The same weights on every rank: nothing broadcasts them under fully_shard.
     model = Gpt(options.vocab, options.seq, options.dim, options.heads, options.layers)
     params = sum(parameter.numel() for parameter in model.parameters())
@@ -168,8 +223,7 @@ def main():
     step_s_median = statistics.median(seconds)
     if rank == 0:
         print(json.dumps({
-            "peer": f"torch {torch.__version__}",
-            "python": platform.python_version(),
+            "peer": version(),
             "mode": options.mode,
             "ranks": ranks,
             "threads_per_rank": threads,
@@ -179,11 +233,9 @@ def main():
             "step_s_min": round(min(seconds), 4),
             "step_s_median": round(step_s_median, 4),
             "tokens_per_s_rank": round(ids.numel() / step_s_median, 1),
-            "import_rss_mb": import_rss_mb,
-            "peak_rss_mb": peak_rss_mb(),
+            "import_rss_bytes": import_rss_bytes,
+            "peak_rss_bytes": peak_rss_bytes(),
         }))
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -1,51 +1,64 @@
-//! Benchmark: trains the same GPT under several specs and, with `--python`, with PyTorch in turn, and prints medians.
+//! The command: measures in rounds, ours and PyTorch's in turn, and prints tables.
 //!
-//! `bench NAME [ARGUMENTS]` trains under the spec NAME, as any generated binary does.
-
-mod compare;
-mod models;
-mod overlap;
+//! `bench run NAME [ARGUMENTS]` is one run of ours, as any generated binary does it: what the measuring process starts.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::{Outcome, collectives, machine, models, overlap, rounds, tables};
 use clap::Parser;
 
-/// Times training steps at every stage, beside PyTorch's with `--python`, in turn.
+/// Times training steps at every stage, collectives and the schedule; with `--python`, beside PyTorch's in turn.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {
-    /// A Python with torch, whose steps are timed in turn with ours
+    /// A Python with torch, whose steps and collectives are timed in turn with ours
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Times that each row is measured
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    rounds: usize,
-    /// Steps of a measurement; the median counts
-    #[arg(long, default_value_t = 12, value_name = "N")]
-    steps: usize,
+    /// Times that everything is measured, one round after the other
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Timed steps of a run; the median counts
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
     /// Measure instead how much communication over an emulated link computation hides, by prefetch and bucket size
     #[arg(long)]
     overlap: bool,
-    /// Rows to measure; without any, all
-    #[arg(value_name = "NAME")]
+    /// What to measure; without any, all
+    #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(rounds::names()))]
     names: Vec<String>,
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    // `bench zero3 --steps 12` trains; `bench --steps 12 zero3` measures.
-    if let Some(code) = models::train(&arguments) {
-        return code;
+    if let [program, run, name, rest @ ..] = arguments.as_slice()
+        && run == "run"
+    {
+        if name == rounds::COLLECTIVES {
+            return collectives::run();
+        }
+        if let Some(row) = models::ROWS.iter().find(|row| name == row.ours) {
+            return (row.train)([program].into_iter().chain(rest).cloned().collect());
+        }
     }
-    let arguments = Arguments::parse_from(arguments);
-    let result = if arguments.overlap { overlap::measure(&arguments) } else { compare::compare(&arguments) };
-    match result {
+    match measure(Arguments::parse_from(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn measure(arguments: Arguments) -> Outcome<()> {
+    let Arguments { python, rounds, steps, overlap, names } = arguments;
+    if overlap {
+        return overlap::measure(rounds, steps);
+    }
+    let machine = machine::describe();
+    let measured = rounds::measure(&rounds::Choice { python, rounds, steps, names })?;
+    println!("{machine}");
+    tables::print(&measured);
+    Ok(())
 }

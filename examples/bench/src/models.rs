@@ -3,10 +3,21 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use zero_runtime::model::Model;
+use zero_runtime::plan::Plan;
+
+use crate::flop;
+
 macro_rules! gpt {
-    ($module:ident: dim $dim:literal, heads $heads:literal, layers $layers:literal; $($option:tt)*) => {
+    ($module:ident: dim $dim:literal, heads $heads:literal, layers $layers:literal, context $context:literal; $($option:tt)*) => {
+        /// A size under a spec.
         pub mod $module {
             use zero_runtime::prelude::*;
+
+            /// Blocks.
+            pub const LAYERS: usize = $layers;
+            /// Width of the residual stream.
+            pub const WIDTH: usize = $dim;
 
             #[derive(Layer)]
             struct Block {
@@ -17,8 +28,9 @@ macro_rules! gpt {
             }
 
             #[zero($($option)*)]
+            #[doc = "The model."]
             pub struct Gpt {
-                embed: Embedding<512, 256, $dim>,
+                embed: Embedding<512, $context, $dim>,
                 blocks: [Block; $layers],
                 norm: LayerNorm<$dim>,
                 head: LmHead<$dim, 512>,
@@ -27,59 +39,67 @@ macro_rules! gpt {
     };
 }
 
-gpt!(single: dim 384, heads 6, layers 6; stage = 0, ranks = 1);
-gpt!(ddp: dim 384, heads 6, layers 6; stage = 0, ranks = 2, bucket = MiB(8));
-gpt!(zero1: dim 384, heads 6, layers 6; stage = 1, ranks = 2, bucket = MiB(8));
-gpt!(zero2: dim 384, heads 6, layers 6; stage = 2, ranks = 2, bucket = MiB(8));
-gpt!(zero3: dim 384, heads 6, layers 6; stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8));
-gpt!(small_single: dim 64, heads 4, layers 12; stage = 0, ranks = 1, length = 64);
-gpt!(small_ddp: dim 64, heads 4, layers 12; stage = 0, ranks = 2, length = 64);
-gpt!(small_zero3: dim 64, heads 4, layers 12; stage = 3, prefetch = 2, ranks = 2, length = 64);
-gpt!(overlap: dim 64, heads 4, layers 12; stage = 3, ranks = 2, length = 64, transport = Local);
+gpt!(single: dim 384, heads 6, layers 6, context 256; stage = 0, ranks = 1);
+gpt!(ddp: dim 384, heads 6, layers 6, context 256; stage = 0, ranks = 2, bucket = MiB(8));
+gpt!(zero1: dim 384, heads 6, layers 6, context 256; stage = 1, ranks = 2, bucket = MiB(8));
+gpt!(zero2: dim 384, heads 6, layers 6, context 256; stage = 2, ranks = 2, bucket = MiB(8));
+gpt!(zero3: dim 384, heads 6, layers 6, context 256; stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8));
+gpt!(small_single: dim 64, heads 4, layers 12, context 64; stage = 0, ranks = 1, length = 64);
+gpt!(small_ddp: dim 64, heads 4, layers 12, context 64; stage = 0, ranks = 2, length = 64);
+gpt!(small_zero3: dim 64, heads 4, layers 12, context 64; stage = 3, prefetch = 2, ranks = 2, length = 64);
+gpt!(overlap: dim 64, heads 4, layers 12, context 64; stage = 3, ranks = 2, length = 64, transport = Local);
 
 /// One row of the table: a spec of ours and the mode of the peer that does the same.
-pub struct Pair {
-    /// Name of our module, and first argument of this binary.
+pub struct Row {
+    /// Name of our module.
     pub ours: &'static str,
     /// The peer's `--mode`.
     pub peer: &'static str,
-    /// Ranks of both.
-    pub ranks: usize,
     /// Options of the peer that give the size of ours.
     pub size: &'static [&'static str],
-    train: fn(Vec<OsString>) -> ExitCode,
+    /// Our plan.
+    pub plan: &'static Plan<'static>,
+    /// Blocks, and width of the residual stream.
+    shape: (usize, usize),
+    /// Trains, with the arguments of any generated binary.
+    pub train: fn(Vec<OsString>) -> ExitCode,
+}
+
+impl Row {
+    /// Ranks of both.
+    pub fn ranks(&self) -> usize {
+        self.plan.config.mesh.ranks()
+    }
+
+    /// What a step of a rank computes.
+    pub fn step(&self) -> flop::Step {
+        flop::Step::of(self.plan, self.shape.0, self.shape.1)
+    }
 }
 
 const SMALL: &[&str] = &["--dim", "64", "--heads", "4", "--layers", "12", "--seq", "64"];
 
-macro_rules! pair {
-    ($module:ident, $peer:literal, $ranks:literal, $size:expr) => {
-        Pair {
+macro_rules! row {
+    ($module:ident, $peer:literal, $size:expr) => {
+        Row {
             ours: stringify!($module),
             peer: $peer,
-            ranks: $ranks,
             size: $size,
+            plan: $module::Gpt::PLAN,
+            shape: ($module::LAYERS, $module::WIDTH),
             train: zero_runtime::run::main_from::<$module::Gpt>,
         }
     };
 }
 
-/// All rows.
-pub const PAIRS: &[Pair] = &[
-    pair!(single, "single", 1, &[]),
-    pair!(ddp, "ddp", 2, &[]),
-    pair!(zero1, "zero1", 2, &[]),
-    pair!(zero2, "fsdp2", 2, &[]),
-    pair!(zero3, "fsdp", 2, &[]),
-    pair!(small_single, "single", 1, SMALL),
-    pair!(small_ddp, "ddp", 2, SMALL),
-    pair!(small_zero3, "fsdp", 2, SMALL),
+/// All rows, in the order in which a round measures them.
+pub const ROWS: &[Row] = &[
+    row!(single, "single", &[]),
+    row!(zero3, "fsdp", &[]),
+    row!(zero2, "fsdp2", &[]),
+    row!(zero1, "zero1", &[]),
+    row!(ddp, "ddp", &[]),
+    row!(small_single, "single", SMALL),
+    row!(small_zero3, "fsdp", SMALL),
+    row!(small_ddp, "ddp", SMALL),
 ];
-
-/// Trains under the spec that the first argument names, if it names one.
-pub fn train(arguments: &[OsString]) -> Option<ExitCode> {
-    let name = arguments.get(1)?.to_str()?;
-    let pair = PAIRS.iter().find(|pair| pair.ours == name)?;
-    let rest = arguments.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, argument)| argument.clone());
-    Some((pair.train)(rest.collect()))
-}

@@ -1,0 +1,46 @@
+//! Micro-benchmark: collectives of two ranks that are threads, in lockstep. Throughput is in bytes of the buffer.
+
+use std::time::Duration;
+
+use bench::claims::size;
+use bench::collectives::{BYTES, Collective};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use zero_runtime::plan::Plan;
+use zero_runtime::transport::{Lost, local};
+
+mod quick;
+
+/// Time of several, as the first rank sees it. An all-reduce goes before, where there is one: it writes all that is read,
+/// and memory that was never written is one page of zeros, faster to read than any other.
+fn time(plan: &Plan, collective: Collective, iterations: u64) -> Duration {
+    let ranks = local::run(plan, Result::is_err, |mut transport| {
+        let reduces = matches!(collective, Collective::ReduceScatter | Collective::AllReduce);
+        if reduces {
+            Collective::AllReduce.time(&mut transport, 1)?;
+        }
+        collective.time(&mut transport, 1)?;
+        collective.time(&mut transport, iterations)
+    });
+    let ranks: Result<Vec<Duration>, Lost> = ranks.expect("memory for two buffers").into_iter().collect();
+    ranks.expect("no rank fails")[0]
+}
+
+fn collectives(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("collective of 2 ranks");
+    for bytes in BYTES {
+        group.throughput(Throughput::Bytes(bytes as u64));
+        for collective in Collective::ALL {
+            // A reduce-scatter on the plan of an all-reduce is the first half of one.
+            let planned = if collective == Collective::ReduceScatter { Collective::AllReduce } else { collective };
+            planned.plan(bytes).with(|plan| {
+                group.bench_function(BenchmarkId::new(collective.name(), size(bytes)), |bencher| {
+                    bencher.iter_custom(|iterations| time(plan, collective, iterations));
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(name = benches; config = quick::config(); targets = collectives);
+criterion_main!(benches);

@@ -1,0 +1,221 @@
+//! Micro-benchmark: the kernels at the shapes of the default GPT on one thread. Throughput of matrix products and of
+//! attention is in floating-point operations, of all else in bytes that have to be read and written.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use zero_runtime::device::cpu::tree_sum;
+use zero_runtime::device::{AdamW, AttentionShape, Cpu, Device, Matrix, Nonlinearity, Then, Write};
+use zero_runtime::random::mix;
+use zero_runtime::view::{View, ViewMut};
+
+mod quick;
+
+const DEVICE: Cpu = Cpu;
+
+const LENGTH: usize = 256;
+const TOKENS: usize = 4 * LENGTH;
+const WIDTH: usize = 384;
+const HEADS: usize = 6;
+const CLASSES: usize = 512;
+
+/// Numbers between -1 and 1.
+fn numbers(len: usize) -> Vec<f32> {
+    (0..len as u64).map(|i| (mix(7, i) % 2001) as f32 / 1000.0 - 1.0).collect()
+}
+
+fn bytes(elements: usize) -> Throughput {
+    Throughput::Bytes((elements * size_of::<f32>()) as u64)
+}
+
+/// The three products of a linear layer: forward, gradient of its input, gradient of its weight.
+fn matmul(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("matmul");
+    for (input, output) in
+        [(WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH), (WIDTH, CLASSES)]
+    {
+        let (x, weight, dy) = (numbers(TOKENS * input), numbers(output * input), numbers(TOKENS * output));
+        let (mut y, mut dx, mut dweight) = (dy.clone(), x.clone(), weight.clone());
+        let x = || Matrix::new(View::from(&x[..]), TOKENS, input);
+        let weight = || Matrix::new(View::from(&weight[..]), output, input);
+        let dy = || Matrix::new(View::from(&dy[..]), TOKENS, output);
+        group.throughput(Throughput::Elements(2 * (TOKENS * input * output) as u64));
+        group.bench_function(format!("y {input} to {output}"), |bencher| {
+            bencher.iter(|| DEVICE.matmul((&mut y[..]).into(), x(), weight().transposed(), Write::Set));
+        });
+        group.bench_function(format!("dx {input} to {output}"), |bencher| {
+            bencher.iter(|| DEVICE.matmul((&mut dx[..]).into(), dy(), weight(), Write::Set));
+        });
+        group.bench_function(format!("dweight {input} to {output}"), |bencher| {
+            bencher.iter(|| DEVICE.matmul((&mut dweight[..]).into(), dy().transposed(), x(), Write::Set));
+        });
+    }
+    group.finish();
+}
+
+/// A product with what follows it in the same pass.
+fn linear(criterion: &mut Criterion) {
+    let (input, output) = (WIDTH, 4 * WIDTH);
+    let (x, weight, bias) = (numbers(TOKENS * input), numbers(output * input), numbers(output));
+    let (mut y, mut z) = (numbers(TOKENS * output), numbers(TOKENS * output));
+    let mut group = criterion.benchmark_group("linear");
+    group.throughput(Throughput::Elements(2 * (TOKENS * input * output) as u64));
+    group.bench_function("bias", |bencher| {
+        bencher.iter(|| {
+            let (y, then) = ((&mut y[..]).into(), Then::Nothing);
+            DEVICE.linear(y, (&x[..]).into(), (&weight[..]).into(), (&bias[..]).into(), then);
+        });
+    });
+    group.bench_function("bias and gelu", |bencher| {
+        bencher.iter(|| {
+            let (y, then) = ((&mut y[..]).into(), Then::Activate(Nonlinearity::Gelu, (&mut z[..]).into()));
+            DEVICE.linear(y, (&x[..]).into(), (&weight[..]).into(), (&bias[..]).into(), then);
+        });
+    });
+    group.bench_function("bias and residual", |bencher| {
+        bencher.iter(|| {
+            let (y, then) = ((&mut y[..]).into(), Then::Add((&z[..]).into()));
+            DEVICE.linear(y, (&x[..]).into(), (&weight[..]).into(), (&bias[..]).into(), then);
+        });
+    });
+    group.finish();
+}
+
+fn layer_norm(criterion: &mut Criterion) {
+    let elements = TOKENS * WIDTH;
+    let (x, dy, gain, bias) = (numbers(elements), numbers(elements), numbers(WIDTH), numbers(WIDTH));
+    let (mut y, mut dx, mut stats) = (x.clone(), x.clone(), vec![0.0; 2 * TOKENS]);
+    let (mut dgain, mut dbias) = (gain.clone(), bias.clone());
+    let mut group = criterion.benchmark_group("layer_norm");
+    group.throughput(bytes(2 * elements));
+    group.bench_function("forward", |bencher| {
+        bencher.iter(|| {
+            let (y, stats) = ((&mut y[..]).into(), (&mut stats[..]).into());
+            DEVICE.layer_norm((&x[..]).into(), (&gain[..]).into(), (&bias[..]).into(), y, stats);
+        });
+    });
+    group.throughput(bytes(3 * elements));
+    group.bench_function("backward", |bencher| {
+        bencher.iter(|| {
+            let (x, gain, stats, dy) = ((&x[..]).into(), (&gain[..]).into(), (&stats[..]).into(), (&dy[..]).into());
+            let (dgain, dbias) = ((&mut dgain[..]).into(), (&mut dbias[..]).into());
+            DEVICE.layer_norm_backward(x, gain, stats, dy, Some((&mut dx[..]).into()), None, dgain, dbias, Write::Set);
+        });
+    });
+    group.finish();
+}
+
+fn gelu(criterion: &mut Criterion) {
+    let elements = TOKENS * 4 * WIDTH;
+    let (x, dy) = (numbers(elements), numbers(elements));
+    let mut out = x.clone();
+    let mut group = criterion.benchmark_group("gelu");
+    group.throughput(bytes(2 * elements));
+    group.bench_function("forward", |bencher| {
+        bencher.iter(|| DEVICE.activate(Nonlinearity::Gelu, (&x[..]).into(), (&mut out[..]).into()));
+    });
+    group.throughput(bytes(3 * elements));
+    group.bench_function("backward", |bencher| {
+        bencher.iter(|| {
+            let out = (&mut out[..]).into();
+            DEVICE.activate_backward(Nonlinearity::Gelu, (&x[..]).into(), (&dy[..]).into(), out);
+        });
+    });
+    group.finish();
+}
+
+/// Operations are those of the published count, of which the causal mask removes nothing: 4 x length x width a token
+/// forward, twice that backward.
+fn attention(criterion: &mut Criterion) {
+    let shape = AttentionShape { sequences: TOKENS / LENGTH, length: LENGTH, heads: HEADS, head_dim: WIDTH / HEADS };
+    let (qkv, dout) = (numbers(TOKENS * 3 * WIDTH), numbers(TOKENS * WIDTH));
+    let (mut out, mut lse, mut dqkv) = (dout.clone(), vec![0.0; TOKENS * HEADS], qkv.clone());
+    let operations = (4 * TOKENS * LENGTH * WIDTH) as u64;
+    let mut group = criterion.benchmark_group("attention");
+    group.throughput(Throughput::Elements(operations));
+    group.bench_function("forward", |bencher| {
+        bencher.iter(|| {
+            let (out, lse) = ((&mut out[..]).into(), (&mut lse[..]).into());
+            DEVICE.attention(shape, (&qkv[..]).into(), out, lse);
+        });
+    });
+    group.throughput(Throughput::Elements(2 * operations));
+    group.bench_function("backward", |bencher| {
+        bencher.iter(|| {
+            let (out, lse) = ((&out[..]).into(), (&lse[..]).into());
+            let dqkv = (&mut dqkv[..]).into();
+            DEVICE.attention_backward(shape, (&qkv[..]).into(), out, lse, (&dout[..]).into(), dqkv);
+        });
+    });
+    group.finish();
+}
+
+fn cross_entropy(criterion: &mut Criterion) {
+    let logits = numbers(TOKENS * CLASSES);
+    let targets: Vec<u32> = (0..TOKENS as u64).map(|i| (mix(9, i) % CLASSES as u64) as u32).collect();
+    let (mut loss, mut lse, dloss) = (vec![0.0; TOKENS], vec![0.0; TOKENS], vec![1.0; TOKENS]);
+    let mut group = criterion.benchmark_group("cross_entropy");
+    group.throughput(bytes(logits.len()));
+    group.bench_function("forward", |bencher| {
+        bencher.iter(|| {
+            let (loss, lse) = ((&mut loss[..]).into(), (&mut lse[..]).into());
+            DEVICE.cross_entropy((&logits[..]).into(), (&targets[..]).into(), loss, lse);
+        });
+    });
+    group.throughput(bytes(2 * logits.len()));
+    group.bench_function("backward", |bencher| {
+        // It is in place: each time from the same logits.
+        let backward = |logits: &mut Vec<f32>| {
+            let (lse, dloss) = ((&lse[..]).into(), (&dloss[..]).into());
+            DEVICE.cross_entropy_backward((&mut logits[..]).into(), (&targets[..]).into(), lse, dloss);
+        };
+        bencher.iter_batched_ref(|| logits.clone(), backward, BatchSize::LargeInput);
+    });
+    group.finish();
+}
+
+/// The parameters of a block, as a bucket holds them.
+const PARAMS: usize = 12 * WIDTH * WIDTH;
+
+fn adamw(criterion: &mut Criterion) {
+    let step = AdamW {
+        lr: 1e-3,
+        beta1: 0.9,
+        beta2: 0.95,
+        eps: 1e-8,
+        weight_decay: 0.1,
+        grad_scale: 0.5,
+        correction1: 0.1,
+        correction2: 0.05,
+    };
+    let (mut params, grads, mut m, mut v) = (numbers(PARAMS), numbers(PARAMS), vec![0.0; PARAMS], vec![0.0; PARAMS]);
+    let mut group = criterion.benchmark_group("adamw");
+    group.throughput(bytes(7 * PARAMS));
+    group.bench_function("of a block", |bencher| {
+        bencher.iter(|| {
+            let (m, v) = (ViewMut::from(&mut m[..]), ViewMut::from(&mut v[..]));
+            DEVICE.adamw(&step, ViewMut::from(&mut params[..]), View::from(&grads[..]), m, v);
+        });
+    });
+    group.finish();
+}
+
+fn sums(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("tree_sum");
+    for ranks in [2, 4, 8] {
+        let sources: Vec<Vec<f32>> = (0..ranks).map(|_| numbers(PARAMS / ranks)).collect();
+        let mut out = vec![0.0; PARAMS / ranks];
+        group.throughput(bytes((ranks + 1) * out.len()));
+        group.bench_function(format!("of {ranks} ranks"), |bencher| {
+            bencher.iter(|| tree_sum(black_box(&mut out), |i| sources[i].as_slice(), ranks, Write::Set));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(
+    name = benches;
+    config = quick::config();
+    targets = matmul, linear, layer_norm, gelu, attention, cross_entropy, adamw, sums
+);
+criterion_main!(benches);

@@ -1,0 +1,87 @@
+//! Figures: what a round came to, by name, and what several rounds come to. Never measures.
+
+use std::collections::BTreeMap;
+
+/// What one round measured: figures by name, in seconds, bytes or operations a second.
+#[derive(Clone, Debug, Default)]
+pub struct Round(BTreeMap<String, f64>);
+
+impl Round {
+    /// Takes in a figure.
+    pub fn put(&mut self, name: impl Into<String>, value: f64) {
+        self.0.insert(name.into(), value);
+    }
+
+    /// A figure, if it was measured.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    /// One figure over another, both of this round.
+    pub fn ratio(&self, over: &str, under: &str) -> Option<f64> {
+        Some(self.get(over)? / self.get(under)?)
+    }
+}
+
+/// A figure over several rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The value in the middle.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// The spread of what `figure` gives in each round; none where no round has it.
+    pub fn over(rounds: &[Round], figure: impl Fn(&Round) -> Option<f64>) -> Option<Self> {
+        Self::of(rounds.iter().filter_map(figure).collect())
+    }
+
+    /// The spread of some values; none of none.
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        Some(Self { least: *values.first()?, most: *values.last()?, median: middle(&values) })
+    }
+}
+
+/// The median of some values: the one in the middle, or the mean of the two there.
+///
+/// # Panics
+/// If there are none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    middle(&values)
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![7.0]), 7.0);
+        assert_eq!(median(vec![9.0, 1.0, 5.0]), 5.0);
+        assert_eq!(median(vec![8.0, 1.0, 2.0, 4.0]), 3.0);
+    }
+
+    #[test]
+    fn a_spread_is_of_the_rounds_that_have_the_figure() {
+        let round = |values: &[(&str, f64)]| {
+            let mut round = Round::default();
+            values.iter().for_each(|&(name, value)| round.put(name, value));
+            round
+        };
+        let rounds = [round(&[("a", 6.0), ("b", 2.0)]), round(&[("a", 9.0)]), round(&[("a", 8.0), ("b", 8.0)])];
+        let ratio = Spread::over(&rounds, |round| round.ratio("a", "b"));
+        assert_eq!(ratio, Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
+        assert_eq!(Spread::over(&rounds, |round| round.get("c")), None);
+    }
+}

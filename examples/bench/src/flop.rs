@@ -1,0 +1,79 @@
+//! Flop: floating-point operations of a training step by the published count, and the rate at which the matrix product of
+//! this machine does them. A multiply-add counts 2.
+
+use std::time::Instant;
+
+use zero_runtime::device::{Cpu, Device, Matrix, Write};
+use zero_runtime::plan::Plan;
+
+/// What the operations of a step of a GPT are counted from.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Parameters of the model.
+    pub params: usize,
+    /// Those of them that are looked up and multiply nothing: the tables of tokens and of positions.
+    pub looked_up: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Width of the residual stream, which is heads x width of a head.
+    pub width: usize,
+    /// Sequences of a rank.
+    pub sequences: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+}
+
+impl Step {
+    /// Of a plan whose first unit is the embedding, and whose `layers` blocks have a residual stream of this `width`.
+    pub fn of(plan: &Plan, layers: usize, width: usize) -> Self {
+        let (sequences, length) = (plan.config.sequences, plan.config.length);
+        Self { params: plan.params(), looked_up: plan.units[0].params, layers, width, sequences, length }
+    }
+
+    /// 6 for each parameter and token, and 12 x layers x width x length for each token's attention, of which the causal
+    /// mask removes nothing (Chowdhery et al., 2022 (PaLM), appendix B).
+    pub fn published(&self) -> f64 {
+        (self.sequences * self.length) as f64 * (6 * self.params + self.attention()) as f64
+    }
+
+    /// The same without what need not be computed: without parameters that are looked up, and half of the attention.
+    pub fn strict(&self) -> f64 {
+        (self.sequences * self.length) as f64 * (6 * (self.params - self.looked_up) + self.attention() / 2) as f64
+    }
+
+    fn attention(&self) -> usize {
+        12 * self.layers * self.width * self.length
+    }
+}
+
+/// Side of the square matrices by whose product the peak rate is found.
+const SIDE: usize = 1024;
+/// Products; the fastest counts.
+const PRODUCTS: usize = 20;
+
+/// Operations a second of the fastest of several products of square matrices, on one thread.
+pub fn gemm_peak_per_s() -> f64 {
+    let (a, b, mut c) = (vec![0.5; SIDE * SIDE], vec![0.25; SIDE * SIDE], vec![0.0; SIDE * SIDE]);
+    let mut product_s = || {
+        let (a, b) = (Matrix::new(a.as_slice().into(), SIDE, SIDE), Matrix::new(b.as_slice().into(), SIDE, SIDE));
+        let start = Instant::now();
+        Cpu.matmul(c.as_mut_slice().into(), a, b, Write::Set);
+        start.elapsed().as_secs_f64()
+    };
+    let least_s = (0..PRODUCTS).map(|_| product_s()).fold(f64::INFINITY, f64::min);
+    2.0 * (SIDE * SIDE * SIDE) as f64 / least_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_worked_by_hand() {
+        // 5 x 7 = 35 tokens. 6 x 1000 = 6000 for the parameters and 12 x 2 x 4 x 7 = 672 for attention: 35 x 6672.
+        let step = Step { params: 1000, looked_up: 100, layers: 2, width: 4, sequences: 5, length: 7 };
+        assert_eq!(step.published(), 233_520.0);
+        // 6 x 900 = 5400 and 336: 35 x 5736.
+        assert_eq!(step.strict(), 200_760.0);
+    }
+}

@@ -1,0 +1,19 @@
+//! Benchmark: what a training step, a collective and an op of the schedule cost, beside PyTorch where that has the like.
+//! The binary measures all of it in rounds; `benches/` has what is looked at one by one. Never asserts a figure.
+
+use std::error::Error;
+
+pub mod claims;
+pub mod collectives;
+pub mod figures;
+pub mod flop;
+pub mod machine;
+pub mod models;
+pub mod overlap;
+pub mod processes;
+pub mod rounds;
+pub mod schedule;
+pub mod tables;
+
+/// What a measurement gives, or why there is none, in words.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;

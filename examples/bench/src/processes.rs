@@ -1,0 +1,190 @@
+//! Processes: one run of ours or of the peer, started, waited for, and what it printed. Never more than one at a time.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::collectives::RANKS;
+use crate::figures::median;
+use crate::models::Row;
+use crate::rounds::COLLECTIVES;
+
+/// Steps at the start of a run that do not count: first touch of memory, caches, lazy set-up.
+const UNTIMED: u32 = 2;
+
+/// What every run of ours is given, beside its steps: nothing but training.
+const OURS: &[&str] = &["--sample", "0", "--held-out", "0"];
+
+/// What one run came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Median duration of a step.
+    pub step_s: f64,
+    /// Most memory that rank 0 has held, in bytes.
+    pub peak_bytes: f64,
+}
+
+/// The time of a collective.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// Its name.
+    pub name: String,
+    /// What it takes or gives, whichever is more, in bytes.
+    pub bytes: usize,
+    /// Its duration.
+    pub seconds: f64,
+}
+
+/// Trains as a row of ours says.
+///
+/// # Errors
+/// If it fails, with what it printed.
+pub fn train_ours(row: &Row, steps: u32) -> Outcome<Sample> {
+    let metrics = std::env::temp_dir().join(format!("zero-bench-{}.jsonl", std::process::id()));
+    let mut command = ours(row.ours)?;
+    command.args(["--steps", &(steps + UNTIMED).to_string()]).args(OURS).arg("--metrics").arg(&metrics);
+    finished(command, row.ours)?;
+    let lines = std::fs::read_to_string(&metrics)?;
+    std::fs::remove_file(&metrics)?;
+    read_ours(&lines)
+}
+
+/// Times our collectives between processes.
+///
+/// # Errors
+/// If it fails, with what it printed.
+pub fn time_our_collectives() -> Outcome<Vec<Timed>> {
+    read_collectives(&finished(ours(COLLECTIVES)?, COLLECTIVES)?)
+}
+
+fn ours(name: &str) -> Outcome<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["run", name]);
+    Ok(command)
+}
+
+/// PyTorch, as `peer.py` uses it.
+pub struct Peer {
+    /// A Python that has torch.
+    pub python: PathBuf,
+}
+
+impl Peer {
+    /// What it calls itself: versions of torch and Python.
+    ///
+    /// # Errors
+    /// If it fails, with what it printed.
+    pub fn version(&self) -> Outcome<String> {
+        let mut command = Command::new(&self.python);
+        command.arg(script()).args(["--mode", "version"]);
+        Ok(finished(command, "the peer's version")?.trim().to_owned())
+    }
+
+    /// Trains as a row says.
+    ///
+    /// # Errors
+    /// If it fails, with what it printed.
+    pub fn train(&self, row: &Row, steps: u32) -> Outcome<Sample> {
+        let mut command = self.command(row.peer, row.ranks());
+        command.args(["--steps", &steps.to_string()]).args(row.size);
+        read_peer(&finished(command, row.peer)?, row.plan.params())
+    }
+
+    /// Times its collectives.
+    ///
+    /// # Errors
+    /// If it fails, with what it printed.
+    pub fn time_collectives(&self) -> Outcome<Vec<Timed>> {
+        read_collectives(&finished(self.command("collectives", RANKS), "the peer's collectives")?)
+    }
+
+    fn command(&self, mode: &str, ranks: usize) -> Command {
+        let mut command = Command::new(&self.python);
+        if ranks > 1 {
+            command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
+        }
+        command.arg(script()).args(["--mode", mode]).env("OMP_NUM_THREADS", "1");
+        command
+    }
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peer.py")
+}
+
+/// What a command that succeeds writes to standard output.
+fn finished(mut command: Command, what: &str) -> Outcome<String> {
+    let Output { status, stdout, stderr } = command.output().map_err(|error| format!("{what}: {error}"))?;
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
+    }
+    Err(format!("{what} failed ({status}):\n{}", String::from_utf8_lossy(&stderr)).into())
+}
+
+/// Reads our metrics: a line of JSON a step.
+fn read_ours(lines: &str) -> Outcome<Sample> {
+    let lines = objects(lines)?;
+    let times = lines.iter().skip(UNTIMED as usize).map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?;
+    let last = lines.last().filter(|_| !times.is_empty()).ok_or("our run has no timed steps")?;
+    Ok(Sample { peak_bytes: number(last, "peak_resident_bytes")?, step_s: median(times) })
+}
+
+/// Reads what the peer prints about its steps: one line of JSON, among others. It must train as large a model as ours.
+fn read_peer(output: &str, params: usize) -> Outcome<Sample> {
+    let lines = objects(output)?;
+    let line = lines.last().ok_or("the peer printed no result")?;
+    if number(line, "params")? != params as f64 {
+        return Err(format!("the peer trains {} parameters, ours {params}", line["params"]).into());
+    }
+    Ok(Sample { step_s: number(line, "step_s_median")?, peak_bytes: number(line, "peak_rss_bytes")? })
+}
+
+/// Reads what either side prints about its collectives: a line of JSON for each, among others.
+fn read_collectives(output: &str) -> Outcome<Vec<Timed>> {
+    let timed = |line: &Value| {
+        let name = line["collective"].as_str().ok_or("no name of a collective")?.to_owned();
+        Ok(Timed { name, bytes: number(line, "bytes")? as usize, seconds: number(line, "seconds")? })
+    };
+    objects(output)?.iter().map(timed).collect()
+}
+
+fn objects(output: &str) -> Outcome<Vec<Value>> {
+    let lines = output.lines().filter(|line| line.starts_with('{'));
+    Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
+}
+
+fn number(line: &Value, key: &str) -> Outcome<f64> {
+    Ok(line[key].as_f64().ok_or_else(|| format!("no number `{key}` in {line}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_steps_of_ours_do_not_count() {
+        let line = |s: f64, bytes: usize| format!("{{\"step_s\": {s}, \"peak_resident_bytes\": {bytes}}}\n");
+        let lines = [line(9.0, 1), line(8.0, 2), line(1.0, 3), line(3.0, 4), line(2.0, 5)].concat();
+        assert_eq!(read_ours(&lines).unwrap(), Sample { step_s: 2.0, peak_bytes: 5.0 });
+        assert!(read_ours(&[line(9.0, 1), line(8.0, 2)].concat()).is_err());
+        assert!(read_ours("{\"step_s\": 1}\n{}\n{}\n").unwrap_err().to_string().contains("no number `step_s`"));
+    }
+
+    #[test]
+    fn the_peer_prints_other_things_too() {
+        let output = "W1120 a warning\n{\"params\": 9, \"step_s_median\": 0.5, \"peak_rss_bytes\": 700}\n";
+        assert_eq!(read_peer(output, 9).unwrap(), Sample { step_s: 0.5, peak_bytes: 700.0 });
+        assert!(read_peer(output, 8).unwrap_err().to_string().contains("trains 9 parameters, ours 8"));
+        assert!(read_peer("nothing\n", 9).is_err());
+    }
+
+    #[test]
+    fn collectives_come_one_a_line() {
+        let output = "{\"collective\": \"all_reduce\", \"bytes\": 16384, \"seconds\": 2e-6}\nan end\n";
+        let expected = Timed { name: "all_reduce".to_owned(), bytes: 16384, seconds: 2e-6 };
+        assert_eq!(read_collectives(output).unwrap(), [expected]);
+        assert!(read_collectives("{\"bytes\": 1}\n").is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! Rounds: measures everything once, then all of it again. The speed of a shared machine drifts, so what is compared runs
+//! side by side in every round, and only figures of one round are ever divided.
+
+use std::path::PathBuf;
+
+use zero_runtime::model::Model;
+
+use crate::Outcome;
+use crate::figures::{Round, median};
+use crate::flop::gemm_peak_per_s;
+use crate::models::{ROWS, Row};
+use crate::processes::{self, Peer, Timed};
+use crate::schedule::{self, Bare, Tiny};
+
+/// Name of the measurement of collectives.
+pub const COLLECTIVES: &str = "collectives";
+/// Name of the measurement of ops that compute nothing.
+pub const SCHEDULE: &str = "schedule";
+
+/// Steps of a model that computes nothing: some 20 ms.
+const EMPTY_STEPS: u64 = 500;
+
+/// What to measure.
+pub struct Choice {
+    /// A Python with torch.
+    pub python: Option<PathBuf>,
+    /// Rounds, at least 1.
+    pub rounds: u32,
+    /// Timed steps of a run, at least 1.
+    pub steps: u32,
+    /// Names of measurements; all where there is none.
+    pub names: Vec<String>,
+}
+
+impl Choice {
+    fn has(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|chosen| chosen == name)
+    }
+}
+
+/// What all rounds came to.
+pub struct Measured {
+    /// Versions of the peer, where there is one.
+    pub peer: Option<String>,
+    /// The rounds.
+    pub rounds: Vec<Round>,
+}
+
+/// A figure of ours.
+pub fn ours(what: &str) -> String {
+    format!("ours, {what}")
+}
+
+/// The same figure of the peer.
+pub fn peers(what: &str) -> String {
+    format!("peer, {what}")
+}
+
+/// The duration of a step of a row.
+pub fn step(row: &str) -> String {
+    format!("step of {row}")
+}
+
+/// The most memory that rank 0 of a row has held.
+pub fn peak(row: &str) -> String {
+    format!("peak of {row}")
+}
+
+/// The duration of a collective.
+pub fn collective(name: &str, bytes: usize) -> String {
+    format!("{name} of {bytes}")
+}
+
+/// The time of an op that computes nothing, by model and stage.
+pub fn op(model: &str, stage: u8) -> String {
+    format!("op of {model} at stage {stage}")
+}
+
+/// The highest rate of the matrix product in a round.
+pub const GEMM: &str = "gemm";
+
+/// Everything that can be asked for by name.
+pub fn names() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.ours).chain([COLLECTIVES, SCHEDULE]).collect()
+}
+
+/// Measures, and tells of each figure on standard error as it comes.
+///
+/// # Errors
+/// If something fails to run.
+pub fn measure(choice: &Choice) -> Outcome<Measured> {
+    let peer = choice.python.clone().map(|python| Peer { python });
+    let version = peer.as_ref().map(Peer::version).transpose()?;
+    let mut rounds = Vec::new();
+    for number in 1..=choice.rounds {
+        eprintln!("round {number} of {}", choice.rounds);
+        rounds.push(measure_once(choice, peer.as_ref())?);
+    }
+    Ok(Measured { peer: version, rounds })
+}
+
+fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
+    let mut round = Round::default();
+    let rows = ROWS.iter().filter(|row| choice.has(row.ours));
+    for (place, row) in rows.enumerate() {
+        // Who is first alternates, so that our runs of two rows, which are compared too, are neighbours.
+        if place % 2 == 1 {
+            train_ours(row, choice.steps, &mut round)?;
+        }
+        if let Some(peer) = peer {
+            let sample = peer.train(row, choice.steps)?;
+            put(&mut round, &peers(&step(row.ours)), sample.step_s);
+            put(&mut round, &peers(&peak(row.ours)), sample.peak_bytes);
+        }
+        if place % 2 == 0 {
+            train_ours(row, choice.steps, &mut round)?;
+        }
+    }
+    if choice.has(COLLECTIVES) {
+        let mut put_all = |side: fn(&str) -> String, all: Vec<Timed>| {
+            all.iter().for_each(|one| put(&mut round, &side(&collective(&one.name, one.bytes)), one.seconds));
+        };
+        put_all(ours, processes::time_our_collectives()?);
+        if let Some(peer) = peer {
+            put_all(peers, peer.time_collectives()?);
+        }
+    }
+    if choice.has(SCHEDULE) {
+        time_ops::<Bare>(0, &mut round)?;
+        time_ops::<Tiny>(0, &mut round)?;
+        time_ops::<Tiny>(3, &mut round)?;
+    }
+    Ok(round)
+}
+
+fn train_ours(row: &Row, steps: u32, round: &mut Round) -> Outcome<()> {
+    if row.ranks() == 1 {
+        let peak = gemm_peak_per_s().max(round.get(GEMM).unwrap_or(0.0));
+        put(round, GEMM, peak);
+    }
+    let sample = processes::train_ours(row, steps)?;
+    put(round, &ours(&step(row.ours)), sample.step_s);
+    put(round, &ours(&peak(row.ours)), sample.peak_bytes);
+    Ok(())
+}
+
+fn time_ops<M: Model>(stage: u8, round: &mut Round) -> Outcome<()> {
+    let (plan, ops) = schedule::plan::<M>(stage);
+    let step_s = median(schedule::time::<M>(&plan, EMPTY_STEPS)?);
+    put(round, &op(M::PLAN.model, stage), step_s / ops as f64);
+    Ok(())
+}
+
+fn put(round: &mut Round, name: &str, value: f64) {
+    eprintln!("  {name}: {value:.4e}");
+    round.put(name, value);
+}

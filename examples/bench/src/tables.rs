@@ -1,0 +1,86 @@
+//! Tables: what was measured, as Markdown. Never computes but what a cell needs.
+
+use crate::claims::{self, size};
+use crate::collectives::{BYTES, Collective};
+use crate::figures::{Round, Spread};
+use crate::models::{ROWS, Row};
+use crate::rounds::{Measured, collective, ours, peak, peers, step};
+
+/// Prints all tables.
+pub fn print(measured: &Measured) {
+    let Measured { peer, rounds } = measured;
+    if let Some(peer) = peer {
+        println!("peer: {peer}, one thread a rank");
+    }
+    println!("rounds: {}; medians, least and most over them\n", rounds.len());
+    let has_peer = peer.is_some();
+    table(
+        &["ours", "ranks", "step, s", "peak MB a rank", "arena MB"],
+        &["peer", "step, s", "peak MB", "peer / ours"],
+        has_peer,
+        ROWS.iter().filter_map(|row| step_row(row, rounds, has_peer)).collect(),
+    );
+    let each = BYTES.iter().flat_map(|&bytes| Collective::ALL.map(|one| (one, bytes)));
+    table(
+        &["collective of 2 ranks", "buffer", "ours, us"],
+        &["gloo's", "us", "gloo's / ours"],
+        has_peer,
+        each.filter_map(|(one, bytes)| collective_row(one, bytes, rounds, has_peer)).collect(),
+    );
+    let claim = |claim: claims::Claim| {
+        let spread = Spread::over(rounds, &claim.value)?;
+        Some(vec![claim.what, format!("{:.*}", claim.digits, spread.median), range(spread, claim.digits)])
+    };
+    let claims: Vec<_> = claims::all().into_iter().filter_map(claim).collect();
+    table(&["what", "median", "least to most"], &[], false, claims);
+}
+
+fn step_row(row: &Row, rounds: &[Round], has_peer: bool) -> Option<Vec<String>> {
+    let seconds = |name: String| Some(cell(Spread::over(rounds, |round| round.get(&name))?, 4));
+    let megabytes = |name: String| Some(format!("{:.0}", Spread::over(rounds, |round| round.get(&name))?.median / 1e6));
+    let (step, peak) = (step(row.ours), peak(row.ours));
+    let arena_mb = row.plan.bytes_per_rank_max() as f64 / 1e6;
+    let mut cells = vec![
+        row.ours.into(),
+        row.ranks().to_string(),
+        seconds(ours(&step))?,
+        megabytes(ours(&peak))?,
+        format!("{arena_mb:.0}"),
+    ];
+    if has_peer {
+        let ratio = Spread::over(rounds, |round| round.ratio(&peers(&step), &ours(&step)))?;
+        cells.extend([row.peer.into(), seconds(peers(&step))?, megabytes(peers(&peak))?, cell(ratio, 2)]);
+    }
+    Some(cells)
+}
+
+fn collective_row(one: Collective, bytes: usize, rounds: &[Round], has_peer: bool) -> Option<Vec<String>> {
+    let (ours, peers) = (ours(&collective(one.name(), bytes)), peers(&collective(one.of_peer(), bytes)));
+    let us = |name: &str| Some(cell(Spread::over(rounds, |round| Some(1e6 * round.get(name)?))?, 1));
+    let mut cells = vec![one.name().into(), size(bytes), us(&ours)?];
+    if has_peer {
+        let ratio = Spread::over(rounds, |round| round.ratio(&peers, &ours))?;
+        cells.extend([one.of_peer().into(), us(&peers)?, cell(ratio, 1)]);
+    }
+    Some(cells)
+}
+
+/// Median and range.
+fn cell(spread: Spread, digits: usize) -> String {
+    format!("{:.digits$} ({})", spread.median, range(spread, digits))
+}
+
+fn range(spread: Spread, digits: usize) -> String {
+    format!("{:.digits$} to {:.digits$}", spread.least, spread.most)
+}
+
+/// Prints a table, unless it has no rows.
+fn table(heads: &[&str], peer_heads: &[&str], has_peer: bool, rows: Vec<Vec<String>>) {
+    if rows.is_empty() {
+        return;
+    }
+    let heads: Vec<_> = heads.iter().chain(if has_peer { peer_heads } else { &[] }).copied().collect();
+    println!("| {} |\n|{}", heads.join(" | "), "---|".repeat(heads.len()));
+    rows.iter().for_each(|cells| println!("| {} |", cells.join(" | ")));
+    println!();
+}
