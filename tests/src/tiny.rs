@@ -45,3 +45,13 @@ pub struct Wide {
     norm: LayerNorm<DIM>,
     head: LmHead<DIM, VOCAB>,
 }
+
+/// [`Tied`] with enough tokens in a micro-batch for threads to share a matrix product.
+#[zero(stage = 0, ranks = 1, sequences = 40, length = 11)]
+pub struct Tall {
+    embed: Embedding<VOCAB, CONTEXT, DIM>,
+    blocks: [TinyBlock; 2],
+    norm: LayerNorm<DIM>,
+    #[tied(embed)]
+    head: LmHead<DIM, VOCAB>,
+}

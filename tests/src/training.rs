@@ -165,7 +165,20 @@ pub fn train_rank<'p, M: Model<Input = Tokens>, T: TransportTrait<'p>>(
     start: Start,
     batch: Batch,
 ) -> Result<Outcome, RunError> {
-    let mut engine = Engine::<M, _>::new(transport);
+    train_engine(Engine::<M, _>::new(transport), hyper, steps, start, batch)
+}
+
+/// [`train_rank`] with an engine, whatever its device.
+///
+/// # Errors
+/// Those of [`Engine::step`].
+pub fn train_engine<'p, M: Model<Input = Tokens>, T: TransportTrait<'p>>(
+    mut engine: Engine<'p, M, T>,
+    hyper: Hyper,
+    steps: u64,
+    start: Start,
+    batch: Batch,
+) -> Result<Outcome, RunError> {
     let plan = engine.plan();
     let data_rank = engine.arena().coordinates().data_rank(&plan.config.mesh);
     match start {

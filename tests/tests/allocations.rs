@@ -1,17 +1,21 @@
-//! Allocations: a step makes none, on any rank, at any stage. What the `gemm` crate takes within a call to pack matrices
-//! in is counted apart, by its name.
+//! Allocations: a step makes none, on any rank, at any stage, on any thread. What the `gemm` crate takes within a call to
+//! pack matrices in is counted apart, by its name.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zero_plan::config::Recompute;
 use zero_plan::{Config, PlanBuf, Transport};
+use zero_runtime::device::Cpu;
 use zero_runtime::device::cpu::inside_gemm;
 use zero_runtime::engine::Engine;
+use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
-use zero_tests::tiny::Tied;
+use zero_tests::tiny::{Tall, Tied};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 struct Counting;
@@ -20,12 +24,16 @@ thread_local! {
     static COUNTS: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
 }
 
+/// Of all threads.
+static ALL_COUNTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
 // SAFETY: hands every call on to the system's allocator, unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let mut counts = COUNTS.get();
-        counts[usize::from(inside_gemm())] += 1;
+        let (mut counts, which) = (COUNTS.get(), usize::from(inside_gemm()));
+        counts[which] += 1;
         COUNTS.set(counts);
+        ALL_COUNTS[which].fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise is the system's.
         unsafe { System.alloc(layout) }
     }
@@ -39,20 +47,51 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of one rank in three steps and an evaluation: its own, and gemm's.
-fn allocations(transport: Shared) -> [usize; 2] {
-    let mut engine = Engine::<Tied, _>::new(transport);
+/// Three steps and an evaluation.
+fn steps<'p, M: Model<Input = Tokens>>(engine: &mut Engine<'p, M, Shared<'p>>) {
     let config = engine.plan().config;
     let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
-    engine.initialize(1);
-    let before = COUNTS.get();
     for step in 0..3 {
         let report = engine.step(&HYPER, |micro_batch, ids, targets| batch(step, rank, micro_batch, ids, targets));
         assert!(report.is_ok_and(|report| report.loss.is_finite()));
     }
     assert!(engine.evaluate(|micro_batch, ids, targets| batch(9, rank, micro_batch, ids, targets)).is_ok());
-    let after = COUNTS.get();
+}
+
+/// What `work` adds to `counts`.
+fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
+    let before = counts();
+    work();
+    let after = counts();
     [after[0] - before[0], after[1] - before[1]]
+}
+
+/// Allocations of one rank: its own, and gemm's.
+fn allocations(transport: Shared) -> [usize; 2] {
+    let mut engine = Engine::<Tied, _>::new(transport);
+    engine.initialize(1);
+    added(|| COUNTS.get(), || steps(&mut engine))
+}
+
+/// The same of all threads of the only rank, which share out even the least, once each of them has had some work.
+fn allocations_on_threads<M: Model<Input = Tokens>>(transport: Shared) -> [usize; 2] {
+    let work = |device: Cpu| {
+        let mut engine = Engine::<M, _>::with_device(transport, device.eager());
+        engine.initialize(1);
+        steps(&mut engine);
+        added(|| ALL_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed)), || steps(&mut engine))
+    };
+    Cpu::on_threads(NonZeroUsize::new(2).expect("threads"), "test", work).expect("threads")
+}
+
+/// Runs `rank` as each rank of a plan and holds what it counted against what is promised.
+fn assert_no_step_allocates<M: Model>(config: Config, rank: impl Fn(Shared) -> [usize; 2] + Sync) {
+    let counts = PlanBuf::new("", config, M::PLAN.units)
+        .with(|plan| local::run(plan, |_| false, rank).expect("the memory of a tiny model"));
+    for [own, gemm] in counts {
+        assert_eq!(own, 0, "{config:?}: {own} allocations in three steps");
+        assert!(gemm > 0, "the counter counts nothing");
+    }
 }
 
 #[test]
@@ -68,12 +107,10 @@ fn no_step_allocates() {
         ] {
             let config =
                 Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
-            let counts = PlanBuf::new("", config, Tied::PLAN.units)
-                .with(|plan| local::run(plan, |_| false, allocations).expect("the memory of a tiny model"));
-            for [own, gemm] in counts {
-                assert_eq!(own, 0, "{config:?}: {own} allocations in three steps");
-                assert!(gemm > 0, "the counter counts nothing");
-            }
+            assert_no_step_allocates::<Tied>(config, allocations);
         }
     }
+    // In the same test, since another one beside it would allocate too.
+    assert_no_step_allocates::<Tied>(CONFIG.at_stage(3), allocations_on_threads::<Tied>);
+    assert_no_step_allocates::<Tall>(Config { sequences: 40, ..CONFIG.at_stage(3) }, allocations_on_threads::<Tall>);
 }

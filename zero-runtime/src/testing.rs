@@ -65,7 +65,7 @@ impl Trial {
     }
 
     fn context<S: Shape<Device = Cpu>>(targets: &[u32]) -> Context<'_, Cpu> {
-        Context { device: &Cpu, sequences: S::SEQUENCES, length: S::LENGTH, targets: targets.into() }
+        Context { device: &Cpu::ONE_THREAD, sequences: S::SEQUENCES, length: S::LENGTH, targets: targets.into() }
     }
 
     fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self) {
@@ -157,7 +157,7 @@ fn check_shorter<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(whole: &Tria
         work: part.work.as_mut_slice().into(),
     };
     let targets = View::from(&part.targets[..length]);
-    L::forward(&Context { device: &Cpu, sequences: 1, length, targets }, pass);
+    L::forward(&Context { device: &Cpu::ONE_THREAD, sequences: 1, length, targets }, pass);
     for (i, (&found, &expected)) in part.y[..y_len].iter().zip(&whole.y).enumerate() {
         let admitted = 1e-4 * expected.abs().max(1.0);
         assert!((found - expected).abs() <= admitted, "output {i} of {length} tokens: {found}, of all {expected}");

@@ -11,7 +11,7 @@ use zero_runtime::view::{View, ViewMut};
 
 mod quick;
 
-const DEVICE: Cpu = Cpu;
+const DEVICE: Cpu = Cpu::ONE_THREAD;
 
 const LENGTH: usize = 256;
 const TOKENS: usize = 4 * LENGTH;

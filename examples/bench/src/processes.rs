@@ -14,8 +14,8 @@ use crate::rounds::COLLECTIVES;
 /// Steps at the start of a run that do not count: first touch of memory, caches, lazy set-up.
 const UNTIMED: u32 = 2;
 
-/// What every run of ours is given, beside its steps: nothing but training.
-const OURS: &[&str] = &["--sample", "0", "--held-out", "0"];
+/// What every run of ours is given, beside its steps: nothing but training, on one thread a rank as the peer's.
+const OURS: &[&str] = &["--sample", "0", "--held-out", "0", "--threads", "1"];
 
 /// What one run came to.
 #[derive(Clone, Copy, Debug, PartialEq)]

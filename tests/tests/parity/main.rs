@@ -1,4 +1,5 @@
-//! Parity: what stage, mesh, schedule, transport, buckets, prefetch, recompute and the number of ranks must not change.
+//! Parity: what stage, mesh, schedule, transport, buckets, prefetch, recompute and the numbers of ranks and threads must
+//! not change.
 
 mod diagnosis;
 mod evaluation;
@@ -6,6 +7,7 @@ mod meshes;
 mod skew;
 mod specs;
 mod stages;
+mod threads;
 mod widths;
 
 use zero_plan::Config;

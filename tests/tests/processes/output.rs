@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::run::{End, RANKS, Run, endless, new_job, program, start_ranks, tiny};
+use crate::system::thread_names;
 
 #[test]
 fn help_lists_every_argument() {
@@ -21,6 +22,7 @@ fn help_lists_every_argument() {
         "epsilon",
         "clip",
         "seed",
+        "threads",
         "held-out",
         "metrics",
         "plan",
@@ -93,6 +95,10 @@ fn an_argument_that_cannot_be_is_one_error() {
         (["--lr", "0"], "error: invalid value '0' for '--lr <RATE>'"),
         (["--beta1", "1"], "error: invalid value '1' for '--beta1 <RATE>'"),
         (["--clip", "-1"], "error: "),
+        (
+            ["--threads", "0"],
+            "error: invalid value '0' for '--threads <N>': [Z0353] expected a whole number, 1 or above",
+        ),
         (["--seed", "1.5"], "error: invalid value '1.5' for '--seed <SEED>'"),
         (["--stage", "3"], "error: unexpected argument '--stage'"),
         (["--warmup", "100"], "error[Z0350]: --warmup 100 is not shorter than the run: --steps 99"),
@@ -108,6 +114,43 @@ fn an_argument_that_cannot_be_is_one_error() {
         assert_eq!(end.steps().len(), 0, "{arguments:?}");
     }
     assert_eq!(fs::read(&short).unwrap(), [7; 33]);
+}
+
+#[test]
+fn ranks_share_the_cores_unless_told_otherwise() {
+    let told = |end: &End| {
+        let told: Vec<_> = end.lines.iter().filter(|line| line.contains(" ranks x ")).cloned().collect();
+        assert!(matches!(&told[..], [_]), "told once: {:?}", end.lines);
+        let words: Vec<_> = told[0].split(' ').collect();
+        assert!(matches!(words[..], [_, "ranks", "x", _, "thread" | "threads", "on", _, "core" | "cores"]), "{told:?}");
+        [0, 3, 6].map(|at| words[at].parse::<usize>().unwrap())
+    };
+    let plain = Run::start(&mut tiny(4)).end();
+    plain.assert_success(4);
+    let [ranks, threads, cores] = told(&plain);
+    assert_eq!((ranks, cores), (RANKS, std::thread::available_parallelism().unwrap().get()));
+    assert!(threads == 1 || ranks * threads <= cores, "{ranks} ranks x {threads} threads on {cores} cores");
+    // On one processor there is one core.
+    let one = Run::start_on_one_processor(&mut tiny(4)).end();
+    assert_eq!(told(&one), [RANKS, 1, 1]);
+    // What is asked for is had, even beyond the cores, and changes no number.
+    for threads in [1, 3] {
+        let end = Run::start(tiny(4).args(["--threads", &threads.to_string()])).end();
+        end.assert_success(4);
+        assert_eq!(told(&end), [RANKS, threads, cores]);
+        assert_eq!(end.steps(), plain.steps());
+    }
+}
+
+#[test]
+fn a_rank_has_the_threads_that_it_was_given() {
+    let mut run = Run::start(tiny(u64::MAX).args(["--threads", "3"]));
+    run.wait_for_step(1);
+    for (rank, pid) in run.ranks(RANKS).into_iter().enumerate() {
+        let names = thread_names(pid);
+        let workers = names.iter().filter(|name| name.starts_with(&format!("rank {rank}.")));
+        assert_eq!(workers.count(), 3, "{names:?}");
+    }
 }
 
 #[test]

@@ -38,3 +38,9 @@ pub fn shared_mappings(pid: Pid) -> Vec<String> {
     let shared = maps.lines().filter(|line| line.split(' ').nth(1) == Some("rw-s"));
     shared.map(|line| line.split_once('/').map_or(String::new(), |(_, name)| format!("/{name}"))).collect()
 }
+
+/// What the threads of a process are called.
+pub fn thread_names(pid: Pid) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).unwrap().flatten();
+    threads.map(|thread| fs::read_to_string(thread.path().join("comm")).unwrap().trim_end().to_owned()).collect()
+}

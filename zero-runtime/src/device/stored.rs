@@ -48,6 +48,14 @@ impl<D> Stored<'_, D> {
         self.len() == 0
     }
 
+    /// The first `at` elements, and the rest.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        each!(self, view => {
+            let (first, rest) = view.split_at(at);
+            (first.into(), rest.into())
+        })
+    }
+
     /// `len` elements from `start`.
     pub fn part(self, start: usize, len: usize) -> Self {
         each!(self, view => view.part(start, len).into())
@@ -73,6 +81,14 @@ impl<D> StoredMut<'_, D> {
     /// The same elements, to read.
     pub fn as_stored(&self) -> Stored<'_, D> {
         each!(self, view => view.as_view().into())
+    }
+
+    /// The first `at` elements, and the rest.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        each!(self, view => {
+            let (first, rest) = view.split_at(at);
+            (first.into(), rest.into())
+        })
     }
 
     /// `len` elements from `start`.

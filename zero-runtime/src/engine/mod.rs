@@ -83,6 +83,11 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// An engine for the plan of `transport`, which is [`Model::PLAN`] or another plan of the same units. Parameters are
     /// zero until [`Engine::initialize`] or [`Engine::load`].
     pub fn new(transport: T) -> Self {
+        Self::with_device(transport, Cpu::default())
+    }
+
+    /// [`Engine::new`], with the device that layers and the optimizer run on.
+    pub fn with_device(transport: T, device: Cpu) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
         assert_eq!(plan.units, M::PLAN.units, "a plan of another model");
@@ -102,7 +107,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             plan,
             arena,
             transport,
-            device: Cpu,
+            device,
             steps_done: 0,
             loaded: 0,
             model: core::marker::PhantomData,

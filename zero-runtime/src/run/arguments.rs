@@ -1,5 +1,6 @@
 //! Arguments of a binary: all that shapes neither memory nor order. What shapes those is in the spec and is compiled in.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -41,6 +42,9 @@ pub struct RunArguments {
     /// Seed of parameters, data and sampling
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub seed: u64,
+    /// Threads of each rank; without it, ranks share the cores of this host
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub threads: Option<NonZeroUsize>,
     /// Micro-batches a rank that the held-out loss is the mean of; 0 skips it
     #[arg(long, default_value_t = 16, value_name = "N")]
     pub held_out: usize,
@@ -122,6 +126,10 @@ fn number(text: &str, expected: &str, holds: impl Fn(f64) -> bool) -> Result<f64
     if value.is_finite() && holds(value) { Ok(value) } else { Err(format!("[Z0353] expected {expected}")) }
 }
 
+fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "[Z0353] expected a whole number, 1 or above".to_owned())
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     number(text, "a number above 0", |value| value > 0.0)
 }
@@ -171,6 +179,15 @@ mod tests {
             }
         }
         assert!(parsed(&["--lr=1e-3", "--beta1=0", "--lr-min-ratio=1", "--clip=0"]).is_ok());
+    }
+
+    #[test]
+    fn z0353_threads_are_one_or_more() {
+        for value in ["0", "-1", "1.5", "x", ""] {
+            let error = parsed(&[&format!("--threads={value}")]).expect_err(value);
+            assert!(error.contains("[Z0353] expected a whole number, 1 or above"), "{error}");
+        }
+        assert_eq!(parsed(&["--threads=3"]).unwrap().threads, NonZeroUsize::new(3));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod arguments;
 mod learning_rate;
 mod output;
 mod sample;
+mod threads;
 mod train;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ use crate::model::Model;
 use crate::plan::{Plan, Report, ScheduleText, Transport, prove};
 use crate::transport::{local, shm};
 use output::say;
+use threads::Threads;
 use train::Finale;
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
@@ -136,6 +138,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<E
             arguments.check()?;
             if speaks {
                 introduce(M::PLAN, arguments)?;
+                say(&format!("{}\n\n", Threads::new(arguments.threads, M::PLAN.config.mesh.ranks())));
                 // Each rank asks for its own part again; together they may still be too many.
                 launch::check_available(job_bytes(M::PLAN))?;
             }

@@ -4,9 +4,12 @@ use std::time::Instant;
 
 use super::arguments::RunArguments;
 use super::output::{Output, StepLine, peak_resident_bytes, say, tokens_per_s};
+use super::threads::Threads;
 use crate::data::{Dataset, Draw};
+use crate::device::Cpu;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::launch::LaunchError;
 use crate::layer::Activation;
 use crate::model::Model;
 use crate::plan::{Bytes, Traffic};
@@ -16,7 +19,7 @@ use crate::transport::{Shared, Transport};
 /// it takes part in gathers; rank 0 prints.
 pub type Finale<'a, M> = &'a (dyn for<'p> Fn(&mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> + Sync);
 
-/// Trains as one rank.
+/// Trains as one rank, on threads of its own.
 ///
 /// # Errors
 /// Whatever ends a run early.
@@ -26,7 +29,19 @@ pub fn train<M: Model>(
     data: &dyn Dataset<Input = M::Input>,
     finale: Finale<M>,
 ) -> Result<(), Error> {
-    let mut engine = Engine::<M, _>::new(transport);
+    let arena = transport.arena();
+    let (name, ranks) = (format!("rank {}", arena.rank()), arena.plan().config.mesh.ranks());
+    let threads = Threads::new(arguments.threads, ranks).per_rank;
+    let work = |device| train_on::<M>(Engine::with_device(transport, device), arguments, data, finale);
+    Cpu::on_threads(threads, &name, work).map_err(LaunchError::system("start a thread"))?
+}
+
+fn train_on<'p, M: Model>(
+    mut engine: Engine<'p, M, Shared<'p>>,
+    arguments: &RunArguments,
+    data: &dyn Dataset<Input = M::Input>,
+    finale: Finale<M>,
+) -> Result<(), Error> {
     let config = &engine.plan().config;
     let rank = engine.arena().rank();
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);

@@ -8,7 +8,9 @@ mod product;
 use std::cell::RefCell;
 use std::ops::Range;
 
+use super::Cpu;
 use super::math::exp;
+use super::parallel::PRODUCTS_PER_ELEMENT;
 use super::simd::{check_len, sum, vectorised};
 use crate::device::Write;
 use product::{Rows, RowsMut, Size, product};
@@ -41,16 +43,19 @@ pub struct AttentionShape {
 ///
 /// `qkv`: (tokens, 3 * heads * head_dim), thirds q, k, v, heads contiguous within a third; `out`: (tokens, heads *
 /// head_dim); `lse`: (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
-pub fn attention(shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
+pub fn attention(cpu: Cpu, shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
     shape.check(qkv, out, lse);
-    for head in shape.each_head() {
-        // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here.
-        unsafe { head.forward(qkv, out.as_mut_ptr(), lse.as_mut_ptr()) };
-    }
+    let (out, lse) = (Shared(out.as_mut_ptr()), Shared(lse.as_mut_ptr()));
+    shape.each_head(cpu, |head| {
+        // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and no
+        // two heads have an element in common.
+        unsafe { head.forward(qkv, out.start(), lse.start()) };
+    });
 }
 
 /// `dqkv` (tokens, 3 * heads * head_dim) := the gradient of `attention`, given `dout` (tokens, heads * head_dim).
 pub fn attention_backward(
+    cpu: Cpu,
     shape: AttentionShape,
     qkv: &[f32],
     out: &[f32],
@@ -62,9 +67,22 @@ pub fn attention_backward(
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), qkv.len());
     let saved = Saved { qkv, out, lse };
-    for head in shape.each_head() {
+    let dqkv = Shared(dqkv.as_mut_ptr());
+    shape.each_head(cpu, |head| {
         // SAFETY: as for `attention`.
-        unsafe { head.backward(saved, dout, dqkv.as_mut_ptr()) };
+        unsafe { head.backward(saved, dout, dqkv.start()) };
+    });
+}
+
+/// The start of a tensor whose heads several threads write.
+struct Shared(*mut f32);
+
+// SAFETY: an address; whoever writes through it argues for that.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn start(&self) -> *mut f32 {
+        self.0
     }
 }
 
@@ -78,25 +96,31 @@ impl AttentionShape {
         check_len("lse", lse.len(), tokens * self.heads);
     }
 
-    fn each_head(self) -> impl Iterator<Item = Head> {
+    /// `run` for each head of each sequence, some of them at a time.
+    fn each_head(self, cpu: Cpu, run: impl Fn(Head) + Sync) {
+        let products = self.length * self.length * self.head_dim;
+        cpu.by_heads(self.sequences * self.heads, products / PRODUCTS_PER_ELEMENT, |heads| {
+            heads.for_each(|head| run(self.head(head)));
+        });
+    }
+
+    fn head(self, index: usize) -> Head {
         let Self { length, heads, head_dim, .. } = self;
         let width = heads * head_dim;
-        (0..self.sequences * heads).map(move |i| {
-            let (first_token, head) = (i / heads * length, i % heads);
-            let third = |index: usize| Panel {
-                offset: first_token * 3 * width + index * width + head * head_dim,
-                stride: 3 * width,
-            };
-            Head {
-                query: third(0),
-                key: third(1),
-                value: third(2),
-                out: Panel { offset: first_token * width + head * head_dim, stride: width },
-                lse: Panel { offset: first_token * heads + head, stride: heads },
-                length,
-                dim: head_dim,
-            }
-        })
+        let (first_token, head) = (index / heads * length, index % heads);
+        let third = |third: usize| Panel {
+            offset: first_token * 3 * width + third * width + head * head_dim,
+            stride: 3 * width,
+        };
+        Head {
+            query: third(0),
+            key: third(1),
+            value: third(2),
+            out: Panel { offset: first_token * width + head * head_dim, stride: width },
+            lse: Panel { offset: first_token * heads + head, stride: heads },
+            length,
+            dim: head_dim,
+        }
     }
 }
 

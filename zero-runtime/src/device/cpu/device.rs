@@ -1,13 +1,25 @@
-//! `Cpu`: the kernels of this folder as a [`Device`]. Only hands slices on.
+//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work. Never computes.
+
+use std::num::NonZeroUsize;
 
 use super as kernels;
 use super::{AdamW, AttentionShape, MatrixMut, Nonlinearity};
 use crate::device::{Device, Matrix, Stored, StoredMut, Then, Weights, Write, bf16};
 use crate::view::{View, ViewMut};
 
-/// This processor, one thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cpu;
+/// This processor, or some threads of it. By default the calling one alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    pub(super) threads: NonZeroUsize,
+    /// Work on fewer is not shared.
+    pub(super) elements_min: usize,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self::ONE_THREAD
+    }
+}
 
 fn matrix<'a>(matrix: &Matrix<'a, Cpu>) -> kernels::Matrix<'a> {
     let stored = kernels::Matrix::new(matrix.view.as_slice(), matrix.rows, matrix.cols);
@@ -16,47 +28,60 @@ fn matrix<'a>(matrix: &Matrix<'a, Cpu>) -> kernels::Matrix<'a> {
 
 impl Device for Cpu {
     fn copy(&self, to: ViewMut<Self>, from: View<Self>) {
-        to.into_slice().copy_from_slice(from.as_slice());
+        self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| to.copy_from_slice(from));
     }
 
     fn fill(&self, to: ViewMut<Self>, value: f32) {
-        to.into_slice().fill(value);
+        self.by_elements(to.len(), to.into_slice(), |to| to.fill(value));
     }
 
     fn add(&self, y: ViewMut<Self>, x: View<Self>) {
-        kernels::add(y.into_slice(), x.as_slice());
+        self.by_elements(y.len(), (y.into_slice(), x.as_slice()), |(y, x)| kernels::add(y, x));
     }
 
     fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write) {
         let rows = if a.transposed { a.cols } else { a.rows };
         let cols = if b.transposed { b.rows } else { b.cols };
-        kernels::matmul(MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b), write);
+        let (c, a, b) = (MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b));
+        let depth = b.rows();
+        self.by_products([rows, depth, cols], (c, a), |(c, a)| kernels::matmul(c, a, b, write));
     }
 
     fn linear(&self, y: ViewMut<Self>, x: View<Self>, weight: View<Self>, bias: View<Self>, then: Then<Self>) {
+        let (weight, bias) = (weight.as_slice(), bias.as_slice());
+        let (rows, depth) = (y.len() / bias.len(), weight.len() / bias.len());
         let then = match then {
             Then::Nothing => kernels::Then::Nothing,
             Then::Activate(kind, to) => kernels::Then::Activate(kind, to.into_slice()),
             Then::Add(other) => kernels::Then::Add(other.as_slice()),
         };
-        kernels::linear(y.into_slice(), x.as_slice(), weight.as_slice(), bias.as_slice(), then);
+        self.by_products([rows, depth, bias.len()], (y.into_slice(), x.as_slice(), then), |(y, x, then)| {
+            kernels::linear(y, x, weight, bias, then);
+        });
     }
 
     fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write) {
-        kernels::sum_rows(x.as_slice(), out.into_slice(), write);
+        let (x, width) = (x.as_slice(), out.len());
+        self.by_columns(x.len() / width, width, (0..width, out.into_slice()), |(columns, out)| {
+            kernels::sum_columns(x, width, columns, out, write);
+        });
     }
 
     fn activate(&self, kind: Nonlinearity, x: View<Self>, y: ViewMut<Self>) {
-        kernels::activate(kind, x.as_slice(), y.into_slice());
+        self.by_elements(x.len(), (x.as_slice(), y.into_slice()), |(x, y)| kernels::activate(kind, x, y));
     }
 
     fn activate_backward(&self, kind: Nonlinearity, x: View<Self>, dy: View<Self>, dx: ViewMut<Self>) {
-        kernels::activate_backward(kind, x.as_slice(), dy.as_slice(), dx.into_slice());
+        let parts = (x.as_slice(), dy.as_slice(), dx.into_slice());
+        self.by_elements(x.len(), parts, |(x, dy, dx)| kernels::activate_backward(kind, x, dy, dx));
     }
 
     fn layer_norm(&self, x: View<Self>, gain: View<Self>, bias: View<Self>, y: ViewMut<Self>, stats: ViewMut<Self>) {
         let (gain, bias) = (gain.as_slice(), bias.as_slice());
-        kernels::layer_norm(x.as_slice(), gain, bias, y.into_slice(), stats.into_slice(), NORM_EPSILON);
+        let parts = (x.as_slice(), y.into_slice(), stats.into_slice());
+        self.by_rows(x.len() / gain.len(), gain.len(), parts, |(x, y, stats)| {
+            kernels::layer_norm(x, gain, bias, y, stats, NORM_EPSILON);
+        });
     }
 
     fn layer_norm_backward(
@@ -85,7 +110,11 @@ impl Device for Cpu {
     }
 
     fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>) {
-        kernels::rms_norm(x.as_slice(), gain.as_slice(), y.into_slice(), inverse.into_slice(), NORM_EPSILON);
+        let gain = gain.as_slice();
+        let parts = (x.as_slice(), y.into_slice(), inverse.into_slice());
+        self.by_rows(x.len() / gain.len(), gain.len(), parts, |(x, y, inverse)| {
+            kernels::rms_norm(x, gain, y, inverse, NORM_EPSILON);
+        });
     }
 
     fn rms_norm_backward(
@@ -112,7 +141,7 @@ impl Device for Cpu {
     }
 
     fn attention(&self, shape: AttentionShape, qkv: View<Self>, out: ViewMut<Self>, lse: ViewMut<Self>) {
-        kernels::attention(shape, qkv.as_slice(), out.into_slice(), lse.into_slice());
+        kernels::attention(*self, shape, qkv.as_slice(), out.into_slice(), lse.into_slice());
     }
 
     fn attention_backward(
@@ -125,6 +154,7 @@ impl Device for Cpu {
         dqkv: ViewMut<Self>,
     ) {
         kernels::attention_backward(
+            *self,
             shape,
             qkv.as_slice(),
             out.as_slice(),
@@ -135,7 +165,12 @@ impl Device for Cpu {
     }
 
     fn embed(&self, ids: View<Self, u32>, table: View<Self>, positions: View<Self>, out: ViewMut<Self>, length: usize) {
-        kernels::embed(ids.as_slice(), table.as_slice(), positions.as_slice(), out.into_slice(), length);
+        let (table, positions) = (table.as_slice(), positions.as_slice());
+        // Whole sequences, since a token's place is counted from the start of a call.
+        let sequences = ids.len() / length;
+        self.by_rows(sequences, out.len() / sequences, (ids.as_slice(), out.into_slice()), |(ids, out)| {
+            kernels::embed(ids, table, positions, out, length);
+        });
     }
 
     fn embed_backward(
@@ -152,7 +187,11 @@ impl Device for Cpu {
     }
 
     fn cross_entropy(&self, logits: View<Self>, targets: View<Self, u32>, loss: ViewMut<Self>, lse: ViewMut<Self>) {
-        kernels::cross_entropy(logits.as_slice(), targets.as_slice(), loss.into_slice(), lse.into_slice());
+        let (rows, classes) = (targets.len(), logits.len() / targets.len());
+        let parts = (logits.as_slice(), targets.as_slice(), loss.into_slice(), lse.into_slice());
+        self.by_rows(rows, classes, parts, |(logits, targets, loss, lse)| {
+            kernels::cross_entropy(logits, targets, loss, lse);
+        });
     }
 
     fn cross_entropy_backward(
@@ -162,15 +201,19 @@ impl Device for Cpu {
         lse: View<Self>,
         dloss: View<Self>,
     ) {
-        kernels::cross_entropy_backward(logits.into_slice(), targets.as_slice(), lse.as_slice(), dloss.as_slice());
+        let (rows, classes) = (targets.len(), logits.len() / targets.len());
+        let parts = (logits.into_slice(), targets.as_slice(), lse.as_slice(), dloss.as_slice());
+        self.by_rows(rows, classes, parts, |(logits, targets, lse, dloss)| {
+            kernels::cross_entropy_backward(logits, targets, lse, dloss);
+        });
     }
 
     fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>) {
-        kernels::convert(to.into_slice(), from.as_slice());
+        self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| kernels::convert(to, from));
     }
 
     fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>) {
-        kernels::convert(to.into_slice(), from.as_slice());
+        self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| kernels::convert(to, from));
     }
 
     fn adamw<'a>(
@@ -181,7 +224,10 @@ impl Device for Cpu {
         m: impl Into<StoredMut<'a, Self>>,
         v: impl Into<StoredMut<'a, Self>>,
     ) {
-        kernels::stored::adamw(step, weights.into(), grads.into(), m.into(), v.into());
+        let parts = (weights.into(), grads.into(), m.into(), v.into());
+        self.by_elements(parts.1.len(), parts, |(weights, grads, m, v)| {
+            kernels::stored::adamw(step, weights, grads, m, v);
+        });
     }
 
     fn sum_squares<'a>(&self, x: impl Into<Stored<'a, Self>>) -> f64 {

@@ -40,6 +40,22 @@ impl<'a> Matrix<'a> {
         Self { data, rows, cols, row_stride, col_stride: 1 }
     }
 
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many columns it has.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The first `at` rows, and the others.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        let others = &self.data[at * self.row_stride..];
+        (Self { rows: at, ..self }, Self { data: others, rows: self.rows - at, ..self })
+    }
+
     /// The (cols, rows) transpose, of the same data.
     pub fn transposed(self) -> Self {
         Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
@@ -69,6 +85,13 @@ impl<'a> MatrixMut<'a> {
         assert!(row_stride >= cols, "rows of {cols} overlap at row stride {row_stride}");
         check_extent(data.len(), rows, cols, row_stride);
         Self { data, rows, cols, row_stride }
+    }
+
+    /// The first `at` rows, and the others.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        let Self { data, rows, cols, row_stride } = self;
+        let (data, others) = data.split_at_mut(at * row_stride);
+        (Self { data, rows: at, cols, row_stride }, Self { data: others, rows: rows - at, cols, row_stride })
     }
 }
 

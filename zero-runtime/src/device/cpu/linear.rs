@@ -9,7 +9,7 @@ use super::rows::accumulate;
 use super::simd::{check_len, divided, vectorised};
 use crate::device::Write;
 
-/// Columns of the result worked on at a time. What follows finds a few hundred rows of so many in a second-level cache;
+/// The most columns of the result worked on at a time. What follows finds a few hundred rows of so many in a second-level cache;
 /// narrower panels lose more in the product, and in rows too short to stream, than they save.
 const PANEL: usize = 768;
 
@@ -35,11 +35,13 @@ pub fn linear(y: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], mut then: 
         Then::Activate(_, z) => check_len("z", z.len(), y.len()),
         Then::Add(other) => check_len("other", other.len(), y.len()),
     }
-    for start in (0..output).step_by(PANEL) {
-        let columns = start..output.min(start + PANEL);
+    // As wide as one another: `gemm` has another order of summation for very few columns.
+    let panel = output.div_ceil(output.div_ceil(PANEL));
+    for start in (0..output).step_by(panel) {
+        let columns = start..output.min(start + panel);
         let weight = Matrix::new(&weight[start * input..columns.end * input], columns.len(), input).transposed();
-        let panel = MatrixMut::strided(&mut y[start..], rows, columns.len(), output);
-        matmul(panel, Matrix::new(x, rows, input), weight, Write::Set);
+        let part = MatrixMut::strided(&mut y[start..], rows, columns.len(), output);
+        matmul(part, Matrix::new(x, rows, input), weight, Write::Set);
         let bias = &bias[columns.clone()];
         match &mut then {
             Then::Nothing => vectorised(

@@ -1,5 +1,5 @@
-//! The CPU device: single-threaded, deterministic kernels over row-major slices.
-//! Never allocates (the `gemm` crate's packing buffers excepted), never starts a thread, never owns a buffer.
+//! The CPU device: single-threaded, deterministic kernels over row-major slices, and what shares their work among threads.
+//! Never allocates in an op (the `gemm` crate's packing buffers excepted), never owns a buffer.
 
 mod activation;
 mod attention;
@@ -13,6 +13,7 @@ mod math;
 mod memory;
 mod norm;
 mod optimizer;
+mod parallel;
 mod rows;
 mod simd;
 pub mod stored;
@@ -30,5 +31,5 @@ pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use linear::{Then, linear};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 pub use optimizer::{AdamW, adamw, all_finite, sum_squares};
-pub use rows::{add, sum_rows};
+pub use rows::{add, sum_columns, sum_rows};
 pub use tree_sum::tree_sum;

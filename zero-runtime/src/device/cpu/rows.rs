@@ -1,17 +1,25 @@
 //! Rows, plainly: sum them, add element by element. Never looks inside an element.
 
+use std::ops::Range;
+
 use super::simd::{begin, check_len, divided, vectorised};
 use crate::device::Write;
 
 /// `out` (width) := or += the sum of the rows of `dy` (rows, width), first to last.
 pub fn sum_rows(dy: &[f32], out: &mut [f32], write: Write) {
-    divided("dy", dy.len(), out.len());
+    sum_columns(dy, out.len(), 0..out.len(), out, write);
+}
+
+/// `out` := or += those `columns` of the sum of the rows of `dy` (rows, width), first to last.
+pub fn sum_columns(dy: &[f32], width: usize, columns: Range<usize>, out: &mut [f32], write: Write) {
+    divided("dy", dy.len(), width);
+    check_len("out", out.len(), columns.len());
     begin(out, write);
     vectorised(
         #[inline(always)]
         || {
-            for row in dy.chunks_exact(out.len()) {
-                accumulate(out, row);
+            for row in dy.chunks_exact(width) {
+                accumulate(out, &row[columns.clone()]);
             }
         },
     );

@@ -58,10 +58,10 @@ fn check(shape: AttentionShape) {
     // NaN wherever a kernel must write before it reads.
     let (mut out, mut lse) = (vec![f32::NAN; tokens * width], vec![f32::NAN; tokens * shape.heads]);
     let mut dqkv = vec![f32::NAN; qkv.len()];
-    attention(shape, &qkv, &mut out, &mut lse);
+    attention(Cpu::ONE_THREAD, shape, &qkv, &mut out, &mut lse);
     assert_close("out", &out, &expected.out, 1e-5);
     assert_close("lse", &lse, &expected.lse, 1e-5);
-    attention_backward(shape, &qkv, &out, &lse, &dout, &mut dqkv);
+    attention_backward(Cpu::ONE_THREAD, shape, &qkv, &out, &lse, &dout, &mut dqkv);
     assert_close("dqkv", &dqkv, &expected.dqkv, 3e-5);
 }
 
@@ -88,7 +88,7 @@ fn the_first_token_sees_only_itself() {
     let shape = AttentionShape { sequences: 1, length: 2, heads: 1, head_dim: 1 };
     let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
     // Two tokens of q, k, v; with q = 0 the second weighs both values alike.
-    attention(shape, &[1.0, 2.0, 3.0, 0.0, 5.0, 9.0], &mut out, &mut lse);
+    attention(Cpu::ONE_THREAD, shape, &[1.0, 2.0, 3.0, 0.0, 5.0, 9.0], &mut out, &mut lse);
     assert_eq!((out, lse), ([3.0, 6.0], [2.0, 2f32.ln()]));
 }
 
@@ -97,7 +97,7 @@ fn large_scores_do_not_overflow() {
     let shape = AttentionShape { sequences: 1, length: 3, heads: 1, head_dim: 1 };
     let (mut out, mut lse) = ([0.0; 3], [0.0; 3]);
     let qkv = [1e4, 1e4, 1.0, 1e4, -1e4, 2.0, 1e4, 1e4, 3.0];
-    attention(shape, &qkv, &mut out, &mut lse);
+    attention(Cpu::ONE_THREAD, shape, &qkv, &mut out, &mut lse);
     assert_eq!(out, [1.0, 1.0, 2.0]);
 }
 
@@ -105,5 +105,5 @@ fn large_scores_do_not_overflow() {
 #[should_panic(expected = "a head of 1025 features, 1024 at most")]
 fn a_head_beyond_the_scratch_is_refused() {
     let shape = AttentionShape { sequences: 1, length: 1, heads: 1, head_dim: 1025 };
-    attention(shape, &[0.0; 3 * 1025], &mut [0.0; 1025], &mut [0.0]);
+    attention(Cpu::ONE_THREAD, shape, &[0.0; 3 * 1025], &mut [0.0; 1025], &mut [0.0]);
 }

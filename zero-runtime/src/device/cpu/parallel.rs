@@ -1,0 +1,226 @@
+//! Parallel: the work of one op shared among the threads of a rank, by rows or elements of what it writes. Never splits a
+//! sum, so that no bit of a result depends on the number of threads; never allocates.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use super::simd::{LANES, divided};
+use super::{Cpu, Matrix, MatrixMut, Then};
+use crate::device::{Stored, StoredMut, Weights};
+
+/// Elements that are worth a thread of their own: a few times as long as it takes to wake one.
+const ELEMENTS_MIN: usize = 1 << 16;
+
+/// Columns are shared out in so many, a few vectors of each row.
+const COLUMNS: usize = 64;
+
+/// Products of a matrix product that are as much work as an element elsewhere.
+pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
+
+/// Rows and columns of a matrix product from which on `gemm` sums every element in the same order, whatever else there
+/// is: with fewer than 257 elements, or 65 rows and 65 columns, it has other ways.
+const ROWS_MIN: usize = 128;
+const COLS_MIN: usize = 3;
+
+impl Cpu {
+    /// This processor, the calling thread alone.
+    pub const ONE_THREAD: Self = Self { threads: NonZeroUsize::MIN, elements_min: ELEMENTS_MIN };
+
+    /// Does `work` on a device of this many threads, which exist for as long: they are called `name` and a number. One
+    /// thread is the calling one.
+    ///
+    /// # Errors
+    /// If the system has no threads to give.
+    pub fn on_threads<R: Send>(
+        threads: NonZeroUsize,
+        name: &str,
+        work: impl FnOnce(Self) -> R + Send,
+    ) -> io::Result<R> {
+        if threads == NonZeroUsize::MIN {
+            return Ok(work(Self::ONE_THREAD));
+        }
+        let name = name.to_owned();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
+        let pool = pool.thread_name(move |index| format!("{name}.{index}")).build().map_err(io::Error::other)?;
+        Ok(pool.install(|| work(Self { threads, ..Self::ONE_THREAD })))
+    }
+
+    /// The same device, which shares out work however little of it there is: for tests, where all is little.
+    pub fn eager(self) -> Self {
+        Self { elements_min: 1, ..self }
+    }
+
+    /// `run` on all of `parts`, which have `rows` rows of `width` elements each, or on some rows each time.
+    pub(super) fn by_rows<P: Cut>(self, rows: usize, width: usize, parts: P, run: impl Fn(P) + Sync) {
+        let rows_min = self.elements_min.div_ceil(width.max(1));
+        for_each(self.threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
+    }
+
+    /// `run` on all of `parts`, which have `width` columns of `rows` elements each, or on some columns each time.
+    pub(super) fn by_columns<P: Cut>(self, rows: usize, width: usize, parts: P, run: impl Fn(P) + Sync) {
+        let columns_min = self.elements_min.div_ceil(rows.max(1));
+        for_each(self.threads, Items { count: width, min: columns_min, multiple: COLUMNS }, parts, &run);
+    }
+
+    /// `run` on all of `parts`, which have `len` elements each, or on some of them each time.
+    pub(super) fn by_elements<P: Cut>(self, len: usize, parts: P, run: impl Fn(P) + Sync) {
+        for_each(self.threads, Items { count: len, min: self.elements_min, multiple: LANES }, parts, &run);
+    }
+
+    /// `run` on all of `parts`, which have the rows of a (rows, depth) (depth, cols) product, or on some rows each time.
+    ///
+    /// A product of few rows, or of few columns, may be summed in another order than the same rows of a larger one. So no
+    /// piece is that small.
+    pub(super) fn by_products<P: Cut>(self, [rows, depth, cols]: [usize; 3], parts: P, run: impl Fn(P) + Sync) {
+        let products_min = PRODUCTS_PER_ELEMENT * self.elements_min;
+        let rows_min = products_min.div_ceil((depth * cols).max(1)).max(ROWS_MIN);
+        let threads = if cols < COLS_MIN { NonZeroUsize::MIN } else { self.threads };
+        for_each(threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
+    }
+
+    /// `run` on all of `heads`, which are each as much work as `elements` elsewhere, or on some heads each time.
+    pub(super) fn by_heads(self, heads: usize, elements: usize, run: impl Fn(Range<usize>) + Sync) {
+        let heads_min = self.elements_min.div_ceil(elements.max(1));
+        for_each(self.threads, Items { count: heads, min: heads_min, multiple: 1 }, 0..heads, &run);
+    }
+}
+
+/// What work is counted in: rows, or elements, or heads.
+#[derive(Clone, Copy)]
+pub struct Items {
+    /// How many there are.
+    pub count: usize,
+    /// How many are worth a thread of their own.
+    pub min: usize,
+    /// Cut only where a multiple of this many is on the left.
+    pub multiple: usize,
+}
+
+/// `run` on all of `parts`, or on pieces of it on as many threads at a time: those of the pool that this thread is one of.
+pub fn for_each<P: Cut>(threads: NonZeroUsize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
+    let pieces = threads.get().min(items.count / items.min.max(items.multiple).max(1));
+    share(pieces, items, parts, run);
+}
+
+fn share<P: Cut>(pieces: usize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
+    if pieces <= 1 {
+        return run(parts);
+    }
+    let on_left = pieces / 2;
+    let at = items.count * on_left / pieces / items.multiple * items.multiple;
+    let (left, right) = parts.cut(at, items.count);
+    rayon::join(
+        || share(on_left, Items { count: at, ..items }, left, run),
+        || share(pieces - on_left, Items { count: items.count - at, ..items }, right, run),
+    );
+}
+
+/// What work is done on, if it can be done in pieces.
+pub trait Cut: Send + Sized {
+    /// The first `at` of `of` items of the same size, and the others.
+    fn cut(self, at: usize, of: usize) -> (Self, Self);
+}
+
+impl Cut for Range<usize> {
+    fn cut(self, at: usize, _: usize) -> (Self, Self) {
+        (self.start..self.start + at, self.start + at..self.end)
+    }
+}
+
+impl<T: Sync> Cut for &[T] {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        self.split_at(at * divided("part", self.len(), of))
+    }
+}
+
+impl<T: Send> Cut for &mut [T] {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        let width = divided("part", self.len(), of);
+        self.split_at_mut(at * width)
+    }
+}
+
+/// By rows.
+impl Cut for Matrix<'_> {
+    fn cut(self, at: usize, _: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+}
+
+/// By rows.
+impl Cut for MatrixMut<'_> {
+    fn cut(self, at: usize, _: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+}
+
+/// By rows.
+impl Cut for Then<'_> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        match self {
+            Self::Nothing => (Self::Nothing, Self::Nothing),
+            Self::Activate(kind, to) => {
+                let (to, rest) = to.cut(at, of);
+                (Self::Activate(kind, to), Self::Activate(kind, rest))
+            }
+            Self::Add(other) => {
+                let (other, rest) = other.cut(at, of);
+                (Self::Add(other), Self::Add(rest))
+            }
+        }
+    }
+}
+
+impl Cut for Stored<'_, Cpu> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        self.split_at(at * divided("part", self.len(), of))
+    }
+}
+
+impl Cut for StoredMut<'_, Cpu> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        let width = divided("part", self.len(), of);
+        self.split_at(at * width)
+    }
+}
+
+impl Cut for Weights<'_, Cpu> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        let ((params, master), (params_rest, master_rest)) = (self.params, self.master).cut(at, of);
+        (Self { params, master }, Self { params: params_rest, master: master_rest })
+    }
+}
+
+impl<P: Cut> Cut for Option<P> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        match self {
+            Some(part) => {
+                let (left, right) = part.cut(at, of);
+                (Some(left), Some(right))
+            }
+            None => (None, None),
+        }
+    }
+}
+
+/// Each part of a tuple is cut at the same item.
+macro_rules! tuple {
+    ($($part:ident $rest:ident),*) => {
+        impl<$($part: Cut),*> Cut for ($($part,)*) {
+            #[expect(non_snake_case, reason = "a part is called as its type is")]
+            fn cut(self, at: usize, of: usize) -> (Self, Self) {
+                let ($($part,)*) = self;
+                $(let ($part, $rest) = $part.cut(at, of);)*
+                (($($part,)*), ($($rest,)*))
+            }
+        }
+    };
+}
+
+tuple!(A restA, B restB);
+tuple!(A restA, B restB, C restC);
+tuple!(A restA, B restB, C restC, D restD);
+
+#[cfg(test)]
+mod tests;

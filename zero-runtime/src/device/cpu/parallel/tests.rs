@@ -1,0 +1,308 @@
+//! Tests that splitting happens and changes nothing: every op of the device, to the bit, on awkward shapes.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::device::cpu::matmul;
+use crate::device::cpu::testing::noise;
+use crate::device::{AdamW, AttentionShape, Device, Element, Nonlinearity, Then, Write, bf16};
+use crate::view::{View, ViewMut};
+
+const ROWS: usize = 35;
+const WIDTHS: [usize; 4] = [1, 33, 64, 130];
+/// Of a matrix product: enough rows for five pieces, and more columns or products than `gemm` takes at one time.
+const PRODUCTS: [[usize; 3]; 6] =
+    [[641, 3, 65], [641, 4, 700], [705, 97, 700], [640, 64, 64], [700, 130, 513], [643, 2, 9]];
+
+const STEP: AdamW = AdamW {
+    lr: 1e-2,
+    beta1: 0.9,
+    beta2: 0.999,
+    eps: 1e-8,
+    weight_decay: 0.1,
+    grad_scale: 0.5,
+    correction1: 0.271,
+    correction2: 0.002_997,
+};
+
+/// What ops wrote, each under a name.
+#[derive(Default)]
+struct Written(Vec<(String, Vec<u32>)>);
+
+impl Written {
+    fn note(&mut self, name: impl Into<String>, written: &[f32]) {
+        self.0.push((name.into(), written.iter().map(|x| x.to_bits()).collect()));
+    }
+}
+
+fn view(x: &[f32]) -> View<'_, Cpu> {
+    View::from(x)
+}
+
+fn view_mut(x: &mut [f32]) -> ViewMut<'_, Cpu> {
+    ViewMut::from(x)
+}
+
+fn narrow(x: &[f32]) -> Vec<bf16> {
+    x.iter().map(|&x| bf16::narrow(x)).collect()
+}
+
+fn widened(x: &[bf16]) -> Vec<f32> {
+    x.iter().map(|x| x.widen()).collect()
+}
+
+fn elementwise(cpu: &Cpu, width: usize, written: &mut Written) {
+    let len = ROWS * width;
+    let (x, dy) = (noise(len, 1), noise(len, 2));
+    let mut y = noise(len, 3);
+    cpu.add(view_mut(&mut y), view(&x));
+    written.note("add", &y);
+    cpu.copy(view_mut(&mut y), view(&x));
+    written.note("copy", &y);
+    cpu.fill(view_mut(&mut y), 0.1);
+    written.note("fill", &y);
+    for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
+        cpu.activate(kind, view(&x), view_mut(&mut y));
+        written.note(format!("{kind:?}"), &y);
+        cpu.activate_backward(kind, view(&x), view(&dy), view_mut(&mut y));
+        written.note(format!("{kind:?} backward"), &y);
+    }
+    let mut small = narrow(&dy);
+    cpu.narrow(small.as_mut_slice().into(), view(&x));
+    written.note("narrow", &widened(&small));
+    cpu.widen(view_mut(&mut y), small.as_slice().into());
+    written.note("widen", &y);
+    let sums = [cpu.sum(view(&x)), cpu.sum_squares(view(&x)), cpu.sum_squares(View::from(small.as_slice()))];
+    written.note("sums", &sums.map(|sum| sum as f32));
+    assert!(cpu.all_finite(view(&x)));
+}
+
+fn adamw(cpu: &Cpu, width: usize, written: &mut Written) {
+    let len = ROWS * width;
+    let (mut params, mut m, mut v) = (noise(len, 1), noise(len, 2), noise(len, 3));
+    v.iter_mut().for_each(|v| *v = v.abs());
+    let grads = noise(len, 4);
+    cpu.adamw(&STEP, view_mut(&mut params), view(&grads), view_mut(&mut m), view_mut(&mut v));
+    for (name, x) in [("params", &params), ("m", &m), ("v", &v)] {
+        written.note(name, x);
+    }
+    let (mut stored, narrow_grads) = (narrow(&params), narrow(&grads));
+    let weights =
+        Weights { params: ViewMut::from(stored.as_mut_slice()).into(), master: Some(view_mut(&mut params).into()) };
+    cpu.adamw(&STEP, weights, View::from(narrow_grads.as_slice()), view_mut(&mut m), view_mut(&mut v));
+    for (name, x) in [("stored", &widened(&stored)), ("master", &params), ("m", &m), ("v", &v)] {
+        written.note(name, x);
+    }
+}
+
+fn norms(cpu: &Cpu, width: usize, written: &mut Written) {
+    let len = ROWS * width;
+    let (x, dy, gain, bias) = (noise(len, 1), noise(len, 2), noise(width, 3), noise(width, 4));
+    let (mut y, mut dx, mut stats) = (vec![0.0; len], vec![0.0; len], vec![0.0; 2 * ROWS]);
+    let (mut dgain, mut dbias) = (noise(width, 5), noise(width, 6));
+    cpu.layer_norm(view(&x), view(&gain), view(&bias), view_mut(&mut y), view_mut(&mut stats));
+    for (name, x) in [("layer_norm", &y), ("stats", &stats)] {
+        written.note(name, x);
+    }
+    let inverse = &mut stats[..ROWS];
+    cpu.rms_norm(view(&x), view(&gain), view_mut(&mut y), view_mut(inverse));
+    written.note("rms_norm", &y);
+    written.note("inverse", inverse);
+    for write in [Write::Add, Write::Set] {
+        let inverse = &stats[..ROWS];
+        cpu.rms_norm_backward(
+            view(&x),
+            view(&gain),
+            view(inverse),
+            view(&dy),
+            Some(view_mut(&mut dx)),
+            Some(view(&x)),
+            view_mut(&mut dgain),
+            write,
+        );
+        for (name, x) in [("rms_norm dx", &dx), ("rms_norm dgain", &dgain)] {
+            written.note(name, x);
+        }
+        for wants_dx in [true, false] {
+            cpu.layer_norm_backward(
+                view(&x),
+                view(&gain),
+                view(&stats),
+                view(&dy),
+                wants_dx.then(|| view_mut(&mut dx)),
+                wants_dx.then(|| view(&x)),
+                view_mut(&mut dgain),
+                view_mut(&mut dbias),
+                write,
+            );
+            for (name, x) in [("dx", &dx), ("dgain", &dgain), ("dbias", &dbias)] {
+                written.note(name, x);
+            }
+        }
+        cpu.sum_rows(view(&x), view_mut(&mut dbias), write);
+        written.note("sum_rows", &dbias);
+    }
+}
+
+fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
+    const LENGTH: usize = 5;
+    let len = ROWS * width;
+    let ids: Vec<u32> = (0..ROWS).map(|token| (token * 7 % 11) as u32).collect();
+    let (mut table, mut positions, mut out) = (noise(11 * width, 1), noise(6 * width, 2), vec![0.0; len]);
+    let ids = View::from(ids.as_slice());
+    cpu.embed(ids, view(&table), view(&positions), view_mut(&mut out), LENGTH);
+    written.note("embed", &out);
+    cpu.embed_backward(ids, view(&out), view_mut(&mut table), view_mut(&mut positions), LENGTH, Write::Add);
+    written.note("dtable", &table);
+    written.note("dpositions", &positions);
+
+    let targets: Vec<u32> = (0..ROWS).map(|token| (token % width) as u32).collect();
+    let targets = View::from(targets.as_slice());
+    let (mut logits, dloss) = (noise(len, 3), noise(ROWS, 4));
+    let (mut loss, mut lse) = (vec![0.0; ROWS], vec![0.0; ROWS]);
+    cpu.cross_entropy(view(&logits), targets, view_mut(&mut loss), view_mut(&mut lse));
+    cpu.cross_entropy_backward(view_mut(&mut logits), targets, view(&lse), view(&dloss));
+    for (name, x) in [("loss", &loss), ("lse", &lse), ("dlogits", &logits)] {
+        written.note(name, x);
+    }
+}
+
+fn attention(cpu: &Cpu, written: &mut Written) {
+    let shape = AttentionShape { sequences: 3, length: 37, heads: 2, head_dim: 5 };
+    let (tokens, width) = (shape.sequences * shape.length, shape.heads * shape.head_dim);
+    let (qkv, dout) = (noise(tokens * 3 * width, 1), noise(tokens * width, 2));
+    let (mut out, mut lse) = (vec![0.0; tokens * width], vec![0.0; tokens * shape.heads]);
+    let mut dqkv = vec![0.0; qkv.len()];
+    cpu.attention(shape, view(&qkv), view_mut(&mut out), view_mut(&mut lse));
+    cpu.attention_backward(shape, view(&qkv), view(&out), view(&lse), view(&dout), view_mut(&mut dqkv));
+    for (name, x) in [("attention", &out), ("attention's lse", &lse), ("dqkv", &dqkv)] {
+        written.note(name, x);
+    }
+}
+
+fn products(cpu: &Cpu, [m, n, k]: [usize; 3], written: &mut Written) {
+    use crate::device::Matrix;
+    let (a, b) = (noise(m * k, 1), noise(k * n, 2));
+    for transpose_a in [false, true] {
+        for transpose_b in [false, true] {
+            for write in [Write::Set, Write::Add] {
+                let mut c = noise(m * n, 3);
+                let a =
+                    || if transpose_a { Matrix::new(view(&a), k, m).transposed() } else { Matrix::new(view(&a), m, k) };
+                let b =
+                    || if transpose_b { Matrix::new(view(&b), n, k).transposed() } else { Matrix::new(view(&b), k, n) };
+                cpu.matmul(view_mut(&mut c), a(), b(), write);
+                written.note(format!("({m}, {n}) over {k}, {transpose_a} {transpose_b} {write:?}"), &c);
+            }
+        }
+    }
+}
+
+/// Beyond a panel, where the last is narrow.
+fn linear(cpu: &Cpu, [rows, output, input]: [usize; 3], written: &mut Written) {
+    let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
+    let (mut y, mut z) = (vec![0.0; rows * output], noise(rows * output, 4));
+    for kind in [None, Some(Nonlinearity::Gelu)] {
+        let then = match kind {
+            None => Then::Add(view(&z)),
+            Some(kind) => Then::Activate(kind, view_mut(&mut z)),
+        };
+        cpu.linear(view_mut(&mut y), view(&x), view(&weight), view(&bias), then);
+        written.note(format!("linear ({rows}, {output}) over {input}, {kind:?}"), &y);
+        written.note("what follows", &z);
+    }
+}
+
+fn all_ops(cpu: Cpu) -> Written {
+    let mut written = Written::default();
+    for width in WIDTHS {
+        elementwise(&cpu, width, &mut written);
+        adamw(&cpu, width, &mut written);
+        norms(&cpu, width, &mut written);
+        tokens(&cpu, width, &mut written);
+    }
+    attention(&cpu, &mut written);
+    PRODUCTS.into_iter().for_each(|sizes| products(&cpu, sizes, &mut written));
+    PRODUCTS.into_iter().chain([[300, 769, 5]]).for_each(|sizes| linear(&cpu, sizes, &mut written));
+    written
+}
+
+fn threads(count: usize) -> NonZeroUsize {
+    NonZeroUsize::new(count).expect("threads")
+}
+
+#[test]
+fn no_op_depends_on_the_number_of_threads() {
+    let alone = all_ops(Cpu::default());
+    for count in [1, 2, 3, 5] {
+        let shared = Cpu::on_threads(threads(count), "test", |cpu| all_ops(cpu.eager())).expect("threads");
+        assert_eq!(shared.0.len(), alone.0.len());
+        for ((name, found), (_, expected)) in shared.0.iter().zip(&alone.0) {
+            assert!(found == expected, "{name} differs on {count} threads");
+        }
+    }
+}
+
+/// The pieces that items are worked on in, and the threads that do so, in order.
+fn pieces(count: usize, items: Items) -> Vec<Range<usize>> {
+    let pieces = Mutex::new(Vec::new());
+    let note = |piece| pieces.lock().unwrap().push(piece);
+    Cpu::on_threads(threads(count), "test", |_| for_each(threads(count), items, 0..items.count, &note)).unwrap();
+    let mut pieces = pieces.into_inner().unwrap();
+    pieces.sort_by_key(|piece| piece.start);
+    pieces
+}
+
+#[test]
+fn every_item_is_in_one_piece() {
+    for count in [1, 2, 3, 5, 8] {
+        for items in [0, 1, 2, 7, 64, 1000] {
+            for (min, multiple) in [(1, 1), (3, 1), (1, 16), (40, 16)] {
+                let found = pieces(count, Items { count: items, min, multiple });
+                assert_eq!(
+                    found.len(),
+                    count.min(items / min.max(multiple)).max(1),
+                    "{items} items for {count} threads"
+                );
+                assert_eq!((found[0].start, found[found.len() - 1].end), (0, items));
+                for pair in found.windows(2) {
+                    assert_eq!(pair[0].end, pair[1].start);
+                    assert!(pair[1].start.is_multiple_of(multiple) && !pair[1].is_empty(), "{pair:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn large_products_are_shared_and_small_ones_are_not() {
+    let share = |cpu: Cpu, [m, n, k]: [usize; 3]| {
+        let (mut c, a, b) = (vec![0.0; m * n], vec![0.0; m * k], vec![0.0; k * n]);
+        let rows = Mutex::new(Vec::new());
+        let (c, a, b) = (MatrixMut::new(&mut c, m, n), Matrix::new(&a, m, k), Matrix::new(&b, k, n));
+        let note = |(c, a): (MatrixMut, Matrix)| {
+            matmul(c, a, b, Write::Set);
+            rows.lock().unwrap().push(a.rows());
+        };
+        cpu.by_products([m, k, n], (c, a), note);
+        let mut rows = rows.into_inner().unwrap();
+        rows.sort();
+        rows
+    };
+    let two = |sizes| Cpu::on_threads(threads(2), "test", |cpu| share(cpu, sizes)).unwrap();
+    assert_eq!(two([1025, 64, 256]), [512, 513]);
+    assert_eq!(two([1025, 1, 4096]), [1025], "one column is summed in another way");
+    assert_eq!(two([130, 512, 512]), [130], "few rows may be, too");
+    assert_eq!(two([256, 16, 16]), [256], "not worth a thread");
+}
+
+#[test]
+fn threads_are_named_and_as_many_as_asked_for() {
+    let names = Cpu::on_threads(threads(3), "rank 7", |cpu| {
+        assert_eq!(cpu.threads.get(), 3);
+        rayon::broadcast(|_| std::thread::current().name().map(str::to_owned))
+    });
+    assert_eq!(names.unwrap(), ["rank 7.0", "rank 7.1", "rank 7.2"].map(|name| Some(name.to_owned())));
+    let name = || std::thread::current().name().map(str::to_owned);
+    assert_eq!(Cpu::on_threads(threads(1), "rank 7", |_| name()).unwrap(), name(), "one thread is the calling one");
+}

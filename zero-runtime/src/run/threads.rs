@@ -1,0 +1,58 @@
+//! Threads: on how many a rank computes, and how a run says so. Never starts one.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+
+/// How the processor is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    ranks: usize,
+    /// Threads of each rank.
+    pub per_rank: NonZeroUsize,
+    cores: usize,
+}
+
+impl Threads {
+    /// As `asked`, even beyond the cores that this process may use; else those are divided among the ranks of the plan,
+    /// which all run on this host.
+    pub fn new(asked: Option<NonZeroUsize>, ranks: usize) -> Self {
+        // Where the system does not say, a thread for each rank is all that is certain.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self::on(cores, asked, ranks)
+    }
+
+    fn on(cores: usize, asked: Option<NonZeroUsize>, ranks: usize) -> Self {
+        let per_rank = asked.or(NonZeroUsize::new(cores / ranks)).unwrap_or(NonZeroUsize::MIN);
+        Self { ranks, per_rank, cores }
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let (ranks, threads) = (counted(self.ranks, "rank"), counted(self.per_rank.get(), "thread"));
+        write!(f, "{ranks} x {threads} on {}", counted(self.cores, "core"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_times_threads_exceed_the_cores_only_by_ranks_or_on_request() {
+        for cores in 1..20 {
+            for ranks in 1..20 {
+                let threads = Threads::on(cores, None, ranks).per_rank.get();
+                assert!(threads == 1 || ranks * threads <= cores, "{ranks} ranks x {threads} threads on {cores} cores");
+                assert!(
+                    ranks * (threads + 1) > cores,
+                    "{ranks} ranks x {threads} threads leave some of {cores} cores idle"
+                );
+            }
+        }
+        let asked = Threads::on(2, NonZeroUsize::new(3), 4);
+        assert_eq!((asked.per_rank.get(), asked.to_string().as_str()), (3, "4 ranks x 3 threads on 2 cores"));
+        assert_eq!(Threads::on(1, None, 1).to_string(), "1 rank x 1 thread on 1 core");
+    }
+}
