@@ -1,5 +1,5 @@
-//! Allocations: a step makes none, on any rank, at any stage, on any thread. What the `gemm` crate takes within a call to
-//! pack matrices in is counted apart, by its name.
+//! Allocations: a step makes none, on any rank, at any stage, on any thread, profiled or not. What the `gemm` crate takes
+//! within a call to pack matrices in is counted apart, by its name.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -67,10 +67,15 @@ fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
 }
 
 /// Allocations of one rank: its own, and gemm's.
-fn allocations(transport: Shared) -> [usize; 2] {
+fn allocations(transport: Shared, is_profiled: bool) -> [usize; 2] {
     let mut engine = Engine::<Tied, _>::new(transport);
     engine.initialize(1);
-    added(|| COUNTS.get(), || steps(&mut engine))
+    if is_profiled {
+        engine.profile(2);
+    }
+    let added = added(|| COUNTS.get(), || steps(&mut engine));
+    assert_eq!(engine.take_profile().map(|profile| profile.steps.len()), is_profiled.then_some(2));
+    added
 }
 
 /// The same of all threads of the only rank, which share out even the least, once each of them has had some work.
@@ -107,7 +112,8 @@ fn no_step_allocates() {
         ] {
             let config =
                 Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
-            assert_no_step_allocates::<Tied>(config, allocations);
+            assert_no_step_allocates::<Tied>(config, |transport| allocations(transport, false));
+            assert_no_step_allocates::<Tied>(config, |transport| allocations(transport, true));
         }
     }
     // In the same test, since another one beside it would allocate too.

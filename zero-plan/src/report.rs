@@ -15,8 +15,10 @@ use crate::config::{Config, Precision};
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::states::StateBytes;
-use names::{Ranges, wrap};
+use names::wrap;
 
+pub use names::Ranges;
+pub use table::Table;
 pub use text::ScheduleText;
 
 /// Columns that no line of a report goes beyond.

@@ -31,9 +31,11 @@ pub enum Error {
         /// The way out.
         help: String,
     },
-    /// The metrics file cannot be written.
-    #[error("error[Z0351]: cannot write metrics to {}: {source}\n  = help: {help}", path.display())]
-    Metrics {
+    /// A file of results cannot be written.
+    #[error("error[Z0351]: cannot write {what} to {}: {source}\n  = help: {help}", path.display())]
+    Results {
+        /// What it is to hold.
+        what: &'static str,
         /// The file.
         path: PathBuf,
         /// What the system said.

@@ -35,6 +35,7 @@ pub mod error;
 pub mod launch;
 pub mod layer;
 pub mod model;
+pub mod profile;
 pub mod random;
 pub mod run;
 pub mod testing;

@@ -4,6 +4,7 @@
 mod faults;
 mod launchers;
 mod output;
+mod profile;
 mod run;
 mod system;
 mod teardown;

@@ -25,6 +25,7 @@ fn help_lists_every_argument() {
         "threads",
         "held-out",
         "metrics",
+        "profile",
         "plan",
         "schedule",
         "prove",

@@ -11,13 +11,20 @@ pub struct Table {
     title: String,
     headings: Vec<String>,
     rows: Vec<(String, Vec<String>)>,
+    /// Each column as wide as its own figures, instead of all alike.
+    is_fitted: bool,
 }
 
 impl Table {
+    /// A table without rows.
     pub fn new(title: &str, headings: Vec<String>) -> Self {
-        Self { title: title.to_owned(), headings, rows: Vec::new() }
+        Self { title: title.to_owned(), headings, rows: Vec::new(), is_fitted: false }
     }
 
+    /// One more row.
+    ///
+    /// # Panics
+    /// Unless it has a figure for each column.
     pub fn row(&mut self, label: &str, figures: Vec<String>) {
         assert_eq!(figures.len(), self.headings.len(), "a figure for each column");
         self.rows.push((format!("  {label}"), figures));
@@ -33,18 +40,41 @@ impl Table {
         self
     }
 
+    /// Columns each as wide as its own figures, and none without any.
+    pub fn fitted(mut self) -> Self {
+        for column in (0..self.headings.len()).rev() {
+            if self.rows.iter().all(|(_, figures)| figures[column].is_empty()) {
+                self.headings.remove(column);
+                self.rows.iter_mut().for_each(|(_, figures)| drop(figures.remove(column)));
+            }
+        }
+        self.is_fitted = true;
+        self
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let own = |column: usize| {
+            let texts = self.rows.iter().map(|(_, figures)| &figures[column]);
+            texts.chain([&self.headings[column]]).map(|text| text.len() + 2).max().unwrap_or(0)
+        };
+        let own: Vec<usize> = (0..self.headings.len()).map(own).collect();
+        let widest = own.iter().fold(FIGURE_WIDTH, |widest, &width| widest.max(width));
+        if self.is_fitted { own } else { vec![widest; own.len()] }
+    }
+
     /// The lines; where they would get too long, some columns below the others.
     pub fn lines(&self) -> Vec<String> {
         // A title without headings may go on above the figures.
         let title = (!self.headings.concat().is_empty()).then_some(&self.title);
         let labels = self.rows.iter().map(|(label, _)| label).chain(title);
         let label_width = labels.map(|label| label.len() + 1).max().unwrap_or(0).max(LABEL_WIDTH);
-        let texts = self.rows.iter().flat_map(|(_, figures)| figures).chain(&self.headings);
-        let width = texts.map(|text| text.len() + 2).max().unwrap_or(0).max(FIGURE_WIDTH);
-        let blocks = self.headings.len().div_ceil((WIDTH - label_width) / width);
-        let columns = self.headings.len().div_ceil(blocks);
-        let line = |label: &str, figures: &[String]| {
-            let figures: String = figures.iter().map(|figure| format!("{figure:>width$}")).collect();
+        let widths = self.widths();
+        let widest = widths.iter().max().map_or(FIGURE_WIDTH, |&widest| widest);
+        let blocks = if self.is_fitted { 1 } else { widths.len().div_ceil((WIDTH - label_width) / widest) };
+        let columns = widths.len().div_ceil(blocks);
+        let line = |label: &str, figures: &[String], widths: &[usize]| {
+            let figures: String =
+                figures.iter().zip(widths).map(|(figure, width)| format!("{figure:>width$}")).collect();
             format!("{label:<label_width$}{figures}").trim_end().to_owned()
         };
         let mut lines = Vec::new();
@@ -53,8 +83,9 @@ impl Table {
             if first > 0 {
                 lines.push(String::new());
             }
-            lines.push(line(&self.title, &self.headings[shown.clone()]));
-            lines.extend(self.rows.iter().map(|(label, figures)| line(label, &figures[shown.clone()])));
+            let widths = &widths[shown.clone()];
+            lines.push(line(&self.title, &self.headings[shown.clone()], widths));
+            lines.extend(self.rows.iter().map(|(label, figures)| line(label, &figures[shown.clone()], widths)));
         }
         lines
     }

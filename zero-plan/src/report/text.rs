@@ -159,36 +159,31 @@ fn prepares(op: Op) -> bool {
 
 /// All of an op that `turn` does not say.
 fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
-    let name = |unit: usize| plan.units[unit].to_string();
-    match op {
-        Op::Gather { unit, slot } => format!("gather {} -> {slot}", name(unit)),
-        Op::Wait { unit } => format!("wait {}", name(unit)),
-        Op::Widen { unit, slot } => format!("widen {} -> {slot}", name(unit)),
-        Op::Release { unit } => format!("release {}", name(unit)),
-        Op::Receive { parcel, unit, micro_batch, slot } => {
-            format!(
-                "receive {} for {}{}",
-                parcel_name(parcel),
-                name(unit),
-                place(parcel, micro_batch, Some(slot), turn)
-            )
+    let unit = op.unit().map(|unit| plan.units[unit].to_string()).unwrap_or_default();
+    let subject = match op {
+        Op::Gather { slot, .. } | Op::Widen { slot, .. } => format!("{unit} -> {slot}"),
+        Op::Receive { parcel, micro_batch, slot, .. } => {
+            format!("{} for {unit}{}", parcel.name(), place(parcel, micro_batch, Some(slot), turn))
         }
-        Op::Clear { parcel } => format!("clear {}", parcel_name(parcel)),
-        Op::Send { parcel, unit, micro_batch } => {
-            format!("send {} of {}{}", parcel_name(parcel), name(unit), place(parcel, micro_batch, None, turn))
+        Op::Clear { parcel } => parcel.name().to_owned(),
+        Op::Send { parcel, micro_batch, .. } => {
+            format!("{} of {unit}{}", parcel.name(), place(parcel, micro_batch, None, turn))
         }
-        Op::Forward { unit, .. } => format!("forward {}", name(unit)),
-        Op::Recompute { unit, .. } => format!("recompute {}", name(unit)),
-        Op::Backward { unit, .. } => format!("backward {}", name(unit)),
-        Op::Claim { bucket } => format!("claim {bucket}"),
-        Op::Reduce { bucket, round } => format!("reduce {bucket} round {round}"),
-        Op::Settle { bucket, round } => format!("settle {bucket} round {round}"),
-        Op::Combine { bucket, round } => format!("combine {bucket} round {round}"),
-        Op::Fold { unit } => format!("fold {}", name(unit)),
-        Op::Spread { bucket, axis } => format!("spread {bucket} along {}", axis.name()),
-        Op::Agree => "agree".to_owned(),
-        Op::Update { unit } => format!("update {}", name(unit)),
-    }
+        Op::Claim { bucket } => bucket.to_string(),
+        Op::Reduce { bucket, round } | Op::Settle { bucket, round } | Op::Combine { bucket, round } => {
+            format!("{bucket} round {round}")
+        }
+        Op::Spread { bucket, axis } => format!("{bucket} along {}", axis.name()),
+        Op::Agree => return op.name().to_owned(),
+        Op::Wait { .. }
+        | Op::Release { .. }
+        | Op::Forward { .. }
+        | Op::Recompute { .. }
+        | Op::Backward { .. }
+        | Op::Fold { .. }
+        | Op::Update { .. } => unit,
+    };
+    format!("{} {subject}", op.name())
 }
 
 /// Micro-batch and slot of a parcel, where they are not what one expects: those of the turn, or 0 for what is tied.
@@ -202,14 +197,5 @@ fn place(parcel: Parcel, micro_batch: usize, slot: Option<usize>, turn: Option<T
         _ if expected.is_some_and(is_expected) => String::new(),
         Some(slot) => format!(" mb {micro_batch} slot {slot}"),
         None => format!(" mb {micro_batch}"),
-    }
-}
-
-const fn parcel_name(parcel: Parcel) -> &'static str {
-    match parcel {
-        Parcel::Activations => "activations",
-        Parcel::Gradients => "gradients",
-        Parcel::TiedGradients => "tied gradients",
-        Parcel::TiedParameters => "tied parameters",
     }
 }

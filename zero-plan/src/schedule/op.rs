@@ -131,6 +131,68 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// What it does, in a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Gather { .. } => "gather",
+            Op::Wait { .. } => "wait",
+            Op::Widen { .. } => "widen",
+            Op::Release { .. } => "release",
+            Op::Receive { .. } => "receive",
+            Op::Clear { .. } => "clear",
+            Op::Send { .. } => "send",
+            Op::Forward { .. } => "forward",
+            Op::Recompute { .. } => "recompute",
+            Op::Backward { .. } => "backward",
+            Op::Claim { .. } => "claim",
+            Op::Reduce { .. } => "reduce",
+            Op::Settle { .. } => "settle",
+            Op::Combine { .. } => "combine",
+            Op::Fold { .. } => "fold",
+            Op::Spread { .. } => "spread",
+            Op::Agree => "agree",
+            Op::Update { .. } => "update",
+        }
+    }
+
+    /// The unit that it is about, if it is about one.
+    pub const fn unit(self) -> Option<usize> {
+        match self {
+            Op::Gather { unit, .. }
+            | Op::Wait { unit }
+            | Op::Widen { unit, .. }
+            | Op::Release { unit }
+            | Op::Receive { unit, .. }
+            | Op::Send { unit, .. }
+            | Op::Forward { unit, .. }
+            | Op::Recompute { unit, .. }
+            | Op::Backward { unit, .. }
+            | Op::Fold { unit }
+            | Op::Update { unit } => Some(unit),
+            Op::Clear { .. }
+            | Op::Claim { .. }
+            | Op::Reduce { .. }
+            | Op::Settle { .. }
+            | Op::Combine { .. }
+            | Op::Spread { .. }
+            | Op::Agree => None,
+        }
+    }
+
+    /// The bucket that it is about, if it is about one.
+    pub const fn bucket(self) -> Option<usize> {
+        match self {
+            Op::Claim { bucket }
+            | Op::Reduce { bucket, .. }
+            | Op::Settle { bucket, .. }
+            | Op::Combine { bucket, .. }
+            | Op::Spread { bucket, .. } => Some(bucket),
+            _ => None,
+        }
+    }
+}
+
 /// What travels from one pipeline stage to another. Each kind has a channel of its own in which order is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Parcel {
@@ -148,6 +210,16 @@ impl Parcel {
     /// All kinds.
     pub const ALL: [Parcel; 4] =
         [Parcel::Activations, Parcel::Gradients, Parcel::TiedGradients, Parcel::TiedParameters];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Parcel::Activations => "activations",
+            Parcel::Gradients => "gradients",
+            Parcel::TiedGradients => "tied gradients",
+            Parcel::TiedParameters => "tied parameters",
+        }
+    }
 }
 
 /// What a schedule is for.

@@ -20,6 +20,7 @@ use crate::arena::Arena;
 use crate::device::{Cpu, Write};
 use crate::layer::Activation;
 use crate::model::Model;
+use crate::profile::{Profile, now_ns};
 use crate::transport::{Lost, Transport};
 use update::Segment;
 
@@ -62,6 +63,8 @@ pub struct Engine<'p, M: Model, T> {
     mine: Vec<f64>,
     exchanged: Vec<f64>,
     steps_done: u64,
+    /// What steps are recorded in, where that is asked for.
+    profile: Option<Profile>,
     /// Units whose parameters have been set.
     loaded: usize,
     model: core::marker::PhantomData<fn() -> M>,
@@ -109,6 +112,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             transport,
             device,
             steps_done: 0,
+            profile: None,
             loaded: 0,
             model: core::marker::PhantomData,
         }
@@ -129,6 +133,21 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         &self.transport
     }
 
+    /// What computes.
+    pub fn device(&self) -> &Cpu {
+        &self.device
+    }
+
+    /// Records when each op of the next `steps` steps begins and ends.
+    pub fn profile(&mut self, steps: usize) {
+        self.profile = Some(Profile::new(self.steps_done, self.arena.stage().step.len(), steps));
+    }
+
+    /// What has been recorded, if [`Engine::profile`] asked for it.
+    pub fn take_profile(&mut self) -> Option<Profile> {
+        self.profile.take()
+    }
+
     /// One step. `batch` fills a micro-batch: its inputs and targets; it is asked again for the same micro-batches when
     /// the step went wrong and the place is searched for.
     ///
@@ -141,7 +160,9 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     ) -> Result<StepReport, RunError> {
         let mut walk = self.new_walk();
         let mut agreed = None;
+        let records = self.profile.as_mut().is_some_and(Profile::begin_step);
         for &op in self.arena.stage().step {
+            let start_ns = records.then(now_ns);
             match op {
                 Op::Agree => {
                     let report = self.agree(walk.loss)?;
@@ -157,7 +178,11 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
                 }
                 op => self.execute(op, &mut walk, &mut batch)?,
             }
+            if let (Some(start_ns), Some(profile)) = (start_ns, &mut self.profile) {
+                profile.end_op(start_ns);
+            }
         }
+        self.profile.iter_mut().filter(|_| records).for_each(Profile::end_step);
         self.steps_done += 1;
         let (report, _) = agreed.expect("the schedule of a step agrees once");
         Ok(report)

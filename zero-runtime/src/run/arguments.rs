@@ -9,6 +9,11 @@ use super::learning_rate::LearningRate;
 use crate::engine::Hyper;
 use crate::error::Error;
 
+/// Steps before the first that is profiled: they touch memory for the first time. The help of `--profile` says so.
+pub const UNPROFILED_STEPS: u64 = 2;
+/// The most steps that are profiled. The help of `--profile` says so.
+pub const PROFILED_STEPS_MAX: u64 = 10;
+
 /// Arguments of every model.
 #[derive(Args, Clone, Debug)]
 pub struct RunArguments {
@@ -51,6 +56,10 @@ pub struct RunArguments {
     /// New file that takes a line of JSON for each step
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,
+    /// Say where time goes in up to 10 steps from the third on, by op and by unit, and write a trace of them that Perfetto
+    /// opens to a new file [default: profile.json]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "profile.json")]
+    pub profile: Option<PathBuf>,
     /// Print the plan and end
     #[arg(long)]
     pub plan: bool,
@@ -99,7 +108,22 @@ impl RunArguments {
                 help: "lower --warmup, or raise --steps".to_owned(),
             });
         }
+        if self.profile.is_some() && self.profiled_steps() == 0 {
+            return Err(Error::Argument {
+                what: format!(
+                    "--profile is of step {} and those after it, but the run has --steps {}",
+                    UNPROFILED_STEPS + 1,
+                    self.steps
+                ),
+                help: "raise --steps, or leave --profile out".to_owned(),
+            });
+        }
         Ok(())
+    }
+
+    /// How many steps a profile is of.
+    pub fn profiled_steps(&self) -> usize {
+        self.steps.saturating_sub(UNPROFILED_STEPS).min(PROFILED_STEPS_MAX) as usize
     }
 
     /// The learning rate of each step.
@@ -188,6 +212,17 @@ mod tests {
             assert!(error.contains("[Z0353] expected a whole number, 1 or above"), "{error}");
         }
         assert_eq!(parsed(&["--threads=3"]).unwrap().threads, NonZeroUsize::new(3));
+    }
+
+    #[test]
+    fn z0350_profile_of_a_run_without_a_profiled_step() {
+        assert!(parsed(&["--steps=2"]).is_ok_and(|run| run.profile.is_none()));
+        let run = parsed(&["--steps=3", "--profile"]).expect("one step to profile");
+        assert_eq!((run.profiled_steps(), run.profile), (1, Some("profile.json".into())));
+        let run = parsed(&["--profile", "a/b.json", "--steps=99"]).expect("steps to profile");
+        assert_eq!((run.profiled_steps(), run.profile), (10, Some("a/b.json".into())));
+        let error = parsed(&["--steps=2", "--profile"]).expect_err("nothing to profile");
+        assert!(error.starts_with("error[Z0350]: --profile is of step 3 and those after it"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod train;
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -107,11 +107,14 @@ fn open<M: Model>(path: Option<&Path>) -> Result<Text, Error> {
     })
 }
 
-/// What all ranks must be given alike, beside the plan: the model's layers and the arguments, but for where metrics go.
+/// What all ranks must be given alike, beside the plan: the model's layers and the arguments, but for where results
+/// go.
 fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
     let mut tensors = Tensors::default();
     M::CODE.iter().for_each(|code| (code.tensors)(&mut tensors));
-    let arguments = RunArguments { metrics: None, ..arguments.clone() };
+    // Whether they profile is for all ranks to do alike; the name of the file is for rank 0 alone.
+    let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
+    let arguments = RunArguments { metrics: None, profile, ..arguments.clone() };
     hash_of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 

@@ -1,7 +1,7 @@
 //! Output: a progress bar on a terminal, a line a step elsewhere, JSON lines in a file. Only rank 0 has one.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,10 +31,42 @@ pub struct StepLine {
     pub peak_resident_bytes: usize,
 }
 
+/// A file that this run makes: what was there before is never overwritten.
+pub struct NewFile {
+    what: &'static str,
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl NewFile {
+    /// Makes a file that is to hold `what`.
+    ///
+    /// # Errors
+    /// Z0351 if it exists or cannot be made.
+    pub fn create(what: &'static str, path: &Path) -> Result<Self, Error> {
+        let help = "name a new file in a directory that exists and can be written";
+        let error = |source| Error::Results { what, path: path.to_owned(), source, help };
+        Ok(Self { what, path: path.to_owned(), file: BufWriter::new(File::create_new(path).map_err(error)?) })
+    }
+
+    /// Adds what `write` writes.
+    ///
+    /// # Errors
+    /// Z0351 if the file cannot take it.
+    pub fn write(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Error> {
+        write(&mut self.file).and_then(|()| self.file.flush()).map_err(|source| Error::Results {
+            what: self.what,
+            path: self.path.clone(),
+            source,
+            help: "free space on its disk, or name another file",
+        })
+    }
+}
+
 /// Where progress goes.
 pub struct Output {
     bar: Option<ProgressBar>,
-    metrics: Option<(PathBuf, BufWriter<File>)>,
+    metrics: Option<NewFile>,
     steps: u64,
 }
 
@@ -44,15 +76,7 @@ impl Output {
     /// # Errors
     /// Z0351 if the metrics file exists or cannot be made.
     pub fn new(steps: u64, metrics: Option<&Path>) -> Result<Self, Error> {
-        let metrics = metrics.map(|path| {
-            let help = "name a new file in a directory that exists and can be written";
-            let file = File::create_new(path);
-            file.map(|file| (path.to_owned(), BufWriter::new(file))).map_err(|source| Error::Metrics {
-                path: path.to_owned(),
-                source,
-                help,
-            })
-        });
+        let metrics = metrics.map(|path| NewFile::create("metrics", path));
         let bar = std::io::stdout().is_terminal().then(|| {
             let style =
                 ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {eta}").expect("a valid template");
@@ -89,12 +113,10 @@ impl Output {
     /// # Errors
     /// Z0351 if the metrics file cannot take it.
     pub fn record(&mut self, line: &impl Serialize) -> Result<(), Error> {
-        let Some((path, file)) = &mut self.metrics else { return Ok(()) };
-        let written = serde_json::to_writer(&mut *file, line).map_err(std::io::Error::from);
-        written.and_then(|()| file.write_all(b"\n")).and_then(|()| file.flush()).map_err(|source| Error::Metrics {
-            path: path.clone(),
-            source,
-            help: "free space on its disk, or name another file",
+        let Some(metrics) = &mut self.metrics else { return Ok(()) };
+        metrics.write(|file| {
+            serde_json::to_writer(&mut *file, line)?;
+            file.write_all(b"\n")
         })
     }
 
@@ -125,6 +147,11 @@ pub fn peak_resident_bytes() -> usize {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     kilobytes.unwrap_or(0) * 1024
+}
+
+/// Makes [`peak_resident_bytes`] forget what was given back before. Where the kernel does not let it, that counts, too.
+pub fn reset_peak_resident() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// Tokens in a second.

@@ -1,9 +1,10 @@
 //! Train: one rank's run from first parameters to the comparison of plan and measurement.
 
+use std::path::Path;
 use std::time::Instant;
 
-use super::arguments::RunArguments;
-use super::output::{Output, StepLine, peak_resident_bytes, say, tokens_per_s};
+use super::arguments::{RunArguments, UNPROFILED_STEPS};
+use super::output::{NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, tokens_per_s};
 use super::threads::Threads;
 use crate::data::{Dataset, Draw};
 use crate::device::Cpu;
@@ -13,6 +14,7 @@ use crate::launch::LaunchError;
 use crate::layer::Activation;
 use crate::model::Model;
 use crate::plan::{Bytes, Traffic};
+use crate::profile::{Machine, Recorded, Tables, Trace};
 use crate::transport::{Shared, Transport};
 
 /// What comes after training, before the comparison: a sample of what was learned, for example. Every rank does it, since
@@ -49,9 +51,14 @@ fn train_on<'p, M: Model>(
         0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
         _ => None,
     };
+    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
     engine.initialize(arguments.seed);
 
+    let sent_before = engine.transport().sent().total_bytes();
     for step in 0..arguments.steps {
+        if profiler.is_some() && step == UNPROFILED_STEPS {
+            engine.profile(arguments.profiled_steps());
+        }
         let hyper = arguments.hyper(step);
         let start = Instant::now();
         let report = engine.step(&hyper, |micro_batch, inputs, targets| {
@@ -84,7 +91,7 @@ fn train_on<'p, M: Model>(
         output.finish();
     }
 
-    let sent = engine.transport().sent();
+    let sent_bytes = engine.transport().sent().total_bytes() - sent_before;
     if let Some(loss) = held_out_loss(&mut engine, arguments.held_out, data)?
         && let Some(output) = &mut output
     {
@@ -92,7 +99,38 @@ fn train_on<'p, M: Model>(
         output.record(&serde_json::json!({ "held_out_loss": loss }))?;
     }
     finale(&mut engine)?;
-    compare(&mut engine, sent, arguments.steps)
+    compare(&mut engine, sent_bytes, arguments.steps)?;
+    profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))
+}
+
+/// What a run does for its profile before the first step and after the last one.
+struct Profiler {
+    machines: Vec<Machine>,
+    /// Rank 0 writes for all.
+    file: Option<NewFile>,
+}
+
+impl Profiler {
+    /// Measures the machine, once it is clear that there is a file at `path` to write to.
+    fn new<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, path: &Path) -> Result<Self, Error> {
+        let writes = engine.arena().rank() == 0;
+        let file = writes.then(|| NewFile::create("a profile", path)).transpose()?;
+        let machines = Machine::measure(engine)?;
+        // What it took to measure is no part of what training takes.
+        reset_peak_resident();
+        Ok(Self { machines, file })
+    }
+
+    /// Brings together what all ranks recorded; rank 0 shows it.
+    fn finish<'p, M: Model>(self, engine: &mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> {
+        let Some(profile) = engine.take_profile() else { return Ok(()) };
+        let ranks = profile.gather(engine)?;
+        let Some(mut file) = self.file else { return Ok(()) };
+        let recorded = Recorded { plan: engine.plan(), ranks: &ranks, machines: &self.machines };
+        file.write(|file| Trace(recorded).write(file))?;
+        say(&format!("\n{}", Tables(recorded)));
+        Ok(())
+    }
 }
 
 /// Hands out the sequences of a micro-batch one by one: number, input, targets.
@@ -132,11 +170,11 @@ fn held_out_loss<'p, M: Model>(
 }
 
 /// Prints planned against measured: the arena, what the processes held, what a step sent.
-fn compare<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, sent: Traffic, steps: u64) -> Result<(), Error> {
+fn compare<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, sent_bytes: usize, steps: u64) -> Result<(), Error> {
     let plan = engine.plan();
     let arena = engine.arena().bytes();
-    let total = sent.total_bytes();
-    let ranks: Vec<_> = engine.gather_numbers(&[arena as f64, peak_resident_bytes() as f64, total as f64])?.to_vec();
+    let numbers = [arena, peak_resident_bytes(), sent_bytes].map(|bytes| bytes as f64);
+    let ranks: Vec<_> = engine.gather_numbers(&numbers)?.to_vec();
     if engine.arena().rank() != 0 {
         return Ok(());
     }

@@ -221,14 +221,15 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0350",
         title: "arguments that contradict one another",
         explanation: "Each argument is possible by itself, but not together, or not with the model in this binary: a warm-up \
-            that is as long as the run, or a prompt of characters that the vocabulary does not have.",
+            that is as long as the run, a profile of a run that ends before its first profiled step, or a prompt of characters that the vocabulary does not have.",
         example: "./zero3 --steps 99 --warmup 100",
     },
     Code {
         code: "Z0351",
-        title: "metrics that cannot be written",
-        explanation: "The metrics file is always a new one, so that no other run's is overwritten; it exists already, or \
-            cannot be made or extended. Name a new file in a directory that can be written and has space.",
+        title: "results that cannot be written",
+        explanation: "The files for metrics and for a profile are always new ones, so that no other run's are overwritten; \
+            one exists already, or cannot be made or extended. Name a new file in a directory that can be written and has \
+            space.",
         example: "./zero3 --metrics steps.jsonl # twice",
     },
     Code {

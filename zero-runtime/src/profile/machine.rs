@@ -1,0 +1,76 @@
+//! Machine: what this machine can do at its best, measured while all ranks are at it, as they are in training.
+
+use std::hint::black_box;
+
+use crate::device::{Cpu, Device, Matrix, Write};
+use crate::engine::Engine;
+use crate::model::Model;
+use crate::transport::{Lost, Transport};
+
+use super::{gather, now_ns};
+
+/// Rows and columns of the matrices that are multiplied: large enough to be limited by arithmetic alone.
+const MATRIX: usize = 1024;
+/// What is copied: more than a last-level cache is likely to hold.
+const COPIED_BYTES: usize = 64 << 20;
+/// How long each of the two is repeated, so that all ranks are at it at once.
+const DURATION_NS: u64 = 300_000_000;
+/// How often at least.
+const TIMES_MIN: usize = 3;
+
+/// What one rank reaches while all ranks try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Floating-point operations in a matrix product.
+    pub gflop_per_s: f64,
+    /// Bytes read and written in a copy.
+    pub gb_per_s: f64,
+}
+
+impl Machine {
+    /// Measures it, for each rank. Every rank must call it.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    pub fn measure<'p, M: Model, T: Transport<'p>>(engine: &mut Engine<'p, M, T>) -> Result<Vec<Self>, Lost> {
+        engine.gather_numbers(&[0.0])?;
+        let operations = 2 * MATRIX.pow(3);
+        let gflop_per_s = operations as f64 / matrix_product_ns(engine.device());
+        engine.gather_numbers(&[0.0])?;
+        let gb_per_s = 2.0 * COPIED_BYTES as f64 / copy_ns(engine.device());
+        let ranks = gather(engine, &[gflop_per_s, gb_per_s])?;
+        Ok(ranks.iter().map(|rank| Self { gflop_per_s: rank[0], gb_per_s: rank[1] }).collect())
+    }
+}
+
+fn matrix_product_ns(device: &Cpu) -> f64 {
+    let [a, b, mut c] = [0.5, 0.25, 0.0].map(|value| vec![value; MATRIX * MATRIX]);
+    let matrix = |elements| Matrix::new(elements, MATRIX, MATRIX);
+    best_ns(|| {
+        device.matmul((&mut c[..]).into(), matrix((&a[..]).into()), matrix((&b[..]).into()), Write::Set);
+        black_box(&c);
+    })
+}
+
+fn copy_ns(device: &Cpu) -> f64 {
+    let elements = COPIED_BYTES / size_of::<f32>();
+    // Not zeros, which need not be in memory before they are written.
+    let (from, mut to) = (vec![1.0; elements], vec![2.0; elements]);
+    best_ns(|| {
+        device.copy((&mut to[..]).into(), (&from[..]).into());
+        // Else nobody would ever look at it.
+        black_box(&to);
+    })
+}
+
+/// The shortest of many.
+fn best_ns(mut run: impl FnMut()) -> f64 {
+    let (start, mut best, mut times) = (now_ns(), u64::MAX, 0);
+    while times < TIMES_MIN || now_ns() - start < DURATION_NS {
+        let start = now_ns();
+        run();
+        best = best.min(now_ns() - start);
+        times += 1;
+    }
+    best as f64
+}

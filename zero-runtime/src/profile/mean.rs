@@ -1,0 +1,85 @@
+//! Mean: what each rank did in a mean step of a profile. Never prints.
+
+use zero_plan::{Op, Plan};
+
+use super::{Profile, Work};
+
+/// What some ops of a step come to.
+#[derive(Clone, Copy, Default)]
+pub struct Sum {
+    pub ops: usize,
+    pub ms: f64,
+    pub work: Work,
+}
+
+impl Sum {
+    pub fn add(self, other: Self) -> Self {
+        let work = Work {
+            operations: self.work.operations + other.work.operations,
+            bytes: self.work.bytes + other.work.bytes,
+        };
+        Self { ops: self.ops + other.ops, ms: self.ms + other.ms, work }
+    }
+
+    pub fn gflop_per_s(&self) -> f64 {
+        self.work.operations as f64 / self.ms * 1e-6
+    }
+
+    pub fn gb_per_s(&self) -> f64 {
+        self.work.bytes as f64 / self.ms * 1e-6
+    }
+}
+
+/// What a rank did in a mean step.
+pub struct Rank<'a> {
+    pub stage: usize,
+    pub ops: &'a [Op],
+    /// For each op.
+    sums: Vec<Sum>,
+    /// From the start of the first step to the end of the last one, over their number.
+    pub step_ms: f64,
+    /// The median time in a step, without what is done between steps.
+    pub median_ms: f64,
+    /// Floating-point operations that a step needs: what is recomputed does not count.
+    pub needed_operations: usize,
+}
+
+impl<'a> Rank<'a> {
+    pub fn new(plan: &'a Plan, rank: usize, profile: &Profile) -> Self {
+        let (at, ops, steps) = (plan.config.mesh.coordinates(rank), plan.of_rank(rank).step, profile.steps.len());
+        let mut ns = vec![0; ops.len()];
+        for spans in profile.ops_of_steps() {
+            ns.iter_mut().zip(spans).for_each(|(ns, span)| *ns += span.ns());
+        }
+        let ms = |ns: u64| ns as f64 * 1e-6;
+        let sum = |(&op, ns): (&Op, u64)| Sum { ops: 1, ms: ms(ns) / steps as f64, work: Work::of(plan, at, op) };
+        let mut durations: Vec<u64> = profile.steps.iter().map(|step| step.ns()).collect();
+        durations.sort_unstable();
+        let is_needed = |op: &&Op| matches!(op, Op::Forward { .. } | Op::Backward { .. });
+        Self {
+            stage: at.pipeline,
+            sums: ops.iter().zip(ns).map(sum).collect(),
+            step_ms: ms(profile.steps[steps - 1].end_ns - profile.steps[0].start_ns) / steps as f64,
+            median_ms: ms(durations[(steps - 1) / 2] + durations[steps / 2]) / 2.0,
+            needed_operations: ops.iter().filter(is_needed).map(|&op| Work::of(plan, at, op).operations).sum(),
+            ops,
+        }
+    }
+
+    pub fn sum(&self, chosen: impl Fn(Op) -> bool) -> Sum {
+        let sums = self.ops.iter().zip(&self.sums).filter(|(op, _)| chosen(**op));
+        sums.fold(Sum::default(), |sum, (_, one)| sum.add(*one))
+    }
+}
+
+/// Ops of all ranks of a pipeline stage.
+pub fn of_stage(ranks: &[Rank], stage: usize, chosen: impl Fn(Op) -> bool) -> Sum {
+    let ranks = ranks.iter().filter(|rank| rank.stage == stage);
+    ranks.fold(Sum::default(), |all, rank| all.add(rank.sum(&chosen)))
+}
+
+/// Of ranks, of which there is one at least.
+pub fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = numbers.len() as f64;
+    numbers.sum::<f64>() / count
+}

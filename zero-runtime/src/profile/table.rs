@@ -1,0 +1,158 @@
+//! Table: where the time of a step goes, by op and by unit, beside what this machine can do. Never measures.
+
+use core::fmt;
+
+use zero_plan::report::{Ranges, Table};
+use zero_plan::{Op, Plan};
+
+use super::mean::{Rank, Sum, mean, of_stage};
+use super::{Machine, Recorded, Work};
+
+/// Prints time by op, by unit and by bucket, in a step of a rank: means over the recorded steps, and over all ranks, or those
+/// of the pipeline stage that the unit or bucket lies on.
+pub struct Tables<'a>(pub Recorded<'a>);
+
+impl fmt::Display for Tables<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Recorded { plan, ranks, machines } = self.0;
+        let Some(first) = ranks.first().filter(|first| !first.steps.is_empty()) else { return Ok(()) };
+        let (from, steps) = (first.first_step + 1, first.steps.len() as u64);
+        let ranks: Vec<Rank> = ranks.iter().enumerate().map(|(rank, profile)| Rank::new(plan, rank, profile)).collect();
+        let machine = mean_machine(machines);
+        writeln!(f, "profile: milliseconds in a step of a rank, mean of steps {from} to {}", from + steps - 1)?;
+        for table in [by_op(&ranks, &machine), by_unit(plan, &ranks), by_bucket(plan, &ranks)] {
+            writeln!(f, "\n{}", table.fitted().lines().join("\n"))?;
+        }
+        writeln!(f, "\n{}", whole_step(&ranks, &machine))
+    }
+}
+
+fn by_op(ranks: &[Rank], machine: &Machine) -> Table {
+    let headings = ["ops", "ms", "min..max", "share", "achieved", "this machine"];
+    let mut table = Table::new("op", headings.map(str::to_owned).to_vec());
+    let mut names: Vec<&str> = ranks.iter().flat_map(|rank| rank.ops).map(|op| op.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let sums = |name: &str| ranks.iter().map(|rank| rank.sum(|op| op.name() == name)).collect::<Vec<_>>();
+    let mut rows: Vec<(&str, Vec<Sum>)> = names.into_iter().map(|name| (name, sums(name))).collect();
+    let ms = |sums: &[Sum]| mean(sums.iter().map(|sum| sum.ms));
+    rows.sort_by(|(_, a), (_, b)| ms(b).total_cmp(&ms(a)));
+    let between = |rank: &Rank| Sum { ms: rank.step_ms - rank.sum(|_| true).ms, ..Sum::default() };
+    rows.push(("between ops", ranks.iter().map(between).collect()));
+    rows.push(("all", ranks.iter().map(|rank| Sum { ms: rank.step_ms, ..rank.sum(|_| true) }).collect()));
+    let step_ms = mean(ranks.iter().map(|rank| rank.step_ms));
+    for (name, sums) in rows {
+        let all = sums.iter().fold(Sum::default(), |all, sum| all.add(*sum));
+        let (achieved, can) = match (name, all.work) {
+            ("all", _) | (_, Work { operations: 0, bytes: 0 }) => Default::default(),
+            (_, Work { operations: 0, .. }) => (rate(all.gb_per_s(), "GB/s"), rate(machine.gb_per_s, "GB/s")),
+            _ => (rate(all.gflop_per_s(), "GFLOP/s"), rate(machine.gflop_per_s, "GFLOP/s")),
+        };
+        let ops = if all.ops == 0 { String::new() } else { brief(all.ops as f64 / ranks.len() as f64) };
+        let share = format!("{:.1} %", 100.0 * ms(&sums) / step_ms);
+        table.row(name, vec![ops, figure(ms(&sums)), range(&sums), share, achieved, can]);
+    }
+    table
+}
+
+/// What a unit's column is of.
+type Column = (&'static str, fn(Op) -> bool);
+
+fn by_unit(plan: &Plan, ranks: &[Rank]) -> Table {
+    let computed: [Column; 3] = [
+        ("forward", |op| matches!(op, Op::Forward { .. })),
+        ("recompute", |op| matches!(op, Op::Recompute { .. })),
+        ("backward", |op| matches!(op, Op::Backward { .. })),
+    ];
+    let moved: [Column; 3] = [
+        ("parameters", |op| matches!(op, Op::Gather { .. } | Op::Wait { .. } | Op::Widen { .. } | Op::Release { .. })),
+        ("parcels", |op| matches!(op, Op::Receive { .. } | Op::Send { .. })),
+        ("update", |op| matches!(op, Op::Update { .. })),
+    ];
+    let headings = computed.iter().flat_map(|(name, _)| [*name, "GFLOP/s"]).chain(moved.iter().map(|(name, _)| *name));
+    let mut table = Table::new("unit", headings.map(str::to_owned).collect());
+    for (number, unit) in plan.units.iter().enumerate() {
+        let stage = plan.placements[number].stage;
+        let sum = |is_of: fn(Op) -> bool| of_stage(ranks, stage, |op| op.unit() == Some(number) && is_of(op));
+        let mut figures = Vec::new();
+        for (_, is_of) in computed {
+            let sum = sum(is_of);
+            let speed = if sum.work.operations == 0 { String::new() } else { figure(sum.gflop_per_s()) };
+            figures.extend([time(&sum, ranks, stage), speed]);
+        }
+        figures.extend(moved.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, stage)));
+        table.row(&unit.to_string(), figures);
+    }
+    table
+}
+
+fn by_bucket(plan: &Plan, ranks: &[Rank]) -> Table {
+    let phases: [Column; 5] = [
+        ("claim", |op| matches!(op, Op::Claim { .. })),
+        ("reduce", |op| matches!(op, Op::Reduce { .. })),
+        ("settle", |op| matches!(op, Op::Settle { .. })),
+        ("combine", |op| matches!(op, Op::Combine { .. })),
+        ("spread", |op| matches!(op, Op::Spread { .. })),
+    ];
+    let mut table = Table::new("bucket", phases.map(|(name, _)| name.to_owned()).to_vec());
+    for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.elements > 0) {
+        let sum = |is_of: fn(Op) -> bool| of_stage(ranks, bucket.stage, |op| op.bucket() == Some(number) && is_of(op));
+        let units: Vec<usize> = (bucket.first..=bucket.last).collect();
+        let label = format!("{number}: {}", Ranges(plan.units, &units).to_strings().join(", "));
+        table.row(&label, phases.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, bucket.stage)).collect());
+    }
+    table
+}
+
+/// Mean time over the ranks of a pipeline stage; nothing where there is no op.
+fn time(all: &Sum, ranks: &[Rank], stage: usize) -> String {
+    let count = ranks.iter().filter(|rank| rank.stage == stage).count();
+    if all.ops == 0 { String::new() } else { figure(all.ms / count as f64) }
+}
+
+fn whole_step(ranks: &[Rank], machine: &Machine) -> String {
+    let speed = mean(ranks.iter().map(|rank| rank.needed_operations as f64 / rank.median_ms * 1e-6));
+    format!(
+        "whole step: {} a rank, {:.1} % of a matrix product here; median {} ms",
+        rate(speed, "GFLOP/s"),
+        100.0 * speed / machine.gflop_per_s,
+        figure(mean(ranks.iter().map(|rank| rank.median_ms))),
+    )
+}
+
+fn mean_machine(machines: &[Machine]) -> Machine {
+    Machine {
+        gflop_per_s: mean(machines.iter().map(|machine| machine.gflop_per_s)),
+        gb_per_s: mean(machines.iter().map(|machine| machine.gb_per_s)),
+    }
+}
+
+/// The least and the most of all ranks, where there are several.
+fn range(sums: &[Sum]) -> String {
+    let ms = || sums.iter().map(|sum| sum.ms);
+    let (least, most) = (ms().fold(f64::INFINITY, f64::min), ms().fold(0.0, f64::max));
+    if sums.len() == 1 { String::new() } else { format!("{}..{}", figure(least), figure(most)) }
+}
+
+/// With three digits.
+fn figure(number: f64) -> String {
+    let decimals = match number.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
+    };
+    format!("{number:.decimals$}")
+}
+
+fn rate(number: f64, unit: &str) -> String {
+    format!("{} {unit}", figure(number))
+}
+
+/// Without decimals where there are none: ranks of other pipeline stages may have another number of ops.
+fn brief(number: f64) -> String {
+    if number.fract() == 0.0 { number.to_string() } else { format!("{number:.1}") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Trace: what all ranks did on one axis of time, in the trace event format that Perfetto and Chrome open: an object with
+//! `traceEvents`, of which those of phase `X` have a start and a duration in microseconds. Never measures.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use zero_plan::{Axis, Coordinates, Op, Plan};
+
+use super::{Recorded, Span, Work};
+
+/// The rows of a rank. Viewers keep process and thread 0 for what a kernel does when idle.
+const COMPUTE: usize = 1;
+const COMMUNICATION: usize = 2;
+const STEPS: usize = 3;
+
+/// A trace, to be written.
+pub struct Trace<'a>(pub Recorded<'a>);
+
+#[derive(Serialize)]
+struct Event {
+    name: String,
+    ph: &'static str,
+    pid: usize,
+    tid: usize,
+    #[serde(flatten)]
+    time: Option<Time>,
+    args: Details,
+}
+
+/// In microseconds.
+#[derive(Serialize)]
+struct Time {
+    ts: f64,
+    dur: f64,
+}
+
+/// What there is to say about an event.
+#[derive(Default, Serialize)]
+struct Details {
+    /// Of what a process or thread is shown as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    micro_batch: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gflop: Option<f64>,
+}
+
+impl Trace<'_> {
+    /// Writes it, an event a line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let Recorded { plan, ranks, .. } = self.0;
+        out.write_all(b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [")?;
+        let mut before = "\n";
+        let mut put = |event: Event| -> io::Result<()> {
+            out.write_all(before.as_bytes())?;
+            before = ",\n";
+            Ok(serde_json::to_writer(&mut *out, &event)?)
+        };
+        for (rank, profile) in ranks.iter().enumerate() {
+            let (pid, at) = (rank + 1, plan.config.mesh.coordinates(rank));
+            put(named(pid, 0, "process_name", &rank_name(plan, rank)))?;
+            for (tid, name) in [(COMPUTE, "compute"), (COMMUNICATION, "communication"), (STEPS, "steps")] {
+                put(named(pid, tid, "thread_name", name))?;
+            }
+            for ((number, step), ops) in (profile.first_step + 1..).zip(&profile.steps).zip(profile.ops_of_steps()) {
+                put(event(format!("step {number}"), pid, STEPS, *step, Details::default()))?;
+                for (&op, span) in plan.of_rank(rank).step.iter().zip(ops) {
+                    put(event(op_name(plan, op), pid, row(op), *span, details(plan, at, op)))?;
+                }
+            }
+        }
+        out.write_all(b"\n]}\n")
+    }
+}
+
+fn event(name: String, pid: usize, tid: usize, span: Span, args: Details) -> Event {
+    let microseconds = |ns: u64| ns as f64 / 1e3;
+    let time = Time { ts: microseconds(span.start_ns), dur: microseconds(span.ns()) };
+    Event { name, ph: "X", pid, tid, time: Some(time), args }
+}
+
+/// What a process, or a thread of it, is shown as.
+fn named(pid: usize, tid: usize, what: &str, name: &str) -> Event {
+    let args = Details { name: Some(name.to_owned()), ..Details::default() };
+    Event { name: what.to_owned(), ph: "M", pid, tid, time: None, args }
+}
+
+fn rank_name(plan: &Plan, rank: usize) -> String {
+    let at = plan.config.mesh.coordinates(rank);
+    let axes = Axis::ALL.into_iter().filter(|&axis| plan.config.mesh.len(axis) > 1);
+    let places: Vec<String> = axes.map(|axis| format!("{} {}", axis.name(), along(at, axis))).collect();
+    if places.is_empty() { format!("rank {rank}") } else { format!("rank {rank} ({})", places.join(", ")) }
+}
+
+fn along(at: Coordinates, axis: Axis) -> usize {
+    match axis {
+        Axis::Zero => at.zero,
+        Axis::Replica => at.replica,
+        Axis::Pipeline => at.pipeline,
+    }
+}
+
+fn row(op: Op) -> usize {
+    match op {
+        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } | Op::Update { .. } => COMPUTE,
+        _ => COMMUNICATION,
+    }
+}
+
+/// What it does, and with what: the same for all micro-batches, so that viewers show them alike.
+fn op_name(plan: &Plan, op: Op) -> String {
+    let subject = match (op, op.unit(), op.bucket()) {
+        (Op::Receive { parcel, .. } | Op::Send { parcel, .. } | Op::Clear { parcel }, ..) => parcel.name().to_owned(),
+        (_, Some(unit), _) => plan.units[unit].to_string(),
+        (_, _, Some(bucket)) => bucket.to_string(),
+        _ => return op.name().to_owned(),
+    };
+    format!("{} {subject}", op.name())
+}
+
+fn details(plan: &Plan, at: Coordinates, op: Op) -> Details {
+    let (micro_batch, slot) = match op {
+        Op::Forward { micro_batch, slot, .. }
+        | Op::Recompute { micro_batch, slot, .. }
+        | Op::Backward { micro_batch, slot, .. }
+        | Op::Receive { micro_batch, slot, .. } => (Some(micro_batch), Some(slot)),
+        Op::Send { micro_batch, .. } => (Some(micro_batch), None),
+        Op::Gather { slot, .. } | Op::Widen { slot, .. } => (None, Some(slot)),
+        _ => (None, None),
+    };
+    let round = match op {
+        Op::Reduce { round, .. } | Op::Settle { round, .. } | Op::Combine { round, .. } => Some(round),
+        _ => None,
+    };
+    let work = Work::of(plan, at, op);
+    Details {
+        unit: op.unit().map(|unit| plan.units[unit].to_string()),
+        bucket: op.bucket(),
+        round,
+        micro_batch,
+        slot,
+        bytes: (work.bytes > 0).then_some(work.bytes),
+        gflop: (work.operations > 0).then_some(work.operations as f64 / 1e9),
+        ..Details::default()
+    }
+}

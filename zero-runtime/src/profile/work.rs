@@ -1,0 +1,110 @@
+//! Work: what an op computes and which memory it goes through, counted from the plan. Never measures.
+
+use zero_plan::unit::ELEMENT_BYTES;
+use zero_plan::{Axis, Coordinates, Op, Parcel, Plan};
+
+/// What one op of one rank does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Floating-point operations of layers.
+    pub operations: usize,
+    /// Bytes of parameters, gradients, optimizer state or activations that are read and written by an op that computes no
+    /// layer.
+    pub bytes: usize,
+}
+
+impl Work {
+    /// The work of `op` for the rank at these coordinates.
+    pub fn of(plan: &Plan, at: Coordinates, op: Op) -> Self {
+        Self { operations: operations(plan, op), bytes: bytes(plan, at, op) }
+    }
+}
+
+/// A backward pass does twice the work of a forward pass: one product each for the gradients of input and of parameters.
+fn operations(plan: &Plan, op: Op) -> usize {
+    match op {
+        Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].operations,
+        Op::Backward { unit, .. } => 2 * plan.units[unit].operations,
+        _ => 0,
+    }
+}
+
+/// Each source is read once and each destination written once, and read once more where something is added to it. With
+/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `N` ranks along `zero` and `R` replicas, and of a unit
+/// or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of `t = s / R`:
+///
+/// | op | bytes |
+/// |---|---|
+/// | wait, into a slot | `n (p + 4)` |
+/// | wait for updated shards, into a replica | `(n - s) 2p` |
+/// | widen | `n (p + 4)` |
+/// | receive activations, or their gradients | `8` an element |
+/// | receive or fold tied gradients | `3 t g` |
+/// | receive tied parameters | `2p` an element that this rank updates |
+/// | settle | `(N + 1) s g`, and `s g` more to add; none if `N` is 1 and the sum is in place |
+/// | combine | `(R + 1) t g`, and `t g` more to add |
+/// | spread along `replica` | `(s - t) 2g` |
+/// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
+/// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |
+///
+/// All other ops move nothing: memory is shared, and they tell and wait.
+fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
+    let (config, mesh) = (&plan.config, &plan.config.mesh);
+    let precision = &config.precision;
+    let (p, g, m) = (precision.params.bytes(), precision.reduce.bytes(), precision.moments.bytes());
+    let place = |unit: usize| &plan.placements[unit];
+    // Flat buffer, shard and part of a bucket.
+    let of_bucket = |bucket: usize| {
+        let n = plan.buckets[bucket].elements;
+        (n, n / mesh.zero, n / mesh.data_ranks())
+    };
+    let has_partials = mesh.replica > 1 && !config.reduces_in_place();
+    match op {
+        Op::Wait { unit } if config.uses_slots() && config.shards_parameters() => {
+            place(unit).padded * (p + ELEMENT_BYTES)
+        }
+        Op::Wait { unit } if !config.shards_parameters() => (place(unit).padded - place(unit).shard(config)) * 2 * p,
+        Op::Widen { unit, .. } => place(unit).padded * (p + ELEMENT_BYTES),
+        Op::Receive { parcel: Parcel::Activations, unit, .. } => plan.units[unit].input * 2 * ELEMENT_BYTES,
+        Op::Receive { parcel: Parcel::Gradients, unit, .. } => plan.units[unit].output * 2 * ELEMENT_BYTES,
+        Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
+        Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => owned(plan, unit) * 2 * p,
+        Op::Settle { bucket, round } => {
+            let (_, s, _) = of_bucket(bucket);
+            match (mesh.zero, config.reduces_in_place()) {
+                (1, true) => 0,
+                _ => (mesh.zero + 1 + usize::from(round > 0 && !has_partials)) * s * g,
+            }
+        }
+        Op::Combine { bucket, round } => (mesh.replica + 1 + usize::from(round > 0)) * of_bucket(bucket).2 * g,
+        Op::Spread { bucket, axis: Axis::Zero } => {
+            let (n, s, _) = of_bucket(bucket);
+            if config.reduces_in_place() { (n - s) * 2 * g } else { n * 2 * g }
+        }
+        Op::Spread { bucket, .. } => {
+            let (_, s, t) = of_bucket(bucket);
+            (s - t) * 2 * g
+        }
+        Op::Update { unit } => {
+            let stored = if precision.has_master_copy() { p + 2 * precision.master.bytes() } else { 2 * p };
+            updated(plan, at, unit) * (g + 4 * m + stored)
+        }
+        _ => 0,
+    }
+}
+
+/// Elements of a unit's flat buffer whose optimizer state a rank keeps.
+fn owned(plan: &Plan, unit: usize) -> usize {
+    let placement = &plan.placements[unit];
+    if plan.config.shards_optimizer() { placement.shard(&plan.config) } else { placement.padded }
+}
+
+/// Those of them that are parameters: padding is not updated.
+fn updated(plan: &Plan, at: Coordinates, unit: usize) -> usize {
+    let owned = owned(plan, unit);
+    let start = if plan.config.shards_optimizer() { at.zero * owned } else { 0 };
+    plan.units[unit].params.saturating_sub(start).min(owned)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use zero_plan::config::{Precision, Width};
+use zero_plan::{Config, Mesh, PlanBuf, Transport, Unit};
+
+use super::*;
+
+const F32: Precision = Config::PLAIN.precision;
+const MIXED: Precision =
+    Precision { params: Width::BF16, reduce: Width::BF16, master: Width::F32, moments: Width::F32 };
+
+/// The work of an op of the unit `only`, or of its bucket. Its 100 parameters take 128 elements with their padding; of
+/// those, a shard is 64 on two ranks, and a part 32 on two replicas of these.
+fn work(config: Config, zero: usize, op: Op) -> Work {
+    let unit = Unit { field: "only", params: 100, takes: 100, input: 32, output: 48, operations: 640, ..Unit::NONE };
+    let at = Coordinates { zero, replica: 0, pipeline: 0 };
+    PlanBuf::new("", config, &[unit]).with(|plan| Work::of(plan, at, op))
+}
+
+fn config(stage: u8, zero: usize, replica: usize, micro_batches: usize, precision: Precision) -> Config {
+    let mesh = Mesh { replica, ..Mesh::of_zero(zero) };
+    Config { mesh, micro_batches, precision, transport: Transport::Local, ..Config::PLAIN.at_stage(stage) }
+}
+
+#[test]
+fn layers_compute_and_move_nothing() {
+    let config = config(3, 2, 1, 1, F32);
+    let (unit, micro_batch, slot) = (0, 0, 0);
+    for (op, operations) in [
+        (Op::Forward { unit, micro_batch, slot }, 640),
+        (Op::Recompute { unit, micro_batch, slot }, 640),
+        (Op::Backward { unit, micro_batch, slot }, 1280),
+    ] {
+        assert_eq!(work(config, 0, op), Work { operations, bytes: 0 });
+    }
+}
+
+#[test]
+fn bytes_are_those_of_each_source_and_destination() {
+    let unit = 0;
+    let (wait, update) = (Op::Wait { unit }, Op::Update { unit });
+    let settle = |round| Op::Settle { bucket: 0, round };
+    let combine = |round| Op::Combine { bucket: 0, round };
+    let spread = |axis| Op::Spread { bucket: 0, axis };
+    let receive = |parcel| Op::Receive { parcel, unit, micro_batch: 0, slot: 0 };
+    let plain = config(0, 2, 1, 1, F32);
+    let added = config(0, 2, 1, 2, F32);
+    let sharded = config(3, 2, 2, 2, F32);
+    for (config, op, bytes) in [
+        // A gather that copies; one that is a view; one that fetches the other rank's updated shard.
+        (sharded, wait, 128 * (4 + 4)),
+        (Config { transport: Transport::Shm, ..sharded }, wait, 0),
+        (config(1, 2, 1, 1, F32), wait, 64 * (4 + 4)),
+        (config(3, 2, 1, 1, MIXED), wait, 128 * (2 + 4)),
+        (config(0, 2, 1, 1, MIXED), Op::Widen { unit, slot: 0 }, 128 * (2 + 4)),
+        // Two shards in, one out; in later rounds, what is there already comes in, too.
+        (plain, settle(0), 3 * 64 * 4),
+        (added, settle(0), 3 * 64 * 4),
+        (added, settle(1), 4 * 64 * 4),
+        (config(0, 2, 1, 1, MIXED), settle(0), 3 * 64 * 2),
+        // The same over replicas, whose sums over their own ranks always start anew.
+        (sharded, settle(1), 3 * 64 * 4),
+        (sharded, combine(0), 3 * 32 * 4),
+        (sharded, combine(1), 4 * 32 * 4),
+        // One rank: nothing where gradients are their own sum, else from one place to another.
+        (config(0, 1, 1, 1, F32), settle(0), 0),
+        (config(0, 1, 1, 2, F32), settle(0), 2 * 112 * 4),
+        // What peers have summed; all of it where sums lie apart.
+        (plain, spread(Axis::Zero), 64 * (4 + 4)),
+        (added, spread(Axis::Zero), 128 * (4 + 4)),
+        (sharded, spread(Axis::Replica), 32 * (4 + 4)),
+        (sharded, receive(Parcel::Activations), 32 * (4 + 4)),
+        (sharded, receive(Parcel::Gradients), 48 * (4 + 4)),
+        (sharded, receive(Parcel::TiedGradients), 3 * 32 * 4),
+        (sharded, Op::Fold { unit }, 3 * 32 * 4),
+        (sharded, receive(Parcel::TiedParameters), 64 * (4 + 4)),
+        (plain, receive(Parcel::TiedParameters), 128 * (4 + 4)),
+        // Gradient in; moments, parameters and master copy in and out, but for parameters that a master copy replaces.
+        (plain, update, 100 * (4 + 2 * 2 * 4 + 2 * 4)),
+        (config(0, 2, 1, 1, MIXED), update, 100 * (2 + 2 * 2 * 4 + 2 * 4 + 2)),
+        (sharded, update, 64 * (4 + 2 * 2 * 4 + 2 * 4)),
+        (sharded, Op::Gather { unit, slot: 0 }, 0),
+        (sharded, Op::Reduce { bucket: 0, round: 0 }, 0),
+        (sharded, Op::Agree, 0),
+    ] {
+        assert_eq!(work(config, 0, op), Work { operations: 0, bytes }, "{op:?} under {config:?}");
+    }
+}
+
+#[test]
+fn padding_is_not_updated() {
+    let sharded = config(1, 2, 1, 1, F32);
+    assert_eq!(work(sharded, 1, Op::Update { unit: 0 }).bytes, 36 * 28);
+    // Of eight shards of 16 elements, the seventh holds the last 4 of 100 parameters.
+    let narrow = config(1, 8, 1, 1, F32);
+    assert_eq!([6, 7].map(|zero| work(narrow, zero, Op::Update { unit: 0 }).bytes), [4 * 28, 0]);
+}
