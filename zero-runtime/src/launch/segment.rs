@@ -9,6 +9,9 @@ use rustix::io::retry_on_intr;
 
 use super::error::LaunchError;
 
+/// On x86-64, and elsewhere with pages of 4 KiB.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// A page-aligned piece of memory, zero at start, shared by processes or by threads. Unmapped on drop.
 #[derive(Debug)]
 pub struct Segment {
@@ -36,13 +39,15 @@ impl Segment {
         Ok((Self::open(&memory, bytes)?, memory))
     }
 
-    /// Maps memory that another process created with `bytes` bytes.
+    /// Maps memory that [`Segment::create`] made with `bytes` bytes, here or in another process.
     pub(super) fn open(memory: &File, bytes: usize) -> Result<Self, LaunchError> {
         let refused = "map the ranks' shared memory";
         let length = memory.metadata().map_err(LaunchError::system(refused))?.len();
         // Else a touch beyond the end would be a SIGBUS.
         assert!(length >= bytes as u64, "rank 0 sent {length} bytes of memory, agreed were {bytes}");
         let mapping = MmapOptions::new().len(bytes).map_raw(memory).map_err(LaunchError::system(refused))?;
+        // A hint, as for private memory.
+        let _ = mapping.advise(Advice::HugePage);
         Ok(Segment { mapping })
     }
 
@@ -60,11 +65,26 @@ impl Segment {
 
 fn reserve(bytes: usize) -> rustix::io::Result<File> {
     let memory = rustix::fs::memfd_create(c"zero", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    // Sizes the file and takes its pages now: later there would be no error to return, only SIGBUS.
     let length = bytes.max(1) as u64;
+    rustix::fs::ftruncate(&memory, length)?;
+    let memory = File::from(memory);
+    // Where the system gives huge pages only to who asks, it must be asked before the pages are taken; it may refuse.
+    let _ = ask_for_huge_pages(&memory, bytes);
+    // Takes all pages that are not there now: later there would be no error to return, only SIGBUS.
     retry_on_intr(|| rustix::fs::fallocate(&memory, FallocateFlags::empty(), 0, length))?;
     rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    Ok(memory.into())
+    Ok(memory)
+}
+
+/// Touches one page of each stretch that would fill a huge page: the whole stretch becomes one where that is allowed.
+/// Through one small mapping after another, so that what is not yet used does not count as resident.
+fn ask_for_huge_pages(memory: &File, bytes: usize) -> std::io::Result<()> {
+    for start in (0..bytes / HUGE_PAGE_BYTES).map(|page| page * HUGE_PAGE_BYTES) {
+        let stretch = MmapOptions::new().offset(start as u64).len(HUGE_PAGE_BYTES).map_raw(memory)?;
+        stretch.advise(Advice::HugePage)?;
+        stretch.advise_range(Advice::PopulateWrite, 0, 1)?;
+    }
+    Ok(())
 }
 
 /// The kernel rather kills a process than refuse it pages, so ask before. What a container's limit leaves is not known here.

@@ -14,11 +14,24 @@ use super::Lost;
 /// Bytes of one rank's control block.
 pub const CONTROL_BYTES: usize = size_of::<Control>();
 
-/// Looks at a word before sleeping: some 10 us, about what a futex wake costs the rank that is waited for.
-const SPINS: u32 = 400;
-
 /// The longest sleep between two looks whether a rank has given up.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// How often a wait looks at a word before it sleeps.
+#[derive(Clone, Copy)]
+pub struct Spins(u32);
+
+impl Spins {
+    /// Some 10 us, about what a sleep and a wake cost.
+    const BRIEF: Self = Self(400);
+
+    /// For `ranks` of one host: none where there are more of them than processors, as then whoever is waited for may need
+    /// this one.
+    pub fn of(ranks: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        if ranks > processors { Self(0) } else { Self::BRIEF }
+    }
+}
 
 /// What one rank tells the others. All zero at start. Aligned so that no two ranks write to one pair of cache lines.
 #[repr(C, align(128))]
@@ -73,8 +86,8 @@ impl Signal {
     ///
     /// # Errors
     /// The rank that gave up, as told to `own`.
-    pub fn wait(&self, target: u32, own: &Control) -> Result<(), Lost> {
-        for _ in 0..SPINS {
+    pub fn wait(&self, target: u32, own: &Control, spins: Spins) -> Result<(), Lost> {
+        for _ in 0..=spins.0 {
             if self.has_reached(target).is_ok() {
                 return Ok(());
             }

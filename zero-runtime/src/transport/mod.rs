@@ -13,6 +13,8 @@ mod parcels;
 mod reduction;
 mod shared;
 pub mod shm;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

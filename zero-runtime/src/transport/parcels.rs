@@ -43,7 +43,7 @@ impl Shared<'_> {
         let sent = self.parcels_sent[parcel as usize];
         let receiver = self.along(Axis::Pipeline, self.receiver(parcel));
         let taken = &self.control(receiver).taken[parcel as usize];
-        taken.wait(sent.wrapping_add(1).wrapping_sub(OUTGOING_SLOTS as u32), self.own())
+        self.await_signal(taken, sent.wrapping_add(1).wrapping_sub(OUTGOING_SLOTS as u32))
     }
 
     pub(super) fn offer_parcel(&mut self, parcel: Parcel, unit: usize, len: usize) {
@@ -76,7 +76,7 @@ impl Shared<'_> {
         let slot = self.parcels_taken[parcel as usize] as usize % OUTGOING_SLOTS;
         let count = self.parcels_taken[parcel as usize].wrapping_add(1);
         self.parcels_taken[parcel as usize] = count;
-        self.control(rank).sent[parcel as usize].wait(count, self.own())?;
+        self.await_signal(&self.control(rank).sent[parcel as usize], count)?;
         let plan = self.arena.plan();
         let memory = &plan.of_rank(rank).memory;
         let outgoing = |at: usize| Place { rank, kind: Kind::Outgoing, at };

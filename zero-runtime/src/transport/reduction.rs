@@ -3,11 +3,12 @@
 #![allow(unsafe_code)]
 
 use zero_plan::config::Width;
+use zero_plan::layout::STAGING_SLOTS;
 use zero_plan::{Axis, Bucket, Kind};
 
 use super::Lost;
 use super::shared::{Place, Shared};
-use crate::device::cpu::{convert, tree_sum};
+use crate::device::cpu::tree_sum;
 use crate::device::{Element, Write, bf16};
 
 /// Elements that an in-place reduction sums at a time, beside the sources: half of a first-level cache.
@@ -24,18 +25,24 @@ impl<'p> Shared<'p> {
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
     }
 
+    /// The staging of a bucket: a slot that buckets take turns with, or a place of its own.
+    fn staging_of(&self, bucket: usize) -> usize {
+        self.bucket(bucket).slot.unwrap_or(STAGING_SLOTS + bucket)
+    }
+
+    /// Tells that the local gradients of a bucket are there.
+    pub(super) fn offer(&mut self, bucket: usize) {
+        self.sums.offered = self.sums.offered.wrapping_add(1);
+        self.sums.offers[bucket] = Some(self.sums.offered);
+        let staging = self.staging_of(bucket);
+        self.sums.staged[staging] = Some(self.sums.offered);
+        self.own().offered.raise();
+    }
+
     /// Waits until peers have read what lies in the staging of a bucket.
-    pub(super) fn wait_for_staging(&mut self, bucket: usize) -> Result<(), Lost> {
-        let plan = self.arena.plan();
-        let overlaps = |other: usize| {
-            let (one, other) = (self.bucket(bucket), &plan.buckets[other]);
-            one.staging < other.staging + other.elements && other.staging < one.staging + one.elements
-        };
-        // The newest offer out of this staging; older ones have been settled before it. A rank offers buckets of its own
-        // pipeline stage only.
-        let offers = &self.sums.offers;
-        let offers = (0..offers.len()).filter(|&other| overlaps(other)).filter_map(|other| offers[other]);
-        let Some(offer) = offers.max_by(|a, b| (a.wrapping_sub(*b) as i32).cmp(&0)) else {
+    pub(super) fn wait_for_staging(&self, bucket: usize) -> Result<(), Lost> {
+        // Older offers out of this staging have been settled before the newest.
+        let Some(offer) = self.sums.staged[self.staging_of(bucket)] else {
             return Ok(());
         };
         self.await_peers(Axis::Zero, |peer| &peer.settled, offer)
@@ -165,30 +172,38 @@ impl<'p> Shared<'p> {
         len: usize,
         write: Write,
     ) {
-        let mut scratch = [0.0; BLOCK];
-        for start in (0..len).step_by(BLOCK) {
-            let block = BLOCK.min(len - start);
-            let source = |i: usize| {
-                let Place { rank, kind, at } = source(i);
-                let address = self.arena.address::<E>(rank, kind, at + start, block);
-                // SAFETY: nobody writes it, by the caller's promise; this rank's own slice, where it is the destination,
-                // is written below, after the last use of this borrow.
-                unsafe { core::slice::from_raw_parts(address.cast_const(), block) }
-            };
-            let destination = self.arena.address::<E>(self.rank(), to.0, to.1 + start, block);
-            if to.0 == Kind::Gradients {
-                tree_sum(&mut scratch[..block], source, count, Write::Set);
-                // SAFETY: the sources are not used any more, and peers do not read what only this rank sums.
-                let destination = unsafe { core::slice::from_raw_parts_mut(destination, block) };
-                match write {
-                    Write::Set => convert(destination, &scratch[..block]),
-                    Write::Add => tree_sum(destination, |_| &scratch[..block], 1, write),
+        let own = Place { rank: self.rank(), kind: to.0, at: to.1 };
+        // SAFETY: nobody writes it, by the caller's promise, nor does this rank while the borrow is in use: see below.
+        let read = |place: Place, len: usize| unsafe {
+            core::slice::from_raw_parts(
+                self.arena.address::<E>(place.rank, place.kind, place.at, len).cast_const(),
+                len,
+            )
+        };
+        // SAFETY: nobody else uses it, by the caller's promise, and this rank no source that lies there: see below.
+        let fill = |at: usize, len: usize| unsafe {
+            core::slice::from_raw_parts_mut(self.arena.address::<E>(own.rank, own.kind, own.at + at, len), len)
+        };
+        // Stretches of different ranks or units are apart, so the destination is one of the sources or apart from all.
+        match (0..count).find(|&i| source(i) == own) {
+            None => tree_sum(fill(0, len), |i| read(source(i), len), count, write),
+            // The other of two is added to it: two summands have no order.
+            Some(i) if count == 2 && write == Write::Set => {
+                tree_sum(fill(0, len), |_| read(source(1 - i), len), 1, Write::Add);
+            }
+            Some(_) => {
+                let mut scratch = [0.0; BLOCK];
+                for start in (0..len).step_by(BLOCK) {
+                    let block = BLOCK.min(len - start);
+                    let sum = &mut scratch[..block];
+                    let source = |i: usize| {
+                        let Place { rank, kind, at } = source(i);
+                        read(Place { rank, kind, at: at + start }, block)
+                    };
+                    tree_sum(sum, source, count, Write::Set);
+                    // The sources are not used any more.
+                    tree_sum(fill(start, block), |_| &*sum, 1, write);
                 }
-            } else {
-                // SAFETY: no source lies there: it is in another region, or of another unit. Peers read it only after a
-                // later signal.
-                let destination = unsafe { core::slice::from_raw_parts_mut(destination, block) };
-                tree_sum(destination, source, count, write);
             }
         }
     }

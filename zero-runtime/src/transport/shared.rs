@@ -10,7 +10,7 @@ use zero_plan::config::Width;
 use zero_plan::layout::STAGING_SLOTS;
 use zero_plan::{Axis, Coordinates, Kind, Parcel, Traffic};
 
-use super::control::{Control, Signal};
+use super::control::{Control, Signal, Spins};
 use super::{Lost, Transport};
 use crate::arena::Arena;
 use crate::device::cpu::convert;
@@ -30,6 +30,8 @@ pub struct Shared<'p> {
     pub(super) parcels_taken: [u32; Parcel::ALL.len()],
     published: u32,
     rounds: u32,
+    /// How waits begin.
+    spins: Spins,
     pub(super) sent: Traffic,
 }
 
@@ -38,6 +40,9 @@ pub struct Shared<'p> {
 pub(super) struct Sums {
     /// For each bucket: which reduction it was last offered in, if it was.
     pub offers: Vec<Option<u32>>,
+    /// For each slot for staging, and then for each bucket that has a place of its own: which reduction was last offered
+    /// out of it, if one was.
+    pub staged: Vec<Option<u32>>,
     /// For each bucket: which settle was its last.
     pub settles: Vec<u32>,
     /// For each slot for partial sums: which settle filled it last, if one did.
@@ -49,7 +54,7 @@ pub(super) struct Sums {
 }
 
 /// Elements of a region of a rank.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) struct Place {
     pub rank: usize,
     pub kind: Kind,
@@ -64,11 +69,17 @@ impl<'p> Shared<'p> {
         Self {
             versions: vec![0; plan.units.len()],
             slots: vec![0; plan.units.len()],
-            sums: Sums { offers: vec![None; buckets], settles: vec![0; buckets], ..Sums::default() },
+            sums: Sums {
+                offers: vec![None; buckets],
+                staged: vec![None; STAGING_SLOTS + buckets],
+                settles: vec![0; buckets],
+                ..Sums::default()
+            },
             parcels_sent: [0; Parcel::ALL.len()],
             parcels_taken: [0; Parcel::ALL.len()],
             published: 0,
             rounds: 0,
+            spins: Spins::of(plan.config.mesh.ranks()),
             sent: Traffic::default(),
             arena: Arc::new(arena),
         }
@@ -113,7 +124,12 @@ impl<'p> Shared<'p> {
 
     /// Waits until a signal of every peer along an axis has reached `count`.
     pub(super) fn await_peers(&self, axis: Axis, signal: fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
-        self.peers(axis).try_for_each(|peer| signal(self.control(peer)).wait(count, self.own()))
+        self.peers(axis).try_for_each(|peer| self.await_signal(signal(self.control(peer)), count))
+    }
+
+    /// Waits until a signal has reached `count`.
+    pub(super) fn await_signal(&self, signal: &Signal, count: u32) -> Result<(), Lost> {
+        signal.wait(count, self.own(), self.spins)
     }
 
     /// Copies `len` elements of a rank's region to one of this rank, and from one width to another. Gives the bytes that
@@ -244,9 +260,7 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
     }
 
     fn reduce(&mut self, bucket: usize) {
-        self.sums.offered = self.sums.offered.wrapping_add(1);
-        self.sums.offers[bucket] = Some(self.sums.offered);
-        self.own().offered.raise();
+        self.offer(bucket);
     }
 
     fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
@@ -293,7 +307,7 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         }
         self.own().entered.raise();
         for (rank, numbers) in all.chunks_exact_mut(mine.len()).enumerate() {
-            self.control(rank).entered.wait(self.rounds, self.own())?;
+            self.await_signal(&self.control(rank).entered, self.rounds)?;
             for (number, from) in numbers.iter_mut().zip(self.numbers(rank, mine.len())) {
                 *number = f64::from_bits(from.load(Ordering::Relaxed));
             }

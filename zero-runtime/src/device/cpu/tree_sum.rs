@@ -30,6 +30,22 @@ pub fn tree_sum<'a, O: Element, S: Element>(
     for i in 0..sources {
         check_len("source", source(i).len(), out.len());
     }
+    match (sources, write) {
+        (1, Write::Set) => convert(out, source(0)),
+        (1, Write::Add) => add(out, source(0)),
+        // Most sums are over two ranks: one pass, without partial sums.
+        (2, _) => pair(out, source(0), source(1), write),
+        _ => sum_in_blocks(out, source, sources, write),
+    }
+}
+
+/// [`tree_sum`] where there are partial sums to keep.
+fn sum_in_blocks<'a, O: Element, S: Element>(
+    out: &mut [O],
+    source: impl Fn(usize) -> &'a [S],
+    sources: usize,
+    write: Write,
+) {
     let mut partial = [[0.0; BLOCK]; LEVELS];
     let (total, deeper) = partial.split_first_mut().expect("LEVELS > 0");
     for start in (0..out.len()).step_by(BLOCK) {
@@ -63,7 +79,7 @@ fn tree<'a, S: Element>(
     }
     let middle = span.start + span.len().next_power_of_two() / 2;
     if span.len() == 2 {
-        return pair(out, leaf(span.start), leaf(middle));
+        return pair(out, leaf(span.start), leaf(middle), Write::Set);
     }
     tree(out, leaf, span.start..middle, partial);
     if span.end - middle == 1 {
@@ -75,16 +91,22 @@ fn tree<'a, S: Element>(
     add(out, right);
 }
 
-/// `out` := `x` + `y`.
-fn pair<S: Element>(out: &mut [f32], x: &[S], y: &[S]) {
-    vectorised(
+/// `out` := or += `x` + `y`, rounded once.
+fn pair<O: Element, S: Element>(out: &mut [O], x: &[S], y: &[S], write: Write) {
+    let terms = x.iter().zip(y).map(
         #[inline(always)]
-        || {
-            for (out, (x, y)) in out.iter_mut().zip(x.iter().zip(y)) {
-                *out = x.widen() + y.widen();
-            }
-        },
+        |(x, y)| x.widen() + y.widen(),
     );
+    match write {
+        Write::Set => vectorised(
+            #[inline(always)]
+            || out.iter_mut().zip(terms).for_each(|(out, sum)| *out = O::narrow(sum)),
+        ),
+        Write::Add => vectorised(
+            #[inline(always)]
+            || out.iter_mut().zip(terms).for_each(|(out, sum)| *out = O::narrow(out.widen() + sum)),
+        ),
+    }
 }
 
 /// `out` += `x`, rounded once.
