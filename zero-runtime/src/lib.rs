@@ -25,7 +25,7 @@
 //!
 //! The data's way through: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them,
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
-//! sequences that [`data`] draws.
+//! sequences that [`data`] draws. [`profile`] says when each op ran, and beside it what the machine can do.
 
 pub mod arena;
 pub mod data;

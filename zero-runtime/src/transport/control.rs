@@ -1,5 +1,5 @@
 //! Control: the words in shared memory by which ranks tell one another how far they are, and how they wait for one
-//! another: a short spin, then sleep on a futex. Never carries parameters or gradients.
+//! another: a short spin where every rank has a processor, then sleep on a futex. Never carries parameters or gradients.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
 //! Elementwise nonlinearities and their derivatives. Never NaN for a finite input.
 
-use super::math::sigmoid;
+use super::math::{sigmoid, sigmoid_within};
 use super::simd::{check_len, vectorised};
 
 /// Which nonlinearity; the formulas are PyTorch's.
@@ -62,14 +62,15 @@ fn map_backward(x: &[f32], dy: &[f32], dx: &mut [f32], slope: impl Fn(f32) -> f3
 const GELU_LINEAR: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::SQRT_2; // 2 sqrt(2/pi)
 const GELU_CUBIC: f32 = 0.044_715;
 
-/// Beyond it the gate is 0 or 1 to the last bit; clamped, its argument and slope cannot overflow.
-const GELU_SATURATED: f32 = 16.0;
+/// Beyond it the gate is 1, or below 2^-125 and taken for 0; clamped, its argument, 87.3 here, is one for `exp_within`.
+const GELU_SATURATED: f32 = 10.0;
 
 /// 0.5 (1 + tanh(u)) = sigmoid(2u), which needs no tanh and keeps its relative precision for x < 0.
 #[inline(always)]
 pub(super) fn gelu(x: f32) -> f32 {
     let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
-    x * sigmoid(GELU_LINEAR * inner * (GELU_CUBIC * inner).mul_add(inner, 1.0))
+    let gate = sigmoid_within(GELU_LINEAR * inner * (GELU_CUBIC * inner).mul_add(inner, 1.0));
+    if x < -GELU_SATURATED { 0.0 } else { x * gate }
 }
 
 /// (x s(z))' = s + x s (1 - s) z', with z = 2u as in `gelu`.
@@ -77,9 +78,10 @@ pub(super) fn gelu(x: f32) -> f32 {
 fn gelu_slope(x: f32) -> f32 {
     let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
     let square = GELU_CUBIC * inner * inner;
-    let gate = sigmoid(GELU_LINEAR * inner * (1.0 + square));
+    let gate = sigmoid_within(GELU_LINEAR * inner * (1.0 + square));
     let slope = GELU_LINEAR * square.mul_add(3.0, 1.0);
-    (inner * slope * (1.0 - gate)).mul_add(gate, gate)
+    let whole = (inner * slope * (1.0 - gate)).mul_add(gate, gate);
+    if x < -GELU_SATURATED { 0.0 } else { whole }
 }
 
 #[inline(always)]

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::Cpu;
-use super::math::exp;
+use super::math::exp_small;
 use super::parallel::PRODUCTS_PER_ELEMENT;
 use super::simd::{check_len, sum, vectorised};
 use crate::device::Write;
@@ -320,7 +320,7 @@ impl Head {
                     hide_future(weights, keys.start, queries.start);
                     for (weights, dscores) in weights.iter_mut().zip(&mut *dscores) {
                         for i in 0..QUERIES {
-                            weights[i] = exp(weights[i] - lse[i]);
+                            weights[i] = exp_small(weights[i] - lse[i]);
                             dscores[i] = scale * weights[i] * (dscores[i] - shared[i]);
                         }
                     }
@@ -388,12 +388,12 @@ impl Softmax {
         }
         let mut factors = [0.0; QUERIES];
         for i in 0..QUERIES {
-            factors[i] = exp(before[i] - self.maxima[i]);
+            factors[i] = exp_small(before[i] - self.maxima[i]);
             self.sums[i] *= factors[i];
         }
         for row in strip {
             for i in 0..QUERIES {
-                row[i] = exp(row[i] - self.maxima[i]);
+                row[i] = exp_small(row[i] - self.maxima[i]);
                 self.sums[i] += row[i];
             }
         }

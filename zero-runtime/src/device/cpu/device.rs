@@ -1,4 +1,5 @@
-//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work. Never computes.
+//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention, which
+//! shares out its heads itself. Never computes.
 
 use std::num::NonZeroUsize;
 

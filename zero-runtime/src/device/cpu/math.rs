@@ -14,11 +14,10 @@ const EXP_UNDERFLOW: f32 = -125.0 * LN_2;
 /// The largest argument whose exponential is finite, ln(2^128 - 2^104) rounded down.
 const EXP_OVERFLOW: f32 = 88.722_83;
 
-/// e^x to a relative error under 3e-7; 0 below 2^-125, infinity above the largest `f32`, NaN for NaN.
-///
-/// x = n ln 2 + r with |r| <= ln(2)/2, so e^x = 2^n e^r, and the Taylor series of e^r to degree 6 errs by 2e-7.
+/// x in parts: n and r of x = n ln 2 + r with |r| <= ln(2)/2, n as it stands in the low bits of a sum with `ROUNDER`; and
+/// e^r, whose Taylor series to degree 6 errs by 2e-7.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+fn exp_parts(x: f32) -> (u32, f32) {
     let rounded = x.mul_add(LOG2_E, ROUNDER);
     let n = rounded - ROUNDER;
     let r = (-n).mul_add(LN_2_REST, (-n).mul_add(LN_2, x));
@@ -26,17 +25,47 @@ pub fn exp(x: f32) -> f32 {
     for coefficient in [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         series = r.mul_add(series, coefficient);
     }
+    (rounded.to_bits(), series)
+}
+
+/// e^x to a relative error under 3e-7; 0 below 2^-125, infinity above the largest `f32`, NaN for NaN.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    let (n, series) = exp_parts(x);
     // 2^(n - 1): n itself reaches 128, whose power of two is not an `f32`. The shift drops all of `ROUNDER`'s own bits.
-    let half_power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(126 << 23));
+    let half_power = f32::from_bits((n << 23).wrapping_add(126 << 23));
     let value = 2.0 * series * half_power;
     let value = if x < EXP_UNDERFLOW { 0.0 } else { value };
     if x > EXP_OVERFLOW { f32::INFINITY } else { value }
 }
 
+/// [`exp`] of what is not above `EXP_SMALL_MAX`, in two thirds of the time.
+#[inline(always)]
+pub fn exp_small(x: f32) -> f32 {
+    let value = exp_within(x);
+    if x < EXP_UNDERFLOW { 0.0 } else { value }
+}
+
+/// [`exp`] of what is within +-`EXP_SMALL_MAX`, or NaN.
+#[inline(always)]
+pub fn exp_within(x: f32) -> f32 {
+    let (n, series) = exp_parts(x);
+    series * f32::from_bits((n << 23).wrapping_add(127 << 23))
+}
+
+/// The power of two nearest to its exponential, and to its negative's, is a normal number.
+pub const EXP_SMALL_MAX: f32 = 87.5;
+
 /// 1 / (1 + e^-x), in [0, 1] whatever x.
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
+}
+
+/// [`sigmoid`] of what is within +-`EXP_SMALL_MAX`, or NaN.
+#[inline(always)]
+pub fn sigmoid_within(x: f32) -> f32 {
+    1.0 / (1.0 + exp_within(-x))
 }
 
 #[cfg(test)]
@@ -52,6 +81,21 @@ mod tests {
             worst = worst.max((f64::from(exp(x)) - exact).abs() / exact);
         }
         assert!(worst < 3e-7, "relative error {worst:e}");
+    }
+
+    #[test]
+    fn the_fast_ones_are_the_same_where_they_may_be_used() {
+        for step in 0..=1_000_000 {
+            let x = EXP_SMALL_MAX * (step as f32 / 5e5 - 1.0);
+            let expected = exp(x);
+            if x >= EXP_UNDERFLOW {
+                assert_eq!(exp_within(x), expected, "{x}");
+            }
+            assert!((exp_within(x) - expected).abs() <= 2.0 * f32::MIN_POSITIVE, "{x}");
+            assert_eq!(exp_small(x), expected, "{x}");
+        }
+        assert_eq!([f32::NEG_INFINITY, f32::MIN, 0.0].map(exp_small), [0.0, 0.0, 1.0]);
+        assert!(exp_small(f32::NAN).is_nan() && exp_within(-f32::NAN).is_nan());
     }
 
     #[test]

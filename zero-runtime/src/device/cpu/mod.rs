@@ -1,5 +1,6 @@
 //! The CPU device: single-threaded, deterministic kernels over row-major slices, and what shares their work among threads.
-//! Never allocates in an op (the `gemm` crate's packing buffers excepted), never owns a buffer.
+//! Never allocates in an op (the `gemm` crate's packing buffers excepted), never owns a buffer but attention's scratch, one
+//! for each thread.
 
 mod activation;
 mod attention;

@@ -1,5 +1,5 @@
-//! Parallel: the work of one op shared among the threads of a rank, by rows or elements of what it writes. Never splits a
-//! sum, so that no bit of a result depends on the number of threads; never allocates.
+//! Parallel: the work of one op shared among the threads of a rank, by rows, columns, elements or heads of what it writes.
+//! Never splits a sum, so that no bit of a result depends on the number of threads; never allocates in an op.
 
 use std::io;
 use std::num::NonZeroUsize;
