@@ -24,7 +24,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0203",
         title: "heads that do not divide",
         explanation: "Attention cuts its features among heads, all of one width, so the number of heads must divide the number \
-            of features.",
+            of features. A head has 1024 features at most, as many as there is room for in what a thread works in.",
         example: "attention: CausalSelfAttention<8, 3>",
     },
     Code {

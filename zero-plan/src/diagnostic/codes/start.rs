@@ -221,7 +221,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0350",
         title: "arguments that contradict one another",
         explanation: "Each argument is possible by itself, but not together, or not with the model in this binary: a warm-up \
-            that is as long as the run, a profile of a run that ends before its first profiled step, or a prompt of characters that the vocabulary does not have.",
+            that is as long as the run, a profile of a run that ends before its first profiled step, or a prompt of \
+            characters that the vocabulary does not have.",
         example: "./zero3 --steps 99 --warmup 100",
     },
     Code {
