@@ -2,6 +2,7 @@
 
 use zero_runtime::prelude::*;
 use zero_runtime::testing::gradcheck;
+use zero_runtime::view::View;
 
 /// Two sequences of five tokens.
 struct Small;
@@ -64,6 +65,12 @@ gradchecks! {
     head_of_many_chunks: Long, Features<2>, LmHead<2, 5000>;
     chain: Small, Features<3>, Chain<Linear<3, 5>, Chain<Gelu, Linear<5, 2>>>;
     tuple_of_six: Small, Features<3>, (Linear<3, 4>, Silu, RmsNorm<4>, Linear<4, 5>, Gelu, Linear<5, 2>);
+    activation_of_an_activation: Small, Features<3>, (Linear<3, 5>, Gelu, Silu);
+    activation_first: Small, Features<3>, (Gelu, Linear<3, 5>, Relu);
+    residual_activation: Small, Features<5>, Residual<Gelu>;
+    residual_norm: Small, Features<5>, Residual<RmsNorm<5>>;
+    residual_chain: Small, Features<3>, Residual<(Linear<3, 3>, Gelu)>;
+    residual_of_a_residual: Small, Features<5>, Residual<(LayerNorm<5>, Residual<Linear<5, 5>>)>;
     derived_block: Small, Features<6>, Block;
     model_in_one: Small, Tokens, (Embedding<3, 5, 6>, Block, LayerNorm<6>, LmHead<6, 4>);
 }
@@ -87,6 +94,36 @@ impl<S: Shape> Layer<S, Features<3>> for Wrong {
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
         cx.device.copy(pass.dx.expect("an input that is differentiable"), pass.dy);
     }
+}
+
+/// A layer that forgets what is to be added to its gradient.
+struct Forgetful;
+
+impl<S: Shape> Layer<S, Features<3>> for Forgetful {
+    type Output = Features<3>;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(_: &mut Tensors) {}
+
+    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+        cx.device.copy(pass.y, pass.x);
+    }
+
+    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+        cx.device.copy(pass.dx.expect("an input that is differentiable"), pass.dy);
+    }
+
+    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, _: View<S::Device>) {
+        <Self as Layer<S, Features<3>>>::backward(cx, pass);
+    }
+}
+
+#[test]
+#[should_panic(expected = "gradient of the input in one pass 0")]
+fn a_forgotten_residual_is_caught() {
+    gradcheck::<Small, Features<3>, Forgetful>();
 }
 
 #[test]

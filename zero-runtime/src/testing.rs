@@ -1,6 +1,6 @@
 //! Testing: checks for layers, the library's and a user's own. Never used by a run.
 
-use crate::device::{Cpu, Write};
+use crate::device::{Cpu, Device, Then, Write};
 use crate::layer::{Activation, Backward, Context, Features, Forward, Grads, Layer, Shape, Tensor, Tensors, Tokens};
 use crate::random::{mix, uniform};
 use crate::view::View;
@@ -68,7 +68,8 @@ impl Trial {
         Context { device: &Cpu::ONE_THREAD, sequences: S::SEQUENCES, length: S::LENGTH, targets: targets.into() }
     }
 
-    fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self) {
+    /// The output, and what `then` makes of it.
+    fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self, then: Then<Cpu>) {
         let pass = Forward {
             params: self.params.as_slice().into(),
             x: self.x.as_slice().into(),
@@ -76,13 +77,19 @@ impl Trial {
             saved: self.saved.as_mut_slice().into(),
             work: self.work.as_mut_slice().into(),
         };
-        L::forward(&Self::context::<S>(&self.targets), pass);
+        let context = Self::context::<S>(&self.targets);
+        match then {
+            Then::Nothing => L::forward(&context, pass),
+            then => L::forward_then(&context, pass, then),
+        }
     }
 
-    /// Gradients of parameters and input, given `dy`. `held` is what the gradients hold before.
+    /// Gradients of parameters and input, given `dy`; `plus` is to be added to that of the input. `held` is what the
+    /// gradients hold before.
     fn backward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
         &mut self,
         dy: &[f32],
+        plus: Option<&[f32]>,
         held: f32,
         write: Write,
     ) -> (Vec<f32>, Vec<f32>) {
@@ -98,13 +105,17 @@ impl Trial {
             dx: X::DIFFERENTIABLE.then(|| dx.as_mut_slice().into()),
             work: self.work.as_mut_slice().into(),
         };
-        L::backward(&Self::context::<S>(&self.targets), pass);
+        let context = Self::context::<S>(&self.targets);
+        match plus {
+            None => L::backward(&context, pass),
+            Some(plus) => L::backward_plus(&context, pass, plus.into()),
+        }
         (grads, dx)
     }
 
     /// The weighted sum of outputs whose gradients are checked.
     fn objective<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self, dy: &[f32]) -> f64 {
-        self.forward::<S, X, L>();
+        self.forward::<S, X, L>(Then::Nothing);
         self.y.iter().zip(dy).map(|(&y, &dy)| f64::from(y) * f64::from(dy)).sum()
     }
 }
@@ -117,7 +128,7 @@ enum Along {
 }
 
 /// Checks a layer's backward against finite differences of its forward, that gradients are overwritten or added to as
-/// asked, and that it reads nothing that it was not given.
+/// asked, that what it does in one pass is as if done in two, and that it reads nothing that it was not given.
 ///
 /// Parameters and input elements are moved one by one, by two step widths (Richardson), with sums in f64: all of them, or
 /// some hundreds spread evenly where there are more.
@@ -131,16 +142,41 @@ pub fn gradcheck<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>() {
     assert_eq!(named, L::PARAMS, "the sizes of the tensors do not add up to PARAMS");
     let mut trial = Trial::new::<S, X, L>();
     let dy: Vec<f32> = (0..trial.y.len() as u64).map(|i| away_from_zero(4, i)).collect();
-    trial.forward::<S, X, L>();
+    trial.forward::<S, X, L>(Then::Nothing);
     check_shorter::<S, X, L>(&trial);
-    let (grads, dx) = trial.backward::<S, X, L>(&dy, f32::NAN, Write::Set);
-    let (added, _) = trial.backward::<S, X, L>(&dy, 2.0, Write::Add);
+    let (grads, dx) = trial.backward::<S, X, L>(&dy, None, f32::NAN, Write::Set);
+    let (added, _) = trial.backward::<S, X, L>(&dy, None, 2.0, Write::Add);
     for (i, (&set, &added)) in grads.iter().zip(&added).enumerate() {
         let difference = (f64::from(added) - 2.0 - f64::from(set)).abs();
         assert!(difference <= 1e-4 * (1.0 + f64::from(set).abs()), "gradient {i}: {added} is not 2 + {set}");
     }
+    check_one_pass::<S, X, L>(&mut trial, &dy, &dx);
     check::<S, X, L>(&mut trial, &dy, &grads, Along::Params);
     check::<S, X, L>(&mut trial, &dy, &dx, Along::Input);
+}
+
+/// What a layer may do in one pass is as if it were done after: something added to its output or to the gradient of its
+/// input, and all of it by another layer, if it says that it is a nonlinearity.
+fn check_one_pass<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(trial: &mut Trial, dy: &[f32], dx: &[f32]) {
+    let same = |what: &str, found: &[f32], expected: &[f32], plus: &[f32]| {
+        for (i, ((found, expected), plus)) in found.iter().zip(expected).zip(plus).enumerate() {
+            let expected = expected + plus;
+            assert!((found - expected).abs() <= 1e-4 * expected.abs().max(1.0), "{what} {i}: {found}, not {expected}");
+        }
+    };
+    let y = trial.y.clone();
+    let plus: Vec<f32> = (0..y.len().max(dx.len()) as u64).map(|i| away_from_zero(5, i)).collect();
+    trial.forward::<S, X, L>(Then::Add((&plus[..y.len()]).into()));
+    same("output in one pass", &trial.y, &y, &plus);
+    if let Some(kind) = L::ACTIVATION {
+        let mut activated = vec![f32::NAN; y.len()];
+        Cpu::ONE_THREAD.activate(kind, trial.x.as_slice().into(), activated.as_mut_slice().into());
+        same("output by ACTIVATION", &activated, &y, &vec![0.0; y.len()]);
+    }
+    if X::DIFFERENTIABLE {
+        let (_, sum) = trial.backward::<S, X, L>(dy, Some(&plus[..dx.len()]), f32::NAN, Write::Set);
+        same("gradient of the input in one pass", &sum, dx, &plus);
+    }
 }
 
 /// A call may bring fewer tokens than the shape says: the first sequence but its last token gives the same there, since

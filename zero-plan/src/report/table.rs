@@ -43,7 +43,7 @@ impl Table {
     /// Columns each as wide as its own figures, and none without any.
     pub fn fitted(mut self) -> Self {
         for column in (0..self.headings.len()).rev() {
-            if self.rows.iter().all(|(_, figures)| figures[column].is_empty()) {
+            if !self.rows.is_empty() && self.rows.iter().all(|(_, figures)| figures[column].is_empty()) {
                 self.headings.remove(column);
                 self.rows.iter_mut().for_each(|(_, figures)| drop(figures.remove(column)));
             }

@@ -28,6 +28,9 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// What a rank takes for as long as it measures.
+    pub const BYTES: usize = 2 * COPIED_BYTES + 3 * MATRIX * MATRIX * size_of::<f32>();
+
     /// Measures it, for each rank. Every rank must call it.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ use crate::launch::{self, EXIT_REPORTED, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
 use crate::model::Model;
 use crate::plan::{Plan, Report, ScheduleText, Transport, prove};
+use crate::profile::Machine;
 use crate::transport::{local, shm};
 use output::say;
 use threads::Threads;
@@ -143,7 +144,8 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<E
                 introduce(M::PLAN, arguments)?;
                 say(&format!("{}\n\n", Threads::new(arguments.threads, M::PLAN.config.mesh.ranks())));
                 // Each rank asks for its own part again; together they may still be too many.
-                launch::check_available(job_bytes(M::PLAN))?;
+                let measuring = if arguments.profile.is_some() { Machine::BYTES } else { 0 };
+                launch::check_available(job_bytes(M::PLAN) + M::PLAN.config.mesh.ranks() * measuring)?;
             }
             body(role)
         })

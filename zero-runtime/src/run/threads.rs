@@ -14,7 +14,7 @@ pub struct Threads {
 
 impl Threads {
     /// As `asked`, even beyond the cores that this process may use; else those are divided among the ranks of the plan,
-    /// which all run on this host.
+    /// which all run on this host. Where a launcher has bound each rank to cores of its own, that is fewer than it could use.
     pub fn new(asked: Option<NonZeroUsize>, ranks: usize) -> Self {
         // Where the system does not say, a thread for each rank is all that is certain.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

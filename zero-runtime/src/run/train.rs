@@ -51,7 +51,12 @@ fn train_on<'p, M: Model>(
         0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
         _ => None,
     };
-    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
+    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
+    if let (Err(_), Some(_), Some(metrics)) = (&profiler, &output, &arguments.metrics) {
+        // Empty as yet, it would be in the way of the next try. Whatever hinders its removal, the error is the profile's.
+        let _ = std::fs::remove_file(metrics);
+    }
+    let profiler = profiler?;
     engine.initialize(arguments.seed);
 
     let sent_before = engine.transport().sent().total_bytes();

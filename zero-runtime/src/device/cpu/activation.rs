@@ -1,6 +1,6 @@
 //! Elementwise nonlinearities and their derivatives. Never NaN for a finite input.
 
-use super::math::{sigmoid, sigmoid_within};
+use super::math::{EXP_WITHIN, sigmoid, sigmoid_within};
 use super::simd::{check_len, vectorised};
 
 /// Which nonlinearity; the formulas are PyTorch's.
@@ -64,13 +64,18 @@ const GELU_CUBIC: f32 = 0.044_715;
 
 /// Beyond it the gate is 1, or below 2^-125 and taken for 0; clamped, its argument, 87.3 here, is one for `exp_within`.
 const GELU_SATURATED: f32 = 10.0;
+const _: () = assert!(
+    GELU_LINEAR * GELU_SATURATED * (1.0 + GELU_CUBIC * GELU_SATURATED * GELU_SATURATED) < EXP_WITHIN,
+    "the gate's argument leaves the range of the exponential"
+);
 
 /// 0.5 (1 + tanh(u)) = sigmoid(2u), which needs no tanh and keeps its relative precision for x < 0.
 #[inline(always)]
 pub(super) fn gelu(x: f32) -> f32 {
     let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
     let gate = sigmoid_within(GELU_LINEAR * inner * (GELU_CUBIC * inner).mul_add(inner, 1.0));
-    if x < -GELU_SATURATED { 0.0 } else { x * gate }
+    // Not 0: an infinity or NaN must show.
+    if x < -GELU_SATURATED { x * 0.0 } else { x * gate }
 }
 
 /// (x s(z))' = s + x s (1 - s) z', with z = 2u as in `gelu`.
@@ -81,7 +86,7 @@ fn gelu_slope(x: f32) -> f32 {
     let gate = sigmoid_within(GELU_LINEAR * inner * (1.0 + square));
     let slope = GELU_LINEAR * square.mul_add(3.0, 1.0);
     let whole = (inner * slope * (1.0 - gate)).mul_add(gate, gate);
-    if x < -GELU_SATURATED { 0.0 } else { whole }
+    if x < -GELU_SATURATED { x * 0.0 } else { whole }
 }
 
 #[inline(always)]
@@ -148,6 +153,14 @@ mod tests {
     }
 
     #[test]
+    fn an_overflow_before_gelu_shows_after_it() {
+        let (mut y, mut dx) = ([0.0; 1], [0.0; 1]);
+        activate(Nonlinearity::Gelu, &[f32::NEG_INFINITY], &mut y);
+        activate_backward(Nonlinearity::Gelu, &[f32::NEG_INFINITY], &[1.0], &mut dx);
+        assert!(y[0].is_nan() && dx[0].is_nan(), "{y:?} {dx:?}");
+    }
+
+    #[test]
     fn extremes_stay_finite_and_nan_shows() {
         let x = [f32::MIN, -1e20, -90.0, -0.0, f32::MIN_POSITIVE, 90.0, 1e20, f32::MAX];
         for kind in KINDS {
@@ -157,7 +170,8 @@ mod tests {
             assert_eq!((y[0], y[7], dx[0], dx[7]), (0.0, f32::MAX, 0.0, 1.0), "{kind:?}");
             assert!(y.iter().chain(&dx).all(|v| v.is_finite()), "{kind:?}: {y:?} {dx:?}");
             activate(kind, &[f32::NAN], &mut y[..1]);
-            assert!(y[0].is_nan(), "{kind:?}");
+            activate_backward(kind, &[f32::NAN], &[1.0], &mut dx[..1]);
+            assert!(y[0].is_nan() && (dx[0].is_nan() || kind == Nonlinearity::Relu), "{kind:?}");
         }
     }
 }

@@ -211,7 +211,8 @@ impl Head {
     }
 
     /// # Safety
-    /// `out` and `lse` are tensors of the shape that this head is of, whose rows of this head are nobody else's.
+    /// `qkv`, `out` and `lse` are tensors of the shape that this head is of; of the last two, the rows of this head are
+    /// nobody else's.
     unsafe fn forward(&self, qkv: &[f32], out: *mut f32, lse: *mut f32) {
         SCRATCH.with_borrow_mut(|scratch| {
             for queries in blocks(self.length, QUERIES) {
@@ -270,7 +271,7 @@ impl Head {
     }
 
     /// # Safety
-    /// `dqkv` is a tensor of the shape that this head is of, whose rows of this head are nobody else's.
+    /// All are tensors of the shape that this head is of; of `dqkv`, the rows of this head are nobody else's.
     unsafe fn backward(&self, saved: Saved, dout: &[f32], dqkv: *mut f32) {
         SCRATCH.with_borrow_mut(|scratch| {
             for queries in blocks(self.length, QUERIES) {
@@ -392,9 +393,9 @@ impl Softmax {
             self.sums[i] *= factors[i];
         }
         for row in strip {
-            for i in 0..QUERIES {
-                row[i] = exp_small(row[i] - self.maxima[i]);
-                self.sums[i] += row[i];
+            for ((weight, max), sum) in row.iter_mut().zip(&self.maxima).zip(&mut self.sums) {
+                *weight = exp_small(*weight - max);
+                *sum += *weight;
             }
         }
         factors

@@ -35,12 +35,16 @@ pub fn linear(y: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], mut then: 
         Then::Activate(_, z) => check_len("z", z.len(), y.len()),
         Then::Add(other) => check_len("other", other.len(), y.len()),
     }
-    // As wide as one another: `gemm` has another order of summation for very few columns.
-    let panel = output.div_ceil(output.div_ceil(PANEL));
-    for start in (0..output).step_by(panel) {
-        let columns = start..output.min(start + panel);
-        let weight = Matrix::new(&weight[start * input..columns.end * input], columns.len(), input).transposed();
-        let part = MatrixMut::strided(&mut y[start..], rows, columns.len(), output);
+    if rows == 0 {
+        return;
+    }
+    // As wide as one another, but for a column: `gemm` has another order of summation for very few of them.
+    let panels = output.div_ceil(PANEL);
+    for panel in 0..panels {
+        let columns = output * panel / panels..output * (panel + 1) / panels;
+        let weight =
+            Matrix::new(&weight[columns.start * input..columns.end * input], columns.len(), input).transposed();
+        let part = MatrixMut::strided(&mut y[columns.start..], rows, columns.len(), output);
         matmul(part, Matrix::new(x, rows, input), weight, Write::Set);
         let bias = &bias[columns.clone()];
         match &mut then {

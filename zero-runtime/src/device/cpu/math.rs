@@ -39,14 +39,14 @@ pub fn exp(x: f32) -> f32 {
     if x > EXP_OVERFLOW { f32::INFINITY } else { value }
 }
 
-/// [`exp`] of what is not above `EXP_SMALL_MAX`, in two thirds of the time.
+/// [`exp`] of what is not above `EXP_WITHIN`, in two thirds of the time.
 #[inline(always)]
 pub fn exp_small(x: f32) -> f32 {
     let value = exp_within(x);
     if x < EXP_UNDERFLOW { 0.0 } else { value }
 }
 
-/// [`exp`] of what is within +-`EXP_SMALL_MAX`, or NaN.
+/// [`exp`] of what is within +-`EXP_WITHIN`, or NaN.
 #[inline(always)]
 pub fn exp_within(x: f32) -> f32 {
     let (n, series) = exp_parts(x);
@@ -54,7 +54,7 @@ pub fn exp_within(x: f32) -> f32 {
 }
 
 /// The power of two nearest to its exponential, and to its negative's, is a normal number.
-pub const EXP_SMALL_MAX: f32 = 87.5;
+pub const EXP_WITHIN: f32 = 87.5;
 
 /// 1 / (1 + e^-x), in [0, 1] whatever x.
 #[inline(always)]
@@ -62,7 +62,7 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// [`sigmoid`] of what is within +-`EXP_SMALL_MAX`, or NaN.
+/// [`sigmoid`] of what is within +-`EXP_WITHIN`, or NaN.
 #[inline(always)]
 pub fn sigmoid_within(x: f32) -> f32 {
     1.0 / (1.0 + exp_within(-x))
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_fast_ones_are_the_same_where_they_may_be_used() {
         for step in 0..=1_000_000 {
-            let x = EXP_SMALL_MAX * (step as f32 / 5e5 - 1.0);
+            let x = EXP_WITHIN * (step as f32 / 5e5 - 1.0);
             let expected = exp(x);
             if x >= EXP_UNDERFLOW {
                 assert_eq!(exp_within(x), expected, "{x}");

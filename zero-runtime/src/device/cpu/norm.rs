@@ -119,6 +119,7 @@ pub fn rms_norm(x: &[f32], gain: &[f32], y: &mut [f32], inverse: &mut [f32], eps
 ///
 /// `dx`, `plus` and `write` are as in [`layer_norm_backward`]; `dgain`: (width).
 // As in layer norm, without the mean: dx = scale (g - n mean(g n)).
+#[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
 pub fn rms_norm_backward(
     x: &[f32],
     gain: &[f32],

@@ -23,6 +23,9 @@ pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
 const ROWS_MIN: usize = 128;
 const COLS_MIN: usize = 3;
 
+/// Room for a thread's own calls: as much as a main thread usually has, so that what runs on one thread runs on several.
+const STACK_BYTES: usize = 8 << 20;
+
 impl Cpu {
     /// This processor, the calling thread alone.
     pub const ONE_THREAD: Self = Self { threads: NonZeroUsize::MIN, elements_min: ELEMENTS_MIN };
@@ -41,7 +44,7 @@ impl Cpu {
             return Ok(work(Self::ONE_THREAD));
         }
         let name = name.to_owned();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
         let pool = pool.thread_name(move |index| format!("{name}.{index}")).build().map_err(io::Error::other)?;
         Ok(pool.install(|| work(Self { threads, ..Self::ONE_THREAD })))
     }
