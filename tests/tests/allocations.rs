@@ -71,10 +71,10 @@ fn allocations(transport: Shared, is_profiled: bool) -> [usize; 2] {
     let mut engine = Engine::<Tied, _>::new(transport);
     engine.initialize(1);
     if is_profiled {
-        engine.profile(2);
+        engine.record(2);
     }
     let added = added(|| COUNTS.get(), || steps(&mut engine));
-    assert_eq!(engine.take_profile().map(|profile| profile.steps.len()), is_profiled.then_some(2));
+    assert_eq!(engine.take_record().map(|record| record.steps.len()), is_profiled.then_some(2));
     added
 }
 

@@ -2,11 +2,12 @@
 //! nothing is decided that the plan has not decided.
 //!
 //! `compute` has the ops that call layers, `update` those at the end of a step, `parameters` fills and reads parameters,
-//! `diagnose` finds out where a number went wrong.
+//! `diagnose` finds out where a number went wrong, `record` notes when ops begin and end.
 
 mod compute;
 mod diagnose;
 mod parameters;
+mod record;
 mod update;
 
 use std::sync::Arc;
@@ -14,13 +15,14 @@ use std::sync::Arc;
 use zero_plan::{Op, Pass, Plan};
 
 pub use diagnose::{NonFinite, Phase};
+pub(crate) use record::now_ns;
+pub use record::{Record, Span};
 pub use update::Hyper;
 
 use crate::arena::Arena;
 use crate::device::{Cpu, Write};
 use crate::layer::Activation;
 use crate::model::Model;
-use crate::profile::{Profile, now_ns};
 use crate::transport::{Lost, Transport};
 use update::Segment;
 
@@ -64,7 +66,7 @@ pub struct Engine<'p, M: Model, T> {
     exchanged: Vec<f64>,
     steps_done: u64,
     /// What steps are recorded in, where that is asked for.
-    profile: Option<Profile>,
+    record: Option<Record>,
     /// Units whose parameters have been set.
     loaded: usize,
     model: core::marker::PhantomData<fn() -> M>,
@@ -112,7 +114,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             transport,
             device,
             steps_done: 0,
-            profile: None,
+            record: None,
             loaded: 0,
             model: core::marker::PhantomData,
         }
@@ -139,13 +141,13 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     }
 
     /// Records when each op of the next `steps` steps begins and ends.
-    pub fn profile(&mut self, steps: usize) {
-        self.profile = Some(Profile::new(self.steps_done, self.arena.stage().step.len(), steps));
+    pub fn record(&mut self, steps: usize) {
+        self.record = Some(Record::new(self.steps_done, self.arena.stage().step.len(), steps));
     }
 
-    /// What has been recorded, if [`Engine::profile`] asked for it.
-    pub fn take_profile(&mut self) -> Option<Profile> {
-        self.profile.take()
+    /// What has been recorded, if [`Engine::record`] asked for it.
+    pub fn take_record(&mut self) -> Option<Record> {
+        self.record.take()
     }
 
     /// One step. `batch` fills a micro-batch: its inputs and targets; it is asked again for the same micro-batches when
@@ -160,7 +162,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     ) -> Result<StepReport, RunError> {
         let mut walk = self.new_walk();
         let mut agreed = None;
-        let records = self.profile.as_mut().is_some_and(Profile::begin_step);
+        let records = self.record.as_mut().is_some_and(Record::begin_step);
         for &op in self.arena.stage().step {
             let start_ns = records.then(now_ns);
             match op {
@@ -178,11 +180,11 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
                 }
                 op => self.execute(op, &mut walk, &mut batch)?,
             }
-            if let (Some(start_ns), Some(profile)) = (start_ns, &mut self.profile) {
-                profile.end_op(start_ns);
+            if let (Some(start_ns), Some(record)) = (start_ns, &mut self.record) {
+                record.end_op(start_ns);
             }
         }
-        self.profile.iter_mut().filter(|_| records).for_each(Profile::end_step);
+        self.record.iter_mut().filter(|_| records).for_each(Record::end_step);
         self.steps_done += 1;
         let (report, _) = agreed.expect("the schedule of a step agrees once");
         Ok(report)

@@ -1,8 +1,9 @@
-//! Mean: what each rank did in a mean step of a profile. Never prints.
+//! Mean: what each rank did in a mean step of a record. Never prints.
 
 use zero_plan::{Op, Plan};
 
-use super::{Profile, Work};
+use super::Work;
+use crate::engine::Record;
 
 /// What some ops of a step come to.
 #[derive(Clone, Copy, Default)]
@@ -45,21 +46,21 @@ pub struct Rank<'a> {
 }
 
 impl<'a> Rank<'a> {
-    pub fn new(plan: &'a Plan, rank: usize, profile: &Profile) -> Self {
-        let (at, ops, steps) = (plan.config.mesh.coordinates(rank), plan.of_rank(rank).step, profile.steps.len());
+    pub fn new(plan: &'a Plan, rank: usize, record: &Record) -> Self {
+        let (at, ops, steps) = (plan.config.mesh.coordinates(rank), plan.of_rank(rank).step, record.steps.len());
         let mut ns = vec![0; ops.len()];
-        for spans in profile.ops_of_steps() {
+        for spans in record.ops_of_steps() {
             ns.iter_mut().zip(spans).for_each(|(ns, span)| *ns += span.ns());
         }
         let ms = |ns: u64| ns as f64 * 1e-6;
         let sum = |(&op, ns): (&Op, u64)| Sum { ops: 1, ms: ms(ns) / steps as f64, work: Work::of(plan, at, op) };
-        let mut durations: Vec<u64> = profile.steps.iter().map(|step| step.ns()).collect();
+        let mut durations: Vec<u64> = record.steps.iter().map(|step| step.ns()).collect();
         durations.sort_unstable();
         let is_needed = |op: &&Op| matches!(op, Op::Forward { .. } | Op::Backward { .. });
         Self {
             stage: at.pipeline,
             sums: ops.iter().zip(ns).map(sum).collect(),
-            step_ms: ms(profile.steps[steps - 1].end_ns - profile.steps[0].start_ns) / steps as f64,
+            step_ms: ms(record.steps[steps - 1].end_ns - record.steps[0].start_ns) / steps as f64,
             median_ms: ms(durations[(steps - 1) / 2] + durations[steps / 2]) / 2.0,
             needed_operations: ops.iter().filter(is_needed).map(|&op| Work::of(plan, at, op).operations).sum(),
             ops,

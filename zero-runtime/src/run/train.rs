@@ -14,7 +14,7 @@ use crate::launch::LaunchError;
 use crate::layer::Activation;
 use crate::model::Model;
 use crate::plan::{Bytes, Traffic};
-use crate::profile::{Machine, Recorded, Tables, Trace};
+use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
 use crate::transport::{Shared, Transport};
 
 /// What comes after training, before the comparison: a sample of what was learned, for example. Every rank does it, since
@@ -62,7 +62,7 @@ fn train_on<'p, M: Model>(
     let sent_before = engine.transport().sent().total_bytes();
     for step in 0..arguments.steps {
         if profiler.is_some() && step == UNPROFILED_STEPS {
-            engine.profile(arguments.profiled_steps());
+            engine.record(arguments.profiled_steps());
         }
         let hyper = arguments.hyper(step);
         let start = Instant::now();
@@ -128,8 +128,8 @@ impl Profiler {
 
     /// Brings together what all ranks recorded; rank 0 shows it.
     fn finish<'p, M: Model>(self, engine: &mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> {
-        let Some(profile) = engine.take_profile() else { return Ok(()) };
-        let ranks = profile.gather(engine)?;
+        let Some(record) = engine.take_record() else { return Ok(()) };
+        let ranks = gather_records(engine, &record)?;
         let Some(mut file) = self.file else { return Ok(()) };
         let recorded = Recorded { plan: engine.plan(), ranks: &ranks, machines: &self.machines };
         file.write(|file| Trace(recorded).write(file))?;

@@ -1,13 +1,13 @@
 use zero_plan::{Config, Mesh, PlanBuf, Unit};
 
-use super::super::{Profile, Span};
 use super::*;
+use crate::engine::{Record, Span};
 
 const MS: u64 = 1_000_000;
 
 /// Two steps after the second, half a millisecond apart, of ops that take `op_ms` each.
-fn profile(ops: usize, op_ms: u64) -> Profile {
-    let mut profile = Profile::new(2, ops, 2);
+fn profile(ops: usize, op_ms: u64) -> Record {
+    let mut profile = Record::new(2, ops, 2);
     let step_ns = ops as u64 * op_ms * MS;
     for start_ns in [0, step_ns + MS / 2] {
         profile.steps.push(Span { start_ns, end_ns: start_ns + step_ns });

@@ -1,0 +1,77 @@
+//! Record: when each op of some steps of a rank began and ended. Never looks at the clock but where a step is recorded, nor
+//! allocates in one.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// From when to when, in nanoseconds of a clock that all processes of a host share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Its start.
+    pub start_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+}
+
+impl Span {
+    /// Its duration.
+    pub fn ns(self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+}
+
+/// What one rank recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The number of its first step, counted from 0.
+    pub first_step: u64,
+    /// Whole steps.
+    pub steps: Vec<Span>,
+    /// The ops of each step, in the order of the plan's table.
+    pub ops: Vec<Span>,
+    ops_per_step: usize,
+    steps_max: usize,
+    step_start_ns: u64,
+}
+
+impl Record {
+    /// Room for the next `steps_max` steps of `ops_per_step` ops each: recording them allocates nothing.
+    pub(crate) fn new(first_step: u64, ops_per_step: usize, steps_max: usize) -> Self {
+        let (steps, ops) = (Vec::with_capacity(steps_max), Vec::with_capacity(steps_max * ops_per_step));
+        // The first look at the clock may have to find it.
+        Self { first_step, steps, ops, ops_per_step, steps_max, step_start_ns: now_ns() }
+    }
+
+    /// What another rank, whose steps have `ops_per_step` ops, recorded of the same steps.
+    pub(crate) fn of_peer(&self, steps: Vec<Span>, ops: Vec<Span>, ops_per_step: usize) -> Self {
+        Self { steps, ops, ops_per_step, ..*self }
+    }
+
+    /// A step begins: whether it is to be recorded.
+    pub(crate) fn begin_step(&mut self) -> bool {
+        // A step that failed has no end.
+        self.ops.truncate(self.steps.len() * self.ops_per_step);
+        self.step_start_ns = now_ns();
+        self.steps.len() < self.steps_max
+    }
+
+    /// The next op of the step has ended.
+    pub(crate) fn end_op(&mut self, start_ns: u64) {
+        self.ops.push(Span { start_ns, end_ns: now_ns() });
+    }
+
+    /// The step has ended.
+    pub(crate) fn end_step(&mut self) {
+        self.steps.push(Span { start_ns: self.step_start_ns, end_ns: now_ns() });
+    }
+
+    /// The ops of each step.
+    pub fn ops_of_steps(&self) -> impl Iterator<Item = &[Span]> {
+        self.ops.chunks_exact(self.ops_per_step)
+    }
+}
+
+/// Nanoseconds of the monotonic clock: of the host, so that what ranks record lies on one axis.
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
