@@ -257,26 +257,10 @@ impl<'a> Walk<'a, '_> {
 
     /// Whether the unit or bucket of an op is one of this pipeline stage.
     const fn exists(&self, op: Op) -> bool {
-        match op {
-            Op::Gather { unit, .. }
-            | Op::Wait { unit }
-            | Op::Widen { unit, .. }
-            | Op::Release { unit }
-            | Op::Receive { unit, .. }
-            | Op::Send { unit, .. }
-            | Op::Forward { unit, .. }
-            | Op::Recompute { unit, .. }
-            | Op::Backward { unit, .. }
-            | Op::Fold { unit }
-            | Op::Update { unit } => unit < self.units.len() && self.at(unit).stage == self.subject.stage,
-            Op::Claim { bucket }
-            | Op::Reduce { bucket, .. }
-            | Op::Settle { bucket, .. }
-            | Op::Combine { bucket, .. }
-            | Op::Spread { bucket, .. } => {
-                bucket < self.buckets.len() && self.bucket(bucket).stage == self.subject.stage
-            }
-            Op::Clear { .. } | Op::Agree => true,
+        match (op.unit(), op.bucket()) {
+            (Some(unit), _) => unit < self.units.len() && self.at(unit).stage == self.subject.stage,
+            (_, Some(bucket)) => bucket < self.buckets.len() && self.bucket(bucket).stage == self.subject.stage,
+            (None, None) => true,
         }
     }
 
