@@ -1,11 +1,12 @@
 //! Execution: runs the ops of all ranks, each as far as it gets, under the rules of who waits for whom; in no time, or with
 //! a cost for each op. Shares nothing with what makes schedules, and knows nothing of what ops compute.
 //!
-//! All state that ranks see of one another is tallies that only grow, and every op waits until some of them are full; which
-//! ones, its rank's own ops before it say. So the rules are monotone: whatever one rank does never keeps another from going on. If one order of execution comes to
-//! its end, all do, and if one gets stuck, all get stuck at the same ops: trying one order is a proof. A collective ends
-//! here when all its members have begun it, a parcel is there when it was sent, and no transport lends a buffer: what
-//! leaves lies in its slot until it is taken. A transport that buffers more only lets ranks go on earlier.
+//! All state that ranks see of one another is tallies that only grow, and every op waits until some of them are full;
+//! which ones, its rank's own ops before it say. So the rules are monotone: whatever one rank does never keeps another
+//! from going on. If one order of execution comes to its end, all do, and if one gets stuck, all get stuck at the same
+//! ops: trying one order is a proof. A collective ends here when all its members have begun it, a parcel is there when it
+//! was sent, and no transport lends a buffer: what leaves lies in its slot until it is taken. A transport that buffers
+//! more only lets ranks go on earlier.
 
 mod stuck;
 

@@ -17,7 +17,7 @@ impl fmt::Display for Tables<'_> {
         let Recorded { plan, ranks, machines } = self.0;
         let Some(first) = ranks.first().filter(|first| !first.steps.is_empty()) else { return Ok(()) };
         let (from, steps) = (first.first_step + 1, first.steps.len() as u64);
-        let ranks: Vec<Rank> = ranks.iter().enumerate().map(|(rank, profile)| Rank::new(plan, rank, profile)).collect();
+        let ranks: Vec<Rank> = ranks.iter().enumerate().map(|(rank, record)| Rank::new(plan, rank, record)).collect();
         let machine = mean_machine(machines);
         writeln!(f, "profile: milliseconds in a step of a rank, mean of steps {from} to {}", from + steps - 1)?;
         for table in [by_op(&ranks, &machine), by_unit(plan, &ranks), by_bucket(plan, &ranks)] {

@@ -70,13 +70,13 @@ impl Trace<'_> {
             before = ",\n";
             Ok(serde_json::to_writer(&mut *out, &event)?)
         };
-        for (rank, profile) in ranks.iter().enumerate() {
+        for (rank, record) in ranks.iter().enumerate() {
             let (pid, at) = (rank + 1, plan.config.mesh.coordinates(rank));
             put(named(pid, 0, "process_name", &rank_name(plan, rank)))?;
             for (tid, name) in [(COMPUTE, "compute"), (COMMUNICATION, "communication"), (STEPS, "steps")] {
                 put(named(pid, tid, "thread_name", name))?;
             }
-            for ((number, step), ops) in (profile.first_step + 1..).zip(&profile.steps).zip(profile.ops_of_steps()) {
+            for ((number, step), ops) in (record.first_step + 1..).zip(&record.steps).zip(record.ops_of_steps()) {
                 put(event(format!("step {number}"), pid, STEPS, *step, Details::default()))?;
                 for (&op, span) in plan.of_rank(rank).step.iter().zip(ops) {
                     put(event(op_name(plan, op), pid, row(op), *span, details(plan, at, op)))?;

@@ -45,7 +45,7 @@ pub struct AttentionShape {
 /// head_dim); `lse`: (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
 pub fn attention(cpu: Cpu, shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
     shape.check(qkv, out, lse);
-    let (out, lse) = (Shared(out.as_mut_ptr()), Shared(lse.as_mut_ptr()));
+    let (out, lse) = (Destination(out.as_mut_ptr()), Destination(lse.as_mut_ptr()));
     shape.each_head(cpu, |head| {
         // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and no
         // two heads have an element in common.
@@ -67,20 +67,20 @@ pub fn attention_backward(
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), qkv.len());
     let saved = Saved { qkv, out, lse };
-    let dqkv = Shared(dqkv.as_mut_ptr());
+    let dqkv = Destination(dqkv.as_mut_ptr());
     shape.each_head(cpu, |head| {
         // SAFETY: as for `attention`.
         unsafe { head.backward(saved, dout, dqkv.start()) };
     });
 }
 
-/// The start of a tensor whose heads several threads write.
-struct Shared(*mut f32);
+/// The start of a tensor of which each head is written by one thread.
+struct Destination(*mut f32);
 
 // SAFETY: an address; whoever writes through it argues for that.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for Destination {}
 
-impl Shared {
+impl Destination {
     fn start(&self) -> *mut f32 {
         self.0
     }

@@ -39,14 +39,14 @@ pub fn exp(x: f32) -> f32 {
     if x > EXP_OVERFLOW { f32::INFINITY } else { value }
 }
 
-/// [`exp`] of what is not above `EXP_WITHIN`, in two thirds of the time.
+/// [`exp`] of what is not above `EXP_WITHIN`, without what only larger arguments need.
 #[inline(always)]
 pub fn exp_small(x: f32) -> f32 {
     let value = exp_within(x);
     if x < EXP_UNDERFLOW { 0.0 } else { value }
 }
 
-/// [`exp`] of what is within +-`EXP_WITHIN`, or NaN.
+/// [`exp`] of what is within +-`EXP_WITHIN`, or NaN, without what only others need.
 #[inline(always)]
 pub fn exp_within(x: f32) -> f32 {
     let (n, series) = exp_parts(x);

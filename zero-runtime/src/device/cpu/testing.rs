@@ -1,7 +1,21 @@
 //! Helpers of the kernels' tests: reproducible inputs and comparison with an f64 reference. Never part of a build.
 
+use super::AdamW;
+
 /// Awkward lengths: empty of whole vectors, one short, exact, one over, several.
 pub const LENGTHS: [usize; 8] = [1, 3, 15, 16, 17, 33, 65, 130];
+
+/// A third step of AdamW with every part on.
+pub const STEP: AdamW = AdamW {
+    lr: 1e-2,
+    beta1: 0.9,
+    beta2: 0.999,
+    eps: 1e-8,
+    weight_decay: 0.1,
+    grad_scale: 0.5,
+    correction1: 0.271,
+    correction2: 0.002_997,
+};
 
 /// `len` reproducible values, spread evenly over (-2, 2).
 pub fn noise(len: usize, seed: u64) -> Vec<f32> {

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::device::cpu::matmul;
-use crate::device::cpu::testing::noise;
-use crate::device::{AdamW, AttentionShape, Device, Element, Nonlinearity, Then, Write, bf16};
+use crate::device::cpu::testing::{STEP, noise};
+use crate::device::{AttentionShape, Device, Element, Nonlinearity, Then, Write, bf16};
 use crate::view::{View, ViewMut};
 
 const ROWS: usize = 35;
@@ -13,17 +13,6 @@ const WIDTHS: [usize; 4] = [1, 33, 64, 130];
 /// Of a matrix product: enough rows for five pieces, and more columns or products than `gemm` takes at one time.
 const PRODUCTS: [[usize; 3]; 6] =
     [[641, 3, 65], [641, 4, 700], [705, 97, 700], [640, 64, 64], [700, 130, 513], [643, 2, 9]];
-
-const STEP: AdamW = AdamW {
-    lr: 1e-2,
-    beta1: 0.9,
-    beta2: 0.999,
-    eps: 1e-8,
-    weight_decay: 0.1,
-    grad_scale: 0.5,
-    correction1: 0.271,
-    correction2: 0.002_997,
-};
 
 /// What ops wrote, each under a name.
 #[derive(Default)]

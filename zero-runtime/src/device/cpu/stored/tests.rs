@@ -1,19 +1,8 @@
 //! Tests of the step over mixed widths against the f32 kernel on widened copies. Never repeats the formula of AdamW.
 
 use super::*;
-use crate::device::cpu::testing::noise;
+use crate::device::cpu::testing::{STEP, noise};
 use crate::device::{Element, bf16};
-
-const STEP: AdamW = AdamW {
-    lr: 1e-2,
-    beta1: 0.9,
-    beta2: 0.999,
-    eps: 1e-8,
-    weight_decay: 0.1,
-    grad_scale: 0.5,
-    correction1: 0.271,
-    correction2: 0.002_997,
-};
 
 #[derive(Clone, Copy, Debug)]
 enum Width {
