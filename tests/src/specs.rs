@@ -14,7 +14,7 @@ pub trait Visitor {
     /// What comes of it.
     type Output;
     /// Does it.
-    fn visit<M: Model<Input = Tokens>>(self) -> Self::Output;
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output;
 }
 
 macro_rules! specs {
@@ -62,7 +62,7 @@ pub struct PlanOf;
 impl Visitor for PlanOf {
     type Output = &'static zero_plan::Plan<'static>;
 
-    fn visit<M: Model<Input = Tokens>>(self) -> Self::Output {
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
         M::PLAN
     }
 }

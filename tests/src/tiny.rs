@@ -55,3 +55,15 @@ pub struct Tall {
     #[tied(embed)]
     head: LmHead<DIM, VOCAB>,
 }
+
+/// Values of a byte.
+pub const BYTES: usize = 256;
+
+/// A GPT of bytes on a pipeline: what the binary `piped` trains.
+#[zero(spec = "specs/piped.ron")]
+pub struct Piped {
+    embed: Embedding<BYTES, CONTEXT, DIM>,
+    blocks: [TinyBlock; 2],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, BYTES>,
+}

@@ -2,7 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use zero_plan::{Config, Mesh, PlanBuf, Traffic, Transport};
+use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
+use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Transport};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -45,10 +46,10 @@ pub struct Outcome {
     pub parameters: Vec<Vec<f32>>,
     /// Sums of the first step's gradients of each unit, over ranks and micro-batches.
     pub gradients: Vec<Vec<f32>>,
-    /// What each rank sent in all steps.
-    pub sent: Vec<Traffic>,
-    /// Bytes of each rank's arena.
-    pub arena_bytes: Vec<usize>,
+    /// What each rank took from its peers in all steps.
+    pub moved: Vec<Moved>,
+    /// Lengths of the mappings of each rank: what is private to it, and what all share.
+    pub mapped_bytes: Vec<[usize; 2]>,
 }
 
 impl Outcome {
@@ -110,7 +111,7 @@ impl core::fmt::Display for Told {
 ///
 /// # Panics
 /// If a rank fails, or if ranks disagree about the outcome.
-pub fn train<M: Model<Input = Tokens>>(
+pub fn train<M: Model<Input = Tokens, Target = Tokens>>(
     config: Config,
     hyper: Hyper,
     steps: u64,
@@ -131,8 +132,8 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
     let mut all = Outcome {
         losses: ranks[0].losses.clone(),
         norms: ranks[0].norms.clone(),
-        sent: ranks.iter().flat_map(|rank| rank.sent.clone()).collect(),
-        arena_bytes: ranks.iter().flat_map(|rank| rank.arena_bytes.clone()).collect(),
+        moved: ranks.iter().flat_map(|rank| rank.moved.clone()).collect(),
+        mapped_bytes: ranks.iter().flat_map(|rank| rank.mapped_bytes.clone()).collect(),
         parameters: vec![Vec::new(); ranks[0].parameters.len()],
         gradients: vec![Vec::new(); ranks[0].gradients.len()],
     };
@@ -141,8 +142,9 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
         let first_replica = config.mesh.coordinates(rank).replica == 0;
         for unit in 0..all.parameters.len() {
             // Shards come in the order of ranks along `zero`.
-            if first_replica {
-                all.gradients[unit].extend(&one.gradients[unit]);
+            // Without a step there are none.
+            if let Some(gradients) = one.gradients.get(unit).filter(|_| first_replica) {
+                all.gradients[unit].extend(gradients);
             }
             if all.parameters[unit].is_empty() {
                 all.parameters[unit] = one.parameters[unit].clone();
@@ -158,7 +160,7 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_rank<'p, M: Model<Input = Tokens>, T: TransportTrait<'p>>(
+pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p>>(
     transport: T,
     hyper: Hyper,
     steps: u64,
@@ -172,7 +174,7 @@ pub fn train_rank<'p, M: Model<Input = Tokens>, T: TransportTrait<'p>>(
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_engine<'p, M: Model<Input = Tokens>, T: TransportTrait<'p>>(
+pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p>>(
     mut engine: Engine<'p, M, T>,
     hyper: Hyper,
     steps: u64,
@@ -185,22 +187,41 @@ pub fn train_engine<'p, M: Model<Input = Tokens>, T: TransportTrait<'p>>(
         Start::Seed(seed) => engine.initialize(seed),
         Start::Flat(flat) => flat.iter().enumerate().for_each(|(unit, flat)| engine.load(unit, flat)),
     }
-    let mut outcome = Outcome { arena_bytes: vec![engine.arena().bytes()], ..Outcome::default() };
+    let mut outcome = Outcome { mapped_bytes: vec![engine.arena().mapped_bytes()], ..Outcome::default() };
     for step in 0..steps {
         let report =
             engine.step(&hyper, |micro_batch, ids, targets| batch(step, data_rank, micro_batch, ids, targets))?;
         outcome.losses.push(report.loss);
         outcome.norms.push(report.gradient_norm);
         if step == 0 {
-            let gradients = |unit| engine.reduced_gradients(unit).map_or_else(Vec::new, |(_, shard)| shard);
-            outcome.gradients = (0..plan.units.len()).map(gradients).collect();
+            let zero = engine.arena().coordinates().zero;
+            let gradients = |unit| {
+                let (start, shard) = engine.reduced_gradients(unit)?;
+                assert_eq!(start, zero * shard.len(), "the shard of unit {unit} starts elsewhere");
+                Some(shard)
+            };
+            outcome.gradients = (0..plan.units.len()).map(|unit| gradients(unit).unwrap_or_default()).collect();
         }
     }
-    outcome.sent = vec![engine.transport().sent()];
+    outcome.moved = vec![engine.transport().moved()];
     for unit in 0..plan.units.len() {
         outcome.parameters.push(engine.parameters(unit)?.unwrap_or_default());
     }
     Ok(outcome)
+}
+
+/// Holds what a rank mapped, and what it took from its peers in so many steps, against its plan.
+///
+/// # Panics
+/// If they differ.
+pub fn assert_as_planned(plan: &Plan, rank: usize, steps: u64, moved: Moved, mapped_bytes: [usize; 2]) {
+    let stage = plan.of_rank(rank);
+    let mut planned = Moved::default();
+    (0..steps).for_each(|_| planned += Moved::taken(plan, stage.step));
+    let config = &plan.config;
+    assert_eq!(moved, planned, "rank {rank} took other bytes than planned: {config:?}");
+    let planned = [private_mapping_bytes(&stage.memory), segment_mapping_bytes(plan)];
+    assert_eq!(mapped_bytes, planned, "rank {rank} has other mappings than planned: {config:?}");
 }
 
 /// Micro-batches of noise for the tiny models, cut from one global batch: rank and micro-batch only say which part.

@@ -47,7 +47,7 @@ fn unpadded<M: Model>(outcome: &Outcome) -> Vec<Vec<f32>> {
     gradients.map(|(gradients, unit)| gradients[..unit.params].to_vec()).collect()
 }
 
-fn agrees_with_pytorch<M: Model<Input = Tokens>>(variant: &str) {
+fn agrees_with_pytorch<M: Model<Input = Tokens, Target = Tokens>>(variant: &str) {
     let golden = Golden::read(variant);
     let hyper = Hyper {
         lr: golden.lr,

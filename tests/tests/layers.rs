@@ -1,8 +1,12 @@
 //! Layers: each against finite differences, on shapes that divide by nothing.
 
 use zero_runtime::prelude::*;
-use zero_runtime::testing::gradcheck;
-use zero_runtime::view::View;
+use zero_runtime::testing::{gradcheck, gradcheck_towards};
+
+#[path = "layers/swiglu.rs"]
+mod swiglu;
+#[path = "layers/wrong.rs"]
+mod wrong;
 
 /// Two sequences of five tokens.
 struct Small;
@@ -63,6 +67,9 @@ gradchecks! {
     attention_longer_than_a_block: Long, Features<3>, CausalSelfAttention<3, 1>;
     head: Small, Features<5>, LmHead<5, 11>;
     head_of_many_chunks: Long, Features<2>, LmHead<2, 5000>;
+    swiglu: Small, Features<5>, swiglu::SwiGlu<5, 7>;
+    swiglu_of_one_token: Single, Features<1>, swiglu::SwiGlu<1, 3>;
+    swiglu_in_a_block: Small, Features<5>, Residual<(RmsNorm<5>, swiglu::SwiGlu<5, 7>)>;
     chain: Small, Features<3>, Chain<Linear<3, 5>, Chain<Gelu, Linear<5, 2>>>;
     tuple_of_six: Small, Features<3>, (Linear<3, 4>, Silu, RmsNorm<4>, Linear<4, 5>, Gelu, Linear<5, 2>);
     activation_of_an_activation: Small, Features<3>, (Linear<3, 5>, Gelu, Silu);
@@ -75,59 +82,10 @@ gradchecks! {
     model_in_one: Small, Tokens, (Embedding<3, 5, 6>, Block, LayerNorm<6>, LmHead<6, 4>);
 }
 
-/// A layer whose backward forgets a factor.
-struct Wrong;
-
-impl<S: Shape> Layer<S, Features<3>> for Wrong {
-    type Output = Features<3>;
-    const PARAMS: usize = 0;
-    const SAVED: usize = 0;
-    const WORKSPACE: usize = 0;
-
-    fn tensors(_: &mut Tensors) {}
-
-    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
-        cx.device.copy(pass.y.reborrow(), pass.x);
-        cx.device.add(pass.y, pass.x);
-    }
-
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
-        cx.device.copy(pass.dx.expect("an input that is differentiable"), pass.dy);
-    }
-}
-
-/// A layer that forgets what is to be added to its gradient.
-struct Forgetful;
-
-impl<S: Shape> Layer<S, Features<3>> for Forgetful {
-    type Output = Features<3>;
-    const PARAMS: usize = 0;
-    const SAVED: usize = 0;
-    const WORKSPACE: usize = 0;
-
-    fn tensors(_: &mut Tensors) {}
-
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
-        cx.device.copy(pass.y, pass.x);
-    }
-
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
-        cx.device.copy(pass.dx.expect("an input that is differentiable"), pass.dy);
-    }
-
-    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, _: View<S::Device>) {
-        <Self as Layer<S, Features<3>>>::backward(cx, pass);
-    }
-}
-
+/// Heads whose targets are numbers.
 #[test]
-#[should_panic(expected = "gradient of the input in one pass 0")]
-fn a_forgotten_residual_is_caught() {
-    gradcheck::<Small, Features<3>, Forgetful>();
-}
-
-#[test]
-#[should_panic(expected = "gradient of input 0")]
-fn a_wrong_backward_is_caught() {
-    gradcheck::<Small, Features<3>, Wrong>();
+fn mse_head() {
+    gradcheck_towards::<Small, Features<5>, Features<5>, MseHead<5>>();
+    gradcheck_towards::<Single, Features<1>, Features<1>, MseHead<1>>();
+    gradcheck_towards::<Small, Features<3>, Features<33>, (Linear<3, 33>, MseHead<33>)>();
 }

@@ -1,9 +1,10 @@
 //! Ranks meet, or say which of them does not fit. The ranks are threads here; sockets and memory are real.
 
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use zero_runtime::launch::{Joined, LaunchError, Place, Watch, join};
+use zero_runtime::launch::{Joined, LaunchError, Place, Watch, fail, join};
 
 const BYTES: usize = 1 << 16;
 
@@ -63,6 +64,22 @@ fn another_plan_is_refused() {
 fn another_world_is_refused() {
     let outcomes = join_all(&[(place(0, 2, "world"), 7), (place(1, 3, "world"), 7)]);
     assert_eq!((code(&outcomes[0]), code(&outcomes[1])), ("Z0326", "Z0330"));
+}
+
+#[test]
+fn a_rank_beyond_the_world_is_refused() {
+    let outcomes = join_all(&[(place(0, 2, "beyond"), 7), (place(2, 2, "beyond"), 7)]);
+    assert_eq!((code(&outcomes[0]), code(&outcomes[1])), ("Z0303", "Z0330"));
+}
+
+#[test]
+fn another_size_of_shared_memory_is_refused() {
+    let places = [0, 1].map(|rank| place(rank, 2, "size"));
+    let codes = thread::scope(|scope| {
+        let ranks = places.each_ref().map(|place| scope.spawn(|| code(&join(place, 7, BYTES + place.rank))));
+        ranks.map(|rank| rank.join().unwrap())
+    });
+    assert_eq!(codes, ["Z0325", "Z0330"]);
 }
 
 #[test]
@@ -127,19 +144,137 @@ fn jobs_do_not_meet() {
     assert!(outcomes.iter().all(|outcome| code(outcome) == "joined"));
 }
 
-#[test]
-fn a_loss_is_told_to_all_and_a_goodbye_to_none() {
-    let places: Vec<_> = (0..4).map(|rank| (place(rank, 4, "loss"), 7)).collect();
-    let mut watches: Vec<Watch> = join_all(&places).into_iter().map(|joined| joined.unwrap().watch).collect();
-    let (sender, receiver) = std::sync::mpsc::channel();
-    for (rank, watch) in watches.iter().enumerate() {
+/// A rank, and the error that it is to print.
+type Told = (usize, Option<String>);
+
+/// The watches of ranks that have met, and what their callbacks will be given.
+fn watch(job: &str, ranks: usize) -> (Vec<Option<Watch>>, Receiver<Told>) {
+    let places: Vec<_> = (0..ranks).map(|rank| (place(rank, ranks, job), 7)).collect();
+    let watches: Vec<_> = join_all(&places).into_iter().map(|joined| Some(joined.unwrap().watch)).collect();
+    let (sender, receiver) = channel();
+    for (rank, watch) in watches.iter().flatten().enumerate() {
         let sender = sender.clone();
-        watch.start(move |lost| sender.send((rank, lost.rank, lost.is_reporter)).unwrap()).unwrap();
+        let tell = move |error: Option<LaunchError>| {
+            // Nobody listens where the test is over.
+            let _ = sender.send((rank, error.map(|error| error.report())));
+        };
+        watch.start(tell).unwrap();
     }
-    drop(sender);
-    watches.remove(1).goodbye();
-    drop(watches.remove(1)); // rank 2, without a goodbye
+    (watches, receiver)
+}
+
+/// What is heard until nobody can say anything any more; all ranks that are left must end for that.
+fn heard(receiver: &Receiver<Told>) -> Vec<Told> {
     let mut heard: Vec<_> = std::iter::from_fn(|| receiver.recv_timeout(Duration::from_secs(20)).ok()).collect();
     heard.sort();
-    assert_eq!(heard, [(0, 2, true), (3, 2, false)]);
+    heard
+}
+
+#[test]
+fn a_loss_is_told_to_all_and_a_goodbye_to_none() {
+    let (mut watches, receiver) = watch("loss", 4);
+    watches[1].take().unwrap().goodbye();
+    drop(watches[2].take()); // without a goodbye
+    let heard = heard(&receiver);
+    assert!(heard[0].1.as_ref().unwrap().starts_with("error[Z0314]: rank 2 "), "{heard:?}");
+    assert_eq!((heard.len(), heard[0].0, &heard[1]), (2, 0, &(3, None)));
+}
+
+#[test]
+fn a_goodbye_alone_is_no_loss() {
+    let (mut watches, receiver) = watch("goodbye", 3);
+    watches[1].take().unwrap().goodbye();
+    assert!(receiver.recv_timeout(Duration::from_millis(300)).is_err());
+}
+
+#[test]
+fn of_two_errors_in_the_middle_the_first_is_told() {
+    let (mut watches, receiver) = watch("second", 3);
+    let [first, other] = [2, 0].map(|rank| watches[rank].take().unwrap());
+    assert!(first.fail(OWN).is_none());
+    assert!(other.fail("error[Z9998]: a consequence").is_none());
+    assert_eq!(heard(&receiver), [(0, Some(of_rank(2, 3))), (1, None)]);
+}
+
+const OWN: &str = "error[Z9999]: my own words";
+
+fn of_rank(rank: usize, world: usize) -> String {
+    format!("{OWN}\n  = note: found by rank {rank} of {world}")
+}
+
+#[test]
+fn an_error_of_one_rank_in_the_middle_is_told_by_rank_0() {
+    let (mut watches, receiver) = watch("middle", 4);
+    assert!(watches[2].take().unwrap().fail(OWN).is_none(), "rank 0 speaks");
+    assert_eq!(heard(&receiver), [(0, Some(of_rank(2, 4))), (1, None), (3, None)]);
+}
+
+#[test]
+fn an_error_of_rank_0_in_the_middle_is_told_by_it() {
+    let (mut watches, receiver) = watch("first", 3);
+    let told = watches[0].take().unwrap().fail(OWN).map(|error| error.report());
+    assert_eq!(told, Some(of_rank(0, 3)));
+    assert_eq!(heard(&receiver), [(1, None), (2, None)]);
+}
+
+#[test]
+fn an_error_without_a_rank_0_is_told_by_its_finder() {
+    let (mut watches, receiver) = watch("headless", 2);
+    watches[0].take().unwrap().goodbye();
+    let told = watches[1].take().unwrap().fail(OWN).map(|error| error.report());
+    assert_eq!(told, Some(of_rank(1, 2)));
+    assert_eq!(heard(&receiver), []);
+}
+
+#[test]
+fn an_error_that_all_agree_on_is_told_by_rank_0() {
+    let (watches, receiver) = watch("agreed", 3);
+    let speaks = thread::scope(|scope| {
+        let ends = watches.into_iter().flatten().map(|watch| scope.spawn(|| watch.fail_together()));
+        ends.collect::<Vec<_>>().into_iter().map(|end| end.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(speaks, [true, false, false]);
+    assert_eq!(heard(&receiver), []);
+}
+
+/// Lets some ranks fail and the others join; what each is to print.
+fn start(job: &str, world: usize, errors: &[(usize, &str)]) -> Vec<Option<String>> {
+    let outcome = |rank: usize| {
+        let place = place(rank, world, job);
+        match errors.iter().find(|(failing, _)| *failing == rank) {
+            Some((_, error)) => fail(&place, error),
+            None => join(&place, 7, BYTES).err().filter(|error| !error.is_echo()),
+        }
+    };
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..world).map(|rank| scope.spawn(move || outcome(rank))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap().map(|error| error.report())).collect()
+    })
+}
+
+#[test]
+fn an_error_before_the_meeting_is_told_once_with_the_ranks_that_found_it() {
+    assert_eq!(start("found by one", 3, &[(1, OWN)]), [Some(of_rank(1, 3)), None, None]);
+    assert_eq!(start("found by the host", 3, &[(0, OWN)]), [Some(of_rank(0, 3)), None, None]);
+    assert_eq!(start("found by all", 3, &[(0, OWN), (1, OWN), (2, OWN)]), [Some(OWN.to_owned()), None, None]);
+    let other = "error[Z9998]: other words";
+    let both = format!("{}\n{other}\n  = note: found by rank 2 of 3", of_rank(0, 3));
+    assert_eq!(start("two found", 3, &[(0, OWN), (2, other)]), [Some(both), None, None]);
+}
+
+#[test]
+fn an_error_of_a_rank_that_finds_no_rank_0_is_told_by_it() {
+    let mut guest = place(1, 2, "nobody");
+    guest.join_timeout = Duration::from_millis(50);
+    assert_eq!(fail(&guest, OWN).map(|error| error.report()), Some(of_rank(1, 2)));
+}
+
+#[test]
+fn of_all_who_wait_for_rank_0_in_vain_one_says_so() {
+    let mut guests = [1, 2, 3].map(|rank| (place(rank, 4, "vain"), 7));
+    guests.iter_mut().for_each(|(guest, _)| guest.join_timeout = Duration::from_millis(50));
+    let outcomes = join_all(&guests);
+    let mut codes: Vec<_> = outcomes.iter().map(code).collect();
+    codes.sort();
+    assert_eq!(codes, ["Z0322", "Z0330", "Z0330"]);
 }

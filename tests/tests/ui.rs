@@ -66,7 +66,9 @@ fn a_case_is_named_for_the_code_that_is_shown() {
 #[test]
 fn every_code_of_an_expansion_has_a_case() {
     let cases = cases("rs");
-    for code in CODES.iter().filter(|code| code.code < "Z0120") {
+    // A package without a model is for the command to find.
+    let of_structs = |code: &str| ("Z0140".."Z0148").contains(&code);
+    for code in CODES.iter().filter(|code| code.code < "Z0120" || of_structs(code.code)) {
         let prefix = code.code.to_lowercase();
         assert!(cases.iter().any(|case| name(case).starts_with(&prefix)), "{}", code.code);
     }

@@ -1,111 +1,78 @@
-//! Build: from a spec's path to a binary's: check the spec, find the model's package, put the workspace's text beside it,
-//! let cargo compile, copy the result. Never decides what a plan is.
+//! Build: from a spec's path to a binary: check the spec, find the model's program, put the workspace's text beside it,
+//! let cargo compile, keep the result. Never decides what a plan is.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use serde_json::Value;
-use zero_plan::spec::{self, Model, Spec};
-use zero_runtime::data::workspace_text;
+use zero_plan::spec::{self, Spec};
+use zero_runtime::data::WorkspaceText;
 
+use crate::arguments::Request;
+use crate::binary::{Binary, place};
+use crate::compile::compile;
 use crate::error::Error;
+use crate::model;
+use crate::workspace::Workspace;
 
-/// Compiles the spec at `path` with its model. The binary lies under `target/zero/` and is named after the spec.
-pub fn build(path: &Path) -> Result<PathBuf, Error> {
+/// Compiles a spec with its model, and says on standard error what text the binary carries.
+pub fn build(Request { spec: path, bin }: &Request) -> Result<Binary, Error> {
     let spec = read(path)?;
-    let model = match spec.model {
-        Some(Model::Example(name) | Model::Package(name)) => name,
-        None => return Err(Error::NoModel { spec: path.to_owned() }),
-    };
+    let model = spec.model.ok_or_else(|| Error::NoModel { spec: path.clone() })?;
     let workspace = Workspace::find()?;
-    workspace.require(&model, path)?;
-    let directory = workspace.target.join("zero");
-    std::fs::create_dir_all(&directory).map_err(|source| Error::Write { path: directory.clone(), source })?;
+    let program = workspace.program(&model, bin.as_deref(), path)?;
+    let absolute = path.canonicalize().map_err(|source| Error::Unreadable { path: path.clone(), source })?;
+    if absolute.to_str().is_none() {
+        return Err(Error::NotUnicode { path: absolute });
+    }
     // Cargo builds every spec of a model to one place: another build must not replace it before it is copied.
-    let lock_path = directory.join(".lock");
-    let lock = File::create(&lock_path).and_then(|lock| lock.lock().map(|()| lock));
-    let _lock = lock.map_err(|source| Error::Write { path: lock_path, source })?;
-    let text = directory.join("workspace.txt");
-    write_if_changed(&text, workspace_text(&workspace.root)?.as_bytes())?;
-    let built = compile(&model, path, &text)?;
-    let binary = directory.join(path.file_stem().unwrap_or_default());
-    // A running copy cannot be overwritten, but it can be replaced.
-    let fresh = binary.with_extension("new");
-    let replaced = std::fs::copy(&built, &fresh).and_then(|_| std::fs::rename(&fresh, &binary));
-    replaced.map_err(|source| Error::Write { path: binary.clone(), source })?;
+    let own = workspace.target.join("zero").join("build");
+    std::fs::create_dir_all(&own).map_err(|source| Error::Write { path: own.clone(), source })?;
+    let _lock = lock(own.join("lock"))?;
+    let carried = WorkspaceText::below(&workspace.root)?;
+    let text = own.join("workspace.txt");
+    write_if_changed(&text, carried.text.as_bytes())?;
+    let (files, bytes) = (carried.files.len(), carried.text.len());
+    eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
+    let (built, at) = compile(&program, &absolute, &text)?;
+    model::require(&at, path, &program.name)?;
+    let target = workspace.target.canonicalize().unwrap_or(workspace.target);
+    let binary = Binary::keep(built, place(&target, &absolute, &program.name), &own.join("fresh"))?;
     prove(&binary, path)?;
     Ok(binary)
 }
 
+/// Waits until no other command builds to this target directory.
+fn lock(path: PathBuf) -> Result<File, Error> {
+    let lock = || {
+        let file = File::create(&path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                eprintln!("waiting for another `cargo zero` to build");
+                file.lock()?;
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
+        Ok(file)
+    };
+    lock().map_err(|source| Error::Write { path: path.clone(), source })
+}
+
 /// Has the binary prove its plan over the ops of all ranks: whoever has built it can rely on that.
-fn prove(binary: &Path, spec: &Path) -> Result<(), Error> {
-    let status = Command::new(binary).arg("--prove").stdout(Stdio::null()).status();
-    match status.map_err(|source| Error::Start { binary: binary.to_owned(), source })?.success() {
+fn prove(binary: &Binary, spec: &Path) -> Result<(), Error> {
+    let status = binary.command().arg("--prove").stdout(Stdio::null()).status();
+    match status.map_err(|source| binary.not_started(source))?.success() {
         true => Ok(()),
         false => Err(Error::Unproven { spec: spec.to_owned() }),
     }
 }
 
 fn read(path: &Path) -> Result<Spec, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+    let bytes = std::fs::read(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
     let name = path.display().to_string();
-    spec::parse(&text).map_err(|errors| Error::Spec(errors.iter().map(|error| error.render(&name, &text)).collect()))
-}
-
-/// The cargo workspace around the current directory.
-struct Workspace {
-    root: PathBuf,
-    target: PathBuf,
-    /// Packages with a binary.
-    packages: Vec<String>,
-}
-
-/// The cargo that runs this command, else the one on the path.
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
-impl Workspace {
-    fn find() -> Result<Self, Error> {
-        let output = cargo()
-            .args(["metadata", "--no-deps", "--format-version", "1"])
-            .output()
-            .map_err(|source| Error::Cargo { source })?;
-        if !output.status.success() {
-            return Err(Error::NoWorkspace { message: String::from_utf8_lossy(&output.stderr).into_owned() });
-        }
-        let metadata: Value =
-            serde_json::from_slice(&output.stdout).map_err(|source| Error::Cargo { source: source.into() })?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let has_binary = |package: &Value| {
-            list(&package["targets"]).iter().any(|target| list(&target["kind"]).contains(&Value::from("bin")))
-        };
-        let packages = list(&metadata["packages"]);
-        Ok(Self {
-            root: text(&metadata["workspace_root"]).into(),
-            target: text(&metadata["target_directory"]).into(),
-            packages: packages
-                .iter()
-                .filter(|package| has_binary(package))
-                .map(|package| text(&package["name"]))
-                .collect(),
-        })
-    }
-
-    fn require(&self, model: &str, spec: &Path) -> Result<(), Error> {
-        if self.packages.iter().any(|name| name == model) {
-            return Ok(());
-        }
-        Err(Error::UnknownModel {
-            spec: spec.to_owned(),
-            model: model.to_owned(),
-            workspace: self.root.display().to_string(),
-            candidates: self.packages.clone(),
-        })
-    }
+    let text = spec::decode(&bytes).map_err(|error| Error::Spec(vec![error.render(&name, "")]))?;
+    spec::parse(text).map_err(|errors| Error::Spec(errors.iter().map(|error| error.render(&name, text)).collect()))
 }
 
 /// Leaves the file alone where it has these contents, so that cargo does not take it for changed.
@@ -114,31 +81,4 @@ fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), Error> {
         return Ok(());
     }
     std::fs::write(path, contents).map_err(|source| Error::Write { path: path.to_owned(), source })
-}
-
-/// Runs cargo; the spec and the text reach the macro by its environment.
-fn compile(model: &str, spec: &Path, text: &Path) -> Result<PathBuf, Error> {
-    let absolute = std::path::absolute(spec).map_err(|source| Error::Unreadable { path: spec.to_owned(), source })?;
-    let mut child = cargo()
-        .args(["build", "--release", "--message-format", "json-render-diagnostics", "--package", model])
-        .env("ZERO_SPEC", absolute)
-        .env("ZERO_TEXT", text)
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|source| Error::Cargo { source })?;
-    let messages = child.stdout.take().map(BufReader::new);
-    let executables = messages.into_iter().flat_map(BufRead::lines).map_while(Result::ok).filter_map(|line| {
-        let message: Value = serde_json::from_str(&line).ok()?;
-        Some(PathBuf::from(message["executable"].as_str()?))
-    });
-    let mut executables: Vec<PathBuf> = executables.collect();
-    let status = child.wait().map_err(|source| Error::Cargo { source })?;
-    if executables.len() > 1 {
-        let binaries = executables.iter().map(|path| path.display().to_string()).collect();
-        executables.retain(|path| path.file_stem().is_some_and(|stem| stem == model));
-        if executables.len() != 1 {
-            return Err(Error::SeveralBinaries { model: model.to_owned(), binaries });
-        }
-    }
-    executables.pop().filter(|_| status.success()).ok_or_else(|| Error::Build { spec: spec.to_owned() })
 }

@@ -1,46 +1,93 @@
 //! Error: what keeps a spec from becoming a binary, or a code from being explained, as a person should see it. Never
 //! prints.
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use zero_plan::diagnostic;
 
 /// Why the command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: give the path of a RON file, such as specs/zero3.ron", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
+    Unreadable { path: PathBuf, source: io::Error },
     /// Diagnostics of the spec, each rendered with its place.
     #[error("{}", .0.join("\n\n"))]
     Spec(Vec<String>),
     #[error("error[Z0121]: {} names no model\n  = help: add `model: Example(\"gpt\")`, or `model: Package(\"...\")` for a package of your workspace", spec.display())]
     NoModel { spec: PathBuf },
-    #[error("error[Z0122]: {} names the model `{model}`, but {workspace} has no such package with a binary\n  = help: expected one of: {}", spec.display(), candidates.join(", "))]
+    #[error("error[Z0122]: {} names the model `{model}`, but {workspace} has no such package with a binary\n  = help: {}", spec.display(), candidates_help(candidates))]
     UnknownModel { spec: PathBuf, model: String, workspace: String, candidates: Vec<String> },
     #[error(
         "error[Z0123]: cannot run cargo: {source}\n  = help: the command needs the cargo that built it, and a workspace around the current directory"
     )]
-    Cargo { source: std::io::Error },
+    Cargo { source: io::Error },
     #[error(
         "error[Z0127]: no cargo workspace or package around the current directory\n{message}  = help: go into the directory of your workspace"
     )]
     NoWorkspace { message: String },
-    #[error("error[Z0128]: the package `{model}` has several binaries: {}\n  = help: name one of them `{model}`", binaries.join(", "))]
+    #[error("error[Z0128]: the package `{model}` has several binaries: {}\n  = help: choose one by `--bin NAME`, or by `default-run` in the package's Cargo.toml", binaries.join(", "))]
     SeveralBinaries { model: String, binaries: Vec<String> },
     /// Cargo has told why.
-    #[error("error[Z0124]: the model does not compile under {}; what rustc says is above", spec.display())]
+    #[error("error[Z0124]: the model does not compile under {}; what cargo says is above", spec.display())]
     Build { spec: PathBuf },
+    #[error("error[Z0148]: {} names the model `{model}`, but nothing in the binary of that package is under `#[zero]`\n  = help: write `#[zero]` on the struct that is its model, or name a package that has one", spec.display())]
+    WithoutModel { spec: PathBuf, model: String },
     /// The binary has told why.
     #[error("error[Z0130]: the plan of {} is not sound; what the binary says is above", spec.display())]
     Unproven { spec: PathBuf },
     #[error("error[Z0125]: cannot write {}: {source}\n  = help: the target directory must be writable and have space", path.display())]
-    Write { path: PathBuf, source: std::io::Error },
-    #[error("error[Z0126]: cannot start {}: {source}", binary.display())]
-    Start { binary: PathBuf, source: std::io::Error },
+    Write { path: PathBuf, source: io::Error },
+    #[error("error[Z0126]: cannot start {}: {source}\n  = help: see whether the target directory is on a file system that forbids programs", binary.display())]
+    Start { binary: PathBuf, source: io::Error },
     #[error("error[Z0129]: no message has the code `{code}`\n  = help: {}", nearest_help(code))]
     UnknownCode { code: String },
+    #[error("error[Z0131]: the package `{model}` has no binary `{bin}`\n  = help: it has {}", binaries.join(", "))]
+    UnknownBinary { model: String, bin: String, binaries: Vec<String> },
+    #[error("error[Z0133]: the path {} is not UTF-8, and the compiler takes no other\n  = help: rename the file or the directory", path.display())]
+    NotUnicode { path: PathBuf },
+    #[error("error[Z0134]: several packages have an example `{example}`: {}\n  = help: rename all but one of them", packages.join(", "))]
+    SeveralExamples { example: String, packages: Vec<String> },
+    #[error(
+        "error[Z0135]: cargo cannot read the workspace around the current directory\n{message}  = help: correct it until `cargo metadata` succeeds"
+    )]
+    BadWorkspace { message: String },
     #[error("{}", .0.report())]
     Text(#[from] zero_runtime::data::DataError),
+}
+
+/// The extension of specs.
+const RON: &str = "ron";
+
+fn spec_help(path: &Path, source: &io::Error) -> String {
+    match source.kind() {
+        ErrorKind::IsADirectory => match specs_in(path)[..] {
+            [] => "this is a directory without specs; give the path of a RON file".to_owned(),
+            ref specs => format!("this is a directory; give one of its specs: {}", specs.join(", ")),
+        },
+        ErrorKind::InvalidData => "a spec is a RON file, which is UTF-8 text".to_owned(),
+        _ => match specs_in(path.parent().unwrap_or(path))[..] {
+            [] => "give the path of a RON file; relative paths are from the current directory".to_owned(),
+            ref specs => format!("the specs in that directory are {}", specs.join(", ")),
+        },
+    }
+}
+
+/// The RON files in a directory, sorted.
+fn specs_in(directory: &Path) -> Vec<String> {
+    let listed = if directory == Path::new("") { Path::new(".") } else { directory };
+    let entries = std::fs::read_dir(listed).into_iter().flatten().flatten();
+    let specs = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == RON));
+    let mut specs: Vec<_> = specs.map(|path| path.strip_prefix(".").unwrap_or(&path).display().to_string()).collect();
+    specs.sort();
+    specs
+}
+
+fn candidates_help(candidates: &[String]) -> String {
+    match candidates {
+        [] => "a model is a program: give its package a src/main.rs that calls `zero_runtime::main`".to_owned(),
+        some => format!("expected one of: {}", some.join(", ")),
+    }
 }
 
 fn nearest_help(code: &str) -> String {

@@ -1,11 +1,13 @@
 //! Errors of the command: found before anything is built, told once, with their place and a way out.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use zero_plan::diagnostic::CODES;
 
-/// Writes `spec` to a directory of its own and runs `zero build` on it: what it says on standard error.
+/// Writes `spec` to a directory of its own and runs `cargo-zero build` on it: what it says on standard error.
 fn errors_of(name: &str, spec: &str) -> String {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&directory).expect("a directory");
@@ -17,7 +19,7 @@ fn build(directory: &Path, spec: &str) -> String {
     refused(directory, &["build", spec])
 }
 
-/// Runs `zero` with arguments that it must refuse: what it says on standard error.
+/// Runs `cargo-zero` with arguments that it must refuse: what it says on standard error.
 fn refused(directory: &Path, arguments: &[&str]) -> String {
     let output = zero(directory, arguments);
     assert_eq!(output.status.code(), Some(1));
@@ -26,11 +28,11 @@ fn refused(directory: &Path, arguments: &[&str]) -> String {
 }
 
 fn zero(directory: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
     command.args(arguments).current_dir(directory).output().expect("the command")
 }
 
-/// Runs `zero explain` with arguments that it must take: what it says on standard output.
+/// Runs `cargo-zero explain` with arguments that it must take: what it says on standard output.
 fn explained(arguments: &[&str]) -> String {
     let output = zero(Path::new("."), &[&["explain"], arguments].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -84,6 +86,36 @@ fn z0122_unknown_model_lists_the_known_ones() {
     assert!(errors.contains("gpt"), "{errors}");
 }
 
+/// A package of its own, whose binary must not be started: it would leave a file behind.
+#[test]
+fn z0148_package_without_a_model() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plain");
+    std::fs::create_dir_all(directory.join("src")).expect("a directory");
+    let manifest = "[package]\nname = \"plain\"\nedition = \"2024\"\n\n[workspace]\n";
+    std::fs::write(directory.join("Cargo.toml"), manifest).expect("a manifest");
+    let main = "fn main() {\n    std::fs::write(\"started\", \"\").unwrap();\n}\n";
+    std::fs::write(directory.join("src/main.rs"), main).expect("a program");
+    std::fs::write(directory.join("my.ron"), "(model: Package(\"plain\"), zero: (stage: 1))").expect("a spec");
+    let errors = build(&directory, "my.ron");
+    let ours: Vec<_> = errors.lines().skip_while(|line| !line.starts_with("error")).collect();
+    let expected =
+        "error[Z0148]: my.ron names the model `plain`, but nothing in the binary of that package is under `#[zero]`";
+    assert_eq!((ours.len(), ours[0]), (2, expected), "{errors}");
+    assert!(!directory.join("started").exists());
+}
+
+#[test]
+fn a_spec_is_text_with_or_without_a_mark() {
+    let errors = errors_of("marked", "\u{feff}(model: Example(\"gtp\"), zero: (stage: 1))");
+    assert!(errors.starts_with("error[Z0122]"), "{errors}");
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(directory.join("latin1.ron"), b"(zero: (stage: 1)) // caf\xE9").expect("a spec");
+    let errors = build(&directory, "latin1.ron");
+    let expected =
+        "error[Z0118]: the spec is not UTF-8 text: the byte 0xE9 at 1:26 is no part of a character\n--> latin1.ron";
+    assert!(errors.starts_with(expected), "{errors}");
+}
+
 #[test]
 fn codes_are_explained() {
     let page = explained(&["z0107"]);
@@ -101,4 +133,67 @@ fn z0129_unknown_code() {
     assert!(errors.starts_with(expected), "{errors}");
     let errors = refused(Path::new("."), &["explain", "prefetch"]);
     assert!(errors.ends_with("= help: `cargo zero explain` lists all codes\n"), "{errors}");
+}
+
+#[test]
+fn z0120_directory_lists_its_specs() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("directory");
+    std::fs::create_dir_all(directory.join("specs/none")).expect("a directory");
+    std::fs::write(directory.join("specs/a.ron"), "()").expect("a spec");
+    let errors = build(&directory, "specs");
+    assert!(
+        errors.starts_with("error[Z0120]: cannot read the spec specs: ") && errors.contains("specs/a.ron"),
+        "{errors}"
+    );
+    let errors = build(&directory, "specs/b.ron");
+    assert!(errors.contains("the specs in that directory are specs/a.ron"), "{errors}");
+    let errors = build(&directory, "specs/none");
+    assert!(errors.contains("a directory without specs"), "{errors}");
+}
+
+#[test]
+fn z0132_arguments_of_the_binary_without_dashes() {
+    let output = zero(Path::new("."), &["run", "x.ron", "--steps", "5"]);
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.starts_with("error[Z0132]: unexpected argument '--steps' found\n"), "{errors}");
+    assert!(
+        errors.contains("tip: arguments of the binary come after `--`: `cargo zero run x.ron -- --steps 5`\n"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn z0133_path_that_is_not_utf8() {
+    let name = OsStr::from_bytes(b"\xff.ron");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(directory.join(name), "(model: Package(\"gpt\"), zero: (stage: 1))").expect("a spec");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+    let output = command.arg("build").arg(name).current_dir(directory).output().expect("the command");
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert!(errors.starts_with("error[Z0133]: ") && errors.contains("is not UTF-8"), "{errors}");
+}
+
+/// Outside of this workspace, so that no Cargo.toml is above.
+fn elsewhere(manifest: Option<&str>) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("x.ron"), "(model: Package(\"x\"), zero: (stage: 1))").expect("a spec");
+    manifest
+        .into_iter()
+        .for_each(|text| std::fs::write(directory.path().join("Cargo.toml"), text).expect("a manifest"));
+    build(directory.path(), "x.ron")
+}
+
+#[test]
+fn z0127_no_workspace_and_z0135_a_broken_one() {
+    let errors = elsewhere(None);
+    assert!(
+        errors.starts_with("error[Z0127]: no cargo workspace or package around the current directory\n"),
+        "{errors}"
+    );
+    let errors = elsewhere(Some("[package\n"));
+    assert!(
+        errors.starts_with("error[Z0135]: cargo cannot read the workspace around the current directory\n"),
+        "{errors}"
+    );
 }

@@ -6,6 +6,7 @@ use syn::{Attribute, Data, DeriveInput, LitStr};
 use zero_plan::diagnostic::Diagnostic;
 
 use crate::mistake::{Checked, Mistake};
+use crate::valid::is_for_others;
 
 /// The options of `#[zero(...)]` as written.
 pub struct Options {
@@ -36,6 +37,14 @@ impl Options {
                 [TokenTree::Ident(name), TokenTree::Punct(equals), value @ ..]
                     if equals.as_char() == '=' && !value.is_empty() =>
                 {
+                    if let Some(next) = second_option(value) {
+                        mistakes.push(Mistake::unusable(
+                            next,
+                            format!("a comma is missing before `{next}`"),
+                            "options are separated by commas: `#[zero(stage = 3, prefetch = 2)]`",
+                        ));
+                        continue;
+                    }
                     let value = value.iter().cloned().collect();
                     if name == "spec" {
                         options.set_spec(value, &tokens).unwrap_or_else(|mistake| mistakes.push(mistake));
@@ -87,6 +96,14 @@ impl Options {
     }
 }
 
+/// The name of an option that begins within the value of another.
+fn second_option(value: &[TokenTree]) -> Option<&Ident> {
+    value.windows(2).find_map(|pair| match pair {
+        [TokenTree::Ident(name), TokenTree::Punct(equals)] if equals.as_char() == '=' => Some(name),
+        _ => None,
+    })
+}
+
 fn is_comma(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
 }
@@ -105,15 +122,22 @@ pub fn named<'a>(attributes: &'a [Attribute], name: &str) -> impl Iterator<Item 
     attributes.iter().filter(move |attribute| attribute.path().is_ident(name))
 }
 
-/// The struct as the compiler is to see it: without the attributes that only `#[zero]` knows. Its fields say what there
-/// is; nobody reads them.
+/// Whether an attribute is one of `#[zero]`, by whatever path.
+pub fn is_zero(attribute: &Attribute) -> bool {
+    attribute.path().segments.last().is_some_and(|segment| segment.ident == "zero")
+}
+
+/// The struct as the compiler is to see it: without the attributes that are for `#[zero]`, or for nobody. Its fields say
+/// what there is; nobody reads them.
 pub fn stripped(item: &DeriveInput) -> TokenStream {
-    let mut item = item.clone();
-    if let Data::Struct(data) = &mut item.data {
+    let mut stripped = item.clone();
+    stripped.attrs.retain(|attribute| !is_zero(attribute));
+    if let Data::Struct(data) = &mut stripped.data {
         for field in &mut data.fields {
-            field.attrs.retain(|attribute| !attribute.path().is_ident("tied"));
+            field.attrs.retain(|attribute| is_for_others(attribute, item));
         }
     }
+    let item = stripped;
     let item = item.into_token_stream();
     quote!(#[allow(dead_code)] #item)
 }
@@ -137,6 +161,9 @@ mod tests {
             (quote!(stage), "[Z0110] an option"),
             (quote!(stage =), "[Z0110] an option"),
             (quote!(stage: 3), "[Z0110] an option"),
+            (quote!(stage = 3 prefetch = 2), "[Z0110] a comma is missing before `prefetch`"),
+            (quote!(stage = 3; prefetch = 2), "[Z0110] a comma is missing before `prefetch`"),
+            (quote!(spec = "a.ron" stage = 3), "[Z0110] a comma is missing before `stage`"),
             (quote!(spec = 3), "[Z0103] `spec` expects a path in quotes, found `3`"),
             (quote!(spec = "a", spec = "b"), "[Z0104] duplicate key `spec`"),
         ] {

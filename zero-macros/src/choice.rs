@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use syn::ext::IdentExt;
 use zero_plan::Config;
-use zero_plan::diagnostic::Diagnostic;
-use zero_plan::spec::{Spec, disagreements, parse, parse_inline, unknown_fields};
+use zero_plan::diagnostic::{Diagnostic, line_column};
+use zero_plan::origin::NAMED;
+use zero_plan::spec::{Spec, decode, disagreements, locate, parse, parse_inline, unknown_fields};
 
 use crate::ast::Model;
 use crate::attr::Options;
@@ -23,6 +24,19 @@ pub struct Choice {
     pub spec: Spec,
     /// The file that says so.
     pub file: Option<SpecFile>,
+    /// Keys that errors of constants name, where they are given.
+    pub given: Vec<Given>,
+}
+
+/// A key that is given.
+#[derive(Debug)]
+pub struct Given {
+    /// Its path.
+    pub path: &'static str,
+    /// Its value, as written.
+    pub value: String,
+    /// Line and column of the key in the file; 0 in the attribute.
+    pub place: (usize, usize),
 }
 
 /// A spec's file.
@@ -43,7 +57,7 @@ pub fn choose(options: &Options, environment: &Environment) -> Checked<Choice> {
         return from_file(&file, options, environment);
     }
     match parse_inline(&options.pairs()) {
-        Ok(spec) => Ok(Choice { config: spec.config(), spec, file: None }),
+        Ok(spec) => Ok(Choice { config: spec.config(), spec, file: None, given: given_inline(&options.pairs()) }),
         Err(problems) => Err(problems.iter().map(|problem| options.mistake(problem)).collect()),
     }
 }
@@ -53,12 +67,13 @@ fn from_file(path: &Path, options: &Options, environment: &Environment) -> Check
     // As absolute as `include_str!` wants it, and without the `..` of a path from another directory.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let shown = environment.shown(&path);
-    let text = fs::read_to_string(&path).map_err(|error| {
+    let bytes = fs::read(&path).map_err(|error| {
         let problem = Diagnostic::new("Z0110", "spec", format!("the spec {shown} cannot be read: {error}"));
         let help = "the path of a spec is relative to the directory of the package's Cargo.toml";
         vec![Mistake::at(options.place(), &problem.help(help))]
     })?;
-    let file = SpecFile { path, shown, text };
+    let text = decode(&bytes).map_err(|problem| vec![Mistake::in_spec(options.place(), &problem, &shown, "")])?;
+    let file = SpecFile { text: text.to_owned(), path, shown };
     let spec = parse(&file.text).map_err(|problems| file.mistakes(options, &problems))?;
     let disagreements = disagreements(&spec, &file.text, &options.pairs()).into_iter().map(|mut problem| {
         if problem.code == "Z0109" {
@@ -67,7 +82,31 @@ fn from_file(path: &Path, options: &Options, environment: &Environment) -> Check
         options.mistake(&problem)
     });
     let mistakes: Vec<_> = disagreements.collect();
-    if mistakes.is_empty() { Ok(Choice { config: spec.config(), spec, file: Some(file) }) } else { Err(mistakes) }
+    if !mistakes.is_empty() {
+        return Err(mistakes);
+    }
+    let given = given_in(&file.text);
+    Ok(Choice { config: spec.config(), spec, file: Some(file), given })
+}
+
+/// The named keys that a spec's text gives.
+fn given_in(text: &str) -> Vec<Given> {
+    let given = |path: &&'static str| {
+        let spans = locate(text, path)?;
+        let value = text[spans.value].split_whitespace().collect::<Vec<_>>().join(" ");
+        Some(Given { path, value, place: line_column(text, spans.key.start) })
+    };
+    NAMED.iter().filter_map(given).collect()
+}
+
+/// The named keys that an attribute's options give.
+fn given_inline(options: &[(String, String)]) -> Vec<Given> {
+    let given = |path: &&'static str| {
+        let (name, _) = zero_plan::spec::options().find(|(_, whole)| whole == path)?;
+        let (_, value) = options.iter().find(|(option, _)| option == name)?;
+        Some(Given { path, value: value.replace(" (", "("), place: (0, 0) })
+    };
+    NAMED.iter().filter_map(given).collect()
 }
 
 impl SpecFile {
@@ -126,6 +165,9 @@ mod tests {
         let choice = chosen(quote!(stage = 3, prefetch = 2, memory = MiB(1)), &environment).unwrap();
         assert_eq!((choice.config.stage, choice.config.prefetch), (3, 2));
         assert_eq!((choice.config.memory_bytes, choice.file.is_none()), (Some(1 << 20), true));
+        let given: Vec<_> = choice.given.iter().map(|given| (given.path, &*given.value, given.place)).collect();
+        let expected = [("zero.stage", "3"), ("zero.prefetch", "2"), ("memory", "MiB(1)")];
+        assert_eq!(given, expected.map(|(path, value)| (path, value, (0, 0))));
         assert_eq!(mistakes(quote!(stage = 4, prefech = 1), &environment).len(), 2);
     }
 
@@ -134,10 +176,20 @@ mod tests {
         let package = package("file");
         let choice = chosen(quote!(spec = "three.ron", stage = 3), &package).unwrap();
         assert_eq!((choice.config.stage, choice.file.unwrap().path), (3, package.package.join("three.ron")));
+        let choice = chosen(quote!(spec = "three.ron"), &package).unwrap();
+        let given: Vec<_> = choice.given.iter().map(|given| (given.path, &*given.value, given.place)).collect();
+        assert_eq!(given, [("zero.stage", "3", (1, 9))]);
         let found = mistakes(quote!(spec = "bad.ron"), &package);
         assert_eq!(found.len(), 2);
         assert!(found[0].contains("\n --> bad.ron:1:16\n"), "{}", found[0]);
         assert!(mistakes(quote!(spec = "none.ron"), &package)[0].starts_with("[Z0110] the spec "));
+        fs::write(package.package.join("marked.ron"), "\u{feff}(zero: (stage: 2))").unwrap();
+        assert_eq!(chosen(quote!(spec = "marked.ron", stage = 2), &package).unwrap().config.stage, 2);
+        fs::write(package.package.join("latin.ron"), b"(zero: (stage: 2)) // caf\xE9").unwrap();
+        let found = mistakes(quote!(spec = "latin.ron"), &package);
+        let start =
+            "[Z0118] the spec is not UTF-8 text: the byte 0xE9 at 1:26 is no part of a character\n--> latin.ron\n";
+        assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
         fs::remove_dir_all(package.package).unwrap();
     }
 

@@ -25,6 +25,8 @@ pub fn layers(layers: &Layers) -> TokenStream {
             #[automatically_derived]
             impl #entry_parameters ::zero_runtime::layer::Entry for #name #arguments #entry_bounds {
                 type Input = <#first as ::zero_runtime::layer::Entry>::Input;
+                const VOCABULARY: ::core::option::Option<usize> =
+                    <#first as ::zero_runtime::layer::Entry>::VOCABULARY;
             }
 
             #[automatically_derived]
@@ -120,6 +122,8 @@ mod tests {
                     for<'__a> #mix: ::zero_runtime::layer::Entry
                 {
                     type Input = <#mix as ::zero_runtime::layer::Entry>::Input;
+                    const VOCABULARY: ::core::option::Option<usize> =
+                        <#mix as ::zero_runtime::layer::Entry>::VOCABULARY;
                 }
 
                 #[automatically_derived]

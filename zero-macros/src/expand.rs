@@ -2,15 +2,14 @@
 //! dispatch. Emission validates nothing.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::DeriveInput;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use zero_plan::Config;
 
 use crate::ast::{Field, Model};
 use crate::attr::stripped;
-use crate::choice::Choice;
+use crate::choice::{Choice, Given};
 use crate::constants::{config, number};
 use crate::environment::Environment;
 
@@ -20,10 +19,16 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
     let Model { name, fields, .. } = model;
     let first = &fields[0].layer;
     let input = quote_spanned!(first.span()=> <#first as ::zero_runtime::layer::Entry>::Input);
+    let head = &fields[fields.len() - 1].layer;
+    // From the first token of the layer to its last, so that what is no head is shown as it is below, and once.
+    let end = head.to_token_stream().into_iter().last().map_or(head.span(), |token| token.span());
+    let mut target = quote_spanned!(head.span()=> <#head as ::zero_runtime::layer::Head<#name>>);
+    target.extend(quote_spanned!(end=> ::Target));
     let statements = (0..fields.len()).map(|position| statement(model, position));
     let (title, count) = (name.unraw().to_string(), number(fields.len()));
-    let (shape, config) = (shape(name, &choice.config), config(&choice.config));
+    let (shape, config) = (shape(name, choice), config(&choice.config));
     let (rebuild, text) = (rebuild(choice), text(environment));
+    let spec = choice.file.as_ref().map_or("#[zero]", |file| &file.shown);
     quote! {
         #item
 
@@ -35,16 +40,23 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
             const __WHOLE: ::zero_runtime::model::Whole<#name, #count> = { #(#statements)* };
 
             static __PLAN: ::zero_runtime::plan::Plan<'static> =
-                ::zero_runtime::plan::static_plan!(#title, #config, &__WHOLE.fields.sizes);
+                ::zero_runtime::plan::static_plan!(
+                    #title,
+                    #config,
+                    &__WHOLE.fields.sizes,
+                    <#name as ::zero_runtime::layer::Shape>::ORIGIN
+                );
 
             impl ::zero_runtime::model::Model for #name {
                 type Input = #input;
+                type Target = #target;
                 type Shape = Self;
                 const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
                 const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] =
                     &__WHOLE.fields.code;
                 const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> = __WHOLE.head;
                 const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
+                const SPEC: &'static str = #spec;
                 const TEXT: ::core::option::Option<&'static [u8]> = #text;
             }
         };
@@ -63,6 +75,7 @@ fn statement(model: &Model, position: usize) -> TokenStream {
         };
         return quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#name, (), #fields_len>::#first;);
     }
+    let code = quote_spanned!(place=> <#layer as ::zero_runtime::layer::Head<#name>>::CODE);
     match (count, tied) {
         (Some(count), _) => quote_spanned!(place=> let __fields = __fields.repeated::<#layer>(#title, #count);),
         (None, _) if position + 1 < fields.len() => {
@@ -70,21 +83,48 @@ fn statement(model: &Model, position: usize) -> TokenStream {
         }
         (None, Some(owner)) => {
             let (shared, owner) = (&fields[*owner].layer, number(*owner));
-            quote_spanned!(place=> __fields.tied_head::<#layer, #shared>(#title, #owner))
+            quote_spanned! {place=>
+                let __fields = __fields.tied::<#layer, #shared>(#title, #owner);
+                ::zero_runtime::model::Fields::end(__fields, #code)
+            }
         }
-        (None, None) => quote_spanned!(place=> __fields.head::<#layer>(#title)),
+        // The end is not a method: of what is no head, the compiler would then speak twice.
+        (None, None) => quote_spanned! {place=>
+            let __fields = __fields.then::<#layer>(#title);
+            ::zero_runtime::model::Fields::end(__fields, #code)
+        },
     }
 }
 
-/// What the sizes of layers depend on, as the struct's own constants.
-fn shape(name: &Ident, config: &Config) -> TokenStream {
-    let (sequences, length) = (number(config.sequences), number(config.length));
+/// What the sizes of layers depend on, as the struct's own constants, and where they are written.
+fn shape(name: &Ident, choice: &Choice) -> TokenStream {
+    let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
+    let origin = origin(choice);
     quote! {
         impl ::zero_runtime::layer::Shape for #name {
             type Device = ::zero_runtime::device::Cpu;
             const SEQUENCES: usize = #sequences;
             const LENGTH: usize = #length;
+            const ORIGIN: ::zero_runtime::plan::Origin = #origin;
         }
+    }
+}
+
+/// Where the keys lie that errors of constants name.
+fn origin(choice: &Choice) -> TokenStream {
+    let source = match &choice.file {
+        Some(file) => {
+            let shown = &file.shown;
+            quote!(File(#shown))
+        }
+        None => quote!(Attribute),
+    };
+    let given = choice.given.iter().map(|Given { path, value, place: (line, column) }| {
+        let (line, column) = (number(*line), number(*column));
+        quote!(::zero_runtime::plan::Given { path: #path, value: #value, line: #line, column: #column })
+    });
+    quote! {
+        ::zero_runtime::plan::Origin { source: ::zero_runtime::plan::Source::#source, given: &[#(#given),*] }
     }
 }
 
@@ -131,8 +171,9 @@ mod tests {
 
     fn choice(file: Option<PathBuf>) -> Choice {
         let spec = zero_plan::spec::parse("(mesh: (zero: 4), zero: (stage: 3, prefetch: 2))").unwrap();
-        let file = file.map(|path| SpecFile { path, shown: String::new(), text: String::new() });
-        Choice { config: spec.config(), spec, file }
+        let file = file.map(|path| SpecFile { path, shown: "specs/a.ron".to_owned(), text: String::new() });
+        let given = vec![Given { path: "zero.stage", value: "3".to_owned(), place: (4, 2) }];
+        Choice { config: spec.config(), spec, file, given }
     }
 
     #[test]
@@ -152,6 +193,10 @@ mod tests {
                     type Device = ::zero_runtime::device::Cpu;
                     const SEQUENCES: usize = 4;
                     const LENGTH: usize = 256;
+                    const ORIGIN: ::zero_runtime::plan::Origin = ::zero_runtime::plan::Origin {
+                        source: ::zero_runtime::plan::Source::Attribute,
+                        given: &[::zero_runtime::plan::Given { path: "zero.stage", value: "3", line: 4, column: 2 }]
+                    };
                 }
 
                 const __WHOLE: ::zero_runtime::model::Whole<Gpt, 4> = {
@@ -159,7 +204,8 @@ mod tests {
                         ::zero_runtime::model::Fields::<Gpt, (), 4>::first::<Embedding<65, 8, 4> >("embed");
                     let __fields = __fields.repeated::<Block>("blocks", 6);
                     let __fields = __fields.then::<Norm>("final");
-                    __fields.tied_head::<Head<4>, Embedding<65, 8, 4> >("head", 0)
+                    let __fields = __fields.tied::<Head<4>, Embedding<65, 8, 4> >("head", 0);
+                    ::zero_runtime::model::Fields::end(__fields, <Head<4> as ::zero_runtime::layer::Head<Gpt> >::CODE)
                 };
 
                 static __PLAN: ::zero_runtime::plan::Plan<'static> = ::zero_runtime::plan::static_plan!(
@@ -173,17 +219,20 @@ mod tests {
                         length: 256,
                         ..::zero_runtime::plan::config::Config::PLAIN
                     },
-                    &__WHOLE.fields.sizes
+                    &__WHOLE.fields.sizes,
+                    <Gpt as ::zero_runtime::layer::Shape>::ORIGIN
                 );
 
                 impl ::zero_runtime::model::Model for Gpt {
                     type Input = <Embedding<65, 8, 4> as ::zero_runtime::layer::Entry>::Input;
+                    type Target = <Head<4> as ::zero_runtime::layer::Head<Gpt> >::Target;
                     type Shape = Self;
                     const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
                     const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] =
                         &__WHOLE.fields.code;
                     const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> = __WHOLE.head;
                     const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
+                    const SPEC: &'static str = "#[zero]";
                     const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
                 }
             };
@@ -201,7 +250,7 @@ mod tests {
         );
         let expanded = packed(&expanded(&item, &choice(None), None));
         assert!(expanded.contains(&packed(r#"first_repeated::<Linear<8, 8>>("hidden", N)"#)));
-        assert!(expanded.contains(&packed(r#"__fields.head::<Head<8>>("head")"#)));
+        assert!(expanded.contains(&packed(r#"let __fields = __fields.then::<Head<8>>("head"); ::zero_runtime::model::Fields::end(__fields, <Head<8> as ::zero_runtime::layer::Head<Mlp> >::CODE)"#)));
         assert!(expanded.contains(&packed("type Input = <Linear<8, 8> as")));
     }
 
@@ -215,6 +264,8 @@ mod tests {
         );
         let expanded = packed(&expanded(&item, &choice(Some("/specs/a.ron".into())), Some("/text".into())));
         assert!(expanded.contains(&packed(r#"const _: &str = ::core::include_str!("/specs/a.ron");"#)));
+        assert!(expanded.contains(&packed(r#"source: ::zero_runtime::plan::Source::File("specs/a.ron")"#)));
+        assert!(expanded.contains(&packed(r#"const SPEC: &'static str = "specs/a.ron";"#)));
         assert!(expanded.contains(&packed(r#"::core::option::Option::Some(::core::include_bytes!("/text"))"#)));
     }
 

@@ -7,13 +7,13 @@ use syn::{Data, DeriveInput, Generics, parse_quote};
 
 use crate::attr::stripped;
 use crate::mistake::Mistake;
-use crate::valid::elements;
+use crate::valid::{can_begin, can_end, elements};
 
 /// The struct, and a model in its name. The mistakes take the place of the plan: the compiler then takes whatever is
 /// made of the plan for a mistake that has been told.
 pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
-    let (name, stripped, input) = (&item.ident, stripped(item), input(item));
-    // Else a generic struct that holds a reference could not be a model.
+    let (name, stripped, (input, target)) = (&item.ident, stripped(item), ends(item));
+    // Otherwise a generic struct that holds a reference could not be a model.
     let generics = with(&item.generics, |generics| {
         generics.make_where_clause().predicates.push(parse_quote!(Self: 'static));
     });
@@ -30,28 +30,41 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
 
             impl #parameters ::zero_runtime::model::Model for #name #arguments #bounds {
                 type Input = #input;
+                type Target = #target;
                 type Shape = Self;
                 const PLAN: &'static ::zero_runtime::plan::Plan<'static> = { #(#mistakes)* };
                 const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] = &[];
                 const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> =
-                    ::zero_runtime::model::HeadCode { classes: 0, logits: |_, _, _, _| {} };
+                    ::zero_runtime::model::HeadCode {
+                        classes: 0,
+                        outputs: 0,
+                        target_width: 0,
+                        vocabulary: ::core::option::Option::None,
+                        unit: "",
+                        logits: |_, _, _, _| {},
+                    };
                 const DIRECTORY: &'static str = "";
+                const SPEC: &'static str = "";
                 const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
             }
         };
     }
 }
 
-/// What the model takes, as far as a first field says so.
-fn input(item: &DeriveInput) -> TokenStream {
-    let Data::Struct(data) = &item.data else { return quote!(::zero_runtime::layer::Tokens) };
-    match data.fields.iter().collect::<Vec<_>>()[..] {
-        [first, _, ..] => {
-            let layer = elements(&first.ty).0;
-            quote!(<#layer as ::zero_runtime::layer::Entry>::Input)
-        }
-        _ => quote!(::zero_runtime::layer::Tokens),
-    }
+/// What the model takes and what it is to predict, as far as its first field and its last say so.
+fn ends(item: &DeriveInput) -> (TokenStream, TokenStream) {
+    let fields = match &item.data {
+        Data::Struct(data) => data.fields.iter().map(|field| &field.ty).collect(),
+        _ => Vec::new(),
+    };
+    let (first, last) = match fields[..] {
+        [first, .., last] => (Some(first).filter(|ty| can_begin(ty)), Some(last).filter(|ty| can_end(ty))),
+        _ => (None, None),
+    };
+    let or_tokens = |of: Option<TokenStream>| of.unwrap_or_else(|| quote!(::zero_runtime::layer::Tokens));
+    let input = first.map(|ty| elements(ty).0).map(|layer| quote!(<#layer as ::zero_runtime::layer::Entry>::Input));
+    let target = last.map(|layer| quote!(<#layer as ::zero_runtime::layer::Head<Self>>::Target));
+    (or_tokens(input), or_tokens(target))
 }
 
 /// Mistakes, and a layer that gives what it takes.

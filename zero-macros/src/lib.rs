@@ -30,6 +30,10 @@ use mistake::both;
 ///
 /// Fields are the units that are gathered and released, in the order of forward: each takes what the one before it gives.
 /// `[Block; 6]` is six units. The last field is the head; `#[tied(embed)]` on it shares the parameters of another field.
+///
+/// These are the options beside `spec`. Values are written as in a spec, whose keys `zero_plan::spec` lists.
+///
+#[doc = include_str!("options.md")]
 #[proc_macro_attribute]
 pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
     let item = match attr::item(item.into()) {
@@ -51,8 +55,8 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Makes a struct of layers a layer: its fields one behind the other, each named by its field. `#[residual]` on a field
-/// adds the field's input to what it gives.
-#[proc_macro_derive(Layer, attributes(residual))]
+/// adds the field's input to what it gives; the other attributes that are named here are refused with an error that helps.
+#[proc_macro_derive(Layer, attributes(residual, tied, resdual, residul, residuals))]
 pub fn layer(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as DeriveInput);
     let expanded = match valid::layers(&item) {
@@ -60,4 +64,13 @@ pub fn layer(item: TokenStream) -> TokenStream {
         Err(mistakes) => fallback::layers(&item, &mistakes),
     };
     expanded.into()
+}
+
+#[cfg(test)]
+mod tests {
+    /// `UPDATE_EXPECT=1` writes the file anew.
+    #[test]
+    fn the_documentation_has_the_options_of_an_attribute() {
+        expect_test::expect_file!["options.md"].assert_eq(&zero_plan::spec::options_table());
+    }
 }

@@ -1,11 +1,13 @@
-//! Budget: whether the arena of every rank fits what the spec allows; where it does not, at which op most is in use, what
+//! Budget: whether what every rank takes fits what the spec allows, its arena and what lies outside; where it does not, at which op most is in use, what
 //! takes it, and which changes would fit, by what they cost. Computed from the tables, in constants.
 
 mod change;
 mod peak;
 
+use crate::footprint::{outside_bytes, rank_bytes};
 use crate::layout::{Kind, Memory, Tables};
 use crate::message::Message;
+use crate::origin::Origin;
 use crate::schedule::Op;
 use crate::unit::Unit;
 
@@ -23,10 +25,16 @@ const OFFERS: usize = 4;
 /// # Panics
 /// Z0201.
 #[track_caller]
-pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]], scratch: &mut [Unit]) {
+pub const fn require_budget(
+    tables: &Tables,
+    memories: &[Memory],
+    steps: &[&[Op]],
+    scratch: &mut [Unit],
+    origin: &Origin,
+) {
     let Some(budget) = tables.config.memory_bytes else { return };
     let stage = largest(memories);
-    let needed = memories[stage].bytes_per_rank();
+    let needed = rank_bytes(tables, &memories[stage]);
     if needed <= budget {
         return;
     }
@@ -37,7 +45,11 @@ pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]
     let message = message.text(" needs ").bytes(needed).text(" at stage ").number(tables.config.stage as usize);
     let message = message.text(", but `memory` is ").bytes(budget).text(": ").bytes(needed - budget).text(" too much");
     let message = tell_peak(message, tables, &peak(tables, &memories[stage], steps[stage]));
-    panic!("{}", tell_changes(message, tables, budget, scratch).as_str());
+    let message = message.text("\n  outside the arena: ").bytes(outside_bytes(tables, 1)).text(" at most");
+    let message = origin.tell(message, "memory", "none");
+    let message = origin.tell_number(message, "batch.sequences", tables.config.sequences);
+    let message = origin.tell_number(message, "batch.length", tables.config.length);
+    panic!("{}", tell_changes(message, tables, budget, scratch, origin).as_str());
 }
 
 /// The pipeline stage whose ranks need most.
@@ -84,25 +96,37 @@ const fn place(message: Message, tables: &Tables, unit: usize, micro_batch: usiz
 }
 
 /// The cheapest changes that fit, or else what comes closest.
-const fn tell_changes(mut message: Message, tables: &Tables, budget: usize, scratch: &mut [Unit]) -> Message {
+const fn tell_changes(
+    mut message: Message,
+    tables: &Tables,
+    budget: usize,
+    scratch: &mut [Unit],
+    origin: &Origin,
+) -> Message {
     let changes = change::all(tables, scratch);
     let mut told = [false; CHANGES];
     let mut offers = 0;
     while offers < OFFERS {
         let Some(best) = cheapest(&changes, &told, budget) else { break };
         message = message.text(if offers == 0 { "\n  fits, the cheapest change first:" } else { "" });
-        message = tell_change(message, tables, &changes[best]);
+        message = tell_change(message, tables, &changes[best], origin);
         told[best] = true;
         offers += 1;
     }
     if offers == 0 {
-        return tell_changes_together(message, tables, budget, scratch);
+        return tell_changes_together(message, tables, budget, scratch, origin);
     }
     message.text("\n  fix: make one of these changes, or raise `memory`")
 }
 
 /// Where no single change fits: one after another, each the one after which least is needed, until they do.
-const fn tell_changes_together(message: Message, tables: &Tables, budget: usize, scratch: &mut [Unit]) -> Message {
+const fn tell_changes_together(
+    message: Message,
+    tables: &Tables,
+    budget: usize,
+    scratch: &mut [Unit],
+    origin: &Origin,
+) -> Message {
     let mut message = message.text("\n  no single change fits; one after another:");
     let (mut config, mut needed) = (*tables.config, usize::MAX);
     while needed > budget {
@@ -112,7 +136,7 @@ const fn tell_changes_together(message: Message, tables: &Tables, budget: usize,
             return message
                 .text("\n  fix: raise `memory`, or lower what it pays for: sequences, length, widths of the model");
         };
-        message = tell_change(message, &tables, &changes[best]);
+        message = tell_change(message, &tables, &changes[best], origin);
         needed = changes[best].bytes;
         config = changes[best].config;
     }
@@ -133,8 +157,8 @@ const fn cheapest(changes: &[Change], told: &[bool], budget: usize) -> Option<us
     best
 }
 
-const fn tell_change(message: Message, tables: &Tables, change: &Change) -> Message {
-    let message = change.name(message.text("\n    "), tables.config).text(": ").bytes(change.bytes);
+const fn tell_change(message: Message, tables: &Tables, change: &Change, origin: &Origin) -> Message {
+    let message = change.name(message.text("\n    "), tables.config, origin).bytes(change.bytes);
     let message = if change.more_sent_bytes > 0 {
         message.text(", about ").bytes(change.more_sent_bytes).text(" more sent a step")
     } else {
@@ -144,5 +168,11 @@ const fn tell_change(message: Message, tables: &Tables, change: &Change) -> Mess
         return message;
     }
     let whole = change::operations(tables);
-    message.text(", ").number((100 * change.more_operations).div_ceil(whole)).text(" % more operations")
+    message
+        .text(", ")
+        .number((100 * change.more_operations as u128).div_ceil(whole as u128) as usize)
+        .text(" % more operations")
 }
+
+#[cfg(test)]
+mod tests;

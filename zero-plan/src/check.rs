@@ -63,6 +63,8 @@ pub struct BucketState {
     combined: usize,
     spread_replica: bool,
     spread_zero: bool,
+    /// The bucket after this one in each [`List`] that it is in.
+    next: [Option<usize>; 2],
 }
 
 /// What the walk knows of a slot for activations: 1 + micro-batch x chunks + chunk of what lies in it, 0 for nothing.
@@ -81,6 +83,15 @@ enum Staging {
     Free,
     Claimed,
     Offered,
+}
+
+/// Buckets that others must keep clear of: few at a time, of buckets that may be many.
+#[derive(Clone, Copy)]
+enum List {
+    /// Those whose staging is not free.
+    Staged,
+    /// Those that are settled and wait to be combined.
+    Partial,
 }
 
 /// A slot for what leaves.
@@ -118,6 +129,7 @@ impl BucketState {
         combined: 0,
         spread_replica: false,
         spread_zero: false,
+        next: [None; 2],
     };
 }
 
@@ -168,6 +180,7 @@ pub const fn check(subject: Subject, scratch: Scratch) -> Result<(), Fault> {
         offered: 0,
         settled: 0,
         combined: 0,
+        first: [None; 2],
         agreed: false,
     };
     walk.start();
@@ -182,6 +195,21 @@ pub const fn check(subject: Subject, scratch: Scratch) -> Result<(), Fault> {
         Some(rule) => Err(Fault { op, rule }),
         None => Ok(()),
     }
+}
+
+/// Whether an evaluation may have such an op.
+const fn is_of_evaluations(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Gather { .. }
+            | Op::Wait { .. }
+            | Op::Widen { .. }
+            | Op::Release { .. }
+            | Op::Receive { .. }
+            | Op::Clear { .. }
+            | Op::Send { .. }
+            | Op::Forward { .. }
+    )
 }
 
 /// The rule, where it is broken.
@@ -219,6 +247,8 @@ struct Walk<'a, 's> {
     offered: usize,
     settled: usize,
     combined: usize,
+    /// The first bucket in each [`List`].
+    first: [Option<usize>; 2],
     agreed: bool,
 }
 
@@ -257,28 +287,19 @@ impl<'a> Walk<'a, '_> {
 
     /// Whether the unit or bucket of an op is one of this pipeline stage.
     const fn exists(&self, op: Op) -> bool {
-        match (op.unit(), op.bucket()) {
-            (Some(unit), _) => unit < self.units.len() && self.at(unit).stage == self.subject.stage,
-            (_, Some(bucket)) => bucket < self.buckets.len() && self.bucket(bucket).stage == self.subject.stage,
-            (None, None) => true,
+        if let Some(unit) = op.unit() {
+            unit < self.units.len() && self.at(unit).stage == self.subject.stage
+        } else if let Some(bucket) = op.bucket() {
+            bucket < self.buckets.len() && self.bucket(bucket).stage == self.subject.stage
+        } else {
+            true
         }
     }
 
     const fn broken(&mut self, op: Op) -> Broken {
-        let evaluates = matches!(
-            op,
-            Op::Gather { .. }
-                | Op::Wait { .. }
-                | Op::Widen { .. }
-                | Op::Release { .. }
-                | Op::Receive { .. }
-                | Op::Clear { .. }
-                | Op::Send { .. }
-                | Op::Forward { .. }
-        );
         rules! {
             self.exists(op) => "an op on a unit or bucket that is not there",
-            self.trains() || evaluates => "an op of a training step in an evaluation",
+            self.trains() || is_of_evaluations(op) => "an op of a training step in an evaluation",
         }
         match op {
             Op::Gather { unit, slot } => self.gather(unit, slot),

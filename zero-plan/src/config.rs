@@ -165,7 +165,7 @@ pub struct Config {
     pub micro_batches: usize,
     /// What carries bytes between ranks.
     pub transport: Transport,
-    /// The most an arena may take, where the spec sets a budget.
+    /// The most a rank may take, where the spec sets a budget: its arena, and what lies outside.
     pub memory_bytes: Option<usize>,
 }
 
@@ -281,7 +281,7 @@ impl Config {
 }
 
 /// Whether two names are equal, in constants.
-const fn is_equal(a: &str, b: &str) -> bool {
+pub(crate) const fn is_equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;
     while i < a.len() && i < b.len() && a[i] == b[i] {

@@ -125,16 +125,10 @@ impl Tables<'_> {
         self.units[self.units[unit].source].padded(self.config.mesh.data_ranks())
     }
 
-    /// The tied unit whose parameters lie in `owner`, if there is one.
+    /// The tied unit whose parameters lie in `owner`, if there is one: only the last unit of a model may be tied.
     pub const fn tied_to(&self, owner: usize) -> Option<usize> {
-        let mut unit = owner + 1;
-        while unit < self.units.len() {
-            if self.units[unit].source == owner {
-                return Some(unit);
-            }
-            unit += 1;
-        }
-        None
+        let last = self.units.len() - 1;
+        if owner < last && self.units[last].source == owner { Some(last) } else { None }
     }
 
     /// Micro-batches whose activations a pipeline stage keeps at one time, counted in chunks.
@@ -155,7 +149,7 @@ impl Bucket {
 
     /// The bucket whose last unit is `last`: units before it in its chunk join while all fit in `bucket_bytes`. A tied unit
     /// stays alone, as its gradients go to its owner.
-    const fn ending_at(tables: &Tables, last: usize) -> Self {
+    pub(crate) const fn ending_at(tables: &Tables, last: usize) -> Self {
         let chunk = tables.chunks[tables.chunk_of(last)];
         let (mut first, mut elements) = (last, tables.padded(last));
         while first > chunk.first && !tables.units[last].is_tied(last) {
@@ -271,7 +265,12 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
 /// model.
 pub(crate) const fn input_elements(tables: &Tables, chunk: usize) -> usize {
     let input = round_up(tables.units[tables.chunks[chunk].first].input, ALIGNMENT);
-    if chunk + 1 == tables.chunks.len() { input + round_up(tables.config.tokens(), ALIGNMENT) } else { input }
+    if chunk + 1 == tables.chunks.len() { input + round_up(target_elements(tables), ALIGNMENT) } else { input }
+}
+
+/// Elements of the targets of a micro-batch.
+pub(crate) const fn target_elements(tables: &Tables) -> usize {
+    tables.config.tokens() * tables.units[tables.units.len() - 1].target_width
 }
 
 const fn bucket_of(buckets: &[Bucket], unit: usize) -> usize {

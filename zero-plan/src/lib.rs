@@ -9,15 +9,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod budget;
 pub mod check;
 pub mod config;
 pub mod diagnostic;
 mod execution;
+pub mod footprint;
 mod groups;
 pub mod layout;
 pub mod mesh;
 pub mod message;
+pub mod origin;
 pub mod pipeline;
 pub mod plan;
 pub mod prove;
@@ -30,16 +33,18 @@ pub mod traffic;
 pub mod unit;
 
 pub use config::{Config, Gather, Transport};
+pub use footprint::RunSize;
 pub use layout::{Bucket, Home, Kind, Memory, Placement, Region, Tables};
 pub use mesh::{Axis, Coordinates, Mesh};
 pub use message::Bytes;
+pub use origin::{Given, Origin, Source};
 pub use pipeline::Chunk;
 pub use plan::{PipelineStage, Plan, PlanBuf};
 pub use prove::{Flaw, Proof, prove, prove_ranks};
 pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel, Pass};
 pub use simulate::{Timing, makespan};
-pub use traffic::Traffic;
+pub use traffic::{Moved, Traffic};
 pub use unit::{Field, Unit, unit_count, units};
 
 #[doc(hidden)]

@@ -3,6 +3,7 @@
 
 use crate::config::{Config, Order, Split};
 use crate::message::Message;
+use crate::origin::Origin;
 use crate::schedule::Pass;
 use crate::unit::Unit;
 
@@ -30,13 +31,8 @@ pub const fn cost(config: &Config, unit: &Unit) -> usize {
     3 * unit.operations * config.micro_batches + UPDATE_OPERATIONS * unit.params
 }
 
-/// Fills in the chunks, in the order of forward; `out` has [`Config::chunks`] entries.
-///
-/// # Panics
-/// Z0206, where the units cannot be placed as the configuration says.
-#[track_caller]
+/// Fills in the chunks, in the order of forward; `out` has [`Config::chunks`] entries. [`require_placeable`] holds.
 pub const fn fill_chunks(config: &Config, units: &[Unit], out: &mut [Chunk]) {
-    require_placeable(config, units);
     let bottleneck = if let Split::Balanced = config.split { bottleneck(config, units) } else { 0 };
     let (mut chunk, mut first) = (0, 0);
     while chunk < out.len() {
@@ -51,32 +47,55 @@ pub const fn fill_chunks(config: &Config, units: &[Unit], out: &mut [Chunk]) {
     }
 }
 
+/// Stops the build where the units cannot be placed on the pipeline as the configuration says.
+///
+/// # Panics
+/// Z0206.
 #[track_caller]
-const fn require_placeable(config: &Config, units: &[Unit]) {
+pub const fn require_placeable(config: &Config, units: &[Unit], origin: &Origin) {
     let chunks = config.chunks();
+    let (is_even, split) = match config.split {
+        Split::Even => (units.len().is_multiple_of(chunks), None),
+        Split::Units(counts) => (true, Some(counts)),
+        Split::Balanced => (true, None),
+    };
+    let is_split = match split {
+        Some(counts) => counts.len() == chunks && sum(counts) == units.len(),
+        None => true,
+    };
+    if units.len() >= chunks && is_even && is_split {
+        return;
+    }
     let message = Message::new().text("[Z0206] ").number(units.len()).text(" units cannot be placed on ");
     let message = message.number(config.mesh.pipeline).text(" pipeline stages");
     let message = match config.chunks_per_rank() {
         1 => message.text(": "),
         chunks => message.text(" with ").number(chunks).text(" chunks each: "),
     };
-    let problem = match config.split {
-        _ if units.len() < chunks => message.text("a chunk would be empty\n  fix: use fewer stages or chunks"),
-        Split::Even if !units.len().is_multiple_of(chunks) => {
-            let message = message.text("they do not divide evenly by ").number(chunks);
-            message.text(
-                "\n  fix: place them by cost, `units: Balanced`, or say how many each chunk has, `units: Split([...])`",
-            )
+    let (message, path, default) = match split {
+        _ if units.len() < chunks => {
+            let path = if config.chunks_per_rank() > 1 { "pipeline.schedule" } else { "mesh.pipeline" };
+            (message.text("a chunk would be empty"), path, "")
         }
-        Split::Units(counts) if counts.len() != chunks || sum(counts) != units.len() => {
-            let message = message.text("`units: Split` has ").number(counts.len()).text(" entries that add up to ");
-            let message =
-                message.number(sum(counts)).text("\n  fix: give ").number(chunks).text(" entries that add up to ");
-            message.number(units.len())
+        None => (message.text("they do not divide evenly by ").number(chunks), "pipeline.units", ""),
+        Some(counts) => {
+            let message = message.text("`Split` has ").number(counts.len()).text(" entries that add up to ");
+            (message.number(sum(counts)), "pipeline.units", "")
         }
-        _ => return,
     };
-    panic!("{}", problem.as_str());
+    let message = origin.tell(message, path, default).text("\n  fix: ");
+    let message = match split {
+        _ if units.len() < chunks => {
+            message.text("use at most ").number(units.len()).text(" chunks, on all pipeline stages together")
+        }
+        None => {
+            let message = origin.end(origin.key(origin.section(message, "pipeline"), "units").text("Balanced"));
+            let message = origin.section(message.text(" places them by cost, "), "pipeline");
+            origin.end(origin.key(message, "units").text("Split([...])")).text(" says how many each chunk has")
+        }
+        Some(_) => message.text("give ").number(chunks).text(" entries that add up to ").number(units.len()),
+    };
+    panic!("{}", message.as_str());
 }
 
 const fn sum(counts: &[usize]) -> usize {
@@ -226,6 +245,7 @@ mod tests {
     use crate::mesh::Mesh;
 
     fn placed(config: &Config, units: &[Unit]) -> Vec<Chunk> {
+        require_placeable(config, units, &Origin::UNKNOWN);
         let mut chunks = vec![Chunk::NONE; config.chunks()];
         fill_chunks(config, units, &mut chunks);
         chunks
@@ -299,6 +319,12 @@ mod tests {
     #[should_panic(expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: they do not divide evenly by 2")]
     fn z0206_units_do_not_divide() {
         placed(&on(2, Split::Even), &units(&[1, 1, 1]));
+    }
+
+    #[test]
+    #[should_panic(expected = "[Z0206] 1 units cannot be placed on 2 pipeline stages: a chunk would be empty")]
+    fn z0206_fewer_units_than_chunks() {
+        placed(&on(2, Split::Balanced), &units(&[1]));
     }
 
     /// Narayanan et al. (2021), figure 4: the first stage of two with two chunks each and four micro-batches.

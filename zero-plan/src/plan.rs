@@ -4,8 +4,9 @@ use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, c
 use crate::config::Config;
 use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_buckets, fill_placements};
 use crate::message::Message;
-use crate::pipeline::{Chunk, fill_chunks};
-use crate::schedule::{Op, Pass, fill_ops, op_bound};
+use crate::origin::Origin;
+use crate::pipeline::{Chunk, fill_chunks, require_placeable};
+use crate::schedule::{Op, Pass, Taken, fill_ops, op_bound};
 use crate::unit::Unit;
 
 /// Everything that is constant about a run. A generated program has one in a `static`.
@@ -85,7 +86,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The most that a rank of any pipeline stage takes, in bytes.
+    /// The arena of the pipeline stage whose ranks have the largest, in bytes.
     pub const fn bytes_per_rank_max(&self) -> usize {
         let (mut most, mut stage) = (0, 0);
         while stage < self.stages.len() {
@@ -147,11 +148,12 @@ pub struct PlanBuf {
 }
 
 impl PlanBuf {
-    /// Computes all tables.
+    /// Computes all tables, however large.
     ///
     /// # Panics
     /// Z0206, where the units cannot be placed on the pipeline.
     pub fn new(model: &str, config: Config, units: &[Unit]) -> Self {
+        require_placeable(&config, units, &Origin::UNKNOWN);
         let mut chunks = vec![Chunk::NONE; config.chunks()];
         fill_chunks(&config, units, &mut chunks);
         let tables = Tables { config: &config, units, chunks: &chunks, placements: &[], buckets: &[] };
@@ -163,7 +165,9 @@ impl PlanBuf {
         let tables = Tables { placements: &placements, ..tables };
         let ops = |pass, stage| {
             let mut ops = vec![Op::Agree; op_bound(pass, &tables, stage)];
-            let len = fill_ops(pass, &tables, stage, &mut vec![0; tables.activation_slots(stage)], &mut ops);
+            let taken =
+                Taken { slots: &mut vec![0; tables.activation_slots(stage)], gathered: &mut vec![false; units.len()] };
+            let len = fill_ops(pass, &tables, stage, taken, &mut ops);
             ops.truncate(len);
             ops
         };
@@ -235,11 +239,15 @@ pub const fn require_checked(subject: Subject, scratch: Scratch) {
 /// ```
 #[macro_export]
 macro_rules! static_plan {
-    ($model:expr, $config:expr, $fields:expr) => {{
+    ($model:expr, $config:expr, $fields:expr) => {
+        $crate::static_plan!($model, $config, $fields, $crate::Origin::UNKNOWN)
+    };
+    ($model:expr, $config:expr, $fields:expr, $origin:expr) => {{
         use $crate::__tables as t;
         const __CONFIG: t::Config = $config;
+        const __ORIGIN: t::Origin = $origin;
         const __UNITS: [t::Unit; t::unit_count($fields)] = t::units($fields);
-        const CHUNKS: [t::Chunk; __CONFIG.chunks()] = t::chunks(&__CONFIG, &__UNITS);
+        const CHUNKS: [t::Chunk; t::checked_chunks(&__CONFIG, &__UNITS, &__ORIGIN)] = t::chunks(&__CONFIG, &__UNITS);
         const CUT: t::Tables =
             t::Tables { config: &__CONFIG, units: &__UNITS, chunks: &CHUNKS, placements: &[], buckets: &[] };
         // Long tables of large models only look to the compiler as if they never ended.
@@ -251,12 +259,7 @@ macro_rules! static_plan {
         #[allow(long_running_const_eval)]
         const MEMORIES: [t::Memory; __CONFIG.mesh.pipeline] = t::memories(&TABLES);
         #[allow(long_running_const_eval)]
-        const {
-            t::require_units(&__CONFIG, &__UNITS);
-            t::require_sound(&TABLES, &MEMORIES);
-        };
-        #[allow(long_running_const_eval)]
-        const STEPS: &t::Schedules<{ t::ops_bound(t::Pass::Train, &TABLES) }, { __CONFIG.mesh.pipeline }> =
+        const STEPS: &t::Schedules<{ t::checked_ops(&TABLES, &__ORIGIN) }, { __CONFIG.mesh.pipeline }> =
             &t::schedules::<_, _, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
                 t::Pass::Train,
                 &TABLES,
@@ -269,7 +272,7 @@ macro_rules! static_plan {
             );
         #[allow(long_running_const_eval)]
         const {
-            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &mut { __UNITS });
+            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &mut { __UNITS }, &__ORIGIN);
         };
         const STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] = t::stages(STEPS, EVALUATIONS, &MEMORIES);
         t::Plan {
@@ -288,15 +291,26 @@ macro_rules! static_plan {
 #[doc(hidden)]
 pub mod tables {
     use super::*;
-    pub use super::{PipelineStage, Plan, require_sound};
+    pub use super::{PipelineStage, Plan};
+    use crate::bounds::{require_compilable, require_countable};
     pub use crate::budget::require_budget;
     pub use crate::config::Config;
     pub use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count};
+    pub use crate::origin::Origin;
     pub use crate::pipeline::Chunk;
     pub use crate::schedule::{Op, Pass};
-    pub use crate::unit::{Unit, require_units, unit_count, units};
+    use crate::unit::require_units;
+    pub use crate::unit::{Unit, unit_count, units};
 
+    /// The number of chunks, where the configuration and the units can be made a plan of: before any table is.
     #[track_caller]
+    pub const fn checked_chunks(config: &Config, units: &[Unit], origin: &Origin) -> usize {
+        require_placeable(config, units, origin);
+        require_countable(config, units, origin);
+        require_units(config, units, origin);
+        config.chunks()
+    }
+
     pub const fn chunks<const C: usize>(config: &Config, units: &[Unit]) -> [Chunk; C] {
         let mut out = [Chunk::NONE; C];
         fill_chunks(config, units, &mut out);
@@ -315,6 +329,8 @@ pub mod tables {
         out
     }
 
+    /// The arena of each pipeline stage, in a layout that is sound.
+    #[track_caller]
     pub const fn memories<const P: usize>(tables: &Tables) -> [Memory; P] {
         let mut out = [Memory::NONE; P];
         let mut stage = 0;
@@ -322,6 +338,7 @@ pub mod tables {
             out[stage] = Memory::of(tables, stage);
             stage += 1;
         }
+        require_sound(tables, &out);
         out
     }
 
@@ -334,6 +351,13 @@ pub mod tables {
             stage += 1;
         }
         most
+    }
+
+    /// Room for the ops of a training step, where the compiler can work them out: before it begins to.
+    #[track_caller]
+    pub const fn checked_ops(tables: &Tables, origin: &Origin) -> usize {
+        require_compilable(tables, origin);
+        ops_bound(Pass::Train, tables)
     }
 
     /// Room for the ops of all pipeline stages.
@@ -374,6 +398,7 @@ pub mod tables {
     }
 
     /// Fills in and checks the schedules of all pipeline stages.
+    #[track_caller]
     pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: usize, const A: usize>(
         pass: Pass,
         tables: &Tables,
@@ -382,7 +407,8 @@ pub mod tables {
         let (mut stage, mut start) = (0, 0);
         while stage < P {
             let ops = schedules.ops.split_at_mut(start).1;
-            let len = fill_ops(pass, tables, stage, &mut [0; A], ops);
+            let taken = Taken { slots: &mut [0; A], gathered: &mut [false; U] };
+            let len = fill_ops(pass, tables, stage, taken, ops);
             let subject = Subject { pass, stage, tables: *tables, ops: ops.split_at(len).0 };
             let scratch = Scratch {
                 units: &mut [UnitState::NEW; U],
@@ -412,3 +438,6 @@ pub mod tables {
         out
     }
 }
+
+#[cfg(test)]
+mod tests;

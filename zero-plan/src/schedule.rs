@@ -11,39 +11,85 @@ mod op;
 mod parameters;
 mod walk;
 
-use crate::layout::Tables;
+use crate::layout::{Bucket, Tables};
+use crate::pipeline::Chunk;
 
 use gradients::Gradients;
 pub use op::{Op, Parcel, Pass};
 use parameters::Parameters;
 use walk::{Step, Walk};
 
-/// Room for the ops of one schedule that is certainly enough.
+/// Room for the ops of one schedule: a little more than it has, counted without walking it.
 pub const fn op_bound(pass: Pass, tables: &Tables, stage: usize) -> usize {
-    let walk = Walk::new(pass, tables, stage);
-    // Around each computation: gather, wait, release, claim, recompute, reduce, settle, combine, and two spreads; around
-    // each turn: receive, clear and send; at the end: update, gather and wait of each unit, and what ties need.
-    10 * walk.steps() + 3 * walk.turns.count() + 3 * tables.units.len() + 8
+    let (mut ops, mut chunk) = (1, stage);
+    while chunk < tables.chunks.len() {
+        ops += ops_of_chunk(pass, tables, chunk);
+        chunk += tables.config.mesh.pipeline;
+    }
+    ops
 }
 
-/// Fills in the ops of a pipeline stage and returns their number. `out` has [`op_bound`] entries; `slots`, scratch, has as
-/// many as the stage has slots for activations.
-pub const fn fill_ops(pass: Pass, tables: &Tables, stage: usize, slots: &mut [usize], out: &mut [Op]) -> usize {
+const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
+    let config = tables.config;
+    let trains = matches!(pass, Pass::Train);
+    let forwards = if trains { config.micro_batches } else { 1 };
+    let turns = if trains { 2 * forwards } else { forwards };
+    // At either end of a turn: receive, clear and send.
+    let mut ops = if tables.chunks.len() > 1 { 3 * turns } else { 0 };
+    let Chunk { first, end } = tables.chunks[chunk];
+    let mut unit = first;
+    while unit < end {
+        let uses = if trains && config.holds_parameters() { 1 } else { turns };
+        let is_slotted = tables.padded(unit) > 0 && (config.shards_parameters() || config.uses_slots());
+        let recomputes = trains && config.recomputes(tables.units, unit);
+        // Gather, wait and release.
+        ops += turns + if is_slotted { 3 * uses } else { 0 } + if recomputes { forwards } else { 0 };
+        unit += 1;
+    }
+    if !trains {
+        return ops;
+    }
+    // Update, and what brings replicas and mirrors up to date.
+    ops += 4 * (end - first);
+    while unit > first {
+        let bucket = Bucket::ending_at(tables, unit - 1);
+        // Claim, reduce, settle and combine; fold, two spreads, and what ties send and receive.
+        let phases = if config.mesh.replica > 1 { 4 } else { 3 };
+        ops += if bucket.elements > 0 { phases * config.reductions() + 5 } else { 0 };
+        unit = bucket.first;
+    }
+    ops
+}
+
+/// What a schedule has taken so far: scratch.
+pub struct Taken<'s> {
+    /// For each slot for activations of the stage, at least, 0.
+    pub slots: &'s mut [usize],
+    /// For each unit, that its parameters are not gathered.
+    pub gathered: &'s mut [bool],
+}
+
+/// Fills in the ops of a pipeline stage and returns their number. `out` has [`op_bound`] entries.
+pub const fn fill_ops(pass: Pass, tables: &Tables, stage: usize, taken: Taken, out: &mut [Op]) -> usize {
     let walk = Walk::new(pass, tables, stage);
     let mut ops = Ops { out, len: 0 };
     let mut parameters = Parameters::new(&walk);
     let mut gradients = Gradients::NEW;
-    let mut cursor = walk.start();
-    while let Some(step) = walk.step(&cursor) {
-        let slot = take_slot(&walk, step, slots);
-        arrive(&walk, step, slot, &mut ops);
-        parameters.before(&walk, &cursor, &mut ops);
+    let (mut cursor, mut slot) = (walk.start(), 0);
+    while let Some(step) = cursor.step {
+        if walk.begins(step) {
+            slot = find_slot(&walk, step, taken.slots);
+            arrive(&walk, step, slot, &mut ops);
+        }
+        parameters.before(&walk, &cursor, taken.gathered, &mut ops);
         compute(&walk, step, slot, &mut gradients, &mut ops);
-        parameters.after(&walk, &cursor, &mut ops);
+        parameters.after(&walk, &cursor, taken.gathered, &mut ops);
         leave(&walk, step, &mut ops);
         if step.turn.backward {
             gradients.reduce(&walk, step, &mut ops);
-            give_slot(&walk, step, slots, slot);
+            if walk.is_first(step.unit) {
+                taken.slots[slot] = 0;
+            }
         }
         cursor = walk.next(cursor);
     }
@@ -68,13 +114,14 @@ impl Ops<'_> {
     }
 }
 
-/// The slot for the activations of a step: the lowest free one where a forward turn begins, the one it took from there on.
-const fn take_slot(walk: &Walk, step: Step, slots: &mut [usize]) -> usize {
+/// The slot for the activations of a turn that begins: forward the lowest free one, back the one that it took then.
+const fn find_slot(walk: &Walk, step: Step, slots: &mut [usize]) -> usize {
     // What holds a slot: chunk and micro-batch as one number, 0 for nothing.
     let holder = 1 + step.turn.micro_batch * walk.tables.chunks.len() + step.turn.chunk;
-    let begins = !step.turn.backward && walk.is_first(step.unit);
-    let wanted = if begins { 0 } else { holder };
-    let mut slot = 0;
+    let wanted = if step.turn.backward { holder } else { 0 };
+    // One chunk goes back in the order in which it went forward, so its slots go round: nothing to search for.
+    let goes_round = walk.tables.config.chunks_per_rank() == 1;
+    let mut slot = if goes_round { step.turn.micro_batch % walk.turns.in_flight() } else { 0 };
     while slots[slot] != wanted {
         slot += 1;
     }
@@ -82,22 +129,14 @@ const fn take_slot(walk: &Walk, step: Step, slots: &mut [usize]) -> usize {
     slot
 }
 
-/// Gives a slot up where its backward turn ends.
-const fn give_slot(walk: &Walk, step: Step, slots: &mut [usize], slot: usize) {
-    let ends = step.turn.backward && walk.is_first(step.unit);
-    if ends {
-        slots[slot] = 0;
-    }
-}
-
 /// Takes in what another pipeline stage has sent, where a turn begins.
 const fn arrive(walk: &Walk, step: Step, slot: usize, ops: &mut Ops) {
     let Step { unit, turn } = step;
     let micro_batch = turn.micro_batch;
-    if !turn.backward && walk.is_first(unit) && unit > 0 {
+    if !turn.backward && unit > 0 {
         ops.push(Op::Receive { parcel: Parcel::Activations, unit, micro_batch, slot });
     }
-    if turn.backward && walk.tables.leaves(unit) {
+    if turn.backward && walk.leaves(unit) {
         ops.push(Op::Receive { parcel: Parcel::Gradients, unit, micro_batch, slot });
     }
 }
@@ -107,7 +146,7 @@ const fn compute(walk: &Walk, step: Step, slot: usize, gradients: &mut Gradients
     let Step { unit, turn } = step;
     let micro_batch = turn.micro_batch;
     if !turn.backward {
-        if walk.tables.leaves(unit) {
+        if walk.leaves(unit) {
             ops.push(Op::Clear { parcel: Parcel::Activations });
         }
         ops.push(Op::Forward { unit, micro_batch, slot });
@@ -126,7 +165,7 @@ const fn compute(walk: &Walk, step: Step, slot: usize, gradients: &mut Gradients
 /// Sends what another pipeline stage waits for, where a turn ends.
 const fn leave(walk: &Walk, step: Step, ops: &mut Ops) {
     let Step { unit, turn } = step;
-    if !turn.backward && walk.tables.leaves(unit) {
+    if !turn.backward && walk.leaves(unit) {
         ops.push(Op::Send { parcel: Parcel::Activations, unit, micro_batch: turn.micro_batch });
     }
     if turn.backward && walk.is_first(unit) && unit > 0 {

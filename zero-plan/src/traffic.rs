@@ -1,5 +1,8 @@
 //! Traffic: bytes that a rank sends in one pass over a schedule, counted from its ops. Never measures.
 
+use core::ops::{AddAssign, Sub};
+
+use crate::config::Config;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
@@ -27,6 +30,76 @@ pub struct Traffic {
     pub tied_bytes: usize,
     /// Loss and gradient norms, to all ranks.
     pub agree_bytes: usize,
+}
+
+/// What a rank sends or takes, by what is done with the bytes where ranks share memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes that are copied from the memory of one rank to that of another.
+    pub copied: Traffic,
+    /// Bytes that are read where their owner wrote them: views of gathered parameters, the terms of sums.
+    pub in_place: Traffic,
+}
+
+impl Moved {
+    /// What a rank sends in one pass over `ops`, which are of `plan`.
+    pub fn sent(plan: &Plan, ops: &[Op]) -> Self {
+        Self::sum(plan, ops, |op| Traffic::of(plan, &[op]))
+    }
+
+    /// What a rank takes from its peers in such a pass. Along an axis of data all ranks do alike, so it is as much as it
+    /// sends; what crosses to another pipeline stage is counted where it arrives.
+    pub fn taken(plan: &Plan, ops: &[Op]) -> Self {
+        Self::sum(plan, ops, |op| match op {
+            Op::Send { .. } => Traffic::default(),
+            Op::Receive { parcel, unit, .. } => received(plan, parcel, unit),
+            op => Traffic::of(plan, &[op]),
+        })
+    }
+
+    /// All of it, however it is moved.
+    pub fn all(&self) -> Traffic {
+        let mut all = self.copied;
+        all += self.in_place;
+        all
+    }
+
+    fn sum(plan: &Plan, ops: &[Op], traffic: impl Fn(Op) -> Traffic) -> Self {
+        ops.iter().fold(Self::default(), |mut moved, &op| {
+            let how = if is_read_in_place(&plan.config, op) { &mut moved.in_place } else { &mut moved.copied };
+            *how += traffic(op);
+            moved
+        })
+    }
+}
+
+/// Whether what an op moves is read where it lies. All other ops copy it.
+fn is_read_in_place(config: &Config, op: Op) -> bool {
+    match op {
+        // Into a slot or a replica it is copied.
+        Op::Gather { .. } => config.shards_parameters() && !config.uses_slots(),
+        Op::Reduce { .. } | Op::Combine { .. } => true,
+        Op::Send { parcel, .. } | Op::Receive { parcel, .. } => matches!(parcel, Parcel::TiedGradients),
+        _ => false,
+    }
+}
+
+/// What arrives with a parcel for `unit`.
+fn received(plan: &Plan, parcel: Parcel, unit: usize) -> Traffic {
+    let (precision, placement) = (&plan.config.precision, &plan.placements[unit]);
+    let none = Traffic::default();
+    match parcel {
+        Parcel::Activations => Traffic { activation_bytes: plan.units[unit].input * ELEMENT_BYTES, ..none },
+        Parcel::Gradients => Traffic { gradient_bytes: plan.units[unit].output * ELEMENT_BYTES, ..none },
+        Parcel::TiedGradients => {
+            Traffic { tied_bytes: placement.part(&plan.config) * precision.reduce.bytes(), ..none }
+        }
+        Parcel::TiedParameters => {
+            let sharded = plan.config.shards_optimizer();
+            let owned = if sharded { placement.shard(&plan.config) } else { placement.padded };
+            Traffic { tied_bytes: owned * precision.params.bytes(), ..none }
+        }
+    }
 }
 
 impl Traffic {
@@ -97,16 +170,47 @@ impl Traffic {
     }
 }
 
-impl core::ops::AddAssign for Traffic {
+impl Traffic {
+    fn zip(self, other: Self, each: fn(usize, usize) -> usize) -> Self {
+        Self {
+            gather_bytes: each(self.gather_bytes, other.gather_bytes),
+            reduce_bytes: each(self.reduce_bytes, other.reduce_bytes),
+            spread_bytes: each(self.spread_bytes, other.spread_bytes),
+            replica_reduce_bytes: each(self.replica_reduce_bytes, other.replica_reduce_bytes),
+            replica_spread_bytes: each(self.replica_spread_bytes, other.replica_spread_bytes),
+            activation_bytes: each(self.activation_bytes, other.activation_bytes),
+            gradient_bytes: each(self.gradient_bytes, other.gradient_bytes),
+            tied_bytes: each(self.tied_bytes, other.tied_bytes),
+            agree_bytes: each(self.agree_bytes, other.agree_bytes),
+        }
+    }
+}
+
+impl AddAssign for Traffic {
     fn add_assign(&mut self, other: Self) {
-        self.gather_bytes += other.gather_bytes;
-        self.reduce_bytes += other.reduce_bytes;
-        self.spread_bytes += other.spread_bytes;
-        self.replica_reduce_bytes += other.replica_reduce_bytes;
-        self.replica_spread_bytes += other.replica_spread_bytes;
-        self.activation_bytes += other.activation_bytes;
-        self.gradient_bytes += other.gradient_bytes;
-        self.tied_bytes += other.tied_bytes;
-        self.agree_bytes += other.agree_bytes;
+        *self = self.zip(other, |a, b| a + b);
+    }
+}
+
+impl Sub for Traffic {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        self.zip(before, |a, b| a - b)
+    }
+}
+
+impl AddAssign for Moved {
+    fn add_assign(&mut self, other: Self) {
+        self.copied += other.copied;
+        self.in_place += other.in_place;
+    }
+}
+
+impl Sub for Moved {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { copied: self.copied - before.copied, in_place: self.in_place - before.in_place }
     }
 }

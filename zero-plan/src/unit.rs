@@ -1,7 +1,9 @@
 //! Unit: the sizes of what is gathered, released and placed as a whole. Never knows what a layer computes.
 
-use crate::config::Config;
+use crate::bounds::UNITS_MAX;
+use crate::config::{Config, Recompute};
 use crate::message::Message;
+use crate::origin::Origin;
 
 /// Bytes of one element that is computed with (f32, or a token id).
 pub const ELEMENT_BYTES: usize = 4;
@@ -39,6 +41,8 @@ pub struct Unit {
     pub output: usize,
     /// Floating-point operations of one forward call.
     pub operations: usize,
+    /// Elements of what is to be predicted for each token, where it ends a model.
+    pub target_width: usize,
 }
 
 impl Unit {
@@ -55,6 +59,7 @@ impl Unit {
         input: 0,
         output: 0,
         operations: 0,
+        target_width: 1,
     };
 
     /// Elements of its flat buffer: its parameters, padded so that every part of it is as long as the others and ends on
@@ -112,8 +117,24 @@ impl Field {
 }
 
 /// Number of units that `fields` make.
+///
+/// # Panics
+/// Z0212, where they are more than [`UNITS_MAX`].
+#[track_caller]
 pub const fn unit_count(fields: &[Field]) -> usize {
-    first_unit(fields, fields.len())
+    let (mut count, mut largest, mut i) = (0usize, 0, 0);
+    while i < fields.len() {
+        count = count.saturating_add(fields[i].units());
+        largest = if fields[i].units() > fields[largest].units() { i } else { largest };
+        i += 1;
+    }
+    if count > UNITS_MAX {
+        let message = Message::new().text("[Z0212] the model has ").number(count).text(" units, and at most ");
+        let message = message.number(UNITS_MAX).text(" can be compiled: field `").text(fields[largest].name);
+        let message = message.text("` alone has ").number(fields[largest].units());
+        panic!("{}", message.text("\n  fix: put several layers into one element of the array").as_str());
+    }
+    count
 }
 
 /// Index of the first unit of field `position`.
@@ -141,7 +162,7 @@ pub const fn units<const U: usize>(fields: &[Field]) -> [Unit; U] {
             unit.source = next;
             if let Some(tied) = field.tied {
                 unit.source = first_unit(fields, tied);
-                // Else its share of the owner's buffer would be counted, stored and updated twice.
+                // Otherwise its share of the owner's buffer would be counted, stored and updated twice.
                 unit.params = 0;
             }
             units[next] = unit;
@@ -156,23 +177,63 @@ pub const fn units<const U: usize>(fields: &[Field]) -> [Unit; U] {
 /// Stops the build where the units cannot be what is meant: Z0208 for parameters that not every rank gets one of, Z0209
 /// for gathers further ahead than there are units.
 #[track_caller]
-pub const fn require_units(config: &Config, units: &[Unit]) {
-    let (mut i, mut gathered) = (0, 0);
+pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
+    if let Some(unit) = smaller_than_shards(config, units) {
+        let unit = &units[unit];
+        let message = unit.name(Message::new().text("[Z0208] unit `")).text("` has ").number(unit.params);
+        let message = message.text(" parameters, fewer than the ").number(config.mesh.zero);
+        let message = message.text(" ranks along `zero` that shard it: some would own nothing of it");
+        let message = origin.tell_number(message, "mesh.zero", config.mesh.zero);
+        let message = message.text("\n  fix: put it into one field with a layer beside it, or lower `");
+        let message = message.text(origin.name("mesh.zero")).text("` to ").number(unit.params);
+        panic!("{}", message.text(" or fewer").as_str());
+    }
+    let gathered = gathered(units);
+    if config.shards_parameters() && config.prefetch >= gathered {
+        let most = gathered.saturating_sub(1);
+        let message = Message::new().text("[Z0209] `prefetch` is ").number(config.prefetch).text(", but only ");
+        let message = message.number(most).text(" units with parameters can follow the one that computes");
+        let message = origin.tell_number(message, "zero.prefetch", config.prefetch);
+        let message = origin.section(message.text("\n  fix: "), "zero");
+        let message = origin.end(origin.key(message, "prefetch").number(most));
+        panic!("{}", message.text(", or less").as_str());
+    }
+    require_recompute(config, units, origin);
+}
+
+/// Stops the build where no unit is recomputed (Z0219), though some should be.
+#[track_caller]
+const fn require_recompute(config: &Config, units: &[Unit], origin: &Origin) {
+    let Recompute::Every(k) = config.recompute else { return };
+    if k < units.len() {
+        return;
+    }
+    let message = Message::new().text("[Z0219] `Every(").number(k);
+    let message = message.text(")` recomputes nothing: the model has ").number(units.len());
+    let message = message.text(" units, of which the last is never recomputed");
+    let message = origin.tell(message, "recompute", "nothing");
+    let most = units.len().saturating_sub(1);
+    panic!("{}", message.text("\n  fix: lower it to ").number(most).text(" or less, or remove `recompute`").as_str());
+}
+
+/// The first unit with fewer parameters than ranks that shard it.
+pub(crate) const fn smaller_than_shards(config: &Config, units: &[Unit]) -> Option<usize> {
+    let mut i = 0;
     while i < units.len() {
-        let unit = &units[i];
-        gathered += (unit.params > 0) as usize;
-        if config.stage > 0 && unit.params > 0 && unit.params < config.mesh.zero {
-            let message = unit.name(Message::new().text("[Z0208] unit `")).text("` has ").number(unit.params);
-            let message = message.text(" parameters, fewer than the ").number(config.mesh.zero);
-            let message = message.text(" ranks along `zero` that shard it: some would own nothing of it");
-            panic!("{}", message.text("\n  fix: make it one unit with a field beside it, or shard less").as_str());
+        if config.stage > 0 && units[i].params > 0 && units[i].params < config.mesh.zero {
+            return Some(i);
         }
         i += 1;
     }
-    if config.shards_parameters() && config.prefetch >= gathered {
-        let message = Message::new().text("[Z0209] `prefetch` is ").number(config.prefetch);
-        let message = message.text(", but only ").number(gathered.saturating_sub(1));
-        let message = message.text(" units with parameters can follow the one that computes");
-        panic!("{}", message.text("\n  fix: lower `prefetch`").as_str());
+    None
+}
+
+/// Units with parameters of their own.
+pub(crate) const fn gathered(units: &[Unit]) -> usize {
+    let (mut gathered, mut i) = (0, 0);
+    while i < units.len() {
+        gathered += (units[i].params > 0) as usize;
+        i += 1;
     }
+    gathered
 }

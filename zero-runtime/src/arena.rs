@@ -5,18 +5,12 @@
 use std::sync::Arc;
 
 use zero_plan::config::Width;
-use zero_plan::{Coordinates, Home, Kind, Memory, PipelineStage, Plan};
+use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes};
+use zero_plan::{Coordinates, Home, Kind, Memory, PipelineStage, Plan, RunSize};
 
 use crate::device::{Cpu, Element, Stored, StoredMut, bf16};
 use crate::launch::{LaunchError, Segment};
-use crate::transport::control::CONTROL_BYTES;
 use crate::view::{View, ViewMut};
-
-/// Every part of the shared segment starts on a page, so that ranks never write to one page.
-const PAGE_BYTES: usize = 4096;
-
-/// Rounds of numbers that are kept: those of the current exchange and of the one before it.
-const ROUNDS: usize = 2;
 
 /// The memory of one rank under a plan.
 pub struct Arena<'p> {
@@ -44,7 +38,7 @@ impl Map {
         let mesh = &plan.config.mesh;
         let ranks = mesh.ranks();
         let numbers = pages(ranks * CONTROL_BYTES);
-        let mut end = numbers + pages(ranks * ROUNDS * plan.agreed_values() * size_of::<f64>());
+        let mut end = numbers + pages(ranks * NUMBER_ROUNDS * exchanged_bytes(plan.agreed_values()));
         let mut take = |bytes: usize| {
             let start = end;
             end += pages(bytes);
@@ -66,9 +60,11 @@ pub(crate) fn segment_bytes(plan: &Plan) -> usize {
     Map::of(plan).bytes
 }
 
-/// Bytes that all ranks of a plan take together on one host: what they share, and what is private to each.
-pub(crate) fn job_bytes(plan: &Plan) -> usize {
-    let private = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).memory.private_bytes);
+/// Bytes that all ranks of a plan take together on one host, at most: what they share, what is private to each, and what
+/// lies outside the arenas.
+pub(crate) fn job_bytes(plan: &Plan, run: &RunSize) -> usize {
+    let ranks = 0..plan.config.mesh.ranks();
+    let private = ranks.map(|rank| plan.of_rank(rank).memory.private_bytes + plan.outside_bytes(run));
     segment_bytes(plan) + private.sum::<usize>()
 }
 
@@ -86,7 +82,7 @@ impl<'p> Arena<'p> {
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
         let map = Map::of(plan);
         assert_eq!(segment.len(), map.bytes, "the shared segment has another size than planned");
-        let private = Segment::private(plan.of_rank(rank).memory.private_bytes.max(PAGE_BYTES))?;
+        let private = Segment::private(pages(plan.of_rank(rank).memory.private_bytes.max(1)))?;
         Ok(Self { plan, rank, coordinates: mesh.coordinates(rank), private, segment, map })
     }
 
@@ -120,23 +116,21 @@ impl<'p> Arena<'p> {
         &self.stage().memory
     }
 
-    /// Bytes of this rank's regions, as allocated: its private memory, its shared part and its share of the common part.
-    pub fn bytes(&self) -> usize {
-        let memory = self.memory();
-        let private = if memory.private_bytes == 0 { 0 } else { self.private.len() };
-        private + memory.shared_bytes + memory.common_bytes / self.plan.config.mesh.zero
+    /// How long the mapping is that is private to this rank, and the one that it shares with all others.
+    pub fn mapped_bytes(&self) -> [usize; 2] {
+        [self.private.len(), self.segment.len()]
     }
 
     /// First byte of the segment: the control blocks.
-    pub(crate) fn control(&self) -> *mut u8 {
+    pub(crate) fn segment_start(&self) -> *mut u8 {
         self.segment.ptr()
     }
 
-    /// Where `rank` leaves its numbers of exchange `round`.
+    /// Where `rank` leaves the reason for exchange `round`, and then its numbers.
     pub(crate) fn numbers(&self, rank: usize, round: u32) -> *mut u8 {
         assert!(rank < self.plan.config.mesh.ranks());
-        let one = self.plan.agreed_values() * size_of::<f64>();
-        let at = self.map.numbers + (rank * ROUNDS + round as usize % ROUNDS) * one;
+        let one = exchanged_bytes(self.plan.agreed_values());
+        let at = self.map.numbers + (rank * NUMBER_ROUNDS + round as usize % NUMBER_ROUNDS) * one;
         // SAFETY: within the segment, which has room for the numbers of all rounds of all ranks there.
         unsafe { self.segment.ptr().add(at) }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::data::DataError;
 use crate::engine::RunError;
 use crate::launch::LaunchError;
-use crate::plan::Flaw;
+use crate::plan::{Bytes, Flaw};
 use crate::transport::Lost;
 
 /// Why a run ended before its time.
@@ -31,6 +31,42 @@ pub enum Error {
         /// The way out.
         help: String,
     },
+    /// The arguments of the run ask for more than the budget of its spec.
+    #[error(
+        "error[Z0333]: with {threads} threads a rank needs {}, but `memory` in the spec is {}\n  = help: {help}",
+        Bytes(*needed_bytes), Bytes(*budget_bytes)
+    )]
+    OverBudget {
+        /// Of each rank.
+        threads: usize,
+        /// The most that a rank takes: its arena, and what lies outside.
+        needed_bytes: usize,
+        /// What the spec allows.
+        budget_bytes: usize,
+        /// The way out.
+        help: String,
+    },
+    /// What was measured is not what the plan says.
+    #[error(
+        "error[{code}]: rank {rank}, {what}: planned are {}{planned} bytes, measured {measured}\n  = help: {help}",
+        if *is_bound { "at most " } else { "" }
+    )]
+    NotAsPlanned {
+        /// The stable code.
+        code: &'static str,
+        /// The first rank of which it is not.
+        rank: usize,
+        /// What was measured.
+        what: &'static str,
+        /// In bytes.
+        planned: usize,
+        /// In bytes.
+        measured: usize,
+        /// Whether less is as planned.
+        is_bound: bool,
+        /// The way out.
+        help: &'static str,
+    },
     /// A file of results cannot be written.
     #[error("error[Z0351]: cannot write {what} to {}: {source}\n  = help: {help}", path.display())]
     Results {
@@ -52,9 +88,9 @@ impl From<Lost> for Error {
 }
 
 impl Error {
-    /// Whether every rank finds the same, so that rank 0 speaks for all.
-    pub fn is_common(&self) -> bool {
-        matches!(self, Error::Run(RunError::NonFinite(_)) | Error::Data(_) | Error::Argument { .. } | Error::Unsound(_))
+    /// Whether all ranks have agreed on it, so that each has the same words for it.
+    pub fn is_agreed(&self) -> bool {
+        matches!(self, Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) | Error::NotAsPlanned { .. })
     }
 
     /// Whether another rank or the launcher tells the same better.

@@ -2,13 +2,13 @@
 
 use core::marker::PhantomData;
 
+use zero_plan::message::Message;
 use zero_plan::unit::ELEMENT_BYTES;
 use zero_plan::{Field, Plan, Unit};
 
-use crate::device::Cpu;
+use crate::device::{Cpu, Device};
 use crate::layer::{
-    Activation, Backward, Context, Entry, Forward, Head, Layer, Loss, Shape, SharesWith, Tensors, require,
-    size::product,
+    Activation, Backward, Context, Entry, Forward, Head, Layer, Loss, SameAs, Shape, SharesWith, Tensors, size::product,
 };
 use crate::view::{View, ViewMut};
 
@@ -16,6 +16,8 @@ use crate::view::{View, ViewMut};
 pub trait Model: 'static {
     /// What it takes.
     type Input: Activation;
+    /// What it is to predict for each token.
+    type Target: Activation;
     /// Shape of a micro-batch. The engine keeps its arena in the host's memory, so the device is this processor.
     type Shape: Shape<Device = Cpu>;
     /// All that is constant about a run.
@@ -26,6 +28,8 @@ pub trait Model: 'static {
     const HEAD: HeadCode<Cpu>;
     /// The directory of the package that defines it.
     const DIRECTORY: &'static str;
+    /// The spec that it was built from: the path of its file, or `#[zero]` where the attribute's options are the spec.
+    const SPEC: &'static str;
     /// Text that was put into the binary when it was built.
     const TEXT: Option<&'static [u8]>;
 }
@@ -52,6 +56,14 @@ impl<D> Copy for Code<D> {}
 pub struct HeadCode<D> {
     /// [`Head::CLASSES`]
     pub classes: usize,
+    /// [`Head::OUTPUTS`]
+    pub outputs: usize,
+    /// Elements of a target.
+    pub target_width: usize,
+    /// [`Entry::VOCABULARY`] of the first field.
+    pub vocabulary: Option<usize>,
+    /// [`Head::UNIT`]
+    pub unit: &'static str,
     /// [`Head::logits`]
     pub logits: fn(&D, View<D>, View<D>, ViewMut<D>),
 }
@@ -72,6 +84,7 @@ pub struct Fields<S: Shape, Y, const N: usize> {
     /// Code, for the engine.
     pub code: [Code<S::Device>; N],
     len: usize,
+    vocabulary: Option<usize>,
     output: PhantomData<fn() -> Y>,
 }
 
@@ -83,13 +96,18 @@ pub struct Whole<S: Shape, const N: usize> {
     pub head: HeadCode<S::Device>,
 }
 
+#[track_caller]
 const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     name: &'static str,
     count: Option<usize>,
     tied: Option<usize>,
 ) -> Field {
-    // Elements travel through an arena of 4-byte cells.
-    require(size_of::<X::Element>() == ELEMENT_BYTES, "[Z0204] an activation's element is not 4 bytes wide");
+    if let Some(fault) = L::FAULT {
+        refuse(fault, name);
+    }
+    if let Some(fault) = width_fault::<X>("an element of what the field takes") {
+        refuse(fault, name);
+    }
     let sizes = Unit {
         params: L::PARAMS,
         takes: L::PARAMS,
@@ -103,69 +121,154 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     Field { name, count, tied, sizes }
 }
 
+/// The fault of an activation that does not fit an arena of 4-byte cells.
+const fn width_fault<X: Activation>(what: &str) -> Option<Message> {
+    if size_of::<X::Element>() == ELEMENT_BYTES {
+        return None;
+    }
+    let message = Message::new().text("[Z0204] ").text(what).text(" is of ");
+    Some(message.number(size_of::<X::Element>()).text(" bytes, not of ").number(ELEMENT_BYTES))
+}
+
+/// Stops the build where an array of layers has none.
+#[track_caller]
+const fn elements(name: &str, count: usize) -> usize {
+    if count == 0 {
+        let fault =
+            Message::new().text("[Z0207] an array of 0 layers makes no unit: make it 1 or more, or remove the field");
+        refuse(fault, name);
+    }
+    count
+}
+
+/// Stops the build at a field.
+#[track_caller]
+const fn refuse(fault: Message, field: &str) -> ! {
+    panic!("{}", fault.text("\n  in field `").text(field).text("`").as_str());
+}
+
+/// Stops the build of a program that trains on text where the head predicts ids that the first field does not take: the
+/// targets of a text are its next inputs, and so is what is sampled.
+#[track_caller]
+pub(crate) const fn require_vocabulary<M: Model>() {
+    let Some(ids) = M::HEAD.vocabulary else { return };
+    if M::HEAD.classes <= ids {
+        return;
+    }
+    let (first, last) = (M::PLAN.units[0].field, M::PLAN.units[M::PLAN.units.len() - 1].field);
+    let message = Message::new().text("[Z0213] `").text(last).text("` predicts ").number(M::HEAD.classes);
+    let message = message.text(" classes, but `").text(first).text("` takes only ids below ").number(ids);
+    let message = message.text(": in a text, what is predicted is the next input\n  fix: give `").text(first);
+    let message = message.text("` a vocabulary of ").number(M::HEAD.classes).text(", or `").text(last);
+    panic!("{}", message.text("` one of ").number(ids).as_str());
+}
+
 const fn code<S: Shape, X: Activation, L: Layer<S, X>>() -> Code<S::Device> {
     Code { forward: L::forward, backward: L::backward, tensors: L::tensors }
 }
 
 impl<S: Shape, const N: usize> Fields<S, (), N> {
     /// The first field.
+    #[track_caller]
     pub const fn first<L: Entry + Layer<S, L::Input>>(name: &'static str) -> Fields<S, L::Output, N> {
         Fields {
             sizes: [field::<S, L::Input, L>(name, None, None); N],
             code: [code::<S, L::Input, L>(); N],
             len: 1,
+            vocabulary: L::VOCABULARY,
             output: PhantomData,
         }
     }
 
     /// The first field, an array.
-    pub const fn first_repeated<L: Entry + Layer<S, L::Input, Output = L::Input>>(
+    #[track_caller]
+    pub const fn first_repeated<L: Entry + Layer<S, L::Input>>(
         name: &'static str,
         count: usize,
-    ) -> Fields<S, L::Input, N> {
+    ) -> Fields<S, L::Input, N>
+    where
+        L::Output: SameAs<L::Input>,
+    {
         let mut fields = Self::first::<L>(name);
-        fields.sizes[0].count = Some(count);
-        fields
+        fields.sizes[0].count = Some(elements(name, count));
+        fields.giving()
     }
 }
 
 impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
     /// The next field.
+    #[track_caller]
     pub const fn then<L: Layer<S, Y>>(self, name: &'static str) -> Fields<S, L::Output, N> {
         self.push::<L>(field::<S, Y, L>(name, None, None))
     }
 
     /// The next field, an array: its layer's output is its own next input.
-    pub const fn repeated<L: Layer<S, Y, Output = Y>>(self, name: &'static str, count: usize) -> Fields<S, Y, N> {
-        self.push::<L>(field::<S, Y, L>(name, Some(count), None))
+    #[track_caller]
+    pub const fn repeated<L: Layer<S, Y>>(self, name: &'static str, count: usize) -> Fields<S, Y, N>
+    where
+        L::Output: SameAs<Y>,
+    {
+        self.push::<L>(field::<S, Y, L>(name, Some(elements(name, count)), None)).giving()
     }
 
-    /// The last field.
-    pub const fn head<L: Head<S, Y>>(self, name: &'static str) -> Whole<S, N> {
-        self.end::<L>(field::<S, Y, L>(name, None, None))
-    }
-
-    /// The last field, which shares the parameters of field `owner`.
-    pub const fn tied_head<L: Head<S, Y> + SharesWith<Owner>, Owner>(
+    /// The next field, which shares the parameters of field `owner`.
+    #[track_caller]
+    pub const fn tied<L: Layer<S, Y> + SharesWith<Owner>, Owner>(
         self,
         name: &'static str,
         owner: usize,
-    ) -> Whole<S, N> {
-        require(
-            L::PARAMS <= self.sizes[owner].sizes.params,
-            "[Z0205] a tied layer takes more parameters than the field it shares them with has",
-        );
-        self.end::<L>(field::<S, Y, L>(name, None, Some(owner)))
+    ) -> Fields<S, L::Output, N> {
+        let shared = self.sizes[owner].sizes.params;
+        if L::PARAMS > shared {
+            let message =
+                Message::new().text("[Z0205] a tied layer takes ").number(L::PARAMS).text(" parameters, but `");
+            refuse(message.text(self.sizes[owner].name).text("` has ").number(shared), name);
+        }
+        self.push::<L>(field::<S, Y, L>(name, None, Some(owner)))
+    }
+
+    /// The end: the last field is the head, of which the engine needs `head`.
+    #[track_caller]
+    pub const fn end(self, mut head: HeadCode<S::Device>) -> Whole<S, N> {
+        let Fields { mut sizes, code, len, vocabulary, .. } = self;
+        let last = &mut sizes[len - 1];
+        if Y::WIDTH != Loss::WIDTH {
+            let fault = Message::new().text("[Z0204] the head gives ").number(Y::WIDTH);
+            refuse(fault.text(" numbers for each token, not one, the loss"), last.name);
+        }
+        last.sizes.target_width = head.target_width;
+        head.vocabulary = vocabulary;
+        Whole { fields: Fields { sizes, code, len, vocabulary, output: PhantomData }, head }
+    }
+
+    /// The same fields, where what the last of them gives has another name.
+    const fn giving<Z>(self) -> Fields<S, Z, N> {
+        let Fields { sizes, code, len, vocabulary, .. } = self;
+        Fields { sizes, code, len, vocabulary, output: PhantomData }
     }
 
     const fn push<L: Layer<S, Y>>(mut self, field: Field) -> Fields<S, L::Output, N> {
         self.sizes[self.len] = field;
         self.code[self.len] = code::<S, Y, L>();
-        Fields { sizes: self.sizes, code: self.code, len: self.len + 1, output: PhantomData }
+        let Fields { sizes, code, len, vocabulary, .. } = self;
+        Fields { sizes, code, len: len + 1, vocabulary, output: PhantomData }
     }
+}
 
-    const fn end<L: Head<S, Y>>(self, field: Field) -> Whole<S, N> {
-        let head = HeadCode { classes: L::CLASSES, logits: L::logits };
-        Whole { fields: self.push::<L>(field), head }
+impl<D: Device> HeadCode<D> {
+    /// Of a head; the vocabulary is the first field's to say.
+    pub const fn of<S: Shape<Device = D>, L: Head<S> + ?Sized>() -> Self {
+        // Targets lie in the arena beside what enters the model.
+        if let Some(fault) = width_fault::<L::Target>("a target of the head") {
+            panic!("{}", fault.as_str());
+        }
+        Self {
+            classes: L::CLASSES,
+            outputs: L::OUTPUTS,
+            target_width: L::Target::WIDTH,
+            vocabulary: None,
+            unit: L::UNIT,
+            logits: L::logits,
+        }
     }
 }

@@ -123,9 +123,10 @@ fn finished(mut command: Command, what: &str) -> Outcome<String> {
     Err(format!("{what} failed ({status}):\n{}", String::from_utf8_lossy(&stderr)).into())
 }
 
-/// Reads our metrics: a line of JSON a step.
+/// Reads our metrics: a line of JSON a step, among others.
 fn read_ours(lines: &str) -> Outcome<Sample> {
-    let lines = objects(lines)?;
+    let lines: Vec<_> =
+        objects(lines)?.into_iter().filter(|line| line.get("kind").is_some_and(|kind| kind == "step")).collect();
     let times = lines.iter().skip(UNTIMED as usize).map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?;
     let last = lines.last().filter(|_| !times.is_empty()).ok_or("our run has no timed steps")?;
     Ok(Sample { peak_bytes: number(last, "peak_resident_bytes")?, step_s: median(times) })
@@ -165,11 +166,14 @@ mod tests {
 
     #[test]
     fn the_first_steps_of_ours_do_not_count() {
-        let line = |s: f64, bytes: usize| format!("{{\"step_s\": {s}, \"peak_resident_bytes\": {bytes}}}\n");
-        let lines = [line(9.0, 1), line(8.0, 2), line(1.0, 3), line(3.0, 4), line(2.0, 5)].concat();
+        let line = |s: f64, bytes: usize| {
+            format!("{{\"kind\": \"step\", \"step_s\": {s}, \"peak_resident_bytes\": {bytes}}}\n")
+        };
+        let header = "{\"kind\": \"header\"}\n".to_owned();
+        let lines = [header, line(9.0, 1), line(8.0, 2), line(1.0, 3), line(3.0, 4), line(2.0, 5)].concat();
         assert_eq!(read_ours(&lines).unwrap(), Sample { step_s: 2.0, peak_bytes: 5.0 });
         assert!(read_ours(&[line(9.0, 1), line(8.0, 2)].concat()).is_err());
-        assert!(read_ours("{\"step_s\": 1}\n{}\n{}\n").unwrap_err().to_string().contains("no number `step_s`"));
+        assert!(read_ours(&"{\"kind\": \"step\"}\n".repeat(3)).unwrap_err().to_string().contains("no number `step_s`"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ struct Spirals;
 
 impl Dataset for Spirals {
     type Input = Features<2>;
+    type Target = Tokens;
 
     fn training(&self, draw: Draw, input: &mut [f32], targets: &mut [u32]) {
         let seed = draw.hash();

@@ -1,6 +1,7 @@
-//! A classifier that goes wrong as told. `FAULT` says what happens on rank 1 in step 3 (`nan`, `zero`, `panic`, `exit`,
-//! `report`, `leave`), before it joins (`early`, `late`, `absent`) or after its last step (`held-out`); with `THREADS`
-//! set, ranks are threads.
+//! A classifier that goes wrong as told. `FAULT` says what happens on rank 1 in step 3 (`nan`, `zero`, `class`, `panic`,
+//! `exit`, `report`, `leave`, `hold`, `told`), before it joins (`early`, `late`, `absent`), after its last step
+//! (`held-out`), or on all ranks from the first step (`classes`); with `nothing-held-out` there is no held-out data. With
+//! `THREADS` set, ranks are threads.
 
 use std::process::{ExitCode, exit};
 use std::thread::sleep;
@@ -14,6 +15,8 @@ const FAULTY_RANK: u64 = 1;
 const FAULTY_STEP: u64 = 2;
 /// More than there are ranks, so that each owns some of every unit.
 const WIDTH: usize = 4;
+/// More than lies outside the arena of any rank.
+const HELD_BYTES: usize = 100 << 20;
 const SEQUENCES: u64 = OnProcesses::SEQUENCES as u64;
 
 #[zero(stage = 3, ranks = 3, sequences = 2, length = 4)]
@@ -74,15 +77,19 @@ struct Pairs {
 
 impl Dataset for Pairs {
     type Input = Features<WIDTH>;
+    type Target = Tokens;
 
     fn training(&self, draw: Draw, input: &mut [f32], targets: &mut [u32]) {
-        for (row, (numbers, target)) in input.chunks_exact_mut(WIDTH).zip(targets).enumerate() {
+        for (row, (numbers, target)) in input.chunks_exact_mut(WIDTH).zip(&mut *targets).enumerate() {
             let number = |i: usize| 0.5 + Draw { index: draw.hash() ^ i as u64, ..draw }.below(1000) as f32 / 1000.0;
             numbers.iter_mut().enumerate().for_each(|(i, to)| *to = number(WIDTH * row + i));
             *target = u32::from(numbers[1] > numbers[0]);
         }
+        if self.fault == "classes" {
+            targets.fill(2);
+        }
         if (draw.index / SEQUENCES, draw.step) == (FAULTY_RANK, FAULTY_STEP) {
-            self.strike(input);
+            self.strike(input, targets);
         }
     }
 
@@ -95,15 +102,21 @@ impl Dataset for Pairs {
     }
 
     fn held_out_count(&self) -> usize {
-        12
+        if self.fault == "nothing-held-out" { 0 } else { 12 }
+    }
+
+    fn resident_bytes(&self) -> usize {
+        // Its rank is struck once for each sequence.
+        if self.fault == "told" { SEQUENCES as usize * HELD_BYTES } else { 0 }
     }
 }
 
 impl Pairs {
-    fn strike(&self, input: &mut [f32]) {
+    fn strike(&self, input: &mut [f32], targets: &mut [u32]) {
         match self.fault.as_str() {
             "nan" => input[0] = f32::NAN,
             "zero" => input[0] = 0.0,
+            "class" => targets[2] = 300,
             "panic" => panic!("as told"),
             "exit" => exit(7),
             "report" => {
@@ -111,6 +124,7 @@ impl Pairs {
                 exit(2);
             }
             "leave" => exit(0),
+            "hold" | "told" => std::mem::forget(std::hint::black_box(vec![1_u8; HELD_BYTES])),
             _ => {}
         }
     }

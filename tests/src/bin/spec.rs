@@ -1,17 +1,17 @@
 //! Trains the tiny model of a spec for a few steps as the spec says, on ranks that are processes, holds what each rank
-//! allocated and sent against the plan, and prints what came of it to the bit.
+//! mapped and moved against the plan, and prints what came of it to the bit.
 //!
 //! `spec NAME [PREFETCH]`
 
 use std::process::ExitCode;
 
-use zero_plan::{Config, PlanBuf, Traffic};
+use zero_plan::{Config, PlanBuf};
 use zero_runtime::launch::{self, Role};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::transport::shm;
 use zero_tests::specs::{Visitor, visit};
-use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train_rank};
+use zero_tests::training::{HYPER, STEPS, Start, Told, assert_as_planned, noise, train_rank};
 
 struct Run {
     prefetch: Option<usize>,
@@ -20,7 +20,7 @@ struct Run {
 impl Visitor for Run {
     type Output = ExitCode;
 
-    fn visit<M: Model<Input = Tokens>>(self) -> ExitCode {
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> ExitCode {
         let config = Config { prefetch: self.prefetch.unwrap_or(M::PLAN.config.prefetch), ..M::PLAN.config };
         let plan = PlanBuf::new(M::PLAN.model, config, M::PLAN.units);
         let stages = plan.stages();
@@ -33,11 +33,7 @@ impl Visitor for Run {
         let (transport, watch) = shm::join(plan, &place, 0).expect("peers");
         let outcome =
             train_rank::<M, _>(transport, HYPER, STEPS, Start::Seed(7), &noise(plan.config)).expect("no faults");
-        let stage = plan.of_rank(place.rank);
-        let mut planned = Traffic::default();
-        (0..STEPS).for_each(|_| planned += Traffic::of(plan, stage.step));
-        assert_eq!(outcome.sent, [planned], "rank {} sent other bytes than planned", place.rank);
-        assert_eq!(outcome.arena_bytes, [stage.memory.bytes_per_rank()], "rank {} has another arena", place.rank);
+        assert_as_planned(plan, place.rank, STEPS, outcome.moved[0], outcome.mapped_bytes[0]);
         watch.goodbye();
         println!("{}", Told::of(&outcome));
         ExitCode::SUCCESS

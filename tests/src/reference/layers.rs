@@ -232,7 +232,7 @@ pub(super) fn cross_entropy(logits: &[f64], targets: &[u32], vocab: usize) -> (f
 }
 
 fn softmax(scores: &[f64]) -> Vec<f64> {
-    // Else large scores overflow.
+    // Otherwise large scores overflow.
     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
     let sum: f64 = powers.iter().sum();

@@ -68,7 +68,7 @@ pub fn learning_rate(step: usize, steps: usize, warmup: usize, lr: f64, lr_min_r
         return lr * (step + 1) as f64 / warmup as f64;
     }
     let last = steps - 1;
-    // Else the only step after the warm-up divides zero by zero.
+    // Otherwise the only step after the warm-up divides zero by zero.
     let progress = if step >= last { 1.0 } else { (step - warmup) as f64 / (last - warmup) as f64 };
     let lr_min = lr_min_ratio * lr;
     lr_min + (lr - lr_min) * 0.5 * (1.0 + (PI * progress).cos())

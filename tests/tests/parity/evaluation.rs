@@ -30,7 +30,7 @@ struct Told {
 }
 
 /// Evaluates and predicts before, between and after two steps; two evaluations in a row are exchanges of equal length.
-fn rank_main<M: Model<Input = Tokens>>(transport: Shared, config: &Config) -> Result<Told, RunError> {
+fn rank_main<M: Model<Input = Tokens, Target = Tokens>>(transport: Shared, config: &Config) -> Result<Told, RunError> {
     let mut engine = Engine::<M, _>::new(transport);
     let at = engine.arena().coordinates();
     let data_rank = at.data_rank(&config.mesh);
@@ -64,7 +64,7 @@ fn rank_main<M: Model<Input = Tokens>>(transport: Shared, config: &Config) -> Re
 }
 
 /// What the ranks are told, once it is clear that all are told the same.
-fn told<M: Model<Input = Tokens>>(config: &Config) -> Told {
+fn told<M: Model<Input = Tokens, Target = Tokens>>(config: &Config) -> Told {
     let ranks = PlanBuf::new(M::PLAN.model, *config, M::PLAN.units)
         .with(|plan| local::run(plan, Result::is_err, |transport| rank_main::<M>(transport, config)))
         .expect("the memory of a tiny model");
@@ -83,7 +83,10 @@ fn told<M: Model<Input = Tokens>>(config: &Config) -> Told {
     all
 }
 
-fn equals<M: Model<Input = Tokens>>(configs: impl Iterator<Item = Config>, reference: impl Fn(&Config) -> Config) {
+fn equals<M: Model<Input = Tokens, Target = Tokens>>(
+    configs: impl Iterator<Item = Config>,
+    reference: impl Fn(&Config) -> Config,
+) {
     let (mut known, mut expected) = (None, Told::default());
     for config in configs {
         let reference = reference(&config);
@@ -120,5 +123,32 @@ fn widened_parameters_evaluate_as_plain_data_parallelism_does() {
         let config = Config { mesh: mesh(pipeline, 1, 2), micro_batches: 2, precision, ..CONFIG };
         let plain = Config { mesh: Mesh::of_zero(2), reduce: Often::PerMicroBatch, ..config };
         equals::<Tied>(stages(config).into_iter(), |_| plain);
+    }
+}
+
+/// Against losses that one rank alone finds for the data of each: what all ranks are told is their mean.
+#[test]
+fn the_loss_is_the_mean_over_the_ranks_with_data_of_their_own() {
+    let losses = |config: Config, data_ranks: core::ops::Range<usize>| {
+        let main = |transport: Shared<'_>| {
+            let mut engine = Engine::<Untied, _>::new(transport);
+            let data_rank = data_ranks.start + engine.arena().coordinates().data_rank(&config.mesh);
+            engine.initialize(7);
+            let batch = noise(Config { mesh: Mesh::of_zero(6), ..config });
+            let loss = engine.evaluate(|part, ids, targets| batch(HELD_OUT, data_rank, part, ids, targets));
+            loss.expect("a finite loss")
+        };
+        let plan = PlanBuf::new("", config, Untied::PLAN.units);
+        plan.with(|plan| local::run(plan, |_| false, main)).expect("the memory of a tiny model")
+    };
+    let of_one = |data_rank: usize| losses(CONFIG.at_stage(0), data_rank..data_rank + 1)[0];
+    let alone: Vec<f64> = (0..6).map(of_one).collect();
+    let mean = alone.iter().sum::<f64>() / 6.0;
+    assert!(alone.iter().all(|loss| (loss - mean).abs() > 1e-6), "data of all ranks are alike: {alone:?}");
+    for (pipeline, replica, zero) in [(1, 1, 6), (1, 2, 3), (2, 3, 2)] {
+        for loss in losses(Config { mesh: mesh(pipeline, replica, zero), micro_batches: 2, ..CONFIG.at_stage(3) }, 0..6)
+        {
+            assert!((loss - mean).abs() < 1e-12, "{loss}, not {mean}");
+        }
     }
 }

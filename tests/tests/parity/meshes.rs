@@ -8,7 +8,7 @@ use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
 
 use crate::run;
-use crate::stages::sent_bytes_and_arenas_are_planned;
+use crate::stages::moved_bytes_and_mappings_are_planned;
 
 /// Plain data parallelism over as many ranks with data of their own. Sums over replicas of sums over ranks are sums over
 /// all where the ranks of a replica are a power of two; else the order of the two levels is that of the mesh.
@@ -18,7 +18,7 @@ pub fn plain(config: &Config) -> Config {
     Config { mesh, micro_batches: config.micro_batches, reduce: config.reduce, ..CONFIG }
 }
 
-fn equals_plain<M: Model<Input = Tokens>>(configs: &[Config]) {
+fn equals_plain<M: Model<Input = Tokens, Target = Tokens>>(configs: &[Config]) {
     let (mut plain_config, mut expected) = (None, None);
     for config in configs {
         if plain_config != Some(plain(config)) {
@@ -115,7 +115,7 @@ fn held_and_reduced_gradients_differ_in_rounding_alone() {
     let config = Config { mesh: mesh(2, 1, 2), micro_batches: 4, ..CONFIG };
     let each = run::<Untied>(config, 3);
     let once = run::<Untied>(Config { reduce: Often::PerStep, ..config }, 3);
-    // Else one of the two would not be what it says.
+    // Otherwise one of the two would not be what it says.
     assert!(each.bits() != once.bits());
     for (a, b) in each.losses.iter().zip(&once.losses) {
         assert!((a - b).abs() < 1e-4, "losses {a} and {b}");
@@ -123,15 +123,15 @@ fn held_and_reduced_gradients_differ_in_rounding_alone() {
 }
 
 #[test]
-fn sent_bytes_and_arenas_are_those_of_the_plan_on_every_rank() {
+fn moved_bytes_and_mappings_are_those_of_the_plan_on_every_rank() {
     for config in pipelines() {
         for config in stages(config).into_iter().step_by(3) {
-            sent_bytes_and_arenas_are_planned::<Tied>(config);
+            moved_bytes_and_mappings_are_planned::<Tied>(config);
         }
     }
     for (replica, zero) in [(2, 2), (3, 2), (2, 3)] {
         for config in stages(Config { mesh: mesh(1, replica, zero), micro_batches: 2, ..CONFIG }) {
-            sent_bytes_and_arenas_are_planned::<Untied>(config);
+            moved_bytes_and_mappings_are_planned::<Untied>(config);
         }
     }
 }

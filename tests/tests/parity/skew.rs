@@ -24,7 +24,7 @@ const STEPS: u64 = 6;
 /// Longer than a step of a tiny model takes on a rank that waits for nobody.
 const LATE_US_MAX: u64 = 2000;
 
-fn equals_plain_when_late<M: Model<Input = Tokens>>(config: &Config) {
+fn equals_plain_when_late<M: Model<Input = Tokens, Target = Tokens>>(config: &Config) {
     let expected = run::<M>(plain(config), STEPS).bits();
     let (noise, calls) = (noise(*config), AtomicU64::new(0));
     let late = train::<M>(*config, HYPER, STEPS, Start::Seed(7), &|step, rank, micro_batch, ids, targets| {

@@ -16,7 +16,7 @@ struct Plain;
 impl Visitor for Plain {
     type Output = (usize, Outcome);
 
-    fn visit<M: Model<Input = Tokens>>(self) -> Self::Output {
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
         let spec = &M::PLAN.config;
         let config = Config {
             mesh: Mesh::of_zero(spec.mesh.data_ranks()),

@@ -1,11 +1,11 @@
 //! Stages: what the stage, the transport, the buckets, the prefetch and the number of ranks must not change.
 
-use zero_plan::{Config, Mesh, PlanBuf, Traffic, Transport};
+use zero_plan::{Config, Mesh, PlanBuf, Transport};
 use zero_runtime::engine::Hyper;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::tiny::{Tied, Untied, Wide};
-use zero_tests::training::{CONFIG, HYPER, Outcome, Start, noise, train};
+use zero_tests::training::{CONFIG, HYPER, Outcome, Start, assert_as_planned, noise, train};
 
 use crate::run;
 
@@ -22,7 +22,7 @@ fn configurations(ranks: usize, micro_batches: usize) -> Vec<Config> {
     all
 }
 
-fn stages_agree<M: Model<Input = Tokens>>() {
+fn stages_agree<M: Model<Input = Tokens, Target = Tokens>>() {
     for ranks in 1..=4 {
         for micro_batches in [1, 3] {
             let plain = run::<M>(Config { mesh: Mesh::of_zero(ranks), micro_batches, ..CONFIG }, 3);
@@ -76,7 +76,7 @@ fn two_ranks_agree_with_one_of_twice_the_sequences() {
 
 #[test]
 fn other_data_or_no_clipping_give_another_result() {
-    // Else all of the above could pass by training on nothing.
+    // Otherwise all of the above could pass by training on nothing.
     let config = Config { mesh: Mesh::of_zero(2), ..CONFIG };
     let one = run::<Untied>(config, 3);
     let other = train::<Untied>(config, HYPER, 3, Start::Seed(7), &|_, _, _, ids, targets| {
@@ -88,26 +88,22 @@ fn other_data_or_no_clipping_give_another_result() {
     assert!(one.parameters != unclipped.parameters);
 }
 
-/// Trains two steps and holds what every rank sent and allocated against the plan.
-pub fn sent_bytes_and_arenas_are_planned<M: Model<Input = Tokens>>(config: Config) {
+/// Trains two steps and holds what every rank moved and mapped against the plan.
+pub fn moved_bytes_and_mappings_are_planned<M: Model<Input = Tokens, Target = Tokens>>(config: Config) {
     let outcome = run::<M>(config, 2);
     PlanBuf::new("", config, M::PLAN.units).with(|plan| {
         for rank in 0..config.mesh.ranks() {
-            let stage = plan.of_rank(rank);
-            let mut planned = Traffic::of(plan, stage.step);
-            planned += planned;
-            assert_eq!(outcome.sent[rank], planned, "rank {rank} of {config:?}");
-            assert_eq!(outcome.arena_bytes[rank], stage.memory.bytes_per_rank(), "rank {rank} of {config:?}");
+            assert_as_planned(plan, rank, 2, outcome.moved[rank], outcome.mapped_bytes[rank]);
         }
     });
 }
 
 #[test]
-fn sent_bytes_and_arenas_are_those_of_the_plan() {
+fn moved_bytes_and_mappings_are_those_of_the_plan() {
     for ranks in 1..=4 {
         for micro_batches in [1, 3] {
             for config in configurations(ranks, micro_batches) {
-                sent_bytes_and_arenas_are_planned::<Tied>(config);
+                moved_bytes_and_mappings_are_planned::<Tied>(config);
             }
         }
     }
@@ -125,7 +121,7 @@ fn sent_bytes_are_the_published_volumes() {
                     .with(|plan| (plan.padded(), plan.placements.last().expect("a unit").padded));
                 let psi = share(padded);
                 let expected = [2 * psi, 2 * psi, 2 * psi, 3 * psi - share(last)][usize::from(stage)];
-                assert_eq!(run::<Untied>(config, 1).sent[0].payload_bytes(), expected, "{config:?}");
+                assert_eq!(run::<Untied>(config, 1).moved[0].all().payload_bytes(), expected, "{config:?}");
             }
         }
     }

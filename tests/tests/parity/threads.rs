@@ -15,7 +15,7 @@ use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, t
 use crate::run;
 
 /// Trains with ranks of this many threads, who share out even the least.
-fn run_on_threads<M: Model<Input = Tokens>>(config: Config, threads: usize) -> Outcome {
+fn run_on_threads<M: Model<Input = Tokens, Target = Tokens>>(config: Config, threads: usize) -> Outcome {
     let (threads, batch) = (NonZeroUsize::new(threads).expect("threads"), noise(config));
     let rank = |transport: Shared| {
         let train = |device: Cpu| {
@@ -30,7 +30,7 @@ fn run_on_threads<M: Model<Input = Tokens>>(config: Config, threads: usize) -> O
     })
 }
 
-fn threads_agree<M: Model<Input = Tokens>>(config: Config) {
+fn threads_agree<M: Model<Input = Tokens, Target = Tokens>>(config: Config) {
     let alone = run::<M>(config, 3);
     for threads in [1, 3] {
         assert!(run_on_threads::<M>(config, threads).bits() == alone.bits(), "{threads} threads differ: {config:?}");

@@ -7,7 +7,7 @@ use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
 
 use crate::run;
-use crate::stages::sent_bytes_and_arenas_are_planned;
+use crate::stages::moved_bytes_and_mappings_are_planned;
 
 const F32: Width = Width::F32;
 const BF16: Width = Width::BF16;
@@ -92,6 +92,28 @@ fn stages_agree_over_replicas_where_bf16_rounds() {
     }
 }
 
+/// Against gradients that are reduced in each micro-batch, in f32: the runs above hold both sides of what they compare.
+#[test]
+fn held_gradients_are_sums_over_all_micro_batches() {
+    let config = Config { mesh: Mesh::of_zero(2), micro_batches: 3, ..CONFIG };
+    let gradients = |config: Config| run::<Untied>(config, 1).gradients.concat();
+    let expected = gradients(config);
+    for (width, admitted) in [(F32, 1e-6), (BF16, 1e-2)] {
+        for stage in [0, 2] {
+            let precision = Precision { reduce: width, ..Precision::default() };
+            let held = gradients(Config { reduce: Often::PerStep, precision, stage, ..config });
+            assert_eq!(held.len(), expected.len());
+            let differences: Vec<f32> = held.iter().zip(&expected).map(|(a, b)| a - b).collect();
+            let distance = norm(&differences) / norm(&expected);
+            assert!(distance < admitted, "stage {stage}, {width:?}: off by {distance}");
+        }
+    }
+}
+
+fn norm(numbers: &[f32]) -> f64 {
+    numbers.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt()
+}
+
 #[test]
 fn training_with_a_master_copy_follows_f32() {
     let config = Config { mesh: Mesh::of_zero(2), stage: 3, ..CONFIG };
@@ -105,20 +127,20 @@ fn training_with_a_master_copy_follows_f32() {
 #[test]
 fn narrow_gathers_halve_the_traffic() {
     let config = Config { mesh: Mesh::of_zero(4), stage: 3, ..CONFIG };
-    let sent = |precision| run::<Untied>(Config { precision, ..config }, 1).sent[0];
+    let sent = |precision| run::<Untied>(Config { precision, ..config }, 1).moved[0].all();
     let (wide, narrow) = (sent(Precision::default()), sent(PRECISIONS[0]));
     assert_eq!(wide.gather_bytes, 2 * narrow.gather_bytes);
     assert_eq!(wide.reduce_bytes, 2 * narrow.reduce_bytes);
 }
 
 #[test]
-fn sent_bytes_and_arenas_are_those_of_the_plan_in_every_width() {
+fn moved_bytes_and_mappings_are_those_of_the_plan_in_every_width() {
     for precision in PRECISIONS {
         for stage in 0..4 {
             for (pipeline, replica, zero) in [(1, 1, 3), (1, 2, 2), (2, 2, 1)] {
                 let config =
                     Config { mesh: mesh(pipeline, replica, zero), stage, micro_batches: 2, precision, ..CONFIG };
-                sent_bytes_and_arenas_are_planned::<Tied>(config);
+                moved_bytes_and_mappings_are_planned::<Tied>(config);
             }
         }
     }

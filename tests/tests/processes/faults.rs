@@ -117,3 +117,31 @@ fn under_a_foreign_launcher_rank_0_tells_what_is_not_finite() {
         assert_eq!((end.code, end.errors.as_str()), (Some(2), ""));
     }
 }
+
+/// Z0420 for a target, in a step and at a place of a rank's micro-batch.
+fn no_class(step: u64, id: u32, rank: usize, sequence: usize, token: usize) -> String {
+    format!(
+        "error[Z0420]: a target in step {step} is {id}, expected less than 2, the number of classes of the head\n  --> rank \
+         {rank}, micro-batch 0, sequence {sequence}, token {token} (each counted from 0)\n  = help: correct what the dataset \
+         gives there, or build the model with a head of {} or more\n",
+        id + 1
+    )
+}
+
+#[test]
+fn a_target_beyond_the_classes_is_told_once_with_its_place() {
+    for _ in 0..REPETITIONS {
+        for end in [Run::start_on_one_processor(&mut faults("class")).end(), on_threads("class")] {
+            assert_eq!((end.code, end.errors.as_str()), (Some(2), no_class(3, 300, 1, 0, 2).as_str()));
+            assert_eq!(end.steps().len(), 2);
+        }
+    }
+}
+
+#[test]
+fn targets_that_are_all_wrong_are_told_once() {
+    for end in [Run::start(&mut faults("classes")).end(), on_threads("classes")] {
+        assert_eq!((end.code, end.errors.as_str()), (Some(2), no_class(1, 2, 0, 0, 0).as_str()));
+        assert_eq!(end.steps().len(), 0);
+    }
+}

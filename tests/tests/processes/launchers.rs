@@ -2,11 +2,14 @@
 //! do not mix.
 
 use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::{Signal, kill_process};
 
 use crate::run::{End, RANKS, Run, TEXT, faults, new_job, program, start_ranks, tiny};
+use crate::system::thread_names;
 
 fn end_all(ranks: Vec<Run>) -> Vec<End> {
     ranks.into_iter().map(Run::end).collect()
@@ -37,6 +40,28 @@ fn a_binary_needs_nothing_around_it() {
     let mut left: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["copied", "text"]);
+}
+
+#[test]
+fn ranks_are_copies_of_what_runs_whatever_lies_at_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("copied");
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_tiny")).arg(&path).status().unwrap().success());
+    let binary = fs::File::open(&path).unwrap();
+    // Another program at the same path, which would end at once.
+    let other = directory.path().join("other");
+    assert!(Command::new("cp").arg("/bin/true").arg(&other).status().unwrap().success());
+    fs::rename(&other, &path).unwrap();
+    let mut command = program(&format!("/proc/self/fd/{}", binary.as_raw_fd()));
+    command.arg0(&path).args(["--data", TEXT, "--steps", &u64::MAX.to_string()]);
+    let mut run = Run::start(&mut command);
+    run.wait_for_step(1);
+    let started: Vec<_> = [run.launcher()].into_iter().chain(run.ranks(RANKS)).collect();
+    for pid in started {
+        assert_eq!(thread_names(pid)[0], "copied");
+    }
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    assert_eq!(run.end().code, Some(143));
 }
 
 #[test]
@@ -78,10 +103,11 @@ fn another_plan_other_arguments_or_other_data_are_refused() {
         command
     };
     let tiny = || text(env!("CARGO_BIN_EXE_tiny"), TEXT);
-    let mut seeded = tiny();
+    let [mut seeded, mut bolder] = [tiny(), tiny()];
     seeded.args(["--seed", "1"]);
+    bolder.args(["--temperature", "0.8"]);
     let other_data = text(env!("CARGO_BIN_EXE_tiny"), concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"));
-    let misfits = [text(env!("CARGO_BIN_EXE_eager"), TEXT), seeded, other_data];
+    let misfits = [text(env!("CARGO_BIN_EXE_eager"), TEXT), seeded, bolder, other_data];
     let jobs = misfits.map(|mut misfit| {
         let job = new_job();
         let place = |rank: usize, command: &mut Command| {
@@ -128,7 +154,8 @@ fn an_environment_that_contradicts_itself_or_the_plan_is_an_error() {
             "Z0307",
         ),
     ] {
-        let end = Run::start(tiny(4).envs(variables.iter().copied())).end();
+        // Of its own, lest it meet the ranks of another test.
+        let end = Run::start(tiny(4).env("ZERO_JOB", new_job()).envs(variables.iter().copied())).end();
         end.assert_error(2, &format!("error[{code}]: "));
         assert_eq!(end.steps().len(), 0);
     }
@@ -136,6 +163,15 @@ fn an_environment_that_contradicts_itself_or_the_plan_is_an_error() {
 
 #[test]
 fn ranks_that_are_threads_are_not_started_by_a_launcher() {
-    let end = Run::start(faults("").envs([("THREADS", "1"), ("RANK", "0"), ("WORLD_SIZE", "3")])).end();
+    let end =
+        Run::start(faults("").envs([("THREADS", "1"), ("RANK", "0"), ("WORLD_SIZE", "3"), ("ZERO_JOB", &new_job())]))
+            .end();
     end.assert_error(2, "error[Z0350]: the ranks of this plan are threads of one process");
+}
+
+#[test]
+fn a_rank_whose_launcher_has_gone_does_not_start() {
+    // Process 1 is not the one that starts it.
+    let place = [("RANK", "0"), ("WORLD_SIZE", "3"), ("ZERO_LAUNCHER_PID", "1"), ("ZERO_JOB", &new_job())];
+    Run::start(tiny(4).envs(place)).end().assert_error(2, "error[Z0313]: the launcher (pid 1) has ended");
 }

@@ -2,9 +2,14 @@
 //! runs real binaries, most of them on three ranks; none looks inside.
 
 mod faults;
+mod findings;
 mod launchers;
+mod memory;
 mod output;
 mod profile;
 mod run;
 mod system;
 mod teardown;
+mod terminal;
+mod training;
+mod waits;

@@ -4,9 +4,12 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use zero_plan::prove;
+use zero_runtime::model::Model;
+use zero_tests::tiny::Piped;
 
-use crate::run::{End, RANKS, Run, endless, new_job, program, start_ranks, tiny};
+use crate::run::{End, RANKS, Run, TEXT, endless, faults, new_job, program, start_ranks, tiny};
 use crate::system::thread_names;
 
 #[test]
@@ -24,6 +27,8 @@ fn help_lists_every_argument() {
         "seed",
         "threads",
         "held-out",
+        "held-out-every",
+        "log-every",
         "metrics",
         "profile",
         "plan",
@@ -32,13 +37,18 @@ fn help_lists_every_argument() {
         "help",
         "version",
     ];
-    let of_text = ["data", "sample", "prompt", "temperature"];
-    for (binary, expected) in [
-        (env!("CARGO_BIN_EXE_faults"), of_all.to_vec()),
-        (env!("CARGO_BIN_EXE_tiny"), [&of_all[..], &of_text].concat()),
+    let of_text = ["data", "data-as", "sample", "prompt", "temperature"];
+    let groups = ["Training:", "Optimizer (AdamW):", "What is told:", "Instead of a run:"];
+    let text_groups = ["Data:", "Sample of what was learned:"];
+    for (binary, expected, groups) in [
+        (env!("CARGO_BIN_EXE_faults"), of_all.to_vec(), groups.to_vec()),
+        (env!("CARGO_BIN_EXE_tiny"), [&of_all[..], &of_text].concat(), [&groups[..], &text_groups].concat()),
     ] {
         let end = Run::start(program(binary).arg("--help")).end();
         assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+        for group in groups {
+            assert!(end.lines.iter().any(|line| line == group), "no `{group}` in {:?}", end.lines);
+        }
         let listed = end.lines.iter().filter_map(|line| line.split_once("--")).map(|(_, rest)| rest);
         let mut listed: Vec<&str> = listed.map(|rest| rest.split(' ').next().unwrap()).collect();
         let mut expected = expected;
@@ -68,6 +78,11 @@ fn what_was_proven_is_told_without_a_run() {
         "{:?}",
         end.lines
     );
+    // The figures are those of the proof of this very plan.
+    let proof = format!("proven: {}", prove(Piped::PLAN).expect("a sound plan"));
+    let piped = |what: &str| Run::start(program(env!("CARGO_BIN_EXE_piped")).arg(what)).end();
+    assert_eq!(piped("--prove").lines, std::slice::from_ref(&proof));
+    assert!(piped("--plan").lines.contains(&proof) && piped("--schedule").lines.contains(&proof));
     // Whatever the environment says: a plan may be looked at from within another job.
     let end = Run::start(tiny(4).arg("--prove").env("RANK", "7").env("WORLD_SIZE", "3")).end();
     end.assert_success(0);
@@ -87,34 +102,40 @@ fn an_argument_that_cannot_be_is_one_error() {
         path.into_os_string().into_string().unwrap()
     };
     let (short, odd) = (file("short", &[7; 33]), file("odd.bin", &[0; 101]));
+    let table = file("table.parquet", b"PAR1, and words that are valid text");
     // The last of 100 tokens is the first one beyond the vocabulary.
     let beyond = file("beyond.bin", &[&[0; 198][..], &256_u16.to_le_bytes()].concat());
     let empty = directory.path().join("empty");
     fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
     for (arguments, start) in [
-        (["--lr", "nan"], "error: invalid value 'nan' for '--lr <RATE>'"),
-        (["--lr", "0"], "error: invalid value '0' for '--lr <RATE>'"),
-        (["--beta1", "1"], "error: invalid value '1' for '--beta1 <RATE>'"),
-        (["--clip", "-1"], "error: "),
+        (["--lr", "-1"], "error[Z0353]: invalid value '-1' for '--lr <RATE>': expected a number above 0"),
         (
-            ["--threads", "0"],
-            "error: invalid value '0' for '--threads <N>': [Z0353] expected a whole number, 1 or above",
+            ["--threads", "100000"],
+            "error[Z0353]: invalid value '100000' for '--threads <N>': expected a whole number from 1 to 1024",
         ),
-        (["--seed", "1.5"], "error: invalid value '1.5' for '--seed <SEED>'"),
-        (["--stage", "3"], "error: unexpected argument '--stage'"),
+        (["--seed", "1.5"], "error[Z0353]: invalid value '1.5' for '--seed <SEED>'"),
+        (["--stage", "3"], "error[Z0354]: unexpected argument '--stage'"),
         (["--warmup", "100"], "error[Z0350]: --warmup 100 is not shorter than the run: --steps 99"),
         (["--data", "/nowhere"], "error[Z0340]: cannot read `/nowhere`"),
         (["--data", &short], &format!("error[Z0341]: `{short}` has 33 tokens, expected at least 34")),
         (["--data", &beyond], &format!("error[Z0342]: `{beyond}` has token id 256 at token 99 (byte 198)")),
+        (["--data", &table], &format!("error[Z0349]: `{table}` is a table, by its name (.parquet)")),
         (["--data", &odd], &format!("error[Z0343]: `{odd}` has 101 bytes")),
-        (["--data", empty.to_str().unwrap()], "error[Z0344]: no text below "),
+        (["--data", empty], "error[Z0344]: no text below "),
         (["--metrics", &short], &format!("error[Z0351]: cannot write metrics to {short}: File exists")),
+        (["--metrics", empty], &format!("error[Z0351]: cannot write metrics to {empty}: File exists")),
     ] {
         let end = Run::start(program(env!("CARGO_BIN_EXE_tiny")).args(["--steps", "99"]).args(arguments)).end();
         end.assert_error(2, start);
         assert_eq!(end.steps().len(), 0, "{arguments:?}");
     }
     assert_eq!(fs::read(&short).unwrap(), [7; 33]);
+    // What one argument has made is not in the way of the next try.
+    let metrics = directory.path().join("metrics");
+    let end = Run::start(tiny(4).args(["--profile", &short, "--metrics"]).arg(&metrics)).end();
+    end.assert_error(2, &format!("error[Z0351]: cannot write a profile to {short}: File exists"));
+    assert!(!metrics.exists());
 }
 
 #[test]
@@ -173,23 +194,113 @@ fn under_a_foreign_launcher_rank_0_speaks_for_all() {
 fn metrics_are_a_line_of_json_for_each_step() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("metrics.jsonl");
-    let end = Run::start(tiny(5).arg("--metrics").arg(&path)).end();
+    let end = Run::start(tiny(5).args(["--lr", "0.003", "--threads", "2", "--metrics"]).arg(&path)).end();
     end.assert_success(5);
-    let lines = json_lines(&path);
-    assert_eq!(lines.len(), 6);
+    let mut lines = json_lines(&path);
+    assert_eq!(lines.len(), 7);
+    let header = lines.remove(0);
     let number = |line: &Value, key: &str| line[key].as_f64().unwrap_or_else(|| panic!("no `{key}` in {line}"));
     for (i, (line, printed)) in lines.iter().zip(end.steps()).enumerate() {
         assert_eq!(number(line, "step"), (i + 1) as f64);
         let (loss, norm, lr) = (number(line, "loss"), number(line, "gradient_norm"), number(line, "lr"));
         assert_eq!(printed, format!("step {:>4}/5  loss {loss:.4}  norm {norm:.3}  lr {lr:.2e}", i + 1));
-        for key in ["step_s", "tokens_per_s", "peak_resident_bytes"] {
+        for key in ["step_s", "tokens_per_s"] {
             assert!(number(line, key) > 0.0, "{line}");
         }
+        // In bytes: no process is as small as a megabyte.
+        assert!(number(line, "peak_resident_bytes") > 1e6, "{line}");
+        assert_eq!(line["kind"], "step");
         // The arena takes 0.1 MB: nothing beside it may be as large as that of a real model.
         assert!(number(line, "peak_resident_bytes") < 30e6, "{line}");
     }
     let held_out = format!("held-out loss {:.4} nats", number(&lines[5], "held_out_loss"));
     assert!(end.lines.contains(&held_out), "{:?}", end.lines);
+    assert_eq!((&lines[5]["kind"], number(&lines[5], "step")), (&"held_out".into(), 5.0));
+    // Seconds of one clock that begins with the first step.
+    let times: Vec<f64> = lines.iter().map(|line| number(line, "time_s")).collect();
+    assert!(times.is_sorted() && times[0] >= number(&lines[0], "step_s"), "{times:?}");
+
+    let expected = json!({
+        "kind": "header", "model": "Tiny", "spec": "#[zero]", "seed": 0, "ranks": RANKS, "threads_per_rank": 2,
+        "tokens_per_step": 96, "parameters": 6516,
+    });
+    assert_eq!(picked(&header, &expected), expected);
+    let arguments = json!({
+        "steps": 5, "lr": 0.003, "lr_min_ratio": 0.1, "warmup": null, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8,
+        "weight_decay": 0.1, "clip": 1.0, "threads": 2, "held_out": 16, "held_out_every": null, "log_every": 1,
+        "data": TEXT, "data_as": null, "sample": 20, "prompt": null, "temperature": 0.7, "metrics": path,
+    });
+    assert_eq!(picked(&header["arguments"], &arguments), arguments);
+    let bytes = fs::metadata(TEXT).unwrap().len();
+    let data = json!({ "origin": format!("`{TEXT}`"), "files": 1, "skipped": {}, "tokens": bytes });
+    assert_eq!(picked(&header["data"], &data), data);
+    assert_eq!(header["versions"]["zero"], env!("CARGO_PKG_VERSION"));
+    let started = header["started"].as_str().expect("a time");
+    assert!(started.len() == "2026-11-20T12:00:00.000Z".len() && started.ends_with('Z'), "{started}");
+}
+
+/// Of an object, the keys of another one.
+fn picked(object: &Value, keys: &Value) -> Value {
+    keys.as_object().unwrap().keys().map(|key| (key.clone(), object[key].clone())).collect()
+}
+
+#[test]
+fn a_run_begins_with_what_it_trains_on() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, content) in [("a.txt", "some text "), ("b.parquet", "more"), (".c", "more"), ("d.bin", "more")] {
+        fs::write(directory.path().join(name), content.repeat(10)).unwrap();
+    }
+    let data = directory.path().display().to_string();
+    let end = Run::start(program(env!("CARGO_BIN_EXE_tiny")).args(["--data", &data, "--steps", "1"])).end();
+    end.assert_success(1);
+    let at = end.lines.iter().position(|line| line.starts_with("data: ")).expect("a line about data");
+    let expected = [
+        format!("data: `{data}`, 1 file, 100 tokens, 17 of them held out as 1 sequence"),
+        "  skipped: .bin (token ids): 1, .parquet (a table): 1, hidden entries: 1".to_owned(),
+    ];
+    assert_eq!(end.lines[at..at + 2], expected);
+    assert!(end.lines[at..].iter().any(|line| line.starts_with("step ")), "before the first step");
+    assert_eq!(end.lines.iter().filter(|line| line.starts_with("data: ")).count(), 1);
+    let is_slow = end.lines.iter().any(|line| line.contains("debug build") && line.contains("slow"));
+    assert_eq!(is_slow, cfg!(debug_assertions));
+
+    let own = Run::start(&mut faults("")).end();
+    assert!(own.lines.contains(&"data: this program's own, 12 sequences of it held out".to_owned()), "{:?}", own.lines);
+}
+
+#[test]
+fn held_out_data_that_is_not_there_is_not_asked_for() {
+    let without = Run::start(&mut faults("nothing-held-out")).end();
+    without.assert_success(6);
+    assert!(without.lines.iter().any(|line| line == "data: this program's own, 0 sequences of it held out"));
+    assert!(!without.lines.iter().any(|line| line.starts_with("held-out loss")), "{:?}", without.lines);
+    let asked = Run::start(faults("nothing-held-out").args(["--held-out-every", "2"])).end();
+    asked.assert_error(2, "error[Z0350]: --held-out-every 2 asks for a loss on held-out data, and this program's data");
+}
+
+#[test]
+fn lines_of_steps_are_as_many_as_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let metrics = directory.path().join("metrics.jsonl");
+    let mut few = program(env!("CARGO_BIN_EXE_tiny"));
+    few.args(["--data", TEXT, "--steps", "10", "--log-every", "4", "--held-out-every", "4", "--metrics"]).arg(&metrics);
+    let few = Run::start(&mut few).end();
+    few.assert_success(4);
+    let numbers = |end: &End| end.steps().iter().map(|line| line[..12].to_owned()).collect::<Vec<_>>();
+    assert_eq!(numbers(&few), ["step    1/10", "step    4/10", "step    8/10", "step   10/10"]);
+    let held_out: Vec<_> = few.lines.iter().filter(|line| line.starts_with("held-out loss ")).collect();
+    assert_eq!(held_out.len(), 3, "{held_out:?}");
+    assert!(held_out[0].ends_with(" nats after step 4") && held_out[2].ends_with(" nats"), "{held_out:?}");
+    let kinds: Vec<_> =
+        json_lines(&metrics).iter().map(|line| line["kind"].as_str().unwrap()[..1].to_owned()).collect();
+    assert_eq!(kinds.concat(), "hsssshsssshssh");
+    // A loss on what is held out disturbs no step, and is none of what a step sends.
+    let all = Run::start(&mut tiny(10)).end();
+    assert_eq!(all.steps().last(), few.steps().last());
+    let moved = |end: &End| -> Vec<String> {
+        end.lines.iter().filter(|line| line.starts_with("bytes ") && line.contains(" per step")).cloned().collect()
+    };
+    assert_eq!((moved(&few).len(), moved(&few)), (2, moved(&all)));
 }
 
 #[test]
@@ -199,15 +310,16 @@ fn metrics_may_be_asked_of_one_rank_alone() {
     // Ranks start in order, and only the first writes.
     let first = Cell::new(true);
     let command = || {
-        let mut command = tiny(5);
+        let mut command = program(env!("CARGO_BIN_EXE_tiny"));
+        command.args(["--data", TEXT, "--steps", "5"]);
         if first.replace(false) {
-            command.arg("--metrics").arg(&path);
+            command.args(["--log-every", "1", "--metrics"]).arg(&path);
         }
         command
     };
     let ends: Vec<End> = start_ranks(command, &[("ZERO_JOB", &new_job())]).into_iter().map(Run::end).collect();
     ends[0].assert_success(5);
-    assert_eq!(json_lines(&path).len(), 6);
+    assert_eq!(json_lines(&path).len(), 7);
 }
 
 fn json_lines(path: &Path) -> Vec<Value> {
@@ -221,12 +333,16 @@ fn measured_equals_planned() {
         let row = end.lines.iter().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}"));
         row.split_whitespace().collect::<Vec<_>>()
     };
-    let arena = row("arena per rank");
-    assert_eq!((arena.len(), &arena[..2]), (4, &arena[2..]));
-    assert_ne!(arena[0], "0");
-    let sent = row("bytes sent per step");
-    assert_eq!((sent.len(), sent[0]), (2, sent[1]));
-    assert!(sent[0].parse::<usize>().unwrap() > RANKS);
+    for mapped in ["private memory of a rank", "memory shared by all ranks"] {
+        let row = row(mapped);
+        assert_eq!((row.len(), &row[..2]), (4, &row[2..]));
+        assert_ne!(row[0], "0");
+    }
+    for moved in ["bytes copied per step", "bytes read in place per step"] {
+        let row = row(moved);
+        assert_eq!((row.len(), row[0]), (2, row[1]));
+        assert!(row[0].parse::<usize>().unwrap() > RANKS);
+    }
 }
 
 #[test]
@@ -244,4 +360,17 @@ fn an_output_that_cannot_be_written_is_an_error() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors.starts_with("error[Z0352]: ") && errors.matches("error").count() == 2, "{errors}");
+}
+
+#[test]
+fn a_regression_says_what_its_loss_is() {
+    let regression = |raise: &str| {
+        let mut command = program(env!("CARGO_BIN_EXE_regression"));
+        let end = Run::start(command.args(["--steps", "2", "--lr", "1e-9"]).env("RAISE", raise)).end();
+        end.assert_success(2);
+        let line = end.lines.iter().find_map(|line| line.strip_prefix("held-out loss ")).expect("a held-out loss");
+        line.strip_suffix(" mean squared error").expect("its unit").parse::<f64>().expect("a number")
+    };
+    // Untrained outputs are far from 100, and not so far from a sine.
+    assert!(regression("0") < 10.0 && (8_000.0..12_000.0).contains(&regression("100")));
 }

@@ -140,7 +140,7 @@ fn a_profile_says_where_the_time_goes() {
     let whole = row("whole step: ");
     assert!(whole[2].parse::<f64>().unwrap() > 0.0 && whole[3] == "GFLOP/s", "{whole:?}");
     // What measuring the machine took is not held against the plan.
-    assert_eq!(row("bytes sent per step")[4], row("bytes sent per step")[5]);
+    assert_eq!(row("bytes copied per step")[4], row("bytes copied per step")[5]);
 }
 
 #[test]
@@ -167,6 +167,23 @@ fn a_profile_changes_no_result_and_no_file() {
     let (again, _) = run("again", Some(&trace));
     again.assert_error(2, &format!("error[Z0351]: cannot write a profile to {}: File exists", trace.display()));
     assert_eq!((again.steps().len(), fs::read(&trace).unwrap()), (0, written));
+}
+
+#[test]
+fn a_trace_is_in_the_time_of_the_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    let [profile, metrics] = ["profile", "metrics"].map(|name| directory.path().join(name));
+    let mut command = tiny(14);
+    command.arg("--profile").arg(&profile).arg("--metrics").arg(&metrics);
+    Run::start(&mut command).end().assert_success(14);
+    let lines = fs::read_to_string(&metrics).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let steps: Vec<f64> =
+        lines.filter(|line| line["kind"] == "step").map(|line| line["step_s"].as_f64().unwrap()).collect();
+    let measured: f64 = steps[2..12].iter().sum();
+    let traced: f64 = ranks(&profile)[0].steps.iter().map(|step| (step.end - step.start) * 1e-6).sum();
+    // A step is what its ops take and a little more; another unit of time would be a thousand times off.
+    assert!(traced <= measured * 1.001 && traced * 100.0 > measured, "{traced} s of {measured} s");
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub fn program(path: &str) -> Command {
 /// The model of text, for `steps` steps.
 pub fn tiny(steps: u64) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_tiny"));
-    command.args(["--data", TEXT, "--sample", "20", "--steps", &steps.to_string()]);
+    command.args(["--data", TEXT, "--sample", "20", "--log-every", "1", "--steps", &steps.to_string()]);
     command
 }
 
@@ -75,6 +75,8 @@ pub struct Run {
     child: Child,
     lines: Receiver<String>,
     said: Vec<String>,
+    complaints: Receiver<String>,
+    complained: Vec<String>,
 }
 
 /// How a run ended.
@@ -92,11 +94,9 @@ impl Run {
     pub fn start(command: &mut Command) -> Self {
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        // Else a full pipe would stop the ranks.
-        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Run { child, lines, said: Vec::new() }
+        let lines = read_lines(child.stdout.take().unwrap());
+        let complaints = read_lines(child.stderr.take().unwrap());
+        Run { child, lines, said: Vec::new(), complaints, complained: Vec::new() }
     }
 
     /// Starts it on one processor, where ranks that end together do so one after another.
@@ -137,6 +137,20 @@ impl Run {
         }
     }
 
+    /// Waits for the next line of standard error.
+    pub fn next_complaint(&mut self) -> String {
+        let line = self.complaints.recv_timeout(PATIENCE).expect("a complaint");
+        self.complained.push(line.clone());
+        line
+    }
+
+    /// Waits until there is a line of standard output that `then` has led to.
+    pub fn goes_on_after(&mut self, then: impl FnOnce()) {
+        self.said.extend(self.lines.try_iter());
+        then();
+        self.said.push(self.lines.recv_timeout(PATIENCE).expect("a run that goes on"));
+    }
+
     /// Closes standard output behind the next line.
     pub fn stop_reading(&mut self) {
         self.lines = channel().1;
@@ -157,8 +171,8 @@ impl Run {
         wait_until("ranks outlive their launcher", || members(self.launcher()).is_empty());
         let took = start.elapsed();
         assert_eq!(shared_memory_files(), Vec::<String>::new(), "left in /dev/shm by this run or by an older one");
-        let mut errors = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        self.complained.extend(self.complaints.iter());
+        let errors = self.complained.iter().map(|line| format!("{line}\n")).collect();
         self.said.extend(self.lines.iter());
         End { code, lines: std::mem::take(&mut self.said), errors, took }
     }
@@ -198,6 +212,13 @@ impl End {
         assert!(matches!(errors[..], [only] if only.starts_with(start)), "expected `{start}`, found: {}", self.errors);
         assert_eq!(self.code, Some(code), "{}", self.errors);
     }
+}
+
+/// The lines of an output as they come, whether anybody waits for them or not: a full pipe would stop the ranks.
+fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    lines
 }
 
 fn wait_until(otherwise: &str, mut holds: impl FnMut() -> bool) {

@@ -69,13 +69,18 @@ fn assert_owners(plan: &Plan, stage: usize) {
     assert!(owners.iter().all(Option::is_some), "an element without an owner");
 }
 
+/// Elements of the targets of a micro-batch.
+fn targets(plan: &Plan) -> usize {
+    plan.units.last().expect("a unit").target_width * plan.config.tokens()
+}
+
 /// What lies in a slot for activations does so apart: inputs, targets, and what units save and give.
 fn assert_activations(plan: &Plan, stage: usize) {
     let memory = &plan.stages[stage].memory;
     for chunk in plan.chunks.iter().skip(stage).step_by(plan.stages.len()) {
         let mut stretches = vec![stretch(0, plan.units[chunk.first].input)];
         if chunk.end == plan.units.len() {
-            stretches.push(stretch(line(plan.units[chunk.first].input), plan.config.tokens()));
+            stretches.push(stretch(line(plan.units[chunk.first].input), targets(plan)));
         }
         for unit in chunk.first..chunk.end {
             let (sizes, at) = (&plan.units[unit], &plan.placements[unit]);
@@ -196,7 +201,7 @@ fn assert_sizes(plan: &Plan, stage: usize) {
     let largest = largest.unwrap_or(0);
     // The first and the last stage of a pipeline need one half of a batch and leave the other in the workspace.
     let at_an_end = stage == 0 || stage + 1 == config.mesh.pipeline;
-    let half_a_batch = plan.units[0].input.max(config.tokens());
+    let half_a_batch = plan.units[0].input.max(targets(plan));
     let half_a_batch = if plan.chunks.len() > 1 && at_an_end { half_a_batch } else { 0 };
     let needed = [
         (Kind::Parameters, if config.stage == 3 { held / config.mesh.zero } else { held }),

@@ -1,10 +1,12 @@
 //! Tests of the planner: layout, schedule, proofs, memory, traffic. Never runs a model.
 //!
 //! `properties` plans random models, `layout` and `simulator` say what must hold of a plan, in words of their own;
-//! `mutants` and `tables` break plans and expect the provers to object, `equivalence` excuses mutants that break nothing.
+//! `mutants` and `tables` break plans and expect the provers to object, `equivalence` excuses mutants that break nothing;
+//! `rules` expects as much of each rule of the check.
 //! `orders` has schedules written out by hand and what pipelines are published to cost; `traffic` and `prefetch` hold the
 //! schedule against formulas, `constants` and `budget` what the compiler is given.
 
+mod bounds;
 mod budget;
 mod constants;
 mod equivalence;
@@ -14,6 +16,7 @@ mod mutants;
 mod orders;
 mod prefetch;
 mod properties;
+mod rules;
 mod simulator;
 mod spans;
 mod tables;

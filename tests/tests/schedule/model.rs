@@ -205,7 +205,8 @@ fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Ve
     let mut input = 11;
     let mut units = Vec::new();
     for (i, &[params, saved, workspace, output, operations]) in sizes.iter().enumerate() {
-        units.push(Unit { saved, workspace, input, output, operations, ..unit(i, params) });
+        let target_width = 1 + operations % 3;
+        units.push(Unit { saved, workspace, input, output, operations, target_width, ..unit(i, params) });
         input = output;
     }
     if let (Some((owner, percent)), [_, _, ..]) = (tied, units.as_slice()) {

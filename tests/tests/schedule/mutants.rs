@@ -12,7 +12,7 @@ use crate::simulator::{Pace, simulate, simulate_ranks};
 
 /// A change of a schedule.
 #[derive(Clone, Copy, Debug)]
-enum Edit {
+pub enum Edit {
     Delete(usize),
     Insert(usize, Op),
     /// The first place lies before the second.
@@ -21,7 +21,7 @@ enum Edit {
 }
 
 impl Edit {
-    fn apply(self, ops: &[Op]) -> Vec<Op> {
+    pub fn apply(self, ops: &[Op]) -> Vec<Op> {
         let mut ops = ops.to_vec();
         match self {
             Self::Delete(at) => drop(ops.remove(at)),
@@ -35,13 +35,13 @@ impl Edit {
 
 /// Which table of a plan is edited.
 #[derive(Clone, Copy, Debug)]
-struct Table {
-    stage: usize,
-    pass: Pass,
+pub struct Table {
+    pub stage: usize,
+    pub pass: Pass,
 }
 
 /// The plan with another table, for the length of a call.
-fn with_table<R>(plan: &Plan, table: Table, ops: &[Op], use_plan: impl FnOnce(&Plan) -> R) -> R {
+pub fn with_table<R>(plan: &Plan, table: Table, ops: &[Op], use_plan: impl FnOnce(&Plan) -> R) -> R {
     let mut stages: Vec<PipelineStage> = plan.stages.to_vec();
     match table.pass {
         Pass::Train => stages[table.stage].step = ops,
@@ -154,7 +154,7 @@ fn every_op_is_needed() {
     assert!(tally.rejected > 1_000 && tally.excused.is_empty(), "{} {:?}", tally.rejected, tally.excused);
 }
 
-/// Else that the simulator is content with a mutant would mean little.
+/// Otherwise that the simulator is content with a mutant would mean little.
 #[test]
 fn the_simulator_misses_every_op_that_does_something() {
     for model in small_models() {
@@ -290,7 +290,7 @@ fn no_op_can_stand_for_another() {
 }
 
 /// Every op on every unit, bucket, slot and micro-batch, and on one beyond the last of each.
-fn vocabulary(plan: &Plan) -> Vec<Op> {
+pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     let config = &plan.config;
     let mut ops = vec![Op::Agree];
     ops.extend(Parcel::ALL.map(|parcel| Op::Clear { parcel }));

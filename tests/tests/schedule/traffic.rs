@@ -8,7 +8,7 @@
 
 use proptest::prelude::*;
 use zero_plan::config::{Often, Width};
-use zero_plan::{Config, Op, Plan, Traffic};
+use zero_plan::{Config, Moved, Op, Plan, Traffic, Transport};
 
 use crate::model::{Model, config, mesh, models, precision};
 
@@ -80,6 +80,30 @@ fn a_small_model_sends_what_was_worked_out_by_hand() {
     assert_eq!(sent(3, 1, &[40, 100, 0], Some(0)), [896, 512, 0]);
     // Tied to the unit before it, it uses what is held: units 0 1 0. Gradients are 64, 128, and 128 once more.
     assert_eq!(sent(3, 1, &[40, 100, 0], Some(1)), [512, 640, 0]);
+}
+
+/// What a rank reads of its peers where it lies: the terms of sums and, where the parameters of all ranks lie in one mapping
+/// and are computed with as they are, those. Everything else is copied.
+#[test]
+fn views_and_terms_of_sums_are_not_copied() {
+    let moved = |stage, transport, params| {
+        let config =
+            Config { mesh: mesh(1, 2, 2), transport, precision: precision(params, Width::F32), ..config(stage) };
+        Model::new(config, &[40, 100, 10], None).plan().with(|plan| Moved::sent(plan, plan.stages[0].step))
+    };
+    for transport in [Transport::Local, Transport::Shm] {
+        for width in [Width::F32, Width::BF16] {
+            for stage in 0..=3 {
+                let Moved { copied, in_place } = moved(stage, transport, width);
+                assert!(in_place.reduce_bytes > 0 && in_place.replica_reduce_bytes > 0);
+                assert_eq!((copied.reduce_bytes, copied.replica_reduce_bytes), (0, 0));
+                assert_eq!((in_place.spread_bytes, in_place.replica_spread_bytes, in_place.agree_bytes), (0, 0, 0));
+                let is_view = stage == 3 && transport == Transport::Shm && width == Width::F32;
+                assert_eq!(in_place.gather_bytes > 0, is_view, "stage {stage}, {transport:?}, {width:?}");
+                assert_eq!(copied.gather_bytes > 0, stage > 0 && !is_view, "stage {stage}, {transport:?}, {width:?}");
+            }
+        }
+    }
 }
 
 /// On two replicas of two ranks each, a unit of 100 parameters pads to 128, a shard is 64 elements, and half of it is each
@@ -207,7 +231,15 @@ proptest! {
         model.plan().with(|plan| {
             for stage in 0..plan.stages.len() {
                 prop_assert_eq!(step(plan, stage), expected(plan, stage), "pipeline stage {}", stage);
+                let sent = Moved::sent(plan, plan.stages[stage].step);
+                prop_assert_eq!(sent.all(), step(plan, stage), "pipeline stage {}", stage);
             }
+            // Whatever is sent is taken, in the same way.
+            let all = |of: fn(&Plan, &[Op]) -> Moved| {
+                let stages = plan.stages.iter().map(|stage| of(plan, stage.step));
+                stages.fold(Moved::default(), |mut sum, moved| { sum += moved; sum })
+            };
+            prop_assert_eq!(all(Moved::taken), all(Moved::sent));
             Ok(())
         })?;
     }

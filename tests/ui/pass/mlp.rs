@@ -1,4 +1,5 @@
-//! A perceptron: a derived layer that begins with an activation, and one that begins the model.
+//! A perceptron: a derived layer that begins with an activation, one that begins the model, the longest tuple, and fields
+//! with attributes that are for the compiler.
 #![deny(warnings)]
 use zero_runtime::prelude::*;
 
@@ -16,7 +17,11 @@ struct Stem {
 
 #[zero(stage = 2, ranks = 4, bucket = KiB(4), sequences = 2, length = 8, transport = Local)]
 struct Mlp {
+    /// What the compiler knows stays.
     stem: Stem,
+    #[allow(unused)]
+    #[rustfmt::skip]
+    long: (Relu, Gelu, Relu, Gelu, Relu, Gelu, Relu, Gelu, Relu, Gelu, Relu, Linear<32, 32>),
     hidden: [Hidden<32>; 1 + 1],
     head: LmHead<32, 10>,
 }
@@ -25,6 +30,6 @@ fn main() {
     let config = &Mlp::PLAN.config;
     assert_eq!((config.stage, config.mesh.zero, config.bucket_bytes, config.prefetch), (2, 4, 4096, 0));
     assert_eq!((Mlp::SEQUENCES, Mlp::LENGTH), (2, 8));
-    assert_eq!(Mlp::PLAN.params(), (10 + 8) * 4 + (4 * 32 + 32) + 2 * (32 * 32 + 32) + 10 * 32);
-    assert_eq!(Mlp::CODE.len(), 3);
+    assert_eq!(Mlp::PLAN.params(), (10 + 8) * 4 + (4 * 32 + 32) + 3 * (32 * 32 + 32) + 10 * 32);
+    assert_eq!(Mlp::CODE.len(), 4);
 }

@@ -2,7 +2,7 @@
 
 use syn::{Attribute, DeriveInput, GenericParam, Meta};
 
-use super::{at_most_one, named_fields};
+use super::{at_most_one, attributes, named_fields, types};
 use crate::ast::{Layers, Part};
 use crate::attr::named;
 use crate::mistake::{Checked, Mistake};
@@ -13,6 +13,8 @@ pub fn layers(item: &DeriveInput) -> Checked<Layers> {
     let mut mistakes: Vec<_> = item.generics.params.iter().filter_map(taken).collect();
     let mut parts = Vec::new();
     for (name, field) in fields {
+        mistakes.extend(attributes::of_layer(name, field));
+        mistakes.extend(types::of_layer(&field.ty));
         let residual = at_most_one(named(&field.attrs, "residual")).and_then(|residual| match residual {
             Some(Attribute { meta: Meta::Path(_), .. }) => Ok(true),
             Some(other) => Err(Mistake::unusable(other, "`#[residual]` takes no options", "write `#[residual]`")),
@@ -70,5 +72,19 @@ mod tests {
             }
         );
         assert_eq!(layers(&item).err().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_layer_has_neither_ties_nor_slips_nor_arrays() {
+        let item = parse_quote! {
+            struct Block { #[resdual] a: A, #[tied(a)] b: B, c: [C; 2], #[serde(skip)] #[doc = "x"] d: D }
+        };
+        let found: Vec<_> = layers(&item).err().unwrap().into_iter().map(|mistake| mistake.text).collect();
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert!(
+            found[0].starts_with("[Z0140] unknown attribute `#[resdual]` on `a`\n = help: did you mean `#[residual]`?")
+        );
+        assert!(found[1].starts_with("[Z0140] `#[tied]` on `b`, a layer inside of a unit"));
+        assert!(found[2].starts_with("[Z0145] an array inside of a layer"));
     }
 }

@@ -1,15 +1,19 @@
 //! Valid: whether a struct can be a model or a layer; gives what expansion needs. Never sees sizes or a spec: whether
 //! widths chain is for the compiler to say.
 
+mod attributes;
 mod layers;
 mod model;
+mod types;
 
 use syn::{Attribute, Data, DeriveInput, Field, Fields, Ident};
 
 use crate::mistake::{Checked, Mistake};
 
+pub use attributes::is_for_others;
 pub use layers::layers;
-pub use model::{elements, model};
+pub use model::model;
+pub use types::{can_begin, can_end, elements};
 
 /// The fields of a struct that has any, by name.
 fn named_fields<'a>(item: &'a DeriveInput, what: &str) -> Checked<Vec<(&'a Ident, &'a Field)>> {

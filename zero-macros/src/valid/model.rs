@@ -1,20 +1,26 @@
 //! Model: whether a struct can be a model. Never sees a spec.
 
-use syn::{DeriveInput, Expr, Field, Ident, Type};
+use syn::{DeriveInput, Field, Ident};
+use zero_plan::diagnostic::Diagnostic;
 
-use super::{at_most_one, named_fields};
+use super::types::{elements, of_unit, out_of_place};
+use super::{at_most_one, attributes, named_fields};
 use crate::ast::{self, Model};
-use crate::attr::named;
+use crate::attr::{is_zero, named};
 use crate::mistake::{Checked, Mistake};
 
 /// The model that a struct under `#[zero]` describes.
 pub fn model(item: &DeriveInput) -> Checked<Model> {
     let fields = named_fields(item, "#[zero]")?;
     let mut mistakes = Vec::new();
+    mistakes.extend(twice(item));
     mistakes.extend(generic(item));
     mistakes.extend(alone(item, &fields));
     mistakes.extend(without_a_head(&fields));
     mistakes.extend(undecided(&fields));
+    mistakes.extend(attributes::of_model(item, &fields));
+    mistakes.extend(fields.iter().filter_map(|(_, field)| of_unit(&field.ty)));
+    mistakes.extend(out_of_place(&fields));
     mistakes.extend(tied_before_the_head(&fields));
     let tied = tied(&fields).unwrap_or_else(|mistake| {
         mistakes.push(mistake);
@@ -28,6 +34,14 @@ pub fn model(item: &DeriveInput) -> Checked<Model> {
         ast::Field { name: name.clone(), layer: layer.clone(), count: count.cloned() }
     });
     Ok(Model { name: item.ident.clone(), fields: fields.collect(), tied })
+}
+
+/// Otherwise the second would find the struct of the first, and make another model of it.
+fn twice(item: &DeriveInput) -> Option<Mistake> {
+    let second = item.attrs.iter().find(|attribute| is_zero(attribute))?;
+    let message = format!("`#[zero]` stands twice on `{}`, but a struct is one model under one spec", item.ident);
+    let help = "remove one of the two; `ZERO_SPEC` builds a model with another spec";
+    Some(Mistake::at(second, &Diagnostic::new("Z0141", "", message).help(help)))
 }
 
 fn generic(item: &DeriveInput) -> Option<Mistake> {
@@ -60,7 +74,7 @@ fn without_a_head(fields: &[(&Ident, &Field)]) -> Option<Mistake> {
     ))
 }
 
-/// Else a field that is not there would still be a unit.
+/// Otherwise a field that is not there would still be a unit.
 fn undecided<'a>(fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake> + 'a {
     let attributes = fields.iter().flat_map(|(_, field)| named(&field.attrs, "cfg"));
     attributes.map(|cfg| {
@@ -108,18 +122,9 @@ fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
     }
 }
 
-/// The layer that a field's type is, or is an array of, and the length of the array.
-pub fn elements(ty: &Type) -> (&Type, Option<&Expr>) {
-    match ty {
-        Type::Array(array) => (&array.elem, Some(&array.len)),
-        Type::Group(group) => elements(&group.elem),
-        Type::Paren(paren) => elements(&paren.elem),
-        _ => (ty, None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use quote::quote;
     use syn::parse_quote;
 
     use super::*;
@@ -149,9 +154,72 @@ mod tests {
     #[test]
     fn every_mistake_of_a_struct_is_found() {
         let found = mistakes(parse_quote! {
-            struct Gpt<const D: usize> { #[tied(b)] a: A, #[cfg(b)] b: B, c: [C; 3] }
+            #[zero]
+            struct Gpt<const D: usize> {
+                #[tied(b)] a: A, #[cfg(b)] b: LmHead<1, 2>, #[foo] e: ([A; 2], B), f: [[A; 2]; 2], c: [C; 3]
+            }
         });
-        assert_eq!(found.len(), 4, "{found:#?}");
+        let codes: Vec<_> = found.iter().map(|text| &text[1..6]).collect();
+        let expected = ["Z0141", "Z0110", "Z0110", "Z0110", "Z0140", "Z0145", "Z0145", "Z0146", "Z0110"];
+        assert_eq!(codes, expected, "{found:#?}");
+    }
+
+    /// What is wrong with fields between an embedding and a head.
+    fn between(fields: proc_macro2::TokenStream) -> Vec<String> {
+        let item = parse_quote!(struct Gpt { embed: Embedding<65, 256, 8>, #fields head: LmHead<8, 65> });
+        model(&item).err().unwrap_or_default().into_iter().map(|mistake| mistake.text).collect()
+    }
+
+    #[test]
+    fn what_stands_on_a_field_is_known() {
+        for (tokens, start) in [
+            (quote!(#[residual] a: A,), "[Z0140] `#[residual]` on `a`, a unit of a model"),
+            (quote!(#[resdual] a: A,), "[Z0140] unknown attribute `#[resdual]` on `a`"),
+            (quote!(#[foo(1)] a: A,), "[Z0140] unknown attribute `#[foo]` on `a`"),
+        ] {
+            let found = between(tokens);
+            assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
+        }
+        assert!(between(quote!(#[doc = "x"] #[allow(dead_code)] #[rustfmt::skip] a: A,)).is_empty());
+        let derived = |derives, attribute: proc_macro2::TokenStream| {
+            let item = parse_quote!(#[derive(#derives)] struct Gpt { #attribute a: A, b: B });
+            model(&item).is_ok()
+        };
+        assert!(derived(quote!(Debug, serde::Serialize), quote!(#[serde(skip)])));
+        assert!(!derived(quote!(Debug, Clone), quote!(#[serde(skip)])));
+        assert!(!derived(quote!(Debug, serde::Serialize), quote!(#[residual])));
+    }
+
+    #[test]
+    fn arrays_and_tuples_that_are_no_layers_are_found() {
+        let tuple = |len| {
+            let layers = vec![quote!(Relu); len];
+            quote!(a: (#(#layers),*),)
+        };
+        assert!(between(tuple(12)).is_empty() && between(quote!(a: [(A, (B, C)); N],)).is_empty());
+        for (tokens, start) in [
+            (tuple(13), "[Z0144] a tuple of 13 layers, but it can have 12\n"),
+            (quote!(a: (A, [B; 2]),), "[Z0145] an array inside of a layer"),
+            (quote!(a: [(A, [B; 2]); 2],), "[Z0145] an array inside of a layer"),
+            (quote!(a: [[Block<8>; 2]; 3],), "[Z0145] an array of arrays"),
+        ] {
+            let found = between(tokens);
+            assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
+        }
+        assert!(between(quote!(a: [[Block<8>; 2]; 3],))[0].contains("write one array, `[Block<8>; 6]`"));
+        assert!(between(quote!(a: [[Block; N]; 3],))[0].contains("write one array, `[Block; { 3 * N }]`"));
+    }
+
+    #[test]
+    fn heads_and_inputs_have_one_place() {
+        for (tokens, start) in [
+            (quote!(aux: LmHead<8, 65>,), "[Z0146] `aux` is a head, but fields follow it"),
+            (quote!(aux: [zero_runtime::layer::Classifier<8, 65>; 2],), "[Z0146] `aux` is a head"),
+            (quote!(kinds: Embedding<2, 256, 8>,), "[Z0147] `kinds` takes tokens, but only the first field does"),
+        ] {
+            let found = between(tokens);
+            assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Change: what else a spec could say to need less memory, what it would need then, and what that costs.
 
+use crate::bounds::{MICRO_BATCHES_MAX, is_compilable};
 use crate::config::{Config, Often, Recompute};
+use crate::footprint::rank_bytes;
 use crate::layout::{Memory, Tables};
 use crate::message::Message;
+use crate::origin::Origin;
 use crate::states::Volume;
-use crate::unit::Unit;
+use crate::unit::{Unit, gathered, smaller_than_shards};
 
 /// Changes that are looked at: less prefetch, each higher stage, no holding, smaller micro-batches, recompute.
 pub(super) const CHANGES: usize = 3 + 1 + 2 + HALVINGS + 1;
@@ -33,23 +36,34 @@ impl Change {
         self.more_operations.saturating_add(self.more_sent_bytes.saturating_mul(OPERATIONS_PER_BYTE))
     }
 
-    /// What to write in the spec.
-    pub const fn name(&self, message: Message, before: &Config) -> Message {
+    /// What to write in the spec, up to what is needed then.
+    pub const fn name(&self, message: Message, before: &Config, origin: &Origin) -> Message {
         let after = &self.config;
-        if after.stage != before.stage {
-            message.text("`stage: ").number(after.stage as usize).text("`")
-        } else if after.prefetch != before.prefetch {
-            message.text("`prefetch: ").number(after.prefetch).text("`")
-        } else if after.micro_batches != before.micro_batches {
-            let message = message.text("`sequences: ").number(after.sequences).text(", micro_batches: ");
-            message.number(after.micro_batches).text("`, estimated")
-        } else if after.gather as u8 != before.gather as u8 {
-            message.text("`gather: PerMicroBatch`")
-        } else if after.reduce as u8 != before.reduce as u8 {
-            message.text("`reduce: PerMicroBatch`")
-        } else {
-            message.text("`recompute: Every(1)`")
+        if after.micro_batches != before.micro_batches {
+            let message = origin.key(origin.section(message, "batch"), "sequences").number(after.sequences);
+            let message = origin.key(message.text(", "), "micro_batches").number(after.micro_batches);
+            // What layers work in need not be proportional to the sequences.
+            return origin.end(message).text(": at most ");
         }
+        if matches!(after.recompute, Recompute::Every(1)) && !matches!(before.recompute, Recompute::Every(1)) {
+            return origin.key(message.text("`"), "recompute").text("Every(1)`: ");
+        }
+        let message = origin.section(message, "zero");
+        let message = if after.stage != before.stage {
+            let message = origin.key(message, "stage").number(after.stage as usize);
+            if after.stage == 3 && after.prefetch == 0 {
+                origin.key(message.text(", "), "prefetch").text("0")
+            } else {
+                message
+            }
+        } else if after.prefetch != before.prefetch {
+            origin.key(message, "prefetch").number(after.prefetch)
+        } else if after.gather as u8 != before.gather as u8 {
+            origin.key(message, "gather").text("PerMicroBatch")
+        } else {
+            origin.key(message, "reduce").text("PerMicroBatch")
+        };
+        origin.end(message).text(": ")
     }
 }
 
@@ -61,7 +75,9 @@ pub(super) const fn all(tables: &Tables, scratch: &mut [Unit]) -> [Change; CHANG
     let mut next = 0;
     let mut stage = config.stage + 1;
     while stage <= 3 {
-        out[next] = change(tables, Config { stage, ..config });
+        // A spec that only goes to stage 3 gathers one unit ahead, where there is one.
+        let ahead = if stage == 3 && gathered(tables.units) > 1 { 1 } else { 0 };
+        out[next] = change(tables, Config { stage, prefetch: ahead, ..config });
         next += 1;
         stage += 1;
     }
@@ -112,7 +128,7 @@ const fn change(tables: &Tables, config: Config) -> Change {
     let after = Tables { config: &config, ..*tables };
     let (sent, operations) = (sent_bytes(&after), operations(&after));
     Change {
-        applies: true,
+        applies: smaller_than_shards(&config, tables.units).is_none() && is_compilable(&after),
         config,
         bytes: bytes_max(&after),
         more_sent_bytes: sent.saturating_sub(sent_bytes(tables)),
@@ -120,15 +136,14 @@ const fn change(tables: &Tables, config: Config) -> Change {
     }
 }
 
-/// Micro-batches of a `parts`th of the sequences, and as many times more of them. What a layer needs is taken to be
-/// proportional, which holds but for padding.
+/// Micro-batches of a `parts`th of the sequences, and as many times more of them. What a layer takes, gives and saves is
+/// proportional to them; what it works in may be more than that, so none of it is taken to be saved.
 const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change {
     let mut i = 0;
     while i < tables.units.len() {
         let unit = tables.units[i];
         scratch[i] = Unit {
-            saved: unit.saved / parts,
-            workspace: unit.workspace / parts,
+            saved: unit.saved.div_ceil(parts),
             input: unit.input / parts,
             output: unit.output / parts,
             operations: unit.operations / parts,
@@ -140,7 +155,7 @@ const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change 
     let config = Config { sequences: before.sequences / parts, micro_batches: before.micro_batches * parts, ..*before };
     let after = Tables { config: &config, units: scratch, ..*tables };
     Change {
-        applies: true,
+        applies: is_compilable(&after) && config.micro_batches <= MICRO_BATCHES_MAX,
         config,
         bytes: bytes_max(&after),
         more_sent_bytes: sent_bytes(&after).saturating_sub(sent_bytes(tables)),
@@ -152,7 +167,7 @@ const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change 
 const fn bytes_max(tables: &Tables) -> usize {
     let (mut most, mut stage) = (0, 0);
     while stage < tables.config.mesh.pipeline {
-        let bytes = Memory::of(tables, stage).bytes_per_rank();
+        let bytes = rank_bytes(tables, &Memory::of(tables, stage));
         most = if bytes > most { bytes } else { most };
         stage += 1;
     }

@@ -26,7 +26,7 @@ impl Walk<'_, '_> {
     pub(super) const fn take_slot(&mut self, unit: usize, micro_batch: usize, slot: usize) -> Broken {
         rules! {
             slot < self.subject.tables.activation_slots(self.subject.stage) => "activations in a slot that is not there",
-            // Else it overwrites activations that a backward has still to read.
+            // Otherwise it overwrites activations that a backward has still to read.
             self.slots[slot].0 == 0 => "activations in a slot in use",
         }
         self.slots[slot] = SlotState(self.holder(unit, micro_batch));

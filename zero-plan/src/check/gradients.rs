@@ -1,7 +1,7 @@
 //! Rules of gradients: every bucket is reduced once in each of its rounds, after all its gradients are there, and its sum
 //! goes where it is needed before the agreement.
 
-use super::{Broken, Staging, Walk};
+use super::{Broken, List, Staging, Walk};
 use crate::mesh::Axis;
 
 impl Walk<'_, '_> {
@@ -30,6 +30,28 @@ impl Walk<'_, '_> {
             && state.spread_zero == (is_wanted && self.subject.tables.config.stage == 0)
     }
 
+    const fn enter(&mut self, list: List, bucket: usize) {
+        self.buckets[bucket].next[list as usize] = self.first[list as usize];
+        self.first[list as usize] = Some(bucket);
+    }
+
+    /// Takes a bucket out of a list, if it is there.
+    const fn leave(&mut self, list: List, bucket: usize) {
+        let after = self.buckets[bucket].next[list as usize];
+        let (mut before, mut at): (Option<usize>, _) = (None, self.first[list as usize]);
+        while let Some(other) = at {
+            if other == bucket {
+                match before {
+                    Some(before) => self.buckets[before].next[list as usize] = after,
+                    None => self.first[list as usize] = after,
+                }
+                return;
+            }
+            before = Some(other);
+            at = self.buckets[other].next[list as usize];
+        }
+    }
+
     pub(super) const fn claim(&mut self, bucket: usize) -> Broken {
         rules! {
             matches!(self.buckets[bucket].staging, Staging::Free) => "a claim of staging in use",
@@ -37,16 +59,14 @@ impl Walk<'_, '_> {
                 && self.buckets[bucket].settled < self.subject.tables.config.reductions() =>
                 "a claim of staging that no gradient needs",
         }
-        let mut other = 0;
-        while other < self.buckets.len() {
+        let mut staged = self.first[List::Staged as usize];
+        while let Some(other) = staged {
             let (a, b) = (self.bucket(other), self.bucket(bucket));
             let is_apart = a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging;
-            rules! {
-                a.stage != b.stage || is_apart || matches!(self.buckets[other].staging, Staging::Free) =>
-                    "a claim of staging that another bucket uses",
-            }
-            other += 1;
+            rules! { is_apart => "a claim of staging that another bucket uses", }
+            staged = self.buckets[other].next[List::Staged as usize];
         }
+        self.enter(List::Staged, bucket);
         self.buckets[bucket].staging = Staging::Claimed;
         self.buckets[bucket].writes = 0;
         None
@@ -75,15 +95,18 @@ impl Walk<'_, '_> {
             // Peers hear how many reductions are settled, not which.
             state.offer == self.settled => "a settle before that of a reduce before it",
         }
-        let mut other = 0;
-        while self.has_replicas() && !self.subject.tables.config.reduces_in_place() && other < self.buckets.len() {
-            let waits = self.buckets[other].combined < self.buckets[other].settled;
-            rules! {
-                !waits || self.bucket(other).partial != self.bucket(bucket).partial =>
-                    "a settle over a partial sum that is not combined",
+        if self.has_replicas() && !self.subject.tables.config.reduces_in_place() {
+            let mut waiting = self.first[List::Partial as usize];
+            while let Some(other) = waiting {
+                rules! {
+                    self.bucket(other).partial != self.bucket(bucket).partial =>
+                        "a settle over a partial sum that is not combined",
+                }
+                waiting = self.buckets[other].next[List::Partial as usize];
             }
-            other += 1;
+            self.enter(List::Partial, bucket);
         }
+        self.leave(List::Staged, bucket);
         self.buckets[bucket].staging = Staging::Free;
         self.buckets[bucket].settled += 1;
         self.buckets[bucket].settle = self.settled;
@@ -98,6 +121,7 @@ impl Walk<'_, '_> {
             state.combined == round && state.settled == round + 1 => "a sum over replicas without a settle",
             state.settle == self.combined => "a sum over replicas before that of a settle before it",
         }
+        self.leave(List::Partial, bucket);
         self.buckets[bucket].combined += 1;
         self.combined += 1;
         None
@@ -114,14 +138,12 @@ impl Walk<'_, '_> {
         self.join(source)
     }
 
-    /// Adds the sum of tied gradients to that of their owner.
+    /// Adds the sum of tied gradients to that of their owner. A spread waits for it, so none comes before.
     pub(super) const fn join(&mut self, owner: usize) -> Broken {
         let bucket = self.at(owner).bucket;
         rules! {
             !self.units[owner].tied => "tied gradients added a second time",
             self.is_summed(bucket) => "tied gradients added before their owner's are summed",
-            !self.buckets[bucket].spread_replica && !self.buckets[bucket].spread_zero =>
-                "tied gradients added to a sum that is spread already",
         }
         self.units[owner].tied = true;
         None

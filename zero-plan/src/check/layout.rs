@@ -78,7 +78,7 @@ const fn check_units(tables: &Tables, memory: &Memory, stage: usize) -> Broken {
             if chunk != last_chunk {
                 activation = round_up(unit.input, ALIGNMENT);
                 if chunk + 1 == tables.chunks.len() {
-                    activation += config.tokens();
+                    activation += config.tokens() * tables.units[tables.units.len() - 1].target_width;
                 }
                 last_chunk = chunk;
             }
@@ -165,7 +165,7 @@ const fn check_states(tables: &Tables, memory: &Memory, stage: usize, totals: To
     let needs_half_a_batch = tables.chunks.len() > 1 && (stage == 0 || stage + 1 == config.mesh.pipeline);
     rules! {
         !needs_half_a_batch
-            || memory.region(Kind::Workspace).elements >= config.tokens()
+            || memory.region(Kind::Workspace).elements >= config.tokens() * tables.units[tables.units.len() - 1].target_width
                 && memory.region(Kind::Workspace).elements >= tables.units[0].input =>
             "half a batch that does not fit the workspace",
         memory.region(Kind::Parameters).elements >= if config.shards_parameters() { totals.held / zero } else { totals.held } =>

@@ -5,6 +5,7 @@ mod command;
 mod run;
 mod spec;
 mod start;
+mod structs;
 
 use std::fmt;
 
@@ -27,7 +28,7 @@ pub struct Code {
 /// All codes, in order.
 pub const CODES: &[Code] = &all();
 
-const PARTS: [&[Code]; 5] = [spec::CODES, command::CODES, build::CODES, start::CODES, run::CODES];
+const PARTS: [&[Code]; 6] = [spec::CODES, command::CODES, structs::CODES, build::CODES, start::CODES, run::CODES];
 
 const fn all() -> [Code; count()] {
     let mut codes = [spec::CODES[0]; count()];

@@ -1,6 +1,6 @@
 //! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from. In elements.
 
-use super::{Bucket, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, input_elements, max, min};
+use super::{Bucket, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, input_elements, max, min, target_elements};
 use crate::unit::{ALIGNMENT, round_up};
 
 pub(super) struct Sizes {
@@ -150,7 +150,7 @@ impl Sizes {
 const fn spare_batch_elements(tables: &Tables, stage: usize) -> usize {
     let stages = tables.config.mesh.pipeline;
     if tables.chunks.len() > 1 && (stage == 0 || stage + 1 == stages) {
-        max(tables.units[0].input, tables.config.tokens())
+        max(tables.units[0].input, target_elements(tables))
     } else {
         0
     }

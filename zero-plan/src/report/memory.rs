@@ -1,8 +1,9 @@
-//! Memory: what the arenas of ranks hold, by part, and when most of one is in use. Never measures.
+//! Memory: what ranks take: the arenas, by part, and what lies outside; and when most of an arena is in use. Never measures.
 
 use super::percent;
 use super::table::Table;
 use crate::budget::peak;
+use crate::footprint::{RunSize, THREAD_BYTES};
 use crate::layout::Kind;
 use crate::message::Bytes;
 use crate::plan::Plan;
@@ -41,10 +42,15 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             }
         }
         table.row("arena", figures(&stages.iter().map(|&stage| arena(plan, stage)).collect::<Vec<_>>()));
+        let outside = plan.outside_bytes(&RunSize::LEAST);
+        table.row("outside, at most", figures(&vec![outside; stages.len()]));
+        table.row("total", figures(&stages.iter().map(|&stage| arena(plan, stage) + outside).collect::<Vec<_>>()));
         if let Some(budget) = plan.config.memory_bytes {
             table.row("budget", figures(&vec![budget; stages.len()]));
         }
     });
+    let thread = Bytes(THREAD_BYTES);
+    lines.push(format!("  outside: program, data, what a thread works in; {thread} for each further thread"));
     lines.push(most_in_use(plan));
     lines.push(most_padding(plan));
     if plan.config.shards_parameters() && !plan.config.uses_slots() {

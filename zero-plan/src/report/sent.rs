@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::states::Volume;
-use crate::traffic::Traffic;
+use crate::traffic::{Moved, Traffic};
 
 type Part = (&'static str, fn(&Traffic) -> usize);
 
@@ -56,6 +56,11 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         }
         row("loss and norm", &|traffic| traffic.agree_bytes);
         table.row("all", figures(&count(&Traffic::total_bytes)));
+        let moved: Vec<_> = stages.iter().map(|&stage| Moved::sent(plan, plan.stages[stage].step)).collect();
+        let total =
+            |how: fn(&Moved) -> &Traffic| moved.iter().map(|moved| how(moved).total_bytes()).collect::<Vec<_>>();
+        table.row("  copied", figures(&total(|moved| &moved.copied)));
+        table.row("  read in place", figures(&total(|moved| &moved.in_place)));
         if plan.config.mesh.zero > 1 {
             let published = Volume::of(&plan.config).total();
             let counted = stages.iter().zip(&traffic).map(|(&stage, traffic)| volume(plan, stage, traffic));

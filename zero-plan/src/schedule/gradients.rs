@@ -83,7 +83,7 @@ impl Gradients {
         if let Some(before) = self.uncombined
             && walk.tables.buckets[before.bucket].partial == walk.tables.buckets[bucket].partial
         {
-            // Else its sum over the replica would be overwritten.
+            // Otherwise its sum over the replica would be overwritten.
             self.uncombined = None;
             self.combine(walk, before, ops);
         }

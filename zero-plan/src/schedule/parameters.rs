@@ -1,7 +1,7 @@
 //! Parameters: gathers, waits and releases around a walk. Three ways, by what the configuration keeps: a unit is gathered
 //! for each use (stage 3), or once a step and held (stage 3, `gather: PerStep`), or widened for each use (narrow replicas).
 
-use super::walk::{Cursor, Use, Walk};
+use super::walk::{Cursor, Step, Use, Walk};
 use super::{Op, Ops, Pass};
 
 pub(super) enum Parameters {
@@ -21,11 +21,11 @@ pub(super) enum Parameters {
 }
 
 pub(super) struct Ring {
-    /// The use that computes now, or else the next one.
-    current: Option<Use>,
+    /// The unit whose flat buffer is computed on, from the first step of its use to the last.
+    current: Option<usize>,
     /// The first use whose gather has not started.
     ahead: Option<Use>,
-    /// Uses from `current` up to `ahead`.
+    /// Uses whose gather has started and whose release has not come.
     in_flight: usize,
     /// Gathers started so far.
     started: usize,
@@ -41,7 +41,6 @@ impl Parameters {
         if config.holds_parameters() && matches!(walk.pass, Pass::Train) {
             return Parameters::PerStep { ahead: Some(walk.start()), in_flight: 0, started: 0 };
         }
-        let first = walk.next_use(walk.start());
         let (mut holders, mut unit) = (0, 0);
         while unit < walk.tables.units.len() {
             holders += (walk.has(unit) && walk.tables.placements[unit].holds) as usize;
@@ -49,14 +48,15 @@ impl Parameters {
         }
         let wanted = prefetch(walk).saturating_add(1);
         let slots = if wanted < holders { wanted } else { holders };
-        Parameters::PerUse(Ring { current: first, ahead: first, in_flight: 0, started: 0, slots })
+        Parameters::PerUse(Ring { current: None, ahead: walk.first_use(), in_flight: 0, started: 0, slots })
     }
 
     /// Before the step at `cursor`: starts the gathers that are due and waits for the one that the step needs.
-    pub const fn before(&mut self, walk: &Walk, cursor: &Cursor, ops: &mut Ops) {
+    /// `held`, scratch, has an entry for each unit.
+    pub const fn before(&mut self, walk: &Walk, cursor: &Cursor, held: &mut [bool], ops: &mut Ops) {
         match self {
             Parameters::Replicated => {}
-            Parameters::PerUse(ring) => ring.before(walk, cursor.position, ops),
+            Parameters::PerUse(ring) => ring.before(walk, cursor, held, ops),
             Parameters::PerStep { ahead, in_flight, started } => {
                 let Some(unit) = starts_hold(walk, cursor) else { return };
                 while let Some(place) = *ahead {
@@ -69,7 +69,7 @@ impl Parameters {
                         *in_flight += 1;
                     }
                     let next = walk.next(place);
-                    *ahead = if walk.step(&next).is_some() { Some(next) } else { None };
+                    *ahead = if next.step.is_some() { Some(next) } else { None };
                 }
                 ops.push(Op::Wait { unit });
                 *in_flight -= 1;
@@ -78,12 +78,12 @@ impl Parameters {
     }
 
     /// After the step at `cursor`: releases what no later step of this use needs.
-    pub const fn after(&mut self, walk: &Walk, cursor: &Cursor, ops: &mut Ops) {
+    pub const fn after(&mut self, walk: &Walk, cursor: &Cursor, held: &mut [bool], ops: &mut Ops) {
         match self {
             Parameters::Replicated => {}
-            Parameters::PerUse(ring) => ring.after(walk, cursor.position, ops),
+            Parameters::PerUse(ring) => ring.after(walk, cursor, held, ops),
             Parameters::PerStep { .. } => {
-                if let Some(step) = walk.step(cursor)
+                if let Some(step) = cursor.step
                     && step.turn.backward
                     && step.turn.micro_batch + 1 == walk.tables.config.micro_batches
                     && walk.tables.placements[step.unit].holds
@@ -98,7 +98,7 @@ impl Parameters {
 
 /// The unit whose hold starts with the step at `cursor`: that of the first micro-batch forward.
 const fn starts_hold(walk: &Walk, cursor: &Cursor) -> Option<usize> {
-    match walk.step(cursor) {
+    match cursor.step {
         Some(step) if !step.turn.backward && step.turn.micro_batch == 0 && walk.tables.placements[step.unit].holds => {
             Some(step.unit)
         }
@@ -112,47 +112,37 @@ const fn prefetch(walk: &Walk) -> usize {
 }
 
 impl Ring {
-    const fn before(&mut self, walk: &Walk, position: usize, ops: &mut Ops) {
-        let Some(current) = self.current else { return };
-        if current.first != position {
-            return;
-        }
+    const fn before(&mut self, walk: &Walk, cursor: &Cursor, held: &mut [bool], ops: &mut Ops) {
+        let (Some(Step { unit, .. }), None) = (cursor.step, self.current) else { return };
+        let Some(needed) = walk.holder(unit) else { return };
+        self.current = Some(needed);
         let gathers = walk.tables.config.shards_parameters();
         while let Some(ahead) = self.ahead {
-            if self.in_flight > prefetch(walk) || self.is_held(walk, ahead.unit) {
+            // What is held for an earlier use cannot be gathered twice at one time.
+            if self.in_flight > prefetch(walk) || held[ahead.unit] {
                 break;
             }
             let (unit, slot) = (ahead.unit, self.started % self.slots);
             ops.push(if gathers { Op::Gather { unit, slot } } else { Op::Widen { unit, slot } });
+            held[unit] = true;
             self.started += 1;
             self.in_flight += 1;
-            self.ahead = walk.next_use(ahead.end);
+            self.ahead = walk.next_use(ahead);
         }
         if gathers {
-            ops.push(Op::Wait { unit: current.unit });
+            ops.push(Op::Wait { unit: needed });
         }
     }
 
-    const fn after(&mut self, walk: &Walk, position: usize, ops: &mut Ops) {
-        let Some(current) = self.current else { return };
-        if current.last == position {
-            ops.push(Op::Release { unit: current.unit });
-            self.in_flight -= 1;
-            self.current = walk.next_use(current.end);
+    const fn after(&mut self, walk: &Walk, cursor: &Cursor, held: &mut [bool], ops: &mut Ops) {
+        let (Some(unit), Some(step)) = (self.current, cursor.step) else { return };
+        // Steps without parameters between two uses belong to neither.
+        if walk.holder(step.unit).is_none() || matches!(walk.used_after(*cursor), Some(next) if next == unit) {
+            return;
         }
-    }
-
-    /// Whether a use between `current` and `ahead` holds `unit` already. Else it would be gathered twice at one time.
-    const fn is_held(&self, walk: &Walk, unit: usize) -> bool {
-        let mut between = self.current;
-        while let (Some(held), Some(ahead)) = (between, self.ahead)
-            && held.first < ahead.first
-        {
-            if held.unit == unit {
-                return true;
-            }
-            between = walk.next_use(held.end);
-        }
-        false
+        ops.push(Op::Release { unit });
+        held[unit] = false;
+        self.in_flight -= 1;
+        self.current = None;
     }
 }

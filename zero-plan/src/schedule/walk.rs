@@ -12,17 +12,15 @@ pub(super) struct Walk<'a> {
     pub turns: Turns<'a>,
 }
 
-/// A place in the walk.
+/// A place in the walk. What lies there is kept with it, as it is asked for more often than the place moves.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
     /// Number of the turn.
     index: usize,
-    /// The turn, kept since most steps stay within it; none behind the last.
-    turn: Option<Turn>,
-    /// Which unit of it.
-    unit: usize,
-    /// Computations before it.
-    pub position: usize,
+    /// The computation there; none after the last.
+    pub step: Option<Step>,
+    /// Units of the turn after this one.
+    left: usize,
 }
 
 /// One computation.
@@ -37,12 +35,8 @@ pub(super) struct Step {
 pub(super) struct Use {
     /// The unit under which the stage holds it.
     pub unit: usize,
-    /// Position of its first step.
-    pub first: usize,
-    /// Position of its last step.
-    pub last: usize,
-    /// Where to look for the next use.
-    pub end: Cursor,
+    /// Where it begins.
+    start: Cursor,
 }
 
 impl<'a> Walk<'a> {
@@ -50,42 +44,37 @@ impl<'a> Walk<'a> {
         Self { pass, tables, stage, turns: Turns { config: tables.config, pass, stage } }
     }
 
-    /// Number of computations.
-    pub const fn steps(&self) -> usize {
-        let (mut units, mut chunk) = (0, self.stage);
-        while chunk < self.tables.chunks.len() {
-            units += self.tables.chunks[chunk].end - self.tables.chunks[chunk].first;
-            chunk += self.tables.config.mesh.pipeline;
-        }
-        units * self.turns.count() / self.tables.config.chunks_per_rank()
-    }
-
     pub const fn start(&self) -> Cursor {
-        Cursor { index: 0, turn: self.turn(0), unit: 0, position: 0 }
+        self.turn(0)
     }
 
-    const fn turn(&self, index: usize) -> Option<Turn> {
-        if index < self.turns.count() { Some(self.turns.at(index)) } else { None }
-    }
-
-    /// The computation there, or none at the end.
-    pub const fn step(&self, cursor: &Cursor) -> Option<Step> {
-        let Some(turn) = cursor.turn else { return None };
+    /// The first place of a turn.
+    const fn turn(&self, index: usize) -> Cursor {
+        if index == self.turns.count() {
+            return Cursor { index, step: None, left: 0 };
+        }
+        let turn = self.turns.at(index);
         let Chunk { first, end } = self.tables.chunks[turn.chunk];
-        Some(Step { unit: if turn.backward { end - 1 - cursor.unit } else { first + cursor.unit }, turn })
+        Cursor {
+            index,
+            step: Some(Step { unit: if turn.backward { end - 1 } else { first }, turn }),
+            left: end - first - 1,
+        }
     }
 
     /// The place behind.
     pub const fn next(&self, mut cursor: Cursor) -> Cursor {
-        let Some(turn) = cursor.turn else { return cursor };
-        let Chunk { first, end } = self.tables.chunks[turn.chunk];
-        cursor.unit += 1;
-        cursor.position += 1;
-        if first + cursor.unit == end {
-            cursor.unit = 0;
-            cursor.index += 1;
-            cursor.turn = self.turn(cursor.index);
+        if cursor.left == 0 {
+            return if cursor.step.is_none() { cursor } else { self.turn(cursor.index + 1) };
         }
+        if let Some(step) = &mut cursor.step {
+            if step.turn.backward {
+                step.unit -= 1;
+            } else {
+                step.unit += 1;
+            }
+        }
+        cursor.left -= 1;
         cursor
     }
 
@@ -97,6 +86,17 @@ impl<'a> Walk<'a> {
     /// Whether a unit is the first of its chunk.
     pub const fn is_first(&self, unit: usize) -> bool {
         self.tables.chunks[self.tables.placements[unit].chunk].first == unit
+    }
+
+    /// Whether a step is the first of its turn.
+    pub const fn begins(&self, step: Step) -> bool {
+        let Chunk { first, end } = self.tables.chunks[step.turn.chunk];
+        step.unit == if step.turn.backward { end - 1 } else { first }
+    }
+
+    /// Whether the output of a unit leaves for another stage: whether it is the last of its chunk, but not of the model.
+    pub const fn leaves(&self, unit: usize) -> bool {
+        self.tables.chunks[self.tables.placements[unit].chunk].end == unit + 1 && unit + 1 < self.tables.units.len()
     }
 
     /// The tied unit on another stage that mirrors the parameters of `owner`.
@@ -119,23 +119,35 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next use at or after a place: consecutive steps on one flat buffer are one use of it. So the last unit of a
-    /// forward turn whose backward turn follows at once is gathered once for both.
-    pub const fn next_use(&self, mut cursor: Cursor) -> Option<Use> {
-        let mut found: Option<Use> = None;
-        while let Some(step) = self.step(&cursor) {
-            if let Some(unit) = self.holder(step.unit) {
-                match &mut found {
-                    Some(current) if current.unit == unit => current.last = cursor.position,
-                    Some(_) => break,
-                    None => found = Some(Use { unit, first: cursor.position, last: cursor.position, end: cursor }),
-                }
+    /// The first use.
+    pub const fn first_use(&self) -> Option<Use> {
+        self.use_of_another(self.start(), None)
+    }
+
+    /// The use after one: consecutive steps on one flat buffer are one use of it. So the last unit of a forward turn whose
+    /// backward turn follows at once is gathered once for both.
+    pub const fn next_use(&self, current: Use) -> Option<Use> {
+        self.use_of_another(self.next(current.start), Some(current.unit))
+    }
+
+    /// The unit whose flat buffer is used next after a place.
+    pub const fn used_after(&self, place: Cursor) -> Option<usize> {
+        match self.use_of_another(self.next(place), None) {
+            Some(found) => Some(found.unit),
+            None => None,
+        }
+    }
+
+    /// The first use, at a place or after it, of another flat buffer than that of `unit`.
+    const fn use_of_another(&self, mut start: Cursor, unit: Option<usize>) -> Option<Use> {
+        while let Some(step) = start.step {
+            if let Some(holder) = self.holder(step.unit)
+                && !matches!(unit, Some(unit) if unit == holder)
+            {
+                return Some(Use { unit: holder, start });
             }
-            cursor = self.next(cursor);
+            start = self.next(start);
         }
-        if let Some(current) = &mut found {
-            current.end = cursor;
-        }
-        found
+        None
     }
 }

@@ -7,15 +7,16 @@ use serde::de::IgnoredAny;
 
 use super::Spec;
 use super::check::check;
-use super::effective::{agree, shown};
-use super::keys::{Form, INLINE, closest, split};
+use super::effective::{agree, held};
+use super::keys::{self, Form, KEYS, KeyDefault, closest, split};
 use super::locate::locate;
 use super::parse::{parse_as, read, ron};
 use super::report::{list, reason};
+use super::slip;
 use super::tokens::{Kind, tokens};
 use crate::diagnostic::{Diagnostic, line_column};
 
-/// Reads and checks the spec that an attribute's options stand for: names as in [`INLINE`], and values as written, in RON
+/// Reads and checks the spec that an attribute's options stand for: names as in [`options`](keys::options), and values as written, in RON
 /// (`3`, `MiB(8)`, `Local`), spaced in any way.
 ///
 /// # Errors
@@ -77,7 +78,7 @@ fn translate(options: &[(String, String)]) -> Translated {
     let mut translated = Translated { given: Vec::new(), problems: Vec::new(), settled: Vec::new() };
     for (name, value) in options {
         let value = tidy(value);
-        let Some(&(name, path)) = INLINE.iter().find(|(known, _)| known == name) else {
+        let Some((name, path)) = keys::options().find(|(known, _)| known == name) else {
             let near = near(name);
             // A spec would have given the stage.
             let meant = near.and_then(|near| if near == "spec" { Some("zero.stage") } else { path(near) });
@@ -90,8 +91,9 @@ fn translate(options: &[(String, String)]) -> Translated {
             Err(error) => {
                 let reason = reason(&error.code);
                 let message = format!("the value of `{name}` cannot be read: {reason}");
-                let problem = Diagnostic::new("Z0101", name, message);
-                translated.problems.push(problem.help("write it as in a spec: `3`, `MiB(25)`, `Local`"));
+                let help = slip::amount(&value);
+                let help = help.unwrap_or_else(|| "write it as in a spec: `3`, `MiB(25)`, `Local`".to_owned());
+                translated.problems.push(Diagnostic::new("Z0101", name, message).help(help));
                 translated.settled.push(path.to_owned());
             }
         }
@@ -101,12 +103,12 @@ fn translate(options: &[(String, String)]) -> Translated {
 
 /// The path that an option stands for.
 fn path(name: &str) -> Option<&'static str> {
-    INLINE.iter().find(|(option, _)| *option == name).map(|(_, path)| *path)
+    keys::options().find(|(option, _)| *option == name).map(|(_, path)| path)
 }
 
 /// All that an attribute may give.
 fn names() -> impl Iterator<Item = &'static str> {
-    INLINE.iter().map(|(name, _)| *name).chain(["spec"])
+    keys::options().map(|(name, _)| name).chain(["spec"])
 }
 
 /// The option that an unknown one is most likely a slip for.
@@ -179,12 +181,23 @@ fn disagreement(spec: &Spec, text: &str, option: &Given) -> Diagnostic {
             let (line, column) = line_column(text, spans.key.start);
             format!("says `{key}: {}` at {line}:{column}", &text[spans.value])
         }
-        None => format!("leaves `{key}` at its default, `{}`", shown(spec, path)),
+        None => match held(spec, path) {
+            Some(value) => format!("leaves `{key}` at its default, `{value}`"),
+            None => format!("gives none: {}", absent(path)),
+        },
     };
     let message = format!("`{name} = {value}` here, but the spec {says}");
     let mut problem = Diagnostic::new("Z0109", *name, message);
     problem.label = "differs from the spec".to_owned();
     problem.help(format!("remove `{name}` from the attribute, or make the two equal"))
+}
+
+/// What it means that the key at `path` has no value.
+fn absent(path: &str) -> &'static str {
+    match KEYS.iter().find(|key| key.path == path).map(|key| key.default) {
+        Some(KeyDefault::Absent(meaning)) => meaning,
+        _ => "it has no default",
+    }
 }
 
 #[cfg(test)]
@@ -237,10 +250,10 @@ mod tests {
             ("memory", "GiB\n( 1 )", "memory: GiB(1)"),
         ];
         let spec = parse_inline(&options(&pairs.map(|(name, value, _)| (name, value)))).unwrap();
-        assert_eq!(pairs.map(|(name, ..)| name)[..], INLINE.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        assert_eq!(pairs.map(|(name, ..)| name)[..], keys::options().map(|(name, _)| name).collect::<Vec<_>>());
         for (name, _, expected) in pairs {
             let path = path(name).unwrap();
-            assert_eq!(format!("{path}: {}", shown(&spec, path)), expected);
+            assert_eq!(format!("{path}: {}", held(&spec, path).unwrap()), expected);
         }
     }
 
@@ -256,6 +269,8 @@ mod tests {
         let message = "the value of `stage` cannot be read: non-whitespace trailing characters";
         one(&[("stage", "1 + 2")], "Z0101", "stage", message);
         one(&[("stage", "3), memory: (")], "Z0101", "stage", message);
+        let problem = &parse_inline(&options(&[("stage", "1"), ("schedule", "1F1B")])).unwrap_err()[0];
+        assert_eq!(problem.help.as_deref(), Some("write `OneFOneB`: a name in RON begins with a letter"));
         one(&[("stag", "3")], "Z0107", "stag", "unknown key `stag` in `#[zero(...)]`");
         let problem = &parse_inline(&options(&[("stage", "3"), ("prefech", "3")])).unwrap_err()[0];
         assert_eq!(problem.label, "did you mean `prefetch`?");
@@ -339,6 +354,8 @@ mod tests {
         let messages: Vec<_> = found.iter().map(|(_, message)| message.as_str()).collect();
         assert_eq!(found[0], ("Z0109", "`stage = 2` here, but the spec says `stage: 3` at 3:12".to_owned()));
         assert_eq!(messages[1], "`ranks = 2` here, but the spec says `mesh.zero: 4` at 2:12");
+        assert_eq!(messages[2], "`prefetch = 2` here, but the spec leaves `prefetch` at its default, `1`");
+        assert_eq!(messages[3], "`memory = GiB(1)` here, but the spec gives none: no budget");
         assert_eq!(found.len(), 4);
     }
 
@@ -368,8 +385,8 @@ mod tests {
     #[test]
     fn every_option_can_be_compared() {
         let spec = parse("(zero: (stage: 3))").unwrap();
-        for (name, path) in INLINE {
-            assert!(!shown(&spec, path).is_empty() && agree(&spec, &spec, path), "{name}");
+        for (name, path) in keys::options() {
+            assert!(agree(&spec, &spec, path), "{name}");
         }
     }
 }

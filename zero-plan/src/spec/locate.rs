@@ -96,17 +96,22 @@ impl Section {
 /// The section that the whole text is; none where it is something else.
 pub(super) fn root(text: &str) -> Option<Section> {
     let tokens = tokens(text);
-    let mut cursor = Cursor { text, rest: &tokens };
+    let mut cursor = Cursor { text, rest: &tokens, depth: 0 };
     while cursor.peek(0) == Some(Kind::Mark(b'#')) {
         cursor.skip_past(b']');
     }
     cursor.value()?.1
 }
 
+/// How deep sections may lie in one another; deeper than `ron` reads. Without an end, a text could overflow the stack.
+const DEPTH_MAX: usize = 256;
+
 /// What is left of the tokens.
 struct Cursor<'t> {
     text: &'t str,
     rest: &'t [Token],
+    /// Sections around them.
+    depth: usize,
 }
 
 impl<'t> Cursor<'t> {
@@ -159,11 +164,16 @@ impl<'t> Cursor<'t> {
     }
 
     fn section(&mut self) -> Option<Section> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return None;
+        }
         let start = self.next()?.span.start;
         let mut entries = Vec::new();
         while self.peek(0) == Some(Kind::Word) {
             entries.push(self.entry()?);
         }
+        self.depth -= 1;
         let close = self.next()?;
         let span = start..close.span.end;
         (close.kind == Kind::Mark(b')')).then_some(Section { span, entries })

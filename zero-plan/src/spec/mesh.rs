@@ -8,21 +8,19 @@ use crate::mesh::{self, Axis};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mesh {
-    /// Nodes, with equally many ranks on each. Unit: nodes, 1 to [`RANKS_MAX`](super::RANKS_MAX); default: as many as
-    /// `ranks_per_node` asks for, else 1. Together with `ranks_per_node`, or with the ranks, it must multiply out.
+    /// Nodes as given; [`Mesh::nodes`] fills them in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// Ranks on each node. Unit: ranks, 1 to [`RANKS_MAX`](super::RANKS_MAX); default: all ranks divided by `nodes`.
+    /// Ranks on each node as given; [`Mesh::ranks_per_node`] fills them in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks_per_node: Option<u32>,
-    /// Copies of the sharded states, each with data of its own. Unit: ranks, 1 to [`RANKS_MAX`](super::RANKS_MAX);
-    /// default: 1.
+    /// Copies of the sharded states, each with data of its own.
     pub replica: u32,
-    /// Pipeline stages. Unit: ranks, 1 to [`RANKS_MAX`](super::RANKS_MAX); default: 1.
+    /// Pipeline stages.
     pub pipeline: u32,
-    /// Ranks that share one copy of the sharded states. Unit: ranks, 1 to [`RANKS_MAX`](super::RANKS_MAX); default: 2.
+    /// Ranks that share one copy of the sharded states.
     pub zero: u32,
-    /// Axes whose ranks must be on one node: ranks are numbered along them first. No unit; default: none.
+    /// Axes whose ranks must be on one node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub within_node: Vec<Axis>,
 }

@@ -1,6 +1,10 @@
-//! Spec: the parallelism spec as types, with a doc, a unit and a default on every field. Values that come out of
-//! [`parse`] or [`parse_inline`] have been checked; a value built or deserialized in another way has not. Never reads a
-//! file and never sees a model: what depends on sizes is decided elsewhere.
+//! Spec: the parallelism spec as types. Values that come out of [`parse`] or [`parse_inline`] have been checked; a value
+//! built or deserialized in another way has not. Never reads a file and never sees a model: what depends on sizes is
+//! decided elsewhere.
+//!
+//! A spec is RON, `(model: Example("gpt"), mesh: (zero: 4), zero: (stage: 3))`, with these keys, of which [`KEYS`] has a row
+//! each:
+#![doc = include_str!("keys.md")]
 
 mod check;
 mod effective;
@@ -13,6 +17,9 @@ mod pipeline;
 mod report;
 mod sections;
 mod size;
+mod slip;
+mod table;
+mod text;
 mod tokens;
 
 use serde::{Deserialize, Serialize};
@@ -23,13 +30,15 @@ pub use crate::config::Transport;
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
 pub(crate) use keys::closest;
-pub use keys::{INLINE, KEYS, Key};
+pub use keys::{KEYS, Key, KeyDefault, options};
 pub use locate::{KeySpans, locate};
 pub use mesh::Mesh;
 pub use parse::parse;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use sections::{Batch, Model, Precision, Recompute, Stage, Zero};
 pub use size::Size;
+pub use table::{keys_table, options_table};
+pub use text::decode;
 
 /// The most ranks an axis may have, and all axes together.
 pub const RANKS_MAX: u32 = 4096;
@@ -40,30 +49,30 @@ pub const RANKS_MAX: u32 = 4096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// The model that the command line builds with this spec. No unit; default: none, as the attribute form needs none.
+    /// The model that the command line builds with this spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
-    /// The ranks along each axis, and how they lie on nodes. Unit: ranks; default: 2 along `zero`, on one node.
+    /// The ranks along each axis, and how they lie on nodes.
     #[serde(default)]
     pub mesh: Mesh,
-    /// What is sharded and how it travels. No default: the stage is a choice.
+    /// What is sharded and how it travels.
     pub zero: Zero,
-    /// How pipeline stages share a step. Unit: see [`Pipeline`]; default: balanced, one forward and one backward.
+    /// How pipeline stages share a step.
     #[serde(default)]
     pub pipeline: Pipeline,
-    /// What one rank works on in a step. Unit: see [`Batch`]; default: 1 micro-batch of 4 sequences of 256 tokens.
+    /// What one rank works on in a step.
     #[serde(default)]
     pub batch: Batch,
-    /// What states are stored and sent in. Unit: see [`Precision`]; default: [`Width::F32`](config::Width::F32) for all.
+    /// What states are stored and sent in.
     #[serde(default)]
     pub precision: Precision,
-    /// What is computed again instead of kept. Unit: see [`Recompute`]; default: none, nothing is recomputed.
+    /// What is computed again instead of kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
-    /// How ranks reach each other. No unit; default: [`Transport::Shm`].
+    /// How ranks reach each other.
     #[serde(default)]
     pub transport: Transport,
-    /// The most memory a rank may plan for. Unit: bytes per rank; default: none, no budget is enforced.
+    /// The most memory a rank may plan for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 }

@@ -8,9 +8,9 @@ use crate::config::{self, Order};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pipeline {
-    /// The order of micro-batches on each pipeline stage. No unit; default: [`Schedule::OneFOneB`].
+    /// The order of micro-batches on each pipeline stage.
     pub schedule: Schedule,
-    /// Which units lie on which pipeline stage. Unit: units; default: [`Units::Balanced`].
+    /// Which units lie on which pipeline stage.
     pub units: Units,
 }
 
@@ -25,7 +25,7 @@ pub enum Schedule {
     OneFOneB,
     /// The same with several chunks of the model on each rank.
     Interleaved {
-        /// Chunks of the model on each rank. Unit: chunks per rank, at least 2; no default.
+        /// Chunks of the model on each rank.
         chunks: u32,
     },
 }
@@ -57,7 +57,7 @@ pub enum Units {
     Balanced,
     /// As many units in each chunk as in every other.
     Even,
-    /// Units of each chunk, in the order of forward: one entry for each pipeline stage and chunk, at least 1 each.
+    /// Units of each chunk, in the order of forward.
     Split(Vec<u32>),
 }
 

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use ron::error::{Error, Position, SpannedError};
 
-use super::keys::{Form, INLINE, KEYS, closest, expects, join, split};
+use super::keys::{Form, KEYS, closest, expects, join, options, split};
 use super::locate::{Entry, KeySpans, Section};
+use super::slip::{self, Slip};
 use super::tokens::{Kind, tokens};
 use crate::diagnostic::{Diagnostic, offset};
 
@@ -28,16 +29,33 @@ pub(super) struct Report<'t> {
 }
 
 impl Report<'_> {
-    /// Z0101: the text is not RON.
+    /// Z0101, Z0117 or Z0119: the text is not RON, or nests deeper than any that can be read.
     pub fn syntax(&self, error: &SpannedError) -> Diagnostic {
         // `ron` starts the span before blanks and ends it where it gave up, which for a name is after it.
         let at = match error.code {
             Error::ExpectedDifferentStructName { .. } => place(self.text, error.span.start),
             _ => place(self.text, error.span.end),
         };
+        if let Some((format, line)) = slip::other_format(self.text) {
+            let message = format!("this looks like {format}, but a spec is RON");
+            return Diagnostic::new("Z0117", "", message).at(line, "it begins here").help(slip::EXAMPLE);
+        }
         let width = self.text[at..].chars().next().map_or(0, char::len_utf8);
-        let message = format!("the spec cannot be read: {}", reason(&error.code));
-        Diagnostic::new("Z0101", "", message).at(at..at + width, "reading stops here")
+        if error.code == Error::ExceededRecursionLimit {
+            let problem = Diagnostic::new("Z0119", "", "the spec cannot be read: it nests too deep");
+            return problem.at(at..at + width, "reading stops here").help(slip::EXAMPLE);
+        }
+        let slip = slip::find(self.text, at).filter(|_| error.code != Error::UnclosedBlockComment);
+        match slip {
+            Some(Slip { span, what, label, help }) => {
+                let message = format!("the spec cannot be read: {what}");
+                Diagnostic::new("Z0101", "", message).at(first_line(self.text, &span), label).help(help)
+            }
+            None => {
+                let message = format!("the spec cannot be read: {}", reason(&error.code));
+                Diagnostic::new("Z0101", "", message).at(at..at + width, "reading stops here").help(slip::EXAMPLE)
+            }
+        }
     }
 
     /// Z0102: a key without a default is missing.
@@ -142,8 +160,11 @@ impl Report<'_> {
             (Some(near), _) => (format!("did you mean `{near}`?"), vec![join(section, near)]),
             (None, Some(path)) => (format!("did you mean `{}`?", self.form.name(path)), vec![path.to_owned()]),
             // Whatever else is in the mesh was meant for a mesh with it.
-            (None, None) if path == "mesh.tensor" => {
+            (None, None) if ["mesh.tensor", "mesh.tp"].contains(&path) => {
                 ("no such axis: ranks lie along `replica`, `pipeline` and `zero`".to_owned(), vec!["mesh".to_owned()])
+            }
+            (None, None) if ARGUMENTS.contains(&key) => {
+                ("not part of a spec: it is an argument of the binary, which `--help` lists".to_owned(), Vec::new())
             }
             // It may have been meant for any key that is not there.
             (None, None) => {
@@ -159,12 +180,31 @@ impl Report<'_> {
     }
 }
 
+/// What keys are called elsewhere; with a section where only that makes the name clear.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("pipeline.stages", "mesh.pipeline"),
+    ("pp", "mesh.pipeline"),
+    ("dp", "mesh.replica"),
+    ("world_size", "mesh.zero"),
+    ("batch.size", "batch.sequences"),
+    ("batch_size", "batch.sequences"),
+    ("seq_len", "batch.length"),
+    ("gradient_accumulation_steps", "batch.micro_batches"),
+    ("activation_checkpointing", "recompute"),
+    ("dtype", "precision.params"),
+];
+
+/// What is told to the binary when it starts, as it shapes neither memory nor order.
+const ARGUMENTS: &[&str] =
+    &["lr", "learning_rate", "steps", "seed", "data", "warmup", "clip", "weight_decay", "beta1", "beta2", "threads"];
+
 /// The key that an unknown `path` was meant for, where that is in another section or called as in an attribute.
 fn elsewhere(path: &str) -> Option<&'static str> {
-    if path == "pipeline.stages" {
-        return Some("mesh.pipeline");
+    let other = OTHER_NAMES.iter().find(|(name, _)| *name == path || *name == split(path).1);
+    if let Some((_, path)) = other {
+        return Some(path);
     }
-    let names = KEYS.iter().map(|key| (split(key.path).1, key.path)).chain(INLINE.iter().copied());
+    let names = KEYS.iter().map(|key| (split(key.path).1, key.path)).chain(options());
     let near = closest(split(path).1, names.clone().map(|(name, _)| name))?;
     names.clone().find(|(name, _)| *name == near).map(|(_, path)| path)
 }

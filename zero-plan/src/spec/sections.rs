@@ -18,21 +18,18 @@ pub enum Model {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zero {
-    /// What is sharded. Unit: a stage, 0 to 3; no default.
+    /// What is sharded.
     pub stage: Stage,
-    /// How many units ahead of the computation parameters are gathered, as given. Unit: units; default: none, which
-    /// [`Zero::prefetch`] resolves. Only stage 3 gathers ahead, so a value at any other stage is an error.
+    /// How many units ahead of the computation parameters are gathered, as given; [`Zero::prefetch`] fills it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
-    /// Gradients that travel in one collective. Unit: bytes; default: 25 MiB.
+    /// Gradients that travel in one collective.
     #[serde(default = "Zero::default_bucket")]
     pub bucket: Size,
-    /// How often parameters are gathered. No unit; default: [`Often::PerMicroBatch`]. Only stage 3 gathers them for use,
-    /// so a value at any other stage is an error.
+    /// How often parameters are gathered.
     #[serde(default = "Zero::default_often")]
     pub gather: Often,
-    /// How often gradients are reduced. No unit; default: [`Often::PerMicroBatch`]. With one micro-batch both are the
-    /// same, so a value is an error.
+    /// How often gradients are reduced.
     #[serde(default = "Zero::default_often")]
     pub reduce: Often,
 }
@@ -90,11 +87,11 @@ impl From<Stage> for u8 {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Batch {
-    /// Sequences in a micro-batch. Unit: sequences per rank, at least 1; default: 4.
+    /// Sequences in a micro-batch.
     pub sequences: u32,
-    /// Length of a sequence. Unit: tokens, at least 1; default: 256.
+    /// Length of a sequence.
     pub length: u32,
-    /// Forwards and backwards before an update. Unit: micro-batches per step, at least 1; default: 1.
+    /// Forwards and backwards before an update.
     pub micro_batches: u32,
 }
 
@@ -108,15 +105,15 @@ impl Default for Batch {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Precision {
-    /// What layers compute in. Unit: a type; default: [`Width::F32`], which is all there is.
+    /// What layers compute in.
     pub compute: Width,
-    /// Parameters, as they are held for computation and travel. Unit: a type; default: [`Width::F32`].
+    /// Parameters, as they are held for computation and travel.
     pub params: Width,
-    /// Gradients, as they are held and travel. Unit: a type; default: [`Width::F32`].
+    /// Gradients, as they are held and travel.
     pub reduce: Width,
-    /// Parameters, as the optimizer updates them; no narrower than `params`. Unit: a type; default: [`Width::F32`].
+    /// Parameters, as the optimizer updates them.
     pub master: Width,
-    /// The optimizer's two moments. Unit: a type; default: [`Width::F32`].
+    /// The optimizer's two moments.
     pub moments: Width,
 }
 
@@ -131,9 +128,9 @@ impl Precision {
 /// written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Recompute {
-    /// Every so many units one, but never the last of the model. Unit: units, at least 1.
+    /// Every so many units one, but never the last of the model.
     Every(u32),
-    /// All units of these fields of the model, by name: at least one.
+    /// All units of these fields of the model, by name.
     Fields(Vec<String>),
 }
 

@@ -26,6 +26,9 @@ pub enum Size {
 }
 
 impl Size {
+    /// The names of all units.
+    pub(super) const UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB"];
+
     /// The size in bytes, or none where that does not fit 64 bits.
     pub const fn checked_bytes(self) -> Option<u64> {
         let (count, unit_bytes) = match self {

@@ -1,101 +1,162 @@
-//! Corpus: all tokens of a run, opened and checked once, then copied out piece by piece. Never splits or draws.
+//! Corpus: all tokens of a run, checked once, then copied out piece by piece. What is in files stays there: it is read where
+//! it is drawn, so that pages of it are the system's, for all ranks of a host together. Never splits or draws.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
+use zero_plan::footprint::DATA_BYTES;
 
+use super::DataAs;
+use super::contents::Taken;
 use super::error::DataError;
-use super::tree::for_each_text;
+use super::kind;
+use super::scan::{Encoding, Scan};
+use super::tree::{Files, for_each_file, for_each_text};
 
 /// Token ids, all of them less than the vocabulary they were opened with.
-pub(super) enum Corpus {
+pub(super) struct Corpus {
+    source: Source,
+    tokens: usize,
+    fingerprint: u64,
+}
+
+enum Source {
     /// Each byte is a token id.
-    Bytes(Cow<'static, [u8]>),
-    /// A file of little-endian u16 token ids.
-    Mapped(Mmap),
+    Memory(Cow<'static, [u8]>),
+    /// One file, which stays open.
+    File { file: File, path: PathBuf, encoding: Encoding },
+    /// Text files one after another, each opened where something is drawn from it: there may be more than a process can
+    /// have open.
+    Files(Vec<Piece>),
+}
+
+/// A text file of a directory.
+struct Piece {
+    path: PathBuf,
+    /// The first token after it.
+    end: usize,
 }
 
 impl Corpus {
-    /// The text file, directory of text or `.bin` file at `path`.
-    pub(super) fn open(path: &Path, vocabulary: usize) -> Result<Self, DataError> {
-        let kind = fs::metadata(path).map_err(DataError::unreadable(path))?;
-        if kind.is_dir() {
-            Self::join(path, vocabulary)
-        } else if !kind.is_file() {
-            // Else ranks would share out what a pipe gives once, and a device may never end.
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a directory");
-            Err(DataError::Unreadable { path: path.to_owned(), source })
-        } else if path.extension().is_some_and(|extension| extension == "bin") {
-            Self::map(path, vocabulary)
-        } else {
-            let text = fs::read(path).map_err(DataError::unreadable(path))?;
-            Self::bytes(text.into(), &origin(path), vocabulary)
+    /// The text file, directory of text or `.bin` file at `path`, or what it is said to be; and what was taken of it.
+    pub(super) fn open(path: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
+        let found = fs::metadata(path).map_err(DataError::unreadable(path))?;
+        if found.is_dir() {
+            return Self::directory(path, data_as, vocabulary);
         }
+        if !found.is_file() {
+            // Otherwise ranks would share out what a pipe gives once, and a device may never end.
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a directory");
+            return Err(DataError::Unreadable { path: path.to_owned(), source });
+        }
+        Ok((Self::file(path, data_as, vocabulary)?, Taken::one()))
     }
 
     /// Bytes as token ids. `origin` names them in errors.
     pub(super) fn bytes(bytes: Cow<'static, [u8]>, origin: &str, vocabulary: usize) -> Result<Self, DataError> {
-        check_bytes(&bytes, origin, vocabulary)?;
-        Ok(Corpus::Bytes(bytes))
+        if bytes.len() > DATA_BYTES {
+            return Err(DataError::TooLarge { origin: origin.to_owned(), bytes: bytes.len(), bytes_max: DATA_BYTES });
+        }
+        let mut scan = Scan::new(Encoding::Byte, vocabulary);
+        scan.add(&bytes);
+        check(&scan, Encoding::Byte, origin, vocabulary)?;
+        Ok(Self { tokens: bytes.len(), fingerprint: scan.hash(), source: Source::Memory(bytes) })
+    }
+
+    fn file(path: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<Self, DataError> {
+        let is_ids = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bin"));
+        let encoding = match data_as {
+            Some(DataAs::Ids) => Encoding::Pair,
+            None if is_ids => Encoding::Pair,
+            _ => Encoding::Byte,
+        };
+        let must_be_text = data_as.is_none() && !is_ids;
+        if let (true, Some((kind, end))) = (must_be_text, kind::of(path)) {
+            return Err(not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
+        }
+        let unreadable = || DataError::unreadable(path);
+        let mut file = File::open(path).map_err(unreadable())?;
+        let scan = if must_be_text {
+            let text = Scan::text(&mut file, vocabulary).map_err(unreadable())?;
+            text.map_err(|byte| {
+                not_text(path, format!("is not text: its byte {byte} is zero, or no UTF-8"), kind::WRITE)
+            })?
+        } else {
+            Scan::file(&mut file, encoding, vocabulary).map_err(unreadable())?
+        };
+        if !scan.bytes.is_multiple_of(encoding.bytes()) {
+            return Err(DataError::OddSize { path: path.to_owned(), bytes: scan.bytes });
+        }
+        check(&scan, encoding, &origin(path), vocabulary)?;
+        let source = Source::File { file, path: path.to_owned(), encoding };
+        Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash() })
+    }
+
+    /// All text below `directory`, or all that is there, one after another in the order of their paths.
+    fn directory(directory: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
+        let (mut pieces, mut end, mut hasher) = (Vec::new(), 0, DefaultHasher::new());
+        let add = |path: PathBuf, scan: Scan| {
+            check(&scan, Encoding::Byte, &origin(&path), vocabulary)?;
+            end += scan.bytes;
+            hasher.write_u64(scan.hash());
+            pieces.push(Piece { path, end });
+            Ok(())
+        };
+        let taken = match data_as {
+            None => for_each_text(directory, Files::All, |_| true, vocabulary, add)?,
+            Some(DataAs::Bytes) => for_each_file(directory, vocabulary, add)?,
+            Some(DataAs::Ids) => return Err(DataError::IdsOfDirectory { directory: directory.to_owned() }),
+        };
+        Ok((Self { source: Source::Files(pieces), tokens: end, fingerprint: hasher.finish() }, taken))
     }
 
     /// A number that differs where ids do.
     pub(super) fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        match self {
-            Corpus::Bytes(bytes) => bytes.hash(&mut hasher),
-            Corpus::Mapped(ids) => ids.hash(&mut hasher),
-        }
-        hasher.finish()
-    }
-
-    /// All text below `directory`, one after another in the order of their paths.
-    fn join(directory: &Path, vocabulary: usize) -> Result<Self, DataError> {
-        let mut joined = Vec::new();
-        let all = |_: &Path| true;
-        for_each_text(directory, all, |path, text| {
-            check_bytes(text.as_bytes(), &origin(path), vocabulary)?;
-            joined.extend_from_slice(text.as_bytes());
-            Ok(())
-        })?;
-        Ok(Corpus::Bytes(joined.into()))
-    }
-
-    #[expect(unsafe_code, reason = "only a mapping lets ranks share one copy of a large file")]
-    fn map(path: &Path, vocabulary: usize) -> Result<Self, DataError> {
-        let file = File::open(path).map_err(DataError::unreadable(path))?;
-        // SAFETY: the mapping is read-only and lives as long as `Corpus`, so nothing in this process can change what it
-        // lends. Another process that rewrites the file breaks the contract of `Text::open`; as any bytes are ids, which
-        // are checked again once copied, it can change what is trained on or end this process, but not where it reads.
-        let ids = unsafe { Mmap::map(&file) }.map_err(DataError::unreadable(path))?;
-        if !ids.len().is_multiple_of(2) {
-            return Err(DataError::OddSize { path: path.to_owned(), bytes: ids.len() });
-        }
-        let vocabulary_min = decoded(&ids).max().map_or(0, |largest| largest as usize + 1);
-        check(decoded(&ids), 2, &origin(path), vocabulary, vocabulary_min)?;
-        Ok(Corpus::Mapped(ids))
+        self.fingerprint
     }
 
     /// Number of tokens.
     pub(super) fn tokens(&self) -> usize {
-        match self {
-            Corpus::Bytes(bytes) => bytes.len(),
-            Corpus::Mapped(ids) => ids.len() / 2,
-        }
+        self.tokens
     }
 
     /// Copies the tokens from `start` on into all of `out`.
+    ///
+    /// # Panics
+    /// If a file cannot be read any more.
     pub(super) fn copy(&self, start: usize, out: &mut [u32]) {
-        let end = start + out.len();
-        match self {
-            Corpus::Bytes(bytes) => fill(out, bytes[start..end].iter().copied().map(u32::from)),
-            Corpus::Mapped(ids) => fill(out, decoded(&ids[2 * start..2 * end])),
+        match &self.source {
+            Source::Memory(bytes) => Encoding::Byte.decode(&bytes[start..start + out.len()], |i, id| out[i] = id),
+            Source::File { file, path, encoding } => {
+                encoding.copy(file, start, out).unwrap_or_else(|error| changed(path, &error));
+            }
+            Source::Files(pieces) => copy_pieces(pieces, start, out),
         }
     }
+}
+
+fn copy_pieces(pieces: &[Piece], mut start: usize, mut out: &mut [u32]) {
+    let mut next = pieces.partition_point(|piece| piece.end <= start);
+    while !out.is_empty() {
+        let Piece { path, end } = &pieces[next];
+        let first = next.checked_sub(1).map_or(0, |before| pieces[before].end);
+        let (here, rest) = out.split_at_mut(out.len().min(end - start));
+        let read = File::open(path).and_then(|file| Encoding::Byte.copy(&file, start - first, here));
+        read.unwrap_or_else(|error| changed(path, &error));
+        (start, out, next) = (start + here.len(), rest, next + 1);
+    }
+}
+
+fn changed(path: &Path, error: &io::Error) -> ! {
+    panic!("the data changed while it was in use: {} could be read before, and now not: {error}", origin(path))
+}
+
+/// Z0349 for a file that is something other than text.
+fn not_text(path: &Path, what: String, help: &'static str) -> DataError {
+    DataError::NotText { path: path.to_owned(), what, help }
 }
 
 /// How errors name a file.
@@ -103,40 +164,18 @@ pub(super) fn origin(path: &Path) -> String {
     format!("`{}`", path.display())
 }
 
-fn decoded(ids: &[u8]) -> impl Iterator<Item = u32> {
-    ids.as_chunks().0.iter().map(|&id| u32::from(u16::from_le_bytes(id)))
-}
-
-fn fill(out: &mut [u32], tokens: impl Iterator<Item = u32>) {
-    for (out, token) in out.iter_mut().zip(tokens) {
-        *out = token;
-    }
-}
-
-fn check_bytes(bytes: &[u8], origin: &str, vocabulary: usize) -> Result<(), DataError> {
-    check(bytes.iter().copied().map(u32::from), 1, origin, vocabulary, 256)
-}
-
-/// Z0342 for the first id that is not less than `vocabulary`, without a look if `vocabulary_min` says that all are.
-fn check(
-    ids: impl Iterator<Item = u32>,
-    bytes_per_token: usize,
-    origin: &str,
-    vocabulary: usize,
-    vocabulary_min: usize,
-) -> Result<(), DataError> {
-    if vocabulary >= vocabulary_min {
-        return Ok(());
-    }
-    match ids.enumerate().find(|&(_, id)| id as usize >= vocabulary) {
-        None => Ok(()),
-        Some((token_offset, id)) => Err(DataError::TokenBeyondVocabulary {
-            origin: origin.to_owned(),
-            token_offset,
-            byte_offset: token_offset * bytes_per_token,
-            id,
-            vocabulary,
-            vocabulary_min,
-        }),
-    }
+/// Z0342 if there is an id that is not less than `vocabulary`.
+fn check(scan: &Scan, encoding: Encoding, origin: &str, vocabulary: usize) -> Result<(), DataError> {
+    let Some((token_offset, id)) = scan.beyond else { return Ok(()) };
+    Err(DataError::TokenBeyondVocabulary {
+        origin: origin.to_owned(),
+        token_offset,
+        byte_offset: token_offset * encoding.bytes(),
+        id,
+        vocabulary,
+        vocabulary_min: match encoding {
+            Encoding::Byte => 256,
+            Encoding::Pair => scan.largest as usize + 1,
+        },
+    })
 }

@@ -31,8 +31,18 @@ pub enum DataError {
     OddSize { path: PathBuf, bytes: usize },
     #[error("no text below `{}` (skipped: {skipped})", directory.display())]
     NoText { directory: PathBuf, skipped: String },
+    #[error("{origin} is {bytes} bytes, expected at most {bytes_max} to be held in memory")]
+    TooLarge { origin: String, bytes: usize, bytes_max: usize },
+    #[error("`{}` has more files than a rank keeps an index of: {files} took all of its memory", directory.display())]
+    TooManyFiles { directory: PathBuf, files: usize },
+    #[error("`{}` {what}, and bytes of such a file are no text to learn", path.display())]
+    NotText { path: PathBuf, what: String, help: &'static str },
+    #[error("`{}` is a directory, and token ids are one file", directory.display())]
+    IdsOfDirectory { directory: PathBuf },
     #[error("no Cargo.toml in `{}` or above it, so there is no workspace to take text from", start.display())]
     NoWorkspace { start: PathBuf },
+    #[error("an ignore file is not understood: {source}")]
+    IgnoreFile { source: ignore::Error },
 }
 
 impl DataError {
@@ -44,12 +54,17 @@ impl DataError {
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
+            DataError::TooLarge { .. } => "Z0334",
+            DataError::TooManyFiles { .. } => "Z0335",
             DataError::Unreadable { .. } => "Z0340",
             DataError::TooShort { .. } => "Z0341",
             DataError::TokenBeyondVocabulary { .. } => "Z0342",
             DataError::OddSize { .. } => "Z0343",
             DataError::NoText { .. } => "Z0344",
             DataError::NoWorkspace { .. } => "Z0345",
+            DataError::IgnoreFile { .. } => "Z0346",
+            DataError::NotText { .. } => "Z0349",
+            DataError::IdsOfDirectory { .. } => "Z0355",
         }
     }
 
@@ -79,9 +94,19 @@ impl DataError {
                  text another name"
             }
             DataError::NoText { .. } => {
-                "text is UTF-8 without zero bytes; a `.bin` file of token ids is given by its own path"
+                "text is UTF-8 without zero bytes; a `.bin` file of token ids is given by its own path; `--data-as bytes` \
+                 takes every file as it is"
             }
+            DataError::TooLarge { .. } => "give it as a file, with --data: files are read where they lie",
+            DataError::TooManyFiles { .. } => "join them to fewer, larger files",
+            DataError::NotText { help, .. } => {
+                return format!("{help}; `--data-as bytes` learns its bytes as they are");
+            }
+            DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
             DataError::NoWorkspace { .. } => "start inside of a cargo workspace, or name the text to train on",
+            DataError::IgnoreFile { .. } => {
+                "correct that line, so that it keeps back what it should: what ignore files name is not taken for text"
+            }
         };
         help.to_owned()
     }

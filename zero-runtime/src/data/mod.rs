@@ -7,13 +7,14 @@
 //!
 //! ```
 //! use zero_runtime::data::{Dataset, Draw};
-//! use zero_runtime::layer::Features;
+//! use zero_runtime::layer::{Features, Tokens};
 //!
 //! /// Tells which of two numbers is the larger.
 //! struct Larger;
 //!
 //! impl Dataset for Larger {
 //!     type Input = Features<2>;
+//!     type Target = Tokens;
 //!
 //!     fn training(&self, draw: Draw, input: &mut [f32], targets: &mut [u32]) {
 //!         for (row, (pair, target)) in input.chunks_exact_mut(2).zip(targets).enumerate() {
@@ -39,18 +40,24 @@
 //! assert_eq!(targets[2] == 1, input[5] > input[4]);
 //! ```
 
+mod contents;
 mod corpus;
 mod draw;
 mod error;
+mod kind;
+mod scan;
 mod split;
 mod text;
 mod tree;
 mod workspace;
 
+pub use contents::{Contents, Skipped, Taken};
 pub use draw::Draw;
 pub use error::DataError;
 pub use text::Text;
-pub use workspace::workspace_text;
+pub use workspace::{WorkspaceText, workspace_text};
+
+use serde::Serialize;
 
 use crate::layer::Activation;
 
@@ -58,15 +65,49 @@ use crate::layer::Activation;
 pub trait Dataset: Sync {
     /// What the model takes.
     type Input: Activation;
+    /// What it is to predict: [`crate::layer::Tokens`] where each token has a class, whose id is less than the head's
+    /// number of classes; [`crate::layer::Features`] where it has numbers.
+    type Target: Activation;
 
-    /// One training sequence: `input` (length * WIDTH) and `targets` (length) are overwritten. Equal draws give equal
+    /// One training sequence: `input` and `targets`, each (length, its WIDTH), are overwritten. Equal draws give equal
     /// sequences, in any process.
-    fn training(&self, draw: Draw, input: &mut [<Self::Input as Activation>::Element], targets: &mut [u32]);
+    fn training(
+        &self,
+        draw: Draw,
+        input: &mut [<Self::Input as Activation>::Element],
+        targets: &mut [<Self::Target as Activation>::Element],
+    );
 
     /// Sequence `index`, less than [`Dataset::held_out_count`], of the held-out part, which no training sequence
-    /// overlaps: `input` (length * WIDTH) and `targets` (length) are overwritten.
-    fn held_out(&self, index: usize, input: &mut [<Self::Input as Activation>::Element], targets: &mut [u32]);
+    /// overlaps: `input` and `targets`, each (length, its WIDTH), are overwritten.
+    fn held_out(
+        &self,
+        index: usize,
+        input: &mut [<Self::Input as Activation>::Element],
+        targets: &mut [<Self::Target as Activation>::Element],
+    );
 
     /// Number of held-out sequences; 0 where nothing is held out.
     fn held_out_count(&self) -> usize;
+
+    /// Bytes that it holds in memory: each rank has as many. They count as part of what a rank takes, which the budget of
+    /// the spec is for, and a run that takes more than it said ends with an error. A few MiB need not be told.
+    fn resident_bytes(&self) -> usize {
+        0
+    }
+
+    /// What it was made of, where there is something to tell before a run.
+    fn contents(&self) -> Option<Contents> {
+        None
+    }
+}
+
+/// What a file is taken for, whatever its name and content say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataAs {
+    /// Each byte is a token id; of a directory, those of all its files.
+    Bytes,
+    /// Each two bytes are a token id, little-endian.
+    Ids,
 }

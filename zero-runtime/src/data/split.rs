@@ -30,7 +30,7 @@ impl Split {
             return None;
         }
         let window = length + 1;
-        // Else a short corpus would have fewer than ten blocks and hold out too much, or nothing.
+        // Otherwise a short corpus would have fewer than ten blocks and hold out too much, or nothing.
         let block = window * (tokens / (PERIOD_BLOCKS_MAX * window)).clamp(1, BLOCK_WINDOWS_MAX);
         let period = block * (tokens / block).min(PERIOD_BLOCKS_MAX);
         Some(Self { window, block, period, periods: tokens / period, tokens })

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use super::contents::{Contents, Taken};
 use super::corpus::{Corpus, origin};
 use super::error::DataError;
 use super::split::Split;
-use super::{Dataset, Draw};
+use super::{DataAs, Dataset, Draw};
 use crate::layer::Tokens;
 
 /// A corpus of tokens, where each token's target is the next one.
@@ -16,6 +17,8 @@ use crate::layer::Tokens;
 /// by side in the held-out blocks. Drawing costs the same for a corpus of any size.
 pub struct Text {
     corpus: Corpus,
+    origin: String,
+    taken: Option<Taken>,
     split: Split,
     length: usize,
     vocabulary: usize,
@@ -24,41 +27,61 @@ pub struct Text {
 impl Text {
     /// The data at `path`, for sequences of `length` tokens and a model of `vocabulary` tokens. `path` is one of
     ///
-    /// - a file: each byte is a token id;
+    /// - a file of text: each byte is a token id;
     /// - a directory: the text files below it, joined in the order of their paths, each byte a token id. Hidden entries,
-    ///   `target`, `node_modules`, symbolic links and binary files (not UTF-8, or with zero bytes) are passed over;
-    /// - a file `*.bin`: little-endian u16 token ids. It is mapped, not read: all processes of a host share one copy,
-    ///   and it must not change while it is in use.
+    ///   `target`, `node_modules`, symbolic links, binary files (not UTF-8, or with zero bytes) and those whose names say
+    ///   that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over;
+    /// - a file `*.bin`: little-endian u16 token ids.
+    ///
+    /// Files stay where they are: all of them are checked once, and each sequence is read when it is drawn, out of the
+    /// system's cache, which all processes of a host share. So they must not change while they are in use.
+    ///
+    /// With `data_as`, name and content of a file do not matter.
     ///
     /// # Errors
+    /// Z0335 if a directory has more files than fit an index,
     /// Z0340 if something cannot be read, Z0341 if there is too little of it, Z0342 if a token id is not in the
-    /// vocabulary (all are checked), Z0343 if a `.bin` file ends in half a token, Z0344 if a directory has no text.
-    pub fn open(path: &Path, length: usize, vocabulary: usize) -> Result<Self, DataError> {
-        Self::new(Corpus::open(path, vocabulary)?, origin(path), length, vocabulary)
+    /// vocabulary (all are checked), Z0343 if a file of ids ends in half a token, Z0344 if a directory has no text,
+    /// Z0349 if a file is something other than text, Z0355 for a directory as ids.
+    pub fn open(path: &Path, data_as: Option<DataAs>, length: usize, vocabulary: usize) -> Result<Self, DataError> {
+        let (corpus, taken) = Corpus::open(path, data_as, vocabulary)?;
+        Self::new(corpus, origin(path), Some(taken), length, vocabulary)
     }
 
     /// Text in memory, which `origin` names in errors: each byte is a token id.
     ///
     /// # Errors
-    /// Z0341 if there is too little of it, Z0342 if a byte is not in the vocabulary.
+    /// Z0334 if it is more than is held in memory, Z0341 if there is too little of it, Z0342 if a byte is not in the
+    /// vocabulary.
     pub fn in_memory(
         bytes: impl Into<Cow<'static, [u8]>>,
         origin: &str,
         length: usize,
         vocabulary: usize,
     ) -> Result<Self, DataError> {
-        Self::new(Corpus::bytes(bytes.into(), origin, vocabulary)?, origin.to_owned(), length, vocabulary)
+        Self::new(Corpus::bytes(bytes.into(), origin, vocabulary)?, origin.to_owned(), None, length, vocabulary)
     }
 
-    fn new(corpus: Corpus, origin: String, length: usize, vocabulary: usize) -> Result<Self, DataError> {
+    fn new(
+        corpus: Corpus,
+        origin: String,
+        taken: Option<Taken>,
+        length: usize,
+        vocabulary: usize,
+    ) -> Result<Self, DataError> {
         let tokens = corpus.tokens();
         match Split::new(tokens, length) {
-            Some(split) => Ok(Text { corpus, split, length, vocabulary }),
+            Some(split) => Ok(Text { corpus, origin, taken, split, length, vocabulary }),
             None => {
                 let tokens_min = Split::tokens_min(length);
                 Err(DataError::TooShort { origin, tokens, tokens_min, length })
             }
         }
+    }
+
+    /// What it was made of, where that was not known before.
+    pub(crate) fn of(self, taken: Taken) -> Self {
+        Self { taken: Some(taken), ..self }
     }
 
     /// A number that differs where data do.
@@ -69,8 +92,10 @@ impl Text {
     fn copy(&self, start: usize, input: &mut [u32], targets: &mut [u32]) {
         assert_eq!((input.len(), targets.len()), (self.length, self.length), "room for one sequence each");
         self.corpus.copy(start, input);
-        self.corpus.copy(start + 1, targets);
-        // Else a file that changed since it was opened would make the model read beyond its embedding.
+        let (last, others) = targets.split_last_mut().expect("a sequence has at least one token");
+        others.copy_from_slice(&input[1..]);
+        self.corpus.copy(start + self.length, std::slice::from_mut(last));
+        // Otherwise a file that changed since it was opened would make the model read beyond its embedding.
         let valid = |ids: &[u32]| ids.iter().all(|&id| (id as usize) < self.vocabulary);
         assert!(valid(input) && valid(targets), "the data changed while it was in use");
     }
@@ -78,6 +103,7 @@ impl Text {
 
 impl Dataset for Text {
     type Input = Tokens;
+    type Target = Tokens;
 
     fn training(&self, draw: Draw, input: &mut [u32], targets: &mut [u32]) {
         self.copy(self.split.training_start(draw.below(self.split.training_count())), input, targets);
@@ -89,6 +115,17 @@ impl Dataset for Text {
 
     fn held_out_count(&self) -> usize {
         self.split.held_out_count()
+    }
+
+    fn contents(&self) -> Option<Contents> {
+        let held_out_sequences = self.held_out_count();
+        Some(Contents {
+            origin: self.origin.clone(),
+            taken: self.taken.clone(),
+            tokens: self.corpus.tokens(),
+            held_out_tokens: held_out_sequences * (self.length + 1),
+            held_out_sequences,
+        })
     }
 }
 

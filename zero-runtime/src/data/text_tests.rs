@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use tempfile::{TempDir, tempdir};
+use zero_plan::footprint::DATA_BYTES;
 
 use super::*;
 
@@ -24,7 +25,7 @@ fn bin(content: &[u8]) -> (TempDir, PathBuf) {
 
 fn text() -> Text {
     let (_directory, path) = numbered(60_000);
-    Text::open(&path, LENGTH, 60_000).unwrap()
+    Text::open(&path, None, LENGTH, 60_000).unwrap()
 }
 
 fn training(text: &Text, seed: u64, step: u64, index: u64) -> Vec<u32> {
@@ -62,7 +63,7 @@ fn equal_draws_are_equal_and_others_differ() {
 #[test]
 fn training_never_sees_a_held_out_token_and_sees_all_others() {
     let (_directory, path) = numbered(1_000);
-    let text = Text::open(&path, LENGTH, 1_000).unwrap();
+    let text = Text::open(&path, None, LENGTH, 1_000).unwrap();
     let held: HashSet<u32> = (0..text.held_out_count()).flat_map(|index| held_out(&text, index)).collect();
     assert_eq!(held.len(), text.held_out_count() * (LENGTH + 1), "held-out sequences do not overlap");
     let trained: HashSet<u32> = (0..100_000).flat_map(|index| training(&text, 0, 0, index)).collect();
@@ -74,7 +75,7 @@ fn training_never_sees_a_held_out_token_and_sees_all_others() {
 fn a_bin_file_comes_back_whole() {
     let ids: Vec<u16> = (0..16).map(|id| id * 4369).collect();
     let (_directory, path) = bin(&ids.iter().copied().flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
-    let text = Text::open(&path, LENGTH, 65_536).unwrap();
+    let text = Text::open(&path, None, LENGTH, 65_536).unwrap();
     let back = [training(&text, 0, 0, 0), held_out(&text, 0)].concat();
     assert_eq!(back, ids.into_iter().map(u32::from).collect::<Vec<u32>>());
 }
@@ -89,7 +90,7 @@ fn a_file_a_directory_and_bytes_in_memory_are_the_same_text() {
     let file = directory.path().join(".text");
     fs::write(&file, "first, second, third").unwrap();
     let expected = Text::in_memory(b"first, second, third", "the test", LENGTH, 256).unwrap();
-    for text in [Text::open(directory.path(), LENGTH, 256), Text::open(&file, LENGTH, 256)] {
+    for text in [Text::open(directory.path(), None, LENGTH, 256), Text::open(&file, None, LENGTH, 256)] {
         let text = text.unwrap();
         assert_eq!(held_out(&text, 0), b"econd, t".map(u32::from));
         assert_eq!(held_out(&text, 0), held_out(&expected, 0));
@@ -100,11 +101,11 @@ fn a_file_a_directory_and_bytes_in_memory_are_the_same_text() {
 #[test]
 fn an_unreadable_path_is_z0340() {
     let directory = tempdir().unwrap();
-    let absent = error(Text::open(&directory.path().join("absent"), LENGTH, 256));
+    let absent = error(Text::open(&directory.path().join("absent"), None, LENGTH, 256));
     assert_eq!(absent.code(), "Z0340");
     assert!(absent.report().starts_with("error[Z0340]: cannot read `"), "{}", absent.report());
     assert!(absent.report().contains("absent"), "{}", absent.report());
-    assert_eq!(error(Text::open("/dev/zero".as_ref(), LENGTH, 256)).code(), "Z0340");
+    assert_eq!(error(Text::open("/dev/zero".as_ref(), None, LENGTH, 256)).code(), "Z0340");
 }
 
 #[test]
@@ -115,18 +116,18 @@ fn too_little_data_is_z0341() {
     assert!(short.help().contains("sequences of 6 tokens or less"), "{}", short.help());
     assert!(Text::in_memory(b"fifteen letters", "the test", 6, 256).is_ok());
     let (_directory, empty) = bin(&[]);
-    assert_eq!(error(Text::open(&empty, LENGTH, 256)).code(), "Z0341");
+    assert_eq!(error(Text::open(&empty, None, LENGTH, 256)).code(), "Z0341");
 }
 
 #[test]
 fn an_id_beyond_the_vocabulary_is_z0342_wherever_it_is() {
     let (_directory, path) = numbered(100);
-    let beyond = error(Text::open(&path, LENGTH, 99));
+    let beyond = error(Text::open(&path, None, LENGTH, 99));
     assert_eq!(beyond.code(), "Z0342");
     assert!(beyond.to_string().contains("ids.bin` has token id 99 at token 99 (byte 198)"), "{beyond}");
     assert!(beyond.to_string().contains("vocabulary, which is 99"), "{beyond}");
     assert!(beyond.help().contains("at least 100"), "{}", beyond.help());
-    assert!(Text::open(&path, LENGTH, 100).is_ok());
+    assert!(Text::open(&path, None, LENGTH, 100).is_ok());
 
     let embedded = error(Text::in_memory("only ASCII until here: é".as_bytes(), "the test", LENGTH, 128));
     assert_eq!(embedded.code(), "Z0342");
@@ -138,29 +139,127 @@ fn an_id_beyond_the_vocabulary_is_named_by_its_own_file() {
     let directory = tempdir().unwrap();
     fs::write(directory.path().join("a"), "0123456789").unwrap();
     fs::write(directory.path().join("b"), "01é").unwrap();
-    let beyond = error(Text::open(directory.path(), LENGTH, 128));
+    let beyond = error(Text::open(directory.path(), None, LENGTH, 128));
     assert_eq!(beyond.code(), "Z0342");
     assert!(beyond.to_string().contains("/b` has token id 195 at token 2 (byte 2)"), "{beyond}");
 }
 
 #[test]
+fn z0334_more_text_in_memory_than_the_plan_has_room_for() {
+    let fits = vec![b'a'; DATA_BYTES];
+    assert!(Text::in_memory(fits, "the test", LENGTH, 256).is_ok());
+    let large = error(Text::in_memory(vec![b'a'; DATA_BYTES + 1], "the test", LENGTH, 256));
+    assert_eq!(large.code(), "Z0334");
+    assert!(large.to_string().starts_with("the test is 16777217 bytes, expected at most 16777216"), "{large}");
+    assert!(large.help().contains("--data"), "{}", large.help());
+}
+
+/// Sequences that lie in several files, one of them empty, are those of the files joined.
+#[test]
+fn sequences_cross_files() {
+    let directory = tempdir().unwrap();
+    let joined: Vec<u8> = (0..60).map(|i| b'0' + i).collect();
+    for (name, part) in [("a", 0..3), ("b", 3..3), ("c", 3..4), ("d", 4..30), ("e/f", 30..59), ("g", 59..60)] {
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, &joined[part]).unwrap();
+    }
+    let files = Text::open(directory.path(), None, LENGTH, 256).unwrap();
+    let memory = Text::in_memory(joined, "the test", LENGTH, 256).unwrap();
+    assert_eq!(files.held_out_count(), memory.held_out_count());
+    (0..files.held_out_count()).for_each(|index| assert_eq!(held_out(&files, index), held_out(&memory, index)));
+    (0..200).for_each(|index| assert_eq!(training(&files, 0, 0, index), training(&memory, 0, 0, index)));
+}
+
+#[test]
+#[should_panic(expected = "the data changed while it was in use")]
+fn a_file_that_has_gone_ends_the_run() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("a");
+    fs::write(&path, "0123456789abcdef").unwrap();
+    let text = Text::open(directory.path(), None, LENGTH, 256).unwrap();
+    fs::remove_file(&path).unwrap();
+    training(&text, 0, 0, 0);
+}
+
+#[test]
 fn half_a_token_is_z0343() {
     let (_directory, path) = bin(&[0; 33]);
-    let odd = error(Text::open(&path, LENGTH, 256));
+    let odd = error(Text::open(&path, None, LENGTH, 256));
     assert_eq!(odd.code(), "Z0343");
     assert!(odd.to_string().contains("has 33 bytes"), "{odd}");
 }
 
 #[test]
 fn a_directory_without_text_is_z0344() {
-    assert_eq!(error(Text::open(tempdir().unwrap().path(), LENGTH, 256)).code(), "Z0344");
+    assert_eq!(error(Text::open(tempdir().unwrap().path(), None, LENGTH, 256)).code(), "Z0344");
+}
+
+#[test]
+fn z0349_a_file_that_is_no_text_is_learned_on_request_alone() {
+    let directory = tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    // By its name, although its content could be text; by its content, whatever its name.
+    for (path, words) in [
+        (file("x.parquet", b"PAR1 and words that are text"), "is a table, by its name (.parquet)"),
+        (file("x.NPY", b"words that are text, in an array"), "is an array, by its name (.npy)"),
+        (file("x.tar.gz", b"words that are text, in an archive"), "is an archive, by its name (.gz)"),
+        (file("x", b"words until \0, and then on and on"), "is not text: its byte 12 is zero, or no UTF-8"),
+        (file("latin1.txt", b"na\xefve words, and on and on and on"), "is not text: its byte 2 is zero, or no UTF-8"),
+    ] {
+        let refused = error(Text::open(&path, None, LENGTH, 256));
+        assert_eq!(refused.code(), "Z0349");
+        assert!(refused.to_string().contains(words), "{refused}");
+        assert!(refused.help().ends_with("`--data-as bytes` learns its bytes as they are"), "{}", refused.help());
+        let bytes: Vec<u32> = fs::read(&path).unwrap().into_iter().map(u32::from).collect();
+        let text = Text::open(&path, Some(DataAs::Bytes), LENGTH, 256).unwrap();
+        let held = held_out(&text, 0);
+        assert!(bytes.windows(LENGTH + 1).any(|window| window == held), "its own bytes");
+    }
+    let ids = file("ids.npy", &[7; 40]);
+    assert_eq!(held_out(&Text::open(&ids, Some(DataAs::Ids), LENGTH, 1800).unwrap(), 0), [0x0707; LENGTH + 1]);
+    let bytes = file("bytes.bin", &[7; 40]);
+    assert_eq!(held_out(&Text::open(&bytes, Some(DataAs::Bytes), LENGTH, 8).unwrap(), 0), [7; LENGTH + 1]);
+    assert_eq!(error(Text::open(directory.path(), Some(DataAs::Ids), LENGTH, 256)).code(), "Z0355");
+}
+
+#[test]
+fn what_a_directory_was_made_of_is_told() {
+    let directory = tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| fs::write(directory.path().join(name), content).unwrap();
+    file("a.txt", b"twenty letters, or so");
+    file("b.txt", b"as many, or a few more");
+    // Valid UTF-8 by chance.
+    for name in ["x.parquet", "y.Parquet", "x.npy", "ids.bin"] {
+        file(name, b"text");
+    }
+    file(".hidden", b"text");
+    file("binary", &[0xff, 0xfe]);
+    let text = Text::open(directory.path(), None, LENGTH, 256).unwrap();
+    let contents = text.contents().unwrap();
+    let sequences = text.held_out_count();
+    assert_eq!((contents.tokens, contents.held_out_sequences), (43, sequences));
+    assert_eq!(contents.held_out_tokens, sequences * (LENGTH + 1));
+    let skipped = ".bin (token ids): 1, .npy (an array): 1, .parquet (a table): 2, binary files: 1, hidden entries: 1";
+    let told = contents.to_string();
+    assert!(told.contains(", 2 files, 43 tokens, "), "{told}");
+    assert!(told.ends_with(&format!("\n  skipped: {skipped}")), "{told}");
+
+    let all = Text::open(directory.path(), Some(DataAs::Bytes), LENGTH, 256).unwrap().contents().unwrap();
+    assert_eq!((all.taken.as_ref().unwrap().files, all.tokens), (7, 43 + 4 * 4 + 2));
+    let memory = Text::in_memory(b"twenty letters, or so", "the test", LENGTH, 256).unwrap().contents().unwrap();
+    assert_eq!((memory.taken, memory.origin.as_str(), memory.tokens), (None, "the test", 21));
 }
 
 #[test]
 #[should_panic(expected = "the data changed while it was in use")]
 fn ids_that_change_later_never_reach_a_model() {
     let (_directory, path) = numbered(16);
-    let text = Text::open(&path, LENGTH, 16).unwrap();
+    let text = Text::open(&path, None, LENGTH, 16).unwrap();
     fs::write(&path, [0xff; 32]).unwrap();
     training(&text, 0, 0, 0);
 }

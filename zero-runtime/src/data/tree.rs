@@ -1,93 +1,220 @@
 //! Tree: the text files below a directory, in one order on every host. Never follows a symbolic link.
 
-use std::collections::BTreeMap;
+use std::error::Error;
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use ignore::gitignore::{Gitignore, gitconfig_excludes_path};
+use ignore::{DirEntry, WalkBuilder};
+
+use zero_plan::footprint::DATA_BYTES;
+
+use super::contents::Taken;
 use super::error::DataError;
+use super::kind;
+use super::scan::{Encoding, Scan};
 
-/// How many entries of each kind were passed over.
-type Skipped = BTreeMap<&'static str, usize>;
+/// Which files of a tree are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Files {
+    /// What people write and share: all but what ignore files name (`.gitignore`, `.ignore`, those above the directory, the
+    /// user's own of git) and what lies in a directory that is tagged as a cache.
+    Shared,
+    /// All of a directory that a user names: data is often what git ignores.
+    All,
+}
 
 /// Directories that tools fill, not people.
 const GENERATED: [&str; 2] = ["target", "node_modules"];
-/// What is read of a file to see whether it is worth reading whole.
-const PROBE_BYTES: u64 = 64 << 10;
+/// What tools leave in a directory that they can fill again, as cargo does in its target directory.
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+/// Files that say what is not shared.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+/// What a file takes of memory beside its path, in the list of those found and in the index of those that are text: two
+/// entries, each in a vector that has room for twice as many, and what the allocator adds to a path.
+const ENTRY_BYTES: usize = 192;
 
-/// Calls `visit` with the path and content of every text file below `root` whose path is `wanted`, in the order of
-/// their paths. Text is UTF-8 without zero bytes; hidden entries and generated directories are passed over.
+/// Calls `visit` with the path of every text file below `root` that is one of `files` and whose path is `wanted`, in the
+/// order of their paths, and with what a pass over it has found. Text is UTF-8 without zero bytes, in a file whose name does
+/// not say that it is something else; hidden entries and generated directories are passed over. Gives what was taken.
 ///
 /// # Errors
-/// Z0340 if an entry cannot be read, Z0344 if there was no text, and those of `visit`.
+/// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore file
+/// is not understood, and those of `visit`.
 pub(super) fn for_each_text(
     root: &Path,
+    files: Files,
     wanted: impl Fn(&Path) -> bool,
-    mut visit: impl FnMut(&Path, String) -> Result<(), DataError>,
-) -> Result<(), DataError> {
-    let mut skipped = Skipped::new();
-    let mut found = false;
-    for path in files(root, &mut skipped)?.into_iter().filter(|path| wanted(path)) {
-        match read_text(&path).map_err(DataError::unreadable(&path))? {
-            Some(text) => {
-                found = true;
-                visit(&path, text)?;
+    vocabulary: usize,
+    mut visit: impl FnMut(PathBuf, Scan) -> Result<(), DataError>,
+) -> Result<Taken, DataError> {
+    let (paths, mut taken) = walk(root, files, DATA_BYTES)?;
+    for path in paths {
+        if let Some((kind, end)) = kind::of(&path) {
+            taken.skip(&format!(".{end} ({})", kind.name));
+            continue;
+        }
+        if !wanted(&path) {
+            taken.skip("files of other kinds");
+            continue;
+        }
+        let scan = File::open(&path).and_then(|mut file| Scan::text(&mut file, vocabulary));
+        match scan.map_err(DataError::unreadable(&path))? {
+            Ok(scan) => {
+                taken.files += 1;
+                visit(path, scan)?;
             }
-            None => *skipped.entry("binary files").or_default() += 1,
+            Err(_) => taken.skip("binary files"),
         }
     }
-    if found { Ok(()) } else { Err(DataError::NoText { directory: root.to_owned(), skipped: list(&skipped) }) }
+    found(root, files, taken)
 }
 
-/// All files below `root`, sorted.
-fn files(root: &Path, skipped: &mut Skipped) -> Result<Vec<PathBuf>, DataError> {
-    let mut files = Vec::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).map_err(DataError::unreadable(&directory))? {
-            let entry = entry.map_err(DataError::unreadable(&directory))?;
-            let kind = entry.file_type().map_err(DataError::unreadable(&entry.path()))?;
-            let name = entry.file_name();
-            if name.as_encoded_bytes().starts_with(b".") {
-                *skipped.entry("hidden entries").or_default() += 1;
-            } else if kind.is_dir() && GENERATED.iter().any(|generated| name == *generated) {
-                *skipped.entry("generated directories").or_default() += 1;
-            } else if kind.is_dir() {
-                directories.push(entry.path());
-            } else if kind.is_file() {
-                files.push(entry.path());
-            } else {
-                // Links could lead in a circle or out of the tree; pipes and devices have no content of their own.
-                *skipped.entry("links and special files").or_default() += 1;
+/// Calls `visit` with the path of every file below `root`, whatever it holds, as [`for_each_text`] does.
+///
+/// # Errors
+/// Those of [`for_each_text`].
+pub(super) fn for_each_file(
+    root: &Path,
+    vocabulary: usize,
+    mut visit: impl FnMut(PathBuf, Scan) -> Result<(), DataError>,
+) -> Result<Taken, DataError> {
+    let (paths, mut taken) = walk(root, Files::All, DATA_BYTES)?;
+    for path in paths {
+        let scan = File::open(&path).and_then(|mut file| Scan::file(&mut file, Encoding::Byte, vocabulary));
+        taken.files += 1;
+        visit(path.clone(), scan.map_err(DataError::unreadable(&path))?)?;
+    }
+    found(root, Files::All, taken)
+}
+
+fn found(root: &Path, files: Files, taken: Taken) -> Result<Taken, DataError> {
+    if taken.files > 0 {
+        return Ok(taken);
+    }
+    let mut skipped = taken.list();
+    if files == Files::Shared {
+        skipped.push_str("; and what ignore files name");
+    }
+    Err(DataError::NoText { directory: root.to_owned(), skipped })
+}
+
+/// The paths of `files` below `root`, sorted, as long as a list of them takes no more than `bytes_max`; and what was passed
+/// over.
+fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Taken), DataError> {
+    // The walker keeps its filter, so the two count in one place.
+    let skipped = Arc::new(Mutex::new(Taken::default()));
+    let mut walker = WalkBuilder::new(root);
+    walker.standard_filters(false);
+    if files == Files::Shared {
+        ignore_as_git_does(&mut walker, root)?;
+    }
+    let by_filter = Arc::clone(&skipped);
+    walker.filter_entry(move |entry| {
+        let reason = passed_over(entry, files);
+        reason.into_iter().for_each(|reason| count(&by_filter, reason));
+        reason.is_none()
+    });
+    let (mut paths, mut bytes) = (Vec::new(), 0);
+    for entry in walker.build() {
+        let entry = entry.map_err(unusable)?;
+        // Otherwise a line that is not understood would let through what it was to keep back.
+        if let Some(error) = entry.error() {
+            return Err(DataError::IgnoreFile { source: error.clone() });
+        }
+        let kind = entry.file_type();
+        if entry.depth() == 0 || kind.is_some_and(|kind| kind.is_dir()) {
+            continue;
+        } else if is_ignore_file(entry.file_name(), files) {
+            check_ignore_file(entry.path())?;
+        } else if kind.is_some_and(|kind| kind.is_file()) {
+            let path = entry.into_path();
+            bytes += path.as_os_str().len() + ENTRY_BYTES;
+            paths.push(path);
+            if bytes > bytes_max {
+                return Err(DataError::TooManyFiles { directory: root.to_owned(), files: paths.len() });
             }
+        } else {
+            // Links could lead in a circle or out of the tree; pipes and devices have no content of their own.
+            count(&skipped, "links and special files");
         }
     }
-    files.sort();
-    Ok(files)
+    paths.sort();
+    let skipped = std::mem::take(&mut *skipped.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((paths, skipped))
 }
 
-/// The file's text, or `None` if it is binary.
-fn read_text(path: &Path) -> io::Result<Option<String>> {
-    let mut file = File::open(path)?;
-    let mut bytes = Vec::new();
-    file.by_ref().take(PROBE_BYTES).read_to_end(&mut bytes)?;
-    // Else checkpoints beside the text would be read whole only to be passed over.
-    if !begins_text(&bytes) {
-        return Ok(None);
+fn count(skipped: &Mutex<Taken>, reason: &str) {
+    skipped.lock().unwrap_or_else(PoisonError::into_inner).skip(reason);
+}
+
+/// Leaves out what git would, in a repository or not.
+fn ignore_as_git_does(walker: &mut WalkBuilder, root: &Path) -> Result<(), DataError> {
+    if let Some(source) = Gitignore::global().1 {
+        return Err(DataError::IgnoreFile { source });
     }
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')))
+    gitconfig_excludes_path().map_or(Ok(()), |path| check_ignore_file(&path))?;
+    let names = [".gitignore", ".ignore", ".git/info/exclude"];
+    root.ancestors()
+        .flat_map(|directory| names.map(|it| directory.join(it)))
+        .try_for_each(|it| check_ignore_file(&it))?;
+    // What lies above a repository says nothing about it. Where there is none, all ignore files count.
+    let in_repository = root.ancestors().any(|directory| directory.join(".git").exists());
+    walker.parents(true).ignore(true).git_ignore(true).git_global(true).git_exclude(true);
+    walker.require_git(in_repository).current_dir(root);
+    Ok(())
 }
 
-/// Whether more bytes could make this text: its last character may be cut.
-fn begins_text(bytes: &[u8]) -> bool {
-    let malformed = std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some());
-    !malformed && !bytes.contains(&0)
+/// That a file, if it is there, can be read to its end: the walker would take one that cannot for one that says nothing.
+fn check_ignore_file(path: &Path) -> Result<(), DataError> {
+    match fs::read_to_string(path) {
+        Err(source) if source.kind() == ErrorKind::InvalidData => {
+            let err = Box::new(ignore::Error::Io(source));
+            Err(DataError::IgnoreFile { source: ignore::Error::WithPath { path: path.to_owned(), err } })
+        }
+        Err(source) if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(DataError::Unreadable { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
-fn list(skipped: &Skipped) -> String {
-    let kinds: Vec<String> = skipped.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
-    if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") }
+fn is_ignore_file(name: &OsStr, files: Files) -> bool {
+    files == Files::Shared && IGNORE_FILES.iter().any(|it| name == *it)
+}
+
+/// Why an entry is not looked at, and nothing below it.
+fn passed_over(entry: &DirEntry, files: Files) -> Option<&'static str> {
+    let name = entry.file_name();
+    if name.as_encoded_bytes().starts_with(b".") {
+        return (!is_ignore_file(name, files)).then_some("hidden entries");
+    }
+    if !entry.file_type().is_some_and(|kind| kind.is_dir()) {
+        return None;
+    }
+    let is_cache = || files == Files::Shared && entry.path().join(CACHE_TAG).exists();
+    (GENERATED.iter().any(|it| name == *it) || is_cache()).then_some("generated directories")
+}
+
+/// The walker's own error: of an entry, or of the ignore files above the root.
+fn unusable(error: ignore::Error) -> DataError {
+    let ignore::Error::WithPath { path, .. } = &error else {
+        return DataError::IgnoreFile { source: error };
+    };
+    let (path, source) = (path.clone(), error.clone());
+    match error.into_io_error() {
+        Some(source) => DataError::Unreadable { path, source: plain(source) },
+        None => DataError::IgnoreFile { source },
+    }
+}
+
+/// What the system said, without the path that the walker adds to it.
+fn plain(error: io::Error) -> io::Error {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
 }
 
 #[cfg(test)]
@@ -97,12 +224,17 @@ mod tests {
     use super::*;
 
     fn names(root: &Path) -> Result<Vec<String>, DataError> {
+        names_of(root, Files::All)
+    }
+
+    fn names_of(root: &Path, files: Files) -> Result<Vec<String>, DataError> {
         let mut names = Vec::new();
         let all = |_: &Path| true;
-        for_each_text(root, all, |path, _| {
+        let taken = for_each_text(root, files, all, 256, |path, _| {
             names.push(path.strip_prefix(root).unwrap().display().to_string());
             Ok(())
         })?;
+        assert_eq!(taken.files, names.len());
         Ok(names)
     }
 
@@ -131,7 +263,7 @@ mod tests {
     #[test]
     fn a_character_across_the_probe_is_text_and_a_late_zero_is_not() {
         let root = tempfile::tempdir().unwrap();
-        let probe = PROBE_BYTES as usize;
+        let probe = 64 << 10;
         write(root.path(), "text", format!("{}é", "x".repeat(probe - 1)).as_bytes());
         write(root.path(), "late zero", &[vec![b'x'; probe], vec![0]].concat());
         assert_eq!(names(root.path()).unwrap(), ["text"]);
@@ -150,13 +282,103 @@ mod tests {
         symlink("nowhere", root.path().join("link")).unwrap();
         let error = names(root.path()).unwrap_err();
         assert_eq!(error.code(), "Z0344");
-        let skipped = "binary files: 1, generated directories: 1, hidden entries: 1, links and special files: 1";
+        let skipped = ".bin (token ids): 1, generated directories: 1, hidden entries: 1, links and special files: 1";
         assert!(error.to_string().contains(skipped), "{error}");
+    }
+
+    #[test]
+    fn z0335_more_files_than_there_is_room_for_an_index_of() {
+        let root = tempfile::tempdir().unwrap();
+        let bytes = |name: &str| root.path().join(name).as_os_str().len() + ENTRY_BYTES;
+        ["a", "b/c"].iter().for_each(|name| write(root.path(), name, b"text"));
+        let list = |bytes_max| walk(root.path(), Files::All, bytes_max).map(|(paths, _)| paths);
+        let room = bytes("a") + bytes("b/c");
+        assert_eq!(list(room).unwrap().len(), 2);
+        let error = list(room - 1).unwrap_err();
+        assert_eq!(error.code(), "Z0335");
+        assert!(error.to_string().contains("more files than a rank keeps an index of"), "{error}");
     }
 
     #[test]
     fn an_absent_directory_is_z0340() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(names(&root.path().join("absent")).unwrap_err().code(), "Z0340");
+    }
+
+    #[test]
+    fn what_ignore_files_name_is_not_shared_in_a_repository_or_without_one() {
+        for (repository, above) in [(None, true), (Some("."), true), (Some("root"), false)] {
+            let outer = tempfile::tempdir().unwrap();
+            let root = outer.path().join("root");
+            write(&root, "kept", b"text");
+            for name in ["secret", "a/secret", "a/own", "b/own", "a/deep/whole/x", "ignored"] {
+                write(&root, name, b"text");
+            }
+            write(&root, ".gitignore", b"secret\n/a/deep/whole/\n");
+            write(&root, "a/.gitignore", b"own\n");
+            write(&root, ".ignore", b"ignored\n");
+            write(&root, "below the outer", b"text");
+            write(outer.path(), ".gitignore", b"below*\n");
+            if let Some(repository) = repository {
+                write(&outer.path().join(repository), ".git/info/exclude", b"kept by name\n");
+                write(&root, "kept by name", b"text");
+            }
+            let mut expected = vec!["b/own", "below the outer", "kept"];
+            if above {
+                // A repository ends what ignore files above it say.
+                expected.remove(1);
+            }
+            assert_eq!(names_of(&root, Files::Shared).unwrap(), expected, "{repository:?}");
+            let all = names_of(&root, Files::All).unwrap();
+            assert!(all.len() >= 8 && all.contains(&"secret".to_owned()), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_tagged_cache_is_not_shared_but_is_data() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "kept", b"text");
+        write(root.path(), "out/CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55\n");
+        write(root.path(), "out/release/generated.rs", b"text");
+        assert_eq!(names_of(root.path(), Files::Shared).unwrap(), ["kept"]);
+        assert_eq!(names(root.path()).unwrap(), ["kept", "out/CACHEDIR.TAG", "out/release/generated.rs"]);
+    }
+
+    #[test]
+    fn z0346_ignore_file_that_is_not_understood_lets_nothing_through() {
+        for bad in ["a/.gitignore", ".gitignore", ".ignore", "../.gitignore"] {
+            let outer = tempfile::tempdir().unwrap();
+            let root = outer.path().join("root");
+            write(&root, "a/text", b"text");
+            for (lines, line) in [(&b"ok\n[z-a]\n"[..], "line 2"), (b"\xff\nsecret\n", "UTF-8")] {
+                write(&root, bad, lines);
+                let error = names_of(&root, Files::Shared).unwrap_err();
+                assert_eq!(error.code(), "Z0346", "{error}");
+                let said = error.to_string();
+                assert!(said.contains(".gitignore") || said.contains(".ignore"), "{said}");
+                assert!(said.contains(line), "{said}");
+                assert!(names(&root).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_shared_says_that_ignore_files_count() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), ".gitignore", b"*\n");
+        write(root.path(), "x", b"text");
+        let error = names_of(root.path(), Files::Shared).unwrap_err();
+        assert_eq!(error.code(), "Z0344");
+        assert!(error.to_string().ends_with("and what ignore files name)"), "{error}");
+    }
+
+    #[test]
+    fn the_directory_itself_may_be_a_link_and_hidden() {
+        let outer = tempfile::tempdir().unwrap();
+        write(outer.path(), ".data/x", b"text");
+        symlink(outer.path().join(".data"), outer.path().join("link")).unwrap();
+        for root in [".data", "link"] {
+            assert_eq!(names(&outer.path().join(root)).unwrap(), ["x"], "{root}");
+        }
     }
 }

@@ -1,41 +1,85 @@
 //! Workspace: the text everybody has, the sources and documents of the cargo workspace. Never runs cargo.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use zero_plan::footprint::DATA_BYTES;
+
+use super::contents::{Skipped, Taken};
 use super::error::DataError;
-use super::tree::for_each_text;
+use super::tree::{Files, for_each_text};
 
 /// What people write in a workspace.
 const EXTENSIONS: [&str; 5] = ["rs", "md", "ron", "toml", "py"];
 
-/// All sources and documents (`.rs`, `.md`, `.ron`, `.toml`, `.py`) of the cargo workspace around `start`, in the order
-/// of their relative paths, each after a line `==> path <==`. Without a workspace, those of the package.
-///
-/// Hidden entries, `target`, `node_modules`, symbolic links and what is not UTF-8 are left out. The same files give the
-/// same text, wherever they lie.
+/// What a byte can be: nothing is looked for.
+const VOCABULARY: usize = 256;
+
+/// The text of a workspace and the files that it is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceText {
+    /// The contents of all files, each after a line `==> path <==`.
+    pub text: String,
+    /// The files: path below the root and length in bytes, in the order in which they are joined.
+    pub files: Vec<(PathBuf, usize)>,
+    /// What was passed over, beside what ignore files name.
+    pub skipped: Skipped,
+}
+
+impl WorkspaceText {
+    /// All sources and documents (`.rs`, `.md`, `.ron`, `.toml`, `.py`) below `root`, in the order of their relative paths.
+    ///
+    /// Left out is what git would ignore, in a repository or not: what `.gitignore` and `.ignore` name in the workspace or
+    /// above it, and the user's own excludes. So are hidden entries, such as `.env`, directories that tools fill (`target`,
+    /// `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, and what is not UTF-8. A file that git does not track
+    /// but does not ignore either is taken. The same files give the same text, wherever they lie.
+    ///
+    /// # Errors
+    /// Z0334 if it is more than is held in memory, Z0335 if there are too many files, Z0340 if something cannot be
+    /// read, Z0344 if there is no text, Z0346 if an ignore file is not understood.
+    pub fn below(root: &Path) -> Result<Self, DataError> {
+        let root = root.canonicalize().map_err(DataError::unreadable(root))?;
+        let written_by_people = |path: &Path| EXTENSIONS.iter().any(|&it| path.extension().is_some_and(|e| e == it));
+        let mut joined = Self { text: String::new(), files: Vec::new(), skipped: Skipped::new() };
+        let taken = for_each_text(&root, Files::Shared, written_by_people, VOCABULARY, |path, scan| {
+            let bytes = joined.text.len() + scan.bytes;
+            if bytes > DATA_BYTES {
+                let origin = format!("the text of the workspace `{}`", root.display());
+                return Err(DataError::TooLarge { origin, bytes, bytes_max: DATA_BYTES });
+            }
+            let name = path.strip_prefix(&root).expect("files lie below the root they were found from");
+            joined.text.push_str(&format!("==> {} <==\n", name.display()));
+            // Without a copy beside it, which the plan has no room for.
+            let read = fs::File::open(&path).and_then(|mut file| file.read_to_string(&mut joined.text));
+            let read = read.map_err(DataError::unreadable(&path))?;
+            if !joined.text.ends_with('\n') {
+                joined.text.push('\n');
+            }
+            joined.files.push((name.to_owned(), read));
+            Ok(())
+        })?;
+        joined.skipped = taken.skipped;
+        Ok(joined)
+    }
+
+    /// What was taken for it.
+    pub fn taken(&self) -> Taken {
+        Taken { files: self.files.len(), skipped: self.skipped.clone() }
+    }
+}
+
+/// The text of the cargo workspace around `start`, see [`WorkspaceText::below`]. Without a workspace, that of the package.
 ///
 /// # Errors
-/// Z0340 if something cannot be read, Z0345 if no `Cargo.toml` is in `start` or above it.
-pub fn workspace_text(start: &Path) -> Result<String, DataError> {
-    let root = root(start)?;
-    let written_by_people = |path: &Path| EXTENSIONS.iter().any(|&it| path.extension().is_some_and(|e| e == it));
-    let mut joined = String::new();
-    for_each_text(&root, written_by_people, |path, text| {
-        let name = path.strip_prefix(&root).expect("files lie below the root they were found from");
-        joined.push_str(&format!("==> {} <==\n{text}", name.display()));
-        if !joined.ends_with('\n') {
-            joined.push('\n');
-        }
-        Ok(())
-    })?;
-    Ok(joined)
+/// Those of [`WorkspaceText::below`], and Z0345 if no `Cargo.toml` is in `start` or above it.
+pub fn workspace_text(start: &Path) -> Result<WorkspaceText, DataError> {
+    WorkspaceText::below(&root(start)?)
 }
 
 /// The nearest directory from `start` upwards whose manifest is a workspace's, else the nearest with a manifest.
 fn root(start: &Path) -> Result<PathBuf, DataError> {
-    // Else `.` would have nothing above it.
+    // Otherwise `.` would have nothing above it.
     let start = start.canonicalize().map_err(DataError::unreadable(start))?;
     let mut package = None;
     for directory in start.ancestors() {
@@ -80,6 +124,19 @@ mod tests {
         root
     }
 
+    #[test]
+    fn what_git_ignores_is_left_out_and_the_files_are_listed() {
+        let root = workspace();
+        write(root.path(), "secret.toml", "token = 1\n");
+        write(root.path(), "member/notes.md", "private\n");
+        write(root.path(), ".env", "TOKEN=1\n");
+        write(root.path(), ".gitignore", "secret.toml\nnotes.md\n");
+        let found = WorkspaceText::below(root.path()).unwrap();
+        assert_eq!(found.text, EXPECTED);
+        let files = [("Cargo.toml", 12), ("README.md", 5), ("member/Cargo.toml", 35), ("member/src/lib.rs", 19)];
+        assert_eq!(found.files, files.map(|(name, bytes)| (PathBuf::from(name), bytes)));
+    }
+
     const EXPECTED: &str = "==> Cargo.toml <==\n[workspace]\n\
                             ==> README.md <==\n# é\n\
                             ==> member/Cargo.toml <==\n[package]\nversion.workspace = true\n\
@@ -89,15 +146,24 @@ mod tests {
     fn is_the_same_from_anywhere_inside() {
         let root = workspace();
         for start in ["", "member", "member/src", "member/src/lib.rs", "member/../target"] {
-            assert_eq!(workspace_text(&root.path().join(start)).unwrap(), EXPECTED, "from `{start}`");
+            assert_eq!(workspace_text(&root.path().join(start)).unwrap().text, EXPECTED, "from `{start}`");
         }
+    }
+
+    #[test]
+    fn what_was_taken_and_what_was_not_is_told() {
+        let root = workspace();
+        write(root.path(), "table.parquet", "text");
+        let taken = workspace_text(root.path()).unwrap().taken();
+        let skipped = ".parquet (a table): 1, files of other kinds: 1, generated directories: 1, hidden entries: 1";
+        assert_eq!((taken.files, taken.list().as_str()), (4, skipped));
     }
 
     #[test]
     fn is_the_nearest_package_without_a_workspace() {
         let root = workspace();
         write(root.path(), "Cargo.toml", "[package]\nname = \"outer\"\n");
-        let text = workspace_text(&root.path().join("member/src")).unwrap();
+        let text = workspace_text(&root.path().join("member/src")).unwrap().text;
         assert!(text.starts_with("==> Cargo.toml <==\n[package]\nversion"), "{text}");
     }
 

@@ -74,6 +74,10 @@ pub trait Device: Sized + Default + Send + 'static {
     fn fill(&self, to: ViewMut<Self>, value: f32);
     /// `y` += `x`.
     fn add(&self, y: ViewMut<Self>, x: View<Self>);
+    /// `y` *= `x`, elementwise.
+    fn mul(&self, y: ViewMut<Self>, x: View<Self>);
+    /// `y` *= `factor` everywhere.
+    fn scale(&self, y: ViewMut<Self>, factor: f32);
     /// `c` (m, n) := or += `a` (m, k) `b` (k, n).
     fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write);
     /// `y` (rows, output) := `x` (rows, input) times the transposed `weight` (output, input), plus `bias` (output); then
@@ -152,6 +156,10 @@ pub trait Device: Sized + Default + Send + 'static {
         lse: View<Self>,
         dloss: View<Self>,
     );
+    /// `loss` (rows) := the mean of (x - t)^2 over each row of `x` and `targets` (rows, width).
+    fn squared_error(&self, x: View<Self>, targets: View<Self>, loss: ViewMut<Self>);
+    /// Its vector-Jacobian product: `dx` (rows, width).
+    fn squared_error_backward(&self, x: View<Self>, targets: View<Self>, dloss: View<Self>, dx: ViewMut<Self>);
     /// `to` := `from`.
     fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>);
     /// `to` := `from`, rounded to nearest, ties to even; NaN stays NaN.

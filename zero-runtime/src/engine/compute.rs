@@ -6,7 +6,7 @@ use zero_plan::layout::OUTGOING_SLOTS;
 use zero_plan::unit::{ALIGNMENT, round_up};
 use zero_plan::{Kind, Parcel};
 
-use super::{Engine, InputOf, Walk};
+use super::{Engine, Walk};
 use crate::device::{Cpu, Device, StoredMut, Write};
 use crate::layer::{Activation, Backward, Context, Forward, Grads};
 use crate::model::Model;
@@ -15,14 +15,14 @@ use crate::view::{View, ViewMut};
 
 /// A stretch of a region.
 #[derive(Clone, Copy)]
-struct Stretch(Kind, usize);
+pub(super) struct Stretch(pub Kind, pub usize);
 
 // SAFETY of all views made here: this rank's regions are disjoint, and within the activations each slot, and in it each
 // unit's saved part and output are, which the layout check proves. The schedule check proves that no op reads what another
 // has not finished writing. Ops run one after another, so views of different ops never live at one time; what follows
 // argues for each op.
 impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
-    fn is_chunk_first(&self, unit: usize) -> bool {
+    pub(super) fn is_chunk_first(&self, unit: usize) -> bool {
         self.plan.chunks[self.plan.placements[unit].chunk].first == unit
     }
 
@@ -31,12 +31,12 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     }
 
     /// Start of a slot for activations.
-    fn slot_start(&self, slot: usize) -> usize {
+    pub(super) fn slot_start(&self, slot: usize) -> usize {
         slot * self.arena.memory().activation_slot
     }
 
     /// Where the targets lie in a slot of the last chunk, behind what enters it.
-    fn targets_at(&self, slot: usize) -> usize {
+    pub(super) fn targets_at(&self, slot: usize) -> usize {
         let first = self.plan.chunks[self.plan.chunks.len() - 1].first;
         self.slot_start(slot) + round_up(self.plan.units[first].input, ALIGNMENT)
     }
@@ -83,38 +83,6 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         }
     }
 
-    /// Fills in a micro-batch where a unit begins a chunk that needs some of it: the inputs at the start of the model, the
-    /// targets at the start of its last chunk. What is not needed goes to the workspace, which no op uses now.
-    pub(super) fn fill_batch(
-        &mut self,
-        unit: usize,
-        micro_batch: usize,
-        slot: usize,
-        walk: &Walk,
-        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
-    ) {
-        let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
-        if !self.is_chunk_first(unit) || !(begins || ends) {
-            return;
-        }
-        let tokens = walk.shape.0 * walk.shape.1;
-        let inputs =
-            if begins { Stretch(Kind::Activations, self.slot_start(slot)) } else { Stretch(Kind::Workspace, 0) };
-        let targets =
-            if ends { Stretch(Kind::Activations, self.targets_at(slot)) } else { Stretch(Kind::Workspace, 0) };
-        // SAFETY: inputs and targets lie behind one another, or in different regions, as one of them at least is needed, and
-        // no other view of this op covers either.
-        let (inputs, targets) = unsafe {
-            (
-                self.arena.view_mut(inputs.0, inputs.1, tokens * M::Input::WIDTH),
-                self.arena.view_mut(targets.0, targets.1, tokens),
-            )
-        };
-        let inputs: &mut [f32] = inputs.into_slice();
-        let targets: &mut [f32] = targets.into_slice();
-        batch(micro_batch, bytemuck::cast_slice_mut(inputs), bytemuck::cast_slice_mut(targets));
-    }
-
     /// Takes in a parcel.
     pub(super) fn receive(&mut self, parcel: Parcel, unit: usize, slot: usize, walk: &Walk) -> Result<(), Lost> {
         let (to, planned) = match parcel {
@@ -122,9 +90,13 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             Parcel::Gradients => (self.gradient_at(unit), self.plan.units[unit].output),
             Parcel::TiedGradients | Parcel::TiedParameters => (0, 0),
         };
-        self.transport.receive(parcel, unit, to, self.rows_of(planned, walk))?;
-        if parcel == Parcel::TiedParameters && self.plan.config.shards_optimizer() {
-            self.transport.publish(unit);
+        let len = self.rows_of(planned, walk);
+        // SAFETY: as in `execute`, whose op this is; tied parameters are whole then.
+        unsafe {
+            self.transport.receive(parcel, unit, to, len)?;
+            if parcel == Parcel::TiedParameters && self.plan.config.shards_optimizer() {
+                self.transport.publish(unit);
+            }
         }
         Ok(())
     }
@@ -136,7 +108,9 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             Parcel::Gradients => self.plan.units[unit].input,
             Parcel::TiedGradients | Parcel::TiedParameters => 0,
         };
-        self.transport.send(parcel, unit, self.rows_of(planned, walk));
+        let len = self.rows_of(planned, walk);
+        // SAFETY: as in `execute`, whose op this is.
+        unsafe { self.transport.send(parcel, unit, len) };
     }
 
     /// The parameters that a unit's layer takes.
@@ -147,7 +121,8 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         }
         let holder = if placement.holds { unit } else { self.plan.units[unit].source };
         let flat = if self.plan.config.shards_parameters() || self.plan.config.uses_slots() {
-            self.transport.gathered(holder)
+            // SAFETY: the schedule has gathered it and waited for it, or widened it, and releases it after this op.
+            unsafe { self.transport.gathered(holder) }
         } else {
             let (start, len) = self.arena.flat(holder);
             // SAFETY: only `update`, a wait for a gather and tied parameters write parameters, and they are other ops.
@@ -173,7 +148,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         let ends = self.plan.placements[unit].chunk + 1 == self.plan.chunks.len();
         let targets = if ends {
             // SAFETY: as for the inputs.
-            unsafe { self.arena.view::<f32>(Kind::Activations, self.targets_at(slot), sequences * length) }.ids()
+            unsafe { self.arena.view(Kind::Activations, self.targets_at(slot), sequences * length * M::Target::WIDTH) }
         } else {
             View::from(&[][..])
         };
@@ -209,17 +184,26 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         self.run_forward(unit, slot, Stretch(Kind::Recomputed, behind), walk);
     }
 
+    /// Fills what a layer is to write with NaN, in a debug build: what it forgets then shows as a number that is not
+    /// finite, not as what happened to lie there.
+    fn poison<const N: usize>(&self, unwritten: [&mut ViewMut<Cpu>; N]) {
+        if cfg!(debug_assertions) {
+            unwritten.into_iter().for_each(|view| self.device.fill(view.reborrow(), f32::NAN));
+        }
+    }
+
     fn run_forward(&self, unit: usize, slot: usize, output: Stretch, walk: &Walk) {
         let sizes = &self.plan.units[unit];
         let Stretch(saved_kind, saved_at) = self.saved_at(unit, slot);
         // SAFETY: this unit's own output and saved part, which no other view of this op covers.
-        let (y, saved) = unsafe {
+        let (mut y, mut saved) = unsafe {
             (
                 self.arena.view_mut(output.0, output.1, self.rows_of(sizes.output, walk)),
                 self.arena.view_mut(saved_kind, saved_at, sizes.saved),
             )
         };
-        let (params, x, work) = (self.params(unit), self.input(unit, slot, walk), self.workspace(unit));
+        let (params, x, mut work) = (self.params(unit), self.input(unit, slot, walk), self.workspace(unit));
+        self.poison([&mut y, &mut saved, &mut work]);
         let pass = Forward { params, x, y, saved, work };
         (M::CODE[sizes.position].forward)(&self.context(unit, slot, walk), pass);
     }
@@ -231,7 +215,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         let dx_len = if unit > 0 { sizes.input } else { 0 };
         // SAFETY: the gradient of the output, the place for that of the input, which is the other half of the same region
         // or leaves, and what this unit's forward saved, which is over.
-        let (mut dy, dx, saved) = unsafe {
+        let (mut dy, mut dx, saved) = unsafe {
             (
                 self.arena.view_mut::<f32>(Kind::ActivationGradients, self.gradient_at(unit), sizes.output),
                 self.arena.view_mut(dx_kind, if unit > 0 { dx_at } else { 0 }, dx_len),
@@ -242,6 +226,8 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             // The loss of a micro-batch is the mean over its tokens.
             self.device.fill(dy.reborrow(), 1.0 / sizes.output as f32);
         }
+        let mut work = self.workspace(unit);
+        self.poison([&mut dx, &mut work]);
         let pass = Backward {
             params: self.params(unit),
             grads: self.grads(unit, micro_batch),
@@ -249,7 +235,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             saved,
             dy: dy.as_view(),
             dx: (unit > 0).then_some(dx),
-            work: self.workspace(unit),
+            work,
         };
         (M::CODE[sizes.position].backward)(&self.context(unit, slot, walk), pass);
         self.narrow_grads(unit);
@@ -284,12 +270,13 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
                 }
             }
         };
-        let (grads, padding) = flat.split_at(self.plan.units[unit].takes);
+        let (mut grads, padding) = flat.split_at(self.plan.units[unit].takes);
         if adds {
             return Grads::new(grads, Write::Add);
         }
-        // Else what another bucket left in this staging would be taken for gradients of the padding.
+        // Otherwise what another bucket left in this staging would be taken for gradients of the padding.
         self.device.fill(padding, 0.0);
+        self.poison([&mut grads]);
         Grads::new(grads, Write::Set)
     }
 
@@ -308,7 +295,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     pub(super) fn logits(&self, length: usize, slot: usize, logits: &mut [f32]) {
         let head = self.plan.units.len() - 1;
         let width = self.plan.units[head].input / self.plan.config.tokens();
-        let walk = Walk { loss: 0.0, finding: None, shape: (1, length), headless: true };
+        let walk = Walk { shape: (1, length), headless: true, ..self.new_walk() };
         let x = self.input(head, slot, &walk).part((length - 1) * width, width);
         (M::HEAD.logits)(&self.device, self.params(head), x, logits.into());
     }

@@ -7,7 +7,9 @@ use core::fmt;
 
 use zero_plan::{Op, Pass};
 
-use super::{Engine, InputOf, Walk};
+use super::batch::{Ids, Misfit};
+use super::turn::Turn;
+use super::{Engine, InputOf, RunError, TargetOf, Walk};
 use crate::device::Device;
 use crate::model::Model;
 use crate::transport::{Lost, Transport};
@@ -91,15 +93,17 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     pub(super) fn diagnose(
         &mut self,
         pass: Pass,
-        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
-    ) -> Result<NonFinite, Lost> {
+        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) -> Result<RunError, Lost> {
         let trained = pass == Pass::Train;
         let stage = self.arena.stage();
         let ops = if trained { stage.step } else { stage.evaluation };
         let mut walk = Walk { finding: Some(Search::default()), ..self.new_walk() };
-        for &op in ops.iter().take_while(|&&op| op != Op::Agree) {
+        for (index, &op) in ops.iter().enumerate().take_while(|&(_, &op)| op != Op::Agree) {
+            self.arena.begin(Some((pass, index)));
             self.execute(op, &mut walk, &mut batch)?;
         }
+        self.arena.begin(None);
         let mut search = walk.finding.unwrap_or_default();
         let at = self.arena.coordinates();
         for unit in (0..self.plan.units.len()).filter(|_| trained) {
@@ -110,18 +114,40 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
                 search.note(Phase::Sum, unit, finite);
             }
         }
+        let step = self.steps_done + u64::from(trained);
+        if let Some((rank, misfit)) = self.first_misfit(walk.misfit)? {
+            return Ok(self.out_of_range(rank, misfit, step, trained).into());
+        }
         // A sum shows on every rank what came from one, so what a rank found of its own goes first. What goes wrong on one
         // pipeline stage goes on to the next: forward the first unit counts, backward the last.
         const PHASES: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Sum, Phase::Nowhere];
         let (phase, unit) = search.0.unwrap_or((Phase::Nowhere, 0));
         let passed = if phase == Phase::Forward { unit } else { self.plan.units.len() - unit };
-        let found = [f64::from(phase as u8), passed as f64, unit as f64];
-        let all = self.gather_numbers(&found)?.chunks_exact(found.len()).enumerate();
+        let (rank, [phase, _, unit]) = self.first_of([f64::from(phase as u8), passed as f64, unit as f64])?;
+        let (phase, unit) = (PHASES[phase as usize], self.plan.units[unit as usize].to_string());
+        Ok(NonFinite { step, trained, rank, unit, phase }.into())
+    }
+
+    /// Of what ranks found of their own, the first in order of its numbers, and the first rank that found it.
+    fn first_of(&mut self, found: [f64; 3]) -> Result<(usize, [f64; 3]), Lost> {
+        self.exchange(Turn::Diagnose, &found)?;
+        let all = self.exchanged_of(found.len()).as_chunks().0.iter().enumerate();
         let first = all.min_by(|(_, a), (_, b)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
-        let (rank, numbers) = first.expect("there is at least this rank");
-        let (phase, unit) = (PHASES[numbers[0] as usize], numbers[2] as usize);
-        let unit = self.plan.units[unit].to_string();
-        let step = self.steps_done + u64::from(trained);
-        Ok(NonFinite { step, trained, rank, unit, phase })
+        let (rank, found) = first.expect("there is at least this rank");
+        Ok((rank, *found))
+    }
+
+    /// The first of what data gave that the model has no place for, and the first rank that it was given.
+    fn first_misfit(&mut self, own: Option<Misfit>) -> Result<Option<(usize, Misfit)>, Lost> {
+        let place = own.map_or([f64::INFINITY, 0.0, 0.0], |Misfit { ids, micro_batch, element, id }| {
+            [(2 * micro_batch + ids as usize) as f64, element as f64, f64::from(id)]
+        });
+        let (rank, [which, element, id]) = self.first_of(place)?;
+        if which.is_infinite() {
+            return Ok(None);
+        }
+        let ids = if which as usize % 2 == Ids::Input as usize { Ids::Input } else { Ids::Target };
+        let misfit = Misfit { ids, micro_batch: which as usize / 2, element: element as usize, id: id as u32 };
+        Ok(Some((rank, misfit)))
     }
 }

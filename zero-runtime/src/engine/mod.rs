@@ -1,19 +1,46 @@
 //! Engine: executes a plan. A step is a loop over a static table; nothing is allocated in it, nothing is looked up, and
 //! nothing is decided that the plan has not decided.
 //!
-//! `compute` has the ops that call layers, `update` those at the end of a step, `parameters` fills and reads parameters,
-//! `diagnose` finds out where a number went wrong, `record` notes when ops begin and end.
+//! `batch` takes in data, `compute` has the ops that call layers, `update` those at the end of a step, `parameters` fills
+//! and reads parameters, `diagnose` finds out where a number went wrong, `record` notes when ops begin and end, `turn` sees
+//! to it that what a rank does is what the others expect of it.
+//!
+//! # Why no safe call races
+//!
+//! Ranks read one another's memory without locks, so this has to be argued. What is shared lies in the arena. Safe code
+//! reaches the arena through the engine alone: [`Arena`] shows sizes, the calls of [`Transport`] are unsafe but for
+//! counts, and the views that layers and datasets get end with the call that they were made for. So what remains is that
+//! engines of different ranks are called in different orders, or stop being called.
+//!
+//! - Of what another rank reads, a rank writes parameters in an update, and gradients and parcels in a step or an
+//!   evaluation.
+//! - Gradients and parcels are written only after a wait for the counts of those who read them, and read only after a wait
+//!   for the counts of those who wrote them. Counts follow from what a rank has really done, whatever it was called for,
+//!   so a rank that is called in another order makes others wait, or end; it cannot make them read too early.
+//! - Parameters are first written by [`Engine::load`], before they are published, and nobody reads a unit of a peer before
+//!   that peer has published it as often as the reader has. As a step, an evaluation, a prediction and
+//!   [`Engine::parameters`] insist that all units have been loaded, that is once at least.
+//! - Parameters are then written by updates, after an exchange that returns only when every rank has entered it for the
+//!   same reason, with the same number of steps behind it, and so has ended whatever it read parameters for. If one has
+//!   another reason, all panic.
+//! - A call that ended early (in [`Lost`], or in a panic of a layer or a dataset) leaves counts in the middle of a
+//!   schedule. The engine then refuses all further calls.
 
+#![allow(unsafe_code)]
+
+mod batch;
 mod compute;
 mod diagnose;
 mod parameters;
 mod record;
+mod turn;
 mod update;
 
 use std::sync::Arc;
 
 use zero_plan::{Op, Pass, Plan};
 
+pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use diagnose::{NonFinite, Phase};
 pub(crate) use record::now_ns;
 pub use record::{Record, Span};
@@ -24,10 +51,15 @@ use crate::device::{Cpu, Write};
 use crate::layer::Activation;
 use crate::model::Model;
 use crate::transport::{Lost, Transport};
+use batch::Misfit;
+use turn::Turn;
 use update::Segment;
 
 /// One element of what a model takes.
 pub type InputOf<M> = <<M as Model>::Input as Activation>::Element;
+
+/// One element of what a model is to predict.
+pub type TargetOf<M> = <<M as Model>::Target as Activation>::Element;
 
 /// Why a step could not be done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -35,6 +67,9 @@ pub enum RunError {
     /// A loss or a gradient is infinite or not a number.
     #[error(transparent)]
     NonFinite(#[from] NonFinite),
+    /// Data has an id that the model has no place for.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
     /// Another rank has ended.
     #[error(transparent)]
     Lost(#[from] Lost),
@@ -43,7 +78,7 @@ pub enum RunError {
 /// What a step came to, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepReport {
-    /// Mean loss over all tokens of the step, in nats.
+    /// Mean loss over all tokens of the step, in the unit of the model's head.
     pub loss: f64,
     /// Norm of the mean gradient, before clipping.
     pub gradient_norm: f64,
@@ -69,6 +104,8 @@ pub struct Engine<'p, M: Model, T> {
     record: Option<Record>,
     /// Units whose parameters have been set.
     loaded: usize,
+    /// Whether the last call came to its end.
+    is_in_turn: bool,
     model: core::marker::PhantomData<fn() -> M>,
 }
 
@@ -78,6 +115,8 @@ struct Walk {
     loss: f64,
     /// Look at every result, and note the first that is not finite.
     finding: Option<diagnose::Search>,
+    /// The first id that the model has no place for.
+    misfit: Option<Misfit>,
     /// Sequences, and tokens in each of them.
     shape: (usize, usize),
     /// Stop before the head and leave its input: for predictions.
@@ -116,6 +155,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             steps_done: 0,
             record: None,
             loaded: 0,
+            is_in_turn: true,
             model: core::marker::PhantomData,
         }
     }
@@ -154,22 +194,38 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// the step went wrong and the place is searched for.
     ///
     /// # Errors
-    /// [`RunError`]. After [`NonFinite`], parameters are those before the step; after [`Lost`], they may be of no use.
+    /// [`RunError`]. After [`NonFinite`] or [`OutOfRange`], parameters are those before the step; after [`Lost`], the
+    /// engine is of no use.
+    ///
+    /// # Panics
+    /// Like every call for all ranks: if parameters have not been set, if the last call ended in [`Lost`] or a panic, or if
+    /// another rank makes another call.
     pub fn step(
         &mut self,
         hyper: &Hyper,
-        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
+        batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) -> Result<StepReport, RunError> {
+        self.begin_walk();
+        let result = self.run_step(hyper, batch);
+        self.end(result)
+    }
+
+    fn run_step(
+        &mut self,
+        hyper: &Hyper,
+        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<StepReport, RunError> {
         let mut walk = self.new_walk();
         let mut agreed = None;
         let records = self.record.as_mut().is_some_and(Record::begin_step);
-        for &op in self.arena.stage().step {
+        for (index, &op) in self.arena.stage().step.iter().enumerate() {
+            self.arena.begin(Some((Pass::Train, index)));
             let start_ns = records.then(now_ns);
             match op {
                 Op::Agree => {
                     let report = self.agree(walk.loss)?;
                     if !(report.loss.is_finite() && report.gradient_norm.is_finite()) {
-                        return Err(self.diagnose(Pass::Train, batch)?.into());
+                        return Err(self.diagnose(Pass::Train, batch)?);
                     }
                     agreed =
                         Some((report, hyper.adamw(self.steps_done, report.gradient_norm, self.gradients_summed())));
@@ -184,6 +240,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
                 record.end_op(start_ns);
             }
         }
+        self.arena.begin(None);
         self.record.iter_mut().filter(|_| records).for_each(Record::end_step);
         self.steps_done += 1;
         let (report, _) = agreed.expect("the schedule of a step agrees once");
@@ -194,30 +251,54 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     ///
     /// # Errors
     /// [`RunError`].
-    pub fn evaluate(&mut self, mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [u32])) -> Result<f64, RunError> {
+    pub fn evaluate(
+        &mut self,
+        batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) -> Result<f64, RunError> {
+        self.begin_walk();
+        let result = self.run_evaluation(batch);
+        self.end(result)
+    }
+
+    fn run_evaluation(
+        &mut self,
+        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) -> Result<f64, RunError> {
         let mut walk = self.new_walk();
-        for &op in self.arena.stage().evaluation {
+        for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
+            self.arena.begin(Some((Pass::Evaluate, index)));
             self.execute(op, &mut walk, &mut batch)?;
         }
-        self.exchange(&[walk.loss])?;
+        self.arena.begin(None);
+        self.exchange(Turn::Evaluate, &[walk.loss])?;
         let loss = self.summed_loss(1) / self.plan.config.mesh.data_ranks() as f64;
         if !loss.is_finite() {
-            return Err(self.diagnose(Pass::Evaluate, batch)?.into());
+            return Err(self.diagnose(Pass::Evaluate, batch)?);
         }
         Ok(loss)
     }
 
-    /// Logits of what comes after `input`, a sequence no longer than the plan's. Every rank must call it; those of the last
-    /// pipeline stage get them, and are told so.
+    /// What the head predicts after `input`, a sequence no longer than the plan's: logits, unless it is a head of another
+    /// kind. Every rank must call it; those of the last pipeline stage get them, and are told so.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
+    ///
+    /// # Panics
+    /// If the sequence is too long or has none, or an id of it is not in the model's vocabulary; and as [`Engine::step`].
     pub fn predict(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
+        self.require_input(input);
+        self.begin_walk();
+        let result = self.run_prediction(input, logits);
+        self.end(result)
+    }
+
+    fn run_prediction(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
         let length = input.len() / M::Input::WIDTH;
-        assert!(length <= self.plan.config.length, "a sequence of {length} tokens is longer than the plan's");
         let mut walk = Walk { shape: (1, length), headless: true, ..self.new_walk() };
         let mut has_head = false;
-        for &op in self.arena.stage().evaluation {
+        for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
+            self.arena.begin(Some((Pass::Evaluate, index)));
             self.execute(op, &mut walk, &mut |_, inputs, _| inputs.copy_from_slice(input))?;
             if let Op::Forward { unit, slot, .. } = op
                 && unit + 1 == self.plan.units.len()
@@ -226,6 +307,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
                 has_head = true;
             }
         }
+        self.arena.begin(None);
         Ok(has_head)
     }
 
@@ -234,8 +316,8 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn from_last_stage(&mut self, number: f64) -> Result<f64, Lost> {
-        self.exchange(&[number])?;
-        Ok(self.exchanged[self.ranks_by_data[0]])
+        let first = self.ranks_by_data[0];
+        Ok(self.gather_numbers(&[number])?[first])
     }
 
     /// Numbers of each rank, in the order of ranks. Every rank must call it, with as many.
@@ -243,18 +325,15 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn gather_numbers(&mut self, mine: &[f64]) -> Result<&[f64], Lost> {
-        self.exchange(mine)?;
-        Ok(&self.exchanged[..mine.len() * self.plan.config.mesh.ranks()])
-    }
-
-    fn exchange(&mut self, mine: &[f64]) -> Result<(), Lost> {
-        let all = mine.len() * self.plan.config.mesh.ranks();
-        self.transport.exchange(mine, &mut self.exchanged[..all])
+        self.begin();
+        let result = self.exchange(Turn::Numbers, mine);
+        self.end(result)?;
+        Ok(self.exchanged_of(mine.len()))
     }
 
     fn new_walk(&self) -> Walk {
         let shape = (self.plan.config.sequences, self.plan.config.length);
-        Walk { loss: 0.0, finding: None, shape, headless: false }
+        Walk { loss: 0.0, finding: None, misfit: None, shape, headless: false }
     }
 
     /// Executes an op that stands before the agreement.
@@ -262,16 +341,29 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         &mut self,
         op: Op,
         walk: &mut Walk,
-        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [u32]),
+        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<(), Lost> {
         let write = |round| if round == 0 { Write::Set } else { Write::Add };
+        // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks
+        // are at theirs: see the argument at the top.
+        unsafe {
+            match op {
+                Op::Gather { unit, slot } => self.transport.gather(unit, slot),
+                Op::Wait { unit } => self.transport.wait(unit)?,
+                Op::Widen { unit, slot } => self.transport.widen(unit, slot),
+                Op::Release { unit } => self.transport.release(unit),
+                Op::Clear { parcel } => self.transport.clear(parcel)?,
+                Op::Claim { bucket } => self.transport.claim(bucket)?,
+                Op::Reduce { bucket, .. } => self.transport.reduce(bucket),
+                Op::Settle { bucket, round } => self.transport.settle(bucket, write(round))?,
+                Op::Combine { bucket, round } => self.transport.combine(bucket, write(round))?,
+                Op::Fold { unit } => self.transport.fold(unit),
+                Op::Spread { bucket, axis } => self.transport.spread(bucket, axis)?,
+                _ => {}
+            }
+        }
         match op {
-            Op::Gather { unit, slot } => self.transport.gather(unit, slot),
-            Op::Wait { unit } => self.transport.wait(unit)?,
-            Op::Widen { unit, slot } => self.transport.widen(unit, slot),
-            Op::Release { unit } => self.transport.release(unit),
             Op::Receive { parcel, unit, slot, .. } => self.receive(parcel, unit, slot, walk)?,
-            Op::Clear { parcel } => self.transport.clear(parcel)?,
             Op::Send { parcel, unit, .. } => self.send(parcel, unit, walk),
             Op::Forward { unit, micro_batch, slot } => {
                 self.fill_batch(unit, micro_batch, slot, walk, batch);
@@ -279,13 +371,8 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             }
             Op::Recompute { unit, slot, .. } => self.recompute(unit, slot, walk),
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot, walk),
-            Op::Claim { bucket } => self.transport.claim(bucket)?,
-            Op::Reduce { bucket, .. } => self.transport.reduce(bucket),
-            Op::Settle { bucket, round } => self.transport.settle(bucket, write(round))?,
-            Op::Combine { bucket, round } => self.transport.combine(bucket, write(round))?,
-            Op::Fold { unit } => self.transport.fold(unit),
-            Op::Spread { bucket, axis } => self.transport.spread(bucket, axis)?,
             Op::Agree | Op::Update { .. } => unreachable!("a step handles {op:?} itself"),
+            _ => {}
         }
         Ok(())
     }

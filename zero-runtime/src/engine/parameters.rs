@@ -80,7 +80,8 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             // SAFETY: master parameters are private to this rank.
             unsafe { self.store(Kind::Master, to, part(flat, from, len)) };
         }
-        self.transport.publish(held);
+        // SAFETY: it is whole, and not written again before all ranks have agreed on a step.
+        unsafe { self.transport.publish(held) };
     }
 
     /// The unit under which this rank holds the parameters of `unit`: itself, or what mirrors it.
@@ -108,6 +109,12 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn parameters(&mut self, unit: usize) -> Result<Option<Vec<f32>>, Lost> {
+        self.begin_walk();
+        let result = self.whole_unit(unit);
+        self.end(result)
+    }
+
+    fn whole_unit(&mut self, unit: usize) -> Result<Option<Vec<f32>>, Lost> {
         let (params, placement) = (self.plan.units[unit].params, &self.plan.placements[unit]);
         if placement.stage != self.arena.coordinates().pipeline {
             return Ok(None);
@@ -120,11 +127,15 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             // SAFETY: between steps nobody writes this rank's replica.
             return Ok(Some(self.read(unsafe { self.arena.stored(Kind::Parameters, start, params) })));
         }
-        self.transport.gather(unit, 0);
-        self.transport.wait(unit)?;
-        let flat = self.transport.gathered(unit).as_slice()[..params].to_vec();
-        self.transport.release(unit);
-        Ok(Some(flat))
+        // SAFETY: between steps nobody writes parameters, and no step ends before this rank is in it: what it reads here it
+        // has read by then. The view ends before the release.
+        unsafe {
+            self.transport.gather(unit, 0);
+            self.transport.wait(unit)?;
+            let flat = self.transport.gathered(unit).as_slice()[..params].to_vec();
+            self.transport.release(unit);
+            Ok(Some(flat))
+        }
     }
 
     fn read(&self, from: Stored<Cpu>) -> Vec<f32> {

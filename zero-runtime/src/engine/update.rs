@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use zero_plan::Kind;
 
+use super::turn::Turn;
 use super::{Engine, StepReport};
 use crate::arena::Arena;
 use crate::device::{AdamW, Device, Weights};
@@ -128,7 +129,10 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
                 self.mine[1 + unit] = self.device.sum_squares(unsafe { self.arena.stored(kind, start + part, len) });
             }
         }
-        self.transport.exchange(&self.mine, &mut self.exchanged)?;
+        let mine = std::mem::take(&mut self.mine);
+        let done = self.exchange(Turn::Agree, &mine);
+        self.mine = mine;
+        done?;
         let values = plan.agreed_values();
         let squares_of = |unit: usize| {
             let ranks = &self.ranks_by_part[plan.placements[unit].stage];
@@ -168,7 +172,26 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             }
         }
         if sharded {
-            self.transport.publish(unit);
+            // SAFETY: what has been written of it is whole, and all ranks have agreed.
+            unsafe { self.transport.publish(unit) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At the third step, of sums of four gradients: by the formulas of the paper.
+    #[test]
+    fn clipping_shortens_and_never_lengthens_and_moments_are_corrected() {
+        let hyper = Hyper { lr: 0.1, beta1: 0.9, beta2: 0.5, epsilon: 1e-8, weight_decay: 0.2, clip: Some(1.0) };
+        let scale = |hyper: &Hyper, norm| 4.0 * hyper.adamw(2, norm, 4).grad_scale;
+        assert!((scale(&hyper, 2.0) - 0.5).abs() < 1e-6);
+        assert_eq!(scale(&hyper, 0.5), 1.0);
+        assert_eq!(scale(&Hyper { clip: None, ..hyper }, 2.0), 1.0);
+        let step = hyper.adamw(2, 2.0, 4);
+        assert!((step.correction1 - 0.271).abs() < 1e-12 && (step.correction2 - 0.875).abs() < 1e-12);
+        assert_eq!((step.lr, step.weight_decay), (0.1, 0.2));
     }
 }

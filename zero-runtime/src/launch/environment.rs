@@ -11,6 +11,8 @@ pub(super) const JOB: &str = "ZERO_JOB";
 pub(super) const LAUNCHER_PID: &str = "ZERO_LAUNCHER_PID";
 const JOIN_TIMEOUT_S: &str = "ZERO_JOIN_TIMEOUT_S";
 const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
+/// A day: a job that takes longer to start is better asked for again.
+const JOIN_TIMEOUT_S_MAX: usize = 24 * 60 * 60;
 
 /// What a process is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +125,7 @@ pub(super) const PARENT: &str = "=parent";
 /// What a process with these variables is. `lookup` gives a variable's value, if it is set.
 ///
 /// # Errors
-/// Z0301 to Z0306: see [`LaunchError`].
+/// Z0301 to Z0306, and Z0315: see [`LaunchError`].
 pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Result<Role, LaunchError> {
     let variables = Variables { lookup };
     let launcher_pid = variables.number(LAUNCHER_PID)?;
@@ -133,16 +135,30 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
     if seat.world != plan_ranks {
         return Err(LaunchError::WorldNotPlanned { size_name, world: seat.world, plan_ranks });
     }
-    let seconds = variables.number(JOIN_TIMEOUT_S)?.unwrap_or(JOIN_TIMEOUT_S_DEFAULT);
+    let join_timeout = variables.join_timeout()?;
     Ok(Role::Rank(Place {
         rank: seat.rank,
         world: seat.world,
         local_rank: seat.local_rank,
         one_host: seat.one_host,
         job: variables.job()?,
-        join_timeout: Duration::from_secs(seconds as u64),
+        join_timeout,
         launcher_pid: launcher_pid.map(|pid| pid as u32),
     }))
+}
+
+/// The place of a process with these variables, as far as they say so, contradictions or not: ranks that cannot start
+/// find one another by it, to tell an error once. None where no launcher has numbered it.
+pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<Place> {
+    let variables = Variables { lookup };
+    let number = |name| variables.number(name).ok().flatten();
+    let (rank, dialect) =
+        [&PLAIN].into_iter().chain(variables.credible()).find_map(|dialect| Some((number(dialect.rank)?, dialect)))?;
+    let world = number(dialect.world).unwrap_or(plan_ranks);
+    let launcher_pid = number(LAUNCHER_PID).map(|pid| pid as u32);
+    let mut place = Place { launcher_pid, ..Place::on_this_host(rank, world, &variables.job().ok()?) };
+    place.join_timeout = variables.join_timeout().unwrap_or(place.join_timeout);
+    (rank < world).then_some(place)
 }
 
 /// What one launcher says about this process.
@@ -177,8 +193,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         if let (Some(seat), true) = (&plain, nested) {
             return Ok(Some((*seat, PLAIN.world)));
         }
-        let credible = FOREIGN.iter().filter(|dialect| dialect.rank != SLURM_RANK || self.in_slurm_step());
-        let mut seats = credible.map(|dialect| self.seat_in(dialect).map(|seat| Some((seat?, dialect))));
+        let mut seats = self.credible().map(|dialect| self.seat_in(dialect).map(|seat| Some((seat?, dialect))));
         let foreign = seats.find_map(Result::transpose).transpose()?;
         match (plain, foreign) {
             (Some(plain), Some((seat, dialect))) if (plain.rank, plain.world) != (seat.rank, seat.world) => {
@@ -190,6 +205,19 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
             (_, Some((seat, dialect))) => Ok(Some((seat, dialect.world))),
             (plain, None) => Ok(plain.map(|seat| (seat, PLAIN.world))),
         }
+    }
+
+    /// Launchers whose variables are of ranks, if they are set.
+    fn credible(&self) -> impl Iterator<Item = &'static Dialect> {
+        FOREIGN.iter().filter(|dialect| dialect.rank != SLURM_RANK || self.in_slurm_step())
+    }
+
+    fn join_timeout(&self) -> Result<Duration, LaunchError> {
+        let seconds = self.number(JOIN_TIMEOUT_S)?.unwrap_or(JOIN_TIMEOUT_S_DEFAULT);
+        if (1..=JOIN_TIMEOUT_S_MAX).contains(&seconds) {
+            return Ok(Duration::from_secs(seconds as u64));
+        }
+        Err(LaunchError::TimeoutOutOfRange { name: JOIN_TIMEOUT_S, value: seconds, max: JOIN_TIMEOUT_S_MAX })
     }
 
     fn seat_in(&self, dialect: &Dialect) -> Result<Option<Seat>, LaunchError> {
@@ -216,7 +244,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         Ok(Some(Seat { rank, world, local_rank, one_host }))
     }
 
-    /// Else a batch script, to which Slurm gives a rank too, would take itself for rank 0 and wait for the others.
+    /// Otherwise a batch script, to which Slurm gives a rank too, would take itself for rank 0 and wait for the others.
     fn in_slurm_step(&self) -> bool {
         let step = (self.lookup)(SLURM_STEP).and_then(|step| step.parse::<u64>().ok());
         step.is_some_and(|step| step < SLURM_STEP_RESERVED)

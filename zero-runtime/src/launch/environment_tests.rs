@@ -129,3 +129,51 @@ fn launchers_may_say_the_same() {
     let variables = [&[("RANK", "1"), ("WORLD_SIZE", "4")][..], &SRUN].concat();
     assert_eq!(place(4, &variables).rank, 1);
 }
+
+#[test]
+fn patience_is_a_number_of_seconds_up_to_a_day() {
+    let torchrun = |seconds| [&TORCHRUN[..], &[("ZERO_JOIN_TIMEOUT_S", seconds)]].concat();
+    for (seconds, expected) in [("1", 1), ("86400", 86_400)] {
+        assert_eq!(place(4, &torchrun(seconds)).join_timeout, Duration::from_secs(expected));
+    }
+    assert_eq!(place(4, &TORCHRUN).join_timeout, Duration::from_secs(60));
+    for seconds in ["0", "86401", "9000000000000000000"] {
+        let error = role(4, &torchrun(seconds)).unwrap_err();
+        let words = format!("the environment has `ZERO_JOIN_TIMEOUT_S` = {seconds}, expected 1 to 86400 seconds");
+        assert_eq!((error.code(), error.to_string()), ("Z0315", words));
+    }
+    for seconds in ["-1", "nan", "a minute", "9e18", "1.5", ""] {
+        assert_eq!(code(&torchrun(seconds)), "Z0302", "{seconds}");
+    }
+}
+
+fn company(variables: &[(&str, &str)]) -> Option<(usize, usize)> {
+    let lookup = |name: &str| {
+        let found = variables.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    company_from(4, lookup).map(|place| (place.rank, place.world))
+}
+
+#[test]
+fn ranks_with_an_error_in_their_environment_find_one_another_all_the_same() {
+    let job = ("ZERO_JOB", "a");
+    assert_eq!(company(&TORCHRUN), Some((2, 4)));
+    assert_eq!(company(&[("RANK", "1"), job]), Some((1, 4)));
+    assert_eq!(company(&[("RANK", "1"), ("WORLD_SIZE", "2"), job]), Some((1, 2)));
+    assert_eq!(company(&[("RANK", "1"), ("WORLD_SIZE", "two"), job]), Some((1, 4)));
+    assert_eq!(company(&[&[("RANK", "0"), ("WORLD_SIZE", "4")][..], &MPIRUN].concat()), Some((0, 4)));
+    assert_eq!(company(&[&TORCHRUN[..], &[("ZERO_JOIN_TIMEOUT_S", "0")]].concat()), Some((2, 4)));
+    // Nobody else could know of these.
+    assert_eq!(company(&[]), None);
+    assert_eq!(company(&[("RANK", "one"), ("WORLD_SIZE", "4"), job]), None);
+    assert_eq!(company(&[("RANK", "4"), ("WORLD_SIZE", "4"), job]), None);
+    assert_eq!(company(&[("RANK", "1"), ("WORLD_SIZE", "4")]), None);
+}
+
+#[test]
+fn our_own_launcher_may_run_inside_another_one() {
+    let own = [("RANK", "1"), ("WORLD_SIZE", "4"), ("ZERO_LAUNCHER_PID", "77"), ("ZERO_JOB", "a")];
+    let place = place(4, &[&own[..], &MPIRUN].concat());
+    assert_eq!((place.rank, place.launcher_pid), (1, Some(77)));
+}

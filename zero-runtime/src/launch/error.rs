@@ -4,6 +4,9 @@
 use std::io;
 
 use signal_hook::low_level::signal_name;
+use zero_plan::Bytes;
+
+use super::finding::Findings;
 
 /// An error of launching, joining or watching. [`LaunchError::report`] is what a person should see, once.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +22,8 @@ pub enum LaunchError {
     LaunchersDisagree { first: String, second: String },
     #[error("the environment has `{size_name}` = {world}, but the plan in this binary is for {plan_ranks} ranks")]
     WorldNotPlanned { size_name: &'static str, world: usize, plan_ranks: usize },
+    #[error("the environment has `{name}` = {value}, expected 1 to {max} seconds")]
+    TimeoutOutOfRange { name: &'static str, value: usize, max: usize },
     #[error("nothing in the environment names this job, so its ranks cannot find one another")]
     JobUnnamed,
     #[error("rank {rank} of {world} shares its host with only some of the ranks")]
@@ -34,6 +39,9 @@ pub enum LaunchError {
     LauncherGone { pid: u32 },
     #[error("rank {rank} (pid {pid}) ended in the middle of the run")]
     RankLost { rank: usize, pid: u32 },
+
+    #[error("{0}")]
+    Failed(Findings),
 
     #[error("another rank 0 of the same job is starting on this host (job `{job}`)")]
     JobTaken { job: String },
@@ -58,11 +66,11 @@ pub enum LaunchError {
     Stranger { job: String, expected: u32, found: u32 },
     #[error("rank {rank} (pid {pid}) ended before all ranks had joined")]
     LostAtStart { rank: usize, pid: u32 },
-    #[error("rank 0 ended the start; it says: {reason}")]
+    #[error("another rank ended the start; it says: {reason}")]
     Dismissed { reason: String },
 
-    #[error("the run needs {} GiB of memory, but only {} GiB are available", gib(*bytes), gib(*available))]
-    OutOfMemory { bytes: u64, available: u64 },
+    #[error("the run needs {} of memory, but only {} are available {limit}", size(*bytes), size(*available))]
+    OutOfMemory { bytes: u64, available: u64, limit: String },
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: io::Error },
 }
@@ -92,6 +100,8 @@ impl LaunchError {
             LaunchError::Spawn { .. } => "Z0312",
             LaunchError::LauncherGone { .. } => "Z0313",
             LaunchError::RankLost { .. } => "Z0314",
+            LaunchError::TimeoutOutOfRange { .. } => "Z0315",
+            LaunchError::Failed(_) => "Z0316",
             LaunchError::JobTaken { .. } => "Z0320",
             LaunchError::RanksMissing { .. } => "Z0321",
             LaunchError::HostMissing { .. } => "Z0322",
@@ -114,7 +124,9 @@ impl LaunchError {
             LaunchError::PlaceIncomplete { missing, .. } => {
                 return format!("set `{missing}` too, or unset both and let the binary start its own ranks");
             }
-            LaunchError::NotANumber { name, .. } => return format!("correct `{name}` or unset it"),
+            LaunchError::NotANumber { name, .. } | LaunchError::TimeoutOutOfRange { name, .. } => {
+                return format!("correct `{name}` or unset it");
+            }
             LaunchError::RankOutOfRange { size, .. } => {
                 return format!("ranks count from 0 to {}", size.saturating_sub(1));
             }
@@ -154,7 +166,8 @@ impl LaunchError {
             }
             LaunchError::Stranger { .. } => "give this run another ZERO_JOB on all its ranks",
             LaunchError::LostAtStart { .. } => "its own message, if it had one, says why",
-            LaunchError::Dismissed { .. } => "correct what rank 0 names",
+            LaunchError::Failed(_) => "correct what these ranks name",
+            LaunchError::Dismissed { .. } => "correct what that rank names",
             LaunchError::OutOfMemory { .. } => {
                 "free memory, or build from a spec that needs less: a higher stage or a smaller batch"
             }
@@ -170,6 +183,10 @@ impl LaunchError {
 
     /// The whole error as a person should see it.
     pub fn report(&self) -> String {
+        if let LaunchError::Failed(findings) = self {
+            // Whole reports already, each with a code of its own.
+            return findings.to_string();
+        }
         format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
     }
 }
@@ -190,11 +207,11 @@ fn signal_help(signal: i32) -> &'static str {
     }
 }
 
-fn ranks(missing: &[usize]) -> String {
-    let list: Vec<String> = missing.iter().map(usize::to_string).collect();
+pub(super) fn ranks<N: ToString>(ranks: &[N]) -> String {
+    let list: Vec<String> = ranks.iter().map(N::to_string).collect();
     format!("rank{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
 }
 
-fn gib(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / (1_u64 << 30) as f64)
+fn size(bytes: u64) -> Bytes {
+    Bytes(bytes as usize)
 }

@@ -1,7 +1,9 @@
 //! Launcher: starts the ranks of one host as copies of this binary, waits for them, and ends all when one fails.
 //! Whatever happens, no rank outlives it. Never joins the ranks' work.
 
+use std::ffi::CString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::SystemTime;
 
@@ -19,6 +21,8 @@ pub const EXIT_REPORTED: u8 = 2;
 const EXIT_RANK_FAILED: u8 = 1;
 /// Added by convention to the number of the signal that ended a program.
 const EXIT_SIGNAL_BASE: i32 = 128;
+/// The program that runs, whatever lies at its path by now.
+const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Starts `ranks` copies of this binary with its arguments, and waits for all of them.
 ///
@@ -29,14 +33,26 @@ pub fn launch(ranks: usize) -> ExitCode {
     match run(ranks) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Interrupted(signal)) => {
-            eprintln!("interrupted by {}: all {ranks} ranks have ended", signal_name(signal).unwrap_or("a signal"));
+            let name = signal_name(signal).unwrap_or("a signal");
+            super::print(&format!("interrupted by {name}: all {ranks} ranks have ended"));
             ExitCode::from((EXIT_SIGNAL_BASE + signal) as u8)
         }
         Err(Failure::Reported) => ExitCode::from(EXIT_REPORTED),
         Err(Failure::Error(error)) => {
-            eprintln!("{}", error.report());
+            super::print(&error.report());
             ExitCode::from(EXIT_RANK_FAILED)
         }
+    }
+}
+
+/// Names this process after its program, for `ps` and `pkill`: what is started by another name than its path, as ranks are
+/// and what `cargo zero run` starts, would otherwise be listed under that.
+pub(super) fn take_program_name() {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&program).file_name().unwrap_or_default();
+    if let Ok(name) = CString::new(name.as_encoded_bytes()) {
+        // Fails nowhere, and a name is not worth an error.
+        let _ = rustix::thread::set_name(&name);
     }
 }
 
@@ -69,9 +85,7 @@ fn run(ranks: usize) -> Result<(), Failure> {
     let mut crew = Crew::default();
     let job = unique_job();
     for rank in 0..ranks {
-        let child = command(rank, ranks, &job)
-            .and_then(|mut command| command.spawn())
-            .map_err(|source| LaunchError::Spawn { rank, source })?;
+        let child = command(rank, ranks, &job).spawn().map_err(|source| LaunchError::Spawn { rank, source })?;
         crew.members.push(Member { rank, child });
     }
     while !crew.members.is_empty() {
@@ -84,10 +98,11 @@ fn run(ranks: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-fn command(rank: usize, ranks: usize, job: &str) -> std::io::Result<Command> {
+fn command(rank: usize, ranks: usize, job: &str) -> Command {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
-    let mut command = Command::new(std::env::current_exe()?);
+    // By its path, ranks could be another program: a build may have replaced the file since this process started.
+    let mut command = Command::new(THIS_PROGRAM);
     command
         .arg0(name)
         .args(arguments)
@@ -98,7 +113,7 @@ fn command(rank: usize, ranks: usize, job: &str) -> std::io::Result<Command> {
         .env(PLAIN_LOCAL_WORLD, ranks.to_string())
         .env(JOB, job)
         .env(LAUNCHER_PID, std::process::id().to_string());
-    Ok(command)
+    command
 }
 
 /// The process id is unique now, the time makes it so over time.

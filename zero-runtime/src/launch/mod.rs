@@ -9,34 +9,69 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("zero's ranks share memory by memfd and abstract Unix sockets, which only Linux has");
 
+mod available;
+mod door;
 mod environment;
 mod error;
+mod finding;
+mod groups;
 mod launcher;
 mod rendezvous;
 mod segment;
 mod watch;
 mod wire;
 
-pub use environment::{Place, Role, role_from};
+use std::time::Duration;
+
+pub use available::check_available;
+pub use environment::{Place, Role, company_from, role_from};
 pub use error::LaunchError;
+pub use finding::Findings;
+pub(crate) use finding::print;
 pub use launcher::{EXIT_REPORTED, launch};
-pub use rendezvous::{Joined, join};
-pub use segment::{Segment, check_available};
-pub use watch::{LostRank, Watch};
+pub use rendezvous::{Joined, fail, join};
+pub use segment::Segment;
+pub use watch::{Watch, leave};
+
+/// A wait that takes this long says for whom, and again whenever it has taken twice as long as the last time. It says so and
+/// goes on: a rank that was stopped may be continued. What ends a wait is that what it waits for comes, or a rank's end.
+pub(crate) const NOTICE: Duration = Duration::from_secs(5);
+
+/// Says for whom `rank` has waited for so many times [`NOTICE`], if it is time to.
+pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String) {
+    if periods.is_power_of_two() {
+        let seconds = u64::from(periods) * NOTICE.as_secs();
+        print(&format!("note: rank {rank} has waited {seconds} s for {}", for_whom()));
+    }
+}
 
 /// What this process is, from its environment: the launcher of `plan_ranks` ranks, or one of them.
 ///
-/// A rank that our own launcher started is from here on killed when that launcher dies.
+/// A rank that our own launcher started is from here on killed when that launcher dies. The process is from here on listed
+/// under its program's name.
 ///
 /// # Errors
-/// Z0301 to Z0306 if the environment contradicts itself or the plan; Z0313 if the launcher has already died.
+/// Z0301 to Z0306 and Z0315 if the environment contradicts itself or the plan; Z0313 if the launcher has already died.
 pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
-    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let role = role_from(plan_ranks, |name| if name == environment::PARENT { parent() } else { variable(name) })?;
+    launcher::take_program_name();
+    let role = role_from(plan_ranks, variable)?;
     if let Role::Rank(Place { launcher_pid: Some(pid), .. }) = &role {
         launcher::die_with(*pid)?;
     }
     Ok(role)
+}
+
+/// Where this process stands among its peers, as far as its environment says so, contradictions or not: to tell errors
+/// with, by [`fail`]. None where it is the only one.
+pub fn company(plan_ranks: usize) -> Option<Place> {
+    company_from(plan_ranks, variable)
+}
+
+fn variable(name: &str) -> Option<String> {
+    if name == environment::PARENT {
+        return parent();
+    }
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// A name for the parent process that no other process has: its id, and when it started. None where it has ended and this

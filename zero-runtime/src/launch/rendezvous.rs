@@ -1,24 +1,24 @@
-//! Rendezvous: the ranks of one host meet at a socket named after their job, compare what they are about to run, and
-//! leave with one shared memory. Rank 0 hosts, the others are guests. Never starts or ends a process.
+//! Rendezvous: the ranks of one host meet at a door named after their job, compare what they are about to run, and leave
+//! with one shared memory. Rank 0 hosts, the others are guests. Whoever has failed by itself comes too, and says why, so
+//! that rank 0 can tell it once. Never starts or ends a process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-
+use super::door::{Arrival, Caller, Door, Reception};
 use super::environment::Place;
-use super::error::LaunchError;
+use super::error::{LaunchError, ranks};
+use super::finding::Findings;
 use super::segment::Segment;
 use super::watch::{self, Watch};
-use super::wire::{self, Hello, Message, Peer};
+use super::wire::{self, Finding, Hello, Message, Peer};
+use super::{NOTICE, note};
 
-/// A guest says hello at once; who does not is no guest, and must not keep the others waiting.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long rank 0 stays to refuse the others, once one does not fit.
-const LATECOMER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two looks whether rank 0 is there.
-const KNOCK_INTERVAL: Duration = Duration::from_millis(10);
+/// How long rank 0 stays for the others, once one does not fit: to refuse them, and to hear whether they found the same.
+const LATECOMER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Periods in which a waiting guest that hears nothing of rank 0 takes it for held up: it speaks in each of them.
+const SILENT_PERIODS: u32 = 2;
 
 /// What a rank has once all have met.
 #[derive(Debug)]
@@ -31,18 +31,18 @@ pub struct Joined {
 
 /// Meets the other ranks; returns once all have arrived with the same plan.
 ///
-/// `plan_hash` and `bytes`, the size of the shared memory, must be equal on all ranks. The error is rank 0's to print:
-/// see [`LaunchError::is_echo`].
+/// `plan_hash` and `bytes`, the size of the shared memory, must be equal on all ranks. An error is to be printed, unless
+/// [`LaunchError::is_echo`] says that another rank does it.
 ///
 /// # Errors
-/// Z0307, or Z0320 to Z0332: see [`LaunchError`].
+/// Z0307, Z0316, or Z0320 to Z0332: see [`LaunchError`].
 pub fn join(place: &Place, plan_hash: u64, bytes: usize) -> Result<Joined, LaunchError> {
     let Place { rank, world, .. } = *place;
     if !place.one_host {
         return Err(LaunchError::SeveralHosts { rank, world });
     }
     let hello = Hello { rank: rank as u64, world: world as u64, plan_hash, segment_bytes: bytes as u64 };
-    let joined = if rank == 0 { host(place, &hello) } else { visit(place, &hello) };
+    let joined = meet(&Door::of(place), &Ok(hello));
     if let Err(error) = &joined {
         let is_death = matches!(error, LaunchError::LostAtStart { .. } | LaunchError::HostLost);
         std::thread::sleep(watch::grace(is_death && place.launcher_pid.is_some(), error.is_echo()));
@@ -50,13 +50,33 @@ pub fn join(place: &Place, plan_hash: u64, bytes: usize) -> Result<Joined, Launc
     joined
 }
 
+/// Ends a rank that has found an error before it could [`join`]. Gives what is to be printed, if it is for this rank to do:
+/// rank 0 waits for the others, to hear whether they found the same; another rank speaks only if there is no rank 0.
+pub fn fail(place: &Place, error: &str) -> Option<LaunchError> {
+    let finding = Finding { rank: place.rank as u64, error: error.to_owned() };
+    match meet(&Door::of(place), &Err(finding.clone())) {
+        Err(LaunchError::Dismissed { .. }) => {
+            std::thread::sleep(watch::grace(false, true));
+            None
+        }
+        Err(error @ LaunchError::Failed(_)) => Some(error),
+        // Nobody else can tell it.
+        _ => Some(LaunchError::Failed(Findings::of(place.world, finding))),
+    }
+}
+
+fn meet(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
+    if door.place.rank == 0 { host(door, own) } else { visit(door, own) }
+}
+
 /// Rank 0's side.
-fn host(place: &Place, own: &Hello) -> Result<Joined, LaunchError> {
-    let listener = listen(place)?;
-    let mut peers = Vec::new();
-    let gathered = gather(place, own, &listener, &mut peers);
-    let outcome = gathered.and_then(|()| {
-        let (segment, memory) = Segment::create(own.segment_bytes as usize)?;
+fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
+    let mut reception = door.open()?;
+    let mut hosting = Host::new(door.place, own);
+    let gathered = hosting.gather(&mut reception);
+    let peers = hosting.peers;
+    let outcome = gathered.and_then(|hello| {
+        let (segment, memory) = Segment::create(hello.segment_bytes as usize)?;
         for peer in &peers {
             let gone = |_| LaunchError::LostAtStart { rank: peer.rank, pid: peer.pid };
             peer.send_with(&Message::Go, memory.as_fd()).map_err(gone)?;
@@ -64,7 +84,7 @@ fn host(place: &Place, own: &Hello) -> Result<Joined, LaunchError> {
         Ok(segment)
     });
     match outcome {
-        Ok(segment) => Ok(Joined { segment, watch: Watch::new(place, peers) }),
+        Ok(segment) => Ok(Joined { segment, watch: Watch::new(door.place, peers) }),
         Err(error) => {
             for peer in &peers {
                 // One that has gone need not know why.
@@ -75,67 +95,104 @@ fn host(place: &Place, own: &Hello) -> Result<Joined, LaunchError> {
     }
 }
 
-fn listen(place: &Place) -> Result<OwnedFd, LaunchError> {
-    let refused = "listen for the other ranks";
-    let listener = socket()?;
-    match rustix::net::bind(&listener, &address(place)?) {
-        Ok(()) => {}
-        Err(Errno::ADDRINUSE) => return Err(LaunchError::JobTaken { job: place.job.clone() }),
-        Err(error) => return Err(LaunchError::system(refused)(error)),
-    }
-    rustix::net::listen(&listener, place.world as i32).map_err(LaunchError::system(refused))?;
-    Ok(listener)
+/// Rank 0's wait for the others.
+struct Host<'a> {
+    place: &'a Place,
+    own: &'a Result<Hello, Finding>,
+    /// Everyone who is to hear of the outcome.
+    peers: Vec<Peer>,
+    findings: Findings,
+    misfit: Option<LaunchError>,
+    deadline: Instant,
 }
 
-/// Waits until every other rank has said hello. `peers` has everyone who is to hear of the outcome.
-fn gather(place: &Place, own: &Hello, listener: &OwnedFd, peers: &mut Vec<Peer>) -> Result<(), LaunchError> {
-    let refused = "wait for the other ranks";
-    let mut deadline = Instant::now() + place.join_timeout;
-    let mut misfit = None;
-    while peers.len() + 1 < place.world {
-        let sockets = peers.iter().map(|peer| &peer.socket).chain([listener]);
-        let ready = wire::wait(sockets, Some(deadline)).map_err(LaunchError::system(refused))?;
-        let Some(&first) = ready.first() else {
-            return Err(misfit.unwrap_or_else(|| missing(place, peers)));
-        };
-        // A guest that has said hello only listens: what is heard of it is its end.
-        if let Some(peer) = peers.get(first) {
-            return Err(misfit.unwrap_or(LaunchError::LostAtStart { rank: peer.rank, pid: peer.pid }));
+impl<'a> Host<'a> {
+    fn new(place: &'a Place, own: &'a Result<Hello, Finding>) -> Self {
+        let (findings, deadline) = (Findings::new(place.world), Instant::now() + place.join_timeout);
+        let mut new = Self { place, own, peers: Vec::new(), findings, misfit: None, deadline };
+        if let Err(finding) = own {
+            new.fails(finding.clone());
         }
-        let accepted = rustix::net::accept_with(listener, SocketFlags::CLOEXEC);
-        let socket = accepted.map_err(LaunchError::system(refused))?;
-        let Some((hello, peer)) = greet(socket, deadline)? else {
-            continue;
-        };
-        if let (Err(error), None) = (examine(own, &hello, &peer, peers), &misfit) {
-            misfit = Some(error);
-            // Those on their way should hear of it, instead of waiting for a rank 0 that has left.
-            deadline = deadline.min(Instant::now() + LATECOMER_TIMEOUT);
+        new
+    }
+
+    /// Waits until every other rank has come; gives what they agree on.
+    fn gather(&mut self, reception: &mut Reception) -> Result<Hello, LaunchError> {
+        let mut periods = 0;
+        let mut notice = Instant::now() + NOTICE;
+        while self.peers.len() + 1 < self.place.world {
+            match reception.next(&self.peers, self.deadline.min(notice))? {
+                Arrival::Came(caller, message) => self.hear(caller, message),
+                // A guest that has spoken only listens: what is heard of it is its end.
+                Arrival::Peer(index) => {
+                    let Peer { rank, pid, .. } = self.peers[index];
+                    return Err(self.verdict().unwrap_or(LaunchError::LostAtStart { rank, pid }));
+                }
+                Arrival::Late if notice < self.deadline => {
+                    (notice, periods) = (notice + NOTICE, periods + 1);
+                    self.still_waits(periods);
+                }
+                Arrival::Late => {
+                    let (world, seconds) = (self.place.world, self.place.join_timeout.as_secs());
+                    let missing = LaunchError::RanksMissing { missing: self.missing(), world, seconds };
+                    return Err(self.verdict().unwrap_or(missing));
+                }
+            }
         }
-        peers.push(peer);
+        match (self.verdict(), self.own) {
+            (None, Ok(hello)) => Ok(*hello),
+            (verdict, _) => Err(verdict.expect("a rank 0 that has failed has a finding")),
+        }
     }
-    misfit.map_or(Ok(()), Err)
-}
 
-fn missing(place: &Place, peers: &[Peer]) -> LaunchError {
-    let missing = (1..place.world).filter(|rank| peers.iter().all(|peer| peer.rank != *rank)).collect();
-    LaunchError::RanksMissing { missing, world: place.world, seconds: place.join_timeout.as_secs() }
-}
-
-/// The hello of who has come; none for a stranger, who is let go without an answer.
-fn greet(socket: OwnedFd, deadline: Instant) -> Result<Option<(Hello, Peer)>, LaunchError> {
-    let peer = sockopt::socket_peercred(&socket).map_err(LaunchError::system("identify a rank"))?;
-    let hello_deadline = deadline.min(Instant::now() + HELLO_TIMEOUT);
-    let spoke = wire::wait([&socket].into_iter(), Some(hello_deadline));
-    let spoke = !spoke.map_err(LaunchError::system("wait for a hello"))?.is_empty();
-    if peer.uid != rustix::process::geteuid() || !spoke {
-        return Ok(None);
+    fn hear(&mut self, Caller { pid, socket }: Caller, message: Message) {
+        match message {
+            Message::Hello(hello) => {
+                let peer = Peer { rank: hello.rank as usize, pid, socket };
+                let examined = self.own.as_ref().map_or(Ok(()), |own| examine(own, &hello, &peer, &self.peers));
+                if let (Err(error), None) = (examined, &self.misfit) {
+                    self.misfit = Some(error);
+                    self.hurry();
+                }
+                self.peers.push(peer);
+            }
+            Message::Failed(finding) => {
+                self.peers.push(Peer { rank: finding.rank as usize, pid, socket });
+                self.fails(finding);
+            }
+            // No rank begins with anything else.
+            _ => {}
+        }
     }
-    let Ok(Some((Message::Hello(hello), _))) = wire::receive(&socket) else {
-        return Ok(None);
-    };
-    let pid = peer.pid.as_raw_pid() as u32;
-    Ok(Some((hello, Peer { rank: hello.rank as usize, pid, socket })))
+
+    fn fails(&mut self, finding: Finding) {
+        self.findings.push(finding);
+        self.hurry();
+    }
+
+    /// Those on their way should hear of it, instead of waiting for a rank 0 that has left; but who knows when they come.
+    fn hurry(&mut self) {
+        self.deadline = self.deadline.min(Instant::now() + LATECOMER_TIMEOUT);
+    }
+
+    /// Why the run does not start, if it is known.
+    fn verdict(&mut self) -> Option<LaunchError> {
+        let findings = Some(&self.findings).filter(|findings| !findings.is_empty());
+        findings.cloned().map(LaunchError::Failed).or_else(|| self.misfit.take())
+    }
+
+    fn missing(&self) -> Vec<usize> {
+        (1..self.place.world).filter(|rank| self.peers.iter().all(|peer| peer.rank != *rank)).collect()
+    }
+
+    /// Says for whom this rank waits, and to those who wait for it that it does.
+    fn still_waits(&self, periods: u32) {
+        note(0, periods, || format!("{} of {} to start", ranks(&self.missing()), self.place.world));
+        for peer in &self.peers {
+            // One that has gone shows at its socket.
+            let _ = peer.send(&Message::Waiting);
+        }
+    }
 }
 
 /// Whether a guest is one of us.
@@ -169,73 +226,106 @@ fn examine(own: &Hello, hello: &Hello, guest: &Peer, peers: &[Peer]) -> Result<(
 }
 
 /// The side of every other rank.
-fn visit(place: &Place, own: &Hello) -> Result<Joined, LaunchError> {
-    let socket = knock(place)?;
-    let host = sockopt::socket_peercred(&socket).map_err(LaunchError::system("identify rank 0"))?;
-    let user = rustix::process::geteuid();
-    if host.uid != user {
-        let (expected, found) = (user.as_raw(), host.uid.as_raw());
-        return Err(LaunchError::Stranger { job: place.job.clone(), expected, found });
-    }
-    let peer = Peer { rank: 0, pid: host.pid.as_raw_pid() as u32, socket };
-    peer.send(&Message::Hello(*own)).map_err(|_| LaunchError::HostLost)?;
-
-    // Twice, because rank 0 waits as long for the others and then takes the memory, and its verdict says more.
-    let patience = place.join_timeout * 2;
-    let answer = wire::wait([&peer.socket].into_iter(), Some(Instant::now() + patience));
-    if answer.map_err(LaunchError::system("wait for rank 0"))?.is_empty() {
-        return Err(LaunchError::HostSilent { rank: place.rank, seconds: patience.as_secs() });
-    }
-    match wire::receive(&peer.socket) {
-        Ok(Some((Message::Go, Some(memory)))) => {
-            let segment = Segment::open(&memory.into(), own.segment_bytes as usize)?;
-            Ok(Joined { segment, watch: Watch::new(place, vec![peer]) })
+fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
+    let mut visit = Visit { door, word: None };
+    let peer = visit.for_host()?;
+    let first = match own {
+        Ok(hello) => Message::Hello(*hello),
+        Err(finding) => Message::Failed(finding.clone()),
+    };
+    peer.send(&first).map_err(|_| LaunchError::HostLost)?;
+    match (visit.for_answer(&peer)?, own) {
+        (Some((Message::Go, Some(memory))), Ok(hello)) => {
+            let watch = Watch::new(door.place, vec![peer]);
+            match Segment::open(&memory.into(), hello.segment_bytes as usize) {
+                Ok(segment) => Ok(Joined { segment, watch }),
+                Err(error) => {
+                    Err(watch.fail(&error.report()).unwrap_or(LaunchError::Dismissed { reason: String::new() }))
+                }
+            }
         }
-        Ok(Some((Message::Refused(reason), _))) => Err(LaunchError::Dismissed { reason }),
+        (Some((Message::Refused(reason), _)), _) => Err(LaunchError::Dismissed { reason }),
         _ => Err(LaunchError::HostLost),
     }
 }
 
-/// Connects to rank 0, however long it takes to be there.
-fn knock(place: &Place) -> Result<OwnedFd, LaunchError> {
-    let address = address(place)?;
-    let deadline = Instant::now() + place.join_timeout;
-    loop {
-        let socket = socket()?;
-        match rustix::net::connect(&socket, &address) {
-            Ok(()) => return Ok(socket),
-            Err(Errno::CONNREFUSED | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(KNOCK_INTERVAL),
-            Err(Errno::CONNREFUSED | Errno::INTR) => {
-                let seconds = place.join_timeout.as_secs();
-                return Err(LaunchError::HostMissing { rank: place.rank, seconds, job: place.job.clone() });
+/// A guest's wait for rank 0. Of all who wait in vain, the one that has the word says so.
+struct Visit<'a> {
+    door: &'a Door<'a>,
+    word: Option<OwnedFd>,
+}
+
+impl Visit<'_> {
+    /// Knocks until rank 0 is there.
+    fn for_host(&mut self) -> Result<Peer, LaunchError> {
+        let Place { rank, join_timeout, ref job, .. } = *self.door.place;
+        let (start, deadline) = (Instant::now(), Instant::now() + join_timeout);
+        let mut periods = 0;
+        loop {
+            if let Some(host) = self.door.knock()? {
+                return Ok(host);
             }
-            Err(error) => return Err(LaunchError::system("connect to rank 0")(error)),
+            if Instant::now() >= deadline {
+                let seconds = join_timeout.as_secs();
+                return Err(self.in_vain(LaunchError::HostMissing { rank, seconds, job: job.clone() }));
+            }
+            if start.elapsed() >= NOTICE * (periods + 1) {
+                periods += 1;
+                self.notice(periods, "to start");
+            }
+            Door::pause();
+        }
+    }
+
+    /// What rank 0 says, when all have come or one does not fit; none if it has gone.
+    fn for_answer(&mut self, host: &Peer) -> Result<Option<(Message, Option<OwnedFd>)>, LaunchError> {
+        let Place { rank, join_timeout, .. } = *self.door.place;
+        // Twice, because rank 0 waits as long for the others and then takes the memory, and its verdict says more.
+        let patience = join_timeout * 2;
+        let deadline = Instant::now() + patience;
+        let mut periods = 0;
+        loop {
+            // Rank 0 says in each period that it waits, and for whom. If it does not, it is rank 0 that holds us up.
+            let late = deadline.min(Instant::now() + NOTICE * SILENT_PERIODS);
+            let answer = wire::wait([&host.socket].into_iter(), Some(late));
+            let has_come = !answer.map_err(LaunchError::system("wait for rank 0"))?.is_empty();
+            if has_come {
+                match wire::receive(&host.socket) {
+                    Ok(Some((Message::Waiting, _))) => {}
+                    Ok(answer) => return Ok(answer),
+                    Err(_) => return Ok(None),
+                }
+            } else if Instant::now() >= deadline {
+                return Err(self.in_vain(LaunchError::HostSilent { rank, seconds: patience.as_secs() }));
+            } else {
+                periods += SILENT_PERIODS;
+                self.notice(periods, "to answer");
+            }
+        }
+    }
+
+    fn has_the_word(&mut self) -> bool {
+        self.word = self.word.take().or_else(|| self.door.take_the_word());
+        self.word.is_some()
+    }
+
+    fn notice(&mut self, periods: u32, what: &str) {
+        if self.has_the_word() {
+            note(self.door.place.rank, periods, || format!("rank 0 {what}"));
+        }
+    }
+
+    /// The end of a wait that came to nothing. Whoever has the word keeps it until the others have given up too.
+    fn in_vain(&mut self, error: LaunchError) -> LaunchError {
+        if self.has_the_word() {
+            std::thread::sleep(watch::grace(false, true));
+            error
+        } else {
+            LaunchError::Dismissed { reason: error.to_string() }
         }
     }
 }
 
-fn socket() -> Result<OwnedFd, LaunchError> {
-    let created = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-    created.map_err(LaunchError::system("create a socket"))
-}
-
-/// In the abstract namespace: no file, gone with its last user. Hashed, because a name has at most 107 bytes.
-fn address(place: &Place) -> Result<SocketAddrUnix, LaunchError> {
-    let user = rustix::process::geteuid().as_raw();
-    let name = format!("zero.{user}.{:016x}", fnv1a(place.job.as_bytes()));
-    SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(LaunchError::system("name a socket"))
-}
-
-/// FNV-1a, 64 bit (Fowler, Noll, Vo): the same in every build, unlike the standard library's hash.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn fnv1a_has_its_published_values() {
-        assert_eq!(super::fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(super::fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
-    }
-}
+#[path = "rendezvous_tests.rs"]
+mod tests;

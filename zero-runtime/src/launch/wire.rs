@@ -16,7 +16,7 @@ use rustix::net::{
 
 /// First bytes of a hello: who speaks, and in which version.
 const MAGIC: [u8; 8] = *b"zero\0\0\0\x01";
-const REASON_BYTES_MAX: usize = 2048;
+const REASON_BYTES_MAX: usize = 4096;
 const MESSAGE_BYTES_MAX: usize = REASON_BYTES_MAX + 64;
 
 /// What a rank says to rank 0 first.
@@ -28,15 +28,29 @@ pub(super) struct Hello {
     pub segment_bytes: u64,
 }
 
+/// An error that a rank has found by itself: it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub rank: u64,
+    /// As a person should see it.
+    pub error: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
     Hello(Hello),
+    /// The sender has failed, and leaves it to the receiver to tell why.
+    Failed(Finding),
+    /// The sender still waits for other ranks, and tells for which.
+    Waiting,
     /// All have arrived; carries the shared memory.
     Go,
     /// The run does not start, for this reason.
     Refused(String),
     /// The sender ends in order.
     Goodbye,
+    /// The run ends with an error that has been told.
+    Told,
     /// Another rank is gone.
     Lost {
         rank: u64,
@@ -51,11 +65,11 @@ impl Message {
                 let fields = [hello.rank, hello.world, hello.plan_hash, hello.segment_bytes];
                 [b"H".as_slice(), &MAGIC, &fields.map(u64::to_le_bytes).concat()].concat()
             }
+            Message::Failed(finding) => [b"F".as_slice(), &finding.rank.to_le_bytes(), cut(&finding.error)].concat(),
+            Message::Waiting => b"W".to_vec(),
             Message::Go => b"G".to_vec(),
-            Message::Refused(reason) => {
-                let end = reason.floor_char_boundary(REASON_BYTES_MAX);
-                [b"R", &reason.as_bytes()[..end]].concat()
-            }
+            Message::Refused(reason) => [b"R", cut(reason)].concat(),
+            Message::Told => b"T".to_vec(),
             Message::Goodbye => b"B".to_vec(),
             Message::Lost { rank, pid } => [b"L".as_slice(), &rank.to_le_bytes(), &pid.to_le_bytes()].concat(),
         }
@@ -71,8 +85,11 @@ impl Message {
                 plan_hash: u64::from_le_bytes(take(rest)?),
                 segment_bytes: u64::from_le_bytes(take(rest)?),
             }),
+            b'F' => Message::Failed(Finding { rank: u64::from_le_bytes(take(rest)?), error: take_text(rest) }),
+            b'W' => Message::Waiting,
             b'G' => Message::Go,
-            b'R' => Message::Refused(String::from_utf8_lossy(std::mem::take(rest)).into_owned()),
+            b'R' => Message::Refused(take_text(rest)),
+            b'T' => Message::Told,
             b'B' => Message::Goodbye,
             b'L' => {
                 let rank = u64::from_le_bytes(take(rest)?);
@@ -88,6 +105,15 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = bytes.split_first_chunk()?;
     *bytes = tail;
     Some(*head)
+}
+
+fn take_text(bytes: &mut &[u8]) -> String {
+    String::from_utf8_lossy(std::mem::take(bytes)).into_owned()
+}
+
+/// As much of a text as a message carries.
+fn cut(text: &str) -> &[u8] {
+    &text.as_bytes()[..text.floor_char_boundary(REASON_BYTES_MAX)]
 }
 
 /// A connection to another rank.
@@ -186,8 +212,11 @@ mod tests {
         let hello = Hello { rank: 3, world: 4, plan_hash: u64::MAX, segment_bytes: 1 << 40 };
         for message in [
             Message::Hello(hello),
+            Message::Failed(Finding { rank: 2, error: "no data".to_owned() }),
+            Message::Waiting,
             Message::Go,
             Message::Refused("rank 2 has another plan".to_owned()),
+            Message::Told,
             Message::Goodbye,
             Message::Lost { rank: 2, pid: 77 },
         ] {
@@ -215,6 +244,17 @@ mod tests {
         drop(far);
         assert_eq!(receive(&near).unwrap().map(|(message, _)| message), Some(Message::Goodbye));
         assert!(receive(&near).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_received_descriptor_is_not_passed_on_to_programs_that_are_started() {
+        let flags = SocketFlags::CLOEXEC;
+        let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        send(&near, &Message::Go, &[near.as_fd()]).unwrap();
+        let (message, descriptor) = receive(&far).unwrap().unwrap();
+        assert_eq!(message, Message::Go);
+        let flags = rustix::io::fcntl_getfd(descriptor.unwrap()).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Causal self-attention with its projections. Never keeps a (length, length) matrix.
 
-use super::size::{SOFTMAX, product, require_elements, sum};
-use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear, require};
+use zero_plan::message::Message;
+
+use super::size::{SOFTMAX, either, empty, product, sum};
+use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear};
 use crate::device::{AttentionShape, Device, HEAD_DIM_MAX, Then};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values (3 W), attention of each token to those before it
@@ -9,16 +11,9 @@ use crate::device::{AttentionShape, Device, HEAD_DIM_MAX, Then};
 pub struct CausalSelfAttention<const W: usize, const HEADS: usize>;
 
 impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
-    const HEAD: usize = {
-        require(
-            HEADS > 0 && W.is_multiple_of(HEADS),
-            "[Z0203] the width of CausalSelfAttention is not a multiple of its heads: choose heads that divide it",
-        );
-        require(
-            W / HEADS <= HEAD_DIM_MAX,
-            "[Z0203] a head of CausalSelfAttention has more than 1024 features: add heads",
-        );
-        W / HEADS
+    const HEAD: usize = match W.checked_div(HEADS) {
+        Some(width) => width,
+        None => 0,
     };
     const QKV_PARAMS: usize = linear::params(W, product(&[3, W]));
 
@@ -29,12 +24,9 @@ impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
 
 impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for CausalSelfAttention<W, HEADS> {
     type Output = Features<W>;
-    const PARAMS: usize = {
-        // Evaluated with the sizes of the model, and not only where the layer runs, so that a fault is one of its field.
-        let _heads_divide = Self::HEAD;
-        require_elements("CausalSelfAttention", "width", W);
-        sum(&[Self::QKV_PARAMS, linear::params(W, W)])
-    };
+    const PARAMS: usize = sum(&[Self::QKV_PARAMS, linear::params(W, W)]);
+    const FAULT: Option<Message> =
+        either(empty("CausalSelfAttention", &[("width", W), ("heads", HEADS)]), indivisible(W, HEADS));
     // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
     const SAVED: usize = product(&[S::TOKENS, sum(&[product(&[4, W]), HEADS])]);
     // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
@@ -84,4 +76,20 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
 
 impl<const W: usize, const HEADS: usize> Entry for CausalSelfAttention<W, HEADS> {
     type Input = Features<W>;
+}
+
+/// The fault of features that heads cannot share.
+const fn indivisible(width: usize, heads: usize) -> Option<Message> {
+    let message = Message::new().text("[Z0203] the width of CausalSelfAttention is ").number(width);
+    let message = message.text(", and its number of heads is ").number(heads);
+    if heads > 0 && !width.is_multiple_of(heads) {
+        let message = message.text(", which does not divide that");
+        return Some(message.text("\n  fix: choose a number of heads that does"));
+    }
+    if heads > 0 && width / heads > HEAD_DIM_MAX {
+        let message = message.text(": ").number(width / heads).text(" features for each, and a head has at most ");
+        let message = message.number(HEAD_DIM_MAX);
+        return Some(message.text("\n  fix: ").number(width.div_ceil(HEAD_DIM_MAX)).text(" heads or more"));
+    }
+    None
 }

@@ -1,8 +1,10 @@
 //! Chain: layers one behind the other, as pairs, tuples or derived structs; and the residual connection. Never computes
 //! anything: what it adds or activates it hands to the layer that has it in the cache.
 
-use super::size::{product, sum};
-use super::{Activation, Backward, Context, Entry, Forward, Layer, Shape, Tensors, max};
+use zero_plan::message::Message;
+
+use super::size::{either, product, sum};
+use super::{Activation, Backward, Context, Entry, Forward, Layer, SameAs, Shape, Tensors, max};
 use crate::device::Then;
 use crate::view::View;
 
@@ -16,6 +18,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     // Backward holds the gradient of what passes between while it runs either.
     const WORKSPACE: usize = sum(&[product(&[S::TOKENS, A::Output::WIDTH]), max(A::WORKSPACE, B::WORKSPACE)]);
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
+    const FAULT: Option<Message> = either(A::FAULT, B::FAULT);
 
     fn tensors(out: &mut Tensors) {
         A::tensors(out);
@@ -87,11 +90,15 @@ impl<A, B> Chain<A, B> {
 /// y = x + L(x).
 pub struct Residual<L>(L);
 
-impl<S: Shape, X: Activation, L: Layer<S, X, Output = X>> Layer<S, X> for Residual<L> {
+impl<S: Shape, X: Activation, L: Layer<S, X>> Layer<S, X> for Residual<L>
+where
+    L::Output: SameAs<X>,
+{
     type Output = X;
     const PARAMS: usize = L::PARAMS;
     const SAVED: usize = L::SAVED;
     const WORKSPACE: usize = L::WORKSPACE;
+    const FAULT: Option<Message> = L::FAULT;
     // What it adds is the input, element by element.
     const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
 
@@ -112,6 +119,7 @@ impl<S: Shape, X: Activation, L: Layer<S, X, Output = X>> Layer<S, X> for Residu
 
 impl<L: Entry> Entry for Residual<L> {
     type Input = L::Input;
+    const VOCABULARY: Option<usize> = L::VOCABULARY;
 }
 
 /// The items of a `Layer<S, X>` impl that hands everything but names to `$body`.
@@ -124,6 +132,7 @@ macro_rules! __layer_items {
         const SAVED: usize = <$body as $crate::layer::Layer<S, X>>::SAVED;
         const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
         const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
+        const FAULT: Option<$crate::plan::message::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
         const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
 
         fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S::Device>) {
@@ -157,6 +166,7 @@ macro_rules! tuple {
     ($body:ty; $first:ident $(, $layer:ident $place:literal on $input:ty)*) => {
         impl<$first: Entry $(, $layer)*> Entry for ($first, $($layer,)*) {
             type Input = $first::Input;
+            const VOCABULARY: Option<usize> = $first::VOCABULARY;
         }
 
         impl<S: Shape, X: Activation, $first: Layer<S, X> $(, $layer)*> Layer<S, X> for ($first, $($layer,)*)
@@ -180,14 +190,50 @@ type Out2<S, X, A, B> = Out<S, Out<S, X, A>, B>;
 type Out3<S, X, A, B, C> = Out<S, Out2<S, X, A, B>, C>;
 type Out4<S, X, A, B, C, D> = Out<S, Out3<S, X, A, B, C>, D>;
 type Out5<S, X, A, B, C, D, E> = Out<S, Out4<S, X, A, B, C, D>, E>;
+type Out6<S, X, A, B, C, D, E, F> = Out<S, Out5<S, X, A, B, C, D, E>, F>;
+type Out7<S, X, A, B, C, D, E, F, G> = Out<S, Out6<S, X, A, B, C, D, E, F>, G>;
+type Out8<S, X, A, B, C, D, E, F, G, H> = Out<S, Out7<S, X, A, B, C, D, E, F, G>, H>;
+type Out9<S, X, A, B, C, D, E, F, G, H, I> = Out<S, Out8<S, X, A, B, C, D, E, F, G, H>, I>;
+type Out10<S, X, A, B, C, D, E, F, G, H, I, J> = Out<S, Out9<S, X, A, B, C, D, E, F, G, H, I>, J>;
+type Out11<S, X, A, B, C, D, E, F, G, H, I, J, K> = Out<S, Out10<S, X, A, B, C, D, E, F, G, H, I, J>, K>;
 
 tuple!(A; A);
-tuple!(Chain<A, B>; A, B "1" on Out<S, X, A>);
-tuple!(Chain<Chain<A, B>, C>; A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>);
+tuple!(Chain<A, B>;
+    A, B "1" on Out<S, X, A>);
+tuple!(Chain<Chain<A, B>, C>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>);
 tuple!(Chain<Chain<Chain<A, B>, C>, D>;
     A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>);
 tuple!(Chain<Chain<Chain<Chain<A, B>, C>, D>, E>;
-    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>, E "4" on Out4<S, X, A, B, C, D>);
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>);
 tuple!(Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>;
-    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>, E "4" on Out4<S, X, A, B, C, D>,
-    F "5" on Out5<S, X, A, B, C, D, E>);
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>, F "5" on Out5<S, X, A, B, C, D, E>);
+tuple!(Chain<Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>, G>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>, F "5" on Out5<S, X, A, B, C, D, E>, G "6" on Out6<S, X, A, B, C, D, E, F>);
+tuple!(Chain<Chain<Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>, G>, H>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>, F "5" on Out5<S, X, A, B, C, D, E>, G "6" on Out6<S, X, A, B, C, D, E, F>,
+    H "7" on Out7<S, X, A, B, C, D, E, F, G>);
+tuple!(Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>, G>, H>, I>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>, F "5" on Out5<S, X, A, B, C, D, E>, G "6" on Out6<S, X, A, B, C, D, E, F>,
+    H "7" on Out7<S, X, A, B, C, D, E, F, G>, I "8" on Out8<S, X, A, B, C, D, E, F, G, H>);
+tuple!(Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>, G>, H>, I>, J>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>, F "5" on Out5<S, X, A, B, C, D, E>, G "6" on Out6<S, X, A, B, C, D, E, F>,
+    H "7" on Out7<S, X, A, B, C, D, E, F, G>, I "8" on Out8<S, X, A, B, C, D, E, F, G, H>,
+    J "9" on Out9<S, X, A, B, C, D, E, F, G, H, I>);
+tuple!(Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>, G>, H>, I>, J>, K>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>, F "5" on Out5<S, X, A, B, C, D, E>, G "6" on Out6<S, X, A, B, C, D, E, F>,
+    H "7" on Out7<S, X, A, B, C, D, E, F, G>, I "8" on Out8<S, X, A, B, C, D, E, F, G, H>,
+    J "9" on Out9<S, X, A, B, C, D, E, F, G, H, I>, K "10" on Out10<S, X, A, B, C, D, E, F, G, H, I, J>);
+tuple!(Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<Chain<A, B>, C>, D>, E>, F>, G>, H>, I>, J>, K>, L>;
+    A, B "1" on Out<S, X, A>, C "2" on Out2<S, X, A, B>, D "3" on Out3<S, X, A, B, C>,
+    E "4" on Out4<S, X, A, B, C, D>, F "5" on Out5<S, X, A, B, C, D, E>, G "6" on Out6<S, X, A, B, C, D, E, F>,
+    H "7" on Out7<S, X, A, B, C, D, E, F, G>, I "8" on Out8<S, X, A, B, C, D, E, F, G, H>,
+    J "9" on Out9<S, X, A, B, C, D, E, F, G, H, I>, K "10" on Out10<S, X, A, B, C, D, E, F, G, H, I, J>,
+    L "11" on Out11<S, X, A, B, C, D, E, F, G, H, I, J, K>);

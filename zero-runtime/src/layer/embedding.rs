@@ -1,7 +1,10 @@
 //! Embedding: token ids to features, with learned positions. Never gives a gradient to its input.
 
-use super::size::{product, require_elements, sum};
-use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens, require};
+use zero_plan::Origin;
+use zero_plan::message::Message;
+
+use super::size::{either, empty, product, sum};
+use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens};
 use crate::device::Device;
 
 /// (tokens) ids to (tokens, W): table (VOCAB, W) by id, plus positions (CONTEXT, W) by place in the sequence.
@@ -11,15 +14,10 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
     for Embedding<VOCAB, CONTEXT, W>
 {
     type Output = Features<W>;
-    const PARAMS: usize = {
-        require_elements("Embedding", "vocabulary", VOCAB);
-        require_elements("Embedding", "context", CONTEXT);
-        require_elements("Embedding", "width", W);
-        require(
-            S::LENGTH <= CONTEXT,
-            "[Z0202] sequences are longer than the context of the embedding: raise CONTEXT or lower `length`",
-        );
-        product(&[sum(&[VOCAB, CONTEXT]), W])
+    const PARAMS: usize = product(&[sum(&[VOCAB, CONTEXT]), W]);
+    const FAULT: Option<Message> = {
+        let is_empty = empty("Embedding", &[("vocabulary", VOCAB), ("context", CONTEXT), ("width", W)]);
+        if S::LENGTH > CONTEXT { either(is_empty, Some(too_short(CONTEXT, S::LENGTH, &S::ORIGIN))) } else { is_empty }
     };
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
@@ -45,4 +43,15 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
 
 impl<const VOCAB: usize, const CONTEXT: usize, const W: usize> Entry for Embedding<VOCAB, CONTEXT, W> {
     type Input = Tokens;
+    const VOCABULARY: Option<usize> = Some(VOCAB);
+}
+
+/// The fault of a context that sequences do not fit in.
+const fn too_short(context: usize, length: usize, origin: &Origin) -> Message {
+    let message =
+        Message::new().text("[Z0202] sequences of ").number(length).text(" tokens, but the context of Embedding is ");
+    let message = origin.tell_number(message.number(context), "batch.length", length);
+    let message = origin.section(message.text("\n  fix: "), "batch");
+    let message = origin.end(origin.key(message, "length").number(context));
+    message.text(" or less, or a context of ").number(length)
 }

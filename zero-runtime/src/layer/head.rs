@@ -1,21 +1,34 @@
 //! Head: the last unit, which turns features into a loss. Never holds the logits of a whole micro-batch.
 
-use super::size::{SOFTMAX, product, require_elements, sum};
-use super::{Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, max};
+use zero_plan::message::Message;
+
+use super::size::{SOFTMAX, empty, product, sum};
+use super::{
+    Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, Tokens, max,
+};
 use crate::device::{Device, Matrix, Write};
+use crate::model::HeadCode;
 use crate::view::{View, ViewMut};
 
 /// A layer that ends a model: it gives a loss, and can say what it would predict.
 #[diagnostic::on_unimplemented(
-    message = "[Z0211] `{Self}` is not a head that takes `{X}`",
-    label = "takes another input, or is not a head",
+    message = "[Z0211] `{Self}` is not a head",
+    label = "gives no loss",
     note = "the last field of a model is its head: it takes what the field before it gives, as `LmHead` does, and gives a loss"
 )]
-pub trait Head<S: Shape, X: Activation>: Layer<S, X, Output = Loss> {
-    /// Number of classes: the vocabulary.
+pub trait Head<S: Shape> {
+    /// What it is to predict for each token: [`Tokens`] where that is a class, [`Features`] where it is numbers.
+    type Target: Activation;
+    /// What the loss is counted in, as reports print it.
+    const UNIT: &'static str;
+    /// Number of classes that targets tell apart: the vocabulary. 0 where targets are numbers.
     const CLASSES: usize;
+    /// Numbers that it predicts for each token: the logits of all classes, unless it says otherwise.
+    const OUTPUTS: usize = Self::CLASSES;
+    /// What the engine needs of it; never anything else.
+    const CODE: HeadCode<S::Device> = HeadCode::of::<S, Self>();
 
-    /// `logits` (rows, CLASSES) of `x` (rows, input width).
+    /// `logits` (rows, OUTPUTS), or whatever it predicts, of `x` (rows, input width).
     fn logits(device: &S::Device, params: View<S::Device>, x: View<S::Device>, logits: ViewMut<S::Device>);
 }
 
@@ -42,7 +55,7 @@ pub type Classifier<const W: usize, const CLASSES: usize> = LmHead<W, CLASSES>;
 
 impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {
     /// Tokens whose logits exist at one time: about 1 MiB of them, and enough rows for a matrix product.
-    const CHUNK: usize = max(64, (1 << 18) / VOCAB);
+    const CHUNK: usize = max(64, (1 << 18) / max(VOCAB, 1));
 
     const fn chunk(tokens: usize) -> usize {
         if Self::CHUNK < tokens { Self::CHUNK } else { tokens }
@@ -51,11 +64,8 @@ impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {
 
 impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmHead<W, VOCAB> {
     type Output = Loss;
-    const PARAMS: usize = {
-        require_elements("LmHead", "width", W);
-        require_elements("LmHead", "vocabulary", VOCAB);
-        product(&[VOCAB, W])
-    };
+    const PARAMS: usize = product(&[VOCAB, W]);
+    const FAULT: Option<Message> = empty("LmHead", &[("width", W), ("vocabulary", VOCAB)]);
     // Log-sum-exp of each token's logits.
     const SAVED: usize = S::TOKENS;
     const WORKSPACE: usize = product(&[Self::chunk(S::TOKENS), VOCAB]);
@@ -68,28 +78,29 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
 
     fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
         let tokens = cx.tokens();
+        let targets = cx.targets.ids();
         for start in (0..tokens).step_by(Self::CHUNK) {
             let rows = Self::chunk(tokens - start);
             let mut logits = pass.work.reborrow().part(0, rows * VOCAB);
             let x = pass.x.part(start * W, rows * W);
-            <Self as Head<S, Features<W>>>::logits(cx.device, pass.params, x, logits.reborrow());
+            <Self as Head<S>>::logits(cx.device, pass.params, x, logits.reborrow());
             let loss = pass.y.reborrow().part(start, rows);
             let lse = pass.saved.reborrow().part(start, rows);
-            cx.device.cross_entropy(logits.as_view(), cx.targets.part(start, rows), loss, lse);
+            cx.device.cross_entropy(logits.as_view(), targets.part(start, rows), loss, lse);
         }
     }
 
     fn backward(cx: &Context<S::Device>, mut pass: Backward<S::Device>) {
-        let tokens = cx.tokens();
+        let (tokens, targets) = (cx.tokens(), cx.targets.ids());
         let weight = || Matrix::new(pass.params, VOCAB, W);
         let (mut dweight, mut write) = pass.grads.into_parts();
         for start in (0..tokens).step_by(Self::CHUNK) {
             let rows = Self::chunk(tokens - start);
             let mut logits = pass.work.reborrow().part(0, rows * VOCAB);
             let x = pass.x.part(start * W, rows * W);
-            <Self as Head<S, Features<W>>>::logits(cx.device, pass.params, x, logits.reborrow());
+            <Self as Head<S>>::logits(cx.device, pass.params, x, logits.reborrow());
             let (lse, dy) = (pass.saved.part(start, rows), pass.dy.part(start, rows));
-            cx.device.cross_entropy_backward(logits.reborrow(), cx.targets.part(start, rows), lse, dy);
+            cx.device.cross_entropy_backward(logits.reborrow(), targets.part(start, rows), lse, dy);
             let dlogits = || Matrix::new(logits.as_view(), rows, VOCAB);
             if let Some(dx) = &mut pass.dx {
                 let dx = dx.reborrow().part(start * W, rows * W);
@@ -101,7 +112,9 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
     }
 }
 
-impl<S: Shape, const W: usize, const VOCAB: usize> Head<S, Features<W>> for LmHead<W, VOCAB> {
+impl<S: Shape, const W: usize, const VOCAB: usize> Head<S> for LmHead<W, VOCAB> {
+    type Target = Tokens;
+    const UNIT: &'static str = "nats";
     const CLASSES: usize = VOCAB;
 
     fn logits(device: &S::Device, params: View<S::Device>, x: View<S::Device>, logits: ViewMut<S::Device>) {

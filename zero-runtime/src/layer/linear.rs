@@ -1,6 +1,8 @@
 //! Linear: y = x W^T + b, and what follows it in the same pass.
 
-use super::size::{product, require_elements, sum};
+use zero_plan::message::Message;
+
+use super::size::{empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
 use crate::device::{Device, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
@@ -10,11 +12,8 @@ pub struct Linear<const I: usize, const O: usize>;
 
 impl<S: Shape, const I: usize, const O: usize> Layer<S, Features<I>> for Linear<I, O> {
     type Output = Features<O>;
-    const PARAMS: usize = {
-        require_elements("Linear", "input width", I);
-        require_elements("Linear", "output width", O);
-        params(I, O)
-    };
+    const PARAMS: usize = params(I, O);
+    const FAULT: Option<Message> = empty("Linear", &[("input width", I), ("output width", O)]);
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
 

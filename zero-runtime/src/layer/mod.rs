@@ -54,6 +54,7 @@ mod chain;
 mod embedding;
 mod head;
 mod linear;
+mod mse_head;
 mod norm;
 pub mod size;
 mod tensors;
@@ -64,10 +65,14 @@ pub use chain::{Chain, Residual};
 pub use embedding::Embedding;
 pub use head::{Classifier, Head, LmHead, SharesWith};
 pub use linear::Linear;
+pub use mse_head::MseHead;
 pub use norm::{LayerNorm, RmsNorm};
 pub use tensors::{Init, Tensor, Tensors};
 
-pub(crate) use size::{max, require};
+pub(crate) use size::max;
+
+use zero_plan::Origin;
+use zero_plan::message::Message;
 
 use crate::device::{Device, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
@@ -82,6 +87,8 @@ pub trait Shape: 'static {
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
     const TOKENS: usize = size::product(&[Self::SEQUENCES, Self::LENGTH]);
+    /// Where they are written, for the errors of a build.
+    const ORIGIN: Origin = Origin::UNKNOWN;
 }
 
 /// What flows between layers.
@@ -121,7 +128,8 @@ impl Activation for Loss {
 #[diagnostic::on_unimplemented(
     message = "[Z0211] `{Self}` is not a layer that takes `{X}`",
     label = "takes another input, or is not a layer",
-    note = "each layer's output is the next one's input; a struct of layers is a layer by `#[derive(Layer)]`"
+    note = "each layer's output is the next one's input; a struct of layers is a layer by `#[derive(Layer)]`",
+    note = "`Tokens` are taken by the first field, `Loss` is given by a head and taken by nobody: it is the last field"
 )]
 pub trait Layer<S: Shape, X: Activation> {
     /// What it gives.
@@ -135,6 +143,10 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.
     const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);
+
+    /// What is wrong with its sizes, if anything is: a text that begins with a code and says expected and found. A model
+    /// with such a layer stops the build there and names the field, so sizes need not be right where this is given.
+    const FAULT: Option<Message> = None;
 
     /// The nonlinearity that it applies to each element, if it does nothing else: the layer before it may then do that in
     /// its own pass over memory.
@@ -164,14 +176,27 @@ pub trait Layer<S: Shape, X: Activation> {
     }
 }
 
+/// An activation that is `X`: what a layer gives that must give what it takes.
+#[diagnostic::on_unimplemented(
+    message = "[Z0143] this layer takes `{X}` but gives `{Self}`, and must give what it takes",
+    label = "changes the width",
+    note = "a residual connection adds its input to its output, and each element of an array takes what the one before it gives"
+)]
+pub trait SameAs<X>: Activation {}
+
+impl<X: Activation> SameAs<X> for X {}
+
 /// A layer that can begin a model, because it takes one kind of input only.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot begin a model",
-    label = "the first field must take one kind of input only, such as `Embedding` or `Linear`"
+    message = "[Z0142] `{Self}` cannot begin a model",
+    label = "the first field must take one kind of input only, such as `Embedding` or `Linear`",
+    note = "a layer of your own that takes one kind of input says so by `impl Entry`"
 )]
 pub trait Entry {
     /// What it takes.
     type Input: Activation;
+    /// Where it takes ids: how many it tells apart. Each id is less than it.
+    const VOCABULARY: Option<usize> = None;
 }
 
 /// What every call of a pass shares.
@@ -182,8 +207,8 @@ pub struct Context<'a, D> {
     pub sequences: usize,
     /// Tokens in each of them.
     pub length: usize,
-    /// Target of each token, (tokens); empty where nothing is to be predicted.
-    pub targets: View<'a, D, u32>,
+    /// Targets, (tokens, target width), as ids where they are classes; empty where nothing is to be predicted.
+    pub targets: View<'a, D>,
 }
 
 impl<D> Context<'_, D> {

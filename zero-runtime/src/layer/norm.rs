@@ -1,6 +1,8 @@
 //! Norms: each token's features brought to unit scale. Never mixes tokens.
 
-use super::size::{product, require_elements};
+use zero_plan::message::Message;
+
+use super::size::{empty, product};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};
 use crate::device::Device;
 use crate::view::View;
@@ -10,10 +12,8 @@ pub struct LayerNorm<const W: usize>;
 
 impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
     type Output = Features<W>;
-    const PARAMS: usize = {
-        require_elements("LayerNorm", "width", W);
-        product(&[2, W])
-    };
+    const PARAMS: usize = product(&[2, W]);
+    const FAULT: Option<Message> = empty("LayerNorm", &[("width", W)]);
     // Mean and reciprocal deviation of each token.
     const SAVED: usize = product(&[2, S::TOKENS]);
     const WORKSPACE: usize = 0;
@@ -55,10 +55,8 @@ pub struct RmsNorm<const W: usize>;
 
 impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
     type Output = Features<W>;
-    const PARAMS: usize = {
-        require_elements("RmsNorm", "width", W);
-        W
-    };
+    const PARAMS: usize = W;
+    const FAULT: Option<Message> = empty("RmsNorm", &[("width", W)]);
     // Reciprocal root mean square of each token.
     const SAVED: usize = S::TOKENS;
     const WORKSPACE: usize = 0;

@@ -60,21 +60,23 @@ pub(crate) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-/// Stops the build where the sizes of a layer contradict one another or the shape of a micro-batch.
-#[track_caller]
-pub(crate) const fn require(holds: bool, message: &str) {
-    if !holds {
-        panic!("{}", message);
+/// The fault of a layer one of whose dimensions is 0, which leaves it tensors without elements.
+pub(super) const fn empty(layer: &str, dimensions: &[(&str, usize)]) -> Option<Message> {
+    let mut i = 0;
+    while i < dimensions.len() {
+        let (dimension, size) = dimensions[i];
+        if size == 0 {
+            let message = Message::new().text("[Z0207] the ").text(dimension).text(" of ").text(layer);
+            return Some(message.text(" is 0, which leaves it tensors without elements: make it 1 or more"));
+        }
+        i += 1;
     }
+    None
 }
 
-/// Stops the build where a dimension of a layer's tensors is 0.
-#[track_caller]
-pub(super) const fn require_elements(layer: &str, dimension: &str, size: usize) {
-    if size == 0 {
-        let message = Message::new().text("[Z0207] the ").text(dimension).text(" of ").text(layer);
-        require(false, message.text(" is 0, which leaves it tensors without elements: make it 1 or more").as_str());
-    }
+/// The first of two faults.
+pub(super) const fn either(first: Option<Message>, second: Option<Message>) -> Option<Message> {
+    if first.is_some() { first } else { second }
 }
 
 #[cfg(test)]
@@ -102,8 +104,12 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "[Z0207] the input width of Linear is 0,")]
-    fn a_dimension_of_nothing_is_refused() {
-        require_elements("Linear", "input width", 0);
+    fn a_dimension_of_nothing_is_a_fault() {
+        assert!(empty("Linear", &[("input width", 1), ("output width", 1)]).is_none());
+        let fault = empty("Linear", &[("input width", 1), ("output width", 0)]).unwrap();
+        assert!(fault.as_str().starts_with("[Z0207] the output width of Linear is 0,"));
+        let other = empty("Norm", &[("width", 0)]);
+        assert!(either(Some(fault), other).unwrap().as_str().contains("Linear"));
+        assert!(either(None, other).unwrap().as_str().contains("Norm"));
     }
 }

@@ -61,7 +61,7 @@ fn copy_ns(device: &Cpu) -> f64 {
     let (from, mut to) = (vec![1.0; elements], vec![2.0; elements]);
     best_ns(|| {
         device.copy((&mut to[..]).into(), (&from[..]).into());
-        // Else nobody would ever look at it.
+        // Otherwise nobody would ever look at it.
         black_box(&to);
     })
 }

@@ -49,7 +49,10 @@ pub fn gather_records<'p, M: Model, T: Transport<'p>>(
 }
 
 /// Numbers of each rank, however many. Every rank must call it, with as many.
-fn gather<'p, M: Model, T: Transport<'p>>(engine: &mut Engine<'p, M, T>, mine: &[f64]) -> Result<Vec<Vec<f64>>, Lost> {
+pub(crate) fn gather<'p, M: Model, T: Transport<'p>>(
+    engine: &mut Engine<'p, M, T>,
+    mine: &[f64],
+) -> Result<Vec<Vec<f64>>, Lost> {
     let plan = engine.plan();
     let mut all = vec![Vec::with_capacity(mine.len()); plan.config.mesh.ranks()];
     for part in mine.chunks(plan.agreed_values()) {

@@ -19,7 +19,7 @@ impl LearningRate {
         if step < self.warmup {
             return self.max * (step + 1) as f64 / self.warmup as f64;
         }
-        let falling = self.steps.saturating_sub(1 + self.warmup);
+        let falling = self.steps.saturating_sub(self.warmup).saturating_sub(1);
         let progress = if falling == 0 { 1.0 } else { ((step - self.warmup) as f64 / falling as f64).min(1.0) };
         let height = 0.5 * (1.0 + (core::f64::consts::PI * progress).cos());
         self.min + (self.max - self.min) * height

@@ -2,9 +2,14 @@
 //! layer computes.
 
 mod arguments;
+mod command;
+mod compare;
+mod header;
 mod learning_rate;
 mod output;
+mod range;
 mod sample;
+mod size;
 mod threads;
 mod train;
 
@@ -12,88 +17,90 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
 
 pub use arguments::{RunArguments, TextArguments};
+pub use compare::compare;
 pub use learning_rate::LearningRate;
-pub use output::{StepLine, peak_resident_bytes};
+pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
 
 use crate::arena::job_bytes;
 use crate::data::{Dataset, Text, workspace_text};
 use crate::error::Error;
-use crate::launch::{self, EXIT_REPORTED, LaunchError, Role};
+use crate::launch::{self, EXIT_REPORTED, LaunchError, Place, Role};
 use crate::layer::{Tensors, Tokens};
-use crate::model::Model;
+use crate::model::{Model, require_vocabulary};
 use crate::plan::{Plan, Report, ScheduleText, Transport, prove};
 use crate::profile::Machine;
 use crate::transport::{local, shm};
-use output::say;
+use command::{DataCommand, TextCommand};
+use output::{say, say_table};
+use size::{require_budget, size};
 use threads::Threads;
-use train::Finale;
-
-/// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
-/// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.
-#[derive(Parser, Clone, Debug)]
-#[command(version, max_term_width = 100)]
-struct TextCommand {
-    #[command(flatten)]
-    run: RunArguments,
-    #[command(flatten)]
-    text: TextArguments,
-}
-
-/// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
-/// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.
-#[derive(Parser, Clone, Debug)]
-#[command(version, max_term_width = 100)]
-struct DataCommand {
-    #[command(flatten)]
-    run: RunArguments,
-}
+use train::Job;
 
 /// `main` of a program that trains a model of tokens on text: the data of `--data`, or else the text that is in the
 /// binary, or else the sources of the workspace that the model is defined in.
-pub fn main<M: Model<Input = Tokens>>() -> ExitCode {
+pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode {
     main_from::<M>(std::env::args_os())
 }
 
 /// [`main`] with other arguments than those of the process; the first is the program's name. Ranks are started with the
 /// process's own, so it must come here with the same ones from those.
-pub fn main_from<M: Model<Input = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    const { require_vocabulary::<M>() };
     let TextCommand { run, text } = parse::<M, _>(arguments);
-    start::<M>(&run, |role| {
+    start::<M>(&run, |role, speaks| {
         let prompt = sample::prompt(text.prompt.as_deref(), M::HEAD.classes)?;
-        let data = open::<M>(text.data.as_deref())?;
-        let chosen = (&text.prompt, text.sample, text.temperature.to_bits());
+        let data = open::<M>(&text)?;
+        let chosen = (&text.prompt, text.sample, text.temperature.to_bits(), text.data_as);
         let agreement = hash_of(&(agreement::<M>(&run), chosen, data.fingerprint()));
-        become_ranks::<M>(role, &run, agreement, &data, &|engine| sample::sample(engine, &prompt, &text, run.seed))
+        let job = Job {
+            arguments: &run,
+            text: Some(&text),
+            data: &data,
+            finale: &|engine| sample::sample(engine, &prompt, &text, run.seed),
+        };
+        introduce_data(&job, speaks)?;
+        become_ranks::<M>(role, agreement, &job)
     })
 }
 
 /// `main` of a program that trains a model on a dataset of its own.
-pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input>) -> ExitCode {
+pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode {
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
-    start::<M>(&run, |role| become_ranks::<M>(role, &run, agreement::<M>(&run), &data, &|_| Ok(())))
-}
-
-/// Arguments, or the end of the process: told once, by rank 0 where all ranks are given the same.
-fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> C {
-    C::try_parse_from(arguments).unwrap_or_else(|error| {
-        if is_follower(&role::<M>()) {
-            std::thread::sleep(GRACE);
-            std::process::exit(error.exit_code());
-        }
-        error.exit()
+    start::<M>(&run, |role, speaks| {
+        let job = Job { arguments: &run, text: None, data: &data, finale: &|_| Ok(()) };
+        introduce_data(&job, speaks)?;
+        become_ranks::<M>(role, agreement::<M>(&run), &job)
     })
 }
 
-/// Text from `path`, or what the binary carries, or the sources of the workspace that the model is defined in.
-fn open<M: Model>(path: Option<&Path>) -> Result<Text, Error> {
+/// Arguments, or the end of the process: an error is told once, where all ranks are given the same; so is help.
+fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> C {
+    command::read(arguments).unwrap_or_else(|error| {
+        match launch::company(processes(M::PLAN)) {
+            Some(company) if error.use_stderr() => tell(&company, command::with_code(&error).trim_end()),
+            Some(company) if company.rank > 0 => {}
+            _ => command::tell(&error),
+        }
+        std::process::exit(error.exit_code())
+    })
+}
+
+/// Tells an error that this rank has found before it met the others, unless another rank does.
+fn tell(company: &Place, error: &str) {
+    if let Some(error) = launch::fail(company, error) {
+        launch::print(&error.report());
+    }
+}
+
+/// Text from `--data`, or what the binary carries, or the sources of the workspace that the model is defined in.
+fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
     let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
-    Ok(match (path, M::TEXT) {
-        (Some(path), _) => Text::open(path, length, classes)?,
+    Ok(match (&arguments.data, M::TEXT) {
+        (Some(path), _) => Text::open(path, arguments.data_as, length, classes)?,
         (None, Some(text)) => Text::in_memory(text, "the text in this binary", length, classes)?,
         (None, None) => {
             let sources = Path::new(M::DIRECTORY);
@@ -103,7 +110,9 @@ fn open<M: Model>(path: Option<&Path>) -> Result<Text, Error> {
                     help: "give --data FILE_OR_DIRECTORY, or build it with `cargo zero build`".to_owned(),
                 });
             }
-            Text::in_memory(workspace_text(sources)?.into_bytes(), "the text of this workspace", length, classes)?
+            let found = workspace_text(sources)?;
+            let taken = found.taken();
+            Text::in_memory(found.text.into_bytes(), "the text of this workspace", length, classes)?.of(taken)
         }
     })
 }
@@ -115,7 +124,8 @@ fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
     M::CODE.iter().for_each(|code| (code.tensors)(&mut tensors));
     // Whether they profile is for all ranks to do alike; the name of the file is for rank 0 alone.
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
-    let arguments = RunArguments { metrics: None, profile, ..arguments.clone() };
+    // How often rank 0 tells of a step is its own business, too.
+    let arguments = RunArguments { metrics: None, profile, log_every: None, ..arguments.clone() };
     hash_of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
@@ -125,13 +135,9 @@ fn hash_of(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// How long a rank that leaves an error to rank 0 stays, so that its end is not what stops rank 0 from telling it.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// Finds out what this process is, runs `body`, and tells an error once: by rank 0 where all ranks find the same.
-fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<ExitCode, Error>) -> ExitCode {
+/// Finds out what this process is, runs `body`, and tells an error once, whichever ranks find it.
+fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Result<ExitCode, Error>) -> ExitCode {
     let role = role::<M>();
-    let is_follower = is_follower(&role);
     // The one process that speaks for all before there are ranks.
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
     let result = if arguments.only_shows() {
@@ -142,19 +148,22 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role) -> Result<E
             arguments.check()?;
             if speaks {
                 introduce(M::PLAN, arguments)?;
-                say(&format!("{}\n\n", Threads::new(arguments.threads, M::PLAN.config.mesh.ranks())));
+                say(&format!("{}\n\n", Threads::new(arguments.threads, M::PLAN)));
+                if cfg!(debug_assertions) {
+                    say(DEBUG_BUILD);
+                }
                 // Each rank asks for its own part again; together they may still be too many.
                 let measuring = if arguments.profile.is_some() { Machine::BYTES } else { 0 };
-                launch::check_available(job_bytes(M::PLAN) + M::PLAN.config.mesh.ranks() * measuring)?;
+                let job = job_bytes(M::PLAN, &size(M::PLAN, arguments, 0));
+                launch::check_available(job + M::PLAN.config.mesh.ranks() * measuring)?;
             }
-            body(role)
+            body(role, speaks)
         })
     };
     result.unwrap_or_else(|error| {
-        if is_follower && error.is_common() {
-            std::thread::sleep(GRACE);
-        } else if !error.is_echo() {
-            eprintln!("{error}");
+        match launch::company(processes(M::PLAN)) {
+            Some(company) => tell(&company, &error.to_string()),
+            None => launch::print(&error.to_string()),
         }
         ExitCode::from(EXIT_REPORTED)
     })
@@ -167,15 +176,31 @@ fn introduce(plan: &Plan, arguments: &RunArguments) -> Result<(), Error> {
         say(&format!("proven: {proof}\n"));
         return Ok(());
     }
-    say(&format!("{}\n\nproven: {proof}\n\n", Report(plan)));
+    say_table(&format!("{}\n\nproven: {proof}\n\n", Report(plan)));
     if arguments.schedule {
-        say(&format!("{}\n", ScheduleText(plan)));
+        say_table(&format!("{}\n", ScheduleText(plan)));
     }
     Ok(())
 }
 
-fn is_follower(role: &Result<Role, Error>) -> bool {
-    matches!(role, Ok(Role::Rank(place)) if place.rank > 0)
+const DEBUG_BUILD: &str = "this is a debug build, made to find mistakes, and slow: build with --release to train\n\n";
+
+/// Says what a run trains on.
+fn introduce_data<M: Model>(job: &Job<M>, speaks: bool) -> Result<(), Error> {
+    let held_out = job.data.held_out_count();
+    if let Some(every) = job.arguments.held_out_every.filter(|_| held_out == 0) {
+        return Err(Error::Argument {
+            what: format!(
+                "--held-out-every {every} asks for a loss on held-out data, and this program's data has none"
+            ),
+            help: "leave it out".to_owned(),
+        });
+    }
+    if speaks {
+        let own = || format!("data: this program's own, {held_out} sequences of it held out");
+        say(&format!("{}\n\n", job.data.contents().map_or_else(own, |contents| contents.to_string())));
+    }
+    Ok(())
 }
 
 /// Processes that a run of a plan consists of: where ranks are threads, one.
@@ -196,32 +221,70 @@ fn role<M: Model>() -> Result<Role, Error> {
     })
 }
 
-fn become_ranks<M: Model>(
-    role: Role,
-    arguments: &RunArguments,
-    agreement: u64,
-    data: &dyn Dataset<Input = M::Input>,
-    finale: Finale<M>,
-) -> Result<ExitCode, Error> {
+/// The end of a rank whose error has been told, or is to be told here and now.
+fn reported(error: Option<String>) -> ExitCode {
+    error.iter().for_each(|error| launch::print(error));
+    ExitCode::from(EXIT_REPORTED)
+}
+
+fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M>) -> Result<ExitCode, Error> {
     let plan = M::PLAN;
+    require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
     let processes = processes(plan);
     match role {
         Role::Launcher if processes > 1 => Ok(launch::launch(processes)),
         Role::Rank(place) if processes > 1 => {
-            let (transport, watch) = shm::join(plan, &place, agreement)?;
-            let result = train::train(transport, arguments, data, finale);
-            // What all ranks find ends all of them: nobody has been lost.
-            if result.as_ref().map_or_else(Error::is_common, |()| true) {
-                watch.goodbye();
+            let (transport, watch) = match shm::join(plan, &place, agreement) {
+                Err(error @ LaunchError::SeveralHosts { .. }) => return Err(error.into()),
+                Err(error) => return Ok(reported((!error.is_echo()).then(|| error.report()))),
+                Ok(joined) => joined,
+            };
+            match train::train(transport, job) {
+                Ok(()) => {
+                    watch.goodbye();
+                    Ok(ExitCode::SUCCESS)
+                }
+                Err(error) if error.is_agreed() => Ok(reported(watch.fail_together().then(|| error.to_string()))),
+                // Whoever has ended, or the launcher, or the watch tells of it.
+                Err(error) if error.is_echo() => Ok(reported(None)),
+                Err(error) => Ok(reported(watch.fail(&error.to_string()).map(|error| error.report()))),
             }
-            result.map(|()| ExitCode::SUCCESS)
         }
         Role::Launcher | Role::Rank(_) => {
-            let ranks = local::run(plan, Result::is_err, |transport| train::train(transport, arguments, data, finale))?;
+            let ranks = local::run(plan, Result::is_err, |transport| train::train(transport, job))?;
             // An echo of another rank's error is worth telling only if there is nothing else.
             let mut errors: Vec<Error> = ranks.into_iter().filter_map(Result::err).collect();
             errors.sort_by_key(Error::is_echo);
             errors.into_iter().next().map_or(Ok(ExitCode::SUCCESS), Err)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{Config, Mesh, Op, PipelineStage, PlanBuf, Unit};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    #[test]
+    fn a_plan_is_proven_whatever_is_shown_of_it() {
+        let unit = Unit { field: "only", params: 8, takes: 8, input: 4, output: 4, ..Unit::NONE };
+        let config = Config { mesh: Mesh::of_zero(2), ..Config::PLAIN.at_stage(3) };
+        PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
+            let without_first: Vec<Op> = plan.stages[0].step[1..].to_vec();
+            let stages = [PipelineStage { step: &without_first, ..plan.stages[0] }];
+            let unsound = Plan { stages: &stages, ..*plan };
+            for asked in [&["run"][..], &["run", "--plan"], &["run", "--prove"], &["run", "--schedule"]] {
+                let arguments = Command::parse_from(asked).run;
+                assert!(introduce(plan, &arguments).is_ok(), "{asked:?}");
+                assert!(matches!(introduce(&unsound, &arguments), Err(Error::Unsound(_))), "{asked:?}");
+            }
+        });
     }
 }

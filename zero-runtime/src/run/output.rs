@@ -1,23 +1,25 @@
-//! Output: a progress bar on a terminal, a line a step elsewhere, JSON lines in a file. Only rank 0 has one.
+//! Output: lines of some steps, above a progress bar on a terminal; JSON lines of all of them in a file. Only rank 0 has
+//! one.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::launch::EXIT_REPORTED;
+use crate::launch;
 use crate::plan::Bytes;
+use crate::terminal;
 
 /// What is told about a step.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepLine {
     /// Counted from 1.
     pub step: u64,
-    /// Mean loss in nats.
+    /// Mean loss, in the unit of the model's head.
     pub loss: f64,
     /// Norm of the gradient before clipping.
     pub gradient_norm: f64,
@@ -68,6 +70,28 @@ pub struct Output {
     bar: Option<ProgressBar>,
     metrics: Option<NewFile>,
     steps: u64,
+    start: Instant,
+}
+
+/// A line of metrics, but for the first.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    kind: &'static str,
+    /// Seconds since [`Output::begin`].
+    time_s: f64,
+    #[serde(flatten)]
+    told: &'a T,
+}
+
+/// Loss on what is held out.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct HeldOutLine {
+    /// Steps done.
+    pub step: u64,
+    /// Mean loss.
+    pub held_out_loss: f64,
+    /// What the loss is counted in.
+    pub unit: &'static str,
 }
 
 impl Output {
@@ -82,14 +106,23 @@ impl Output {
                 ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {eta}").expect("a valid template");
             ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stdout()).with_style(style)
         });
-        Ok(Self { bar, metrics: metrics.transpose()?, steps })
+        Ok(Self { bar, metrics: metrics.transpose()?, steps, start: Instant::now() })
     }
 
-    /// Tells of a step.
+    /// Begins to count time, and says in the metrics file what run it is of.
     ///
     /// # Errors
     /// Z0351 if the metrics file cannot take it.
-    pub fn step(&mut self, line: &StepLine) -> Result<(), Error> {
+    pub fn begin(&mut self, header: &impl Serialize) -> Result<(), Error> {
+        self.start = Instant::now();
+        self.write(header)
+    }
+
+    /// Records a step, and tells of it where it is `told`.
+    ///
+    /// # Errors
+    /// Z0351 if the metrics file cannot take it.
+    pub fn step(&mut self, line: &StepLine, told: bool) -> Result<(), Error> {
         let text = format!(
             "loss {:.4}  norm {:.3}  lr {:.2e}  {:.0} tokens/s  {}",
             line.loss,
@@ -98,21 +131,41 @@ impl Output {
             line.tokens_per_s,
             Bytes(line.peak_resident_bytes)
         );
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(line.step);
-                bar.set_message(text);
-            }
-            None => say(&format!("step {:>4}/{}  {text}\n", line.step, self.steps)),
+        if told {
+            self.tell(&format!("step {:>4}/{}  {text}", line.step, self.steps));
         }
-        self.record(line)
+        if let Some(bar) = &self.bar {
+            bar.set_position(line.step);
+            bar.set_message(text);
+        }
+        self.record("step", line)
     }
 
-    /// Writes a line of JSON to the metrics file.
+    /// Records and tells a loss on what is held out.
     ///
     /// # Errors
     /// Z0351 if the metrics file cannot take it.
-    pub fn record(&mut self, line: &impl Serialize) -> Result<(), Error> {
+    pub fn held_out(&mut self, line: &HeldOutLine) -> Result<(), Error> {
+        let after = if line.step < self.steps { format!(" after step {}", line.step) } else { String::new() };
+        self.tell(&format!("held-out loss {:.4} {}{after}", line.held_out_loss, line.unit));
+        self.record("held_out", line)
+    }
+
+    /// A line for a person, above the bar where there is one.
+    fn tell(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => say(&format!("{line}\n")),
+        }
+    }
+
+    fn record(&mut self, kind: &'static str, told: &impl Serialize) -> Result<(), Error> {
+        let time_s = self.start.elapsed().as_secs_f64();
+        self.write(&Line { kind, time_s, told })
+    }
+
+    /// Writes a line of JSON to the metrics file.
+    fn write(&mut self, line: &impl Serialize) -> Result<(), Error> {
         let Some(metrics) = &mut self.metrics else { return Ok(()) };
         metrics.write(|file| {
             serde_json::to_writer(&mut *file, line)?;
@@ -129,22 +182,45 @@ impl Output {
     }
 }
 
+/// An error that ends a run early is told below the bar.
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Writes a table, or several, to standard output, as [`say`] does.
+pub fn say_table(text: &str) {
+    say(&terminal::table(text));
+}
+
 /// Writes to standard output. Where nobody reads it any more, as behind `| head`, the run ends without a word; where it
 /// cannot be written for another reason, with an error.
 pub fn say(text: &str) {
     let mut stdout = std::io::stdout().lock();
     if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         if error.kind() != std::io::ErrorKind::BrokenPipe {
-            eprintln!("error[Z0352]: cannot write to standard output: {error}\n  = help: free space where it goes");
+            let error = format!("error[Z0352]: cannot write to standard output: {error}");
+            terminal::tell(&format!("{error}\n  = help: free space where it goes"));
         }
-        std::process::exit(EXIT_REPORTED.into());
+        launch::leave();
     }
 }
 
 /// Most memory that this process has held, as the kernel counts it: `VmHWM`, which includes shared pages it touched.
 pub fn peak_resident_bytes() -> usize {
+    status_bytes("VmHWM:")
+}
+
+/// Shared memory that this process has touched, whichever rank it belongs to: `RssShmem`.
+pub fn resident_shared_bytes() -> usize {
+    status_bytes("RssShmem:")
+}
+
+/// A size that the kernel tells of this process, in KiB.
+fn status_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     kilobytes.unwrap_or(0) * 1024
 }

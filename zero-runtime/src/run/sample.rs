@@ -51,12 +51,16 @@ pub fn sample<'p, M: Model<Input = Tokens>, T: Transport<'p>>(
     let mut speak = |id: u32| voice.iter_mut().for_each(|voice| voice.speak(id));
     let mut ids = prompt.to_vec();
     ids.iter().for_each(|&id| speak(id));
+    ids.drain(..ids.len().saturating_sub(length));
     let mut logits = vec![0.0; M::HEAD.classes];
     for i in 0..arguments.sample {
-        let has_logits = engine.predict(&ids[ids.len().saturating_sub(length)..], &mut logits)?;
-        let choice = if has_logits { choose(&logits, arguments.temperature, uniform(seed, i as u64)) } else { 0 };
+        let has_logits = engine.predict(&ids, &mut logits)?;
+        let choice = if has_logits { choose(&logits, arguments.temperature, uniform(seed, i)) } else { 0 };
         let id = engine.from_last_stage(f64::from(choice))? as u32;
         speak(id);
+        if ids.len() == length {
+            ids.remove(0);
+        }
         ids.push(id);
     }
     speak(u32::from(b'\n'));

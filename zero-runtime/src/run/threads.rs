@@ -3,6 +3,9 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 
+use crate::plan::footprint::THREAD_BYTES;
+use crate::plan::{Plan, RunSize};
+
 /// How the processor is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
@@ -13,18 +16,25 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// As `asked`, even beyond the cores that this process may use; else those are divided among the ranks of the plan,
-    /// which all run on this host. Where a launcher has bound each rank to cores of its own, that is fewer than it could use.
-    pub fn new(asked: Option<NonZeroUsize>, ranks: usize) -> Self {
+    /// As `asked`, even beyond the cores that this process may use; otherwise those are divided among the ranks of the plan,
+    /// which all run on this host, as far as its budget has room for what threads work in. Where a launcher has bound each
+    /// rank to cores of its own, that is fewer than it could use.
+    pub fn new(asked: Option<NonZeroUsize>, plan: &Plan) -> Self {
         // Where the system does not say, a thread for each rank is all that is certain.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::on(cores, asked, ranks)
+        Self::on(cores, asked, plan.config.mesh.ranks(), threads_max(plan))
     }
 
-    fn on(cores: usize, asked: Option<NonZeroUsize>, ranks: usize) -> Self {
-        let per_rank = asked.or(NonZeroUsize::new(cores / ranks)).unwrap_or(NonZeroUsize::MIN);
+    fn on(cores: usize, asked: Option<NonZeroUsize>, ranks: usize, most: usize) -> Self {
+        let per_rank = asked.or(NonZeroUsize::new((cores / ranks).min(most))).unwrap_or(NonZeroUsize::MIN);
         Self { ranks, per_rank, cores }
     }
+}
+
+/// As many threads as the budget of the spec has room for.
+fn threads_max(plan: &Plan) -> usize {
+    let least = plan.total_bytes_max(&RunSize::LEAST);
+    plan.config.memory_bytes.map_or(usize::MAX, |budget| 1 + budget.saturating_sub(least) / THREAD_BYTES)
 }
 
 impl fmt::Display for Threads {
@@ -43,7 +53,7 @@ mod tests {
     fn ranks_times_threads_exceed_the_cores_only_by_ranks_or_on_request() {
         for cores in 1..20 {
             for ranks in 1..20 {
-                let threads = Threads::on(cores, None, ranks).per_rank.get();
+                let threads = Threads::on(cores, None, ranks, usize::MAX).per_rank.get();
                 assert!(threads == 1 || ranks * threads <= cores, "{ranks} ranks x {threads} threads on {cores} cores");
                 assert!(
                     ranks * (threads + 1) > cores,
@@ -51,8 +61,9 @@ mod tests {
                 );
             }
         }
-        let asked = Threads::on(2, NonZeroUsize::new(3), 4);
+        let asked = Threads::on(2, NonZeroUsize::new(3), 4, 1);
         assert_eq!((asked.per_rank.get(), asked.to_string().as_str()), (3, "4 ranks x 3 threads on 2 cores"));
-        assert_eq!(Threads::on(1, None, 1).to_string(), "1 rank x 1 thread on 1 core");
+        assert_eq!(Threads::on(1, None, 1, 1).to_string(), "1 rank x 1 thread on 1 core");
+        assert_eq!(Threads::on(64, None, 2, 5).per_rank.get(), 5, "as many as fit");
     }
 }

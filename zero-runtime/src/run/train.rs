@@ -3,17 +3,22 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::arguments::{RunArguments, UNPROFILED_STEPS};
-use super::output::{NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, tokens_per_s};
+use super::arguments::{RunArguments, TextArguments, UNPROFILED_STEPS};
+use super::compare::compare;
+use super::header::Header;
+use super::output::{
+    HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say_table, tokens_per_s,
+};
+use super::size::size;
 use super::threads::Threads;
 use crate::data::{Dataset, Draw};
 use crate::device::Cpu;
-use crate::engine::Engine;
+use crate::engine::{Engine, InputOf, TargetOf};
 use crate::error::Error;
 use crate::launch::LaunchError;
 use crate::layer::Activation;
 use crate::model::Model;
-use crate::plan::{Bytes, Traffic};
+use crate::plan::Moved;
 use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
 use crate::transport::{Shared, Transport};
 
@@ -21,33 +26,33 @@ use crate::transport::{Shared, Transport};
 /// it takes part in gathers; rank 0 prints.
 pub type Finale<'a, M> = &'a (dyn for<'p> Fn(&mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> + Sync);
 
+/// What a run is given beside its plan.
+pub struct Job<'a, M: Model> {
+    /// Arguments of every model.
+    pub arguments: &'a RunArguments,
+    /// Those of a model of text.
+    pub text: Option<&'a TextArguments>,
+    /// What it trains on.
+    pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
+    /// What comes after training.
+    pub finale: Finale<'a, M>,
+}
+
 /// Trains as one rank, on threads of its own.
 ///
 /// # Errors
 /// Whatever ends a run early.
-pub fn train<M: Model>(
-    transport: Shared,
-    arguments: &RunArguments,
-    data: &dyn Dataset<Input = M::Input>,
-    finale: Finale<M>,
-) -> Result<(), Error> {
+pub fn train<M: Model>(transport: Shared, job: &Job<M>) -> Result<(), Error> {
     let arena = transport.arena();
-    let (name, ranks) = (format!("rank {}", arena.rank()), arena.plan().config.mesh.ranks());
-    let threads = Threads::new(arguments.threads, ranks).per_rank;
-    let work = |device| train_on::<M>(Engine::with_device(transport, device), arguments, data, finale);
+    let name = format!("rank {}", arena.rank());
+    let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
+    let work = |device| train_on::<M>(Engine::with_device(transport, device), job);
     Cpu::on_threads(threads, &name, work).map_err(LaunchError::system("start a thread"))?
 }
 
-fn train_on<'p, M: Model>(
-    mut engine: Engine<'p, M, Shared<'p>>,
-    arguments: &RunArguments,
-    data: &dyn Dataset<Input = M::Input>,
-    finale: Finale<M>,
-) -> Result<(), Error> {
-    let config = &engine.plan().config;
-    let rank = engine.arena().rank();
-    let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
-    let mut output = match rank {
+fn train_on<'p, M: Model>(mut engine: Engine<'p, M, Shared<'p>>, job: &Job<M>) -> Result<(), Error> {
+    let arguments = job.arguments;
+    let mut output = match engine.arena().rank() {
         0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
         _ => None,
     };
@@ -58,54 +63,76 @@ fn train_on<'p, M: Model>(
     }
     let profiler = profiler?;
     engine.initialize(arguments.seed);
+    if let Some(output) = &mut output {
+        output.begin(&Header::new(job))?;
+    }
 
-    let sent_before = engine.transport().sent().total_bytes();
-    for step in 0..arguments.steps {
-        if profiler.is_some() && step == UNPROFILED_STEPS {
+    let mut moved = Moved::default();
+    for number in 1..=arguments.steps {
+        if profiler.is_some() && number == UNPROFILED_STEPS + 1 {
             engine.record(arguments.profiled_steps());
         }
-        let hyper = arguments.hyper(step);
-        let start = Instant::now();
-        let report = engine.step(&hyper, |micro_batch, inputs, targets| {
-            let first = ((micro_batch * config.mesh.data_ranks() + data_rank) * config.sequences) as u64;
-            let draw = |sequence: usize| Draw { seed: arguments.seed, step, index: first + sequence as u64 };
-            for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
-                data.training(draw(sequence), input, targets);
-            });
-        });
-        if report.is_err()
-            && let Some(output) = &mut output
-        {
-            output.finish();
-        }
-        let report = report?;
+        // What evaluations move is none of a step's.
+        let moved_before = engine.transport().moved();
+        let line = step(&mut engine, job, number)?;
+        moved += engine.transport().moved() - moved_before;
         if let Some(output) = &mut output {
-            let took = start.elapsed();
-            output.step(&StepLine {
-                step: step + 1,
-                loss: report.loss,
-                gradient_norm: report.gradient_norm,
-                lr: hyper.lr,
-                step_s: took.as_secs_f64(),
-                tokens_per_s: tokens_per_s(config.tokens_per_step(), took),
-                peak_resident_bytes: peak_resident_bytes(),
-            })?;
+            output.step(&line, arguments.tells_of(number))?;
+        }
+        if arguments.evaluates_after(number) {
+            held_out(&mut engine, job, number, output.as_mut())?;
         }
     }
     if let Some(output) = &mut output {
         output.finish();
     }
-
-    let sent_bytes = engine.transport().sent().total_bytes() - sent_before;
-    if let Some(loss) = held_out_loss(&mut engine, arguments.held_out, data)?
-        && let Some(output) = &mut output
-    {
-        say(&format!("held-out loss {loss:.4} nats\n"));
-        output.record(&serde_json::json!({ "held_out_loss": loss }))?;
-    }
-    finale(&mut engine)?;
-    compare(&mut engine, sent_bytes, arguments.steps)?;
+    held_out(&mut engine, job, arguments.steps, output.as_mut())?;
+    (job.finale)(&mut engine)?;
+    let size = size(engine.plan(), arguments, job.data.resident_bytes());
+    compare(&mut engine, &moved, arguments.steps, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))
+}
+
+/// Step `number`, counted from 1, and what there is to tell of it.
+fn step<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, job: &Job<M>, number: u64) -> Result<StepLine, Error> {
+    let config = &engine.plan().config;
+    let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
+    let (step, seed) = (number - 1, job.arguments.seed);
+    let hyper = job.arguments.hyper(step);
+    let start = Instant::now();
+    let report = engine.step(&hyper, |micro_batch, inputs, targets| {
+        let first = ((micro_batch * config.mesh.data_ranks() + data_rank) * config.sequences) as u64;
+        let draw = |sequence: usize| Draw { seed, step, index: first + sequence as u64 };
+        for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
+            job.data.training(draw(sequence), input, targets);
+        });
+    })?;
+    let took = start.elapsed();
+    Ok(StepLine {
+        step: number,
+        loss: report.loss,
+        gradient_norm: report.gradient_norm,
+        lr: hyper.lr,
+        step_s: took.as_secs_f64(),
+        tokens_per_s: tokens_per_s(config.tokens_per_step(), took),
+        peak_resident_bytes: peak_resident_bytes(),
+    })
+}
+
+/// Judges by what is held out, after `step` steps; rank 0 tells.
+fn held_out<'p, M: Model>(
+    engine: &mut Engine<'p, M, Shared<'p>>,
+    job: &Job<M>,
+    step: u64,
+    output: Option<&mut Output>,
+) -> Result<(), Error> {
+    let loss = held_out_loss(engine, job.arguments.held_out, job.data)?;
+    match (loss, output) {
+        (Some(held_out_loss), Some(output)) => {
+            output.held_out(&HeldOutLine { step, held_out_loss, unit: M::HEAD.unit })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a run does for its profile before the first step and after the last one.
@@ -133,7 +160,7 @@ impl Profiler {
         let Some(mut file) = self.file else { return Ok(()) };
         let recorded = Recorded { plan: engine.plan(), ranks: &ranks, machines: &self.machines };
         file.write(|file| Trace(recorded).write(file))?;
-        say(&format!("\n{}", Tables(recorded)));
+        say_table(&format!("\n{}", Tables(recorded)));
         Ok(())
     }
 }
@@ -141,12 +168,12 @@ impl Profiler {
 /// Hands out the sequences of a micro-batch one by one: number, input, targets.
 fn for_each_sequence<M: Model>(
     length: usize,
-    inputs: &mut [<M::Input as Activation>::Element],
-    targets: &mut [u32],
-    mut each: impl FnMut(usize, &mut [<M::Input as Activation>::Element], &mut [u32]),
+    inputs: &mut [InputOf<M>],
+    targets: &mut [TargetOf<M>],
+    mut each: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
 ) {
     let inputs = inputs.chunks_exact_mut(length * M::Input::WIDTH);
-    for (sequence, (input, targets)) in inputs.zip(targets.chunks_exact_mut(length)).enumerate() {
+    for (sequence, (input, targets)) in inputs.zip(targets.chunks_exact_mut(length * M::Target::WIDTH)).enumerate() {
         each(sequence, input, targets);
     }
 }
@@ -154,13 +181,14 @@ fn for_each_sequence<M: Model>(
 /// Mean loss over held-out sequences: those of `micro_batches` micro-batches a rank, or as many as there are.
 fn held_out_loss<'p, M: Model>(
     engine: &mut Engine<'p, M, Shared<'p>>,
-    micro_batches: usize,
-    data: &dyn Dataset<Input = M::Input>,
+    micro_batches: u64,
+    data: &dyn Dataset<Input = M::Input, Target = M::Target>,
 ) -> Result<Option<f64>, Error> {
     let config = &engine.plan().config;
     let (data_ranks, data_rank) = (config.mesh.data_ranks(), engine.arena().coordinates().data_rank(&config.mesh));
     let count = data.held_out_count();
-    let micro_batches = micro_batches.min(count.div_ceil(data_ranks * config.sequences));
+    let enough = count.div_ceil(data_ranks * config.sequences);
+    let micro_batches = usize::try_from(micro_batches).map_or(enough, |asked| asked.min(enough));
     let mut sum = 0.0;
     for micro_batch in 0..micro_batches {
         let first = (micro_batch * data_ranks + data_rank) * config.sequences;
@@ -172,28 +200,4 @@ fn held_out_loss<'p, M: Model>(
         })?;
     }
     Ok((micro_batches > 0).then(|| sum / micro_batches as f64))
-}
-
-/// Prints planned against measured: the arena, what the processes held, what a step sent.
-fn compare<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, sent_bytes: usize, steps: u64) -> Result<(), Error> {
-    let plan = engine.plan();
-    let arena = engine.arena().bytes();
-    let numbers = [arena, peak_resident_bytes(), sent_bytes].map(|bytes| bytes as f64);
-    let ranks: Vec<_> = engine.gather_numbers(&numbers)?.to_vec();
-    if engine.arena().rank() != 0 {
-        return Ok(());
-    }
-    let largest = |which: usize| ranks.chunks_exact(3).map(|numbers| numbers[which] as usize).max().unwrap_or(0);
-    let planned = plan.stages.iter().map(|stage| Traffic::of(plan, stage.step).total_bytes()).max().unwrap_or(0);
-    let mut table = format!("\n{:<26} {:>14} {:>14}\n", "", "planned", "measured");
-    let mut row = |name: &str, planned: String, measured: String| {
-        table += &format!("{name:<26} {planned:>14} {measured:>14}\n");
-    };
-    row("arena per rank", Bytes(plan.bytes_per_rank_max()).to_string(), Bytes(largest(0)).to_string());
-    row("peak resident per rank", String::new(), Bytes(largest(1)).to_string());
-    if let Some(measured) = (largest(2) as u64).checked_div(steps) {
-        row("bytes sent per step", planned.to_string(), measured.to_string());
-    }
-    say(&table);
-    Ok(())
 }

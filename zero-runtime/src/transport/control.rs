@@ -2,20 +2,26 @@
 //! another: a short spin where every rank has a processor, then sleep on a futex. Never carries parameters or gradients.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
-use zero_plan::Parcel;
+use zero_plan::footprint::CONTROL_BYTES;
+use zero_plan::{Parcel, Pass};
 
 use super::Lost;
+use crate::launch::NOTICE;
 
-/// Bytes of one rank's control block.
-pub const CONTROL_BYTES: usize = size_of::<Control>();
+const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES, "the plan has less room for a control block");
 
 /// The longest sleep between two looks whether a rank has given up.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const PATIENCE_MS: u32 = 50;
+pub(super) const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: PATIENCE_MS as i64 * 1_000_000 };
+
+/// Sleeps to the end of their patience that make one period of waiting: counted, so that a wait looks at no clock.
+const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
 
 /// How often a wait looks at a word before it sleeps.
 #[derive(Clone, Copy)]
@@ -35,6 +41,7 @@ impl Spins {
 
 /// What one rank tells the others. All zero at start. Aligned so that no two ranks write to one pair of cache lines.
 #[repr(C, align(128))]
+#[derive(Default)]
 pub struct Control {
     /// Shards of parameters published so far.
     pub published: Signal,
@@ -54,12 +61,96 @@ pub struct Control {
     pub taken: [Signal; Parcel::ALL.len()],
     /// Exchanges entered so far.
     pub entered: Signal,
+    /// What this rank does.
+    doing: AtomicU64,
+    /// What this rank did when it was last said that others wait for it, and for how many periods they had: see
+    /// [`Control::claim_notice`].
+    noticed: AtomicU64,
+    /// What this rank waits for while it sleeps, 0 otherwise: see [`Awaited`].
+    awaited: AtomicU64,
     /// 1 + the rank that gave up first, as this rank heard it.
     lost: AtomicU32,
 }
 
+/// An op that a rank is at, by its place in the schedule of its pipeline stage; and how many it has come to, so that the
+/// same op of another step is another doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Doing(u64);
+
+impl Doing {
+    /// The lower half: 0 where there is no op.
+    const OP_BITS: u32 = 32;
+
+    /// The op, if there is one.
+    pub fn op(self) -> Option<(Pass, usize)> {
+        let code = (self.0 as u32).checked_sub(1)?;
+        Some((if code % 2 == 0 { Pass::Train } else { Pass::Evaluate }, code as usize / 2))
+    }
+
+    fn count(self) -> u32 {
+        (self.0 >> Self::OP_BITS) as u32
+    }
+
+    fn next(self, op: Option<(Pass, usize)>) -> Self {
+        let code = op.map_or(0, |(pass, index)| 1 + 2 * index as u32 + u32::from(pass == Pass::Evaluate));
+        Self(u64::from(self.count().wrapping_add(1)) << Self::OP_BITS | u64::from(code))
+    }
+}
+
+/// What a sleeping rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Awaited {
+    pub rank: usize,
+    /// Which of that rank's signals.
+    signal: u16,
+    target: u32,
+}
+
+impl Awaited {
+    /// That `signal`, which is one of the rank's `control`, reaches `target`.
+    pub fn of(rank: usize, control: &Control, signal: &Signal, target: u32) -> Self {
+        let place = control.signals().position(|one| std::ptr::eq(one, signal));
+        Self { rank, signal: place.expect("a signal of the rank that is waited for") as u16, target }
+    }
+
+    /// As one word that is not 0, so that others never see half of it: target, signal, and 1 + rank.
+    fn encode(self) -> u64 {
+        u64::from(self.target) << 32 | u64::from(self.signal) << 16 | (self.rank as u64 + 1)
+    }
+
+    fn decode(word: u64) -> Option<Self> {
+        let rank = usize::from(word as u16).checked_sub(1)?;
+        Some(Self { rank, signal: (word >> 16) as u16, target: (word >> 32) as u32 })
+    }
+}
+
+/// A rank's way to wait for another one.
+pub(super) struct Waiter<'a> {
+    /// The waiting rank's own block.
+    pub own: &'a Control,
+    /// Who is waited for, and its block.
+    pub rank: usize,
+    pub other: &'a Control,
+    pub spins: Spins,
+    /// The longest sleep between two looks whether a rank has given up; none to sleep until woken.
+    pub patience: Option<&'a Timespec>,
+    /// Told how many periods of [`NOTICE`] have been waited, after each.
+    pub notice: &'a dyn Fn(u32),
+}
+
+/// Sleeps until woken, unless `word` is not `seen` any more.
+fn sleep(word: &AtomicU32, seen: u32, patience: Option<&Timespec>) -> Result<(), Errno> {
+    // Miri takes the pointer that `rustix` passes to the system for one of the wrong type, and stops.
+    if cfg!(miri) {
+        std::thread::yield_now();
+        return Ok(());
+    }
+    futex::wait(word, futex::Flags::empty(), seen, patience)
+}
+
 /// A count that only grows, and that others wait for. Wraps around.
 #[repr(C)]
+#[derive(Default)]
 pub struct Signal {
     count: AtomicU32,
     sleepers: AtomicU32,
@@ -70,7 +161,7 @@ impl Signal {
     pub fn raise(&self) {
         // Sequentially consistent, as is the waiter's pair of accesses: either it sees the new count, or it is seen here.
         self.count.fetch_add(1, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+        if self.sleepers.load(Ordering::SeqCst) > 0 && cfg!(not(miri)) {
             // Fails only where the address is wrong, and it is this word's.
             let _ = futex::wake(&self.count, futex::Flags::empty(), i32::MAX as u32);
         }
@@ -85,29 +176,38 @@ impl Signal {
     /// Waits until the count is at least `target`.
     ///
     /// # Errors
-    /// The rank that gave up, as told to `own`.
-    pub fn wait(&self, target: u32, own: &Control, spins: Spins) -> Result<(), Lost> {
-        for _ in 0..=spins.0 {
+    /// The rank that gave up, as told to the waiting one.
+    pub(super) fn wait(&self, target: u32, waiter: &Waiter) -> Result<(), Lost> {
+        for _ in 0..=waiter.spins.0 {
             if self.has_reached(target).is_ok() {
                 return Ok(());
             }
             core::hint::spin_loop();
         }
+        waiter.own.awaits(Some(Awaited::of(waiter.rank, waiter.other, self, target)));
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let reached = loop {
-            match self.has_reached(target) {
-                Ok(()) => break Ok(()),
-                Err(count) => {
-                    if let Some(lost) = own.lost() {
-                        break Err(lost);
-                    }
-                    // Whatever ends the sleep (a wake, the count having changed, a signal, the timeout), look again.
-                    let _ = futex::wait(&self.count, futex::Flags::empty(), count, Some(&PATIENCE));
+        let reached = self.sleep_until(target, waiter);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        waiter.own.awaits(None);
+        reached
+    }
+
+    fn sleep_until(&self, target: u32, waiter: &Waiter) -> Result<(), Lost> {
+        let mut sleeps = 0;
+        while let Err(count) = self.has_reached(target) {
+            if let Some(lost) = waiter.own.lost() {
+                return Err(lost);
+            }
+            // Whatever ends the sleep (a wake, the count having changed, a signal, the timeout), look again.
+            let slept = sleep(&self.count, count, waiter.patience);
+            if slept == Err(Errno::TIMEDOUT) {
+                sleeps += 1;
+                if sleeps % SLEEPS_PER_NOTICE == 0 {
+                    (waiter.notice)(sleeps / SLEEPS_PER_NOTICE);
                 }
             }
-        };
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        reached
+        }
+        Ok(())
     }
 }
 
@@ -123,6 +223,45 @@ impl Control {
         unsafe { &*segment.cast::<Control>().add(rank) }
     }
 
+    /// Tells what this rank, which alone may say so, does from now on.
+    pub(super) fn begin(&self, op: Option<(Pass, usize)>) {
+        self.doing.store(self.doing().next(op).0, Ordering::Relaxed);
+    }
+
+    /// What this rank does.
+    pub(super) fn doing(&self) -> Doing {
+        Doing(self.doing.load(Ordering::Relaxed))
+    }
+
+    /// Tells what this rank sleeps for.
+    pub(super) fn awaits(&self, awaited: Option<Awaited>) {
+        self.awaited.store(awaited.map_or(0, Awaited::encode), Ordering::Relaxed);
+    }
+
+    /// What this rank waits for, if it has waited long enough to sleep. It may be there by now: a rank that was stopped in its
+    /// sleep does not notice.
+    pub(super) fn awaited(&self) -> Option<Awaited> {
+        Awaited::decode(self.awaited.load(Ordering::Relaxed))
+    }
+
+    /// Whether this rank still owes another one what that waits for.
+    pub(super) fn owes(&self, awaited: Awaited) -> bool {
+        self.signals().nth(awaited.signal.into()).is_some_and(|signal| signal.has_reached(awaited.target).is_err())
+    }
+
+    fn signals(&self) -> impl Iterator<Item = &Signal> {
+        let single = [&self.published, &self.offered, &self.settled, &self.combined, &self.joined, &self.whole];
+        single.into_iter().chain([&self.entered]).chain(&self.sent).chain(&self.taken)
+    }
+
+    /// Whether the caller, of all who have waited for so many periods while this rank did the same, is the one to say so.
+    pub(super) fn claim_notice(&self, what: Doing, periods: u32) -> bool {
+        let notice = Doing(u64::from(what.count()) << Doing::OP_BITS | u64::from(periods));
+        let said = Doing(self.noticed.load(Ordering::SeqCst));
+        let is_news = said.count() != notice.count() || (said.0 as u32) < periods;
+        is_news && self.noticed.compare_exchange(said.0, notice.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
     /// Tells this rank that `rank` has given up, unless it knows of another one.
     pub fn tell_lost(&self, rank: usize) {
         let _ = self.lost.compare_exchange(0, rank as u32 + 1, Ordering::SeqCst, Ordering::SeqCst);
@@ -136,3 +275,7 @@ impl Control {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "control_tests.rs"]
+mod tests;

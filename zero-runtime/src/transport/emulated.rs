@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zero_plan::{Axis, Op, Parcel, Traffic};
+use zero_plan::{Axis, Moved, Op, Parcel, Traffic};
 
 use super::{Lost, Transport};
 use crate::arena::Arena;
@@ -95,53 +95,54 @@ impl<'p, T: Transport<'p>> Emulated<T> {
     }
 }
 
-// SAFETY: every call is the inner transport's, and returns later than that.
+// SAFETY: every call is the inner transport's, on the promise that it is called on, and returns later than that.
+#[expect(clippy::undocumented_unsafe_blocks, reason = "one argument for all calls, above")]
 unsafe impl<'p, T: Transport<'p>> Transport<'p> for Emulated<T> {
     fn arena(&self) -> &Arc<Arena<'p>> {
         self.inner.arena()
     }
 
-    fn publish(&mut self, unit: usize) {
-        self.inner.publish(unit);
+    unsafe fn publish(&mut self, unit: usize) {
+        unsafe { self.inner.publish(unit) };
     }
 
-    fn gather(&mut self, unit: usize, slot: usize) {
+    unsafe fn gather(&mut self, unit: usize, slot: usize) {
         self.gathers[unit] = self.start(Op::Gather { unit, slot });
         self.gathers_in_flight += 1;
-        self.inner.gather(unit, slot);
+        unsafe { self.inner.gather(unit, slot) };
     }
 
-    fn wait(&mut self, unit: usize) -> Result<(), Lost> {
-        self.inner.wait(unit)?;
+    unsafe fn wait(&mut self, unit: usize) -> Result<(), Lost> {
+        unsafe { self.inner.wait(unit) }?;
         self.gathers_in_flight -= 1;
         self.gathers_in_flight_max = self.gathers_in_flight_max.max(self.gathers_in_flight);
         self.sleep_until(self.gathers[unit]);
         Ok(())
     }
 
-    fn widen(&mut self, unit: usize, slot: usize) {
-        self.inner.widen(unit, slot);
+    unsafe fn widen(&mut self, unit: usize, slot: usize) {
+        unsafe { self.inner.widen(unit, slot) };
     }
 
-    fn gathered(&self, unit: usize) -> View<'_, Cpu> {
-        self.inner.gathered(unit)
+    unsafe fn gathered(&self, unit: usize) -> View<'_, Cpu> {
+        unsafe { self.inner.gathered(unit) }
     }
 
-    fn release(&mut self, unit: usize) {
-        self.inner.release(unit);
+    unsafe fn release(&mut self, unit: usize) {
+        unsafe { self.inner.release(unit) };
     }
 
-    fn claim(&mut self, bucket: usize) -> Result<(), Lost> {
-        self.inner.claim(bucket)
+    unsafe fn claim(&mut self, bucket: usize) -> Result<(), Lost> {
+        unsafe { self.inner.claim(bucket) }
     }
 
-    fn reduce(&mut self, bucket: usize) {
+    unsafe fn reduce(&mut self, bucket: usize) {
         self.reductions[bucket] = self.start(Op::Reduce { bucket, round: 0 });
-        self.inner.reduce(bucket);
+        unsafe { self.inner.reduce(bucket) };
     }
 
-    fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
-        self.inner.settle(bucket, write)?;
+    unsafe fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
+        unsafe { self.inner.settle(bucket, write) }?;
         self.sleep_until(self.reductions[bucket]);
         // The sum over replicas starts where that over the replica's own ranks is there.
         if self.inner.arena().plan().config.mesh.replica > 1 {
@@ -150,38 +151,38 @@ unsafe impl<'p, T: Transport<'p>> Transport<'p> for Emulated<T> {
         Ok(())
     }
 
-    fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
-        self.inner.combine(bucket, write)?;
+    unsafe fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
+        unsafe { self.inner.combine(bucket, write) }?;
         self.sleep_until(self.reductions[bucket]);
         Ok(())
     }
 
-    fn fold(&mut self, unit: usize) {
-        self.inner.fold(unit);
+    unsafe fn fold(&mut self, unit: usize) {
+        unsafe { self.inner.fold(unit) };
     }
 
-    fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost> {
+    unsafe fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost> {
         let end = self.start(Op::Spread { bucket, axis });
-        self.inner.spread(bucket, axis)?;
+        unsafe { self.inner.spread(bucket, axis) }?;
         self.sleep_until(end);
         Ok(())
     }
 
-    fn clear(&mut self, parcel: Parcel) -> Result<(), Lost> {
-        self.inner.clear(parcel)
+    unsafe fn clear(&mut self, parcel: Parcel) -> Result<(), Lost> {
+        unsafe { self.inner.clear(parcel) }
     }
 
     fn outgoing_slot(&self, parcel: Parcel) -> usize {
         self.inner.outgoing_slot(parcel)
     }
 
-    fn send(&mut self, parcel: Parcel, unit: usize, len: usize) {
-        self.inner.send(parcel, unit, len);
+    unsafe fn send(&mut self, parcel: Parcel, unit: usize, len: usize) {
+        unsafe { self.inner.send(parcel, unit, len) };
     }
 
     /// A parcel takes its time where it is received, as the receiver does not know when it left.
-    fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
-        self.inner.receive(parcel, unit, to, len)?;
+    unsafe fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
+        unsafe { self.inner.receive(parcel, unit, to, len) }?;
         let bytes = match parcel {
             Parcel::Activations | Parcel::Gradients => len * size_of::<f32>(),
             Parcel::TiedGradients | Parcel::TiedParameters => {
@@ -193,13 +194,13 @@ unsafe impl<'p, T: Transport<'p>> Transport<'p> for Emulated<T> {
         Ok(())
     }
 
-    fn exchange(&mut self, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
-        self.inner.exchange(mine, all)?;
+    unsafe fn exchange(&mut self, call: u64, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
+        unsafe { self.inner.exchange(call, mine, all) }?;
         self.sleep_until(Instant::now() + self.link.latency());
         Ok(())
     }
 
-    fn sent(&self) -> Traffic {
-        self.inner.sent()
+    fn moved(&self) -> Moved {
+        self.inner.moved()
     }
 }

@@ -45,7 +45,7 @@ pub fn run<R: Send>(
             let thread = std::thread::Builder::new().name(format!("rank {rank}"));
             thread.spawn_scoped(scope, move || run_rank(rank, arena)).map_err(LaunchError::system("start a thread"))
         });
-        // Else ranks that were started would wait for those that were not.
+        // Otherwise ranks that were started would wait for those that were not.
         let threads = threads.collect::<Result<Vec<_>, _>>().inspect_err(|_| tell_all(0))?;
         let results = threads.into_iter().map(|thread| thread.join().and_then(|result| result));
         Ok(results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect())

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod control;
+mod doing;
 pub mod emulated;
 pub mod local;
 mod parcels;
@@ -18,7 +19,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use zero_plan::{Axis, Parcel, Traffic};
+use zero_plan::{Axis, Moved, Parcel};
 
 use crate::arena::Arena;
 use crate::device::{Cpu, Write};
@@ -39,51 +40,60 @@ pub struct Lost {
 /// them: that ranks do not write what others read rests on schedules that have passed their check, on every rank.
 ///
 /// # Safety
-/// The engine hands out views of the arena on the word of these calls: `wait` returns only when the flat buffer is whole
+/// Whoever calls an unsafe method promises that: this rank's calls are those of its schedule, in its order, and so are
+/// those of every other rank; and that a view of [`Transport::gathered`] is not used once its unit has been released, or
+/// an exchange begun. Otherwise a rank may write what another one reads. [`crate::engine::Engine`] makes them so.
+///
+/// Whoever implements it promises what the engine hands out views on. The engine hands out views of the arena on the word of these calls: `wait` returns only when the flat buffer is whole
 /// and nobody writes it before the next `exchange`; `claim` only when nobody reads the staging; `clear` only when nobody
 /// reads the outgoing slot; `settle`, `combine`, `spread` and `receive` only when nobody else writes what they fill;
 /// `exchange` only when all ranks have called it.
+#[expect(clippy::missing_safety_doc, reason = "one promise for all calls, which the trait states")]
 pub unsafe trait Transport<'p> {
     /// The arena of this rank.
     fn arena(&self) -> &Arc<Arena<'p>>;
     /// Tells that this rank's shard of a unit's parameters is new: peers may gather it.
-    fn publish(&mut self, unit: usize);
+    unsafe fn publish(&mut self, unit: usize);
     /// Starts to gather a unit's flat buffer along `zero`, into `slot` where layers compute on slots.
-    fn gather(&mut self, unit: usize, slot: usize);
+    unsafe fn gather(&mut self, unit: usize, slot: usize);
     /// Waits for a gather.
-    fn wait(&mut self, unit: usize) -> Result<(), Lost>;
+    unsafe fn wait(&mut self, unit: usize) -> Result<(), Lost>;
     /// Copies a unit's replica into `slot`, in the type that layers compute in.
-    fn widen(&mut self, unit: usize, slot: usize);
+    unsafe fn widen(&mut self, unit: usize, slot: usize);
     /// The parameters of a unit to compute on: gathered and waited for, or widened. The view ends with the next call, so
-    /// it cannot outlive the release.
-    fn gathered(&self, unit: usize) -> View<'_, Cpu>;
+    /// it cannot outlive this rank's release.
+    unsafe fn gathered(&self, unit: usize) -> View<'_, Cpu>;
     /// Gives a gathered or widened flat buffer up.
-    fn release(&mut self, unit: usize);
+    unsafe fn release(&mut self, unit: usize);
     /// Waits until peers have read what lies in the staging of a bucket.
-    fn claim(&mut self, bucket: usize) -> Result<(), Lost>;
+    unsafe fn claim(&mut self, bucket: usize) -> Result<(), Lost>;
     /// Starts to reduce-scatter the local gradients of a bucket along `zero`.
-    fn reduce(&mut self, bucket: usize);
+    unsafe fn reduce(&mut self, bucket: usize);
     /// Waits for that: this rank's shards of the sum overwrite or are added to its reduced gradients; where there are
     /// replicas, they become the start of a sum over those.
-    fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
+    unsafe fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
     /// Sums this rank's parts of a bucket along `replica`.
-    fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
+    unsafe fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
     /// Adds the summed gradients of a tied unit on this pipeline stage to those of its owner.
-    fn fold(&mut self, unit: usize);
+    unsafe fn fold(&mut self, unit: usize);
     /// Gathers what the ranks along `axis` have summed of a bucket.
-    fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost>;
+    unsafe fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost>;
     /// Waits until the next outgoing slot for parcels of this kind is free, and gives its number.
-    fn clear(&mut self, parcel: Parcel) -> Result<(), Lost>;
+    unsafe fn clear(&mut self, parcel: Parcel) -> Result<(), Lost>;
     /// Which outgoing slot the next parcel of this kind lies in.
     fn outgoing_slot(&self, parcel: Parcel) -> usize;
     /// Starts to send what `unit` has made, `len` elements of it.
-    fn send(&mut self, parcel: Parcel, unit: usize, len: usize);
+    unsafe fn send(&mut self, parcel: Parcel, unit: usize, len: usize);
     /// Waits for a parcel for `unit` and takes `len` elements to `to`, counted from the start of the region that parcels
     /// of this kind go to; what is tied has a place of its own.
-    fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost>;
+    unsafe fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost>;
     /// Gathers as many numbers of each rank into `all` as `mine` has, in the order of ranks. No rank returns before all
     /// have called.
-    fn exchange(&mut self, mine: &[f64], all: &mut [f64]) -> Result<(), Lost>;
-    /// Bytes of parameters, gradients, activations and numbers that this rank has sent so far.
-    fn sent(&self) -> Traffic;
+    ///
+    /// # Panics
+    /// On every rank, unless all have called it for the same reason: `call`, a number that the caller gives it.
+    unsafe fn exchange(&mut self, call: u64, mine: &[f64], all: &mut [f64]) -> Result<(), Lost>;
+    /// Bytes of parameters, gradients, activations and numbers that this rank has taken from its peers so far: counted
+    /// where they were copied or read, not computed from the plan.
+    fn moved(&self) -> Moved;
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use zero_plan::layout::OUTGOING_SLOTS;
-use zero_plan::{Axis, Kind, Parcel};
+use zero_plan::{Axis, Kind, Moved, Parcel};
 
 use super::Lost;
 use super::shared::{Place, Shared};
@@ -42,24 +42,14 @@ impl Shared<'_> {
     pub(super) fn wait_for_outgoing(&self, parcel: Parcel) -> Result<(), Lost> {
         let sent = self.parcels_sent[parcel as usize];
         let receiver = self.along(Axis::Pipeline, self.receiver(parcel));
-        let taken = &self.control(receiver).taken[parcel as usize];
-        self.await_signal(taken, sent.wrapping_add(1).wrapping_sub(OUTGOING_SLOTS as u32))
+        let count = sent.wrapping_add(1).wrapping_sub(OUTGOING_SLOTS as u32);
+        self.await_signal(receiver, |receiver| &receiver.taken[parcel as usize], count)
     }
 
-    pub(super) fn offer_parcel(&mut self, parcel: Parcel, unit: usize, len: usize) {
+    pub(super) fn offer_parcel(&mut self, parcel: Parcel) {
         let count = &mut self.parcels_sent[parcel as usize];
         *count = count.wrapping_add(1);
         self.own().sent[parcel as usize].raise();
-        let plan = self.arena.plan();
-        let (config, precision) = (&plan.config, &plan.config.precision);
-        match parcel {
-            Parcel::Activations => self.sent.activation_bytes += len * size_of::<f32>(),
-            Parcel::Gradients => self.sent.gradient_bytes += len * size_of::<f32>(),
-            Parcel::TiedGradients => {
-                self.sent.tied_bytes += plan.placements[unit].part(config) * precision.reduce.bytes();
-            }
-            Parcel::TiedParameters => self.sent.tied_bytes += self.owned(unit).1 * precision.params.bytes(),
-        }
     }
 
     /// What a rank updates of a unit's parameters: where it lies in their region, and its length.
@@ -76,9 +66,10 @@ impl Shared<'_> {
         let slot = self.parcels_taken[parcel as usize] as usize % OUTGOING_SLOTS;
         let count = self.parcels_taken[parcel as usize].wrapping_add(1);
         self.parcels_taken[parcel as usize] = count;
-        self.await_signal(&self.control(rank).sent[parcel as usize], count)?;
+        self.await_signal(rank, |sender| &sender.sent[parcel as usize], count)?;
         let plan = self.arena.plan();
         let memory = &plan.of_rank(rank).memory;
+        let mut moved = Moved::default();
         let outgoing = |at: usize| Place { rank, kind: Kind::Outgoing, at };
         // SAFETY: the sender has sent it and clears the slot only when this rank has taken it; what is tied it writes
         // again only after an exchange that this rank enters later. The destinations are this rank's own, and the schedule
@@ -86,26 +77,30 @@ impl Shared<'_> {
         unsafe {
             match parcel {
                 Parcel::Activations => {
-                    self.fetch(outgoing(slot * memory.outgoing_slot), (Kind::Activations, to), len);
+                    moved.copied.activation_bytes +=
+                        self.fetch(outgoing(slot * memory.outgoing_slot), (Kind::Activations, to), len);
                 }
                 Parcel::Gradients => {
                     let returning = OUTGOING_SLOTS * memory.outgoing_slot + slot * memory.returning_slot;
-                    self.fetch(outgoing(returning), (Kind::ActivationGradients, to), len);
+                    moved.copied.gradient_bytes +=
+                        self.fetch(outgoing(returning), (Kind::ActivationGradients, to), len);
                 }
                 Parcel::TiedGradients => {
                     let tied = plan.units.len() - 1;
                     let (part, len) = self.arena.part(unit, self.at().replica);
                     let (kind, at, _) = self.arena.reduced(tied, self.at().zero);
                     let (to, start, _) = self.arena.reduced(unit, self.at().zero);
-                    self.add(Place { rank, kind, at: at + part }, (to, start + part), len);
+                    moved.in_place.tied_bytes += self.add(Place { rank, kind, at: at + part }, (to, start + part), len);
                 }
                 Parcel::TiedParameters => {
                     let (at, len) = self.owned(plan.units[unit].source);
                     let (to, _) = self.owned(unit);
-                    self.fetch(Place { rank, kind: Kind::Parameters, at }, (Kind::Parameters, to), len);
+                    let from = Place { rank, kind: Kind::Parameters, at };
+                    moved.copied.tied_bytes += self.fetch(from, (Kind::Parameters, to), len);
                 }
             }
         }
+        self.moved += moved;
         self.own().taken[parcel as usize].raise();
         Ok(())
     }
@@ -118,15 +113,16 @@ impl Shared<'_> {
         let (to, start, _) = self.arena.reduced(owner, self.at().zero);
         let from = Place { rank: self.rank(), kind, at: at + part };
         // SAFETY: both are this rank's own parts of sums, of different units, which peers read only after a later signal.
-        unsafe { self.add(from, (to, start + part), len) };
+        let from_peers = unsafe { self.add(from, (to, start + part), len) };
+        debug_assert_eq!(from_peers, 0, "what is folded is this rank's own");
     }
 
-    /// Adds gradients to gradients.
+    /// Adds gradients to gradients. Gives the bytes that came from a peer.
     ///
     /// # Safety
     /// As for [`Shared::fetch`].
-    unsafe fn add(&self, from: Place, to: (Kind, usize), len: usize) {
+    unsafe fn add(&self, from: Place, to: (Kind, usize), len: usize) -> usize {
         // SAFETY: by the caller's promise.
-        unsafe { self.sum(&|_| from, 1, to, len, Write::Add) };
+        unsafe { self.sum(&|_| from, 1, to, len, Write::Add) }
     }
 }

@@ -71,7 +71,8 @@ impl<'p> Shared<'p> {
                 // SAFETY: every rank along `zero` has offered the bucket, and claims its staging again only after this
                 // rank's settle; replicas have combined what lay in the partial slot. In place, a rank writes its own
                 // shard only, which no peer along `zero` reads before it is whole, nor a replica before this settle.
-                self.sent.reduce_bytes += unsafe { self.sum(&source, config.mesh.zero, (to, to_start), len, write) };
+                self.moved.in_place.reduce_bytes +=
+                    unsafe { self.sum(&source, config.mesh.zero, (to, to_start), len, write) };
             }
         }
         self.own().settled.raise();
@@ -90,7 +91,8 @@ impl<'p> Shared<'p> {
                 |replica: usize| Place { rank: self.along(Axis::Replica, replica), kind: from, at: from_start + part };
             // SAFETY: every replica has settled the bucket, and fills its partial slot again only after this rank has
             // combined it. In place, each rank writes its own part only, which no peer reads.
-            self.sent.replica_reduce_bytes += unsafe { self.sum(&source, replicas, (to, to_start + part), len, write) };
+            self.moved.in_place.replica_reduce_bytes +=
+                unsafe { self.sum(&source, replicas, (to, to_start + part), len, write) };
         }
         self.own().combined.raise();
         Ok(())
@@ -110,7 +112,7 @@ impl<'p> Shared<'p> {
                 // SAFETY: the peer's part is whole, and is written again only in the next step, after an exchange that
                 // this rank enters later. The peer has read this place of this rank, if at all, in its combine, before it
                 // joined; who reads it next waits until this rank tells that its shards are whole.
-                self.sent.replica_spread_bytes += unsafe { self.fetch(from, (kind, start + part), len) };
+                self.moved.copied.replica_spread_bytes += unsafe { self.fetch(from, (kind, start + part), len) };
             }
         }
         Ok(())
@@ -130,7 +132,7 @@ impl<'p> Shared<'p> {
                     // SAFETY: the peer's shard is whole, and is written again only in the next step, after an exchange
                     // that this rank enters later. Peers have settled the bucket, so of these gradients they read at most
                     // this rank's own shard, and that only in place, where it is not written.
-                    self.sent.spread_bytes +=
+                    self.moved.copied.spread_bytes +=
                         unsafe { self.fetch(Place { rank, kind, at }, (Kind::Gradients, local + zero * len), len) };
                 }
             }
@@ -151,15 +153,13 @@ impl<'p> Shared<'p> {
         len: usize,
         write: Write,
     ) -> usize {
-        let width = self.arena.plan().config.precision.reduce;
         // SAFETY: by the caller's promise.
         unsafe {
-            match width {
+            match self.arena.plan().config.precision.reduce {
                 Width::F32 => self.sum_as::<f32>(source, count, to, len, write),
                 Width::BF16 => self.sum_as::<bf16>(source, count, to, len, write),
             }
         }
-        len * width.bytes() * (count - 1)
     }
 
     /// # Safety
@@ -171,40 +171,47 @@ impl<'p> Shared<'p> {
         to: (Kind, usize),
         len: usize,
         write: Write,
-    ) {
+    ) -> usize {
         let own = Place { rank: self.rank(), kind: to.0, at: to.1 };
-        // SAFETY: nobody writes it, by the caller's promise, nor does this rank while the borrow is in use: see below.
-        let read = |place: Place, len: usize| unsafe {
-            core::slice::from_raw_parts(
-                self.arena.address::<E>(place.rank, place.kind, place.at, len).cast_const(),
-                len,
-            )
+        let read = |place: Place, len: usize| {
+            let start = self.arena.address::<E>(place.rank, place.kind, place.at, len).cast_const();
+            // SAFETY: nobody writes it, by the caller's promise, nor does this rank while the borrow is in use: see below.
+            unsafe { core::slice::from_raw_parts(start, len) }
         };
         // SAFETY: nobody else uses it, by the caller's promise, and this rank no source that lies there: see below.
         let fill = |at: usize, len: usize| unsafe {
             core::slice::from_raw_parts_mut(self.arena.address::<E>(own.rank, own.kind, own.at + at, len), len)
         };
+        let from_peer =
+            |place: Place, len: usize| if place.rank == own.rank { 0 } else { size_of_val(read(place, len)) };
+        let mut from_peers = 0;
         // Stretches of different ranks or units are apart, so the destination is one of the sources or apart from all.
         match (0..count).find(|&i| source(i) == own) {
-            None => tree_sum(fill(0, len), |i| read(source(i), len), count, write),
+            None => {
+                tree_sum(fill(0, len), |i| read(source(i), len), count, write);
+                from_peers += (0..count).map(|i| from_peer(source(i), len)).sum::<usize>();
+            }
             // The other of two is added to it: two summands have no order.
             Some(i) if count == 2 && write == Write::Set => {
                 tree_sum(fill(0, len), |_| read(source(1 - i), len), 1, Write::Add);
+                from_peers += from_peer(source(1 - i), len);
             }
             Some(_) => {
                 let mut scratch = [0.0; BLOCK];
                 for start in (0..len).step_by(BLOCK) {
                     let block = BLOCK.min(len - start);
                     let sum = &mut scratch[..block];
-                    let source = |i: usize| {
+                    let place = |i: usize| {
                         let Place { rank, kind, at } = source(i);
-                        read(Place { rank, kind, at: at + start }, block)
+                        Place { rank, kind, at: at + start }
                     };
-                    tree_sum(sum, source, count, Write::Set);
+                    tree_sum(sum, |i| read(place(i), block), count, Write::Set);
+                    from_peers += (0..count).map(|i| from_peer(place(i), block)).sum::<usize>();
                     // The sources are not used any more.
                     tree_sum(fill(start, block), |_| &*sum, 1, write);
                 }
             }
         }
+        from_peers
     }
 }

@@ -1,5 +1,5 @@
-//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank tells that its part is there, and who
-//! needs it reads it where it lies. Parameters are here; sums are in `reduction`, what crosses to other pipeline stages in
+//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank tells that its part is there, and whoever
+//! needs it reads it where it lies, or copies it. Both are counted there, by the lengths of what was read and copied. Parameters are here; sums are in `reduction`, what crosses to other pipeline stages in
 //! `parcels`.
 #![allow(unsafe_code)]
 
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use zero_plan::config::Width;
 use zero_plan::layout::STAGING_SLOTS;
-use zero_plan::{Axis, Coordinates, Kind, Parcel, Traffic};
+use zero_plan::{Axis, Coordinates, Kind, Moved, Parcel};
 
-use super::control::{Control, Signal, Spins};
+use super::control::{Control, PATIENCE, Signal, Spins, Waiter};
 use super::{Lost, Transport};
 use crate::arena::Arena;
 use crate::device::cpu::convert;
@@ -32,7 +32,7 @@ pub struct Shared<'p> {
     rounds: u32,
     /// How waits begin.
     spins: Spins,
-    pub(super) sent: Traffic,
+    pub(super) moved: Moved,
 }
 
 /// How far the sums of gradients are.
@@ -80,7 +80,7 @@ impl<'p> Shared<'p> {
             published: 0,
             rounds: 0,
             spins: Spins::of(plan.config.mesh.ranks()),
-            sent: Traffic::default(),
+            moved: Moved::default(),
             arena: Arc::new(arena),
         }
     }
@@ -94,10 +94,7 @@ impl<'p> Shared<'p> {
     }
 
     pub(super) fn control(&self, rank: usize) -> &Control {
-        assert!(rank < self.arena.plan().config.mesh.ranks());
-        // SAFETY: the arena's segment starts with one block for each rank, was zero at first, and is mapped as long as
-        // the arena is, which the result borrows; the blocks are used nowhere else in another way.
-        unsafe { Control::of(self.arena.control(), rank) }
+        self.arena.control(rank)
     }
 
     pub(super) fn own(&self) -> &Control {
@@ -124,16 +121,23 @@ impl<'p> Shared<'p> {
 
     /// Waits until a signal of every peer along an axis has reached `count`.
     pub(super) fn await_peers(&self, axis: Axis, signal: fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
-        self.peers(axis).try_for_each(|peer| self.await_signal(signal(self.control(peer)), count))
+        self.peers(axis).try_for_each(|peer| self.await_signal(peer, signal, count))
     }
 
-    /// Waits until a signal has reached `count`.
-    pub(super) fn await_signal(&self, signal: &Signal, count: u32) -> Result<(), Lost> {
-        signal.wait(count, self.own(), self.spins)
+    /// Waits until a signal of `rank` has reached `count`.
+    pub(super) fn await_signal(
+        &self,
+        rank: usize,
+        signal: impl Fn(&Control) -> &Signal,
+        count: u32,
+    ) -> Result<(), Lost> {
+        let (other, notice) = (self.control(rank), |periods| self.still_waits_for(rank, periods));
+        let (own, spins, patience) = (self.own(), self.spins, Some(&PATIENCE));
+        signal(other).wait(count, &Waiter { own, rank, other, spins, patience, notice: &notice })
     }
 
     /// Copies `len` elements of a rank's region to one of this rank, and from one width to another. Gives the bytes that
-    /// came from a peer; as all ranks do the same, this rank sends as many.
+    /// came from a peer.
     ///
     /// # Safety
     /// Nobody writes the source and nobody else uses the destination during the call.
@@ -149,12 +153,11 @@ impl<'p> Shared<'p> {
                 (Width::BF16, Width::BF16) => self.fetch_as::<bf16, bf16>(from, to, len),
             }
         }
-        if from.rank == self.rank() { 0 } else { len * width.bytes() }
     }
 
     /// # Safety
     /// As for [`Self::fetch`].
-    unsafe fn fetch_as<From: Element, To: Element>(&self, from: Place, to: (Kind, usize), len: usize) {
+    unsafe fn fetch_as<From: Element, To: Element>(&self, from: Place, to: (Kind, usize), len: usize) -> usize {
         let source = self.arena.address::<From>(from.rank, from.kind, from.at, len);
         let destination = self.arena.address::<To>(self.rank(), to.0, to.1, len);
         // SAFETY: both lie in the arena, by `address`; they are regions of different ranks or different regions, so they
@@ -162,6 +165,7 @@ impl<'p> Shared<'p> {
         let (source, destination) =
             unsafe { (core::slice::from_raw_parts(source, len), core::slice::from_raw_parts_mut(destination, len)) };
         convert(destination, source);
+        if from.rank == self.rank() { 0 } else { size_of_val(source) }
     }
 
     /// Where layers find a unit whose parameters come and go.
@@ -175,11 +179,14 @@ impl<'p> Shared<'p> {
         }
     }
 
-    /// Where a rank keeps numbers for exchange `round`.
-    fn numbers(&self, rank: usize, len: usize) -> &[AtomicU64] {
+    /// Where a rank keeps the reason for this exchange, and its numbers.
+    fn numbers(&self, rank: usize, len: usize) -> (&AtomicU64, &[AtomicU64]) {
         assert!(len <= self.arena.plan().agreed_values(), "{len} numbers are more than ranks agree on");
-        // SAFETY: room for as many, aligned since it starts on a page, zero at first, and used as atomics only.
-        unsafe { core::slice::from_raw_parts(self.arena.numbers(rank, self.rounds).cast(), len) }
+        // SAFETY: room for the reason and as many numbers, aligned since it starts on a page and holds words of this size,
+        // zero at first, and used as atomics only.
+        let words = unsafe { core::slice::from_raw_parts(self.arena.numbers(rank, self.rounds).cast(), 1 + len) };
+        let (reason, numbers) = words.split_first().expect("a reason at least");
+        (reason, numbers)
     }
 }
 
@@ -192,18 +199,18 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         &self.arena
     }
 
-    fn publish(&mut self, unit: usize) {
+    unsafe fn publish(&mut self, unit: usize) {
         self.published = self.published.wrapping_add(1);
         self.versions[unit] = self.published;
         self.own().published.raise();
     }
 
-    fn gather(&mut self, unit: usize, slot: usize) {
+    unsafe fn gather(&mut self, unit: usize, slot: usize) {
         // The shards lie where they are read: there is nothing to start.
         self.slots[unit] = slot;
     }
 
-    fn wait(&mut self, unit: usize) -> Result<(), Lost> {
+    unsafe fn wait(&mut self, unit: usize) -> Result<(), Lost> {
         // The ranks along `zero` publish their units in the same order, so the count that this rank had is that of all.
         self.await_peers(Axis::Zero, |peer| &peer.published, self.versions[unit])?;
         let config = &self.arena.plan().config;
@@ -216,20 +223,21 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         for zero in 0..config.mesh.zero {
             let rank = self.along(Axis::Zero, zero);
             let (shard, len) = self.arena.shard(unit, zero);
-            let is_there = to == Kind::Parameters && (rank == self.rank() || self.arena.is_common());
-            self.sent.gather_bytes += if is_there {
-                // It is read where it lies.
-                if rank == self.rank() { 0 } else { len * config.precision.params.bytes() }
-            } else {
-                // SAFETY: the shard is published, and its owner writes it again only after an exchange that this rank
-                // enters later; the destination is this rank's own, and no view of it is alive.
-                unsafe { self.fetch(Place { rank, kind: Kind::Parameters, at: shard }, (to, start + zero * len), len) }
-            };
+            let is_own = rank == self.rank();
+            if to == Kind::Parameters && (is_own || self.arena.is_common()) {
+                // The view that `gathered` gives covers it.
+                self.moved.in_place.gather_bytes += if is_own { 0 } else { len * config.precision.params.bytes() };
+                continue;
+            }
+            let from = Place { rank, kind: Kind::Parameters, at: shard };
+            // SAFETY: the shard is published, and its owner writes it again only after an exchange that this rank enters
+            // later; the destination is this rank's own, and no view of it is alive.
+            self.moved.copied.gather_bytes += unsafe { self.fetch(from, (to, start + zero * len), len) };
         }
         Ok(())
     }
 
-    fn widen(&mut self, unit: usize, slot: usize) {
+    unsafe fn widen(&mut self, unit: usize, slot: usize) {
         self.slots[unit] = slot;
         let (from, len) = self.arena.flat(unit);
         let (to, start, _) = self.slot_of(unit);
@@ -238,14 +246,14 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         unsafe { self.fetch(from, (to, start), len) };
     }
 
-    fn gathered(&self, unit: usize) -> View<'_, Cpu> {
+    unsafe fn gathered(&self, unit: usize) -> View<'_, Cpu> {
         let (kind, start, len) = self.slot_of(unit);
         // SAFETY: between wait and release nobody writes a gathered buffer: owners update their shards only after an
         // exchange that this rank enters after its last release, and a slot is filled again only after a release.
         unsafe { self.arena.view(kind, start, len) }
     }
 
-    fn release(&mut self, unit: usize) {
+    unsafe fn release(&mut self, unit: usize) {
         if cfg!(debug_assertions)
             && let (Kind::Gathered, start, len) = self.slot_of(unit)
         {
@@ -255,27 +263,27 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         }
     }
 
-    fn claim(&mut self, bucket: usize) -> Result<(), Lost> {
+    unsafe fn claim(&mut self, bucket: usize) -> Result<(), Lost> {
         self.wait_for_staging(bucket)
     }
 
-    fn reduce(&mut self, bucket: usize) {
+    unsafe fn reduce(&mut self, bucket: usize) {
         self.offer(bucket);
     }
 
-    fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
+    unsafe fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
         self.sum_shards(bucket, write)
     }
 
-    fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
+    unsafe fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
         self.sum_parts(bucket, write)
     }
 
-    fn fold(&mut self, unit: usize) {
+    unsafe fn fold(&mut self, unit: usize) {
         self.fold_tied(unit);
     }
 
-    fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost> {
+    unsafe fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost> {
         match axis {
             Axis::Replica => self.spread_parts(bucket),
             Axis::Zero => self.spread_shards(bucket),
@@ -283,7 +291,7 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         }
     }
 
-    fn clear(&mut self, parcel: Parcel) -> Result<(), Lost> {
+    unsafe fn clear(&mut self, parcel: Parcel) -> Result<(), Lost> {
         self.wait_for_outgoing(parcel)
     }
 
@@ -291,32 +299,47 @@ unsafe impl<'p> Transport<'p> for Shared<'p> {
         self.next_outgoing(parcel)
     }
 
-    fn send(&mut self, parcel: Parcel, unit: usize, len: usize) {
-        self.offer_parcel(parcel, unit, len);
+    unsafe fn send(&mut self, parcel: Parcel, _: usize, _: usize) {
+        self.offer_parcel(parcel);
     }
 
-    fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
+    unsafe fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
         self.take_parcel(parcel, unit, to, len)
     }
 
-    fn exchange(&mut self, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
+    unsafe fn exchange(&mut self, call: u64, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
         self.rounds = self.rounds.wrapping_add(1);
         // A rank leaves numbers for the round after the next only when all have entered the next, and so have read these.
-        for (to, number) in self.numbers(self.rank(), mine.len()).iter().zip(mine) {
+        let (reason, numbers) = self.numbers(self.rank(), mine.len());
+        reason.store(call, Ordering::Relaxed);
+        for (to, number) in numbers.iter().zip(mine) {
             to.store(number.to_bits(), Ordering::Relaxed);
         }
         self.own().entered.raise();
-        for (rank, numbers) in all.chunks_exact_mut(mine.len()).enumerate() {
-            self.await_signal(&self.control(rank).entered, self.rounds)?;
-            for (number, from) in numbers.iter_mut().zip(self.numbers(rank, mine.len())) {
+        let mut others = None;
+        for (rank, to) in all.chunks_exact_mut(mine.len()).enumerate() {
+            self.await_signal(rank, |peer| &peer.entered, self.rounds)?;
+            let (reason, numbers) = self.numbers(rank, mine.len());
+            if reason.load(Ordering::Relaxed) != call {
+                others.get_or_insert(rank);
+            }
+            for (number, from) in to.iter_mut().zip(numbers) {
                 *number = f64::from_bits(from.load(Ordering::Relaxed));
             }
+            self.moved.copied.agree_bytes += if rank == self.rank() { 0 } else { size_of_val(numbers) };
         }
-        self.sent.agree_bytes += size_of_val(mine) * (self.arena.plan().config.mesh.ranks() - 1);
+        // Otherwise one of them might update what another is still reading.
+        if let Some(other) = others {
+            panic!(
+                "rank {other} makes another call than rank {}: all ranks of a run must make the same calls of their \
+                 engines, in the same order",
+                self.rank()
+            );
+        }
         Ok(())
     }
 
-    fn sent(&self) -> Traffic {
-        self.sent
+    fn moved(&self) -> Moved {
+        self.moved
     }
 }

@@ -6,7 +6,7 @@ use zero_plan::Plan;
 
 use super::Shared;
 use crate::arena::{Arena, segment_bytes};
-use crate::launch::{self, EXIT_REPORTED, LaunchError, Place, Watch};
+use crate::launch::{self, LaunchError, Place, Watch};
 use crate::random::split_mix;
 
 /// Meets the other ranks of a job, who must agree on the plan and on `agreement`, a hash of whatever else decides what is
@@ -17,11 +17,18 @@ use crate::random::split_mix;
 pub fn join<'p>(plan: &'p Plan<'p>, place: &Place, agreement: u64) -> Result<(Shared<'p>, Watch), LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let joined = launch::join(place, plan.fingerprint() ^ split_mix(agreement), segment_bytes(plan))?;
-    joined.watch.start(|lost| {
-        if lost.is_reporter {
-            eprintln!("{}", LaunchError::from(lost).report());
+    let watched = joined.watch.start(|error| {
+        if let Some(error) = error {
+            launch::print(&error.report());
         }
-        std::process::exit(EXIT_REPORTED.into());
-    })?;
-    Ok((Shared::new(Arena::new(plan, place.rank, Arc::new(joined.segment))?), joined.watch))
+        launch::leave()
+    });
+    let arena = watched.and_then(|()| Arena::new(plan, place.rank, Arc::new(joined.segment)));
+    match arena {
+        Ok(arena) => Ok((Shared::new(arena), joined.watch)),
+        Err(error) => {
+            let told = || LaunchError::Dismissed { reason: error.to_string() };
+            Err(joined.watch.fail(&error.report()).unwrap_or_else(told))
+        }
+    }
 }

@@ -40,6 +40,11 @@ impl World<'_> {
         self.slot(rank, slot) + round_up(self.plan.units[chunk.first].input, ALIGNMENT)
     }
 
+    fn target_elements(&self) -> usize {
+        let head = &self.plan.units[self.plan.units.len() - 1];
+        self.plan.config.tokens() * head.target_width
+    }
+
     /// Where a parcel lies until it is taken, and how large it is.
     fn outgoing(&self, rank: usize, parcel: Parcel, nth: usize, unit: usize) -> (usize, usize) {
         let memory = &self.plan.of_rank(rank).memory;
@@ -100,7 +105,7 @@ impl World<'_> {
         let input = activations.read(self.input(rank, unit, slot), self.plan.units[unit].input)?;
         require(*input == expected, || format!("the input is {input:?}"))?;
         if self.is_last(unit) {
-            let targets = activations.read(self.targets(rank, slot), self.plan.config.tokens())?;
+            let targets = activations.read(self.targets(rank, slot), self.target_elements())?;
             let expected = self.mark(rank, What::Targets, unit, micro_batch);
             require(*targets == expected, || format!("the targets are {targets:?}"))?;
         }
@@ -116,8 +121,8 @@ impl World<'_> {
         let last_chunk = self.plan.chunks[self.plan.chunks.len() - 1];
         if unit == last_chunk.first {
             let targets = self.mark(rank, What::Targets, last_chunk.end - 1, micro_batch);
-            let start = self.targets(rank, slot);
-            self.ranks[rank].activations.write(start, self.plan.config.tokens(), targets)?;
+            let (start, elements) = (self.targets(rank, slot), self.target_elements());
+            self.ranks[rank].activations.write(start, elements, targets)?;
         }
         Ok(())
     }

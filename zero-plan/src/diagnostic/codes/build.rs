@@ -7,8 +7,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0201",
         title: "memory budget exceeded",
-        explanation: "All that a rank needs is in one arena, whose size is a constant of the plan, and it is larger than \
-            `memory` in the spec. The message says by how much, at which op most of it is in use and by what, and which \
+        explanation: "What a rank needs is a constant of the plan: one arena, and a bound of what lies outside of it (program, \
+            data, what a thread works in). Together they are more than `memory` in the spec. The message says by how much, at which op most of it is in use and by what, and which \
             changes to the spec would fit, the cheapest first: a higher stage, less prefetch, gathers and reductions in \
             every micro-batch, smaller micro-batches, recomputation. Make one of them, or raise `memory`.",
         example: "#[zero(stage = 0, ranks = 8, memory = KiB(48))] // and a model that needs more",
@@ -83,6 +83,32 @@ pub(super) const CODES: &[Code] = &[
         explanation: "Fields chain: what one gives, the next one takes, and these two do not agree. rustc shows the field that \
             takes another input. Correct the constants of one of the two, or put a layer between them.",
         example: "norm: LayerNorm<8>,\nhead: LmHead<9, 65>,",
+    },
+    Code {
+        code: "Z0212",
+        title: "schedule too large to compile",
+        explanation: "Every op of a step is a constant that the compiler works out and checks, and a plan may have 32768 of \
+            them, on all pipeline stages together, and 1024 units: what takes a few seconds. Each micro-batch adds \
+            every unit forward and back, with what gathers and reduces it. Lower `micro_batches` to what the message \
+            offers and raise `sequences` instead, or put several layers into one field, which makes one unit of them.",
+        example: "#[zero(stage = 3, micro_batches = 4000)] // and a model of 9 units",
+    },
+    Code {
+        code: "Z0213",
+        title: "head that predicts ids which the model does not take",
+        explanation: "`main` trains on text and samples from it: what the head predicts is the next input. It has more \
+            classes than the first field takes ids, so that some token would be out of range there. Make the two \
+            vocabularies equal. A model that is no language model begins with `main_with` and a dataset of its own, \
+            where targets need not be ids.",
+        example: "embed: Embedding<100, 256, 8>,\nhead: LmHead<8, 256>, // and `zero_runtime::main`",
+    },
+    Code {
+        code: "Z0219",
+        title: "recomputation of nothing",
+        explanation: "`recompute: Every(k)` is about units number k, 2 k and so on, but never the last of the model, whose \
+            backward follows its forward at once. The model has no more than k units, so everything would be kept, and the \
+            memory that it was to save would be missing. Lower k to fewer than the units, or remove `recompute`.",
+        example: "#[zero(stage = 1, recompute = Every(100))] // and a model of 7 units",
     },
     Code {
         code: "Z0290",

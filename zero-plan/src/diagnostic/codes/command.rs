@@ -2,7 +2,7 @@
 
 use super::Code;
 
-/// Z0120 to Z0130, in order.
+/// Z0120 to Z0135, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0120",
@@ -22,7 +22,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0122",
         title: "unknown model",
-        explanation: "The workspace has no package of that name with a binary. The message lists those that it has.",
+        explanation: "The workspace has no package of that name with a binary, and for `Example` no example of that name either, \
+            such as `examples/NAME.rs` of a package. The message lists what it has.",
         example: "cargo zero build my.ron # my.ron has `model: Example(\"gtp\")`",
     },
     Code {
@@ -35,8 +36,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0124",
         title: "model that does not compile",
-        explanation: "The spec is valid, but rustc rejects the model under it. What rustc says is above this message, often \
-            with a code of its own: a budget that is exceeded is Z0201.",
+        explanation: "The spec is valid, but cargo cannot build the model under it, mostly because rustc rejects it. What they say \
+            is above this message, often with a code of its own: a budget that is exceeded is Z0201.",
         example: "cargo zero build specs/zero3.ron # whose `memory` is too small for the model",
     },
     Code {
@@ -49,8 +50,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0126",
         title: "binary that cannot be started",
-        explanation: "The binary was built, but the system does not start it: it was removed meanwhile, or lies on a file \
-            system that forbids programs.",
+        explanation: "The binary was built, but the system does not start it: most likely it lies on a file system \
+            that forbids programs.",
         example: "cargo zero run specs/zero3.ron # with `target` on a file system mounted `noexec`",
     },
     Code {
@@ -64,8 +65,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0128",
         title: "several binaries",
         explanation: "The package of the model has more than one binary, and none has the package's name, so it is not known \
-            which one trains. Name one of them like the package.",
-        example: "model: Package(\"gpt\") # whose src/bin has train.rs and serve.rs",
+            which one trains. Choose one by `--bin NAME`, or for always by `default-run` in the package's Cargo.toml.",
+        example: "cargo zero run my.ron # a model whose src/bin has train.rs and serve.rs",
     },
     Code {
         code: "Z0129",
@@ -79,5 +80,40 @@ pub(super) const CODES: &[Code] = &[
         explanation: "What was built has proven its own plan over the ops of all ranks, and found a flaw: Z0292 says which. \
             That is a fault of zero and not of the spec; nothing was started.",
         example: "cargo zero build specs/zero3.ron # with a planner that forgets a receive",
+    },
+    Code {
+        code: "Z0131",
+        title: "unknown binary",
+        explanation: "`--bin` chooses among the binaries of the model's package, and it has none of that name. The message lists \
+            those that it has. An example of a package is not among them: a spec names it, `model: Example(\"...\")`.",
+        example: "cargo zero run specs/zero3.ron --bin trian",
+    },
+    Code {
+        code: "Z0132",
+        title: "command line that is not understood",
+        explanation: "There is no such command or argument, or one is missing. Arguments of the binary, such as `--steps`, come \
+            after `--`; `cargo zero --help` lists the commands, and `cargo zero run SPEC -- --help` the binary's arguments.",
+        example: "cargo zero run specs/zero3.ron --steps 5",
+    },
+    Code {
+        code: "Z0133",
+        title: "path that is not UTF-8",
+        explanation: "The path of the spec reaches the compiler as text, which is UTF-8. Rename the file, or the directory that it \
+            lies in.",
+        example: "mv my.ron $'\\xff.ron' && cargo zero run $'\\xff.ron'",
+    },
+    Code {
+        code: "Z0134",
+        title: "example of several packages",
+        explanation: "`model: Example(\"...\")` names an example of the workspace, and several packages have one of that name. Rename \
+            all but one of them.",
+        example: "model: Example(\"train\") # one/examples/train.rs beside two/examples/train.rs",
+    },
+    Code {
+        code: "Z0135",
+        title: "workspace that cargo cannot read",
+        explanation: "There is a Cargo.toml in the current directory or above it, but cargo rejects it. What cargo says is in the \
+            message; `cargo metadata` says it again until it is corrected.",
+        example: "cargo zero run my.ron # beside a Cargo.toml with a misspelled section",
     },
 ];

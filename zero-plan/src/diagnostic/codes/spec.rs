@@ -66,9 +66,8 @@ pub(super) const CODES: &[Code] = &[
         title: "option without effect",
         explanation: "The option changes nothing in this spec, whatever its value. `prefetch` says how many units ahead \
             parameters are gathered, and only stage 3 gathers them unit by unit: remove `prefetch`, or choose stage 3. \
-            So it is with `gather` below stage 3, `reduce` with one micro-batch, `pipeline` with one pipeline stage, and \
-            `within_node` on one node or for an axis of one rank. The number of ranks along `zero` never makes an \
-            option an error, so that a spec can be tried on one rank as it is.",
+            So it is with `prefetch` on one rank along `zero`, `gather` below stage 3, `reduce` with one micro-batch, \
+            `pipeline` with one pipeline stage, and `within_node` on one node or for an axis of one rank.",
         example: "(zero: (stage: 2, prefetch: 1))",
     },
     Code {
@@ -137,5 +136,28 @@ pub(super) const CODES: &[Code] = &[
             missing. The message lists the fields that there are.",
         example: "#[zero(stage = 3, recompute = Fields([\"block\"]))]\n\
             struct Gpt {\n    embed: Embedding<VOCAB, CONTEXT, DIM>,\n    blocks: [Block; 6],\n    head: LmHead<DIM, VOCAB>,\n}",
+    },
+    Code {
+        code: "Z0117",
+        title: "spec in another format",
+        explanation: "A spec is RON, Rusty Object Notation, and this is YAML, TOML, JSON or XML by its first line. In RON a \
+            section is a parenthesised group of `key: value` entries with commas between them, the spec as a whole \
+            included; a comment begins with `//`.",
+        example: "zero:\n  stage: 3 # YAML; in RON it is `(zero: (stage: 3))`",
+    },
+    Code {
+        code: "Z0118",
+        title: "spec that is not UTF-8",
+        explanation: "The file holds bytes that are no UTF-8 text, so nothing in it was looked at any further. It may have been \
+            saved in another encoding, such as Latin-1 or UTF-16, or be no text at all. Save it as UTF-8; a byte order \
+            mark in front of it is fine.",
+        example: "specs/zero3.ron saved as UTF-16",
+    },
+    Code {
+        code: "Z0119",
+        title: "spec that nests too deep",
+        explanation: "Parentheses, brackets or braces lie in one another deeper than any spec needs, so the text was not read to \
+            its end. A spec has sections two deep; many more are most often a slip of a script that writes it.",
+        example: "cargo zero build deep.ron # of a thousand `(a:` in one another",
     },
 ];

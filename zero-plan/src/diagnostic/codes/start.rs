@@ -86,6 +86,20 @@ pub(super) const CODES: &[Code] = &[
         example: "kill -9 a rank that torchrun has started",
     },
     Code {
+        code: "Z0315",
+        title: "patience out of range",
+        explanation: "ZERO_JOIN_TIMEOUT_S says for how many seconds ranks wait for one another at start: at least 1, and no \
+            more than a day. Without it they wait for a minute.",
+        example: "ZERO_JOIN_TIMEOUT_S=0 ./zero3",
+    },
+    Code {
+        code: "Z0316",
+        title: "rank that could not start",
+        explanation: "Some ranks found an error before they met the others: their data is not there, for example. Rank 0 tells \
+            each such error once, under its own code, and names the ranks that found it unless all did.",
+        example: "RANK=1 ... ./zero3 --data only-here.txt # on a rank that does not see that file",
+    },
+    Code {
         code: "Z0320",
         title: "job taken",
         explanation: "Another rank 0 of the same job is starting on this host, as when a run is started twice. End the other \
@@ -155,16 +169,17 @@ pub(super) const CODES: &[Code] = &[
     },
     Code {
         code: "Z0330",
-        title: "start ended by rank 0",
-        explanation: "Rank 0 found what keeps the ranks from starting together, told it, and sent the others home. Correct \
-            what it names.",
+        title: "start ended by another rank",
+        explanation: "Another rank, most often rank 0, found what keeps the ranks from starting together, and tells it for \
+            all. Correct what it names.",
         example: "any of Z0321 to Z0329, as the other ranks see it",
     },
     Code {
         code: "Z0331",
         title: "more memory than there is",
-        explanation: "The arenas of all ranks are reserved before the first step, and the host has less memory than they take. \
-            Free memory, or build from a spec that needs less: a higher stage, or a smaller batch.",
+        explanation: "The arenas of all ranks are reserved before the first step, and the host has less memory than they and what \
+            lies outside of them take, or a control group (a container, a batch job) leaves less; the message says which. \
+            Free memory, raise the limit, or build from a spec that needs less: a higher stage, or a smaller batch.",
         example: "./ddp # on a host with 1 GiB available",
     },
     Code {
@@ -173,6 +188,28 @@ pub(super) const CODES: &[Code] = &[
         explanation: "The operating system refused what every run needs: memory that can be shared, a socket, a file \
             descriptor. See the limits of this user and container.",
         example: "ulimit -n 5; ./zero3",
+    },
+    Code {
+        code: "Z0333",
+        title: "run that exceeds the budget",
+        explanation: "The build has held the smallest run against `memory` in the spec: one thread for each rank, no profile, \
+            no data in memory. This one takes more: each thread works in memory of its own, a profile records and measures, \
+            and a dataset may hold data. Give fewer `--threads`, leave `--profile` out, or raise `memory` and build again.",
+        example: "./zero3 --threads 64 # with `memory: MiB(256)`",
+    },
+    Code {
+        code: "Z0334",
+        title: "too much data in memory",
+        explanation: "A text that is in the binary, or the sources of a workspace, are held in memory by every rank, and the plan \
+            has room for 16 MiB of them. Give larger ones as a file, with `--data`: files are read where they lie.",
+        example: "cargo zero build # in a workspace with 20 MiB of sources",
+    },
+    Code {
+        code: "Z0335",
+        title: "directory of too many files",
+        explanation: "Every rank keeps the path and the length of each file of a directory, and the plan has room for 16 MiB of \
+            them: some 60,000 files. Join them to fewer, larger ones.",
+        example: "./zero3 --data a-directory-of-a-million-files",
     },
     Code {
         code: "Z0340",
@@ -218,11 +255,29 @@ pub(super) const CODES: &[Code] = &[
         example: "cd / && gpt",
     },
     Code {
+        code: "Z0346",
+        title: "ignore file that is not understood",
+        explanation: "What `.gitignore`, `.ignore` or the excludes of this user's git name does not become text of a binary. A line \
+            of such a file is no valid pattern, or not UTF-8. If it were passed over, it might let through what it was meant \
+            to keep back, so nothing is taken before it is corrected.",
+        example: "echo '[z-a]' >> .gitignore && cargo zero build specs/zero3.ron",
+    },
+    Code {
+        code: "Z0349",
+        title: "data that is no text",
+        explanation: "The name or the first bytes of a file say that it holds something other than text: a table, an array, a \
+            checkpoint, an archive, an image. A model would learn how such a file is encoded. Write the text in it to a text \
+            file, or its token ids to a `.bin` file of little-endian u16, or say `--data-as bytes` to learn the bytes as they \
+            are. In a directory such files are passed over, and counted at the start of a run.",
+        example: "./zero3 --data corpus.parquet",
+    },
+    Code {
         code: "Z0350",
         title: "arguments that contradict one another",
         explanation: "Each argument is possible by itself, but not together, or not with the model in this binary: a warm-up \
-            that is as long as the run, a profile of a run that ends before its first profiled step, or a prompt of \
-            characters that the vocabulary does not have.",
+            that is as long as the run, a profile of a run that ends before its first profiled step, a weight decay that \
+            leaves nothing of a parameter, one file for two results, or a prompt of characters that the vocabulary does not \
+            have.",
         example: "./zero3 --steps 99 --warmup 100",
     },
     Code {
@@ -243,7 +298,22 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0353",
         title: "argument out of range",
         explanation: "The value of an argument is not a number, or one that cannot be meant: a learning rate that is not above \
-            0, a decay of a moment that is not below 1, a share above 1. Nothing was started.",
+            0, a decay of a moment that is not below 1, a share above 1, more threads than any host has cores, or a number \
+            that is 0 or infinite in f32, which parameters are updated in. Nothing was started.",
         example: "./zero3 --beta1 1",
+    },
+    Code {
+        code: "Z0354",
+        title: "arguments that cannot be read",
+        explanation: "An argument is unknown, given twice, or without its value. `--help` lists all of them; what shapes memory \
+            or order, such as the stage, is in the spec and not among them. Nothing was started.",
+        example: "./zero3 --stage 3",
+    },
+    Code {
+        code: "Z0355",
+        title: "directory of token ids",
+        explanation: "Token ids are mapped from one file, and `--data-as ids` was given a directory. Name one file of it, or \
+            join them into one.",
+        example: "./zero3 --data shards --data-as ids",
     },
 ];

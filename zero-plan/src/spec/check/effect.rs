@@ -1,7 +1,7 @@
 //! Effect: Z0108, an option that changes nothing, whatever its value.
 //!
-//! The number of ranks along `zero` takes no option's effect away: with one rank the gathers, the slots and the buckets of
-//! a plan are all still there, with nobody to exchange with, and a spec can be tried on one rank as it is.
+//! With one rank along `zero` only `prefetch` has none: there is nobody whose shards could be on their way before they are
+//! needed. Slots and buckets are still there, so what else a spec says can be tried on one rank as it is.
 
 use super::super::keys::{Form, split};
 use super::super::locate::{KeySpans, items};
@@ -11,6 +11,7 @@ use crate::mesh::Axis;
 
 pub const RULES: &[Rule] = &[
     Rule { reads: &["zero.stage", "zero.prefetch"], find: prefetch },
+    Rule { reads: &["mesh.zero", "zero.prefetch"], find: prefetch_alone },
     Rule { reads: &["zero.stage", "zero.gather"], find: gather },
     Rule { reads: &["batch.micro_batches", "zero.reduce"], find: reduce },
     Rule { reads: &["mesh.pipeline", "pipeline"], find: |subject| pipeline(subject, Form::File, "pipeline") },
@@ -27,6 +28,16 @@ pub const RULES: &[Rule] = &[
 
 fn prefetch(subject: &Subject) -> Option<Diagnostic> {
     below_stage_3(subject, "zero.prefetch", "only stage 3 gathers parameters ahead")
+}
+
+fn prefetch_alone(subject: &Subject) -> Option<Diagnostic> {
+    if subject.spec.mesh.zero > 1 {
+        return None;
+    }
+    let (path, axis) = ("zero.prefetch", subject.name("mesh.zero"));
+    let problem = Diagnostic::new("Z0108", path, "`prefetch` has no effect with one rank along `zero`");
+    let help = format!("remove `prefetch`, or set `{axis}` to 2 or more");
+    Some(problem.at(subject.given(path)?.key, format!("`{axis}` is 1: nobody else has parameters")).help(help))
 }
 
 fn gather(subject: &Subject) -> Option<Diagnostic> {
@@ -114,7 +125,12 @@ mod tests {
             let message = format!("`prefetch` has no effect at stage {stage}");
             one(&text, "Z0108", (2, 22), &message, "only stage 3 gathers parameters ahead");
         }
-        let one_rank = "(mesh: (zero: 1), zero: (stage: 3, prefetch: 2, gather: PerStep, bucket: MiB(1)))";
+        let text = "(mesh: (zero: 1), zero: (stage: 3, prefetch: 2))";
+        let message = "`prefetch` has no effect with one rank along `zero`";
+        let problem = one(text, "Z0108", (1, 36), message, "`mesh.zero` is 1: nobody else has parameters");
+        assert_eq!(problem.help.as_deref(), Some("remove `prefetch`, or set `mesh.zero` to 2 or more"));
+        assert_eq!(codes(&text.replace("stage: 3", "stage: 2")), ["Z0108"], "told once");
+        let one_rank = "(mesh: (zero: 1), zero: (stage: 3, gather: PerStep, bucket: MiB(1)))";
         assert_eq!(codes(one_rank), [""; 0], "one rank is a spec to compare with, not a mistake");
     }
 

@@ -3,15 +3,16 @@
 use super::super::keys::expects;
 use super::super::{RANKS_MAX, Recompute, Schedule, Size};
 use super::{Rule, Subject};
+use crate::bounds::MICRO_BATCHES_MAX;
 use crate::diagnostic::Diagnostic;
+
+/// The most tokens of a micro-batch: their ids alone take 16 GiB.
+const TOKENS_MAX: u64 = 1 << 32;
 
 /// The largest of several numbers, where each is in range.
 pub const RULES: &[Rule] = &[
     Rule { reads: &["mesh.replica", "mesh.pipeline", "mesh.zero"], find: too_many_ranks },
-    Rule {
-        reads: &["mesh.replica", "mesh.zero", "batch.sequences", "batch.length", "batch.micro_batches"],
-        find: step_too_large,
-    },
+    Rule { reads: &["batch.sequences", "batch.length"], find: micro_batch_too_large },
 ];
 
 /// The values that are out of range, each by itself.
@@ -29,7 +30,7 @@ pub fn outside(subject: &Subject) -> Vec<Diagnostic> {
         ("pipeline.schedule.chunks", !matches!(spec.pipeline.schedule, Schedule::Interleaved { chunks: 0 | 1 })),
         ("batch.sequences", spec.batch.sequences > 0),
         ("batch.length", spec.batch.length > 0),
-        ("batch.micro_batches", spec.batch.micro_batches > 0),
+        ("batch.micro_batches", (1..=MICRO_BATCHES_MAX).contains(&(spec.batch.micro_batches as usize))),
         (
             "recompute",
             match &spec.recompute {
@@ -66,27 +67,26 @@ fn too_many_ranks(subject: &Subject) -> Option<Diagnostic> {
     Some(problem.help(format!("a mesh has at most {RANKS_MAX} ranks, all axes together")))
 }
 
-/// The tokens of a step, over all ranks, do not fit 64 bits. Points at the largest factor, which is no default.
-fn step_too_large(subject: &Subject) -> Option<Diagnostic> {
-    let (batch, mesh) = (&subject.spec.batch, &subject.spec.mesh);
-    let factors = [
-        ("batch.sequences", batch.sequences),
-        ("batch.length", batch.length),
-        ("batch.micro_batches", batch.micro_batches),
-    ];
-    let ranks = u64::from(mesh.replica) * u64::from(mesh.zero);
-    let mut counts = factors.iter().map(|(_, count)| u64::from(*count));
-    if counts.try_fold(ranks, u64::checked_mul).is_some() {
+/// More tokens in a micro-batch than any rank could hold the ids of. Points at the larger factor, which is no default.
+fn micro_batch_too_large(subject: &Subject) -> Option<Diagnostic> {
+    let batch = &subject.spec.batch;
+    let tokens = u64::from(batch.sequences) * u64::from(batch.length);
+    if tokens <= TOKENS_MAX {
         return None;
     }
-    let (path, _) = factors.into_iter().max_by_key(|(_, count)| *count)?;
+    let is_long = batch.length >= batch.sequences;
+    let path = if is_long { "batch.length" } else { "batch.sequences" };
+    let given = |path| if subject.given(path).is_some() { "" } else { " (the default)" };
     let message = format!(
-        "a step is too large: {} sequences x {} tokens x {} micro-batches x {ranks} ranks",
-        batch.sequences, batch.length, batch.micro_batches,
+        "a micro-batch is too large: {} sequences{} x {} tokens{} are {tokens} tokens",
+        batch.sequences,
+        given("batch.sequences"),
+        batch.length,
+        given("batch.length"),
     );
-    let label = format!("`{}` is the largest of them", subject.name(path));
+    let label = format!("`{}` is the larger of the two", subject.name(path));
     let problem = Diagnostic::new("Z0106", path, message).at(subject.given(path)?.value, label);
-    Some(problem.help("a step has at most 2^64 - 1 tokens"))
+    Some(problem.help(format!("a micro-batch has at most {TOKENS_MAX} tokens")))
 }
 
 #[cfg(test)]
@@ -152,13 +152,22 @@ mod tests {
     }
 
     #[test]
-    fn z0106_step_too_large() {
-        let text = "(zero: (stage: 0), batch: (length: 4294967295, micro_batches: 2147483648))";
-        let message = "a step is too large: 4 sequences x 4294967295 tokens x 2147483648 micro-batches x 2 ranks";
-        one(text, "Z0106", (1, 36), message, "`batch.length` is the largest of them");
-        assert!(parse("(zero: (stage: 0), batch: (length: 4294967295, micro_batches: 536870912))").is_ok());
-        let text = "(zero: (stage: 0), batch: (length: 4294967295, micro_batches: 536870912), mesh: (replica: 2))";
-        assert_eq!(codes(text), ["Z0106"]);
+    fn z0106_micro_batch_too_large() {
+        let text = "(zero: (stage: 0), batch: (length: 1073741825, micro_batches: 2))";
+        let message = "a micro-batch is too large: 4 sequences (the default) x 1073741825 tokens are 4294967300 tokens";
+        one(text, "Z0106", (1, 36), message, "`batch.length` is the larger of the two");
+        assert!(parse(&text.replace("825", "824")).is_ok());
+        assert_eq!(codes("(zero: (stage: 0), batch: (sequences: 4294967295, length: 4294967295))"), ["Z0106"]);
+    }
+
+    #[test]
+    fn z0106_more_micro_batches_than_any_plan_can_have() {
+        let text = "(zero: (stage: 0), batch: (micro_batches: 8193))";
+        let message = "`batch.micro_batches` is out of range: `8193`";
+        one(text, "Z0106", (1, 43), message, "expected a number of micro-batches from 1 to 8192");
+        assert!(parse(&text.replace("8193", "8192")).is_ok());
+        assert!(expects("batch.micro_batches").unwrap().ends_with(&MICRO_BATCHES_MAX.to_string()));
+        assert_eq!(codes(&text.replace("8193", "4294967295")), ["Z0106"]);
     }
 
     #[test]

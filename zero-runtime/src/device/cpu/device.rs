@@ -40,6 +40,14 @@ impl Device for Cpu {
         self.by_elements(y.len(), (y.into_slice(), x.as_slice()), |(y, x)| kernels::add(y, x));
     }
 
+    fn mul(&self, y: ViewMut<Self>, x: View<Self>) {
+        self.by_elements(y.len(), (y.into_slice(), x.as_slice()), |(y, x)| kernels::mul(y, x));
+    }
+
+    fn scale(&self, y: ViewMut<Self>, factor: f32) {
+        self.by_elements(y.len(), y.into_slice(), |y| kernels::scale(y, factor));
+    }
+
     fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write) {
         let rows = if a.transposed { a.cols } else { a.rows };
         let cols = if b.transposed { b.rows } else { b.cols };
@@ -206,6 +214,21 @@ impl Device for Cpu {
         let parts = (logits.into_slice(), targets.as_slice(), lse.as_slice(), dloss.as_slice());
         self.by_rows(rows, classes, parts, |(logits, targets, lse, dloss)| {
             kernels::cross_entropy_backward(logits, targets, lse, dloss);
+        });
+    }
+
+    fn squared_error(&self, x: View<Self>, targets: View<Self>, loss: ViewMut<Self>) {
+        let (rows, width) = (loss.len(), x.len() / loss.len());
+        self.by_rows(rows, width, (x.as_slice(), targets.as_slice(), loss.into_slice()), |(x, targets, loss)| {
+            kernels::squared_error(x, targets, loss);
+        });
+    }
+
+    fn squared_error_backward(&self, x: View<Self>, targets: View<Self>, dloss: View<Self>, dx: ViewMut<Self>) {
+        let (rows, width) = (dloss.len(), x.len() / dloss.len());
+        let parts = (x.as_slice(), targets.as_slice(), dloss.as_slice(), dx.into_slice());
+        self.by_rows(rows, width, parts, |(x, targets, dloss, dx)| {
+            kernels::squared_error_backward(x, targets, dloss, dx);
         });
     }
 

@@ -3,6 +3,9 @@
 
 use std::cell::Cell;
 
+use zero_plan::footprint::PACKED_ROWS;
+
+use super::parallel::COLS_MIN;
 use crate::device::Write;
 
 thread_local! {
@@ -107,8 +110,8 @@ fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
     }
 }
 
-/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding.
-#[expect(unsafe_code, reason = "gemm takes pointers and strides")]
+/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. In pieces where `a` has so many rows that what `gemm` packs
+/// would exceed what the plan has room for.
 pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
     assert!(
         (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
@@ -120,9 +123,25 @@ pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
         c.rows,
         c.cols
     );
+    // Of very few columns `gemm` sums each row in a way that depends on the number of rows, and packs nothing.
+    let mut pieces = if c.cols < COLS_MIN { 1 } else { c.rows.div_ceil(PACKED_ROWS) };
+    let (mut c, mut a) = (c, a);
+    while pieces > 1 {
+        // Halves of so many rows, or more, are not summed otherwise than the whole: see `by_products`.
+        let rows = c.rows / pieces;
+        let ((c_first, c_rest), (a_first, a_rest)) = (c.split_at(rows), a.split_at(rows));
+        product(c_first, a_first, b, write);
+        (c, a, pieces) = (c_rest, a_rest, pieces - 1);
+    }
+    product(c, a, b, write);
+}
+
+/// One call of `gemm`, which packs at most as many rows as `a` has.
+#[expect(unsafe_code, reason = "gemm takes pointers and strides")]
+fn product(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
     INSIDE_GEMM.set(true);
     // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
-    // above that gemm visits no others. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not
+    // of `matmul` that gemm visits no others: pieces have the same columns and as many rows. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not
     // overlap each other. `Write::Set` never reads `c`.
     unsafe {
         gemm::gemm(
@@ -190,6 +209,23 @@ mod tests {
             for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false), (true, true)] {
                 check(m, n, k, transpose_a, transpose_b, Write::Set);
                 check(m, n, k, transpose_a, transpose_b, Write::Add);
+            }
+        }
+    }
+
+    /// As `gemm` gives it in one call, to the bit.
+    #[test]
+    fn many_rows_are_multiplied_in_pieces_without_a_trace() {
+        for (m, n, k) in [(PACKED_ROWS + 1, 3, 40), (2 * PACKED_ROWS + 77, 70, 9), (PACKED_ROWS + 5, 2, 6)] {
+            let (a, b) = (noise(m * k, 1), noise(k * n, 2));
+            for (transpose_a, write) in [(false, Write::Set), (true, Write::Add)] {
+                let (a, b) = (view(&a, m, k, transpose_a), view(&b, k, n, false));
+                let row_stride = n + 1;
+                let mut whole = noise((m - 1) * row_stride + n, 3);
+                let mut pieces = whole.clone();
+                product(MatrixMut::strided(&mut whole, m, n, row_stride), a, b, write);
+                matmul(MatrixMut::strided(&mut pieces, m, n, row_stride), a, b, write);
+                assert!(pieces == whole, "({m}, {k}) x ({k}, {n})");
             }
         }
     }

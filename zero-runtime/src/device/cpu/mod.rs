@@ -17,6 +17,7 @@ mod optimizer;
 mod parallel;
 mod rows;
 mod simd;
+mod squared_error;
 pub mod stored;
 #[cfg(test)]
 mod testing;
@@ -32,5 +33,6 @@ pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use linear::{Then, linear};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 pub use optimizer::{AdamW, adamw, all_finite, sum_squares};
-pub use rows::{add, sum_columns, sum_rows};
+pub use rows::{add, mul, scale, sum_columns, sum_rows};
+pub use squared_error::{squared_error, squared_error_backward};
 pub use tree_sum::tree_sum;

@@ -21,7 +21,7 @@ pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
 /// Rows and columns of a matrix product from which on `gemm` sums every element in the same order, whatever else there
 /// is: with fewer than 257 elements, or 65 rows and 65 columns, it has other ways.
 const ROWS_MIN: usize = 128;
-const COLS_MIN: usize = 3;
+pub(super) const COLS_MIN: usize = 3;
 
 /// Room for a thread's own calls: as much as a main thread usually has, so that what runs on one thread runs on several.
 const STACK_BYTES: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! Rows, plainly: sum them, add element by element. Never looks inside an element.
+//! Rows, plainly: sum them, add and multiply element by element. Never looks inside an element.
 
 use std::ops::Range;
 
@@ -31,6 +31,23 @@ pub fn add(y: &mut [f32], x: &[f32]) {
     vectorised(
         #[inline(always)]
         || accumulate(y, x),
+    );
+}
+
+/// `y` *= `x`.
+pub fn mul(y: &mut [f32], x: &[f32]) {
+    check_len("x", x.len(), y.len());
+    vectorised(
+        #[inline(always)]
+        || y.iter_mut().zip(x).for_each(|(y, &x)| *y *= x),
+    );
+}
+
+/// `y` *= `factor`.
+pub fn scale(y: &mut [f32], factor: f32) {
+    vectorised(
+        #[inline(always)]
+        || y.iter_mut().for_each(|y| *y *= factor),
     );
 }
 
@@ -75,6 +92,21 @@ mod tests {
         let mut y = [1.0, 2.0, 3.0];
         add(&mut y, &[1.0, 1.0, -3.0]);
         assert_eq!(y, [2.0, 3.0, 0.0]);
+    }
+
+    #[test]
+    fn products_match_the_definition() {
+        let mut y = [1.0, 2.0, -3.0];
+        mul(&mut y, &[4.0, 0.5, 2.0]);
+        assert_eq!(y, [4.0, 1.0, -6.0]);
+        scale(&mut y, -0.5);
+        assert_eq!(y, [-2.0, -0.5, 3.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "`x` has 2 elements, expected 3")]
+    fn factors_of_another_number_are_refused() {
+        mul(&mut [0.0; 3], &[0.0; 2]);
     }
 
     #[test]

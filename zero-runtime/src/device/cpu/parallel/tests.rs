@@ -46,6 +46,10 @@ fn elementwise(cpu: &Cpu, width: usize, written: &mut Written) {
     let mut y = noise(len, 3);
     cpu.add(view_mut(&mut y), view(&x));
     written.note("add", &y);
+    cpu.mul(view_mut(&mut y), view(&dy));
+    written.note("mul", &y);
+    cpu.scale(view_mut(&mut y), 0.3);
+    written.note("scale", &y);
     cpu.copy(view_mut(&mut y), view(&x));
     written.note("copy", &y);
     cpu.fill(view_mut(&mut y), 0.1);
@@ -148,12 +152,16 @@ fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
     let targets: Vec<u32> = (0..ROWS).map(|token| (token % width) as u32).collect();
     let targets = View::from(targets.as_slice());
     let (mut logits, dloss) = (noise(len, 3), noise(ROWS, 4));
-    let (mut loss, mut lse) = (vec![0.0; ROWS], vec![0.0; ROWS]);
+    let (mut loss, mut lse, mut dx) = (vec![0.0; ROWS], vec![0.0; ROWS], vec![0.0; len]);
     cpu.cross_entropy(view(&logits), targets, view_mut(&mut loss), view_mut(&mut lse));
     cpu.cross_entropy_backward(view_mut(&mut logits), targets, view(&lse), view(&dloss));
     for (name, x) in [("loss", &loss), ("lse", &lse), ("dlogits", &logits)] {
         written.note(name, x);
     }
+    cpu.squared_error(view(&logits), view(&out), view_mut(&mut loss));
+    written.note("squared_error", &loss);
+    cpu.squared_error_backward(view(&logits), view(&out), view(&dloss), view_mut(&mut dx));
+    written.note("squared_error dx", &dx);
 }
 
 fn attention(cpu: &Cpu, written: &mut Written) {

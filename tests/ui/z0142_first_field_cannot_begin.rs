@@ -7,5 +7,6 @@ struct Gpt {
     head: LmHead<8, 65>,
 }
 
-// Not `zero_runtime::main::<Gpt>()`, which would be told the same.
-fn main() {}
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

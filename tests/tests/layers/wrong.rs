@@ -1,0 +1,203 @@
+//! Layers with one mistake each: what the check says of it names the layer, the tensor and the element.
+
+use zero_runtime::device::Nonlinearity;
+use zero_runtime::prelude::*;
+use zero_runtime::testing::gradcheck;
+use zero_runtime::view::View;
+
+use crate::Small;
+
+/// A layer of `Features<3>`, or of what is named, with a `gain` by each feature, y = gain x: right, but for what is said.
+macro_rules! wrong {
+    ($name:ident: $($item:tt)*) => {
+        struct $name;
+
+        impl Layer<Small, Features<3>> for $name {
+            type Output = Features<3>;
+            const PARAMS: usize = 3;
+            const SAVED: usize = 1;
+            const WORKSPACE: usize = 1;
+            $($item)*
+        }
+    };
+}
+
+fn gain(out: &mut Tensors) {
+    out.add("scale.gain", &[1, 3], Init::Ones);
+}
+
+fn forward(pass: Forward<Cpu>) {
+    let gain = pass.params.as_slice();
+    let rows = pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).enumerate();
+    rows.for_each(|(i, (y, x))| *y = gain[i % 3] * x);
+}
+
+fn grads(pass: &Backward<Cpu>) -> [f32; 3] {
+    let mut grads = [0.0; 3];
+    let pairs = pass.x.as_slice().iter().zip(pass.dy.as_slice()).enumerate();
+    pairs.for_each(|(i, (x, dy))| grads[i % 3] += x * dy);
+    grads
+}
+
+/// `dx`, each time `factor` as large as it should be.
+fn dx(pass: &mut Backward<Cpu>, factor: f32) {
+    let gain = pass.params.as_slice();
+    let rows = pass.dx.take().expect("an input that is differentiable").into_slice().iter_mut();
+    rows.zip(pass.dy.as_slice()).enumerate().for_each(|(i, (dx, dy))| *dx = factor * gain[i % 3] * dy);
+}
+
+wrong! { ForgetsOutput:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, _: Forward<Cpu>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+}
+
+wrong! { ForgetsRow:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+        pass.y.into_slice()[..7].fill(1.0);
+    }
+    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+}
+
+wrong! { ReadsSaved:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+        let unwritten = pass.saved.as_view().as_slice()[0];
+        pass.y.into_slice().fill(unwritten);
+    }
+    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+}
+
+wrong! { ForgetsDx:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+        let grads = grads(&pass);
+        pass.grads.put(cx.device, grads.as_slice().into());
+    }
+}
+
+wrong! { ForgetsGrads:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
+    fn backward(_: &Context<Cpu>, mut pass: Backward<Cpu>) { dx(&mut pass, 1.0) }
+}
+
+wrong! { WrongDx:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+        let grads = grads(&pass);
+        dx(&mut pass, 2.0);
+        pass.grads.put(cx.device, grads.as_slice().into());
+    }
+}
+
+wrong! { WrongGrads:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+        let mut grads = grads(&pass);
+        grads[2] *= 3.0;
+        dx(&mut pass, 1.0);
+        pass.grads.put(cx.device, grads.as_slice().into());
+    }
+}
+
+wrong! { Overwrites:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
+    fn backward(_: &Context<Cpu>, mut pass: Backward<Cpu>) {
+        let grads = grads(&pass);
+        dx(&mut pass, 1.0);
+        pass.grads.into_parts().0.into_slice().copy_from_slice(&grads);
+    }
+}
+
+wrong! { Miscounts:
+    fn tensors(out: &mut Tensors) { out.add("gain", &[2], Init::Ones) }
+    fn forward(_: &Context<Cpu>, _: Forward<Cpu>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+}
+
+wrong! { ForgetsPlus:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+        let grads = grads(&pass);
+        dx(&mut pass, 1.0);
+        pass.grads.put(cx.device, grads.as_slice().into());
+    }
+    fn backward_plus(cx: &Context<Cpu>, pass: Backward<Cpu>, _: View<Cpu>) { Self::backward(cx, pass) }
+}
+
+wrong! { ForgetsThen:
+    fn tensors(out: &mut Tensors) { gain(out) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
+    fn forward_then(_: &Context<Cpu>, pass: Forward<Cpu>, _: zero_runtime::device::Then<Cpu>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+        let grads = grads(&pass);
+        dx(&mut pass, 1.0);
+        pass.grads.put(cx.device, grads.as_slice().into());
+    }
+}
+
+/// Its rows depend on how many there are.
+struct Counts;
+
+impl Layer<Small, Features<3>> for Counts {
+    type Output = Features<3>;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+    fn tensors(_: &mut Tensors) {}
+    fn forward(cx: &Context<Cpu>, pass: Forward<Cpu>) {
+        cx.device.fill(pass.y, cx.tokens() as f32);
+    }
+    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+}
+
+/// Says that it is a nonlinearity, but is twice that.
+struct NotRelu;
+
+impl Layer<Small, Features<3>> for NotRelu {
+    type Output = Features<3>;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+    const ACTIVATION: Option<Nonlinearity> = Some(Nonlinearity::Relu);
+    fn tensors(_: &mut Tensors) {}
+    fn forward(cx: &Context<Cpu>, mut pass: Forward<Cpu>) {
+        cx.device.activate(Nonlinearity::Relu, pass.x, pass.y.reborrow());
+        cx.device.scale(pass.y, 2.0);
+    }
+    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+        let mut dx = pass.dx.expect("an input that is differentiable");
+        cx.device.activate_backward(Nonlinearity::Relu, pass.x, pass.dy, dx.reborrow());
+        cx.device.scale(dx, 2.0);
+    }
+}
+
+macro_rules! says {
+    ($($name:ident, $layer:ty: $message:literal;)*) => {
+        $(#[test] #[should_panic(expected = $message)] fn $name() { gradcheck::<Small, Features<3>, $layer>(); })*
+    };
+}
+
+says! {
+    an_output_that_is_forgotten, ForgetsOutput: "gradcheck of `ForgetsOutput`: `y` was never written";
+    a_row_that_is_forgotten, ForgetsRow: "gradcheck of `ForgetsRow`: `y` [2, 1] was never written";
+    a_read_before_a_write, ReadsSaved: "gradcheck of `ReadsSaved`: `y` [0, 0] comes from `saved`, which was not written before";
+    dx_that_is_forgotten, ForgetsDx: "gradcheck of `ForgetsDx`: `dx` was never written";
+    gradients_that_are_forgotten, ForgetsGrads: "gradcheck of `ForgetsGrads`: `grads` was never written";
+    a_wrong_dx, WrongDx: "gradcheck of `WrongDx`: `dx` [0, 0]: expected ";
+    wrong_gradients, WrongGrads: "gradcheck of `WrongGrads`: `grads` of `scale.gain` [0, 2]: expected ";
+    gradients_that_are_not_added, Overwrites: "gradcheck of `Overwrites`: `grads` of `scale.gain` [0, 0]: expected ";
+    parameters_without_a_name, Miscounts: "gradcheck of `Miscounts`: `tensors` names 2 parameters, but `PARAMS` is 3";
+    a_residual_that_is_forgotten, ForgetsPlus: "`dx` [0, 0]: expected ";
+    what_follows_that_is_forgotten, ForgetsThen: "`y` [0, 0]: expected ";
+    tokens_that_depend_on_others, Counts: "gradcheck of `Counts`: `y` [0, 0]: expected 10 of the first 4 tokens alone";
+    another_nonlinearity, NotRelu: "of the layer's `ACTIVATION`, found ";
+    a_layer_in_a_chain, (Linear<3, 3>, ForgetsDx): "gradcheck of `(Linear<3, 3>, ForgetsDx)`: `grads` of `0.weight` [0, 0]";
+}

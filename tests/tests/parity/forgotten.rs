@@ -1,0 +1,109 @@
+//! Forgotten: in a debug build, what a layer does not write is NaN, so that a step ends in an error that names its unit,
+//! whatever happened to lie there.
+
+use zero_plan::PlanBuf;
+use zero_runtime::engine::{Engine, Phase, RunError};
+use zero_runtime::prelude::*;
+use zero_runtime::transport::local;
+use zero_tests::tiny::{DIM, VOCAB};
+use zero_tests::training::{CONFIG, HYPER, noise};
+
+/// Each feature times a gain; forgets one thing.
+struct Forgets<const WHAT: usize>;
+
+const OUTPUT: usize = 0;
+const SAVED: usize = 1;
+const WORK: usize = 2;
+const WORK_OF_BACKWARD: usize = 3;
+const DX: usize = 4;
+const GRADS: usize = 5;
+const NOTHING: usize = 6;
+
+impl<S: Shape<Device = Cpu>, const WHAT: usize> Layer<S, Features<DIM>> for Forgets<WHAT> {
+    type Output = Features<DIM>;
+    const PARAMS: usize = 1;
+    const SAVED: usize = 1;
+    const WORKSPACE: usize = 1;
+
+    fn tensors(out: &mut Tensors) {
+        out.add("gain", &[1], Init::Ones);
+    }
+
+    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+        let (gain, work) = (pass.params.as_slice()[0], pass.work.into_slice());
+        if WHAT != WORK {
+            work[0] = gain;
+        }
+        if WHAT != SAVED {
+            pass.saved.into_slice()[0] = gain;
+        }
+        if WHAT != OUTPUT {
+            pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).for_each(|(y, x)| *y = work[0] * x);
+        }
+    }
+
+    fn backward(_: &Context<Cpu>, pass: Backward<Cpu>) {
+        let (gain, work) = (pass.saved.as_slice()[0], pass.work.into_slice());
+        let dot: f32 = pass.x.as_slice().iter().zip(pass.dy.as_slice()).map(|(x, dy)| x * dy).sum();
+        if WHAT != WORK_OF_BACKWARD {
+            work[0] = gain;
+        }
+        if WHAT != DX {
+            let dx = pass.dx.expect("it is not the first").into_slice();
+            dx.iter_mut().zip(pass.dy.as_slice()).for_each(|(dx, dy)| *dx = work[0] * dy);
+        }
+        if WHAT != GRADS {
+            pass.grads.into_parts().0.into_slice()[0] = dot;
+        }
+    }
+}
+
+/// What a step comes to of a model with a layer that forgets something.
+fn step<M: Model<Input = Tokens, Target = Tokens>>() -> Result<f64, RunError> {
+    let config = CONFIG.at_stage(2);
+    let told = PlanBuf::new("", config, M::PLAN.units).with(|plan| {
+        local::run(
+            plan,
+            |_| false,
+            |transport| {
+                let mut engine = Engine::<M, _>::new(transport);
+                engine.initialize(7);
+                let noise = noise(config);
+                engine.step(&HYPER, |micro_batch, ids, targets| noise(0, 0, micro_batch, ids, targets))
+            },
+        )
+    });
+    told.expect("the memory of a tiny model").remove(0).map(|report| report.loss)
+}
+
+macro_rules! forgets {
+    ($($name:ident: $what:ident, $expected:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            #[zero(stage = 0, ranks = 1, sequences = 2, length = 11)]
+            struct Model {
+                embed: Embedding<VOCAB, 12, DIM>,
+                forgetful: Forgets<$what>,
+                head: LmHead<DIM, VOCAB>,
+            }
+            let expected: Option<Phase> = if cfg!(debug_assertions) { $expected } else { None };
+            match (step::<Model>(), expected) {
+                (Err(RunError::NonFinite(found)), Some(phase)) => {
+                    assert_eq!((found.unit.as_str(), found.phase), ("forgetful", phase));
+                }
+                (Ok(_), None) => {}
+                (told, expected) => panic!("{told:?}, not {expected:?}"),
+            }
+        })*
+    };
+}
+
+forgets! {
+    an_output: OUTPUT, Some(Phase::Forward);
+    what_backward_needs: SAVED, Some(Phase::Backward);
+    scratch_that_forward_reads: WORK, Some(Phase::Forward);
+    scratch_that_backward_reads: WORK_OF_BACKWARD, Some(Phase::Backward);
+    the_gradient_of_the_input: DX, Some(Phase::Backward);
+    gradients_of_parameters: GRADS, Some(Phase::Backward);
+    nothing: NOTHING, None;
+}

@@ -1,0 +1,124 @@
+//! Turns: ranks that make different calls, or go on after a call that did not end, are stopped before one writes what
+//! another reads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use zero_plan::{Config, PlanBuf};
+use zero_runtime::engine::{Engine, Hyper, RunError};
+use zero_runtime::model::Model;
+use zero_runtime::transport::{Lost, Shared, local};
+use zero_tests::tiny::Untied;
+use zero_tests::training::{CONFIG, HYPER, mesh, noise};
+
+type Untold<'p> = Engine<'p, Untied, Shared<'p>>;
+
+/// Runs ranks of a replicated model, with their parameters where that is asked for.
+fn run(ranks: usize, initialized: bool, body: impl Fn(usize, &mut Untold) + Sync) {
+    let config = Config { mesh: mesh(1, 1, ranks), ..CONFIG.at_stage(0) };
+    let main = |transport: Shared<'_>| {
+        let mut engine = Engine::new(transport);
+        if initialized {
+            engine.initialize(7);
+        }
+        body(engine.arena().rank(), &mut engine);
+    };
+    PlanBuf::new("", config, Untied::PLAN.units).with(|plan| local::run(plan, |()| false, main).expect("memory"));
+}
+
+fn fill(micro_batch: usize, ids: &mut [u32], targets: &mut [u32]) {
+    noise(CONFIG)(0, 0, micro_batch, ids, targets);
+}
+
+/// What a panic of `call` says.
+fn panic_of(call: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("a panic");
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a message")
+}
+
+#[test]
+fn ranks_that_make_different_calls_are_all_stopped() {
+    run(2, true, |rank, engine| {
+        let said = panic_of(|| match rank {
+            0 => drop(engine.gather_numbers(&[1.0]).map(<[f64]>::to_vec)),
+            _ => drop(engine.evaluate(fill)),
+        });
+        assert!(said.contains("makes another call than rank"), "{said}");
+    });
+}
+
+#[test]
+fn ranks_with_other_numbers_are_stopped() {
+    run(1, true, |_, engine| {
+        // One rank alone is always in turn with itself.
+        for _ in 0..2 {
+            engine.step(&HYPER, fill).expect("a step without faults");
+            engine.evaluate(fill).expect("an evaluation");
+            engine.gather_numbers(&[1.0, 2.0]).expect("numbers");
+        }
+    });
+    run(2, true, |rank, engine| {
+        let said = panic_of(|| drop(engine.gather_numbers(&[1.0, 2.0][..=rank]).map(<[f64]>::to_vec)));
+        assert!(said.contains("makes another call than rank"), "{said}");
+    });
+}
+
+#[test]
+fn nothing_is_computed_before_parameters_are_set() {
+    run(1, false, |_, engine| {
+        let expected = "`initialize` or `load` come first: 0 of 5 units have parameters";
+        assert_eq!(panic_of(|| drop(engine.step(&HYPER, fill))), expected);
+        assert_eq!(panic_of(|| drop(engine.evaluate(fill))), expected);
+        assert_eq!(panic_of(|| _ = engine.predict(&[0], &mut [0.0; 29])), expected);
+        assert_eq!(panic_of(|| drop(engine.parameters(0))), expected);
+        let params = engine.plan().units[0].params;
+        engine.load(0, &vec![0.0; params]);
+        assert!(panic_of(|| drop(engine.step(&HYPER, fill))).contains("1 of 5 units"));
+        assert_eq!(engine.gather_numbers(&[3.0]), Ok(&[3.0][..]), "what needs no parameters");
+    });
+}
+
+const UNFINISHED: &str = "the last call of this engine did not come to its end";
+
+#[test]
+fn an_engine_whose_data_panicked_does_no_more() {
+    run(1, true, |_, engine| {
+        assert_eq!(panic_of(|| drop(engine.step(&HYPER, |_, _, _| panic!("no data")))), "no data");
+        for said in [
+            panic_of(|| drop(engine.step(&HYPER, fill))),
+            panic_of(|| drop(engine.gather_numbers(&[1.0]).map(<[f64]>::to_vec))),
+            panic_of(|| drop(engine.parameters(0))),
+        ] {
+            assert!(said.starts_with(UNFINISHED), "{said}");
+        }
+    });
+}
+
+#[test]
+fn an_engine_that_lost_a_rank_does_no_more() {
+    let config = Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(0) };
+    let main = |transport: Shared<'_>| {
+        let mut engine = Engine::<Untied, _>::new(transport);
+        engine.initialize(7);
+        if engine.arena().rank() == 1 {
+            return false;
+        }
+        assert_eq!(engine.step(&HYPER, fill), Err(RunError::Lost(Lost { rank: 1 })));
+        assert!(panic_of(|| drop(engine.evaluate(fill))).starts_with(UNFINISHED));
+        true
+    };
+    let ranks = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| local::run(plan, |done| !done, main));
+    assert_eq!(ranks.expect("memory"), [true, false]);
+}
+
+/// What comes to an end with an error that all ranks share leaves them in turn.
+#[test]
+fn an_engine_goes_on_after_a_number_that_is_not_finite() {
+    run(2, true, |_, engine| {
+        let endless = Hyper { lr: f64::INFINITY, ..HYPER };
+        engine.step(&endless, fill).expect("the loss before the update");
+        assert!(matches!(engine.step(&HYPER, fill), Err(RunError::NonFinite(_))));
+        assert!(matches!(engine.evaluate(fill), Err(RunError::NonFinite(_))));
+        assert_eq!(engine.from_last_stage(4.0), Ok(4.0));
+    });
+}

@@ -1,0 +1,63 @@
+//! Rules: each one that a build checks is there for something, a table that it alone refuses first. `mutants` and `tables`
+//! ask the provers as a whole, of which one finds what another has lost; a build runs the check alone.
+
+use std::collections::BTreeSet;
+
+use zero_plan::{Config, Pass, Plan};
+
+use crate::model::{Model, config, mesh, small_models};
+use crate::mutants::{Edit, Table, vocabulary, with_table};
+
+/// The sources of the rules of schedules.
+const SOURCES: [&str; 5] = [
+    include_str!("../../../zero-plan/src/check.rs"),
+    include_str!("../../../zero-plan/src/check/compute.rs"),
+    include_str!("../../../zero-plan/src/check/gradients.rs"),
+    include_str!("../../../zero-plan/src/check/parameters.rs"),
+    include_str!("../../../zero-plan/src/check/parcels.rs"),
+];
+
+/// The rules that a source writes: the texts behind an arrow or in a `Some`.
+fn rules_of(source: &'static str) -> impl Iterator<Item = &'static str> {
+    let mut before = "";
+    source.split('"').enumerate().filter_map(move |(i, text)| {
+        let is_rule = i % 2 == 1 && (before.trim_end().ends_with("=>") || before.ends_with("Some("));
+        before = text;
+        is_rule.then_some(text)
+    })
+}
+
+/// Every way to leave out, add, replace or exchange one op.
+fn edits(plan: &Plan, ops: usize) -> Vec<Edit> {
+    let mut edits: Vec<Edit> = (0..ops).map(Edit::Delete).collect();
+    for op in vocabulary(plan) {
+        edits.extend((0..=ops).map(|at| Edit::Insert(at, op)));
+        edits.extend((0..ops).map(|at| Edit::Replace(at, op)));
+    }
+    edits.extend((0..ops).flat_map(|i| (i + 1..ops).map(move |j| Edit::Swap(i, j))));
+    edits
+}
+
+#[test]
+fn every_rule_of_schedules_refuses_something() {
+    // Nothing but the end of its step misses the agreement of a pipeline stage that has no parameters to update.
+    let without_updates = Model::new(Config { mesh: mesh(2, 1, 1), ..config(0) }, &[4, 0], None);
+    let mut met = BTreeSet::new();
+    for model in small_models().into_iter().chain([without_updates]) {
+        model.plan().with(|plan| {
+            for stage in 0..plan.stages.len() {
+                for pass in [Pass::Train, Pass::Evaluate] {
+                    let ops = plan.stages[stage].ops(pass);
+                    for edit in edits(plan, ops.len()) {
+                        let found = with_table(plan, Table { stage, pass }, &edit.apply(ops), |plan| plan.check());
+                        met.extend(found.err().map(|fault| fault.rule));
+                    }
+                }
+            }
+        });
+    }
+    let written: BTreeSet<&str> = SOURCES.into_iter().flat_map(rules_of).collect();
+    assert!(written.len() > 60, "{}", written.len());
+    let unmet: Vec<_> = written.difference(&met).collect();
+    assert!(unmet.is_empty(), "rules that refuse nothing: {unmet:#?}");
+}

@@ -1,0 +1,12 @@
+//! RON has colons.
+use zero_runtime::prelude::*;
+
+#[zero(spec = "specs/equals.ron")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,12 @@
+//! Nobody else has parameters to gather.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3, ranks = 1, prefetch = 2)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,12 @@
+//! Two options without a comma between them.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3 prefetch = 2)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

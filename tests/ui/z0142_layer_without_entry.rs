@@ -1,0 +1,24 @@
+//! A layer of one's own that does not say what it takes.
+use zero_runtime::prelude::*;
+
+struct Twice;
+
+impl<S: Shape<Device = Cpu>, X: Activation> Layer<S, X> for Twice {
+    type Output = X;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+
+    fn tensors(_: &mut Tensors) {}
+    fn forward(_: &Context<Cpu>, _: Forward<Cpu>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+}
+
+#[zero(stage = 3)]
+struct Gpt {
+    twice: Twice,
+    head: LmHead<8, 65>,
+}
+
+// Not `zero_runtime::main::<Gpt>()`, which would be told the same.
+fn main() {}

@@ -1,0 +1,13 @@
+//! Each element of an array is a unit.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    blocks: [[Linear<8, 8>; 2]; 3],
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

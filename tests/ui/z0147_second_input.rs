@@ -1,0 +1,13 @@
+//! A model takes tokens once.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    kinds: Embedding<2, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,20 @@
+//! A table that `zero` would have got wrong: the two units are said to lie in one place.
+use zero_runtime::plan::__tables as t;
+use zero_runtime::plan::config::Config;
+
+const CONFIG: Config = Config::PLAIN;
+const SIZES: t::Unit = t::Unit { params: 16, takes: 16, input: 1, output: 1, ..t::Unit::NONE };
+const UNITS: [t::Unit; 2] = [SIZES, t::Unit { source: 1, ..SIZES }];
+const CHUNKS: [t::Chunk; 1] = t::chunks(&CONFIG, &UNITS);
+const CUT: t::Tables = t::Tables { config: &CONFIG, units: &UNITS, chunks: &CHUNKS, placements: &[], buckets: &[] };
+const BUCKETS: [t::Bucket; 1] = t::buckets(&CUT);
+const PLACEMENTS: [t::Placement; 2] = {
+    let mut placements: [t::Placement; 2] = t::placements(&t::Tables { buckets: &BUCKETS, ..CUT });
+    placements[1].start = 0;
+    placements
+};
+const MEMORIES: [t::Memory; 1] = t::memories(&t::Tables { placements: &PLACEMENTS, buckets: &BUCKETS, ..CUT });
+
+fn main() {
+    println!("{MEMORIES:?}");
+}

@@ -1,0 +1,205 @@
+//! Arguments: the command line, and what is said about one that cannot be understood. Never builds.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, stderr};
+use std::path::{Path, PathBuf};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand};
+
+/// Compiles a parallelism spec and a model into a training binary.
+#[derive(Parser, Debug)]
+#[command(name = "cargo zero", bin_name = "cargo zero", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What to build.
+#[derive(Args, Debug, PartialEq)]
+pub struct Request {
+    /// The spec, a RON file; it names the model
+    pub spec: PathBuf,
+    /// The binary of the model's package, where it has several
+    #[arg(long, value_name = "NAME")]
+    pub bin: Option<String>,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug, PartialEq)]
+pub enum Verb {
+    /// Build the binary and start its ranks
+    Run {
+        #[command(flatten)]
+        request: Request,
+        /// Arguments of the binary; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Build the binary, and print where it lies: under target/zero/, in a folder of its spec
+    #[command(group(clap::ArgGroup::new("what").required(true).args(["spec", "list"])))]
+    Build {
+        #[command(flatten)]
+        request: Option<Request>,
+        /// Only print the files of this workspace whose text the binary would carry, with their bytes
+        #[arg(long, conflicts_with_all = ["spec", "bin"])]
+        list: bool,
+    },
+    /// Build the binary and print its plan
+    Plan {
+        #[command(flatten)]
+        request: Request,
+        /// Also where everything lies, and every op of every pipeline stage
+        #[arg(long)]
+        schedule: bool,
+    },
+    /// Say what a code of a message means
+    Explain {
+        /// The code, such as Z0107; without it, all codes are listed
+        code: Option<String>,
+    },
+}
+
+/// What the command line asks for, or the end of the process: with help, or with what is wrong.
+pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
+    let arguments = without_subcommand(arguments);
+    match Arguments::try_parse_from(&arguments) {
+        Ok(Arguments { verb }) => verb,
+        Err(error) if is_help(&error) => error.exit(),
+        Err(error) => {
+            let exit_code = error.exit_code();
+            let rendered = with_code(with_tip(error, &arguments).render(), stderr().is_terminal());
+            eprint!("{rendered}");
+            std::process::exit(exit_code)
+        }
+    }
+}
+
+/// Cargo starts `cargo-zero` with its own subcommand first, as in `cargo-zero zero run`; an alias and a person do not.
+fn without_subcommand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|first| first == "zero") {
+        arguments.remove(1);
+    }
+    arguments
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
+}
+
+/// Replaces what clap would suggest where we know better what was meant.
+fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    if let Some(tip) = tip(&error, arguments) {
+        for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue] {
+            error.remove(kind);
+        }
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let verb = text(ContextKind::InvalidSubcommand)?;
+            let is_spec = Path::new(&verb).extension().is_some() || Path::new(&verb).exists();
+            if is_spec {
+                return Some(format!("to train what a spec says, run `cargo zero run {}`", shown(&arguments[1..])));
+            }
+            let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
+            (!has_near).then(|| "the commands are `run`, `build`, `plan` and `explain`".to_owned())
+        }
+        ErrorKind::UnknownArgument if arguments.get(1).is_some_and(|verb| verb == "run") => {
+            tip_for_run(&text(ContextKind::InvalidArg)?, &arguments[1..])
+        }
+        _ => None,
+    }
+}
+
+/// What to say about an argument that `run` does not have. `arguments` begin with the verb.
+fn tip_for_run(unknown: &str, arguments: &[OsString]) -> Option<String> {
+    if unknown == "--release" {
+        return Some("a binary is always built with `--release`; leave it out".to_owned());
+    }
+    // Clap shows `--steps` of `--steps=5`, and `-s` of `-steps`.
+    let at = arguments.iter().position(|argument| argument.to_string_lossy().starts_with(unknown))?;
+    let (before, after) = arguments.split_at(at);
+    let has_spec = before.len() > 1;
+    Some(match (unknown.starts_with('-'), has_spec) {
+        (false, _) => "a command takes one spec; give arguments of the binary after `--`".to_owned(),
+        (true, true) => {
+            let (before, after) = (shown(before), shown(after));
+            format!("arguments of the binary come after `--`: `cargo zero {before} -- {after}`")
+        }
+        (true, false) => {
+            format!("arguments of the binary come after the spec and `--`: `cargo zero run SPEC -- {unknown} ...`")
+        }
+    })
+}
+
+fn shown(arguments: &[OsString]) -> String {
+    let words: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// Clap's message with our code.
+fn with_code(rendered: clap::builder::StyledStr, coloured: bool) -> String {
+    let text = if coloured { rendered.ansi().to_string() } else { rendered.to_string() };
+    text.replacen("error:", "error[Z0132]:", 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Verb, String> {
+        let words = line.split(' ').map(OsString::from);
+        let arguments = without_subcommand([OsString::from("cargo-zero")].into_iter().chain(words));
+        let parsed = Arguments::try_parse_from(&arguments);
+        parsed.map(|arguments| arguments.verb).map_err(|error| with_code(with_tip(error, &arguments).render(), false))
+    }
+
+    #[test]
+    fn the_command_is_cargos_an_alias_or_a_persons() {
+        let run = parsed("run x.ron --bin b -- --steps 5").expect("a command");
+        let request = Request { spec: "x.ron".into(), bin: Some("b".to_owned()) };
+        assert_eq!(run, Verb::Run { request, arguments: vec!["--steps".into(), "5".into()] });
+        assert_eq!(parsed("zero run x.ron --bin b -- --steps 5").expect("a command"), run);
+        assert!(
+            parsed("run zero")
+                .is_ok_and(|verb| matches!(verb, Verb::Run { request, .. } if request.spec == Path::new("zero")))
+        );
+    }
+
+    #[test]
+    fn z0132_command_line_that_is_not_understood() {
+        for (line, expected) in [
+            ("run x.ron --steps 5", "arguments of the binary come after `--`: `cargo zero run x.ron -- --steps 5`"),
+            ("run x.ron --lr=5 --seed 1", "come after `--`: `cargo zero run x.ron -- --lr=5 --seed 1`"),
+            ("run x.ron -steps 5", "come after `--`: `cargo zero run x.ron -- -steps 5`"),
+            ("run --steps 5 x.ron", "come after the spec and `--`: `cargo zero run SPEC -- --steps ...`"),
+            ("run x.ron --release", "always built with `--release`"),
+            ("train x.ron", "the commands are `run`, `build`, `plan` and `explain`"),
+            ("run a.ron b.ron", "a command takes one spec"),
+            ("specs/a.ron", "run `cargo zero run specs/a.ron`"),
+            ("buidl x.ron", "a similar subcommand exists: 'build'"),
+            ("run", "<SPEC>"),
+            ("build", "SPEC"),
+            ("build x.ron --list", "cannot be used with"),
+            ("plan x.ron --schedul", "--schedule"),
+            ("plan x.ron --steps 5", "unexpected argument '--steps'"),
+            ("run x.ron --bin", "a value is required for '--bin <NAME>'"),
+        ] {
+            let error = parsed(line).expect_err(line);
+            assert!(error.starts_with("error[Z0132]: ") && error.contains(expected), "{line}: {error}");
+            assert_eq!(error.matches("tip:").count(), usize::from(error.contains("tip:")), "{error}");
+        }
+        assert!(matches!(parsed("build --list"), Ok(Verb::Build { request: None, list: true })));
+    }
+}

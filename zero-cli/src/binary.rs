@@ -1,0 +1,90 @@
+//! Binary: where what was built lies, and starting exactly that. Never builds.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::Error;
+
+/// A binary as it was built. What starts is this, even if another build has replaced the file at its path.
+#[derive(Debug)]
+pub struct Binary {
+    path: PathBuf,
+    file: File,
+}
+
+impl Binary {
+    /// Copies what cargo built to `path`. `fresh` is a path in the same file system that nobody else writes to.
+    pub fn keep(mut built: File, path: PathBuf, fresh: &Path) -> Result<Self, Error> {
+        // A running copy cannot be overwritten, but it can be replaced.
+        let mut replace = || {
+            let mut copy = File::create(fresh)?;
+            io::copy(&mut built, &mut copy)?;
+            copy.set_permissions(built.metadata()?.permissions())?;
+            // What is open for writing does not start.
+            drop(copy);
+            let file = File::open(fresh)?;
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::rename(fresh, &path).map(|()| file)
+        };
+        match replace() {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(Error::Write { path, source }),
+        }
+    }
+
+    /// Where it lies, as long as no other build of the same spec replaces it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts it, under its path's name.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        command.arg0(&self.path);
+        command
+    }
+
+    /// For `map_err`.
+    pub fn not_started(&self, source: io::Error) -> Error {
+        Error::Start { binary: self.path.clone(), source }
+    }
+}
+
+/// Where the binary `name` of a spec lies: `target/zero/bin/`, then the spec's path below the directory that `target` is
+/// in, then the name. A spec that lies elsewhere has its whole path below `target/zero/elsewhere/`. So no two specs share
+/// a binary, whichever workspaces share the target directory.
+pub fn place(target: &Path, spec: &Path, name: &str) -> PathBuf {
+    let zero = target.join("zero");
+    let inside = target.parent().and_then(|around| spec.strip_prefix(around).ok());
+    let folder = match inside {
+        Some(path) => zero.join("bin").join(path),
+        None => zero.join("elsewhere").join(spec.strip_prefix("/").unwrap_or(spec)),
+    };
+    folder.join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_spec_and_name_has_a_place_of_its_own_and_none_is_ours() {
+        let at = |spec: &str, name: &str| place(Path::new("/w/target"), Path::new(spec), name).display().to_string();
+        assert_eq!(at("/w/specs/zero3.ron", "gpt"), "/w/target/zero/bin/specs/zero3.ron/gpt");
+        assert_eq!(at("/home/me/x.ron", "gpt"), "/w/target/zero/elsewhere/home/me/x.ron/gpt");
+        let specs =
+            ["/w/a/x.ron", "/w/b/x.ron", "/w/x.ron", "/w/x", "/w/x.txt", "/w/build/lock", "/w2/x.ron", "/x.ron"];
+        let mut places: Vec<_> = specs.iter().flat_map(|spec| ["train", "x"].map(|name| at(spec, name))).collect();
+        places.sort();
+        places.dedup();
+        assert_eq!(places.len(), 2 * specs.len());
+        assert!(!places.iter().any(|place| place.starts_with("/w/target/zero/build")), "{places:?}");
+        // Two workspaces may share a target directory.
+        let shared = |spec: &str| place(Path::new("/cache"), Path::new(spec), "gpt");
+        assert_ne!(shared("/one/x.ron"), shared("/two/x.ron"));
+    }
+}

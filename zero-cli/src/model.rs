@@ -1,0 +1,35 @@
+//! Model: whether a binary was built from a spec. Never starts it: a program without a model may do anything.
+
+use std::path::Path;
+
+use crate::error::Error;
+
+/// That something in the binary at `built` is under `#[zero]`. The attribute makes the spec a part of the program's
+/// sources, and cargo lists those beside the binary.
+pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), Error> {
+    let listed = std::fs::read_to_string(built.with_extension("d")).unwrap_or_default();
+    let found = spec.canonicalize().is_ok_and(|path| lists(&listed, &path));
+    if found { Ok(()) } else { Err(Error::WithoutModel { spec: spec.to_owned(), model: model.to_owned() }) }
+}
+
+/// Whether a list of sources, `binary: source source`, has that file. A blank in a name has a backslash before it.
+fn lists(listed: &str, file: &Path) -> bool {
+    let sources = listed.replace("\\ ", "\0");
+    // A list may name files from another directory on, where cargo was told so.
+    sources.split_whitespace().any(|source| file.ends_with(source.replace('\0', " ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_found_by_their_whole_name() {
+        let listed = "/target/release/gpt: /gpt/src/main.rs /my\\ specs/a.ron specs/b.ron\n";
+        assert!(lists(listed, Path::new("/my specs/a.ron")) && lists(listed, Path::new("/gpt/specs/b.ron")));
+        for other in ["/specs/a.ron", "/my specs/aa.ron", "/b.ron", "/gpt/specs/bb.ron"] {
+            assert!(!lists(listed, Path::new(other)), "{other}");
+        }
+        assert!(!lists("", Path::new("/my specs/a.ron")));
+    }
+}

@@ -1,0 +1,183 @@
+//! Which binary starts, where it lies and what it carries: with a workspace that has a small program in place of a model,
+//! and a script in place of cargo that compiles it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Says which binary it is, and the spec and text that it was compiled with. Asked to prove its plan, it lets another
+/// build end: it puts what OTHER names in its own place.
+const PROGRAM: &str = r#"
+fn main() {
+    let path = std::env::args().next().unwrap();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments != ["--prove"] {
+        print!("{} {} {arguments:?}", env!("NAME"), include_str!(env!("ZERO_SPEC")));
+    } else if let Ok(other) = std::env::var("OTHER") {
+        std::fs::rename(other, path).unwrap();
+    }
+    std::hint::black_box(include_str!(env!("ZERO_TEXT")));
+}
+"#;
+
+/// A workspace with the package `model`, which has two binaries. Its path has a blank.
+struct Workspace {
+    _directory: tempfile::TempDir,
+    root: PathBuf,
+}
+
+impl Workspace {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory").join("a workspace");
+        let workspace = Self { _directory: directory, root };
+        fs::create_dir_all(workspace.root.join("target/release")).expect("a directory");
+        let target = |name: &str| format!(r#"{{"kind":["bin"],"crate_types":["bin"],"name":"{name}"}}"#);
+        let metadata = format!(
+            r#"{{"packages":[{{"id":"model","name":"model","targets":[{},{}]}}],"workspace_root":{:?},"target_directory":{:?}}}"#,
+            target("model"),
+            target("other"),
+            workspace.root,
+            workspace.root.join("target"),
+        );
+        workspace.write("metadata.json", &metadata);
+        workspace.write("program.rs", PROGRAM);
+        workspace.write("Cargo.toml", "[workspace]\n");
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cargo.sh"), workspace.root.join("cargo"))
+            .expect("a script");
+        workspace
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        let path = self.root.join(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, content).expect("a file");
+    }
+
+    /// A spec that can be told from others.
+    fn spec(&self, name: &str) -> &Self {
+        self.write(name, &format!("(model: Package(\"model\"), zero: (stage: 1)) // {name}\n"));
+        self
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+        command.args(line.split(' ')).current_dir(&self.root).env("CARGO", self.root.join("cargo"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn said(&self, line: &str) -> String {
+        said(self.command(line).output().expect("the command"))
+    }
+
+    /// Builds a spec: where its binary lies.
+    fn built(&self, line: &str) -> PathBuf {
+        PathBuf::from(self.said(&format!("build {line}")).trim_end())
+    }
+}
+
+/// What a command that succeeds says on standard output.
+fn said(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn specs_of_one_stem_are_two_binaries() {
+    let workspace = Workspace::new();
+    workspace.spec("a/x.ron").spec("b/x.ron");
+    let (a, b) = (workspace.built("a/x.ron"), workspace.built("b/x.ron"));
+    for (path, name) in [(a, "a/x.ron"), (b, "b/x.ron")] {
+        assert_eq!(path, workspace.root.join("target/zero/bin").join(name).join("model"));
+        assert!(said(Command::new(path).output().expect("a binary")).contains(name));
+    }
+    // All at once: each starts what it has built.
+    let names = ["a/x.ron", "b/x.ron", "a/x.ron", "b/x.ron"];
+    let start = |name: &str| workspace.command(&format!("run {name} -- --steps 5")).spawn().expect("the command");
+    let runs: Vec<Child> = names.iter().map(|name| start(name)).collect();
+    for (run, name) in runs.into_iter().zip(names) {
+        let said = said(run.wait_with_output().expect("the command"));
+        assert!(said.starts_with("model ") && said.contains(name) && said.ends_with(r#"["--steps", "5"]"#), "{said}");
+    }
+}
+
+#[test]
+fn a_build_waits_for_another_one() {
+    let workspace = Workspace::new();
+    workspace.spec("x.ron").write("target/zero/build/lock", "");
+    let lock = fs::File::open(workspace.root.join("target/zero/build/lock")).expect("a lock");
+    lock.lock().expect("the lock");
+    let mut build = workspace.command("build x.ron").spawn().expect("the command");
+    let mut errors = BufReader::new(build.stderr.take().expect("standard error")).lines();
+    let first = errors.next().expect("a line before the lock is free").expect("text");
+    assert_eq!(first, "waiting for another `cargo zero` to build");
+    drop(lock);
+    assert!(errors.next().expect("a line").expect("text").starts_with("embedding "));
+    assert!(said(build.wait_with_output().expect("the command")).contains("x.ron"));
+}
+
+#[test]
+fn what_starts_is_what_was_proven_even_if_another_build_replaces_it() {
+    let workspace = Workspace::new();
+    workspace.spec("x.ron").spec("y.ron");
+    let other = workspace.root.join("other");
+    fs::copy(workspace.built("y.ron"), &other).expect("a copy");
+    let said = said(workspace.command("run x.ron").env("OTHER", &other).output().expect("the command"));
+    assert!(said.contains("x.ron"), "{said}");
+    assert!(!other.exists(), "the other one was not put in its place");
+}
+
+#[test]
+fn no_spec_overwrites_what_the_command_keeps_for_itself() {
+    let workspace = Workspace::new();
+    workspace.spec("workspace.txt.ron").spec("lock.ron").spec("build/lock");
+    for name in ["workspace.txt.ron", "lock.ron", "build/lock"] {
+        assert!(workspace.said(&format!("run {name}")).contains(name));
+    }
+    let text = fs::read_to_string(workspace.root.join("target/zero/build/workspace.txt")).expect("the text");
+    assert!(text.starts_with("==> Cargo.toml <==\n"), "{text}");
+}
+
+#[test]
+fn what_git_ignores_is_not_in_a_binary_and_what_is_can_be_listed() {
+    let workspace = Workspace::new();
+    workspace.spec("x.ron").write("secret.toml", "token = \"not for others\"\n");
+    workspace.write("notes.md", "for everybody\n");
+    workspace.write(".gitignore", "secret.toml\n");
+    let output = workspace.command("build x.ron").output().expect("the command");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        errors.starts_with("embedding 4 files of the workspace, ") && errors.contains("`cargo zero build --list`"),
+        "{errors}"
+    );
+    let binary = fs::read(said(output).trim_end()).expect("a binary");
+    let has = |text: &str| binary.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(has("for everybody") && !has("not for others"));
+    let list = workspace.said("build --list");
+    let names: Vec<_> = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+    assert_eq!(names[..2], [["12", "Cargo.toml"], ["14", "notes.md"]]);
+    assert_eq!(names.iter().map(|line| line[1]).collect::<Vec<_>>(), ["Cargo.toml", "notes.md", "program.rs", "x.ron"]);
+}
+
+#[test]
+fn a_package_of_several_binaries_has_one_place_for_each() {
+    let workspace = Workspace::new();
+    workspace.spec("x.ron");
+    assert!(workspace.said("run x.ron --bin other").starts_with("other "));
+    assert!(workspace.said("run x.ron").starts_with("model "));
+    assert!(workspace.built("x.ron --bin other").ends_with("x.ron/other"));
+}
+
+/// Cargo finds `cargo-zero` on the path, in any directory, and starts it with its own subcommand first.
+#[test]
+fn cargo_finds_the_command() {
+    let workspace = Workspace::new();
+    workspace.spec("x.ron");
+    let installed = Path::new(env!("CARGO_BIN_EXE_cargo-zero")).parent().expect("a directory");
+    let path = std::env::join_paths([installed.to_owned()].into_iter().chain(std::env::split_paths(env!("PATH"))));
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["zero", "explain", "Z0107"]).current_dir(&workspace.root).env("PATH", path.expect("a path"));
+    assert!(said(cargo.output().expect("cargo")).starts_with("Z0107: unknown key\n"));
+}

@@ -1,0 +1,151 @@
+//! Bounds: what a plan may cost the compiler, and what it can count. Whatever is beyond them is told before any table is
+//! made. Never looks at memory: that is `budget`'s.
+
+use crate::config::{Config, Order};
+use crate::layout::Tables;
+use crate::message::Message;
+use crate::origin::Origin;
+use crate::schedule::{Pass, op_bound};
+use crate::unit::{ALIGNMENT, Unit};
+
+/// The most ops that the schedules of all pipeline stages may have together: about as many as the compiler works out and
+/// checks in a few seconds.
+pub const OPS_MAX: usize = 1 << 15;
+
+/// The most units of a model: some tables are compared in pairs.
+pub const UNITS_MAX: usize = 1 << 10;
+
+/// The most micro-batches that any spec may ask for: a model has two units at least, which go forward and back in each.
+pub const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
+
+/// The most that sums over the sizes of a plan may come to: bytes of all micro-batches, or operations of a step. A quarter
+/// of what can be counted, as some are multiplied by small numbers.
+const COUNT_MAX: u128 = 1 << 62;
+
+/// Stops the build where the ops of a step would take the compiler too long.
+///
+/// # Panics
+/// Z0212.
+#[track_caller]
+pub const fn require_compilable(tables: &Tables, origin: &Origin) {
+    let ops = ops_of_all(tables);
+    if ops <= OPS_MAX {
+        return;
+    }
+    let config = tables.config;
+    let message = Message::new().text("[Z0212] the schedules of this plan have about ").number(ops);
+    let message = message.text(" ops, and at most ").number(OPS_MAX).text(" can be compiled: ");
+    let message = message.number(tables.units.len()).text(" units x ").number(config.micro_batches);
+    let message = message.text(" micro-batches at stage ").number(config.stage as usize);
+    let message = origin.tell_number(message, "batch.micro_batches", config.micro_batches);
+    let message = match micro_batches_that_fit(tables) {
+        Some(fit) => {
+            let message = origin.section(message.text("\n  fix: "), "batch");
+            let message = origin.end(origin.key(message, "micro_batches").number(fit));
+            message.text(" fits; raise `sequences` for as many tokens in a step")
+        }
+        None => message.text("\n  fix: put several layers into one field, or choose a lower stage"),
+    };
+    panic!("{}", message.as_str());
+}
+
+/// Whether a plan is not beyond [`require_compilable`].
+pub(crate) const fn is_compilable(tables: &Tables) -> bool {
+    ops_of_all(tables) <= OPS_MAX
+}
+
+const fn ops_of_all(tables: &Tables) -> usize {
+    let (mut ops, mut stage) = (0, 0);
+    while stage < tables.config.mesh.pipeline {
+        ops += op_bound(Pass::Train, tables, stage) + op_bound(Pass::Evaluate, tables, stage);
+        stage += 1;
+    }
+    ops
+}
+
+/// The most micro-batches with which a plan is not too large, if there is such a number.
+const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
+    let stages = tables.config.mesh.pipeline;
+    // Interleaved stages take micro-batches in rounds, and no pipeline has fewer of them than stages.
+    let round = if let Order::Interleaved { .. } = tables.config.order { stages } else { 1 };
+    let (mut fits, mut beyond) = (0, tables.config.micro_batches);
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        let config = Config { micro_batches: middle, ..*tables.config };
+        if is_compilable(&Tables { config: &config, ..*tables }) {
+            fits = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    let fits = fits / round * round;
+    if fits > 0 && fits >= stages { Some(fits) } else { None }
+}
+
+/// Stops the build where sums over the sizes of a model do not fit a number: each is multiplied out in twice as many bits.
+///
+/// # Panics
+/// Z0210.
+#[track_caller]
+pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin) {
+    let rounding = (config.mesh.data_ranks() * ALIGNMENT) as u128;
+    let (mut elements, mut operations, mut largest, mut i) = (2 * config.tokens() as u128, 0, 0, 0);
+    while i < units.len() {
+        let of_unit = elements_of(&units[i]);
+        elements += of_unit + 8 * rounding;
+        operations += units[i].operations as u128;
+        largest = if of_unit > elements_of(&units[largest]) { i } else { largest };
+        i += 1;
+    }
+    let micro_batches = config.micro_batches as u128;
+    // No region holds more than every unit for every micro-batch and chunk, or the largest of them in as many slots as
+    // there are units; what a state takes and sends is 16 bytes at most.
+    let times = micro_batches * config.chunks_per_rank() as u128 + units.len() as u128 + 16;
+    if 16 * elements * times <= COUNT_MAX && 4 * operations * micro_batches + 16 * elements <= COUNT_MAX {
+        return;
+    }
+    let unit = &units[largest];
+    let message = unit.name(Message::new().text("[Z0210] sizes too large to count in 64 bits: `")).text("` has ");
+    let message = message.number(unit.params).text(" parameters, takes ").number(unit.input).text(", gives ");
+    let message = message.number(unit.output).text(" and saves ").number(unit.saved).text(" elements, and there are ");
+    let message = message.number(units.len()).text(" units and ").number(config.micro_batches).text(" micro-batches");
+    let message = origin.tell_number(message, "batch.sequences", config.sequences);
+    let message = origin.tell_number(message, "batch.length", config.length);
+    let message = origin.tell_number(message, "batch.micro_batches", config.micro_batches);
+    panic!("{}", message.text("\n  fix: lower them, or the widths of the model").as_str());
+}
+
+const fn elements_of(unit: &Unit) -> u128 {
+    let activations = unit.saved as u128 + unit.workspace as u128 + unit.input as u128 + unit.output as u128;
+    unit.params as u128 + unit.takes as u128 + activations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::PlanBuf;
+
+    const UNIT: Unit = Unit { params: 40, takes: 40, input: 4, output: 4, operations: 1, ..Unit::NONE };
+
+    /// The compiler makes an evaluation as well as a step.
+    #[test]
+    fn evaluations_are_counted() {
+        let units = [0, 1, 2, 3].map(|source| Unit { source, ..UNIT });
+        PlanBuf::new("Short", Config { stage: 3, ..Config::PLAIN }, &units).with(|plan| {
+            let tables = plan.tables();
+            let step = op_bound(Pass::Train, &tables, 0);
+            assert!(ops_of_all(&tables) >= step + plan.stages[0].evaluation.len());
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "[Z0210]")]
+    fn activations_of_each_chunk_are_counted() {
+        let units = [Unit { saved: 1 << 40, ..UNIT }; 2];
+        let config = Config { micro_batches: 1 << 12, ..Config::PLAIN };
+        // With one chunk they can be counted.
+        require_countable(&config, &units, &Origin::UNKNOWN);
+        let order = Order::Interleaved { chunks: 1 << 6 };
+        require_countable(&Config { order, ..config }, &units, &Origin::UNKNOWN);
+    }
+}

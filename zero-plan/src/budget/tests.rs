@@ -1,0 +1,81 @@
+//! Which changes are looked at, what they cost, and how many of them are told.
+
+use super::*;
+use crate::config::{Config, Often, Precision, Transport, Width};
+use crate::mesh::Mesh;
+use crate::plan::PlanBuf;
+
+const UNIT: Unit = Unit { params: 100, takes: 100, saved: 32, input: 32, output: 32, operations: 10, ..Unit::NONE };
+
+/// All that can be given up at stage 3 is in use.
+const AT_STAGE_3: Config = Config {
+    mesh: Mesh::of_zero(2),
+    stage: 3,
+    prefetch: 1,
+    gather: Often::PerStep,
+    reduce: Often::PerStep,
+    sequences: 4,
+    micro_batches: 2,
+    transport: Transport::Local,
+    ..Config::PLAIN
+};
+
+fn planned(config: Config) -> PlanBuf {
+    PlanBuf::new("Four", config, &[0, 1, 2, 3].map(|source| Unit { source, position: source, ..UNIT }))
+}
+
+#[test]
+fn everything_that_may_be_given_up_is_looked_at() {
+    planned(AT_STAGE_3).with(|plan| {
+        let changes = change::all(&plan.tables(), &mut [Unit::NONE; 4]);
+        let applying = changes.iter().filter(|change| change.applies);
+        let name = |change: &Change| change.name(Message::new(), &plan.config, &Origin::UNKNOWN).as_str().to_owned();
+        let expected = [
+            "`zero: (prefetch: 0)`: ",
+            "`zero: (gather: PerMicroBatch)`: ",
+            "`zero: (reduce: PerMicroBatch)`: ",
+            "`recompute: Every(1)`: ",
+            "`batch: (sequences: 2, micro_batches: 4)`: at most ",
+            "`batch: (sequences: 1, micro_batches: 8)`: at most ",
+        ];
+        assert_eq!(applying.map(name).collect::<Vec<_>>(), expected);
+    });
+}
+
+#[test]
+fn no_more_than_four_changes_are_offered() {
+    planned(AT_STAGE_3).with(|plan| {
+        let mut scratch = [Unit::NONE; 4];
+        let message = tell_changes(Message::new(), &plan.tables(), usize::MAX, &mut scratch, &Origin::UNKNOWN)
+            .as_str()
+            .to_owned();
+        assert_eq!(message.matches("\n    `").count(), OFFERS, "{message}");
+    });
+}
+
+#[test]
+fn a_change_costs_what_it_computes_and_what_it_sends() {
+    planned(AT_STAGE_3).with(|plan| {
+        let change =
+            Change { applies: true, config: plan.config, bytes: 1 << 20, more_sent_bytes: 3, more_operations: 7 };
+        assert_eq!(change.cost(), 7 + 3 * 50);
+        // 7 of 240 operations: a part of a percent is told as a whole one.
+        let message = tell_change(Message::new(), &plan.tables(), &change, &Origin::UNKNOWN).as_str().to_owned();
+        assert!(message.ends_with("1.0 MiB, about 3 B more sent a step, 3 % more operations"), "{message}");
+    });
+}
+
+/// Gathers of updated replicas take no slot: those are for what is widened.
+#[test]
+fn nothing_peaks_beyond_its_region() {
+    let precision = Precision { params: Width::BF16, ..Precision::default() };
+    for stage in 0..=3 {
+        planned(Config { stage, precision, gather: Often::PerMicroBatch, ..AT_STAGE_3 }).with(|plan| {
+            let crate::plan::PipelineStage { step, memory, .. } = &plan.stages[0];
+            let peak = peak(&plan.tables(), memory, step);
+            for kind in Kind::ALL {
+                assert!(peak.bytes[kind as usize] <= memory.region(kind).bytes(), "{kind:?} at stage {stage}");
+            }
+        });
+    }
+}

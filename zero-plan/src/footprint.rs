@@ -1,0 +1,175 @@
+//! Footprint: what a rank takes of its host's memory. How long the mappings are that hold the arenas, to the byte; and the
+//! most that lies outside of them: program, data, and what each thread works in. Never measures.
+
+use crate::config::Config;
+use crate::layout::{Memory, Tables};
+use crate::plan::Plan;
+use crate::unit::round_up;
+
+/// Every mapping, and every rank's part of a shared one, starts on a page, so that no two ranks write to one page.
+pub const PAGE_BYTES: usize = 4096;
+/// Room for the words by which one rank tells the others how far it is.
+pub const CONTROL_BYTES: usize = 256;
+/// Rounds of agreed numbers that are kept: those of the current exchange and of the one before it.
+pub const NUMBER_ROUNDS: usize = 2;
+
+/// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before the
+/// first step. A tiny model takes 6 MiB of it, of which the C library and the allocator take the larger part.
+pub const PROGRAM_BYTES: usize = 16 << 20;
+/// Data that is held in memory: a text in the binary, or the paths of the files of a directory. What is in files is read
+/// where it is needed, into buffers of a few KiB, so pages of it lie in the system's cache and in no rank.
+pub const DATA_BYTES: usize = 16 << 20;
+/// What one thread works in beside views of the arena.
+pub const THREAD_BYTES: usize = PACKED_BYTES + ATTENTION_BYTES + STACK_BYTES + HEAP_BYTES;
+
+/// The most rows that a matrix product is given to `gemm` with; larger ones are cut.
+pub const PACKED_ROWS: usize = 2048;
+/// The most of the common dimension that `gemm` packs at a time (`kernel_params` in gemm-common 0.19), where a first-level
+/// cache has 12 ways of 4 KiB at most, as those of x86-64 have. What a run measures tells where it is more.
+const PACKED_DEPTH: usize = 512;
+/// Rows of one of its micro-kernels, at most.
+const KERNEL_ROWS: usize = 48;
+/// It packs one operand whole, and 16 micro-panels of the other or, where that has more, 8 at a time in a buffer that a
+/// thread keeps.
+pub const PACKED_BYTES: usize = PACKED_DEPTH * (PACKED_ROWS + (16 + 8) * KERNEL_ROWS) * size_of::<f32>();
+/// One block of queries and of keys.
+const ATTENTION_BYTES: usize = 272 << 10;
+/// What calls use of a stack, where the system gives it in huge pages.
+const STACK_BYTES: usize = 2 << 20;
+/// What an allocator keeps for a thread, rounded up to such a page.
+const HEAP_BYTES: usize = 2 << 20;
+
+/// A span of a profile: two times of 8 bytes.
+const SPAN_BYTES: usize = 16;
+
+/// What the arguments of a run decide of what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunSize {
+    /// Threads of each rank.
+    pub threads: usize,
+    /// Steps that are profiled.
+    pub profiled_steps: usize,
+    /// What a dataset of the user's own says that it holds.
+    pub data_bytes: usize,
+}
+
+impl RunSize {
+    /// Of the smallest run: what a build is held against.
+    pub const LEAST: Self = Self { threads: 1, profiled_steps: 0, data_bytes: 0 };
+}
+
+/// Length of the mapping of what is private to a rank.
+pub const fn private_mapping_bytes(memory: &Memory) -> usize {
+    pages(if memory.private_bytes == 0 { 1 } else { memory.private_bytes })
+}
+
+/// Length of the mapping that all ranks of a plan share: their control blocks, the numbers that they agree on, what the
+/// ranks along `zero` hold in common, and each rank's own part.
+pub const fn segment_mapping_bytes(plan: &Plan) -> usize {
+    let mesh = &plan.config.mesh;
+    let mut bytes = pages(mesh.ranks() * CONTROL_BYTES) + pages(mesh.ranks() * numbers_bytes(plan.agreed_values()));
+    let mut stage = 0;
+    while stage < plan.stages.len() {
+        let memory = &plan.stages[stage].memory;
+        bytes += mesh.replica * (pages(memory.common_bytes) + mesh.zero * pages(memory.shared_bytes));
+        stage += 1;
+    }
+    bytes
+}
+
+/// The most that a rank takes outside its arena, on so many threads.
+pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
+    let (config, agreed) = (tables.config, 1 + tables.units.len());
+    PROGRAM_BYTES + DATA_BYTES + threads * THREAD_BYTES + exchange_bytes(config, agreed)
+}
+
+/// What a rank needs for one of another arena: that, and what lies outside of it.
+pub const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
+    memory.bytes_per_rank() + outside_bytes(tables, RunSize::LEAST.threads)
+}
+
+impl Plan<'_> {
+    /// The most that a rank takes outside its arena.
+    pub const fn outside_bytes(&self, run: &RunSize) -> usize {
+        outside_bytes(&self.tables(), run.threads) + run.data_bytes + profile_bytes(self, run.profiled_steps)
+    }
+
+    /// The most that a rank of any pipeline stage takes, in bytes: what the budget of a spec is for.
+    pub const fn total_bytes_max(&self, run: &RunSize) -> usize {
+        self.bytes_per_rank_max() + self.outside_bytes(run)
+    }
+}
+
+/// A rank's numbers and control block, those of all ranks as it reads them, and what its parts are rounded up by: a page
+/// each for control blocks and numbers of all, its private, its common and its shared part.
+const fn exchange_bytes(config: &Config, agreed: usize) -> usize {
+    CONTROL_BYTES + numbers_bytes(agreed) + (1 + config.mesh.ranks()) * agreed * size_of::<f64>() + 5 * PAGE_BYTES
+}
+
+const fn numbers_bytes(agreed: usize) -> usize {
+    NUMBER_ROUNDS * exchanged_bytes(agreed)
+}
+
+/// What a rank leaves for the others in one exchange: a word that says what it is for, and as many numbers.
+pub const fn exchanged_bytes(agreed: usize) -> usize {
+    size_of::<u64>() + agreed * size_of::<f64>()
+}
+
+/// What a rank records, twice while it tells it, and three times what all of them did: as numbers, as spans, and as they
+/// are cut to steps and ops.
+const fn profile_bytes(plan: &Plan, steps: usize) -> usize {
+    let (mut ops, mut stage) = (0, 0);
+    while stage < plan.stages.len() {
+        let of_stage = plan.stages[stage].step.len();
+        ops = if of_stage > ops { of_stage } else { ops };
+        stage += 1;
+    }
+    SPAN_BYTES * steps * (1 + ops) * (3 + 3 * plan.config.mesh.ranks())
+}
+
+const fn pages(bytes: usize) -> usize {
+    round_up(bytes, PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::Mesh;
+    use crate::plan::PlanBuf;
+    use crate::unit::Unit;
+
+    const UNIT: Unit = Unit { params: 100, takes: 100, saved: 32, input: 32, output: 32, ..Unit::NONE };
+
+    fn with_plan(check: impl Fn(&Plan)) {
+        let mesh = Mesh { replica: 2, ..Mesh::of_zero(3) };
+        let config = Config { mesh, stage: 3, ..Config::PLAIN };
+        PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(check);
+    }
+
+    /// Six ranks: 1536 bytes of control blocks, 384 of numbers; everything else fits a page each, too: for each replica
+    /// what is common, for each rank what is shared.
+    #[test]
+    fn mappings_are_as_long_as_worked_out_by_hand() {
+        with_plan(|plan| {
+            assert_eq!(segment_mapping_bytes(plan), 4096 * (1 + 1 + 2 + 6));
+            assert_eq!(private_mapping_bytes(&plan.stages[0].memory), 4096);
+        });
+    }
+
+    #[test]
+    fn what_arguments_ask_for_is_added() {
+        with_plan(|plan| {
+            let least = plan.outside_bytes(&RunSize::LEAST);
+            assert_eq!(least, outside_bytes(&plan.tables(), 1));
+            // A control block, two rounds of three numbers behind a word, those of the rank and of all six, five pages.
+            let exchange = 256 + 2 * (8 + 3 * 8) + 7 * 3 * 8 + 5 * 4096;
+            assert_eq!(least, PROGRAM_BYTES + DATA_BYTES + THREAD_BYTES + exchange);
+            let of = |run: RunSize| plan.outside_bytes(&run) - least;
+            assert_eq!(of(RunSize { threads: 3, ..RunSize::LEAST }), 2 * THREAD_BYTES);
+            assert_eq!(of(RunSize { data_bytes: 7, ..RunSize::LEAST }), 7);
+            let ops = plan.stages[0].step.len();
+            assert_eq!(of(RunSize { profiled_steps: 2, ..RunSize::LEAST }), 2 * (1 + ops) * 16 * 21);
+            assert_eq!(plan.total_bytes_max(&RunSize::LEAST), plan.bytes_per_rank_max() + least);
+        });
+    }
+}

@@ -1,0 +1,92 @@
+//! Contents: what a dataset was made of, for people: how much, of what, and what was left out. Never reads a file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+/// How many entries were passed over, by the reason.
+pub type Skipped = BTreeMap<String, usize>;
+
+/// What was taken of the files of a directory, and what was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Taken {
+    /// Files that were taken.
+    pub files: usize,
+    /// What was passed over.
+    pub skipped: Skipped,
+}
+
+impl Taken {
+    /// One file, by its own path.
+    pub(super) fn one() -> Self {
+        Self { files: 1, skipped: Skipped::new() }
+    }
+
+    pub(super) fn skip(&mut self, reason: &str) {
+        *self.skipped.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    /// Each reason with its count; "nothing" where there is none.
+    pub(super) fn list(&self) -> String {
+        let reasons: Vec<String> = self.skipped.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+        if reasons.is_empty() { "nothing".to_owned() } else { reasons.join(", ") }
+    }
+}
+
+/// What a run trains on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Contents {
+    /// Where it comes from, as errors name it.
+    pub origin: String,
+    /// The files; none where it is text in memory.
+    #[serde(flatten)]
+    pub taken: Option<Taken>,
+    /// All tokens.
+    pub tokens: usize,
+    /// Tokens of the sequences that are held out, each with one more to predict.
+    pub held_out_tokens: usize,
+    /// Sequences that are held out.
+    pub held_out_sequences: usize,
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        write!(f, "data: {}", self.origin)?;
+        if let Some(taken) = &self.taken {
+            write!(f, ", {}", counted(taken.files, "file"))?;
+        }
+        let sequences = counted(self.held_out_sequences, "sequence");
+        write!(f, ", {} tokens, {} of them held out as {sequences}", self.tokens, self.held_out_tokens)?;
+        match &self.taken {
+            Some(taken) if !taken.skipped.is_empty() => write!(f, "\n  skipped: {}", taken.list()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_told_with_what_was_skipped_and_why() {
+        let mut taken = Taken::one();
+        let held_out = |taken| Contents {
+            origin: "`text`".to_owned(),
+            taken,
+            tokens: 100,
+            held_out_tokens: 17,
+            held_out_sequences: 1,
+        };
+        let told = |taken: &Taken| held_out(Some(taken.clone())).to_string();
+        assert_eq!(told(&taken), "data: `text`, 1 file, 100 tokens, 17 of them held out as 1 sequence");
+        ["hidden", ".npy (an array)", "hidden"].into_iter().for_each(|reason| taken.skip(reason));
+        taken.files = 2;
+        let expected = "data: `text`, 2 files, 100 tokens, 17 of them held out as 1 sequence\n  \
+                        skipped: .npy (an array): 1, hidden: 2";
+        assert_eq!(told(&taken), expected);
+        assert_eq!(held_out(None).to_string(), "data: `text`, 100 tokens, 17 of them held out as 1 sequence");
+    }
+}

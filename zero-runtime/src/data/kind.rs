@@ -1,0 +1,96 @@
+//! Kind: files that hold something other than text, known by the ends of their names. Never looks into one: what of them
+//! happens to be valid UTF-8 is no text either.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// What a file holds, and how to get at what a model of text can learn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// One such file, in two words.
+    pub(super) name: &'static str,
+    /// What to do with it.
+    pub(super) remedy: &'static str,
+}
+
+/// The remedy for most.
+pub(super) const WRITE: &str = "write its text to a text file, or its token ids to a `.bin` file as little-endian u16";
+const UNPACK: &str = "unpack it, and give what was in it";
+const NOT_DATA: &str = "give the text that a model is to learn";
+
+/// The one place that says what is no text.
+const KINDS: &[(Kind, &[&str])] = &[
+    (Kind { name: "token ids", remedy: "give it by its own path" }, &["bin"]),
+    (
+        Kind { name: "a table", remedy: WRITE },
+        &["parquet", "arrow", "feather", "ipc", "orc", "avro", "xls", "xlsx", "ods"],
+    ),
+    (
+        Kind { name: "an array", remedy: WRITE },
+        &["npy", "npz", "h5", "hdf5", "mat", "mds", "tfrecord", "tfrecords", "idx", "zarr", "nc"],
+    ),
+    (Kind { name: "a database", remedy: WRITE }, &["db", "sqlite", "sqlite3", "duckdb", "mdb", "lmdb"]),
+    (
+        Kind { name: "a checkpoint", remedy: NOT_DATA },
+        &["safetensors", "pt", "pth", "ckpt", "gguf", "ggml", "onnx", "pb", "tflite"],
+    ),
+    (Kind { name: "a pickle", remedy: WRITE }, &["pkl", "pickle", "joblib", "msgpack"]),
+    (
+        Kind { name: "an archive", remedy: UNPACK },
+        &["zip", "tar", "tgz", "gz", "bz2", "xz", "lz4", "lzma", "zst", "br", "7z", "rar", "iso", "deb", "rpm", "whl"],
+    ),
+    (Kind { name: "a document", remedy: WRITE }, &["pdf", "doc", "docx", "odt", "ppt", "pptx", "epub", "djvu", "ps"]),
+    (
+        Kind { name: "an image", remedy: NOT_DATA },
+        &["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "ico", "heic", "avif"],
+    ),
+    (
+        Kind { name: "sound or film", remedy: NOT_DATA },
+        &["wav", "mp3", "flac", "ogg", "opus", "m4a", "mp4", "mkv", "webm", "avi", "mov"],
+    ),
+    (
+        Kind { name: "a program", remedy: NOT_DATA },
+        &["exe", "dll", "so", "dylib", "a", "o", "rlib", "rmeta", "wasm", "class", "jar", "pyc"],
+    ),
+    (Kind { name: "a font", remedy: NOT_DATA }, &["ttf", "otf", "woff", "woff2"]),
+];
+
+/// What a file holds, if its name says that it is no text: the kind, and the end of the name.
+pub(super) fn of(path: &Path) -> Option<(Kind, &'static str)> {
+    let extension = path.extension().and_then(OsStr::to_str)?;
+    KINDS.iter().find_map(|(kind, extensions)| {
+        let known = extensions.iter().find(|known| known.eq_ignore_ascii_case(extension))?;
+        Some((*kind, *known))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_what_is_no_text() {
+        for (name, kind, extension) in [
+            ("a/x.parquet", "a table", "parquet"),
+            ("X.NPY", "an array", "npy"),
+            ("x.tar.gz", "an archive", "gz"),
+            ("ids.bin", "token ids", "bin"),
+        ] {
+            let (found, end) = of(name.as_ref()).expect(name);
+            assert_eq!((found.name, end), (kind, extension));
+        }
+        for text in ["x.txt", "x.md", "x.jsonl", "x.csv", "x", "parquet", "x.parquet.txt", ".bin", "x."] {
+            assert_eq!(of(text.as_ref()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_end_of_a_name_stands_once() {
+        let mut all: Vec<_> = KINDS.iter().flat_map(|(_, extensions)| extensions.iter()).collect();
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(all.iter().all(|extension| extension.bytes().all(|byte| !byte.is_ascii_uppercase())));
+    }
+}

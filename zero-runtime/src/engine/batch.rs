@@ -1,0 +1,155 @@
+//! Batch: takes in what the data gives for a micro-batch, and looks at each id once before a layer does. Never trusts a
+//! dataset: what a model has no place for would end every rank in a panic.
+#![allow(unsafe_code)]
+
+use core::fmt;
+
+use zero_plan::Kind;
+
+use super::compute::Stretch;
+use super::{Engine, InputOf, TargetOf, Walk};
+use crate::layer::Activation;
+use crate::model::Model;
+use crate::transport::Transport;
+
+/// Which ids of a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// What the model takes.
+    Input,
+    /// What it is to predict.
+    Target,
+}
+
+impl Ids {
+    /// One more than the largest that a model has a place for; none where they are no ids.
+    fn bound<M: Model>(self) -> Option<usize> {
+        match self {
+            Ids::Input => M::HEAD.vocabulary,
+            Ids::Target => (M::HEAD.classes > 0).then_some(M::HEAD.classes),
+        }
+    }
+}
+
+/// An id that the model has no place for. Places are counted from 0, the step from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// The step.
+    pub step: u64,
+    /// Whether it was in that step, and not in an evaluation after it.
+    pub trained: bool,
+    /// The rank that was given it; the lowest, where several were.
+    pub rank: usize,
+    /// Where in its data.
+    pub place: BatchPlace,
+    /// The id.
+    pub id: u32,
+    /// Ids must be less than it.
+    pub bound: usize,
+}
+
+/// Where an id lies in the data of a rank's step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchPlace {
+    /// Input or target.
+    pub ids: Ids,
+    /// The micro-batch.
+    pub micro_batch: usize,
+    /// The sequence in it.
+    pub sequence: usize,
+    /// The token in that.
+    pub token: usize,
+}
+
+impl std::error::Error for OutOfRange {}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, trained, rank, place, id, bound } = self;
+        let BatchPlace { ids, micro_batch, sequence, token } = place;
+        let when = if *trained { "in step" } else { "in held-out data after step" };
+        let (what, limit, fix) = match ids {
+            Ids::Input => ("an input id", "the vocabulary of the first field", "an embedding"),
+            Ids::Target => ("a target", "the number of classes of the head", "a head"),
+        };
+        write!(
+            f,
+            "error[Z0420]: {what} {when} {step} is {id}, expected less than {bound}, {limit}\n  --> rank {rank}, \
+             micro-batch {micro_batch}, sequence {sequence}, token {token} (each counted from 0)\n  = help: correct what \
+             the dataset gives there, or build the model with {fix} of {} or more",
+            u64::from(*id) + 1
+        )
+    }
+}
+
+/// The first id of a walk that is out of range, as ranks tell it: which, its micro-batch, its element in that, itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Misfit {
+    pub ids: Ids,
+    pub micro_batch: usize,
+    pub element: usize,
+    pub id: u32,
+}
+
+impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+    /// Fills in a micro-batch where a unit begins a chunk that needs some of it: the inputs at the start of the model, the
+    /// targets at the start of its last chunk. What is not needed goes to the workspace, which no op uses now.
+    pub(super) fn fill_batch(
+        &mut self,
+        unit: usize,
+        micro_batch: usize,
+        slot: usize,
+        walk: &mut Walk,
+        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) {
+        let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
+        if !self.is_chunk_first(unit) || !(begins || ends) {
+            return;
+        }
+        let tokens = walk.shape.0 * walk.shape.1;
+        let inputs =
+            if begins { Stretch(Kind::Activations, self.slot_start(slot)) } else { Stretch(Kind::Workspace, 0) };
+        let targets =
+            if ends { Stretch(Kind::Activations, self.targets_at(slot)) } else { Stretch(Kind::Workspace, 0) };
+        // SAFETY: targets lie after inputs, or the two lie in different regions, as one of them at least is needed, and
+        // no other view of this op covers either.
+        let (inputs, targets) = unsafe {
+            (
+                self.arena.view_mut(inputs.0, inputs.1, tokens * M::Input::WIDTH),
+                self.arena.view_mut(targets.0, targets.1, tokens * M::Target::WIDTH),
+            )
+        };
+        let inputs: &mut [f32] = inputs.into_slice();
+        let targets: &mut [f32] = targets.into_slice();
+        batch(micro_batch, bytemuck::cast_slice_mut(inputs), bytemuck::cast_slice_mut(targets));
+        if walk.headless {
+            return;
+        }
+        for (ids, cells) in [(Ids::Input, inputs), (Ids::Target, targets)] {
+            let Some(bound) = ids.bound::<M>() else { continue };
+            if let Some((element, id)) = take_out_of_range(bytemuck::cast_slice_mut(cells), bound) {
+                // All ranks find out together, where they agree on the loss, and none of them learns from this step.
+                walk.loss = f64::NAN;
+                walk.misfit.get_or_insert(Misfit { ids, micro_batch, element, id });
+            }
+        }
+    }
+
+    /// What a misfit of `rank` comes to.
+    pub(super) fn out_of_range(&self, rank: usize, misfit: Misfit, step: u64, trained: bool) -> OutOfRange {
+        let Misfit { ids, micro_batch, element, id } = misfit;
+        let (sequence, token) = (element / self.plan.config.length, element % self.plan.config.length);
+        let bound = ids.bound::<M>().expect("only ids are out of range");
+        OutOfRange { step, trained, rank, place: BatchPlace { ids, micro_batch, sequence, token }, id, bound }
+    }
+}
+
+/// Makes every id that is not less than `bound` 0, for layers to go on with; gives the first.
+fn take_out_of_range(ids: &mut [u32], bound: usize) -> Option<(usize, u32)> {
+    let mut first = None;
+    for (i, id) in ids.iter_mut().enumerate().filter(|(_, id)| **id as usize >= bound) {
+        first.get_or_insert((i, *id));
+        *id = 0;
+    }
+    first
+}

@@ -1,0 +1,80 @@
+//! Turn: what a rank may do next, and why it meets the others. Never lets a rank do what the others do not: they would
+//! read what it writes.
+#![allow(unsafe_code)]
+
+use super::{Engine, InputOf};
+use crate::layer::Activation;
+use crate::model::Model;
+use crate::transport::{Lost, Transport};
+
+/// Why ranks exchange numbers.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    Agree,
+    Evaluate,
+    Diagnose,
+    Numbers,
+}
+
+impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+    /// A call begins that meets other ranks.
+    pub(super) fn begin(&mut self) {
+        assert!(self.is_in_turn, "the last call of this engine did not come to its end, so other ranks expect another");
+        self.is_in_turn = false;
+    }
+
+    /// A call begins that uses parameters.
+    pub(super) fn begin_walk(&mut self) {
+        let (loaded, units) = (self.loaded, self.plan.units.len());
+        assert!(loaded == units, "`initialize` or `load` come first: {loaded} of {units} units have parameters");
+        self.begin();
+    }
+
+    /// The call ends as it did: in turn, unless another rank was lost. After a panic, nobody comes here.
+    pub(super) fn end<R, E: MayBeLost>(&mut self, result: Result<R, E>) -> Result<R, E> {
+        self.is_in_turn = !result.as_ref().is_err_and(E::is_lost);
+        result
+    }
+
+    /// Gathers numbers of each rank, for the same reason on all of them: see [`Engine::exchanged_of`].
+    pub(super) fn exchange(&mut self, turn: Turn, mine: &[f64]) -> Result<(), Lost> {
+        let all = mine.len() * self.plan.config.mesh.ranks();
+        let call = self.steps_done << 32 | (mine.len() as u64) << 8 | turn as u64;
+        // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it rests on all ranks having
+        // made it for the same reason, which `call` says.
+        unsafe { self.transport.exchange(call, mine, &mut self.exchanged[..all]) }
+    }
+
+    /// What ranks have exchanged, `len` numbers each, in the order of ranks.
+    pub(super) fn exchanged_of(&self, len: usize) -> &[f64] {
+        &self.exchanged[..len * self.plan.config.mesh.ranks()]
+    }
+
+    /// Panics unless `input` is a sequence that the model can take.
+    pub(super) fn require_input(&self, input: &[InputOf<M>]) {
+        let (length, longest) = (input.len() / M::Input::WIDTH, self.plan.config.length);
+        assert!((1..=longest).contains(&length), "a sequence of {length} tokens, expected 1 to {longest}");
+        if let Some(vocabulary) = M::HEAD.vocabulary {
+            let ids: &[u32] = bytemuck::cast_slice(input);
+            let outside = ids.iter().find(|&&id| id as usize >= vocabulary);
+            assert!(outside.is_none(), "input id {outside:?}, expected less than {vocabulary}, the vocabulary");
+        }
+    }
+}
+
+/// An error that may be that another rank has ended.
+pub(super) trait MayBeLost {
+    fn is_lost(&self) -> bool;
+}
+
+impl MayBeLost for Lost {
+    fn is_lost(&self) -> bool {
+        true
+    }
+}
+
+impl MayBeLost for super::RunError {
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost(_))
+    }
+}

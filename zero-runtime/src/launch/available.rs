@@ -1,0 +1,84 @@
+//! Available: how much memory can be had, of the host and within the limits of control groups. Never takes any.
+
+use std::path::Path;
+
+use zero_plan::Bytes;
+
+use super::error::LaunchError;
+use super::groups::rooms;
+
+/// The kernel rather kills a process than refuse it pages, so ask before.
+///
+/// # Errors
+/// Z0331 if the host has less than `bytes` to give, or a control group that this process is in.
+pub fn check_available(bytes: usize) -> Result<(), LaunchError> {
+    check_below(bytes, Path::new("/"))
+}
+
+/// [`check_available`] of the system below `root`.
+fn check_below(bytes: usize, root: &Path) -> Result<(), LaunchError> {
+    let table = std::fs::read_to_string(root.join("proc/meminfo"));
+    let table = table.map_err(LaunchError::system("read /proc/meminfo"))?;
+    let host = (available_bytes(&table), "on this host".to_owned());
+    // What a group might swap out is left out: it may have been forbidden, and nobody wants to train on it.
+    let groups = rooms(root).into_iter().map(|room| {
+        let limit = Bytes(room.limit_bytes as usize);
+        (room.free_bytes, format!("in the control group `{}`, whose limit is {limit}", room.group.display()))
+    });
+    let (available, limit) = groups.fold(host, |least, next| if next.0 < least.0 { next } else { least });
+    if bytes as u64 > available {
+        Err(LaunchError::OutOfMemory { bytes: bytes as u64, available, limit })
+    } else {
+        Ok(())
+    }
+}
+
+/// Memory that can be had without harm to others, swap included, from `/proc/meminfo`, whose unit is KiB.
+fn available_bytes(table: &str) -> u64 {
+    let rows = table.lines().filter(|row| row.starts_with("MemAvailable:") || row.starts_with("SwapFree:"));
+    let kib = rows.filter_map(|row| row.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.sum::<u64>() * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_free_memory_and_swap() {
+        let table = "MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:   4 kB\nSwapTotal: 8 kB\nSwapFree: 3 kB\n";
+        assert_eq!(available_bytes(table), 7 * 1024);
+    }
+
+    /// A host with 8 MiB, and a group with `limit` bytes in it, of which 1 MiB is in use.
+    fn refused(limit: &str, bytes: usize) -> Option<String> {
+        let root = tempfile::tempdir().unwrap();
+        for (name, content) in [
+            ("proc/meminfo", "MemAvailable: 8192 kB\n"),
+            ("proc/self/cgroup", "0::/job\n"),
+            ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/job/memory.max", limit),
+            ("sys/fs/cgroup/job/memory.current", "1048576\n"),
+        ] {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        check_below(bytes, root.path()).err().map(|error| error.report())
+    }
+
+    #[test]
+    fn the_tightest_limit_counts_to_the_byte_and_is_named() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(refused("max", 8 * MIB), None);
+        assert_eq!(refused("4194304", 3 * MIB), None);
+        assert_eq!(refused("1073741824", 8 * MIB), None);
+        let host = refused("max", 8 * MIB + 1).expect("a byte too much");
+        let expected = "error[Z0331]: the run needs 8.0 MiB of memory, but only 8.0 MiB are available on this host\n";
+        assert!(host.starts_with(expected), "{host}");
+        let group = refused("4194304", 3 * MIB + 1).expect("a byte too much");
+        let expected = "only 3.0 MiB are available in the control group `/sys/fs/cgroup/job`, whose limit is 4.0 MiB\n";
+        assert!(group.contains(expected), "{group}");
+        assert!(refused("1", 1).is_some(), "a group beyond its limit has nothing to give");
+    }
+}

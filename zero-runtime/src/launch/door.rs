@@ -1,0 +1,169 @@
+//! Door: the socket by which the ranks of a job find one another, named after the job and its user. Lets in nobody else,
+//! and waits for the first words of all who have come side by side, so that one who is silent holds up nobody. Never
+//! knows what is said.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, sockopt};
+use rustix::process::Uid;
+
+use super::environment::Place;
+use super::error::LaunchError;
+use super::wire::{self, Message, Peer};
+
+/// Between two looks whether somebody listens.
+const KNOCK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The door of a job, to be opened by one rank and knocked at by the others. What belongs to `user` is trusted.
+pub(super) struct Door<'a> {
+    pub place: &'a Place,
+    pub user: Uid,
+}
+
+/// An open door.
+pub(super) struct Reception {
+    listener: OwnedFd,
+    user: Uid,
+    /// Those who have said nothing as yet.
+    silent: Vec<Caller>,
+}
+
+/// Whoever has come.
+pub(super) struct Caller {
+    pub pid: u32,
+    pub socket: OwnedFd,
+}
+
+/// What happens at an open door.
+pub(super) enum Arrival {
+    /// Somebody has said a first word.
+    Came(Caller, Message),
+    /// This one of the peers has something to say, or has gone.
+    Peer(usize),
+    /// Nothing, and it is late.
+    Late,
+}
+
+impl<'a> Door<'a> {
+    /// The door of `place`'s job.
+    pub fn of(place: &'a Place) -> Self {
+        Self { place, user: rustix::process::geteuid() }
+    }
+
+    /// Opens the door.
+    ///
+    /// # Errors
+    /// Z0320 if it is open already.
+    pub fn open(&self) -> Result<Reception, LaunchError> {
+        let listener = self.take_name("").map_err(LaunchError::system("listen for the other ranks"))?;
+        let listener = listener.ok_or_else(|| LaunchError::JobTaken { job: self.place.job.clone() })?;
+        let refused = LaunchError::system("listen for the other ranks");
+        rustix::net::listen(&listener, self.place.world as i32).map_err(refused)?;
+        Ok(Reception { listener, user: self.user, silent: Vec::new() })
+    }
+
+    /// The right to speak for all ranks that wait for rank 0, which one of them can have: as long as the result lives.
+    pub fn take_the_word(&self) -> Option<OwnedFd> {
+        self.take_name(".word").ok().flatten()
+    }
+
+    /// A socket that has a name of this job; none if another socket has it.
+    fn take_name(&self, suffix: &str) -> Result<Option<OwnedFd>, Errno> {
+        let taken = socket()?;
+        match rustix::net::bind(&taken, &self.address(suffix)?) {
+            Ok(()) => Ok(Some(taken)),
+            Err(Errno::ADDRINUSE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Goes in, if the door is open.
+    ///
+    /// # Errors
+    /// Z0328 if it is another user's.
+    pub fn knock(&self) -> Result<Option<Peer>, LaunchError> {
+        let refused = "connect to rank 0";
+        let socket = socket().map_err(LaunchError::system(refused))?;
+        match rustix::net::connect(&socket, &self.address("").map_err(LaunchError::system(refused))?) {
+            Ok(()) => {}
+            Err(Errno::CONNREFUSED | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(LaunchError::system(refused)(error)),
+        }
+        let host = credentials(&socket)?;
+        if host.uid != self.user {
+            let (expected, found) = (self.user.as_raw(), host.uid.as_raw());
+            return Err(LaunchError::Stranger { job: self.place.job.clone(), expected, found });
+        }
+        Ok(Some(Peer { rank: 0, pid: host.pid.as_raw_pid() as u32, socket }))
+    }
+
+    /// Lets some time pass before the next knock.
+    pub fn pause() {
+        std::thread::sleep(KNOCK_INTERVAL);
+    }
+
+    /// In the abstract namespace: no file, gone with its last user. Hashed, because a name has at most 107 bytes.
+    fn address(&self, suffix: &str) -> Result<SocketAddrUnix, Errno> {
+        let (user, job) = (self.user.as_raw(), fnv1a(self.place.job.as_bytes()));
+        SocketAddrUnix::new_abstract_name(format!("zero.{user}.{job:016x}{suffix}").as_bytes())
+    }
+}
+
+impl Reception {
+    /// Waits for what happens next, until `late`.
+    ///
+    /// # Errors
+    /// Z0332 if the system refuses.
+    pub fn next(&mut self, peers: &[Peer], late: Instant) -> Result<Arrival, LaunchError> {
+        loop {
+            let silent = self.silent.iter().map(|caller| &caller.socket);
+            let sockets = peers.iter().map(|peer| &peer.socket).chain(silent).chain([&self.listener]);
+            let ready = wire::wait(sockets, Some(late)).map_err(LaunchError::system("wait for the other ranks"))?;
+            let Some(&first) = ready.first() else {
+                return Ok(Arrival::Late);
+            };
+            if first < peers.len() {
+                return Ok(Arrival::Peer(first));
+            }
+            if first - peers.len() == self.silent.len() {
+                self.admit()?;
+                continue;
+            }
+            let caller = self.silent.remove(first - peers.len());
+            // Whoever leaves, or says what no rank says, is let go without an answer.
+            if let Ok(Some((message, _))) = wire::receive(&caller.socket) {
+                return Ok(Arrival::Came(caller, message));
+            }
+        }
+    }
+
+    /// Lets in whoever stands at the door, if it is this user's.
+    fn admit(&mut self) -> Result<(), LaunchError> {
+        let accepted = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC);
+        let socket = accepted.map_err(LaunchError::system("wait for the other ranks"))?;
+        let UCred { uid, pid, .. } = credentials(&socket)?;
+        if uid == self.user {
+            self.silent.push(Caller { pid: pid.as_raw_pid() as u32, socket });
+        }
+        Ok(())
+    }
+}
+
+fn credentials(socket: &OwnedFd) -> Result<UCred, LaunchError> {
+    sockopt::socket_peercred(socket).map_err(LaunchError::system("identify a rank"))
+}
+
+fn socket() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// FNV-1a, 64 bit (Fowler, Noll, Vo): the same in every build, unlike the standard library's hash.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+#[cfg(test)]
+#[path = "door_tests.rs"]
+mod tests;

@@ -1,0 +1,39 @@
+//! Tests of a meeting into which a stranger comes.
+
+use std::thread;
+
+use super::*;
+
+const HELLO: Hello = Hello { rank: 0, world: 2, plan_hash: 7, segment_bytes: 1 };
+
+#[test]
+fn a_stranger_is_no_rank_and_meets_none() {
+    let job = format!("meet-{}", std::process::id());
+    let places = [0, 1].map(|rank| {
+        let second = Duration::from_secs(1);
+        Place { join_timeout: second, ..Place::on_this_host(rank, 2, &job) }
+    });
+    // To a job of another user, this process is a stranger: as rank 0, and as a guest.
+    let user = rustix::process::Uid::from_raw(rustix::process::geteuid().as_raw() ^ 1);
+    let outcomes = thread::scope(|scope| {
+        let ranks = places.each_ref().map(|place| {
+            let hello = Hello { rank: place.rank as u64, ..HELLO };
+            scope.spawn(move || meet(&Door { place, user }, &Ok(hello)).err().map(|error| error.code()))
+        });
+        ranks.map(|rank| rank.join().unwrap())
+    });
+    assert_eq!(outcomes, [Some("Z0321"), Some("Z0328")]);
+}
+
+#[test]
+fn a_guest_hears_that_rank_0_still_waits() {
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
+    let (near, far) = rustix::net::socketpair(family, kind, flags, None).unwrap();
+    let (place, own) = (Place::on_this_host(0, 3, "waiting"), Ok(HELLO));
+    let mut host = Host::new(&place, &own);
+    host.peers.push(Peer { rank: 2, pid: 7, socket: near });
+    assert_eq!(host.missing(), [1]);
+    host.still_waits(3);
+    assert_eq!(wire::receive(&far).unwrap().map(|(message, _)| message), Some(Message::Waiting));
+}

@@ -1,0 +1,147 @@
+//! Command: the arguments of a binary as clap reads them, and what is wrong with them. Never acts on one.
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{Arg, Error, Parser};
+
+use super::arguments::{RunArguments, TextArguments};
+
+/// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
+/// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.
+#[derive(Parser, Clone, Debug)]
+#[command(version, max_term_width = 100)]
+pub struct TextCommand {
+    /// Those of every model.
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Those of models of text.
+    #[command(flatten)]
+    pub text: TextArguments,
+}
+
+/// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
+/// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.
+#[derive(Parser, Clone, Debug)]
+#[command(version, max_term_width = 100)]
+pub struct DataCommand {
+    /// Those of every model.
+    #[command(flatten)]
+    pub run: RunArguments,
+}
+
+/// Reads arguments, of which the first is the program's name.
+///
+/// # Errors
+/// What [`tell`] shows.
+pub fn read<C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<C, Error> {
+    let mut command = C::command().mut_args(takes_negative_numbers);
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// What values of numbers are called in the help.
+const NUMBERS: [&str; 6] = ["N", "RATE", "SHARE", "SEED", "NORM", "VALUE"];
+
+/// Otherwise `--lr -1` would be told as an unknown argument `-1`.
+fn takes_negative_numbers(argument: Arg) -> Arg {
+    let is_number = argument.get_value_names().is_some_and(|names| NUMBERS.contains(&names[0].as_str()));
+    if is_number { argument.allow_hyphen_values(true) } else { argument }
+}
+
+/// Prints an error, or what was asked for by `--help` or `--version`.
+pub fn tell(error: &Error) {
+    // Fails where nobody can be told.
+    let _ = match code(error.kind()) {
+        None => error.print(),
+        Some(_) => {
+            anstream::eprint!("{}", with_code(error));
+            Ok(())
+        }
+    };
+}
+
+/// The error in clap's words and colours, with its code.
+pub fn with_code(error: &Error) -> String {
+    let text = error.render().ansi().to_string();
+    match code(error.kind()) {
+        Some(code) => text.replacen("error:", &format!("error[{code}]:"), 1),
+        None => text,
+    }
+}
+
+fn code(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => None,
+        ErrorKind::ValueValidation => Some("Z0353"),
+        _ => Some("Z0354"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told of arguments that cannot be, without colour.
+    fn told(arguments: &[&str]) -> String {
+        let arguments = ["train"].iter().chain(arguments).map(OsString::from);
+        let error = read::<TextCommand>(arguments).expect_err("arguments that cannot be");
+        anstream::adapter::strip_str(&with_code(&error)).to_string()
+    }
+
+    #[test]
+    fn z0353_argument_out_of_range() {
+        let numbers = ["lr", "beta1", "beta2", "lr-min-ratio", "clip", "weight-decay", "epsilon", "temperature"];
+        for name in numbers {
+            for value in ["-1", "-1e-3", "-inf", "NaN", "inf", "x", "1e-400", "1e300"] {
+                let told = told(&[&format!("--{name}"), value]);
+                assert!(told.starts_with(&format!("error[Z0353]: invalid value '{value}' for '--{name} <")), "{told}");
+                assert!(told.contains(": expected a number"), "{told}");
+            }
+        }
+        let whole = ["steps", "warmup", "seed", "threads", "held-out", "held-out-every", "log-every", "sample"];
+        for name in whole {
+            for value in ["-1", "1.5", "x", "18446744073709551616", "1e3"] {
+                let told = told(&[&format!("--{name}"), value]);
+                assert!(told.starts_with(&format!("error[Z0353]: invalid value '{value}' for '--{name} <")), "{told}");
+                assert!(told.contains(": expected a whole number from "), "{told}");
+            }
+        }
+        for (name, bad) in [("lr", "0"), ("epsilon", "0"), ("beta1", "1"), ("beta2", "1"), ("lr-min-ratio", "1.1")] {
+            assert!(told(&[&format!("--{name}={bad}")]).starts_with("error[Z0353]: "), "{name}");
+        }
+        for name in ["threads", "held-out-every", "log-every"] {
+            assert!(told(&[&format!("--{name}=0")]).contains("expected a whole number from 1 to "), "{name}");
+        }
+        assert!(
+            told(&["--threads", "100000"]).contains("expected a whole number from 1 to 1024: no host has more cores")
+        );
+    }
+
+    #[test]
+    fn z0354_arguments_that_cannot_be_read() {
+        for (arguments, words) in [
+            (&["--stage", "3"][..], "unexpected argument '--stage' found"),
+            (&["3"], "unexpected argument '3' found"),
+            (&["--lr"], "a value is required for '--lr <RATE>'"),
+            (&["--metrics", "--plan"], "a value is required for '--metrics <FILE>'"),
+            (&["--metrics="], "a value is required for '--metrics <FILE>'"),
+            (&["--data="], "a value is required for '--data <PATH>'"),
+            (&["--lr", "1", "--lr", "2"], "the argument '--lr <RATE>' cannot be used multiple times"),
+            (&["--data", "x", "--data-as", "parquet"], "invalid value 'parquet' for '--data-as <WHAT>'"),
+            (&["--data-as", "bytes"], "--data <PATH>"),
+            (&["--plan=yes"], "unexpected value 'yes' for '--plan' found"),
+        ] {
+            let told = told(arguments);
+            assert!(told.starts_with("error[Z0354]: ") && told.contains(words), "{told}");
+        }
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        for arguments in [["train", "--help"], ["train", "--version"]] {
+            let error = read::<TextCommand>(arguments.map(OsString::from)).expect_err("something to print");
+            assert_eq!(code(error.kind()), None);
+        }
+    }
+}

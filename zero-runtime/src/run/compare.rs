@@ -1,0 +1,189 @@
+//! Compare: what a run took and moved, beside what its plan says. A difference is an error. Never changes what is trained.
+
+use super::output::{peak_resident_bytes, resident_shared_bytes, say};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::model::Model;
+use crate::plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
+use crate::plan::{Bytes, Moved, Plan, RunSize, Transport as Kind};
+use crate::profile::gather;
+use crate::transport::Transport;
+
+/// What a figure is called, and what it means that it is not as planned.
+struct Row {
+    name: &'static str,
+    /// A count of all steps, shown of one of them; otherwise a size.
+    is_per_step: bool,
+    fault: &'static Fault,
+}
+
+/// What it means that a figure is not as planned.
+struct Fault {
+    code: &'static str,
+    /// The plan says it as a bound: less is as planned.
+    is_bound: bool,
+    help: &'static str,
+}
+
+const MAPPED: Fault = Fault {
+    code: "Z0410",
+    is_bound: false,
+    help: "the plan and what was reserved for it disagree: a fault of zero; please report it with the spec",
+};
+const MOVED: Fault = Fault {
+    code: "Z0411",
+    is_bound: false,
+    help: "the plan and what the transport did disagree: a fault of zero, or of a transport of your own",
+};
+const HELD: Fault = Fault {
+    code: "Z0412",
+    is_bound: true,
+    help: "what layers and datasets of your own allocate belongs in `WORKSPACE` or `SAVED` of a layer, or in \
+           `resident_bytes` of a dataset; if there are none, please report it",
+};
+
+const ROWS: [Row; 5] = [
+    Row { name: "private memory of a rank", is_per_step: false, fault: &MAPPED },
+    Row { name: "memory shared by all ranks", is_per_step: false, fault: &MAPPED },
+    Row { name: "peak resident of a rank", is_per_step: false, fault: &HELD },
+    Row { name: "bytes copied per step", is_per_step: true, fault: &MOVED },
+    Row { name: "bytes read in place per step", is_per_step: true, fault: &MOVED },
+];
+
+/// Of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most that its process held, what it copied
+/// from peers, and what it read in their memory.
+type Figures = [usize; ROWS.len()];
+
+/// What this rank has come to. `moved` is what its transport counted in the steps.
+fn measured<'p, M: Model, T: Transport<'p>>(engine: &Engine<'p, M, T>, moved: &Moved) -> Figures {
+    let (plan, arena) = (engine.plan(), engine.arena());
+    let [private, segment] = arena.mapped_bytes();
+    // The kernel counts the program's pages and all shared memory that the process has touched. Data is read and not
+    // mapped, so pages of it are the system's.
+    let resident = match plan.config.transport {
+        // What peers own and this rank has only read counts as theirs, and its own share as its own, touched or not.
+        Kind::Shm => {
+            let memory = arena.memory();
+            let own = memory.shared_bytes + memory.common_bytes / plan.config.mesh.zero;
+            peak_resident_bytes().saturating_sub(resident_shared_bytes()) + own
+        }
+        // One process holds all ranks.
+        Kind::Local => peak_resident_bytes(),
+    };
+    [private, segment, resident, moved.copied.total_bytes(), moved.in_place.total_bytes()]
+}
+
+/// What the plan says of `rank`, after `steps` steps.
+fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
+    let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.outside_bytes(size);
+    let resident = match plan.config.transport {
+        Kind::Shm => total(rank),
+        Kind::Local => (0..plan.config.mesh.ranks()).map(total).sum(),
+    };
+    let stage = plan.of_rank(rank);
+    let moved = Moved::taken(plan, stage.step);
+    let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
+    [private_mapping_bytes(&stage.memory), segment_mapping_bytes(plan), resident, copied, in_place]
+}
+
+/// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all
+/// `steps`. `moved` is what this rank's transport counted in those steps. Every rank must call it.
+///
+/// # Errors
+/// Z0410 if mappings are not as long as planned, Z0411 if other bytes were moved, Z0412 if a process held more than the
+/// plan allows: the same on all ranks.
+pub fn compare<'p, M: Model, T: Transport<'p>>(
+    engine: &mut Engine<'p, M, T>,
+    moved: &Moved,
+    steps: u64,
+    size: &RunSize,
+) -> Result<(), Error> {
+    let (rank, steps) = (engine.arena().rank(), steps as usize);
+    // Each rank tells of its own plan, too: where launchers bind ranks to cores, one may have more threads than another.
+    let own = [planned(engine.plan(), rank, steps, size), measured(engine, moved)].concat();
+    // Numbers of bytes are small enough to be exact.
+    let own: Vec<f64> = own.into_iter().map(|bytes| bytes as f64).collect();
+    let ranks = gather(engine, &own)?;
+    let figures = |first: usize| -> Vec<Figures> {
+        ranks.iter().map(|rank| core::array::from_fn(|row| rank[first + row] as usize)).collect()
+    };
+    let (planned, measured) = (figures(0), figures(ROWS.len()));
+    if rank == 0 {
+        say(&table(&planned, &measured, steps));
+    }
+    check(&planned, &measured)
+}
+
+fn table(planned: &[Figures], measured: &[Figures], steps: usize) -> String {
+    let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
+    for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| !row.is_per_step || steps > 0) {
+        let most = |figures: &[Figures]| {
+            let most = figures.iter().map(|figures| figures[i]).max().unwrap_or(0);
+            if row.is_per_step { (most / steps).to_string() } else { Bytes(most).to_string() }
+        };
+        let bound = if row.fault.is_bound { "<= " } else { "" };
+        table += &format!("{:<28} {:>14} {:>14}\n", row.name, format!("{bound}{}", most(planned)), most(measured));
+    }
+    table
+}
+
+/// Holds each figure of each rank against the plan.
+fn check(planned: &[Figures], measured: &[Figures]) -> Result<(), Error> {
+    for (rank, (planned, measured)) in planned.iter().zip(measured).enumerate() {
+        for (row, (&planned, &measured)) in ROWS.iter().zip(planned.iter().zip(measured)) {
+            let Fault { code, is_bound, help } = *row.fault;
+            if measured > planned || !is_bound && measured < planned {
+                return Err(Error::NotAsPlanned { code, rank, what: row.name, planned, measured, is_bound, help });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLANNED: Figures = [4096, 8192, 1 << 20, 30, 60];
+
+    /// What is said where the second rank has another figure in row `row`.
+    fn error(row: usize, measured: usize) -> Option<String> {
+        let mut other = PLANNED;
+        other[row] = measured;
+        check(&[PLANNED; 2], &[PLANNED, other]).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn z0410_a_mapping_of_another_length_names_its_rank() {
+        assert_eq!(error(0, 4096), None);
+        for bytes in [4095, 4096 + (64 << 20)] {
+            let found = error(0, bytes).expect("another length");
+            let expected = "error[Z0410]: rank 1, private memory of a rank: planned are 4096 bytes, measured";
+            assert!(found.starts_with(&format!("{expected} {bytes}\n")), "{found}");
+        }
+        assert!(error(1, 8193).is_some_and(|error| error.contains("[Z0410]")));
+    }
+
+    #[test]
+    fn z0411_a_byte_more_or_less_of_either_kind_is_an_error() {
+        for (row, bytes) in [(3, 29), (3, 31), (4, 59), (4, 61)] {
+            assert!(error(row, bytes).is_some_and(|error| error.contains("[Z0411]")), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn z0412_what_is_held_is_a_bound() {
+        assert_eq!(error(2, 1), None);
+        let found = error(2, (1 << 20) + 1).expect("a byte too much");
+        assert!(found.contains("[Z0412]") && found.contains("at most 1048576 bytes, measured 1048577"), "{found}");
+    }
+
+    #[test]
+    fn the_table_shows_the_most_of_all_ranks_and_moved_bytes_of_one_step() {
+        let text = table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60]], 3);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[4], ["peak", "resident", "of", "a", "rank", "<=", "1.0", "MiB", "1.0", "MiB"]);
+        assert_eq!(rows[5], ["bytes", "copied", "per", "step", "10", "10"]);
+        assert_eq!(table(&[PLANNED], &[PLANNED], 0).lines().count(), 5);
+    }
+}

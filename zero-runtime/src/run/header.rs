@@ -1,0 +1,74 @@
+//! Header: the first line of a metrics file: all that tells one run from another. Never repeats what a step says.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::Job;
+use super::arguments::{RunArguments, TextArguments};
+use super::threads::Threads;
+use crate::data::Contents;
+use crate::model::Model;
+
+/// What a run is.
+#[derive(Serialize)]
+pub struct Header<'a> {
+    kind: &'static str,
+    model: &'static str,
+    spec: &'static str,
+    /// The hash that ranks compare, in hexadecimal: other where layout or order is.
+    plan: String,
+    parameters: usize,
+    ranks: usize,
+    threads_per_rank: usize,
+    tokens_per_step: usize,
+    seed: u64,
+    arguments: Arguments<'a>,
+    data: Option<Contents>,
+    versions: Versions,
+    /// When the first step began, by RFC 3339 in UTC; the `time_s` of other lines are seconds since then.
+    started: String,
+}
+
+/// As they were given, or their defaults; null where there is none, or where a default depends on others.
+#[derive(Serialize)]
+struct Arguments<'a> {
+    #[serde(flatten)]
+    run: &'a RunArguments,
+    #[serde(flatten)]
+    text: Option<&'a TextArguments>,
+}
+
+#[derive(Serialize)]
+struct Versions {
+    zero: &'static str,
+    build: &'static str,
+    target: String,
+}
+
+impl<'a> Header<'a> {
+    /// Of a run that begins now.
+    pub fn new<M: Model>(job: &Job<'a, M>) -> Self {
+        let (plan, arguments) = (M::PLAN, job.arguments);
+        let ranks = plan.config.mesh.ranks();
+        Self {
+            kind: "header",
+            model: plan.model,
+            spec: M::SPEC,
+            plan: format!("{:016x}", plan.fingerprint()),
+            parameters: plan.params(),
+            ranks,
+            threads_per_rank: Threads::new(arguments.threads, plan).per_rank.get(),
+            tokens_per_step: plan.config.tokens_per_step(),
+            seed: arguments.seed,
+            arguments: Arguments { run: arguments, text: job.text },
+            data: job.data.contents(),
+            versions: Versions {
+                zero: env!("CARGO_PKG_VERSION"),
+                build: if cfg!(debug_assertions) { "debug" } else { "release" },
+                target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            },
+            started: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        }
+    }
+}

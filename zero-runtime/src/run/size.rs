@@ -1,0 +1,41 @@
+//! Size: what the arguments of a run add to what its plan takes, and whether the budget of the spec has room for it. Never
+//! measures.
+
+use super::arguments::RunArguments;
+use super::threads::Threads;
+use crate::error::Error;
+use crate::plan::footprint::THREAD_BYTES;
+use crate::plan::{Plan, RunSize};
+use crate::profile::Machine;
+
+/// The size of a run with these arguments, on data that holds `data_bytes` in memory.
+pub fn size(plan: &Plan, arguments: &RunArguments, data_bytes: usize) -> RunSize {
+    RunSize {
+        threads: Threads::new(arguments.threads, plan).per_rank.get(),
+        profiled_steps: if arguments.profile.is_some() { arguments.profiled_steps() } else { 0 },
+        data_bytes,
+    }
+}
+
+/// Rejects a run that takes more than the spec allows. The build has held the smallest run against it.
+///
+/// # Errors
+/// Z0333.
+pub fn require_budget(plan: &Plan, size: &RunSize) -> Result<(), Error> {
+    let Some(budget_bytes) = plan.config.memory_bytes else { return Ok(()) };
+    let total_bytes = plan.total_bytes_max(size);
+    // The machine is measured before the first step, when nothing private has been touched.
+    let private = plan.stages.iter().map(|stage| stage.memory.private_bytes).max().unwrap_or(0);
+    let measuring = if size.profiled_steps > 0 { Machine::BYTES.saturating_sub(private) } else { 0 };
+    let needed_bytes = total_bytes + measuring;
+    if needed_bytes <= budget_bytes {
+        return Ok(());
+    }
+    let fixed_bytes = needed_bytes - size.threads * THREAD_BYTES;
+    let fewer = budget_bytes.saturating_sub(fixed_bytes) / THREAD_BYTES;
+    let profile = if size.profiled_steps > 0 { ", leave --profile out" } else { "" };
+    let data = if size.data_bytes > 0 { ", hold less data in memory" } else { "" };
+    let threads = if fewer > 0 { format!("give --threads {fewer}, ") } else { String::new() };
+    let help = format!("{threads}raise `memory` in the spec and build again{profile}{data}");
+    Err(Error::OverBudget { threads: size.threads, needed_bytes, budget_bytes, help })
+}

@@ -1,0 +1,152 @@
+//! Trial: all that one call of a layer touches, and the calls. What a layer is to write holds NaN until it does, of a kind
+//! of its own for each buffer, so that what was forgotten shows, and where.
+
+use super::away_from_zero;
+use super::sample::Sample;
+use crate::device::{Cpu, Then, Write};
+use crate::layer::{Activation, Backward, Context, Forward, Grads, Layer, Shape};
+
+/// Buffers that a layer writes.
+pub(super) const Y: Unwritten = Unwritten { name: "`y`", bits: 0x7fc0_0a01 };
+pub(super) const SAVED: Unwritten = Unwritten { name: "`saved`", bits: 0x7fc0_0a02 };
+pub(super) const WORK: Unwritten = Unwritten { name: "`work`", bits: 0x7fc0_0a03 };
+pub(super) const GRADS: Unwritten = Unwritten { name: "`grads`", bits: 0x7fc0_0a04 };
+pub(super) const DX: Unwritten = Unwritten { name: "`dx`", bits: 0x7fc0_0a05 };
+pub(super) const ALL: [Unwritten; 5] = [Y, SAVED, WORK, GRADS, DX];
+
+/// What a buffer holds before it is written: a NaN that no arithmetic begins with.
+#[derive(Clone, Copy)]
+pub(super) struct Unwritten {
+    pub name: &'static str,
+    bits: u32,
+}
+
+impl Unwritten {
+    pub(super) fn value(self) -> f32 {
+        f32::from_bits(self.bits)
+    }
+
+    pub(super) fn is(self, number: f32) -> bool {
+        number.to_bits() == self.bits
+    }
+
+    fn of(self, len: usize) -> Vec<f32> {
+        vec![self.value(); len]
+    }
+}
+
+/// Which vector of a trial a difference is taken along.
+#[derive(Clone, Copy)]
+pub(super) enum Along {
+    Params,
+    Input,
+}
+
+impl Along {
+    /// Where backward leaves the gradients.
+    pub(super) fn gradients(self) -> Unwritten {
+        match self {
+            Along::Params => GRADS,
+            Along::Input => DX,
+        }
+    }
+}
+
+/// Everything that one call of a layer touches.
+pub(super) struct Trial {
+    params: Vec<f32>,
+    pub x: Vec<f32>,
+    pub y: Vec<f32>,
+    targets: Vec<f32>,
+    saved: Vec<f32>,
+    work: Vec<f32>,
+}
+
+impl Trial {
+    /// `T` is what targets are.
+    pub(super) fn new<S: Shape<Device = Cpu>, X: Sample, T: Sample, L: Layer<S, X>>() -> Self {
+        Self {
+            params: (0..L::PARAMS as u64).map(|i| away_from_zero(2, i)).collect(),
+            x: X::cells(1, S::TOKENS),
+            y: Y.of(S::TOKENS * L::Output::WIDTH),
+            targets: T::cells(3, S::TOKENS),
+            saved: SAVED.of(L::SAVED),
+            work: WORK.of(L::WORKSPACE),
+        }
+    }
+
+    pub(super) fn vector(&mut self, along: Along) -> &mut [f32] {
+        match along {
+            Along::Params => &mut self.params,
+            Along::Input => &mut self.x,
+        }
+    }
+
+    fn context<S: Shape<Device = Cpu>>(targets: &[f32]) -> Context<'_, Cpu> {
+        Context { device: &Cpu::ONE_THREAD, sequences: S::SEQUENCES, length: S::LENGTH, targets: targets.into() }
+    }
+
+    /// The output, and what `then` makes of it.
+    pub(super) fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self, then: Then<Cpu>) {
+        self.y.fill(Y.value());
+        let pass = Forward {
+            params: self.params.as_slice().into(),
+            x: self.x.as_slice().into(),
+            y: self.y.as_mut_slice().into(),
+            saved: self.saved.as_mut_slice().into(),
+            work: self.work.as_mut_slice().into(),
+        };
+        let context = Self::context::<S>(&self.targets);
+        match then {
+            Then::Nothing => L::forward(&context, pass),
+            then => L::forward_then(&context, pass, then),
+        }
+    }
+
+    /// The output of the first `length` tokens alone, as one sequence.
+    pub(super) fn forward_shorter<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+        &mut self,
+        length: usize,
+    ) -> &[f32] {
+        let (y_len, target_len) = (self.y.len() / S::TOKENS * length, self.targets.len() / S::TOKENS * length);
+        let pass = Forward {
+            params: self.params.as_slice().into(),
+            x: self.x[..length * X::WIDTH].into(),
+            y: (&mut self.y[..y_len]).into(),
+            saved: self.saved.as_mut_slice().into(),
+            work: self.work.as_mut_slice().into(),
+        };
+        let targets = self.targets[..target_len].into();
+        L::forward(&Context { device: &Cpu::ONE_THREAD, sequences: 1, length, targets }, pass);
+        &self.y[..y_len]
+    }
+
+    /// Gradients of parameters and input, given `dy`; `plus` is to be added to that of the input. `held` is what the
+    /// gradients hold before.
+    pub(super) fn backward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+        &mut self,
+        dy: &[f32],
+        plus: Option<&[f32]>,
+        held: f32,
+        write: Write,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let mut grads = vec![held; L::PARAMS];
+        let mut dx = DX.of(if X::DIFFERENTIABLE { self.x.len() } else { 0 });
+        self.work.fill(WORK.value());
+        let pass = Backward {
+            params: self.params.as_slice().into(),
+            grads: Grads::new(grads.as_mut_slice().into(), write),
+            x: self.x.as_slice().into(),
+            saved: self.saved.as_slice().into(),
+            dy: dy.into(),
+            dx: X::DIFFERENTIABLE.then(|| dx.as_mut_slice().into()),
+            work: self.work.as_mut_slice().into(),
+        };
+        let context = Self::context::<S>(&self.targets);
+        match plus {
+            None => L::backward(&context, pass),
+            Some(plus) => L::backward_plus(&context, pass, plus.into()),
+        }
+        (grads, dx)
+    }
+}

@@ -1,0 +1,141 @@
+//! Tests of waiting for a count: being woken, being told, and what is said of a wait that takes long.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// Far longer than anything here takes: whoever has not been woken by then never is.
+const GUARD: Duration = Duration::from_secs(30);
+const MILLISECOND: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// The state of a thread of this process, as the kernel has it: `S` where it sleeps.
+fn state(thread: u32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().unwrap_or_default().chars().take(1).collect()
+}
+
+/// Raises a count once for sleepers that wait for it and that nothing but a wake can end.
+fn wakes(sleepers: u32) {
+    // Leaked, as threads that are not woken would outlive the test.
+    let (own, other): (&Control, &Control) = (Box::leak(Box::default()), Box::leak(Box::default()));
+    let signal = &other.entered;
+    let (woken, is_woken) = channel();
+    let threads: Vec<u32> = (0..sleepers)
+        .map(|_| {
+            let (woken, (tell_id, id)) = (woken.clone(), channel());
+            thread::spawn(move || {
+                tell_id.send(rustix::thread::gettid().as_raw_pid() as u32).unwrap();
+                let wait = Waiter { own, rank: 1, other, spins: Spins(0), patience: None, notice: &|_| {} };
+                woken.send(signal.wait(1, &wait)).unwrap();
+            });
+            id.recv().unwrap()
+        })
+        .collect();
+    while signal.sleepers.load(Ordering::SeqCst) < sleepers || threads.iter().any(|&thread| state(thread) != "S") {
+        thread::yield_now();
+    }
+    signal.raise();
+    for _ in 0..sleepers {
+        assert_eq!(is_woken.recv_timeout(GUARD), Ok(Ok(())), "a sleeper was not woken");
+    }
+    assert_eq!(signal.sleepers.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn all_sleepers_are_woken_without_patience() {
+    wakes(1);
+    wakes(3);
+}
+
+/// Waits for the first entry of rank 2, with hardly any patience.
+fn wait(other: &Control, own: &Control, notice: &dyn Fn(u32)) -> Result<(), Lost> {
+    let waiter = Waiter { own, rank: 2, other, spins: Spins(3), patience: Some(&MILLISECOND), notice };
+    other.entered.wait(1, &waiter)
+}
+
+#[test]
+fn a_long_wait_gives_notice_of_each_period_and_of_whom_it_is_for() {
+    let (own, other) = (Control::default(), Control::default());
+    let periods = std::cell::RefCell::new(Vec::new());
+    let notice = |period| {
+        let awaited = own.awaited().unwrap();
+        assert_eq!((awaited.rank, other.owes(awaited)), (2, true));
+        periods.borrow_mut().push(period);
+        if period == 3 {
+            other.published.raise();
+            assert!(other.owes(awaited), "that was another signal");
+            other.entered.raise();
+            assert!(!other.owes(awaited));
+        }
+    };
+    assert_eq!(wait(&other, &own, &notice), Ok(()));
+    assert_eq!(*periods.borrow(), [1, 2, 3]);
+    assert_eq!(own.awaited(), None);
+}
+
+#[test]
+fn what_is_awaited_survives_its_word() {
+    let other = Control::default();
+    for (rank, target) in [(0, 0), (65_534, u32::MAX), (7, 1 << 31)] {
+        let awaited = Awaited::of(rank, &other, &other.taken[3], target);
+        assert_eq!(Awaited::decode(awaited.encode()), Some(awaited));
+    }
+    assert_eq!(Awaited::decode(0), None);
+    assert_eq!(other.signals().count() * size_of::<Signal>(), std::mem::offset_of!(Control, doing), "all signals");
+}
+
+#[test]
+fn a_period_is_as_long_as_a_notice_says() {
+    assert_eq!(u64::from(SLEEPS_PER_NOTICE * PATIENCE_MS), NOTICE.as_millis() as u64);
+    assert_eq!(PATIENCE.tv_nsec, 50_000_000);
+}
+
+#[test]
+fn a_wait_ends_when_a_rank_has_given_up() {
+    let (own, other) = (Control::default(), Control::default());
+    own.tell_lost(5);
+    own.tell_lost(4);
+    assert_eq!(wait(&other, &own, &|_| {}), Err(Lost { rank: 5 }));
+    assert_eq!((own.awaited(), other.entered.sleepers.load(Ordering::SeqCst)), (None, 0));
+}
+
+#[test]
+fn what_is_there_is_not_waited_for() {
+    let (own, other) = (Control::default(), Control::default());
+    // Even where a rank has given up.
+    own.tell_lost(0);
+    other.entered.raise();
+    assert_eq!(wait(&other, &own, &|_| {}), Ok(()));
+    // Counts wrap around.
+    other.entered.count.store(0, Ordering::SeqCst);
+    let (spins, patience) = (Spins(0), Some(&MILLISECOND));
+    let waiter = Waiter { own: &own, rank: 2, other: &other, spins, patience, notice: &|_| {} };
+    assert_eq!(other.entered.wait(u32::MAX, &waiter), Ok(()));
+    assert_eq!(other.entered.wait(1, &waiter), Err(Lost { rank: 0 }));
+}
+
+#[test]
+fn one_gives_notice_of_a_period_while_nothing_else_is_done() {
+    let control = Control::default();
+    control.begin(Some((Pass::Train, 3)));
+    let what = control.doing();
+    assert!(control.claim_notice(what, 1));
+    assert!(!control.claim_notice(what, 1), "said already");
+    assert!(control.claim_notice(what, 2));
+    assert!(!control.claim_notice(what, 1), "said by one who waits longer");
+    control.begin(Some((Pass::Train, 3)));
+    assert!(control.claim_notice(control.doing(), 1), "the same op of another step");
+}
+
+#[test]
+fn others_see_what_a_rank_does() {
+    let control = Control::default();
+    assert_eq!(control.doing().op(), None);
+    for op in [Some((Pass::Train, 0)), Some((Pass::Evaluate, 0)), Some((Pass::Train, 75)), None] {
+        let before = control.doing().count();
+        control.begin(op);
+        assert_eq!((control.doing().op(), control.doing().count()), (op, before + 1));
+    }
+}

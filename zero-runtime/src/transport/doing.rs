@@ -1,0 +1,89 @@
+//! Doing: what each rank is at, as the others can see it, and what is said of a wait that takes long: by one rank, however
+//! many wait. Nothing here costs a step more than one store for each op.
+#![allow(unsafe_code)]
+
+use zero_plan::{Op, Pass, Plan};
+
+use super::control::{Control, Doing};
+use super::shared::Shared;
+use crate::arena::Arena;
+use crate::launch;
+
+impl Arena<'_> {
+    /// The control block of a rank.
+    pub(crate) fn control(&self, rank: usize) -> &Control {
+        assert!(rank < self.plan().config.mesh.ranks());
+        // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as the arena
+        // is, which the result borrows; the blocks are used nowhere else in another way.
+        unsafe { Control::of(self.segment_start(), rank) }
+    }
+
+    /// Tells that this rank comes to an op of its schedule; none where it is between two walks over it.
+    pub(crate) fn begin(&self, op: Option<(Pass, usize)>) {
+        self.control(self.rank()).begin(op);
+    }
+}
+
+impl Shared<'_> {
+    /// This rank has waited for `rank` for so many periods: says so, if it is time and nobody else has.
+    pub(super) fn still_waits_for(&self, rank: usize, periods: u32) {
+        if !periods.is_power_of_two() {
+            return;
+        }
+        let cause = self.cause_of(rank);
+        // What is held up with this rank is held up by the same one: of all who wait for it, the first to notice speaks.
+        let what = self.control(cause).doing();
+        if self.control(cause).claim_notice(what, periods) {
+            launch::note(self.rank(), periods, || self.words(rank, cause, what));
+        }
+    }
+
+    /// The rank at the end of a chain of ranks that wait for one another, which begins with `rank`.
+    fn cause_of(&self, rank: usize) -> usize {
+        let ranks = self.arena.plan().config.mesh.ranks();
+        let next = |at: usize| {
+            let awaited = self.control(at).awaited().filter(|awaited| awaited.rank < ranks)?;
+            self.control(awaited.rank).owes(awaited).then_some(awaited.rank)
+        };
+        // A chain has no end only while it changes under the reader, since no ranks wait for one another in a circle.
+        (0..ranks).try_fold(rank, |at, _| next(at).ok_or(at)).unwrap_or_else(|end| end)
+    }
+
+    /// Whom this rank waits for, and what it and the cause are doing.
+    fn words(&self, rank: usize, cause: usize, what: Doing) -> String {
+        let plan = self.arena.plan();
+        let chain = if cause == rank { String::new() } else { format!(", which waits for rank {cause}") };
+        let (own, others) = (op_words(plan, self.rank(), self.own().doing()), op_words(plan, cause, what));
+        format!("rank {rank}{chain}, in {own}; rank {cause} is in {others}")
+    }
+}
+
+/// The op that a rank is at.
+fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
+    let Some((pass, index)) = doing.op() else {
+        return "no op".to_owned();
+    };
+    let stage = plan.of_rank(rank);
+    let (ops, of) = match pass {
+        Pass::Train => (stage.step, "the step"),
+        Pass::Evaluate => (stage.evaluation, "the evaluation"),
+    };
+    // Numbers of another process may be anything.
+    let Some(&op) = ops.get(index) else {
+        return format!("op {} of {of}", index + 1);
+    };
+    format!("op {} of {} of {of}, `{}`", index + 1, ops.len(), name(plan, op))
+}
+
+/// An op and what it is about.
+fn name(plan: &Plan, op: Op) -> String {
+    match (op.unit(), op.bucket()) {
+        (Some(unit), _) => format!("{} {}", op.name(), plan.units[unit]),
+        (None, Some(bucket)) => format!("{} bucket {bucket}", op.name()),
+        (None, None) => op.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "doing_tests.rs"]
+mod tests;
