@@ -221,7 +221,8 @@ fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-fn wait_until(otherwise: &str, mut holds: impl FnMut() -> bool) {
+/// Waits until it holds; panics where it does not in a long time.
+pub fn wait_until(otherwise: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "{otherwise}");

@@ -42,5 +42,7 @@ pub fn shared_mappings(pid: Pid) -> Vec<String> {
 /// What the threads of a process are called.
 pub fn thread_names(pid: Pid) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).unwrap().flatten();
-    threads.map(|thread| fs::read_to_string(thread.path().join("comm")).unwrap().trim_end().to_owned()).collect()
+    // A thread may end while it is looked at.
+    let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+    names.map(|name| name.trim_end().to_owned()).collect()
 }
