@@ -232,6 +232,11 @@ impl Config {
         !self.shards_gradients() && self.reductions() == 1
     }
 
+    /// Whether the sum over one replica has a place of its own, where it waits for the sum over replicas.
+    pub const fn has_partials(&self) -> bool {
+        self.mesh.replica > 1 && !self.reduces_in_place()
+    }
+
     /// Whether unit `unit` runs forward again before its backward.
     pub const fn recomputes(&self, units: &[Unit], unit: usize) -> bool {
         match self.recompute {

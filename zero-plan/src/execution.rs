@@ -26,14 +26,20 @@ pub(crate) struct Finish {
     pub busy: Vec<u64>,
 }
 
-/// Runs the ops of each rank. They have passed their check, and collectives match.
-pub(crate) fn execute(plan: &Plan, groups: &Groups, ops: &[&[Op]], cost: &dyn Fn(&Op) -> u64) -> Result<Finish, Stuck> {
+/// Runs the ops of each rank. They have passed their check, and collectives match. `run` is called for each op of a rank as
+/// it is done, in an order in which they may be, and gives what it costs.
+pub(crate) fn execute(
+    plan: &Plan,
+    groups: &Groups,
+    ops: &[&[Op]],
+    run: &mut dyn FnMut(usize, Op) -> u64,
+) -> Result<Finish, Stuck> {
     let mut world = World::new(plan, groups, ops);
     let mut moved = true;
     while moved {
         moved = false;
         for rank in 0..ops.len() {
-            while world.advance(rank, cost) {
+            while world.advance(rank, run) {
                 moved = true;
             }
         }
@@ -160,7 +166,7 @@ impl<'a> World<'a> {
     }
 
     /// Does the next op of a rank, if it need not wait.
-    fn advance(&mut self, rank: usize, cost: &dyn Fn(&Op) -> u64) -> bool {
+    fn advance(&mut self, rank: usize, run: &mut dyn FnMut(usize, Op) -> u64) -> bool {
         let Some(&op) = self.ops[rank].get(self.ranks[rank].next) else { return false };
         if !self.ranks[rank].is_inside {
             self.ranks[rank].is_inside = true;
@@ -171,9 +177,10 @@ impl<'a> World<'a> {
             let Some(time) = self.time(rank, event) else { return false };
             start = start.max(time);
         }
+        let cost = run(rank, op);
         let own = &mut self.ranks[rank];
-        own.clock = start + cost(&op);
-        own.busy += cost(&op);
+        own.clock = start + cost;
+        own.busy += cost;
         own.next += 1;
         own.is_inside = false;
         self.finish(rank, op);

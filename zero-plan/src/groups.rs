@@ -85,7 +85,7 @@ impl Groups {
 }
 
 /// The pipeline stage that a parcel from `stage` goes to.
-fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
+pub(crate) fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
     let stages = plan.config.mesh.pipeline;
     match parcel {
         Parcel::Activations => (stage + 1) % stages,
@@ -96,7 +96,7 @@ fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
 }
 
 /// The pipeline stage that a parcel for `stage` comes from.
-fn origin(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
+pub(crate) fn origin(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
     let opposite = match parcel {
         Parcel::Activations => Parcel::Gradients,
         Parcel::Gradients => Parcel::Activations,

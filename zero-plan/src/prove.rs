@@ -9,15 +9,17 @@
 //! follows it starts as the first pass does, only that some of its ranks are ahead.
 
 mod cover;
+mod flow;
 mod matching;
 
 use core::fmt;
 
 use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, check, check_layout};
-use crate::execution::{Stuck, Wait, execute};
+use crate::execution::{Stuck, Wait};
 use crate::groups::Groups;
 use crate::layout::Memory;
 use crate::mesh::Coordinates;
+use crate::place::{Accesses, accesses};
 use crate::plan::Plan;
 use crate::schedule::{Op, Pass};
 
@@ -52,12 +54,12 @@ pub struct Flaw {
     /// What must hold and does not.
     pub rule: String,
     /// Where it shows; empty where it is about the layout.
-    pub places: Vec<Place>,
+    pub places: Vec<Spot>,
 }
 
-/// A place in the schedule of a rank.
+/// An op in the schedule of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Spot {
     /// The rank.
     pub rank: usize,
     /// Where it lies in the mesh.
@@ -81,7 +83,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Spot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Coordinates { zero, replica, pipeline } = self.at;
         write!(f, "rank {} (zero {zero}, replica {replica}, pipeline stage {pipeline}), op {}: ", self.rank, self.op)?;
@@ -131,7 +133,7 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
     ranks.check()?;
     let collectives = matching::collectives(&ranks)?;
     let parcels = matching::parcels(&ranks)?;
-    execute(plan, &ranks.groups, ops, &|_| 0).map_err(|stuck| deadlock(plan, pass, ops, &stuck))?;
+    flow::flow(&ranks, &accesses)?;
     if pass == Pass::Train {
         cover::sums(&ranks)?;
     }
@@ -144,6 +146,17 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
     })
 }
 
+/// Proves of both passes that every op finds what it needs where `accesses` says that it looks.
+///
+/// # Errors
+/// The first flaw that is found.
+pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
+    [Pass::Train, Pass::Evaluate].into_iter().try_for_each(|pass| {
+        let ops: Vec<&[Op]> = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
+        flow::flow(&Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) }, accesses)
+    })
+}
+
 /// What a proof looks at: one pass of all ranks.
 struct Ranks<'a> {
     plan: &'a Plan<'a>,
@@ -153,12 +166,12 @@ struct Ranks<'a> {
 }
 
 impl Ranks<'_> {
-    fn flaw(&self, rule: impl Into<String>, places: Vec<Place>) -> Flaw {
+    fn flaw(&self, rule: impl Into<String>, places: Vec<Spot>) -> Flaw {
         Flaw { pass: self.pass, rule: rule.into(), places }
     }
 
-    fn place(&self, rank: usize, op: usize, note: impl Into<String>) -> Place {
-        place(self.plan, self.ops, rank, op, note.into())
+    fn spot(&self, rank: usize, op: usize, note: impl Into<String>) -> Spot {
+        spot(self.plan, self.ops, rank, op, note.into())
     }
 
     /// Checks the ops of each rank by themselves. Of ranks of one pipeline stage that share a table, once.
@@ -175,15 +188,15 @@ impl Ranks<'_> {
                 buckets: &mut vec![BucketState::NEW; self.plan.buckets.len()],
                 slots: &mut vec![SlotState::NEW; self.plan.tables().activation_slots(stage)],
             };
-            check(subject, scratch).map_err(|Fault { op, rule }| self.flaw(rule, vec![self.place(rank, op, "")]))?;
+            check(subject, scratch).map_err(|Fault { op, rule }| self.flaw(rule, vec![self.spot(rank, op, "")]))?;
             sound.push((stage, ops));
         }
         Ok(())
     }
 }
 
-fn place(plan: &Plan, ops: &[&[Op]], rank: usize, op: usize, note: String) -> Place {
-    Place { rank, at: plan.config.mesh.coordinates(rank), op, does: ops[rank].get(op).copied(), note }
+fn spot(plan: &Plan, ops: &[&[Op]], rank: usize, op: usize, note: String) -> Spot {
+    Spot { rank, at: plan.config.mesh.coordinates(rank), op, does: ops[rank].get(op).copied(), note }
 }
 
 /// The flaw of a pass that cannot end.
@@ -194,6 +207,6 @@ pub(crate) fn deadlock(plan: &Plan, pass: Pass, ops: &[&[Op]], stuck: &Stuck) ->
         "a rank waits for what another never does"
     };
     let note = |wait: &Wait| format!("waits for rank {} {}", wait.on, wait.what);
-    let places = stuck.waits.iter().map(|wait| place(plan, ops, wait.rank, wait.op, note(wait)));
+    let places = stuck.waits.iter().map(|wait| spot(plan, ops, wait.rank, wait.op, note(wait)));
     Flaw { pass, rule: rule.to_owned(), places: places.collect() }
 }

@@ -48,6 +48,7 @@ impl Timing {
 pub fn makespan(plan: &Plan, pass: Pass, cost: &dyn Fn(&Op) -> u64) -> Result<Timing, Flaw> {
     let ranks = 0..plan.config.mesh.ranks();
     let ops: Vec<&[Op]> = ranks.map(|rank| plan.of_rank(rank).ops(pass)).collect();
-    let finish = execute(plan, &Groups::of(plan), &ops, cost).map_err(|stuck| deadlock(plan, pass, &ops, &stuck))?;
+    let finish = execute(plan, &Groups::of(plan), &ops, &mut |_, op| cost(&op))
+        .map_err(|stuck| deadlock(plan, pass, &ops, &stuck))?;
     Ok(Timing { makespan: finish.ends.iter().copied().max().unwrap_or(0), busy: finish.busy })
 }

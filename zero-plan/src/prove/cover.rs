@@ -5,20 +5,13 @@ use core::ops::Range;
 
 use super::{Flaw, Ranks};
 use crate::mesh::Coordinates;
+use crate::place::Stretch;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel, Pass};
 
-/// What a rank updates of the flat buffer of a unit, where optimizer state is sharded.
-fn shard(plan: &Plan, at: Coordinates, unit: usize) -> Range<usize> {
-    let elements = plan.placements[unit].shard(&plan.config);
-    at.zero * elements..(at.zero + 1) * elements
-}
-
-/// What a rank sums gradients of, of the flat buffer of a unit.
-fn part(plan: &Plan, at: Coordinates, unit: usize) -> Range<usize> {
-    let elements = plan.placements[unit].part(&plan.config);
-    let part = at.part(&plan.config.mesh);
-    part * elements..(part + 1) * elements
+/// The elements of a stretch.
+fn range(Stretch { start, len }: Stretch) -> Range<usize> {
+    start..start + len
 }
 
 /// The element of `0..len` that ranges leave out or have twice, if there is one.
@@ -50,11 +43,11 @@ pub(super) fn owners(plan: &Plan) -> Result<(), Flaw> {
         };
         for replica in 0..mesh.replica {
             let owners = here().filter(|at| at.replica == replica);
-            require("owner in its replica", owners.map(|&at| shard(plan, at, unit)).collect())?;
+            require("owner in its replica", owners.map(|&at| range(plan.places(at).shared_out(unit))).collect())?;
         }
-        require("rank that sums its gradients", here().map(|&at| part(plan, at, unit)).collect())?;
+        require("rank that sums its gradients", here().map(|&at| range(plan.places(at).summed(unit))).collect())?;
         for &at in here() {
-            let (shard, part) = (shard(plan, at, unit), part(plan, at, unit));
+            let (shard, part) = (range(plan.places(at).shared_out(unit)), range(plan.places(at).summed(unit)));
             if part.start < shard.start || part.end > shard.end {
                 require("rank that sums it out of its own shard", Vec::new())?;
             }
@@ -86,7 +79,7 @@ pub(super) fn sums(ranks: &Ranks) -> Result<(), Flaw> {
     for rank in 0..ranks.ops.len() {
         let counts = count(ranks, rank, &overlaps);
         if let Some(rule) = wrong(ranks, rank, &counts) {
-            return Err(ranks.flaw(rule, vec![ranks.place(rank, ranks.ops[rank].len(), "")]));
+            return Err(ranks.flaw(rule, vec![ranks.spot(rank, ranks.ops[rank].len(), "")]));
         }
     }
     Ok(())

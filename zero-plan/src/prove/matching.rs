@@ -97,7 +97,7 @@ fn same(ranks: &Ranks, scope: Scope, one: usize, other: usize) -> Result<(), Fla
                 let place = |rank: usize, issued: &Option<(usize, Collective)>| {
                     let op = issued.as_ref().map_or(ranks.ops[rank].len(), |(op, _)| *op);
                     let what = issued.as_ref().map(|(_, collective)| collective);
-                    ranks.place(
+                    ranks.spot(
                         rank,
                         op,
                         format!("issues {}", what.map_or("none".to_owned(), |what| format!("{what:?}"))),
@@ -193,8 +193,8 @@ fn pair(ranks: &Ranks, parcel: Parcel, sender: usize, receiver: usize) -> Result
             (Some((_, a)), Some((_, b))) if a == b => {}
             (a, b) => {
                 let place = |rank: usize, verb: &str, other: Option<(usize, Sent)>| match other {
-                    Some((op, what)) => ranks.place(rank, op, format!("{verb} {what:?}")),
-                    None => ranks.place(rank, ranks.ops[rank].len(), format!("{verb} none")),
+                    Some((op, what)) => ranks.spot(rank, op, format!("{verb} {what:?}")),
+                    None => ranks.spot(rank, ranks.ops[rank].len(), format!("{verb} none")),
                 };
                 let rule = format!("parcel {nth} of {parcel:?} is not what its receiver expects");
                 let places = vec![place(sender, "sends", a), place(receiver, "expects", b)];

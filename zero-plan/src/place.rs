@@ -1,0 +1,377 @@
+//! Place: where the bytes lie that an op reads and writes. The one module that adds offsets: engine, transport, checks and
+//! proofs all ask it. Never knows the order of a step; what the ops before one decide is a [`Position`].
+
+mod access;
+mod position;
+
+pub use access::{Access, Accesses, Content, Gradients, accesses};
+pub use position::Position;
+
+use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables, target_elements};
+use crate::mesh::{Axis, Coordinates};
+use crate::plan::Plan;
+use crate::schedule::Parcel;
+use crate::unit::{ALIGNMENT, Unit, round_up};
+
+/// A stretch of a region of one rank's arena. What ranks hold in common is one region, which begins with the share of the
+/// first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The region.
+    pub region: Kind,
+    /// Start within the region, in bytes.
+    pub offset_bytes: usize,
+    /// Length, in bytes.
+    pub len_bytes: usize,
+}
+
+impl Place {
+    /// Part `index` of `parts` equal ones.
+    pub const fn share(self, index: usize, parts: usize) -> Self {
+        let len_bytes = self.len_bytes / parts;
+        Self { offset_bytes: self.offset_bytes + index * len_bytes, len_bytes, ..self }
+    }
+
+    /// `len_bytes` from `start_bytes` on.
+    pub const fn cut(self, start_bytes: usize, len_bytes: usize) -> Self {
+        assert!(start_bytes + len_bytes <= self.len_bytes, "a cut beyond the place");
+        Self { offset_bytes: self.offset_bytes + start_bytes, len_bytes, ..self }
+    }
+
+    /// The first `len_bytes` of it.
+    pub const fn first(self, len_bytes: usize) -> Self {
+        self.cut(0, len_bytes)
+    }
+
+    /// Where it ends in its region.
+    pub const fn end_bytes(self) -> usize {
+        self.offset_bytes + self.len_bytes
+    }
+
+    /// Whether it has no byte in common with `other`.
+    pub const fn is_apart_from(self, other: Self) -> bool {
+        self.region as usize != other.region as usize
+            || self.end_bytes() <= other.offset_bytes
+            || other.end_bytes() <= self.offset_bytes
+    }
+}
+
+/// A stretch of the flat buffer of a unit, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stretch {
+    /// Its first element.
+    pub start: usize,
+    /// Number of elements.
+    pub len: usize,
+}
+
+/// What there is of every parameter, one place for each: what a checkpoint of a run consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// What layers compute with.
+    Parameters,
+    /// What the optimizer updates, where that is a copy of its own.
+    Master,
+    /// AdamW's mean of gradients.
+    FirstMoment,
+    /// AdamW's mean of their squares.
+    SecondMoment,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [State; 4] = [State::Parameters, State::Master, State::FirstMoment, State::SecondMoment];
+}
+
+/// The places of one rank.
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
+    /// Configuration, units, chunks, placements and buckets.
+    pub tables: Tables<'a>,
+    /// The arena of the rank's pipeline stage.
+    pub memory: &'a Memory,
+    /// Where the rank lies in the mesh.
+    pub at: Coordinates,
+}
+
+impl Plan<'_> {
+    /// The places of the rank at these coordinates.
+    pub const fn places(&self, at: Coordinates) -> Places<'_> {
+        Places { tables: self.tables(), memory: &self.stages[at.pipeline].memory, at }
+    }
+}
+
+impl<'a> Places<'a> {
+    /// The same of another rank of the pipeline stage.
+    pub const fn along(self, axis: Axis, index: usize) -> Self {
+        let at = match axis {
+            Axis::Zero => Coordinates { zero: index, ..self.at },
+            Axis::Replica => Coordinates { replica: index, ..self.at },
+            Axis::Pipeline => panic!("another pipeline stage has another arena"),
+        };
+        Self { at, ..self }
+    }
+
+    const fn unit(&self, unit: usize) -> &'a Unit {
+        &self.tables.units[unit]
+    }
+
+    const fn placement(&self, unit: usize) -> &'a Placement {
+        &self.tables.placements[unit]
+    }
+
+    /// Bytes of a region that this rank can reach under its coordinates: its share, or all that ranks hold in common.
+    pub const fn region_bytes(&self, region: Kind) -> usize {
+        let region = self.memory.region(region);
+        match region.home {
+            Home::Common => region.bytes() * self.tables.config.mesh.zero,
+            Home::Private | Home::Shared => region.bytes(),
+        }
+    }
+
+    /// A place of so many elements of the width that its region has.
+    const fn elements(&self, region: Kind, start: usize, len: usize) -> Place {
+        let bytes = region.width(self.tables.config).bytes();
+        Place { region, offset_bytes: start * bytes, len_bytes: len * bytes }
+    }
+}
+
+/// Parameters and what belongs to each of them.
+impl Places<'_> {
+    /// The unit under which this pipeline stage holds the parameters that `unit` takes: itself, or its owner.
+    pub const fn holder(&self, unit: usize) -> usize {
+        if self.placement(unit).holds { unit } else { self.unit(unit).source }
+    }
+
+    /// A unit's whole flat buffer in the region of parameters: replicated, or in common.
+    pub const fn flat(&self, unit: usize) -> Place {
+        self.elements(Kind::Parameters, self.placement(unit).start, self.placement(unit).padded)
+    }
+
+    /// This rank's shard of a unit's parameters.
+    pub const fn shard(&self, unit: usize) -> Place {
+        let (config, zero) = (self.tables.config, self.tables.config.mesh.zero);
+        let is_common = matches!(self.memory.region(Kind::Parameters).home, Home::Common);
+        if config.shards_parameters() && !is_common {
+            let len = self.placement(unit).padded / zero;
+            return self.elements(Kind::Parameters, self.placement(unit).start / zero, len);
+        }
+        self.flat(unit).share(self.at.zero, zero)
+    }
+
+    /// Where layers compute on the parameters that are held under `unit`: in a slot, or where they lie.
+    pub const fn computed_on(&self, unit: usize, slot: usize) -> Place {
+        let (config, placement) = (self.tables.config, self.placement(unit));
+        if !config.uses_slots() {
+            return self.flat(unit);
+        }
+        let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
+        self.elements(Kind::Gathered, start, placement.padded)
+    }
+
+    /// This rank's share of a unit's flat buffer, where it is sharded along `zero`.
+    pub const fn shared_out(&self, unit: usize) -> Stretch {
+        let len = self.placement(unit).padded / self.tables.config.mesh.zero;
+        Stretch { start: self.at.zero * len, len }
+    }
+
+    /// What of a unit's flat buffer this rank sums gradients of: its share is cut once more among the replicas.
+    pub const fn summed(&self, unit: usize) -> Stretch {
+        let mesh = &self.tables.config.mesh;
+        let len = self.placement(unit).padded / mesh.data_ranks();
+        Stretch { start: self.at.part(mesh) * len, len }
+    }
+
+    /// What of a unit's flat buffer this rank keeps the optimizer state of, and updates.
+    pub const fn owned(&self, unit: usize) -> Stretch {
+        if self.tables.config.shards_optimizer() {
+            return self.shared_out(unit);
+        }
+        Stretch { start: 0, len: self.placement(unit).padded }
+    }
+
+    /// The parameters that this rank updates.
+    pub const fn updated(&self, unit: usize) -> Place {
+        if self.tables.config.shards_optimizer() { self.shard(unit) } else { self.flat(unit) }
+    }
+
+    /// The gradient sums that it updates them by.
+    pub const fn sums(&self, unit: usize) -> Place {
+        if self.tables.config.shards_optimizer() { self.reduced(unit) } else { self.local_gradients(unit) }
+    }
+
+    /// A state of what this rank owns of a unit, and which stretch of the flat buffer it is; none where there is no such
+    /// state. Of parameters it is all that the rank stores.
+    pub const fn state(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
+        let config = self.tables.config;
+        let placement = self.placement(unit);
+        if placement.stage != self.at.pipeline || !placement.holds {
+            return None;
+        }
+        if let State::Parameters = state {
+            let whole = Stretch { start: 0, len: placement.padded };
+            let stored = if config.shards_parameters() {
+                (self.owned(unit), self.shard(unit))
+            } else {
+                (whole, self.flat(unit))
+            };
+            return Some(stored);
+        }
+        let owned = self.owned(unit);
+        let start = if config.shards_optimizer() { placement.start / config.mesh.zero } else { placement.start };
+        let half = self.memory.region(Kind::Optimizer).elements / 2;
+        let place = match state {
+            State::Master if config.precision.has_master_copy() => self.elements(Kind::Master, start, owned.len),
+            State::FirstMoment => self.elements(Kind::Optimizer, start, owned.len),
+            State::SecondMoment => self.elements(Kind::Optimizer, half + start, owned.len),
+            _ => return None,
+        };
+        // A mirror has parameters, and its owner all else.
+        if self.unit(unit).params > 0 { Some((owned, place)) } else { None }
+    }
+}
+
+/// Gradients of parameters.
+impl Places<'_> {
+    /// The gradients of a unit by this rank's own micro-batches.
+    pub const fn local_gradients(&self, unit: usize) -> Place {
+        let placement = self.placement(unit);
+        let bucket = &self.tables.buckets[placement.bucket];
+        self.elements(Kind::Gradients, bucket.staging + placement.start - bucket.start, placement.padded)
+    }
+
+    /// Those of the unit in backward, before they are narrowed.
+    pub const fn wide_gradients(&self, unit: usize) -> Place {
+        self.elements(Kind::UnitGradients, 0, self.placement(unit).padded)
+    }
+
+    /// What of this rank's local gradients the rank at `zero` sums.
+    pub const fn local_share(&self, unit: usize, zero: usize) -> Place {
+        self.local_gradients(unit).share(zero, self.tables.config.mesh.zero)
+    }
+
+    /// This rank's shard of a unit's gradients, summed over all ranks with data of their own.
+    pub const fn reduced(&self, unit: usize) -> Place {
+        let (config, placement) = (self.tables.config, self.placement(unit));
+        if config.reduces_in_place() {
+            return self.local_share(unit, self.at.zero);
+        }
+        let zero = config.mesh.zero;
+        self.elements(Kind::Reduced, placement.start / zero, placement.padded / zero)
+    }
+
+    /// The same shard, summed over its replica: where the whole sum lies, unless replicas have still to add to it.
+    pub const fn partial(&self, unit: usize) -> Place {
+        let (config, placement) = (self.tables.config, self.placement(unit));
+        if !config.has_partials() {
+            return self.reduced(unit);
+        }
+        let (zero, bucket) = (config.mesh.zero, &self.tables.buckets[placement.bucket]);
+        let start = bucket.partial + (placement.start - bucket.start) / zero;
+        self.elements(Kind::Partial, start, placement.padded / zero)
+    }
+
+    /// What of a shard the rank at `replica` sums.
+    pub const fn part(&self, shard: Place, replica: usize) -> Place {
+        shard.share(replica, self.tables.config.mesh.replica)
+    }
+}
+
+/// Activations, and their gradients.
+impl Places<'_> {
+    const fn is_chunk_first(&self, unit: usize) -> bool {
+        self.tables.chunks[self.placement(unit).chunk].first == unit
+    }
+
+    /// A place in a slot for activations.
+    const fn in_slot(&self, slot: usize, start: usize, len: usize) -> Place {
+        self.elements(Kind::Activations, slot * self.memory.activation_slot + start, len)
+    }
+
+    /// What a unit takes: what entered its chunk, or the output of the unit before it.
+    pub const fn input(&self, unit: usize, slot: usize) -> Place {
+        let start = if self.is_chunk_first(unit) { 0 } else { self.placement(unit - 1).output };
+        self.in_slot(slot, start, self.unit(unit).input)
+    }
+
+    /// What is to be predicted, in a slot of the chunk that ends the model: after what enters it.
+    pub const fn targets(&self, slot: usize) -> Place {
+        let first = self.tables.chunks[self.tables.chunks.len() - 1].first;
+        self.in_slot(slot, round_up(self.unit(first).input, ALIGNMENT), target_elements(&self.tables))
+    }
+
+    /// What a unit gives: for the next one, or to leave from slot `outgoing`.
+    pub const fn output(&self, unit: usize, slot: usize, outgoing: usize) -> Place {
+        if self.tables.leaves(unit) {
+            return self.outgoing(Parcel::Activations, unit, outgoing);
+        }
+        self.in_slot(slot, self.placement(unit).output, self.unit(unit).output)
+    }
+
+    /// What a unit saves for its backward.
+    pub const fn saved(&self, unit: usize, slot: usize) -> Place {
+        let saved = self.unit(unit).saved;
+        if self.tables.config.recomputes(self.tables.units, unit) {
+            return self.elements(Kind::Recomputed, self.placement(unit).saved, saved);
+        }
+        self.in_slot(slot, self.placement(unit).saved, saved)
+    }
+
+    /// What a unit gives that runs forward a second time, which is no news: after what it saves.
+    pub const fn output_again(&self, unit: usize) -> Place {
+        let Unit { saved, output, .. } = *self.unit(unit);
+        self.elements(Kind::Recomputed, self.placement(unit).saved + round_up(saved, ALIGNMENT), output)
+    }
+
+    /// The gradient of a unit's output. Units take turns with the two halves of the region.
+    pub const fn output_gradient(&self, unit: usize) -> Place {
+        let half = self.memory.region(Kind::ActivationGradients).elements / 2;
+        self.elements(Kind::ActivationGradients, unit % 2 * half, self.unit(unit).output)
+    }
+
+    /// The gradient of a unit's input: for the unit before it, or to leave from slot `outgoing`. None where nobody needs it.
+    pub const fn input_gradient(&self, unit: usize, outgoing: usize) -> Option<Place> {
+        if unit == 0 {
+            None
+        } else if self.is_chunk_first(unit) {
+            Some(self.outgoing(Parcel::Gradients, unit, outgoing))
+        } else {
+            Some(self.output_gradient(unit - 1))
+        }
+    }
+
+    /// Scratch of a unit's calls.
+    pub const fn workspace(&self, unit: usize) -> Place {
+        self.elements(Kind::Workspace, 0, self.unit(unit).workspace)
+    }
+
+    /// Where inputs or targets of a micro-batch go that this pipeline stage does not need.
+    pub const fn unneeded(&self, elements: usize) -> Place {
+        self.elements(Kind::Workspace, 0, elements)
+    }
+
+    /// What `unit` has made for another pipeline stage, in a slot that it leaves from. What is tied leaves from where it is
+    /// kept: the sum of gradients from `reduced`, parameters from `updated`.
+    pub const fn outgoing(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
+        let Memory { outgoing_slot, returning_slot, .. } = *self.memory;
+        match parcel {
+            Parcel::Activations => self.elements(Kind::Outgoing, slot * outgoing_slot, self.unit(unit).output),
+            Parcel::Gradients => {
+                let start = OUTGOING_SLOTS * outgoing_slot + slot * returning_slot;
+                self.elements(Kind::Outgoing, start, self.unit(unit).input)
+            }
+            Parcel::TiedGradients => self.part(self.reduced(unit), self.at.replica),
+            Parcel::TiedParameters => self.updated(unit),
+        }
+    }
+
+    /// Where a parcel for `unit` goes.
+    pub const fn incoming(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
+        match parcel {
+            Parcel::Activations => self.input(unit, slot),
+            Parcel::Gradients => self.output_gradient(unit),
+            Parcel::TiedGradients => self.part(self.reduced(unit), self.at.replica),
+            Parcel::TiedParameters => self.updated(unit),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Access: all places that an op reads and writes, on its own rank and on others, with what lies there: what proofs are
+//! about. Never says in which order ranks get there.
+
+use super::{Place, Places, Position, State, Stretch};
+use crate::groups::{destination, origin};
+use crate::layout::Kind;
+use crate::mesh::{Axis, Coordinates};
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel, Pass};
+
+/// A place that an op reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The rank whose place it is.
+    pub at: Coordinates,
+    /// The place.
+    pub place: Place,
+    /// What lies there, or will.
+    pub content: Content,
+    /// Which byte of that the place begins with.
+    pub from_byte: usize,
+    /// Whether the op writes it.
+    pub writes: bool,
+}
+
+/// What lies in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// Nothing that may be read.
+    Nothing,
+    /// Parameters of the flat buffer of an owner, before the update of this step or after it.
+    Parameters {
+        /// The owner.
+        unit: usize,
+        /// Whether they are updated.
+        is_updated: bool,
+    },
+    /// Another state of the same.
+    State {
+        /// Which.
+        state: State,
+        /// The owner.
+        unit: usize,
+    },
+    /// Gradients of a flat buffer.
+    Gradients {
+        /// The unit, under its own name.
+        unit: usize,
+        /// Which reduction of the step they are for, or the last that they are the sum of.
+        round: usize,
+        /// Whose they are.
+        of: Gradients,
+    },
+    /// An activation, or a gradient of one.
+    Activation {
+        /// The unit that gave it.
+        unit: usize,
+        /// The micro-batch.
+        micro_batch: usize,
+        /// The data that it comes from.
+        data_rank: usize,
+        /// What of the unit it is.
+        value: Value,
+    },
+}
+
+/// Whose gradients were added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gradients {
+    /// Those of one rank's own data.
+    Of(usize),
+    /// Those of the ranks of a replica.
+    OfReplica(usize),
+    /// Those of all ranks.
+    OfAll,
+    /// Those of all ranks, and those of the unit that is tied to this one.
+    OfTie,
+}
+
+/// What there is of a unit in a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// What enters the model.
+    Input,
+    /// What is to be predicted.
+    Targets,
+    /// What the unit gives.
+    Output,
+    /// What it saves for its backward.
+    Saved,
+    /// The gradient of what it gives.
+    Gradient,
+}
+
+/// A function that calls back for each access of an op: [`accesses`], or one that does it wrong to see that it is noticed.
+pub type Accesses<'f> = dyn Fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn FnMut(Access)) + 'f;
+
+/// Calls back for each place that `op` of the rank `at` reads, and then for each that it writes.
+pub fn accesses(plan: &Plan, pass: Pass, op: Op, position: &Position, at: Coordinates, visit: &mut dyn FnMut(Access)) {
+    let mut of_op = OfOp { plan, pass, own: plan.places(at), position, visit };
+    match op {
+        Op::Wait { unit } => of_op.gather(unit),
+        Op::Widen { unit, slot } => {
+            let flat = of_op.own.flat(unit);
+            of_op.parameters(at, unit, flat, 0, false);
+            of_op.write_parameters(unit, of_op.own.computed_on(unit, slot), 0, false);
+        }
+        Op::Release { unit } if plan.config.uses_slots() => {
+            let place = of_op.own.computed_on(unit, position.slot(unit));
+            of_op.note(at, place, Content::Nothing, 0, true);
+        }
+        Op::Receive { parcel, unit, micro_batch, slot } => of_op.receive(parcel, unit, micro_batch, slot),
+        Op::Forward { unit, micro_batch, slot } => of_op.forward(unit, micro_batch, slot),
+        Op::Recompute { unit, micro_batch, slot } => of_op.recompute(unit, micro_batch, slot),
+        Op::Backward { unit, micro_batch, slot } => of_op.backward(unit, micro_batch, slot),
+        Op::Settle { bucket, round } => of_op.settle(bucket, round),
+        Op::Combine { bucket, round } => of_op.combine(bucket, round),
+        Op::Fold { unit } => of_op.fold(unit, at),
+        Op::Spread { bucket, axis } => of_op.spread(bucket, axis),
+        Op::Agree => of_op.agree(),
+        Op::Update { unit } => of_op.update(unit),
+        Op::Gather { .. }
+        | Op::Release { .. }
+        | Op::Clear { .. }
+        | Op::Send { .. }
+        | Op::Claim { .. }
+        | Op::Reduce { .. } => {}
+    }
+}
+
+struct OfOp<'a, 'v> {
+    plan: &'a Plan<'a>,
+    pass: Pass,
+    own: Places<'a>,
+    position: &'a Position,
+    visit: &'v mut dyn FnMut(Access),
+}
+
+impl OfOp<'_, '_> {
+    fn note(&mut self, at: Coordinates, place: Place, content: Content, from_byte: usize, writes: bool) {
+        if place.len_bytes > 0 {
+            (self.visit)(Access { at, place, content, from_byte, writes });
+        }
+    }
+
+    /// Bytes of so many elements of a region.
+    fn bytes(&self, region: Kind, elements: usize) -> usize {
+        elements * region.width(&self.plan.config).bytes()
+    }
+
+    fn units_of(&self, bucket: usize) -> impl Iterator<Item = usize> + use<> {
+        self.plan.buckets[bucket].first..self.plan.buckets[bucket].last + 1
+    }
+
+    /// Which unit's parameters lie under the name of `unit`.
+    fn owner(&self, unit: usize) -> usize {
+        self.plan.units[unit].source
+    }
+
+    fn parameters(&mut self, at: Coordinates, unit: usize, place: Place, from_byte: usize, is_updated: bool) {
+        self.note(at, place, Content::Parameters { unit: self.owner(unit), is_updated }, from_byte, false);
+    }
+
+    fn write_parameters(&mut self, unit: usize, place: Place, from_byte: usize, is_updated: bool) {
+        let content = Content::Parameters { unit: self.owner(unit), is_updated };
+        self.note(self.own.at, place, content, from_byte, true);
+    }
+
+    /// Every owner's shard, and where it comes to lie. Below stage 3 that is in a replica, after the update.
+    fn gather(&mut self, unit: usize) {
+        let (own, zero) = (self.own, self.plan.config.mesh.zero);
+        let is_updated = !self.plan.config.shards_parameters();
+        let whole = if is_updated { own.flat(unit) } else { own.computed_on(unit, self.position.slot(unit)) };
+        for index in 0..zero {
+            let owner = own.along(Axis::Zero, index);
+            let (from, to) = (owner.shard(unit), whole.share(index, zero));
+            self.parameters(owner.at, unit, from, index * from.len_bytes, is_updated);
+            // Otherwise it is read where it lies.
+            if whole.region != Kind::Parameters || is_updated {
+                self.write_parameters(unit, to, index * to.len_bytes, is_updated);
+            }
+        }
+    }
+
+    fn activation(&mut self, place: Place, unit: usize, micro_batch: usize, value: Value, writes: bool) {
+        let data_rank = self.own.at.data_rank(&self.plan.config.mesh);
+        self.note(self.own.at, place, Content::Activation { unit, micro_batch, data_rank, value }, 0, writes);
+    }
+
+    /// Reads what a layer takes: parameters, and the output of the unit before it or what enters the model.
+    fn takes(&mut self, unit: usize, micro_batch: usize, slot: usize) {
+        let own = self.own;
+        if self.plan.placements[unit].padded > 0 {
+            let holder = own.holder(unit);
+            let place = own.computed_on(holder, self.position.slot(holder));
+            if self.plan.config.uses_slots() || !self.plan.config.shards_parameters() {
+                self.parameters(own.at, holder, place, 0, false);
+            } else {
+                // In common memory each shard is where its owner has it.
+                for index in 0..self.plan.config.mesh.zero {
+                    let owner = own.along(Axis::Zero, index);
+                    let shard = owner.shard(holder);
+                    self.parameters(owner.at, holder, shard, index * shard.len_bytes, false);
+                }
+            }
+        }
+        match unit.checked_sub(1) {
+            None => self.activation(own.input(unit, slot), 0, micro_batch, Value::Input, false),
+            Some(before) => self.activation(own.input(unit, slot), before, micro_batch, Value::Output, false),
+        }
+        if unit + 1 == self.plan.units.len() {
+            self.activation(own.targets(slot), unit, micro_batch, Value::Targets, false);
+        }
+    }
+
+    fn forward(&mut self, unit: usize, micro_batch: usize, slot: usize) {
+        let own = self.own;
+        let chunk = self.plan.placements[unit].chunk;
+        if unit == 0 {
+            self.activation(own.input(0, slot), 0, micro_batch, Value::Input, true);
+        }
+        if self.plan.chunks[chunk].first == unit && chunk + 1 == self.plan.chunks.len() {
+            self.activation(own.targets(slot), self.plan.units.len() - 1, micro_batch, Value::Targets, true);
+        }
+        self.takes(unit, micro_batch, slot);
+        let outgoing = self.position.outgoing(Parcel::Activations);
+        self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, true);
+        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        self.activation(own.output(unit, slot, outgoing), unit, micro_batch, Value::Output, true);
+        if unit + 1 == self.plan.units.len() {
+            self.activation(own.output(unit, slot, outgoing), unit, micro_batch, Value::Output, false);
+        }
+    }
+
+    fn recompute(&mut self, unit: usize, micro_batch: usize, slot: usize) {
+        let own = self.own;
+        self.takes(unit, micro_batch, slot);
+        self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, true);
+        self.note(own.at, own.output_again(unit), Content::Nothing, 0, true);
+        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+    }
+
+    fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize) {
+        let (own, config) = (self.own, &self.plan.config);
+        self.takes(unit, micro_batch, slot);
+        if unit + 1 == self.plan.units.len() {
+            self.activation(own.output_gradient(unit), unit, micro_batch, Value::Gradient, true);
+        }
+        self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, false);
+        self.activation(own.output_gradient(unit), unit, micro_batch, Value::Gradient, false);
+        if let Some(place) = own.input_gradient(unit, self.position.outgoing(Parcel::Gradients)) {
+            self.activation(place, unit - 1, micro_batch, Value::Gradient, true);
+        }
+        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        if config.precision.reduce.is_narrow() {
+            self.note(own.at, own.wide_gradients(unit), Content::Nothing, 0, true);
+        }
+        let round = if config.holds_gradients() { 0 } else { micro_batch };
+        let content = Content::Gradients { unit, round, of: Gradients::Of(own.at.data_rank(&config.mesh)) };
+        self.note(own.at, own.local_gradients(unit), content, 0, true);
+    }
+
+    /// The pipeline stages that a parcel goes between; what it is at its sender becomes what its receiver needs.
+    fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) {
+        let own = self.own;
+        let stage = origin(self.plan, parcel, own.at.pipeline);
+        debug_assert_eq!(destination(self.plan, parcel, stage), own.at.pipeline);
+        let sender = self.plan.places(Coordinates { pipeline: stage, ..own.at });
+        let (from, to) = (self.position.arriving(parcel), own.incoming(parcel, unit, slot));
+        let data_rank = own.at.data_rank(&self.plan.config.mesh);
+        match parcel {
+            Parcel::Activations => {
+                let content = Content::Activation { unit: unit - 1, micro_batch, data_rank, value: Value::Output };
+                self.note(sender.at, sender.outgoing(parcel, unit - 1, from), content, 0, false);
+                self.note(own.at, to, content, 0, true);
+            }
+            Parcel::Gradients => {
+                let content = Content::Activation { unit, micro_batch, data_rank, value: Value::Gradient };
+                self.note(sender.at, sender.outgoing(parcel, unit + 1, from), content, 0, false);
+                self.note(own.at, to, content, 0, true);
+            }
+            Parcel::TiedGradients => self.fold(self.plan.units.len() - 1, sender.at),
+            Parcel::TiedParameters => {
+                let source = self.owner(unit);
+                let start = self.bytes(Kind::Parameters, own.owned(source).start);
+                self.parameters(sender.at, source, sender.outgoing(parcel, source, from), start, true);
+                self.write_parameters(unit, to, start, true);
+            }
+        }
+    }
+
+    /// Where a shard of a unit's gradients begins in its flat buffer, and the part of it that the rank at `replica` sums.
+    fn gradient_bytes(&self, at: Coordinates, shard: Place, replica: Option<usize>) -> usize {
+        let within = replica.map_or(0, |replica| self.own.part(shard, replica).offset_bytes - shard.offset_bytes);
+        at.zero * shard.len_bytes + within
+    }
+
+    fn settle(&mut self, bucket: usize, round: usize) {
+        let (own, mesh) = (self.own, &self.plan.config.mesh);
+        for unit in self.units_of(bucket) {
+            let to = own.partial(unit);
+            let start = self.gradient_bytes(own.at, to, None);
+            for zero in 0..mesh.zero {
+                let peer = own.along(Axis::Zero, zero);
+                let of = Gradients::Of(peer.at.data_rank(mesh));
+                let content = Content::Gradients { unit, round, of };
+                self.note(peer.at, peer.local_share(unit, own.at.zero), content, start, false);
+            }
+            let of = if mesh.replica > 1 { Gradients::OfReplica(own.at.replica) } else { Gradients::OfAll };
+            if round > 0 && mesh.replica == 1 {
+                self.note(own.at, to, Content::Gradients { unit, round: round - 1, of }, start, false);
+            }
+            self.note(own.at, to, Content::Gradients { unit, round, of }, start, true);
+        }
+    }
+
+    fn combine(&mut self, bucket: usize, round: usize) {
+        let own = self.own;
+        for unit in self.units_of(bucket) {
+            let (partial, whole) = (own.partial(unit), own.reduced(unit));
+            let start = self.gradient_bytes(own.at, whole, Some(own.at.replica));
+            for replica in 0..self.plan.config.mesh.replica {
+                let peer = own.along(Axis::Replica, replica);
+                let content = Content::Gradients { unit, round, of: Gradients::OfReplica(replica) };
+                let part = own.part(peer.partial(unit), own.at.replica);
+                debug_assert_eq!(part.len_bytes, own.part(partial, own.at.replica).len_bytes);
+                self.note(peer.at, part, content, start, false);
+            }
+            let (to, of) = (own.part(whole, own.at.replica), Gradients::OfAll);
+            if round > 0 {
+                self.note(own.at, to, Content::Gradients { unit, round: round - 1, of }, start, false);
+            }
+            self.note(own.at, to, Content::Gradients { unit, round, of }, start, true);
+        }
+    }
+
+    /// The sum of a unit's gradients, as an update needs it.
+    fn summed(&self, unit: usize) -> Content {
+        let has_tied = self.plan.tables().tied_to(unit).is_some() && self.plan.placements[unit].padded > 0;
+        let of = if has_tied { Gradients::OfTie } else { Gradients::OfAll };
+        Content::Gradients { unit, round: self.plan.config.reductions() - 1, of }
+    }
+
+    /// Adds a part of the sum of a tied unit, which lies at `from`, to that of its owner, which lies here.
+    fn fold(&mut self, tied: usize, from: Coordinates) {
+        let (own, owner) = (self.own, self.owner(tied));
+        let (there, here) = (self.plan.places(from), own.reduced(owner));
+        let start = self.gradient_bytes(own.at, here, Some(own.at.replica));
+        let round = self.plan.config.reductions() - 1;
+        let content = |unit| Content::Gradients { unit, round, of: Gradients::OfAll };
+        self.note(from, there.part(there.reduced(tied), own.at.replica), content(tied), start, false);
+        let to = own.part(here, own.at.replica);
+        self.note(own.at, to, content(owner), start, false);
+        self.note(own.at, to, self.summed(owner), start, true);
+    }
+
+    fn spread(&mut self, bucket: usize, axis: Axis) {
+        let own = self.own;
+        for unit in self.units_of(bucket) {
+            let content = self.summed(unit);
+            for index in 0..self.plan.config.mesh.len(axis) {
+                let peer = own.along(axis, index);
+                let whole = peer.reduced(unit);
+                let replica = (axis == Axis::Replica).then_some(index);
+                let from = replica.map_or(whole, |replica| own.part(whole, replica));
+                let to = match replica {
+                    Some(replica) => own.part(own.reduced(unit), replica),
+                    None => own.local_share(unit, index),
+                };
+                let start = self.gradient_bytes(peer.at, whole, replica);
+                self.note(peer.at, from, content, start, false);
+                self.note(own.at, to, content, start, true);
+            }
+        }
+    }
+
+    /// The squares of what this rank has summed.
+    fn agree(&mut self) {
+        let own = self.own;
+        for unit in 0..self.plan.units.len() {
+            if self.plan.units[unit].params > 0 && self.plan.placements[unit].stage == own.at.pipeline {
+                let whole = own.reduced(unit);
+                let start = self.gradient_bytes(own.at, whole, Some(own.at.replica));
+                self.note(own.at, own.part(whole, own.at.replica), self.summed(unit), start, false);
+            }
+        }
+    }
+
+    fn update(&mut self, unit: usize) {
+        let own = self.own;
+        debug_assert!(matches!(self.pass, Pass::Train));
+        let (start, sums) = (own.owned(unit).start, own.sums(unit));
+        self.note(own.at, sums, self.summed(unit), self.bytes(sums.region, start), false);
+        for state in State::ALL {
+            if state == State::Parameters {
+                let from_byte = self.bytes(Kind::Parameters, start);
+                self.parameters(own.at, unit, own.updated(unit), from_byte, false);
+                self.write_parameters(unit, own.updated(unit), from_byte, true);
+            } else if let Some((Stretch { start, .. }, place)) = own.state(state, unit) {
+                let content = Content::State { state, unit };
+                let from_byte = self.bytes(place.region, start);
+                self.note(own.at, place, content, from_byte, false);
+                self.note(own.at, place, content, from_byte, true);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Position: what the ops of a table before one decide of its places: into which slot each unit was gathered, and which
+//! slot the next parcel of each kind leaves from. It begins anew with each walk over a table, so every walk has the same
+//! places.
+
+use crate::layout::OUTGOING_SLOTS;
+use crate::schedule::{Op, Parcel};
+
+/// Where a rank is in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// For each unit, the slot that it was gathered or widened into last.
+    slots: Vec<usize>,
+    /// Parcels of each kind sent and taken so far.
+    sent: [usize; Parcel::ALL.len()],
+    taken: [usize; Parcel::ALL.len()],
+}
+
+impl Position {
+    /// Before the first op of a table of a model of so many units.
+    pub fn new(units: usize) -> Self {
+        Self { slots: vec![0; units], sent: [0; Parcel::ALL.len()], taken: [0; Parcel::ALL.len()] }
+    }
+
+    /// Goes back to the front of a table. Allocates nothing.
+    pub fn restart(&mut self) {
+        self.slots.fill(0);
+        (self.sent, self.taken) = Default::default();
+    }
+
+    /// Goes past `op`.
+    pub fn pass(&mut self, op: Op) {
+        match op {
+            Op::Gather { unit, slot } | Op::Widen { unit, slot } => self.slots[unit] = slot,
+            Op::Send { parcel, .. } => self.sent[parcel as usize] += 1,
+            Op::Receive { parcel, .. } => self.taken[parcel as usize] += 1,
+            _ => {}
+        }
+    }
+
+    /// The slot that the parameters held under `unit` are in, where they are in one.
+    pub fn slot(&self, unit: usize) -> usize {
+        self.slots[unit]
+    }
+
+    /// The slot that the next parcel of a kind leaves from.
+    pub fn outgoing(&self, parcel: Parcel) -> usize {
+        self.sent[parcel as usize] % OUTGOING_SLOTS
+    }
+
+    /// The slot of its sender that the next parcel of a kind arrives from.
+    pub fn arriving(&self, parcel: Parcel) -> usize {
+        self.taken[parcel as usize] % OUTGOING_SLOTS
+    }
+}

@@ -1,0 +1,172 @@
+//! Flow: what lies in every byte of every rank's arena while a pass runs, by the places of its ops. Whatever an op reads must
+//! lie there, from end to end: written by the op that made it, on the rank that made it, and by nobody overwritten since.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Flaw, Ranks};
+use crate::execution::execute;
+use crate::layout::{Home, Kind};
+use crate::mesh::Coordinates;
+use crate::place::{Access, Accesses, Content, Place, Places, Position, State};
+use crate::plan::Plan;
+use crate::schedule::{Op, Pass};
+
+/// A stretch of a region with one thing in it.
+#[derive(Clone, Copy)]
+struct Piece {
+    end: usize,
+    content: Content,
+    /// Which byte of its content the stretch begins with.
+    from_byte: usize,
+}
+
+/// What a region holds, by where each piece starts.
+type Pieces = BTreeMap<usize, Piece>;
+
+struct Flow<'a> {
+    plan: &'a Plan<'a>,
+    memory: HashMap<(usize, Kind), Pieces>,
+}
+
+/// Proves that every op of a pass finds what it needs where `accesses` says that it looks.
+pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
+    let Ranks { plan, pass, ops, ref groups } = *ranks;
+    let mut flow = Flow::new(plan);
+    let mut positions = vec![Position::new(plan.units.len()); ops.len()];
+    let mut done = vec![0; ops.len()];
+    let mut flaw = None;
+    let mut run = |rank: usize, op: Op| {
+        let at = plan.config.mesh.coordinates(rank);
+        let mut rule = None;
+        accesses(plan, pass, op, &positions[rank], at, &mut |access| {
+            rule = rule.take().or_else(|| flow.wrong(at, &access));
+        });
+        if let Some(rule) = rule
+            && flaw.is_none()
+        {
+            flaw = Some(ranks.flaw(rule, vec![ranks.spot(rank, done[rank], "")]));
+        }
+        positions[rank].pass(op);
+        done[rank] += 1;
+        0
+    };
+    execute(plan, groups, ops, &mut run).map_err(|stuck| super::deadlock(plan, pass, ops, &stuck))?;
+    if let Some(flaw) = flaw {
+        return Err(flaw);
+    }
+    for (rank, ops) in ops.iter().enumerate() {
+        let is_stale = |access: Access| flow.wrong(access.at, &access);
+        if let Some(rule) = held(plan, rank, pass == Pass::Train).into_iter().find_map(is_stale) {
+            return Err(ranks.flaw(rule, vec![ranks.spot(rank, ops.len(), "")]));
+        }
+    }
+    Ok(())
+}
+
+/// The parameters that a rank has between passes, as accesses that read them.
+fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
+    let at = plan.config.mesh.coordinates(rank);
+    let places = plan.places(at);
+    let of_unit = |unit: usize| {
+        let (stretch, place) = places.state(State::Parameters, unit)?;
+        let content = Content::Parameters { unit: plan.units[unit].source, is_updated };
+        let from_byte = stretch.start * plan.config.precision.params.bytes();
+        Some(Access { at, place, content, from_byte, writes: false })
+    };
+    (0..plan.units.len()).filter_map(of_unit).collect()
+}
+
+impl<'a> Flow<'a> {
+    /// Every rank has its parameters and their states, and nothing else.
+    fn new(plan: &'a Plan<'a>) -> Self {
+        let mut flow = Self { plan, memory: HashMap::new() };
+        for rank in 0..plan.config.mesh.ranks() {
+            let places = plan.places(plan.config.mesh.coordinates(rank));
+            for access in held(plan, rank, false) {
+                flow.write(&access);
+            }
+            for unit in 0..plan.units.len() {
+                for state in State::ALL {
+                    if state != State::Parameters
+                        && let Some((stretch, place)) = places.state(state, unit)
+                    {
+                        let from_byte = stretch.start * place.region.width(&plan.config).bytes();
+                        let content = Content::State { state, unit };
+                        flow.write(&Access { at: places.at, place, content, from_byte, writes: true });
+                    }
+                }
+            }
+        }
+        flow
+    }
+
+    /// Does an access of the rank at `own`; gives the rule that it breaks, if any.
+    fn wrong(&mut self, own: Coordinates, access: &Access) -> Option<String> {
+        let Access { at, place, content, writes, .. } = *access;
+        let places = self.plan.places(at);
+        let verb = if writes { "written" } else { "read" };
+        if place.end_bytes() > places.region_bytes(place.region) {
+            return Some(format!("{content:?} is {verb} beyond the end of its region: {place:?}"));
+        }
+        let home = places.memory.region(place.region).home;
+        if at != own && (writes || home == Home::Private) {
+            return Some(format!("{content:?} is {verb} in memory that is another rank's alone: {place:?} of {at:?}"));
+        }
+        if writes {
+            self.write(access);
+            return None;
+        }
+        let found = self.other(access)?;
+        Some(format!("{content:?} is not where it is read, {place:?} of {at:?}, but {found}"))
+    }
+
+    /// The pieces of a region, of which ranks may have one in common.
+    fn pieces(&mut self, at: Coordinates, region: Kind) -> &mut Pieces {
+        let Places { memory, .. } = self.plan.places(at);
+        let is_common = memory.region(region).home == Home::Common;
+        let holder = if is_common { Coordinates { zero: 0, ..at } } else { at };
+        self.memory.entry((self.plan.config.mesh.rank(holder), region)).or_default()
+    }
+
+    fn write(&mut self, access: &Access) {
+        let Place { region, offset_bytes: start, len_bytes } = access.place;
+        let end = start + len_bytes;
+        let pieces = self.pieces(access.at, region);
+        let before = pieces.range(..start).next_back().map(|(&at, &piece)| (at, piece));
+        let within: Vec<(usize, Piece)> = pieces.range(start..end).map(|(&at, &piece)| (at, piece)).collect();
+        for (at, piece) in before.into_iter().chain(within) {
+            if piece.end <= start {
+                continue;
+            }
+            pieces.remove(&at);
+            if at < start {
+                pieces.insert(at, Piece { end: start, ..piece });
+            }
+            if piece.end > end {
+                pieces.insert(end, Piece { from_byte: piece.from_byte + end - at, ..piece });
+            }
+        }
+        pieces.insert(start, Piece { end, content: access.content, from_byte: access.from_byte });
+    }
+
+    /// What lies at the first byte of a place that does not hold what an access reads there, if there is one.
+    fn other(&mut self, access: &Access) -> Option<String> {
+        let Place { region, offset_bytes: start, len_bytes } = access.place;
+        let (content, from_byte) = (access.content, access.from_byte);
+        let pieces = self.pieces(access.at, region);
+        let mut at = start;
+        while at < start + len_bytes {
+            let piece = pieces.range(..=at).next_back().filter(|(_, piece)| piece.end > at);
+            let Some((&first, piece)) = piece else { return Some("nothing".to_owned()) };
+            let found = piece.from_byte + at - first;
+            if piece.content != content {
+                return Some(format!("{:?}", piece.content));
+            }
+            if found != from_byte + at - start {
+                return Some(format!("byte {found} of it where byte {} is meant", from_byte + at - start));
+            }
+            at = piece.end;
+        }
+        None
+    }
+}
