@@ -13,6 +13,9 @@ pub const CONTROL_BYTES: usize = 256;
 /// Rounds of agreed numbers that are kept: those of the current exchange and of the one before it.
 pub const NUMBER_ROUNDS: usize = 2;
 
+/// Words that decide one step or say what it came to: its hyperparameters, and its report.
+pub const STEP_WORDS: usize = 12;
+
 /// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before the
 /// first step. A tiny model takes 6 MiB of it, of which the C library and the allocator take the larger part.
 pub const PROGRAM_BYTES: usize = 16 << 20;
@@ -100,10 +103,18 @@ impl Plan<'_> {
     }
 }
 
-/// A rank's numbers and control block, those of all ranks as it reads them, and what its parts are rounded up by: a page
-/// each for control blocks and numbers of all, its private, its common and its shared part.
+/// A rank's numbers and control block, the words of a step on its device and on their way to the others, and what its parts
+/// are rounded up by: a page each for control blocks and numbers of all, its private, its common and its shared part, and
+/// these words.
 const fn exchange_bytes(config: &Config, agreed: usize) -> usize {
-    CONTROL_BYTES + numbers_bytes(agreed) + (1 + config.mesh.ranks()) * agreed * size_of::<f64>() + 5 * PAGE_BYTES
+    let numbers = numbers_bytes(agreed) + words_bytes(agreed, config.mesh.ranks()) + agreed * size_of::<f64>();
+    CONTROL_BYTES + numbers + 6 * PAGE_BYTES
+}
+
+/// What a rank's device keeps of a step beside the arena: the words that decide it and tell of it, those that this rank gives
+/// the others, and those of all.
+pub const fn words_bytes(agreed: usize, ranks: usize) -> usize {
+    (STEP_WORDS + (1 + ranks) * agreed) * size_of::<f64>()
 }
 
 const fn numbers_bytes(agreed: usize) -> usize {

@@ -84,8 +84,20 @@ impl Groups {
     }
 }
 
+impl Plan<'_> {
+    /// The pipeline stage that a parcel from `stage` goes to.
+    pub fn receiver_of(&self, parcel: Parcel, stage: usize) -> usize {
+        destination(self, parcel, stage)
+    }
+
+    /// The pipeline stage that a parcel for `stage` comes from.
+    pub fn sender_of(&self, parcel: Parcel, stage: usize) -> usize {
+        origin(self, parcel, stage)
+    }
+}
+
 /// The pipeline stage that a parcel from `stage` goes to.
-pub(crate) fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
+fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
     let stages = plan.config.mesh.pipeline;
     match parcel {
         Parcel::Activations => (stage + 1) % stages,
@@ -96,7 +108,7 @@ pub(crate) fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
 }
 
 /// The pipeline stage that a parcel for `stage` comes from.
-pub(crate) fn origin(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
+fn origin(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
     let opposite = match parcel {
         Parcel::Activations => Parcel::Gradients,
         Parcel::Gradients => Parcel::Activations,

@@ -94,9 +94,9 @@ pub struct Places<'a> {
     pub at: Coordinates,
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
     /// The places of the rank at these coordinates.
-    pub const fn places(&self, at: Coordinates) -> Places<'_> {
+    pub const fn places(&'a self, at: Coordinates) -> Places<'a> {
         Places { tables: self.tables(), memory: &self.stages[at.pipeline].memory, at }
     }
 }
@@ -346,8 +346,8 @@ impl Places<'_> {
     }
 
     /// Where inputs or targets of a micro-batch go that this pipeline stage does not need.
-    pub const fn unneeded(&self, elements: usize) -> Place {
-        self.elements(Kind::Workspace, 0, elements)
+    pub const fn unneeded(&self) -> Place {
+        self.elements(Kind::Workspace, 0, self.memory.region(Kind::Workspace).elements)
     }
 
     /// What `unit` has made for another pipeline stage, in a slot that it leaves from. What is tied leaves from where it is

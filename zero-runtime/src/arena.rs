@@ -1,24 +1,29 @@
-//! Arena: the memory of one rank, each region at a constant offset, and the addresses of what peers share. Hands out
-//! pointers within bounds; who may use them when is the schedule's business.
+//! Arena: the memory of one rank on its device, and what all ranks of a host share. Finds the address of a place of the plan;
+//! whoever may use it when is the schedule's business.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use zero_plan::config::Width;
-use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes};
-use zero_plan::{Coordinates, Home, Kind, Memory, PipelineStage, Plan, RunSize};
+use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes, words_bytes};
+use zero_plan::{Axis, Coordinates, Home, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
 
-use crate::device::{Cpu, Element, Stored, StoredMut, bf16};
+use crate::device::{Device, Memory, Stored, StoredMut};
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
 /// The memory of one rank under a plan.
-pub struct Arena<'p> {
+pub struct Arena<'p, D: Device> {
     plan: &'p Plan<'p>,
     rank: usize,
     coordinates: Coordinates,
-    private: Segment,
+    private: D::Memory,
+    /// What all ranks share, as the host reaches it and as the device does.
     segment: Arc<Segment>,
+    shared: D::Memory,
+    /// The words of a step: see [`crate::engine`].
+    words: D::Memory,
     map: Map,
 }
 
@@ -72,7 +77,7 @@ fn pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES)
 }
 
-impl<'p> Arena<'p> {
+impl<'p, D: Device> Arena<'p, D> {
     /// Allocates what is private to `rank`; `segment` has [`segment_bytes`] bytes and is the same on all ranks.
     ///
     /// # Errors
@@ -82,8 +87,11 @@ impl<'p> Arena<'p> {
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
         let map = Map::of(plan);
         assert_eq!(segment.len(), map.bytes, "the shared segment has another size than planned");
-        let private = Segment::private(pages(plan.of_rank(rank).memory.private_bytes.max(1)))?;
-        Ok(Self { plan, rank, coordinates: mesh.coordinates(rank), private, segment, map })
+        let device = D::default();
+        let private = device.allocate(pages(plan.of_rank(rank).memory.private_bytes.max(1)))?;
+        let shared = device.share(Arc::clone(&segment))?;
+        let words = device.allocate(pages(words_bytes(plan.agreed_values(), mesh.ranks())))?;
+        Ok(Self { plan, rank, coordinates: mesh.coordinates(rank), private, segment, shared, words, map })
     }
 
     /// The plan that it was laid out by.
@@ -106,19 +114,34 @@ impl<'p> Arena<'p> {
         &self.plan.stages[self.coordinates.pipeline]
     }
 
-    /// The rank at these coordinates.
-    pub(crate) fn rank_at(&self, coordinates: Coordinates) -> usize {
-        self.plan.config.mesh.rank(coordinates)
+    /// Where this rank's bytes lie.
+    pub fn places(&self) -> Places<'p> {
+        self.plan.places(self.coordinates)
     }
 
     /// Its regions.
-    pub fn memory(&self) -> &'p Memory {
+    pub fn memory(&self) -> &'p Regions {
         &self.stage().memory
+    }
+
+    /// The rank at `index` along an axis, in line with this one.
+    pub(crate) fn along(&self, axis: Axis, index: usize) -> usize {
+        let at = self.coordinates;
+        self.plan.config.mesh.rank(match axis {
+            Axis::Zero => Coordinates { zero: index, ..at },
+            Axis::Replica => Coordinates { replica: index, ..at },
+            Axis::Pipeline => Coordinates { pipeline: index, ..at },
+        })
     }
 
     /// How long the mapping is that is private to this rank, and the one that it shares with all others.
     pub fn mapped_bytes(&self) -> [usize; 2] {
-        [self.private.len(), self.segment.len()]
+        [self.private.len(), self.shared.len()]
+    }
+
+    /// First byte of the words of a step, [`words_bytes`] of them, as the device counts.
+    pub(crate) fn words_start(&self) -> *mut u8 {
+        self.words.start()
     }
 
     /// First byte of the segment: the control blocks.
@@ -135,135 +158,71 @@ impl<'p> Arena<'p> {
         unsafe { self.segment.ptr().add(at) }
     }
 
-    /// Address of `len` elements of region `kind` of `rank`, from element `at` of it. What ranks hold in common is one
-    /// region, at the same address for each of them.
-    pub(crate) fn address<E: Element>(&self, rank: usize, kind: Kind, at: usize, len: usize) -> *mut E {
-        let region = self.plan.of_rank(rank).memory.region(kind);
-        assert_eq!(size_of::<E>(), region.width.bytes(), "{} are of another width", kind.name());
-        let (mapping, start, elements) = match region.home {
+    /// The address of a place of `rank`, as the device counts. What ranks hold in common is at the same address for each of
+    /// them.
+    fn address(&self, rank: usize, place: Place) -> *mut u8 {
+        let region = self.plan.of_rank(rank).memory.region(place.region);
+        let bytes = self.plan.places(self.plan.config.mesh.coordinates(rank)).region_bytes(place.region);
+        let (mapping, start) = match region.home {
             Home::Private => {
-                assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", kind.name());
-                (&self.private, 0, region.elements)
+                assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", place.region.name());
+                (&self.private, 0)
             }
-            Home::Shared => (&*self.segment, self.map.shared[rank], region.elements),
-            Home::Common => (&*self.segment, self.map.commons[rank], region.elements * self.plan.config.mesh.zero),
+            Home::Shared => (&self.shared, self.map.shared[rank]),
+            Home::Common => (&self.shared, self.map.commons[rank]),
         };
-        assert!(at + len <= elements, "{}: {at} + {len} of {elements} elements", kind.name());
-        let first_byte = start + region.offset_bytes + at * size_of::<E>();
-        assert!(first_byte + len * size_of::<E>() <= mapping.len(), "{} beyond its mapping", kind.name());
-        // SAFETY: within the mapping, by the assertion; a multiple of an element's size, as every term is.
-        unsafe { mapping.ptr().add(first_byte).cast::<E>() }
+        assert!(place.end_bytes() <= bytes, "{place:?} of {bytes} bytes");
+        let first_byte = start + region.offset_bytes + place.offset_bytes;
+        assert!(first_byte + place.len_bytes <= mapping.len(), "{} beyond its mapping", place.region.name());
+        mapping.start().wrapping_add(first_byte)
     }
 
-    /// This rank's elements of a region, to read.
+    /// This rank's elements at a place, to read.
     ///
     /// # Safety
     /// Nobody writes them while the view lives.
-    pub(crate) unsafe fn view<E: Element>(&self, kind: Kind, at: usize, len: usize) -> View<'_, Cpu, E> {
-        // SAFETY: mapped memory starts zeroed, so all of it is initialised; the caller promises the rest.
-        unsafe { View::from_raw(self.address(self.rank, kind, at, len), len) }
+    pub(crate) unsafe fn view<E: Pod>(&self, place: Place) -> View<'_, D, E> {
+        // SAFETY: memory starts zeroed, which is a value of plain data; places begin at multiples of a cache line or of an
+        // element; the caller promises the rest.
+        unsafe { View::from_raw(self.address(self.rank, place).cast(), place.len_bytes / size_of::<E>()) }
     }
 
-    /// This rank's elements of a region, to write.
+    /// This rank's elements at a place, to write.
     ///
     /// # Safety
     /// Nobody else reads or writes them while the view lives.
-    pub(crate) unsafe fn view_mut<E: Element>(&self, kind: Kind, at: usize, len: usize) -> ViewMut<'_, Cpu, E> {
-        // SAFETY: mapped memory starts zeroed, so all of it is initialised; the caller promises the rest.
-        unsafe { ViewMut::from_raw(self.address(self.rank, kind, at, len), len) }
+    pub(crate) unsafe fn view_mut<E: Pod>(&self, place: Place) -> ViewMut<'_, D, E> {
+        // SAFETY: as for `view`.
+        unsafe { ViewMut::from_raw(self.address(self.rank, place).cast(), place.len_bytes / size_of::<E>()) }
     }
 
-    /// [`Arena::view`] of a region of any width.
+    /// Numbers of `rank` at a place, in whatever width the region has, to read.
     ///
     /// # Safety
-    /// As for [`Arena::view`].
-    pub(crate) unsafe fn stored(&self, kind: Kind, at: usize, len: usize) -> Stored<'_, Cpu> {
-        // SAFETY: by the caller's promise.
+    /// Nobody writes them while the view lives.
+    pub(crate) unsafe fn stored(&self, rank: usize, place: Place) -> Stored<'_, D> {
+        let width = place.region.width(&self.plan.config);
+        let (address, len) = (self.address(rank, place), place.len_bytes / width.bytes());
+        // SAFETY: as for `view`.
         unsafe {
-            match self.memory().region(kind).width {
-                Width::F32 => self.view::<f32>(kind, at, len).into(),
-                Width::BF16 => self.view::<bf16>(kind, at, len).into(),
+            match width {
+                Width::F32 => View::from_raw(address.cast::<f32>(), len).into(),
+                Width::BF16 => View::from_raw(address.cast::<crate::device::bf16>(), len).into(),
             }
         }
     }
 
-    /// [`Arena::view_mut`] of a region of any width.
+    /// This rank's numbers at a place, in whatever width the region has, to write.
     ///
     /// # Safety
     /// As for [`Arena::view_mut`].
-    pub(crate) unsafe fn stored_mut(&self, kind: Kind, at: usize, len: usize) -> StoredMut<'_, Cpu> {
+    pub(crate) unsafe fn stored_mut(&self, place: Place) -> StoredMut<'_, D> {
         // SAFETY: by the caller's promise.
         unsafe {
-            match self.memory().region(kind).width {
-                Width::F32 => self.view_mut::<f32>(kind, at, len).into(),
-                Width::BF16 => self.view_mut::<bf16>(kind, at, len).into(),
+            match place.region.width(&self.plan.config) {
+                Width::F32 => self.view_mut::<f32>(place).into(),
+                Width::BF16 => self.view_mut::<crate::device::bf16>(place).into(),
             }
         }
-    }
-
-    /// Whether the shards of all ranks along `zero` lie contiguous, so that a gathered unit can be read where its owners
-    /// write it.
-    pub(crate) fn is_common(&self) -> bool {
-        matches!(self.memory().region(Kind::Parameters).home, Home::Common)
-    }
-
-    /// Where a unit's whole flat buffer lies, where that is in the parameter region: replicated, or in common.
-    pub(crate) fn flat(&self, unit: usize) -> (usize, usize) {
-        let placement = &self.plan.placements[unit];
-        (placement.start, placement.padded)
-    }
-
-    /// Where the shard of a unit's parameters of the rank at `zero` lies in the parameter region of that rank.
-    pub(crate) fn shard(&self, unit: usize, zero: usize) -> (usize, usize) {
-        let placement = &self.plan.placements[unit];
-        let len = placement.shard(&self.plan.config);
-        let packed = self.plan.config.shards_parameters() && !self.is_common();
-        let start = if packed { placement.start / self.plan.config.mesh.zero } else { placement.start + zero * len };
-        (start, len)
-    }
-
-    /// Where a unit lies that layers compute on in a slot.
-    pub(crate) fn slot(&self, unit: usize, slot: usize) -> (usize, usize) {
-        let placement = &self.plan.placements[unit];
-        let start =
-            if self.plan.config.holds_parameters() { placement.start } else { slot * self.memory().gathered_slot };
-        (start, placement.padded)
-    }
-
-    /// Where the shard of a unit's summed gradients of the rank at `zero` lies, in that rank's region.
-    pub(crate) fn reduced(&self, unit: usize, zero: usize) -> (Kind, usize, usize) {
-        let placement = &self.plan.placements[unit];
-        let len = placement.shard(&self.plan.config);
-        if self.plan.config.reduces_in_place() {
-            (Kind::Gradients, self.local_gradients(unit).0 + zero * len, len)
-        } else {
-            (Kind::Reduced, placement.start / self.plan.config.mesh.zero, len)
-        }
-    }
-
-    /// Where this rank leaves its shard of a unit's gradients, summed over its replica: where sums lie, unless replicas
-    /// have still to add to them.
-    pub(crate) fn partial(&self, unit: usize) -> (Kind, usize, usize) {
-        let config = &self.plan.config;
-        let (kind, start, len) = self.reduced(unit, self.coordinates.zero);
-        if config.mesh.replica == 1 || config.reduces_in_place() {
-            return (kind, start, len);
-        }
-        let placement = &self.plan.placements[unit];
-        let bucket = &self.plan.buckets[placement.bucket];
-        (Kind::Partial, bucket.partial + (placement.start - bucket.start) / config.mesh.zero, len)
-    }
-
-    /// Where the part of a shard lies within it that the rank at `replica` sums: start and length.
-    pub(crate) fn part(&self, unit: usize, replica: usize) -> (usize, usize) {
-        let len = self.plan.placements[unit].part(&self.plan.config);
-        (replica * len, len)
-    }
-
-    /// Where the local gradients of a unit lie in their region.
-    pub(crate) fn local_gradients(&self, unit: usize) -> (usize, usize) {
-        let placement = &self.plan.placements[unit];
-        let bucket = &self.plan.buckets[placement.bucket];
-        (bucket.staging + placement.start - bucket.start, placement.padded)
     }
 }

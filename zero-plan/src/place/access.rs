@@ -2,7 +2,6 @@
 //! about. Never says in which order ranks get there.
 
 use super::{Place, Places, Position, State, Stretch};
-use crate::groups::{destination, origin};
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
@@ -263,8 +262,7 @@ impl OfOp<'_, '_> {
     /// The pipeline stages that a parcel goes between; what it is at its sender becomes what its receiver needs.
     fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
-        let stage = origin(self.plan, parcel, own.at.pipeline);
-        debug_assert_eq!(destination(self.plan, parcel, stage), own.at.pipeline);
+        let stage = self.plan.sender_of(parcel, own.at.pipeline);
         let sender = self.plan.places(Coordinates { pipeline: stage, ..own.at });
         let (from, to) = (self.position.arriving(parcel), own.incoming(parcel, unit, slot));
         let data_rank = own.at.data_rank(&self.plan.config.mesh);

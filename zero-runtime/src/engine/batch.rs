@@ -4,12 +4,10 @@
 
 use core::fmt;
 
-use zero_plan::Kind;
-
-use super::compute::Stretch;
 use super::{Engine, InputOf, TargetOf, Walk};
 use crate::layer::Activation;
-use crate::model::Model;
+use crate::device::Device;
+use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
 
 /// Which ids of a micro-batch.
@@ -91,7 +89,7 @@ pub(super) struct Misfit {
     pub id: u32,
 }
 
-impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Fills in a micro-batch where a unit begins a chunk that needs some of it: the inputs at the start of the model, the
     /// targets at the start of its last chunk. What is not needed goes to the workspace, which no op uses now.
     pub(super) fn fill_batch(
@@ -103,35 +101,35 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) {
         let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
-        if !self.is_chunk_first(unit) || !(begins || ends) {
+        let chunk = &self.plan.chunks[self.plan.placements[unit].chunk];
+        if chunk.first != unit || !(begins || ends) {
             return;
         }
-        let tokens = walk.shape.0 * walk.shape.1;
-        let inputs =
-            if begins { Stretch(Kind::Activations, self.slot_start(slot)) } else { Stretch(Kind::Workspace, 0) };
-        let targets =
-            if ends { Stretch(Kind::Activations, self.targets_at(slot)) } else { Stretch(Kind::Workspace, 0) };
+        let (places, tokens) = (self.arena.places(), walk.shape.0 * walk.shape.1);
+        let (input_bytes, target_bytes) =
+            (tokens * size_of::<InputOf<M>>() * M::Input::WIDTH, tokens * size_of::<TargetOf<M>>() * M::Target::WIDTH);
+        let inputs = if begins { places.input(0, slot) } else { places.unneeded() };
+        let targets = if ends { places.targets(slot) } else { places.unneeded() };
         // SAFETY: targets lie after inputs, or the two lie in different regions, as one of them at least is needed, and
         // no other view of this op covers either.
         let (inputs, targets) = unsafe {
-            (
-                self.arena.view_mut(inputs.0, inputs.1, tokens * M::Input::WIDTH),
-                self.arena.view_mut(targets.0, targets.1, tokens * M::Target::WIDTH),
-            )
+            (self.arena.view_mut(inputs.first(input_bytes)), self.arena.view_mut(targets.first(target_bytes)))
         };
-        let inputs: &mut [f32] = inputs.into_slice();
-        let targets: &mut [f32] = targets.into_slice();
-        batch(micro_batch, bytemuck::cast_slice_mut(inputs), bytemuck::cast_slice_mut(targets));
-        if walk.headless {
-            return;
-        }
-        for (ids, cells) in [(Ids::Input, inputs), (Ids::Target, targets)] {
-            let Some(bound) = ids.bound::<M>() else { continue };
-            if let Some((element, id)) = take_out_of_range(bytemuck::cast_slice_mut(cells), bound) {
-                // All ranks find out together, where they agree on the loss, and none of them learns from this step.
-                walk.loss = f64::NAN;
-                walk.misfit.get_or_insert(Misfit { ids, micro_batch, element, id });
-            }
+        let is_prediction = walk.headless;
+        let mut misfit = None;
+        let device = &self.ranks.device;
+        device.stage(inputs, |inputs| {
+            device.stage(targets, |targets| {
+                batch(micro_batch, inputs, targets);
+                if !is_prediction {
+                    misfit = first_misfit::<M>(micro_batch, inputs, targets);
+                }
+            });
+        });
+        if let Some(misfit) = misfit {
+            // All ranks find out together, where they agree on the loss, and none of them learns from this step.
+            device.stage(self.arena.own_words_mut(1), |loss| loss.fill(f64::NAN));
+            walk.misfit.get_or_insert(misfit);
         }
     }
 
@@ -142,6 +140,22 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         let bound = ids.bound::<M>().expect("only ids are out of range");
         OutOfRange { step, trained, rank, place: BatchPlace { ids, micro_batch, sequence, token }, id, bound }
     }
+}
+
+/// The first id of a micro-batch that the model has no place for. All such ids become 0, for layers to go on with.
+fn first_misfit<M: Model>(
+    micro_batch: usize,
+    inputs: &mut [InputOf<M>],
+    targets: &mut [TargetOf<M>],
+) -> Option<Misfit> {
+    let of = |ids: Ids, elements: &mut [u32]| {
+        let (element, id) = take_out_of_range(elements, ids.bound::<M>()?)?;
+        Some(Misfit { ids, micro_batch, element, id })
+    };
+    // What has a bound is ids.
+    let input = Ids::Input.bound::<M>().and_then(|_| of(Ids::Input, bytemuck::cast_slice_mut(inputs)));
+    let target = Ids::Target.bound::<M>().and_then(|_| of(Ids::Target, bytemuck::cast_slice_mut(targets)));
+    input.or(target)
 }
 
 /// Makes every id that is not less than `bound` 0, for layers to go on with; gives the first.

@@ -11,7 +11,7 @@ use super::batch::{Ids, Misfit};
 use super::turn::Turn;
 use super::{Engine, InputOf, RunError, TargetOf, Walk};
 use crate::device::Device;
-use crate::model::Model;
+use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 
 /// Where a number went wrong.
@@ -88,7 +88,7 @@ impl Search {
     }
 }
 
-impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Runs the computations of `pass` again, and agrees with all ranks on what was found first.
     pub(super) fn diagnose(
         &mut self,
@@ -108,9 +108,10 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         let at = self.arena.coordinates();
         for unit in (0..self.plan.units.len()).filter(|_| trained) {
             if self.plan.placements[unit].stage == at.pipeline {
-                let (kind, start, len) = self.arena.reduced(unit, at.zero);
+                let sums = self.arena.places().reduced(unit);
                 // SAFETY: every bucket is summed: nobody writes the sums before the next step.
-                let finite = self.device.all_finite(unsafe { self.arena.stored(kind, start, len) });
+                let sums = unsafe { self.arena.stored(self.arena.rank(), sums) };
+                let finite = self.ranks.device.all_finite(sums);
                 search.note(Phase::Sum, unit, finite);
             }
         }

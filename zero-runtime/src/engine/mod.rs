@@ -1,9 +1,10 @@
 //! Engine: executes a plan. A step is a loop over a static table; nothing is allocated in it, nothing is looked up, and
 //! nothing is decided that the plan has not decided.
 //!
-//! `batch` takes in data, `compute` has the ops that call layers, `update` those at the end of a step, `parameters` fills
-//! and reads parameters, `diagnose` finds out where a number went wrong, `record` notes when ops begin and end, `turn` sees
-//! to it that what a rank does is what the others expect of it.
+//! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
+//! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
+//! and their states, `diagnose` finds out where a number went wrong, `record` notes when ops begin and end, `turn` sees to it
+//! that what a rank does is what the others expect of it.
 //!
 //! # Why no safe call races
 //!
@@ -29,16 +30,18 @@
 #![allow(unsafe_code)]
 
 mod batch;
+mod collectives;
 mod compute;
 mod diagnose;
 mod parameters;
 mod record;
 mod turn;
 mod update;
+mod words;
 
 use std::sync::Arc;
 
-use zero_plan::{Op, Pass, Plan};
+use zero_plan::{Moved, Op, Pass, Plan};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use diagnose::{NonFinite, Phase};
@@ -47,11 +50,12 @@ pub use record::{Record, Span};
 pub use update::Hyper;
 
 use crate::arena::Arena;
-use crate::device::{Cpu, Write};
+use crate::device::{Agreement, Device, ReportBlock};
 use crate::layer::Activation;
-use crate::model::Model;
+use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 use batch::Misfit;
+use collectives::{Collectives, Share};
 use turn::Turn;
 use update::Segment;
 
@@ -87,17 +91,13 @@ pub struct StepReport {
 /// One rank of a run.
 pub struct Engine<'p, M: Model, T> {
     plan: &'p Plan<'p>,
-    arena: Arc<Arena<'p>>,
-    transport: T,
-    device: Cpu,
+    arena: Arc<Arena<'p, DeviceOf<M>>>,
+    /// Memory, device and transport, and where this rank is in its table.
+    ranks: Collectives<'p, DeviceOf<M>, T>,
     /// For each unit, the stretches of what this rank updates that share a weight decay.
     segments: Vec<Vec<Segment>>,
-    /// For each pipeline stage, its ranks by the part of every flat buffer that they sum gradients of.
-    ranks_by_part: Vec<Vec<usize>>,
-    /// The ranks of the last pipeline stage, by the data that they work on.
-    ranks_by_data: Vec<usize>,
-    /// Numbers of this rank in an exchange, and of all.
-    mine: Vec<f64>,
+    agreement: Agreement,
+    /// The numbers of all ranks in an exchange that the host reads.
     exchanged: Vec<f64>,
     steps_done: u64,
     /// What steps are recorded in, where that is asked for.
@@ -111,8 +111,6 @@ pub struct Engine<'p, M: Model, T> {
 
 /// What one walk over a schedule gathers on the way.
 struct Walk {
-    /// Sum of the mean losses of the micro-batches so far.
-    loss: f64,
     /// Look at every result, and note the first that is not finite.
     finding: Option<diagnose::Search>,
     /// The first id that the model has no place for.
@@ -123,35 +121,25 @@ struct Walk {
     headless: bool,
 }
 
-impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// An engine for the plan of `transport`, which is [`Model::PLAN`] or another plan of the same units. Parameters are
     /// zero until [`Engine::initialize`] or [`Engine::load`].
     pub fn new(transport: T) -> Self {
-        Self::with_device(transport, Cpu::default())
+        Self::with_device(transport, DeviceOf::<M>::default())
     }
 
     /// [`Engine::new`], with the device that layers and the optimizer run on.
-    pub fn with_device(transport: T, device: Cpu) -> Self {
+    pub fn with_device(transport: T, device: DeviceOf<M>) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
         assert_eq!(plan.units, M::PLAN.units, "a plan of another model");
-        let mesh = &plan.config.mesh;
-        let mut of_stage = vec![Vec::new(); mesh.pipeline];
-        (0..mesh.ranks()).for_each(|rank| of_stage[mesh.coordinates(rank).pipeline].push(rank));
-        let mut ranks_by_data = of_stage[mesh.pipeline - 1].clone();
-        ranks_by_data.sort_by_key(|&rank| mesh.coordinates(rank).data_rank(mesh));
-        let mut ranks_by_part = of_stage;
-        ranks_by_part.iter_mut().for_each(|ranks| ranks.sort_by_key(|&rank| mesh.coordinates(rank).part(mesh)));
         Self {
-            segments: update::segments::<M>(&arena),
-            ranks_by_part,
-            ranks_by_data,
-            mine: vec![0.0; plan.agreed_values()],
-            exchanged: vec![0.0; plan.agreed_values() * mesh.ranks()],
+            segments: update::segments::<M>(&arena.places()),
+            agreement: Agreement::of(plan),
+            exchanged: vec![0.0; plan.agreed_values() * plan.config.mesh.ranks()],
+            ranks: Collectives::new(transport, device),
             plan,
             arena,
-            transport,
-            device,
             steps_done: 0,
             record: None,
             loaded: 0,
@@ -166,18 +154,24 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     }
 
     /// The memory of this rank.
-    pub fn arena(&self) -> &Arena<'p> {
+    pub fn arena(&self) -> &Arena<'p, DeviceOf<M>> {
         &self.arena
     }
 
-    /// What carries bytes.
+    /// What says when bytes of other ranks are there.
     pub fn transport(&self) -> &T {
-        &self.transport
+        &self.ranks.transport
     }
 
     /// What computes.
-    pub fn device(&self) -> &Cpu {
-        &self.device
+    pub fn device(&self) -> &DeviceOf<M> {
+        &self.ranks.device
+    }
+
+    /// Bytes of parameters, gradients, activations and numbers that this rank has taken from other ranks so far: counted
+    /// where they were copied or read, not computed from the plan.
+    pub fn moved(&self) -> Moved {
+        self.ranks.moved()
     }
 
     /// Records when each op of the next `steps` steps begins and ends.
@@ -216,35 +210,28 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<StepReport, RunError> {
         let mut walk = self.new_walk();
-        let mut agreed = None;
         let records = self.record.as_mut().is_some_and(Record::begin_step);
+        let block = hyper.block(self.steps_done);
+        self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
         for (index, &op) in self.arena.stage().step.iter().enumerate() {
             self.arena.begin(Some((Pass::Train, index)));
             let start_ns = records.then(now_ns);
-            match op {
-                Op::Agree => {
-                    let report = self.agree(walk.loss)?;
-                    if !(report.loss.is_finite() && report.gradient_norm.is_finite()) {
-                        return Err(self.diagnose(Pass::Train, batch)?);
-                    }
-                    agreed =
-                        Some((report, hyper.adamw(self.steps_done, report.gradient_norm, self.gradients_summed())));
-                }
-                Op::Update { unit } => {
-                    let (_, adamw) = agreed.as_ref().expect("the schedule agrees before it updates");
-                    self.update(unit, adamw);
-                }
-                op => self.execute(op, &mut walk, &mut batch)?,
-            }
+            self.execute(op, &mut walk, &mut batch)?;
             if let (Some(start_ns), Some(record)) = (start_ns, &mut self.record) {
                 record.end_op(start_ns);
             }
         }
         self.arena.begin(None);
         self.record.iter_mut().filter(|_| records).for_each(Record::end_step);
+        // The one look that the host takes at a step.
+        let mut report = [bytemuck::Zeroable::zeroed()];
+        self.ranks.device.read(self.arena.report(), &mut report);
+        let [report @ ReportBlock { loss, gradient_norm, .. }] = report;
+        if !report.is_finite() {
+            return Err(self.diagnose(Pass::Train, batch)?);
+        }
         self.steps_done += 1;
-        let (report, _) = agreed.expect("the schedule of a step agrees once");
-        Ok(report)
+        Ok(StepReport { loss, gradient_norm })
     }
 
     /// Mean loss of one micro-batch on each rank, over all ranks, without learning from it.
@@ -270,8 +257,8 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             self.execute(op, &mut walk, &mut batch)?;
         }
         self.arena.begin(None);
-        self.exchange(Turn::Evaluate, &[walk.loss])?;
-        let loss = self.summed_loss(1) / self.plan.config.mesh.data_ranks() as f64;
+        self.exchange_words(Turn::Evaluate, 1)?;
+        let loss = self.agreement.summed_loss(self.exchanged_of(1), 1) / self.plan.config.mesh.data_ranks() as f64;
         if !loss.is_finite() {
             return Err(self.diagnose(Pass::Evaluate, batch)?);
         }
@@ -316,7 +303,7 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn from_last_stage(&mut self, number: f64) -> Result<f64, Lost> {
-        let first = self.ranks_by_data[0];
+        let first = self.agreement.ranks_by_data()[0];
         Ok(self.gather_numbers(&[number])?[first])
     }
 
@@ -331,49 +318,44 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         Ok(self.exchanged_of(mine.len()))
     }
 
-    fn new_walk(&self) -> Walk {
+    /// A walk over a table begins.
+    fn new_walk(&mut self) -> Walk {
+        self.ranks.position.restart();
+        let words = self.arena.own_words_mut(self.plan.agreed_values());
+        self.ranks.device.stage(words, |words| words.fill(0.0));
         let shape = (self.plan.config.sequences, self.plan.config.length);
-        Walk { loss: 0.0, finding: None, misfit: None, shape, headless: false }
+        Walk { finding: None, misfit: None, shape, headless: false }
     }
 
-    /// Executes an op that stands before the agreement.
+    /// Does the next op of this rank's table.
     fn execute(
         &mut self,
         op: Op,
         walk: &mut Walk,
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<(), Lost> {
-        let write = |round| if round == 0 { Write::Set } else { Write::Add };
         // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks
         // are at theirs: see the argument at the top.
-        unsafe {
-            match op {
-                Op::Gather { unit, slot } => self.transport.gather(unit, slot),
-                Op::Wait { unit } => self.transport.wait(unit)?,
-                Op::Widen { unit, slot } => self.transport.widen(unit, slot),
-                Op::Release { unit } => self.transport.release(unit),
-                Op::Clear { parcel } => self.transport.clear(parcel)?,
-                Op::Claim { bucket } => self.transport.claim(bucket)?,
-                Op::Reduce { bucket, .. } => self.transport.reduce(bucket),
-                Op::Settle { bucket, round } => self.transport.settle(bucket, write(round))?,
-                Op::Combine { bucket, round } => self.transport.combine(bucket, write(round))?,
-                Op::Fold { unit } => self.transport.fold(unit),
-                Op::Spread { bucket, axis } => self.transport.spread(bucket, axis)?,
-                _ => {}
-            }
-        }
+        unsafe { self.ranks.begin(op) }?;
         match op {
-            Op::Receive { parcel, unit, slot, .. } => self.receive(parcel, unit, slot, walk)?,
-            Op::Send { parcel, unit, .. } => self.send(parcel, unit, walk),
             Op::Forward { unit, micro_batch, slot } => {
                 self.fill_batch(unit, micro_batch, slot, walk, batch);
                 self.forward(unit, slot, walk);
             }
             Op::Recompute { unit, slot, .. } => self.recompute(unit, slot, walk),
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot, walk),
-            Op::Agree | Op::Update { .. } => unreachable!("a step handles {op:?} itself"),
-            _ => {}
+            Op::Agree => self.agree()?,
+            Op::Update { unit } => self.update(unit),
+            // SAFETY: as above.
+            op => unsafe { self.ranks.execute(op, self.share(walk)) },
         }
+        // SAFETY: as above.
+        unsafe { self.ranks.end(op) };
         Ok(())
+    }
+
+    /// How much of a micro-batch a walk works on.
+    fn share(&self, walk: &Walk) -> Share {
+        Share { tokens: walk.shape.0 * walk.shape.1, of: self.plan.config.tokens() }
     }
 }

@@ -1,17 +1,19 @@
-//! Parameters: filled at the start, read whole at the end. A parameter's first value depends on the seed and its place in
-//! the model alone, never on who owns it.
+//! Parameters: filled at the start, read whole at the end, and with all that belongs to each of them read and written where
+//! it lies. A parameter's first value depends on the seed and its place in the model alone, never on the rank that owns it.
 #![allow(unsafe_code)]
 
-use zero_plan::Kind;
+use bytemuck::Pod;
+use zero_plan::{Op, Place, State, Stretch};
 
 use super::Engine;
-use crate::device::{Cpu, Device, Stored, StoredMut};
+use crate::device::{Device, Element, Stored, StoredMut, bf16};
 use crate::layer::{Init, Tensor, Tensors};
-use crate::model::Model;
+use crate::model::{DeviceOf, Model};
 use crate::random::normal;
 use crate::transport::{Lost, Transport};
+use crate::view::View;
 
-impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// The parameter tensors of a unit, in the order of its flat buffer. None where it is tied.
     pub fn tensors(&self, unit: usize) -> Vec<Tensor> {
         let mut tensors = Tensors::default();
@@ -58,30 +60,16 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
             return;
         }
         let Some(held) = self.held_as(unit) else { return };
-        // What this rank stores of the flat buffer: its start there, its start in the region, its length.
-        let zero = self.arena.coordinates().zero;
-        let (from, to, len) = if self.plan.config.shards_parameters() {
-            let (to, len) = self.arena.shard(held, zero);
-            (zero * len, to, len)
-        } else {
-            let (to, len) = self.arena.flat(held);
-            (0, to, len)
-        };
-        // SAFETY: what this rank stores is its alone to write, and peers read it only once it is published.
-        unsafe { self.store(Kind::Parameters, to, part(flat, from, len)) };
-        if self.plan.config.precision.has_master_copy() && held == unit {
-            let start = self.plan.placements[unit].start;
-            let (from, to, len) = if self.plan.config.shards_optimizer() {
-                let len = self.plan.placements[unit].shard(&self.plan.config);
-                (zero * len, start / self.plan.config.mesh.zero, len)
-            } else {
-                (0, start, flat.len())
-            };
-            // SAFETY: master parameters are private to this rank.
-            unsafe { self.store(Kind::Master, to, part(flat, from, len)) };
+        for state in [State::Parameters, State::Master] {
+            if let Some((Stretch { start, len }, place)) = self.arena.places().state(state, held) {
+                // Without the padding after it.
+                let stored = &flat[start.min(flat.len())..(start + len).min(flat.len())];
+                // SAFETY: what this rank stores is its alone to write, and peers read it only once it is published.
+                unsafe { self.write(place, stored) };
+            }
         }
         // SAFETY: it is whole, and not written again before all ranks have agreed on a step.
-        unsafe { self.transport.publish(held) };
+        unsafe { self.ranks.transport.end(Op::Update { unit: held }, &self.ranks.position) };
     }
 
     /// The unit under which this rank holds the parameters of `unit`: itself, or what mirrors it.
@@ -94,14 +82,74 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         (unit..self.plan.units.len()).find(holds)
     }
 
+    /// What this rank stores of a state of a unit, and which stretch of the flat buffer that is, padding included. None where
+    /// it has none: on another pipeline stage, or of a master copy where there is none.
+    pub fn state(&self, state: State, unit: usize) -> Option<(Stretch, Vec<f32>)> {
+        let (stretch, place) = self.arena.places().state(state, unit)?;
+        // SAFETY: between steps nobody writes what this rank stores.
+        Some((stretch, unsafe { self.read(place) }))
+    }
+
+    /// Sets what this rank stores of a state of a unit: as many numbers as [`Engine::state`] gives. Together with
+    /// [`Engine::set_steps_done`] it takes up a run where another one ended; of parameters, every rank must set what belongs
+    /// together.
+    ///
+    /// # Panics
+    /// If a unit lacks parameters, if a step was done, if there is no such state here, or if it has another length.
+    pub fn set_state(&mut self, state: State, unit: usize, numbers: &[f32]) {
+        let (loaded, units) = (self.loaded, self.plan.units.len());
+        assert_eq!((loaded, self.steps_done), (units, 0), "states are set after all units and before the first step");
+        let (stretch, place) = self.arena.places().state(state, unit).expect("a state that this rank has");
+        assert_eq!(numbers.len(), stretch.len, "{}: another length", self.plan.units[unit]);
+        // SAFETY: what this rank stores is its alone to write, and peers read parameters only in a call of all ranks, which
+        // begins after this.
+        unsafe { self.write(place, numbers) };
+    }
+
+    /// Steps that have been done.
+    pub fn steps_done(&self) -> u64 {
+        self.steps_done
+    }
+
+    /// Goes on as if so many steps had been done.
+    ///
+    /// # Panics
+    /// If a step was done.
+    pub fn set_steps_done(&mut self, steps: u64) {
+        assert_eq!(self.steps_done, 0, "a step was done");
+        self.steps_done = steps;
+    }
+
+    /// Writes the first numbers of a place, in its width.
+    ///
     /// # Safety
-    /// As for [`crate::arena::Arena::stored_mut`].
-    unsafe fn store(&self, kind: Kind, to: usize, from: &[f32]) {
+    /// As for [`crate::arena::Arena::view_mut`].
+    unsafe fn write(&self, place: Place, numbers: &[f32]) {
+        let (device, width) = (&self.ranks.device, place.region.width(&self.plan.config));
+        let place = place.first(numbers.len() * width.bytes());
         // SAFETY: by the caller's promise.
-        match unsafe { self.arena.stored_mut(kind, to, from.len()) } {
-            StoredMut::F32(to) => self.device.copy(to, from.into()),
-            StoredMut::BF16(to) => self.device.narrow(to, from.into()),
+        match unsafe { self.arena.stored_mut(place) } {
+            StoredMut::F32(to) => device.stage(to, |to| to.copy_from_slice(numbers)),
+            StoredMut::BF16(to) => device.stage(to, |to| {
+                to.iter_mut().zip(numbers).for_each(|(to, &number)| *to = bf16::narrow(number));
+            }),
         }
+    }
+
+    /// # Safety
+    /// As for [`crate::arena::Arena::view`].
+    unsafe fn read(&self, place: Place) -> Vec<f32> {
+        // SAFETY: by the caller's promise.
+        match unsafe { self.arena.stored(self.arena.rank(), place) } {
+            Stored::F32(from) => self.read_as(from),
+            Stored::BF16(from) => self.read_as(from),
+        }
+    }
+
+    fn read_as<E: Element + Pod>(&self, from: View<DeviceOf<M>, E>) -> Vec<f32> {
+        let mut stored = vec![E::zeroed(); from.len()];
+        self.ranks.device.read(from, &mut stored);
+        stored.into_iter().map(E::widen).collect()
     }
 
     /// The parameters of a unit, whole, on the ranks that hold them: those of its pipeline stage. Every rank must call it.
@@ -115,52 +163,40 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
     }
 
     fn whole_unit(&mut self, unit: usize) -> Result<Option<Vec<f32>>, Lost> {
-        let (params, placement) = (self.plan.units[unit].params, &self.plan.placements[unit]);
-        if placement.stage != self.arena.coordinates().pipeline {
+        let (places, params) = (self.arena.places(), self.plan.units[unit].params);
+        if self.plan.placements[unit].stage != places.at.pipeline {
             return Ok(None);
         }
         if params == 0 {
             return Ok(Some(Vec::new()));
         }
-        if !self.plan.config.shards_parameters() {
-            let (start, _) = self.arena.flat(unit);
-            // SAFETY: between steps nobody writes this rank's replica.
-            return Ok(Some(self.read(unsafe { self.arena.stored(Kind::Parameters, start, params) })));
-        }
+        let is_gathered = self.plan.config.shards_parameters();
+        let flat = if is_gathered { places.computed_on(unit, 0) } else { places.flat(unit) };
         // SAFETY: between steps nobody writes parameters, and no step ends before this rank is in it: what it reads here it
         // has read by then. The view ends before the release.
         unsafe {
-            self.transport.gather(unit, 0);
-            self.transport.wait(unit)?;
-            let flat = self.transport.gathered(unit).as_slice()[..params].to_vec();
-            self.transport.release(unit);
+            if is_gathered {
+                self.ranks.position.restart();
+                self.ranks.run(Op::Gather { unit, slot: 0 })?;
+                self.ranks.run(Op::Wait { unit })?;
+            }
+            let mut flat = self.read(flat);
+            flat.truncate(params);
+            if is_gathered {
+                self.ranks.run(Op::Release { unit })?;
+            }
             Ok(Some(flat))
         }
-    }
-
-    fn read(&self, from: Stored<Cpu>) -> Vec<f32> {
-        let mut numbers = vec![0.0; from.len()];
-        match from {
-            Stored::F32(from) => self.device.copy(numbers.as_mut_slice().into(), from),
-            Stored::BF16(from) => self.device.widen(numbers.as_mut_slice().into(), from),
-        }
-        numbers
     }
 
     /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none on
     /// another pipeline stage than the unit's.
     pub fn reduced_gradients(&self, unit: usize) -> Option<(usize, Vec<f32>)> {
-        let at = self.arena.coordinates();
-        if self.plan.placements[unit].stage != at.pipeline {
+        let places = self.arena.places();
+        if self.plan.placements[unit].stage != places.at.pipeline {
             return None;
         }
-        let (kind, start, len) = self.arena.reduced(unit, at.zero);
         // SAFETY: between steps nobody writes this rank's sums.
-        Some((at.zero * len, self.read(unsafe { self.arena.stored(kind, start, len) })))
+        Some((places.shared_out(unit).start, unsafe { self.read(places.reduced(unit)) }))
     }
-}
-
-/// `len` elements of a flat buffer from `from`, without the padding behind it.
-fn part(flat: &[f32], from: usize, len: usize) -> &[f32] {
-    &flat[from.min(flat.len())..(from + len).min(flat.len())]
 }

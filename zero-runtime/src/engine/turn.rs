@@ -4,7 +4,8 @@
 
 use super::{Engine, InputOf};
 use crate::layer::Activation;
-use crate::model::Model;
+use crate::device::Device;
+use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 
 /// Why ranks exchange numbers.
@@ -16,7 +17,7 @@ pub(super) enum Turn {
     Numbers,
 }
 
-impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
+impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// A call begins that meets other ranks.
     pub(super) fn begin(&mut self) {
         assert!(self.is_in_turn, "the last call of this engine did not come to its end, so other ranks expect another");
@@ -36,13 +37,27 @@ impl<'p, M: Model, T: Transport<'p>> Engine<'p, M, T> {
         result
     }
 
-    /// Gathers numbers of each rank, for the same reason on all of them: see [`Engine::exchanged_of`].
-    pub(super) fn exchange(&mut self, turn: Turn, mine: &[f64]) -> Result<(), Lost> {
-        let all = mine.len() * self.plan.config.mesh.ranks();
-        let call = self.steps_done << 32 | (mine.len() as u64) << 8 | turn as u64;
+    /// Gathers the first `len` words of each rank, for the same reason on all of them, without a look at them.
+    pub(super) fn exchange_on_device(&mut self, turn: Turn, len: usize) -> Result<(), Lost> {
+        let call = self.steps_done << 32 | (len as u64) << 8 | turn as u64;
+        let (mine, all) = (self.arena.own_words(len), self.arena.all_words_mut(len));
         // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it rests on all ranks having
         // made it for the same reason, which `call` says.
-        unsafe { self.transport.exchange(call, mine, &mut self.exchanged[..all]) }
+        unsafe { self.ranks.transport.exchange(&self.ranks.device, call, mine, all) }
+    }
+
+    /// The same, for the host to see: see [`Engine::exchanged_of`].
+    pub(super) fn exchange_words(&mut self, turn: Turn, len: usize) -> Result<(), Lost> {
+        self.exchange_on_device(turn, len)?;
+        let all = len * self.plan.config.mesh.ranks();
+        self.ranks.device.read(self.arena.all_words(len), &mut self.exchanged[..all]);
+        Ok(())
+    }
+
+    /// Gathers numbers of each rank.
+    pub(super) fn exchange(&mut self, turn: Turn, mine: &[f64]) -> Result<(), Lost> {
+        self.ranks.device.stage(self.arena.own_words_mut(mine.len()), |words| words.copy_from_slice(mine));
+        self.exchange_words(turn, mine.len())
     }
 
     /// What ranks have exchanged, `len` numbers each, in the order of ranks.

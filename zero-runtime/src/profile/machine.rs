@@ -2,10 +2,11 @@
 
 use std::hint::black_box;
 
-use crate::device::{Cpu, Device, Matrix, Write};
+use crate::device::{Buffer, Device, Matrix, Write};
 use crate::engine::Engine;
-use crate::model::Model;
-use crate::transport::{Lost, Transport};
+use crate::error::Error;
+use crate::model::{DeviceOf, Model};
+use crate::transport::Transport;
 
 use super::{gather, now_ns};
 
@@ -34,36 +35,41 @@ impl Machine {
     /// Measures it, for each rank. Every rank must call it.
     ///
     /// # Errors
-    /// [`Lost`] if another rank has ended.
-    pub fn measure<'p, M: Model, T: Transport<'p>>(engine: &mut Engine<'p, M, T>) -> Result<Vec<Self>, Lost> {
+    /// Z0331 or Z0332 if the device has not the memory for it, or that another rank has ended.
+    pub fn measure<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>) -> Result<Vec<Self>, Error> {
         engine.gather_numbers(&[0.0])?;
         let operations = 2 * MATRIX.pow(3);
-        let gflop_per_s = operations as f64 / matrix_product_ns(engine.device());
+        let gflop_per_s = operations as f64 / matrix_product_ns(engine.device())?;
         engine.gather_numbers(&[0.0])?;
-        let gb_per_s = 2.0 * COPIED_BYTES as f64 / copy_ns(engine.device());
+        let gb_per_s = 2.0 * COPIED_BYTES as f64 / copy_ns(engine.device())?;
         let ranks = gather(engine, &[gflop_per_s, gb_per_s])?;
         Ok(ranks.iter().map(|rank| Self { gflop_per_s: rank[0], gb_per_s: rank[1] }).collect())
     }
 }
 
-fn matrix_product_ns(device: &Cpu) -> f64 {
-    let [a, b, mut c] = [0.5, 0.25, 0.0].map(|value| vec![value; MATRIX * MATRIX]);
-    let matrix = |elements| Matrix::new(elements, MATRIX, MATRIX);
-    best_ns(|| {
-        device.matmul((&mut c[..]).into(), matrix((&a[..]).into()), matrix((&b[..]).into()), Write::Set);
-        black_box(&c);
-    })
+fn matrix_product_ns<D: Device>(device: &D) -> Result<f64, Error> {
+    let filled = |value| Buffer::filled(device, MATRIX * MATRIX, value);
+    let (a, b, mut c) = (filled(0.5)?, filled(0.25)?, filled(0.0)?);
+    let mut last = [0.0];
+    Ok(best_ns(|| {
+        let matrix = |elements| Matrix::new(elements, MATRIX, MATRIX);
+        device.matmul(c.view_mut(), matrix(a.view()), matrix(b.view()), Write::Set);
+        // Waits for it, and otherwise nobody would ever look at it.
+        device.read(c.view().part(MATRIX * MATRIX - 1, 1), &mut last);
+        black_box(last);
+    }))
 }
 
-fn copy_ns(device: &Cpu) -> f64 {
+fn copy_ns<D: Device>(device: &D) -> Result<f64, Error> {
     let elements = COPIED_BYTES / size_of::<f32>();
     // Not zeros, which need not be in memory before they are written.
-    let (from, mut to) = (vec![1.0; elements], vec![2.0; elements]);
-    best_ns(|| {
-        device.copy((&mut to[..]).into(), (&from[..]).into());
-        // Otherwise nobody would ever look at it.
-        black_box(&to);
-    })
+    let (from, mut to) = (Buffer::filled(device, elements, 1.0)?, Buffer::filled(device, elements, 2.0)?);
+    let mut last = [0.0];
+    Ok(best_ns(|| {
+        device.copy(to.view_mut(), from.view());
+        device.read(to.view().part(elements - 1, 1), &mut last);
+        black_box(last);
+    }))
 }
 
 /// The shortest of many.

@@ -14,7 +14,7 @@ pub use trace::Trace;
 pub use work::Work;
 
 use crate::engine::{Engine, Record, Span, now_ns};
-use crate::model::Model;
+use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
 use crate::transport::{Lost, Transport};
 
@@ -23,7 +23,7 @@ use crate::transport::{Lost, Transport};
 ///
 /// # Errors
 /// [`Lost`] if another rank has ended.
-pub fn gather_records<'p, M: Model, T: Transport<'p>>(
+pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     own: &Record,
 ) -> Result<Vec<Record>, Lost> {
@@ -49,7 +49,7 @@ pub fn gather_records<'p, M: Model, T: Transport<'p>>(
 }
 
 /// Numbers of each rank, however many. Every rank must call it, with as many.
-pub(crate) fn gather<'p, M: Model, T: Transport<'p>>(
+pub(crate) fn gather<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     mine: &[f64],
 ) -> Result<Vec<Vec<f64>>, Lost> {

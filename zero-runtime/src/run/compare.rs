@@ -3,7 +3,7 @@
 use super::output::{peak_resident_bytes, resident_shared_bytes, say};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::model::Model;
+use crate::model::{DeviceOf, Model};
 use crate::plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
 use crate::plan::{Bytes, Moved, Plan, RunSize, Transport as Kind};
 use crate::profile::gather;
@@ -54,8 +54,8 @@ const ROWS: [Row; 5] = [
 /// from peers, and what it read in their memory.
 type Figures = [usize; ROWS.len()];
 
-/// What this rank has come to. `moved` is what its transport counted in the steps.
-fn measured<'p, M: Model, T: Transport<'p>>(engine: &Engine<'p, M, T>, moved: &Moved) -> Figures {
+/// What this rank has come to. `moved` is what it counted in the steps.
+fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, T>, moved: &Moved) -> Figures {
     let (plan, arena) = (engine.plan(), engine.arena());
     let [private, segment] = arena.mapped_bytes();
     // The kernel counts the program's pages and all shared memory that the process has touched. Data is read and not
@@ -87,12 +87,12 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
 }
 
 /// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all
-/// `steps`. `moved` is what this rank's transport counted in those steps. Every rank must call it.
+/// `steps`. `moved` is what this rank counted in those steps. Every rank must call it.
 ///
 /// # Errors
 /// Z0410 if mappings are not as long as planned, Z0411 if other bytes were moved, Z0412 if a process held more than the
 /// plan allows: the same on all ranks.
-pub fn compare<'p, M: Model, T: Transport<'p>>(
+pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     moved: &Moved,
     steps: u64,

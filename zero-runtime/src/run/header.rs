@@ -48,7 +48,7 @@ struct Versions {
 
 impl<'a> Header<'a> {
     /// Of a run that begins now.
-    pub fn new<M: Model>(job: &Job<'a, M>) -> Self {
+    pub fn new<M: Model, F>(job: &Job<'a, M, F>) -> Self {
         let (plan, arguments) = (M::PLAN, job.arguments);
         let ranks = plan.config.mesh.ranks();
         Self {

@@ -33,12 +33,13 @@ use crate::layer::{Tensors, Tokens};
 use crate::model::{Model, require_vocabulary};
 use crate::plan::{Plan, Report, ScheduleText, Transport, prove};
 use crate::profile::Machine;
-use crate::transport::{local, shm};
+use crate::transport::{Shared, local, shm};
 use command::{DataCommand, TextCommand};
 use output::{say, say_table};
 use size::{require_budget, size};
 use threads::Threads;
-use train::Job;
+use sample::Sample;
+use train::{Finale, Job, NoFinale};
 
 /// `main` of a program that trains a model of tokens on text: the data of `--data`, or else the text that is in the
 /// binary, or else the sources of the workspace that the model is defined in.
@@ -60,10 +61,10 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
             arguments: &run,
             text: Some(&text),
             data: &data,
-            finale: &|engine| sample::sample(engine, &prompt, &text, run.seed),
+            finale: Sample { prompt, arguments: &text, seed: run.seed },
         };
         introduce_data(&job, speaks)?;
-        become_ranks::<M>(role, agreement, &job)
+        become_ranks(role, agreement, &job)
     })
 }
 
@@ -71,9 +72,9 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
 pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode {
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role, speaks| {
-        let job = Job { arguments: &run, text: None, data: &data, finale: &|_| Ok(()) };
+        let job = Job { arguments: &run, text: None, data: &data, finale: NoFinale };
         introduce_data(&job, speaks)?;
-        become_ranks::<M>(role, agreement::<M>(&run), &job)
+        become_ranks(role, agreement::<M>(&run), &job)
     })
 }
 
@@ -186,7 +187,7 @@ fn introduce(plan: &Plan, arguments: &RunArguments) -> Result<(), Error> {
 const DEBUG_BUILD: &str = "this is a debug build, made to find mistakes, and slow: build with --release to train\n\n";
 
 /// Says what a run trains on.
-fn introduce_data<M: Model>(job: &Job<M>, speaks: bool) -> Result<(), Error> {
+fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Error> {
     let held_out = job.data.held_out_count();
     if let Some(every) = job.arguments.held_out_every.filter(|_| held_out == 0) {
         return Err(Error::Argument {
@@ -227,7 +228,11 @@ fn reported(error: Option<String>) -> ExitCode {
     ExitCode::from(EXIT_REPORTED)
 }
 
-fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M>) -> Result<ExitCode, Error> {
+fn become_ranks<M: Model>(
+    role: Role,
+    agreement: u64,
+    job: &Job<M, impl Finale<M>>,
+) -> Result<ExitCode, Error> {
     let plan = M::PLAN;
     require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
     let processes = processes(plan);
@@ -239,7 +244,7 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M>) -> Result<Ex
                 Err(error) => return Ok(reported((!error.is_echo()).then(|| error.report()))),
                 Ok(joined) => joined,
             };
-            match train::train(transport, job) {
+            match train::train::<M, Shared<_>>(transport, job) {
                 Ok(()) => {
                     watch.goodbye();
                     Ok(ExitCode::SUCCESS)
@@ -251,7 +256,7 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M>) -> Result<Ex
             }
         }
         Role::Launcher | Role::Rank(_) => {
-            let ranks = local::run(plan, Result::is_err, |transport| train::train(transport, job))?;
+            let ranks = local::run(plan, Result::is_err, |transport: Shared<_>| train::train(transport, job))?;
             // An echo of another rank's error is worth telling only if there is nothing else.
             let mut errors: Vec<Error> = ranks.into_iter().filter_map(Result::err).collect();
             errors.sort_by_key(Error::is_echo);

@@ -2,10 +2,11 @@
 
 use super::arguments::TextArguments;
 use super::output::say;
+use super::train::Finale;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::layer::Tokens;
-use crate::model::Model;
+use crate::model::{DeviceOf, Model};
 use crate::random::uniform;
 use crate::transport::Transport;
 
@@ -33,11 +34,27 @@ pub fn prompt(text: Option<&str>, classes: usize) -> Result<Vec<u32>, Error> {
 
 const DEFAULT: &str = "pub fn ";
 
+/// The end of a run of a model of text: what it writes after a prompt.
+pub struct Sample<'a> {
+    /// The prompt.
+    pub prompt: Vec<u32>,
+    /// How much it writes, and how freely.
+    pub arguments: &'a TextArguments,
+    /// What chance begins with.
+    pub seed: u64,
+}
+
+impl<M: Model<Input = Tokens>> Finale<M> for Sample<'_> {
+    fn run<'p, T: Transport<'p, DeviceOf<M>>>(&self, engine: &mut Engine<'p, M, T>) -> Result<(), Error> {
+        sample(engine, &self.prompt, self.arguments, self.seed)
+    }
+}
+
 /// Generates `arguments.sample` tokens after `prompt`; rank 0 prints them as they come.
 ///
 /// # Errors
 /// [`crate::transport::Lost`] if another rank has ended.
-pub fn sample<'p, M: Model<Input = Tokens>, T: Transport<'p>>(
+fn sample<'p, M: Model<Input = Tokens>, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     prompt: &[u32],
     arguments: &TextArguments,

@@ -12,22 +12,36 @@ use super::output::{
 use super::size::size;
 use super::threads::Threads;
 use crate::data::{Dataset, Draw};
-use crate::device::Cpu;
+use crate::device::Device;
 use crate::engine::{Engine, InputOf, TargetOf};
 use crate::error::Error;
 use crate::launch::LaunchError;
 use crate::layer::Activation;
-use crate::model::Model;
+use crate::model::{DeviceOf, Model};
 use crate::plan::Moved;
 use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
-use crate::transport::{Shared, Transport};
+use crate::transport::Transport;
 
-/// What comes after training, before the comparison: a sample of what was learned, for example. Every rank does it, since
-/// it takes part in gathers; rank 0 prints.
-pub type Finale<'a, M> = &'a (dyn for<'p> Fn(&mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> + Sync);
+/// What comes after training, before the comparison: a sample of what was learned, for example.
+pub trait Finale<M: Model>: Sync {
+    /// Does it. Every rank must, since it takes part in gathers; rank 0 prints.
+    ///
+    /// # Errors
+    /// Whatever ends a run early.
+    fn run<'p, T: Transport<'p, DeviceOf<M>>>(&self, engine: &mut Engine<'p, M, T>) -> Result<(), Error>;
+}
+
+/// Nothing comes after training.
+pub struct NoFinale;
+
+impl<M: Model> Finale<M> for NoFinale {
+    fn run<'p, T: Transport<'p, DeviceOf<M>>>(&self, _: &mut Engine<'p, M, T>) -> Result<(), Error> {
+        Ok(())
+    }
+}
 
 /// What a run is given beside its plan.
-pub struct Job<'a, M: Model> {
+pub struct Job<'a, M: Model, F> {
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
     /// Those of a model of text.
@@ -35,22 +49,28 @@ pub struct Job<'a, M: Model> {
     /// What it trains on.
     pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
     /// What comes after training.
-    pub finale: Finale<'a, M>,
+    pub finale: F,
 }
 
 /// Trains as one rank, on threads of its own.
 ///
 /// # Errors
 /// Whatever ends a run early.
-pub fn train<M: Model>(transport: Shared, job: &Job<M>) -> Result<(), Error> {
+pub fn train<'p, M: Model, T: Transport<'p, DeviceOf<M>> + Send>(
+    transport: T,
+    job: &Job<M, impl Finale<M>>,
+) -> Result<(), Error> {
     let arena = transport.arena();
     let name = format!("rank {}", arena.rank());
     let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
-    let work = |device| train_on::<M>(Engine::with_device(transport, device), job);
-    Cpu::on_threads(threads, &name, work).map_err(LaunchError::system("start a thread"))?
+    let work = |device| train_on(Engine::with_device(transport, device), job);
+    DeviceOf::<M>::on_threads(threads, &name, work).map_err(LaunchError::system("start a thread"))?
 }
 
-fn train_on<'p, M: Model>(mut engine: Engine<'p, M, Shared<'p>>, job: &Job<M>) -> Result<(), Error> {
+fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    mut engine: Engine<'p, M, T>,
+    job: &Job<M, impl Finale<M>>,
+) -> Result<(), Error> {
     let arguments = job.arguments;
     let mut output = match engine.arena().rank() {
         0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
@@ -73,9 +93,9 @@ fn train_on<'p, M: Model>(mut engine: Engine<'p, M, Shared<'p>>, job: &Job<M>) -
             engine.record(arguments.profiled_steps());
         }
         // What evaluations move is none of a step's.
-        let moved_before = engine.transport().moved();
+        let moved_before = engine.moved();
         let line = step(&mut engine, job, number)?;
-        moved += engine.transport().moved() - moved_before;
+        moved += engine.moved() - moved_before;
         if let Some(output) = &mut output {
             output.step(&line, arguments.tells_of(number))?;
         }
@@ -87,14 +107,18 @@ fn train_on<'p, M: Model>(mut engine: Engine<'p, M, Shared<'p>>, job: &Job<M>) -
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
-    (job.finale)(&mut engine)?;
+    job.finale.run(&mut engine)?;
     let size = size(engine.plan(), arguments, job.data.resident_bytes());
     compare(&mut engine, &moved, arguments.steps, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))
 }
 
 /// Step `number`, counted from 1, and what there is to tell of it.
-fn step<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, job: &Job<M>, number: u64) -> Result<StepLine, Error> {
+fn step<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
+    engine: &mut Engine<'p, M, T>,
+    job: &Job<M, F>,
+    number: u64,
+) -> Result<StepLine, Error> {
     let config = &engine.plan().config;
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
     let (step, seed) = (number - 1, job.arguments.seed);
@@ -120,9 +144,9 @@ fn step<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, job: &Job<M>, numb
 }
 
 /// Judges by what is held out, after `step` steps; rank 0 tells.
-fn held_out<'p, M: Model>(
-    engine: &mut Engine<'p, M, Shared<'p>>,
-    job: &Job<M>,
+fn held_out<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
+    engine: &mut Engine<'p, M, T>,
+    job: &Job<M, F>,
     step: u64,
     output: Option<&mut Output>,
 ) -> Result<(), Error> {
@@ -144,7 +168,10 @@ struct Profiler {
 
 impl Profiler {
     /// Measures the machine, once it is clear that there is a file at `path` to write to.
-    fn new<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, path: &Path) -> Result<Self, Error> {
+    fn new<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        engine: &mut Engine<'p, M, T>,
+        path: &Path,
+    ) -> Result<Self, Error> {
         let writes = engine.arena().rank() == 0;
         let file = writes.then(|| NewFile::create("a profile", path)).transpose()?;
         let machines = Machine::measure(engine)?;
@@ -154,7 +181,7 @@ impl Profiler {
     }
 
     /// Brings together what all ranks recorded; rank 0 shows it.
-    fn finish<'p, M: Model>(self, engine: &mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> {
+    fn finish<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(self, engine: &mut Engine<'p, M, T>) -> Result<(), Error> {
         let Some(record) = engine.take_record() else { return Ok(()) };
         let ranks = gather_records(engine, &record)?;
         let Some(mut file) = self.file else { return Ok(()) };
@@ -179,8 +206,8 @@ fn for_each_sequence<M: Model>(
 }
 
 /// Mean loss over held-out sequences: those of `micro_batches` micro-batches a rank, or as many as there are.
-fn held_out_loss<'p, M: Model>(
-    engine: &mut Engine<'p, M, Shared<'p>>,
+fn held_out_loss<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    engine: &mut Engine<'p, M, T>,
     micro_batches: u64,
     data: &dyn Dataset<Input = M::Input, Target = M::Target>,
 ) -> Result<Option<f64>, Error> {

@@ -7,9 +7,10 @@ use zero_plan::{Op, Pass, Plan};
 use super::control::{Control, Doing};
 use super::shared::Shared;
 use crate::arena::Arena;
+use crate::device::Device;
 use crate::launch;
 
-impl Arena<'_> {
+impl<D: Device> Arena<'_, D> {
     /// The control block of a rank.
     pub(crate) fn control(&self, rank: usize) -> &Control {
         assert!(rank < self.plan().config.mesh.ranks());
@@ -24,7 +25,7 @@ impl Arena<'_> {
     }
 }
 
-impl Shared<'_> {
+impl<D: Device> Shared<'_, D> {
     /// This rank has waited for `rank` for so many periods: says so, if it is time and nobody else has.
     pub(super) fn still_waits_for(&self, rank: usize, periods: u32) {
         if !periods.is_power_of_two() {

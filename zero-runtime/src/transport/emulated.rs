@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zero_plan::{Axis, Moved, Op, Parcel, Traffic};
+use zero_plan::{Moved, Op, Place, Plan, Position, Traffic};
 
 use super::{Lost, Transport};
 use crate::arena::Arena;
-use crate::device::{Cpu, Write};
-use crate::view::View;
+use crate::device::{Device, Stored};
+use crate::view::{View, ViewMut};
 
 /// What every rank is connected by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,9 +59,12 @@ impl<T> Emulated<T> {
     }
 }
 
-impl<'p, T: Transport<'p>> Emulated<T> {
+impl<T> Emulated<T> {
     /// `inner` over `link`.
-    pub fn new(inner: T, link: Link) -> Self {
+    pub fn new<'p, D: Device>(inner: T, link: Link) -> Self
+    where
+        T: Transport<'p, D>,
+    {
         let plan = inner.arena().plan();
         let now = Instant::now();
         Self {
@@ -77,8 +80,8 @@ impl<'p, T: Transport<'p>> Emulated<T> {
     }
 
     /// Starts what `op` sends; gives when it has arrived.
-    fn start(&mut self, op: Op) -> Instant {
-        let bytes = Traffic::of(self.inner.arena().plan(), &[op]).total_bytes();
+    fn start(&mut self, plan: &Plan, op: Op) -> Instant {
+        let bytes = Traffic::of(plan, &[op]).total_bytes();
         if bytes == 0 {
             return Instant::now();
         }
@@ -97,105 +100,64 @@ impl<'p, T: Transport<'p>> Emulated<T> {
 
 // SAFETY: every call is the inner transport's, on the promise that it is called on, and returns later than that.
 #[expect(clippy::undocumented_unsafe_blocks, reason = "one argument for all calls, above")]
-unsafe impl<'p, T: Transport<'p>> Transport<'p> for Emulated<T> {
-    fn arena(&self) -> &Arc<Arena<'p>> {
+unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T> {
+    fn arena(&self) -> &Arc<Arena<'p, D>> {
         self.inner.arena()
     }
 
-    unsafe fn publish(&mut self, unit: usize) {
-        unsafe { self.inner.publish(unit) };
-    }
-
-    unsafe fn gather(&mut self, unit: usize, slot: usize) {
-        self.gathers[unit] = self.start(Op::Gather { unit, slot });
-        self.gathers_in_flight += 1;
-        unsafe { self.inner.gather(unit, slot) };
-    }
-
-    unsafe fn wait(&mut self, unit: usize) -> Result<(), Lost> {
-        unsafe { self.inner.wait(unit) }?;
-        self.gathers_in_flight -= 1;
-        self.gathers_in_flight_max = self.gathers_in_flight_max.max(self.gathers_in_flight);
-        self.sleep_until(self.gathers[unit]);
-        Ok(())
-    }
-
-    unsafe fn widen(&mut self, unit: usize, slot: usize) {
-        unsafe { self.inner.widen(unit, slot) };
-    }
-
-    unsafe fn gathered(&self, unit: usize) -> View<'_, Cpu> {
-        unsafe { self.inner.gathered(unit) }
-    }
-
-    unsafe fn release(&mut self, unit: usize) {
-        unsafe { self.inner.release(unit) };
-    }
-
-    unsafe fn claim(&mut self, bucket: usize) -> Result<(), Lost> {
-        unsafe { self.inner.claim(bucket) }
-    }
-
-    unsafe fn reduce(&mut self, bucket: usize) {
-        self.reductions[bucket] = self.start(Op::Reduce { bucket, round: 0 });
-        unsafe { self.inner.reduce(bucket) };
-    }
-
-    unsafe fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
-        unsafe { self.inner.settle(bucket, write) }?;
-        self.sleep_until(self.reductions[bucket]);
-        // The sum over replicas starts where that over the replica's own ranks is there.
-        if self.inner.arena().plan().config.mesh.replica > 1 {
-            self.reductions[bucket] = self.start(Op::Combine { bucket, round: 0 });
+    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {
+        let plan = self.inner.arena().plan();
+        let started = match op {
+            Op::Gather { .. } | Op::Reduce { .. } | Op::Spread { .. } => Some(self.start(plan, op)),
+            _ => None,
+        };
+        unsafe { self.inner.begin(op, position) }?;
+        match (op, started) {
+            (Op::Gather { unit, .. }, Some(end)) => {
+                self.gathers[unit] = end;
+                self.gathers_in_flight += 1;
+            }
+            (Op::Wait { unit }, _) => {
+                self.gathers_in_flight -= 1;
+                self.gathers_in_flight_max = self.gathers_in_flight_max.max(self.gathers_in_flight);
+                self.sleep_until(self.gathers[unit]);
+            }
+            (Op::Reduce { bucket, .. }, Some(end)) => self.reductions[bucket] = end,
+            (Op::Settle { bucket, .. } | Op::Combine { bucket, .. }, _) => self.sleep_until(self.reductions[bucket]),
+            (Op::Spread { .. }, Some(end)) => self.sleep_until(end),
+            // A parcel takes its time where it is received, as the receiver does not know when it left.
+            (Op::Receive { .. }, _) => {
+                let bytes = Moved::taken(plan, &[op]).all().total_bytes();
+                self.sleep_until(Instant::now() + self.link.duration(bytes) + self.link.latency());
+            }
+            _ => {}
         }
         Ok(())
     }
 
-    unsafe fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
-        unsafe { self.inner.combine(bucket, write) }?;
-        self.sleep_until(self.reductions[bucket]);
-        Ok(())
+    unsafe fn end(&mut self, op: Op, position: &Position) {
+        unsafe { self.inner.end(op, position) };
+        let plan = self.inner.arena().plan();
+        // The sum over replicas starts where that over the replica's own ranks is there.
+        if let Op::Settle { bucket, round } = op
+            && plan.config.mesh.replica > 1
+        {
+            self.reductions[bucket] = self.start(plan, Op::Combine { bucket, round });
+        }
     }
 
-    unsafe fn fold(&mut self, unit: usize) {
-        unsafe { self.inner.fold(unit) };
+    unsafe fn peer(&self, rank: usize, place: Place) -> Stored<'_, D> {
+        unsafe { self.inner.peer(rank, place) }
     }
 
-    unsafe fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost> {
-        let end = self.start(Op::Spread { bucket, axis });
-        unsafe { self.inner.spread(bucket, axis) }?;
-        self.sleep_until(end);
-        Ok(())
-    }
-
-    unsafe fn clear(&mut self, parcel: Parcel) -> Result<(), Lost> {
-        unsafe { self.inner.clear(parcel) }
-    }
-
-    fn outgoing_slot(&self, parcel: Parcel) -> usize {
-        self.inner.outgoing_slot(parcel)
-    }
-
-    unsafe fn send(&mut self, parcel: Parcel, unit: usize, len: usize) {
-        unsafe { self.inner.send(parcel, unit, len) };
-    }
-
-    /// A parcel takes its time where it is received, as the receiver does not know when it left.
-    unsafe fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
-        unsafe { self.inner.receive(parcel, unit, to, len) }?;
-        let bytes = match parcel {
-            Parcel::Activations | Parcel::Gradients => len * size_of::<f32>(),
-            Parcel::TiedGradients | Parcel::TiedParameters => {
-                let sent = Op::Send { parcel, unit, micro_batch: 0 };
-                Traffic::of(self.inner.arena().plan(), &[sent]).total_bytes()
-            }
-        };
-        self.sleep_until(Instant::now() + self.link.duration(bytes) + self.link.latency());
-        Ok(())
-    }
-
-    unsafe fn exchange(&mut self, call: u64, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
-        unsafe { self.inner.exchange(call, mine, all) }?;
+    unsafe fn exchange(
+        &mut self,
+        device: &D,
+        call: u64,
+        mine: View<D, f64>,
+        all: ViewMut<D, f64>,
+    ) -> Result<(), Lost> {
+        unsafe { self.inner.exchange(device, call, mine, all) }?;
         self.sleep_until(Instant::now() + self.link.latency());
         Ok(())
     }

@@ -10,6 +10,7 @@ use zero_plan::Plan;
 use super::Shared;
 use super::control::Control;
 use crate::arena::{Arena, segment_bytes};
+use crate::device::Device;
 use crate::launch::{LaunchError, Segment};
 
 /// Runs `rank_main` on one thread for each rank of `plan`, and gives what each returned. When one rank panics or says so
@@ -17,10 +18,10 @@ use crate::launch::{LaunchError, Segment};
 ///
 /// # Errors
 /// Z0331 or Z0332 if the host has not the memory that the plan needs.
-pub fn run<R: Send>(
+pub fn run<D: Device, R: Send>(
     plan: &Plan,
     failed: impl Fn(&R) -> bool + Sync,
-    rank_main: impl Fn(Shared) -> R + Sync,
+    rank_main: impl Fn(Shared<D>) -> R + Sync,
 ) -> Result<Vec<R>, LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let segment = Arc::new(Segment::private(segment_bytes(plan))?);
@@ -33,7 +34,7 @@ pub fn run<R: Send>(
             unsafe { Control::of(segment.ptr(), rank) }.tell_lost(lost);
         }
     };
-    let run_rank = &|rank: usize, arena: Arena| {
+    let run_rank = &|rank: usize, arena: Arena<D>| {
         let result = catch_unwind(AssertUnwindSafe(|| rank_main(Shared::new(arena))));
         if result.as_ref().map_or(true, &failed) {
             tell_all(rank);

@@ -1,29 +1,24 @@
-//! Transport: what carries parameters, gradients, activations and numbers between ranks. Each collective is started and
-//! waited for separately, in the order of the schedule. Never computes anything but the sums of a reduction, in the plan's
-//! order.
+//! Transport: what says when the bytes of other ranks are there, and brings them near where they cannot be read where they
+//! lie. Never computes: sums, and changes of width, are the engine's and the device's.
 //!
-//! `shared` has the collectives for ranks that see one memory; `local` makes ranks of threads, `shm` of processes;
-//! `emulated` makes either as slow as a network.
+//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `emulated` makes either as
+//! slow as a network.
 #![allow(unsafe_code)]
 
 pub(crate) mod control;
 mod doing;
 pub mod emulated;
 pub mod local;
-mod parcels;
-mod reduction;
 mod shared;
 pub mod shm;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
-use zero_plan::{Axis, Moved, Parcel};
+use zero_plan::{Moved, Op, Place, Position};
 
 use crate::arena::Arena;
-use crate::device::{Cpu, Write};
-use crate::view::View;
+use crate::device::{Device, Stored};
+use crate::view::{View, ViewMut};
 
 pub use emulated::{Emulated, Link};
 pub use shared::Shared;
@@ -36,64 +31,46 @@ pub struct Lost {
     pub rank: usize,
 }
 
-/// The communication of a schedule. Calls come in the order of the ops of this rank's pipeline stage, as the engine makes
-/// them: that ranks do not write what others read rests on schedules that have passed their check, on every rank.
+/// The communication of a schedule. An op that other ranks take part in, or that touches what they read, is begun before the
+/// engine does it and ended after.
 ///
 /// # Safety
-/// Whoever calls an unsafe method promises that: this rank's calls are those of its schedule, in its order, and so are
-/// those of every other rank; and that a view of [`Transport::gathered`] is not used once its unit has been released, or
-/// an exchange begun. Otherwise a rank may write what another one reads. [`crate::engine::Engine`] makes them so.
+/// Whoever calls an unsafe method promises that: this rank's ops are those of its schedule, in its order, and so are those of
+/// every other rank; each has passed its check; what an op reads and writes are the places that the plan gives it; and a view
+/// of [`Transport::peer`] is not used after the end of the op. Otherwise a rank may write what another one reads.
+/// [`crate::engine::Engine`] keeps that promise.
 ///
-/// Whoever implements it promises what the engine hands out views on. The engine hands out views of the arena on the word of these calls: `wait` returns only when the flat buffer is whole
-/// and nobody writes it before the next `exchange`; `claim` only when nobody reads the staging; `clear` only when nobody
-/// reads the outgoing slot; `settle`, `combine`, `spread` and `receive` only when nobody else writes what they fill;
+/// Whoever implements it promises what the engine makes views on: `begin` returns only when nobody writes what the op reads,
+/// on whichever rank, and nobody reads or writes what it writes, until it is ended; of a gather, until its release; and
 /// `exchange` only when all ranks have called it.
 #[expect(clippy::missing_safety_doc, reason = "one promise for all calls, which the trait states")]
-pub unsafe trait Transport<'p> {
+pub unsafe trait Transport<'p, D: Device> {
     /// The arena of this rank.
-    fn arena(&self) -> &Arc<Arena<'p>>;
-    /// Tells that this rank's shard of a unit's parameters is new: peers may gather it.
-    unsafe fn publish(&mut self, unit: usize);
-    /// Starts to gather a unit's flat buffer along `zero`, into `slot` where layers compute on slots.
-    unsafe fn gather(&mut self, unit: usize, slot: usize);
-    /// Waits for a gather.
-    unsafe fn wait(&mut self, unit: usize) -> Result<(), Lost>;
-    /// Copies a unit's replica into `slot`, in the type that layers compute in.
-    unsafe fn widen(&mut self, unit: usize, slot: usize);
-    /// The parameters of a unit to compute on: gathered and waited for, or widened. The view ends with the next call, so
-    /// it cannot outlive this rank's release.
-    unsafe fn gathered(&self, unit: usize) -> View<'_, Cpu>;
-    /// Gives a gathered or widened flat buffer up.
-    unsafe fn release(&mut self, unit: usize);
-    /// Waits until peers have read what lies in the staging of a bucket.
-    unsafe fn claim(&mut self, bucket: usize) -> Result<(), Lost>;
-    /// Starts to reduce-scatter the local gradients of a bucket along `zero`.
-    unsafe fn reduce(&mut self, bucket: usize);
-    /// Waits for that: this rank's shards of the sum overwrite or are added to its reduced gradients; where there are
-    /// replicas, they become the start of a sum over those.
-    unsafe fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
-    /// Sums this rank's parts of a bucket along `replica`.
-    unsafe fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost>;
-    /// Adds the summed gradients of a tied unit on this pipeline stage to those of its owner.
-    unsafe fn fold(&mut self, unit: usize);
-    /// Gathers what the ranks along `axis` have summed of a bucket.
-    unsafe fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost>;
-    /// Waits until the next outgoing slot for parcels of this kind is free, and gives its number.
-    unsafe fn clear(&mut self, parcel: Parcel) -> Result<(), Lost>;
-    /// Which outgoing slot the next parcel of this kind lies in.
-    fn outgoing_slot(&self, parcel: Parcel) -> usize;
-    /// Starts to send what `unit` has made, `len` elements of it.
-    unsafe fn send(&mut self, parcel: Parcel, unit: usize, len: usize);
-    /// Waits for a parcel for `unit` and takes `len` elements to `to`, counted from the start of the region that parcels
-    /// of this kind go to; what is tied has a place of its own.
-    unsafe fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost>;
+    fn arena(&self) -> &Arc<Arena<'p, D>>;
+
+    /// Tells the others that this rank has come to an op, and waits for what the op needs of them.
+    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost>;
+
+    /// Tells the others that this rank has done an op. An update that is ended before the first step tells of first values.
+    unsafe fn end(&mut self, op: Op, position: &Position);
+
+    /// What `rank` has at a place that the op reads: where it lies, or where it was brought.
+    unsafe fn peer(&self, rank: usize, place: Place) -> Stored<'_, D>;
+
     /// Gathers as many numbers of each rank into `all` as `mine` has, in the order of ranks. No rank returns before all
     /// have called.
     ///
     /// # Panics
     /// On every rank, unless all have called it for the same reason: `call`, a number that the caller gives it.
-    unsafe fn exchange(&mut self, call: u64, mine: &[f64], all: &mut [f64]) -> Result<(), Lost>;
-    /// Bytes of parameters, gradients, activations and numbers that this rank has taken from its peers so far: counted
-    /// where they were copied or read, not computed from the plan.
+    unsafe fn exchange(
+        &mut self,
+        device: &D,
+        call: u64,
+        mine: View<D, f64>,
+        all: ViewMut<D, f64>,
+    ) -> Result<(), Lost>;
+
+    /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
+    /// [`Transport::peer`] shows it, the engine counts.
     fn moved(&self) -> Moved;
 }

@@ -1,84 +1,79 @@
-//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank tells that its part is there, and whoever
-//! needs it reads it where it lies, or copies it. Both are counted there, by the lengths of what was read and copied. Parameters are here; sums are in `reduction`, what crosses to other pipeline stages in
-//! `parcels`.
+//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank tells how far it is, by counts that only
+//! grow, and whoever needs what it has reads that where it lies.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use zero_plan::config::Width;
-use zero_plan::layout::STAGING_SLOTS;
-use zero_plan::{Axis, Coordinates, Kind, Moved, Parcel};
+use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
+use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
 
 use super::control::{Control, PATIENCE, Signal, Spins, Waiter};
 use super::{Lost, Transport};
 use crate::arena::Arena;
-use crate::device::cpu::convert;
-use crate::device::{Cpu, Element, Write, bf16};
-use crate::view::View;
+use crate::device::{Cpu, Device, Stored};
+use crate::view::{View, ViewMut};
 
 /// The communication of one rank.
-pub struct Shared<'p> {
-    pub(super) arena: Arc<Arena<'p>>,
+pub struct Shared<'p, D: Device = Cpu> {
+    pub(super) arena: Arc<Arena<'p, D>>,
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
-    /// For each unit: the slot that holds it.
-    slots: Vec<usize>,
-    pub(super) sums: Sums,
-    /// Parcels of each kind sent and received so far.
-    pub(super) parcels_sent: [u32; Parcel::ALL.len()],
-    pub(super) parcels_taken: [u32; Parcel::ALL.len()],
     published: u32,
+    sums: Sums,
+    parcels: [Parcels; Parcel::ALL.len()],
     rounds: u32,
+    /// Numbers of this rank on their way to where others read them.
+    mine: Vec<f64>,
     /// How waits begin.
     spins: Spins,
-    pub(super) moved: Moved,
+    moved: Moved,
 }
 
 /// How far the sums of gradients are.
 #[derive(Default)]
-pub(super) struct Sums {
+struct Sums {
     /// For each bucket: which reduction it was last offered in, if it was.
-    pub offers: Vec<Option<u32>>,
+    offers: Vec<Option<u32>>,
     /// For each slot for staging, and then for each bucket that has a place of its own: which reduction was last offered
     /// out of it, if one was.
-    pub staged: Vec<Option<u32>>,
+    staged: Vec<Option<u32>>,
     /// For each bucket: which settle was its last.
-    pub settles: Vec<u32>,
+    settles: Vec<u32>,
     /// For each slot for partial sums: which settle filled it last, if one did.
-    pub partials: [Option<u32>; STAGING_SLOTS],
-    pub offered: u32,
-    pub settled: u32,
-    pub joined: u32,
-    pub whole: u32,
+    partials: [Option<u32>; STAGING_SLOTS],
+    offered: u32,
+    settled: u32,
+    joined: u32,
+    whole: u32,
 }
 
-/// Elements of a region of a rank.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) struct Place {
-    pub rank: usize,
-    pub kind: Kind,
-    pub at: usize,
+/// How far the parcels of a kind are.
+#[derive(Clone, Copy, Default)]
+struct Parcels {
+    sent: u32,
+    taken: u32,
+    /// For each slot that they leave from: which of them lay there last.
+    left: [u32; OUTGOING_SLOTS],
 }
 
-impl<'p> Shared<'p> {
+impl<'p, D: Device> Shared<'p, D> {
     /// The communication of the rank that `arena` belongs to.
-    pub(crate) fn new(arena: Arena<'p>) -> Self {
+    pub(crate) fn new(arena: Arena<'p, D>) -> Self {
         let plan = arena.plan();
         let buckets = plan.buckets.len();
         Self {
             versions: vec![0; plan.units.len()],
-            slots: vec![0; plan.units.len()],
+            published: 0,
             sums: Sums {
                 offers: vec![None; buckets],
                 staged: vec![None; STAGING_SLOTS + buckets],
                 settles: vec![0; buckets],
                 ..Sums::default()
             },
-            parcels_sent: [0; Parcel::ALL.len()],
-            parcels_taken: [0; Parcel::ALL.len()],
-            published: 0,
+            parcels: Default::default(),
             rounds: 0,
+            mine: vec![0.0; plan.agreed_values()],
             spins: Spins::of(plan.config.mesh.ranks()),
             moved: Moved::default(),
             arena: Arc::new(arena),
@@ -89,10 +84,6 @@ impl<'p> Shared<'p> {
         self.arena.rank()
     }
 
-    pub(super) fn at(&self) -> Coordinates {
-        self.arena.coordinates()
-    }
-
     pub(super) fn control(&self, rank: usize) -> &Control {
         self.arena.control(rank)
     }
@@ -101,82 +92,83 @@ impl<'p> Shared<'p> {
         self.control(self.rank())
     }
 
-    /// The rank at `index` along an axis, in line with this one.
-    pub(super) fn along(&self, axis: Axis, index: usize) -> usize {
-        let at = self.at();
-        self.arena.rank_at(match axis {
-            Axis::Zero => Coordinates { zero: index, ..at },
-            Axis::Replica => Coordinates { replica: index, ..at },
-            Axis::Pipeline => Coordinates { pipeline: index, ..at },
-        })
-    }
-
-    /// The ranks along an axis in line with this one, but for itself.
-    pub(super) fn peers(&self, axis: Axis) -> impl Iterator<Item = usize> {
-        let own = self.rank();
-        (0..self.arena.plan().config.mesh.len(axis))
-            .map(move |index| self.along(axis, index))
-            .filter(move |&rank| rank != own)
-    }
-
-    /// Waits until a signal of every peer along an axis has reached `count`.
-    pub(super) fn await_peers(&self, axis: Axis, signal: fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
-        self.peers(axis).try_for_each(|peer| self.await_signal(peer, signal, count))
+    /// Waits until a signal of every other rank along an axis has reached `count`.
+    fn await_peers(&self, axis: Axis, signal: fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
+        let peers = (0..self.arena.plan().config.mesh.len(axis)).map(|index| self.arena.along(axis, index));
+        peers.filter(|&peer| peer != self.rank()).try_for_each(|peer| self.await_signal(peer, signal, count))
     }
 
     /// Waits until a signal of `rank` has reached `count`.
-    pub(super) fn await_signal(
-        &self,
-        rank: usize,
-        signal: impl Fn(&Control) -> &Signal,
-        count: u32,
-    ) -> Result<(), Lost> {
+    fn await_signal(&self, rank: usize, signal: impl Fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
         let (other, notice) = (self.control(rank), |periods| self.still_waits_for(rank, periods));
         let (own, spins, patience) = (self.own(), self.spins, Some(&PATIENCE));
         signal(other).wait(count, &Waiter { own, rank, other, spins, patience, notice: &notice })
     }
 
-    /// Copies `len` elements of a rank's region to one of this rank, and from one width to another. Gives the bytes that
-    /// came from a peer.
-    ///
-    /// # Safety
-    /// Nobody writes the source and nobody else uses the destination during the call.
-    pub(super) unsafe fn fetch(&self, from: Place, to: (Kind, usize), len: usize) -> usize {
-        let memory = self.arena.memory();
-        let width = memory.region(from.kind).width;
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match (width, memory.region(to.0).width) {
-                (Width::F32, Width::F32) => self.fetch_as::<f32, f32>(from, to, len),
-                (Width::F32, Width::BF16) => self.fetch_as::<f32, bf16>(from, to, len),
-                (Width::BF16, Width::F32) => self.fetch_as::<bf16, f32>(from, to, len),
-                (Width::BF16, Width::BF16) => self.fetch_as::<bf16, bf16>(from, to, len),
+    /// This rank's shard of a unit is new: peers may gather it.
+    fn publish(&mut self, unit: usize) {
+        if self.arena.plan().config.shards_optimizer() {
+            self.published = self.published.wrapping_add(1);
+            self.versions[unit] = self.published;
+            self.own().published.raise();
+        }
+    }
+
+    /// The staging of a bucket: a slot that buckets take turns with, or a place of its own.
+    fn staging_of(&self, bucket: usize) -> usize {
+        self.arena.plan().buckets[bucket].slot.unwrap_or(STAGING_SLOTS + bucket)
+    }
+
+    /// Tells that the local gradients of a bucket are there.
+    fn offer(&mut self, bucket: usize) {
+        self.sums.offered = self.sums.offered.wrapping_add(1);
+        self.sums.offers[bucket] = Some(self.sums.offered);
+        let staging = self.staging_of(bucket);
+        self.sums.staged[staging] = Some(self.sums.offered);
+        self.own().offered.raise();
+    }
+
+    /// Waits until peers have read what lies in the staging of a bucket.
+    fn await_staging(&self, bucket: usize) -> Result<(), Lost> {
+        // Older offers out of this staging have been settled before the newest.
+        let newest = self.sums.staged[self.staging_of(bucket)];
+        newest.map_or(Ok(()), |offer| self.await_peers(Axis::Zero, |peer| &peer.settled, offer))
+    }
+
+    /// Waits until the local gradients of a bucket are there on all ranks along `zero`, and until other replicas have read
+    /// what lies where its sum is to go.
+    fn await_offers(&mut self, bucket: usize) -> Result<(), Lost> {
+        let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it settles it");
+        self.await_peers(Axis::Zero, |peer| &peer.offered, offer)?;
+        self.sums.settled = self.sums.settled.wrapping_add(1);
+        self.sums.settles[bucket] = self.sums.settled;
+        let plan = self.arena.plan();
+        if plan.config.has_partials() {
+            let slot = usize::from(plan.buckets[bucket].partial > 0);
+            if let Some(settle) = self.sums.partials[slot].replace(self.sums.settled) {
+                self.await_peers(Axis::Replica, |peer| &peer.combined, settle)?;
             }
         }
+        Ok(())
     }
 
-    /// # Safety
-    /// As for [`Self::fetch`].
-    unsafe fn fetch_as<From: Element, To: Element>(&self, from: Place, to: (Kind, usize), len: usize) -> usize {
-        let source = self.arena.address::<From>(from.rank, from.kind, from.at, len);
-        let destination = self.arena.address::<To>(self.rank(), to.0, to.1, len);
-        // SAFETY: both lie in the arena, by `address`; they are regions of different ranks or different regions, so they
-        // do not overlap; the caller promises that nobody interferes.
-        let (source, destination) =
-            unsafe { (core::slice::from_raw_parts(source, len), core::slice::from_raw_parts_mut(destination, len)) };
-        convert(destination, source);
-        if from.rank == self.rank() { 0 } else { size_of_val(source) }
+    /// Tells that what this rank has of a sum may be read by those along an axis, and waits for theirs.
+    fn join(&mut self, axis: Axis) -> Result<(), Lost> {
+        let (count, signal): (_, fn(&Control) -> &Signal) = match axis {
+            Axis::Replica => (&mut self.sums.joined, |control| &control.joined),
+            Axis::Zero => (&mut self.sums.whole, |control| &control.whole),
+            Axis::Pipeline => unreachable!("the schedule check admits no spread along the pipeline"),
+        };
+        *count = count.wrapping_add(1);
+        let count = *count;
+        signal(self.own()).raise();
+        self.await_peers(axis, signal, count)
     }
 
-    /// Where layers find a unit whose parameters come and go.
-    fn slot_of(&self, unit: usize) -> (Kind, usize, usize) {
-        if self.arena.plan().config.uses_slots() {
-            let (start, len) = self.arena.slot(unit, self.slots[unit]);
-            (Kind::Gathered, start, len)
-        } else {
-            let (start, len) = self.arena.flat(unit);
-            (Kind::Parameters, start, len)
-        }
+    /// The rank of another pipeline stage in line with this one.
+    fn at_stage(&self, pipeline: usize) -> usize {
+        let plan = self.arena.plan();
+        plan.config.mesh.rank(Coordinates { pipeline, ..self.arena.coordinates() })
     }
 
     /// Where a rank keeps the reason for this exchange, and its numbers.
@@ -190,142 +182,98 @@ impl<'p> Shared<'p> {
     }
 }
 
-// SAFETY: `wait` returns when every owner has published what this rank has, which owners overwrite only after an exchange;
-// `claim` when every peer has settled the last offer out of the staging; `clear` when the receiver has taken what lay in
-// the slot; `settle`, `combine`, `spread` and `receive` write regions of this rank that peers read only after a later
-// signal of this rank; `exchange` waits for the signal of every rank.
-unsafe impl<'p> Transport<'p> for Shared<'p> {
-    fn arena(&self) -> &Arc<Arena<'p>> {
+// SAFETY: the beginning of a wait returns when every owner has published what this rank has, which owners overwrite only
+// after an exchange; that of a claim when every peer has settled the last offer out of the staging; that of a clear when the
+// receiver has taken what lay in the slot; those of a settle, a combine, a spread and a receive when what they read is told to
+// be there, and what they write are places of this rank that peers read only after a later signal of it; an exchange waits
+// for the signal of every rank.
+unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
+    fn arena(&self) -> &Arc<Arena<'p, D>> {
         &self.arena
     }
 
-    unsafe fn publish(&mut self, unit: usize) {
-        self.published = self.published.wrapping_add(1);
-        self.versions[unit] = self.published;
-        self.own().published.raise();
-    }
-
-    unsafe fn gather(&mut self, unit: usize, slot: usize) {
-        // The shards lie where they are read: there is nothing to start.
-        self.slots[unit] = slot;
-    }
-
-    unsafe fn wait(&mut self, unit: usize) -> Result<(), Lost> {
-        // The ranks along `zero` publish their units in the same order, so the count that this rank had is that of all.
-        self.await_peers(Axis::Zero, |peer| &peer.published, self.versions[unit])?;
-        let config = &self.arena.plan().config;
-        let (to, start, _) = if config.shards_parameters() {
-            self.slot_of(unit)
-        } else {
-            let (start, len) = self.arena.flat(unit);
-            (Kind::Parameters, start, len)
-        };
-        for zero in 0..config.mesh.zero {
-            let rank = self.along(Axis::Zero, zero);
-            let (shard, len) = self.arena.shard(unit, zero);
-            let is_own = rank == self.rank();
-            if to == Kind::Parameters && (is_own || self.arena.is_common()) {
-                // The view that `gathered` gives covers it.
-                self.moved.in_place.gather_bytes += if is_own { 0 } else { len * config.precision.params.bytes() };
-                continue;
+    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {
+        match op {
+            // The ranks along `zero` publish their units in the same order, so the count that this rank had is that of all.
+            Op::Wait { unit } => self.await_peers(Axis::Zero, |peer| &peer.published, self.versions[unit]),
+            Op::Claim { bucket } => self.await_staging(bucket),
+            Op::Settle { bucket, .. } => self.await_offers(bucket),
+            Op::Combine { bucket, .. } => {
+                self.await_peers(Axis::Replica, |peer| &peer.settled, self.sums.settles[bucket])
             }
-            let from = Place { rank, kind: Kind::Parameters, at: shard };
-            // SAFETY: the shard is published, and its owner writes it again only after an exchange that this rank enters
-            // later; the destination is this rank's own, and no view of it is alive.
-            self.moved.copied.gather_bytes += unsafe { self.fetch(from, (to, start + zero * len), len) };
-        }
-        Ok(())
-    }
-
-    unsafe fn widen(&mut self, unit: usize, slot: usize) {
-        self.slots[unit] = slot;
-        let (from, len) = self.arena.flat(unit);
-        let (to, start, _) = self.slot_of(unit);
-        let from = Place { rank: self.rank(), kind: Kind::Parameters, at: from };
-        // SAFETY: nobody writes this rank's replica between updates, and the slot is its own.
-        unsafe { self.fetch(from, (to, start), len) };
-    }
-
-    unsafe fn gathered(&self, unit: usize) -> View<'_, Cpu> {
-        let (kind, start, len) = self.slot_of(unit);
-        // SAFETY: between wait and release nobody writes a gathered buffer: owners update their shards only after an
-        // exchange that this rank enters after its last release, and a slot is filled again only after a release.
-        unsafe { self.arena.view(kind, start, len) }
-    }
-
-    unsafe fn release(&mut self, unit: usize) {
-        if cfg!(debug_assertions)
-            && let (Kind::Gathered, start, len) = self.slot_of(unit)
-        {
-            // A use after release then shows as a loss that is not finite.
-            // SAFETY: the slot is this rank's own, and views of it ended with the call that they were made for.
-            unsafe { self.arena.view_mut::<f32>(Kind::Gathered, start, len) }.into_slice().fill(f32::NAN);
+            Op::Spread { axis, .. } => self.join(axis),
+            Op::Clear { parcel } => {
+                let receiver = self.at_stage(self.arena.plan().receiver_of(parcel, self.arena.coordinates().pipeline));
+                let left = self.parcels[parcel as usize].left[position.outgoing(parcel)];
+                self.await_signal(receiver, |receiver| &receiver.taken[parcel as usize], left)
+            }
+            Op::Receive { parcel, .. } => {
+                let sender = self.at_stage(self.arena.plan().sender_of(parcel, self.arena.coordinates().pipeline));
+                let taken = &mut self.parcels[parcel as usize].taken;
+                *taken = taken.wrapping_add(1);
+                let taken = *taken;
+                self.await_signal(sender, |sender| &sender.sent[parcel as usize], taken)
+            }
+            _ => Ok(()),
         }
     }
 
-    unsafe fn claim(&mut self, bucket: usize) -> Result<(), Lost> {
-        self.wait_for_staging(bucket)
-    }
-
-    unsafe fn reduce(&mut self, bucket: usize) {
-        self.offer(bucket);
-    }
-
-    unsafe fn settle(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
-        self.sum_shards(bucket, write)
-    }
-
-    unsafe fn combine(&mut self, bucket: usize, write: Write) -> Result<(), Lost> {
-        self.sum_parts(bucket, write)
-    }
-
-    unsafe fn fold(&mut self, unit: usize) {
-        self.fold_tied(unit);
-    }
-
-    unsafe fn spread(&mut self, bucket: usize, axis: Axis) -> Result<(), Lost> {
-        match axis {
-            Axis::Replica => self.spread_parts(bucket),
-            Axis::Zero => self.spread_shards(bucket),
-            Axis::Pipeline => unreachable!("the schedule check admits no spread along the pipeline"),
+    unsafe fn end(&mut self, op: Op, position: &Position) {
+        match op {
+            Op::Update { unit } => self.publish(unit),
+            Op::Reduce { bucket, .. } => self.offer(bucket),
+            Op::Settle { .. } => self.own().settled.raise(),
+            Op::Combine { .. } => self.own().combined.raise(),
+            Op::Send { parcel, .. } => {
+                let parcels = &mut self.parcels[parcel as usize];
+                parcels.sent = parcels.sent.wrapping_add(1);
+                parcels.left[position.outgoing(parcel)] = parcels.sent;
+                self.own().sent[parcel as usize].raise();
+            }
+            Op::Receive { parcel, unit, .. } => {
+                self.own().taken[parcel as usize].raise();
+                if parcel == Parcel::TiedParameters {
+                    self.publish(unit);
+                }
+            }
+            _ => {}
         }
     }
 
-    unsafe fn clear(&mut self, parcel: Parcel) -> Result<(), Lost> {
-        self.wait_for_outgoing(parcel)
+    unsafe fn peer(&self, rank: usize, place: Place) -> Stored<'_, D> {
+        // SAFETY: the op has begun, so nobody writes what it reads.
+        unsafe { self.arena.stored(rank, place) }
     }
 
-    fn outgoing_slot(&self, parcel: Parcel) -> usize {
-        self.next_outgoing(parcel)
-    }
-
-    unsafe fn send(&mut self, parcel: Parcel, _: usize, _: usize) {
-        self.offer_parcel(parcel);
-    }
-
-    unsafe fn receive(&mut self, parcel: Parcel, unit: usize, to: usize, len: usize) -> Result<(), Lost> {
-        self.take_parcel(parcel, unit, to, len)
-    }
-
-    unsafe fn exchange(&mut self, call: u64, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
+    unsafe fn exchange(
+        &mut self,
+        device: &D,
+        call: u64,
+        mine: View<D, f64>,
+        mut all: ViewMut<D, f64>,
+    ) -> Result<(), Lost> {
+        let len = mine.len();
+        device.read(mine, &mut self.mine[..len]);
         self.rounds = self.rounds.wrapping_add(1);
         // A rank leaves numbers for the round after the next only when all have entered the next, and so have read these.
-        let (reason, numbers) = self.numbers(self.rank(), mine.len());
+        let (reason, numbers) = self.numbers(self.rank(), len);
         reason.store(call, Ordering::Relaxed);
-        for (to, number) in numbers.iter().zip(mine) {
+        for (to, number) in numbers.iter().zip(&self.mine) {
             to.store(number.to_bits(), Ordering::Relaxed);
         }
         self.own().entered.raise();
         let mut others = None;
-        for (rank, to) in all.chunks_exact_mut(mine.len()).enumerate() {
+        for rank in 0..self.arena.plan().config.mesh.ranks() {
             self.await_signal(rank, |peer| &peer.entered, self.rounds)?;
-            let (reason, numbers) = self.numbers(rank, mine.len());
+            let (reason, numbers) = self.numbers(rank, len);
             if reason.load(Ordering::Relaxed) != call {
                 others.get_or_insert(rank);
             }
-            for (number, from) in to.iter_mut().zip(numbers) {
-                *number = f64::from_bits(from.load(Ordering::Relaxed));
-            }
+            device.stage(all.reborrow().part(rank * len, len), |to| {
+                for (number, from) in to.iter_mut().zip(numbers) {
+                    *number = f64::from_bits(from.load(Ordering::Relaxed));
+                }
+            });
             self.moved.copied.agree_bytes += if rank == self.rank() { 0 } else { size_of_val(numbers) };
         }
         // Otherwise one of them might update what another is still reading.

@@ -6,6 +6,7 @@ use zero_plan::Plan;
 
 use super::Shared;
 use crate::arena::{Arena, segment_bytes};
+use crate::device::Device;
 use crate::launch::{self, LaunchError, Place, Watch};
 use crate::random::split_mix;
 
@@ -14,7 +15,11 @@ use crate::random::split_mix;
 ///
 /// # Errors
 /// See [`launch::join`].
-pub fn join<'p>(plan: &'p Plan<'p>, place: &Place, agreement: u64) -> Result<(Shared<'p>, Watch), LaunchError> {
+pub fn join<'p, D: Device>(
+    plan: &'p Plan<'p>,
+    place: &Place,
+    agreement: u64,
+) -> Result<(Shared<'p, D>, Watch), LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let joined = launch::join(place, plan.fingerprint() ^ split_mix(agreement), segment_bytes(plan))?;
     let watched = joined.watch.start(|error| {

@@ -1,0 +1,270 @@
+//! Collectives: what the ops that communicate do with bytes once they are there: copies, changes of width, and sums along the
+//! plan's tree. The transport says when; the plan says where. Never waits but in the transport.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Place, Places, Plan, Position};
+
+use crate::arena::Arena;
+use crate::device::{Device, Stored, Write};
+use crate::transport::{Lost, Transport};
+
+/// One rank's part in what ranks do together: its memory, its device, and its way to the others.
+pub(super) struct Collectives<'p, D: Device, T> {
+    pub plan: &'p Plan<'p>,
+    pub arena: Arc<Arena<'p, D>>,
+    pub device: D,
+    pub transport: T,
+    /// Where this rank is in the table that it walks over.
+    pub position: Position,
+    /// What it has read and copied of its peers' memory.
+    moved: Moved,
+}
+
+/// How many of the tokens of a micro-batch there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub tokens: usize,
+    pub of: usize,
+}
+
+impl Share {
+    /// The part of a place that holds so many tokens.
+    pub fn of_place(self, place: Place) -> Place {
+        place.first(place.len_bytes / self.of * self.tokens)
+    }
+}
+
+// SAFETY of all views made here: an op reads and writes the places that the plan gives it, which `prove` shows to hold what it
+// needs; the transport has begun the op, so peers have written what is read and do not read what is written; what an op
+// writes is this rank's own, and is apart from what it reads unless `reduce` is told which summand it is. Views end with the
+// op.
+impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
+    pub fn new(transport: T, device: D) -> Self {
+        let arena = Arc::clone(transport.arena());
+        let plan = arena.plan();
+        Self { plan, arena, device, transport, position: Position::new(plan.units.len()), moved: Moved::default() }
+    }
+
+    /// All that has come from other ranks so far.
+    pub fn moved(&self) -> Moved {
+        let mut all = self.transport.moved();
+        all += self.moved;
+        all
+    }
+
+    pub fn places(&self) -> Places<'p> {
+        self.arena.places()
+    }
+
+    /// Begins an op: see [`Transport::begin`].
+    ///
+    /// # Safety
+    /// It is the next of this rank's table, as for all ranks: the promise of [`Transport`].
+    pub unsafe fn begin(&mut self, op: Op) -> Result<(), Lost> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.transport.begin(op, &self.position) }
+    }
+
+    /// Ends an op that was begun and done.
+    ///
+    /// # Safety
+    /// As for [`Self::begin`].
+    pub unsafe fn end(&mut self, op: Op) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.transport.end(op, &self.position) };
+        self.position.pass(op);
+    }
+
+    /// Begins, does and ends an op that computes nothing.
+    ///
+    /// # Safety
+    /// As for [`Self::begin`].
+    pub unsafe fn run(&mut self, op: Op) -> Result<(), Lost> {
+        let config = &self.plan.config;
+        let whole = Share { tokens: config.tokens(), of: config.tokens() };
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.begin(op)?;
+            self.execute(op, whole);
+            self.end(op);
+        }
+        Ok(())
+    }
+
+    /// Does an op that was begun, if it is one that computes nothing.
+    ///
+    /// # Safety
+    /// As for [`Self::begin`].
+    pub unsafe fn execute(&mut self, op: Op, share: Share) {
+        match op {
+            Op::Wait { unit } => self.gather(unit),
+            Op::Widen { unit, slot } => {
+                let places = self.places();
+                self.convert(places.computed_on(unit, slot), self.arena.rank(), places.flat(unit));
+            }
+            Op::Release { unit } => self.release(unit),
+            Op::Settle { bucket, round } => self.settle(bucket, round),
+            Op::Combine { bucket, round } => self.combine(bucket, round),
+            Op::Fold { unit } => {
+                self.add_tied(unit, self.arena.rank(), self.places());
+            }
+            Op::Spread { bucket, axis } => self.spread(bucket, axis),
+            Op::Receive { parcel, unit, slot, .. } => self.receive(parcel, unit, slot, share),
+            _ => {}
+        }
+    }
+
+    fn units_of(&self, bucket: usize) -> impl Iterator<Item = usize> + use<'p, D, T> {
+        let (plan, bucket) = (self.plan, self.plan.buckets[bucket]);
+        (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
+    }
+
+    fn others(&self, axis: Axis) -> usize {
+        self.plan.config.mesh.len(axis) - 1
+    }
+
+    /// What a rank has at a place.
+    fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
+        // SAFETY: see above.
+        unsafe { if rank == self.arena.rank() { self.arena.stored(rank, place) } else { self.transport.peer(rank, place) } }
+    }
+
+    /// Copies what a rank has, from the width of one place to that of the other; gives the bytes that came from a peer.
+    fn convert(&self, to: Place, rank: usize, from: Place) -> usize {
+        // SAFETY: see above; the places lie in different ranks or regions, or are different parts of one.
+        self.device.convert(unsafe { self.arena.stored_mut(to) }, self.of_rank(rank, from));
+        if rank == self.arena.rank() { 0 } else { from.len_bytes }
+    }
+
+    /// Sums `count` stretches of ranks to a place of this one, which may be one of them: number `own`.
+    fn reduce(&self, to: Place, count: usize, own: Option<usize>, source: impl Fn(usize) -> (usize, Place), write: Write) {
+        let stored = |index: usize| {
+            let (rank, place) = source(index);
+            self.of_rank(rank, place)
+        };
+        // SAFETY: see above.
+        self.device.reduce(unsafe { self.arena.stored_mut(to) }, count, own, &stored, write);
+    }
+
+    /// Takes in the shards of a unit, unless they are read where they lie.
+    fn gather(&mut self, unit: usize) {
+        let (own, config) = (self.places(), &self.plan.config);
+        let gathers_for_use = config.shards_parameters();
+        let whole = if gathers_for_use { own.computed_on(unit, self.position.slot(unit)) } else { own.flat(unit) };
+        for zero in 0..config.mesh.zero {
+            let rank = self.arena.along(Axis::Zero, zero);
+            let is_own = rank == self.arena.rank();
+            let from = own.along(Axis::Zero, zero).shard(unit);
+            let to = whole.share(zero, config.mesh.zero);
+            if to.region == Kind::Parameters && (is_own || gathers_for_use) {
+                self.moved.in_place.gather_bytes += if is_own { 0 } else { from.len_bytes };
+            } else {
+                self.moved.copied.gather_bytes += self.convert(to, rank, from);
+            }
+        }
+    }
+
+    /// Makes a use after release show, in a debug build, as a loss that is not finite.
+    fn release(&self, unit: usize) {
+        if cfg!(debug_assertions) && self.plan.config.uses_slots() {
+            let slot = self.places().computed_on(unit, self.position.slot(unit));
+            // SAFETY: see above: the slot is this rank's own.
+            self.device.fill(unsafe { self.arena.view_mut(slot) }, f32::NAN);
+        }
+    }
+
+    /// Sums this rank's shards of a bucket along `zero`.
+    fn settle(&mut self, bucket: usize, round: usize) {
+        let (own, config, at) = (self.places(), &self.plan.config, self.arena.coordinates());
+        let write = if round == 0 || config.has_partials() { Write::Set } else { Write::Add };
+        for unit in self.units_of(bucket) {
+            let to = own.partial(unit);
+            let in_place = (to == own.local_share(unit, at.zero)).then_some(at.zero);
+            if config.mesh.zero > 1 || in_place.is_none() {
+                let source = |zero: usize| {
+                    let peer = own.along(Axis::Zero, zero);
+                    (self.arena.along(Axis::Zero, zero), peer.local_share(unit, at.zero))
+                };
+                self.reduce(to, config.mesh.zero, in_place, source, write);
+                self.moved.in_place.reduce_bytes += to.len_bytes * self.others(Axis::Zero);
+            }
+        }
+    }
+
+    /// Sums this rank's parts of a bucket along `replica`.
+    fn combine(&mut self, bucket: usize, round: usize) {
+        let (own, config, at) = (self.places(), &self.plan.config, self.arena.coordinates());
+        let write = if round == 0 { Write::Set } else { Write::Add };
+        for unit in self.units_of(bucket) {
+            let to = own.part(own.reduced(unit), at.replica);
+            let in_place = (!config.has_partials()).then_some(at.replica);
+            let source = |replica: usize| {
+                let peer = own.along(Axis::Replica, replica);
+                (self.arena.along(Axis::Replica, replica), own.part(peer.partial(unit), at.replica))
+            };
+            self.reduce(to, config.mesh.replica, in_place, source, write);
+            self.moved.in_place.replica_reduce_bytes += to.len_bytes * self.others(Axis::Replica);
+        }
+    }
+
+    /// Adds what `rank` has summed of the gradients of a tied unit to the same part of its owner's; gives its bytes.
+    fn add_tied(&self, tied: usize, rank: usize, of_rank: Places) -> usize {
+        let (own, owner, at) = (self.places(), self.plan.units[tied].source, self.arena.coordinates());
+        let from = of_rank.part(of_rank.reduced(tied), at.replica);
+        self.reduce(own.part(own.reduced(owner), at.replica), 1, None, |_| (rank, from), Write::Add);
+        from.len_bytes
+    }
+
+    /// Gathers what the ranks along an axis have summed: replicas the parts of this rank's shards, others their shards into
+    /// this rank's own gradients.
+    fn spread(&mut self, bucket: usize, axis: Axis) {
+        let own = self.places();
+        for unit in self.units_of(bucket) {
+            for index in 0..self.plan.config.mesh.len(axis) {
+                let (rank, whole) = (self.arena.along(axis, index), own.along(axis, index).reduced(unit));
+                let (from, to) = match axis {
+                    Axis::Replica => (own.part(whole, index), own.part(own.reduced(unit), index)),
+                    _ => (whole, own.local_share(unit, index)),
+                };
+                if rank == self.arena.rank() && from == to {
+                    continue;
+                }
+                let bytes = self.convert(to, rank, from);
+                match axis {
+                    Axis::Replica => self.moved.copied.replica_spread_bytes += bytes,
+                    _ => self.moved.copied.spread_bytes += bytes,
+                }
+            }
+        }
+    }
+
+    /// Takes in a parcel from another pipeline stage.
+    fn receive(&mut self, parcel: Parcel, unit: usize, slot: usize, share: Share) {
+        let at = self.arena.coordinates();
+        let sender = Coordinates { pipeline: self.plan.sender_of(parcel, at.pipeline), ..at };
+        let (rank, there) = (self.plan.config.mesh.rank(sender), self.plan.places(sender));
+        let (from, to) = (self.position.arriving(parcel), self.places().incoming(parcel, unit, slot));
+        match parcel {
+            Parcel::Activations => {
+                let from = share.of_place(there.outgoing(parcel, unit - 1, from));
+                self.moved.copied.activation_bytes += self.convert(share.of_place(to), rank, from);
+            }
+            Parcel::Gradients => {
+                let from = share.of_place(there.outgoing(parcel, unit + 1, from));
+                self.moved.copied.gradient_bytes += self.convert(share.of_place(to), rank, from);
+            }
+            Parcel::TiedGradients => {
+                self.moved.in_place.tied_bytes += self.add_tied(self.plan.units.len() - 1, rank, there);
+            }
+            Parcel::TiedParameters => {
+                let from = there.outgoing(parcel, self.plan.units[unit].source, from);
+                self.moved.copied.tied_bytes += self.convert(to, rank, from);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
