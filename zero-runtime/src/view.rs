@@ -52,6 +52,11 @@ impl<'a, D, T> View<'a, D, T> {
         Self { start, len, lifetime: PhantomData }
     }
 
+    /// Where the first of them lies, as the device counts: only the device can look there.
+    pub fn address(&self) -> *const T {
+        self.start
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -82,6 +87,11 @@ impl<'a, D, T> ViewMut<'a, D, T> {
     /// For all of `'a` they are aligned, initialised elements in the memory of `D`, and nobody else reads or writes them.
     pub unsafe fn from_raw(start: *mut T, len: usize) -> Self {
         Self { start, len, lifetime: PhantomData }
+    }
+
+    /// Where the first of them lies, as the device counts: only the device can look there.
+    pub fn address(&self) -> *mut T {
+        self.start
     }
 
     /// Number of elements.

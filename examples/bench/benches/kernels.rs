@@ -58,24 +58,26 @@ fn linear(criterion: &mut Criterion) {
     let (input, output) = (WIDTH, 4 * WIDTH);
     let (x, weight, bias) = (numbers(TOKENS * input), numbers(output * input), numbers(output));
     let (mut y, mut z) = (numbers(TOKENS * output), numbers(TOKENS * output));
+    let weight = || Matrix::new((&weight[..]).into(), output, input);
+    let bias = || Some((&bias[..]).into());
     let mut group = criterion.benchmark_group("linear");
     group.throughput(Throughput::Elements(2 * (TOKENS * input * output) as u64));
     group.bench_function("bias", |bencher| {
         bencher.iter(|| {
             let (y, then) = ((&mut y[..]).into(), Then::Nothing);
-            DEVICE.linear(y, (&x[..]).into(), (&weight[..]).into(), (&bias[..]).into(), then);
+            DEVICE.linear(y, (&x[..]).into(), weight(), bias(), then);
         });
     });
     group.bench_function("bias and gelu", |bencher| {
         bencher.iter(|| {
             let (y, then) = ((&mut y[..]).into(), Then::Activate(Nonlinearity::Gelu, (&mut z[..]).into()));
-            DEVICE.linear(y, (&x[..]).into(), (&weight[..]).into(), (&bias[..]).into(), then);
+            DEVICE.linear(y, (&x[..]).into(), weight(), bias(), then);
         });
     });
     group.bench_function("bias and residual", |bencher| {
         bencher.iter(|| {
             let (y, then) = ((&mut y[..]).into(), Then::Add((&z[..]).into()));
-            DEVICE.linear(y, (&x[..]).into(), (&weight[..]).into(), (&bias[..]).into(), then);
+            DEVICE.linear(y, (&x[..]).into(), weight(), bias(), then);
         });
     });
     group.finish();
@@ -91,7 +93,7 @@ fn layer_norm(criterion: &mut Criterion) {
     group.bench_function("forward", |bencher| {
         bencher.iter(|| {
             let (y, stats) = ((&mut y[..]).into(), (&mut stats[..]).into());
-            DEVICE.layer_norm((&x[..]).into(), (&gain[..]).into(), (&bias[..]).into(), y, stats);
+            DEVICE.layer_norm((&x[..]).into(), (&gain[..]).into(), (&bias[..]).into(), y, stats, 1e-5);
         });
     });
     group.throughput(bytes(3 * elements));
@@ -127,7 +129,8 @@ fn gelu(criterion: &mut Criterion) {
 /// Operations are those of the published count, of which the causal mask removes nothing: 4 x length x width a token
 /// forward, twice that backward.
 fn attention(criterion: &mut Criterion) {
-    let shape = AttentionShape { sequences: TOKENS / LENGTH, length: LENGTH, heads: HEADS, head_dim: WIDTH / HEADS };
+    let (sequences, head_dim) = (TOKENS / LENGTH, WIDTH / HEADS);
+    let shape = AttentionShape { sequences, length: LENGTH, heads: HEADS, key_heads: HEADS, head_dim };
     let (qkv, dout) = (numbers(TOKENS * 3 * WIDTH), numbers(TOKENS * WIDTH));
     let (mut out, mut lse, mut dqkv) = (dout.clone(), vec![0.0; TOKENS * HEADS], qkv.clone());
     let operations = (4 * TOKENS * LENGTH * WIDTH) as u64;

@@ -1,75 +1,73 @@
-//! Device: the small set of operations that layers and the optimizer are written against. A new device is one folder
-//! that implements [`Device`]. Never knows of units, ranks or schedules.
+//! Device: the small set of operations that layers and the engine are written against. A new device is one folder that
+//! implements [`Device`]. Never knows of units, ranks or schedules.
 
+mod agreement;
+mod argument;
 pub mod cpu;
 mod element;
+mod memory;
+mod step;
 mod stored;
 
-pub use cpu::{AdamW, AttentionShape, Cpu, HEAD_DIM_MAX, Nonlinearity};
+pub use agreement::Agreement;
+pub use argument::{AttentionShape, Matrix, Nonlinearity, Then, Write};
+pub use cpu::Cpu;
 pub use element::{Element, bf16};
+pub use memory::Memory;
+pub use step::{AdamW, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
 
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
-/// Whether a result overwrites its destination or is added to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// Overwrites.
-    Set,
-    /// Adds.
-    Add,
-}
-
-/// What is done to a result before it leaves the cache.
-pub enum Then<'a, D> {
-    /// Nothing.
-    Nothing,
-    /// The nonlinearity of the result goes to another place; the result stays too, for backward.
-    Activate(Nonlinearity, ViewMut<'a, D>),
-    /// As much is added to the result.
-    Add(View<'a, D>),
-}
-
-impl<D: Device> Then<'_, D> {
-    /// Does it to a result that is there already.
-    pub fn apply(self, device: &D, result: ViewMut<D>) {
-        match self {
-            Then::Nothing => {}
-            Then::Activate(kind, to) => device.activate(kind, result.as_view(), to),
-            Then::Add(other) => device.add(result, other),
-        }
-    }
-}
-
-/// A row-major (rows, cols) matrix, or the transpose of one.
-pub struct Matrix<'a, D> {
-    /// The elements.
-    pub view: View<'a, D>,
-    /// Rows as stored.
-    pub rows: usize,
-    /// Columns as stored.
-    pub cols: usize,
-    /// Whether its transpose is meant.
-    pub transposed: bool,
-}
-
-impl<'a, D> Matrix<'a, D> {
-    /// The matrix as stored.
-    pub fn new(view: View<'a, D>, rows: usize, cols: usize) -> Self {
-        Self { view, rows, cols, transposed: false }
-    }
-
-    /// Its transpose, of the same elements.
-    pub fn transposed(self) -> Self {
-        Self { transposed: !self.transposed, ..self }
-    }
-}
-
-/// Operations on views of one device. Matrices are row-major; shapes are given as `(rows, width)`; results do not depend
-/// on timing, and every sum has one fixed order.
+/// Operations on views of one device's memory. What holds for all of them:
+///
+/// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that an op is not told follow from the lengths of
+///   its views. Lengths that do not fit, and ids beyond a table, are a panic.
+/// - **Order.** Ops take effect in the order of the calls. An op may be done later than its call returns; only
+///   [`Device::read`] waits for it.
+/// - **Aliasing.** What an op writes overlaps nothing else that it is given, unless it says so.
+/// - **Writing.** `:=` overwrites all of a destination, whatever it held, NaN included; `+=` adds to all of it.
+/// - **Rounding.** What is stored as f32 is computed in f32 or wider, and rounded when it is stored at the latest. Whether
+///   a product and a sum are rounded together is the implementation's choice, and so is how exponentials and roots are
+///   approximated: to a few units in the last place. Infinities and NaN show in the result.
+/// - **Sums.** Their order depends on shapes alone: an op repeated gives the same bits, and a row's result does not depend
+///   on which other rows there are, as far as an op treats rows alike. So neither timing nor how a batch is cut shows.
 pub trait Device: Sized + Default + Send + 'static {
+    /// The most features of a head in [`Device::attention`].
+    const HEAD_DIM_MAX: usize;
+
+    /// Memory of this device.
+    type Memory: Memory;
+
+    /// `bytes` bytes of zeros, for this rank alone.
+    ///
+    /// # Errors
+    /// If the device has not that much to give.
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError>;
+    /// The memory that the ranks of a host share, as this device reaches it.
+    ///
+    /// # Errors
+    /// If the device cannot reach it.
+    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError>;
+    /// Lets the host `fill` a staging place, of any content and as long as `to`. What it leaves there is in `to` for the
+    /// ops that follow.
+    fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));
+    /// `to` := `from`, on the host: waits until all ops so far are done.
+    fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]);
+
     /// `to` := `from`.
     fn copy(&self, to: ViewMut<Self>, from: View<Self>);
+    /// `to` := `from`, rounded to the nearest that `to` can store, ties to even; NaN stays NaN.
+    fn convert(&self, to: StoredMut<Self>, from: Stored<Self>);
+    /// `to` := `from`, as [`Device::convert`].
+    fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>);
+    /// `to` := `from`, as [`Device::convert`].
+    fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>);
     /// `to` := `value` everywhere.
     fn fill(&self, to: ViewMut<Self>, value: f32);
     /// `y` += `x`.
@@ -78,20 +76,32 @@ pub trait Device: Sized + Default + Send + 'static {
     fn mul(&self, y: ViewMut<Self>, x: View<Self>);
     /// `y` *= `factor` everywhere.
     fn scale(&self, y: ViewMut<Self>, factor: f32);
-    /// `c` (m, n) := or += `a` (m, k) `b` (k, n).
+
+    /// `c` (m, n) := or += `a` (m, k) `b` (k, n). A sum over k may begin with what `c` held or end with it.
     fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write);
-    /// `y` (rows, output) := `x` (rows, input) times the transposed `weight` (output, input), plus `bias` (output); then
-    /// what `then` says.
-    fn linear(&self, y: ViewMut<Self>, x: View<Self>, weight: View<Self>, bias: View<Self>, then: Then<Self>);
+    /// `y` (rows, output) := `x` (rows, input) times the transpose of `weight` (output, input), plus `bias` (output) in
+    /// every row; then what `then` says.
+    fn linear(&self, y: ViewMut<Self>, x: View<Self>, weight: Matrix<Self>, bias: Option<View<Self>>, then: Then<Self>);
     /// `out` (width) := or += the sum of the rows of `x` (rows, width).
     fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write);
     /// `y` := f(`x`), elementwise.
     fn activate(&self, kind: Nonlinearity, x: View<Self>, y: ViewMut<Self>);
     /// `dx` := `dy` f'(`x`), elementwise.
     fn activate_backward(&self, kind: Nonlinearity, x: View<Self>, dy: View<Self>, dx: ViewMut<Self>);
-    /// Layer norm of each row; `stats` (rows, 2) takes mean and reciprocal deviation.
-    fn layer_norm(&self, x: View<Self>, gain: View<Self>, bias: View<Self>, y: ViewMut<Self>, stats: ViewMut<Self>);
-    /// Its vector-Jacobian product, and `plus` added to `dx`; `dgain` and `dbias` (width).
+
+    /// Layer norm of each row: `y` (rows, width) := (`x` - mean) / sqrt(variance + `epsilon`) `gain` + `bias`, where the
+    /// variance is the biased one. `stats` (rows, 2) takes the mean and 1 / sqrt(variance + epsilon).
+    fn layer_norm(
+        &self,
+        x: View<Self>,
+        gain: View<Self>,
+        bias: View<Self>,
+        y: ViewMut<Self>,
+        stats: ViewMut<Self>,
+        epsilon: f32,
+    );
+    /// Its vector-Jacobian product: `dx`, if wanted, := it, and `plus` added as [`Device::add`] does; `dgain` and `dbias`
+    /// (width) := or += theirs.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn layer_norm_backward(
         &self,
@@ -105,9 +115,10 @@ pub trait Device: Sized + Default + Send + 'static {
         dbias: ViewMut<Self>,
         write: Write,
     );
-    /// Root-mean-square norm of each row; `inverse` (rows) takes the reciprocal root mean square.
-    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>);
-    /// Its vector-Jacobian product, and `plus` added to `dx`; `dgain` (width).
+    /// Root-mean-square norm of each row: `y` (rows, width) := `x` / sqrt(mean(x^2) + `epsilon`) `gain`. `inverse` (rows)
+    /// takes 1 / sqrt(mean(x^2) + epsilon).
+    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>, epsilon: f32);
+    /// Its vector-Jacobian product: as of [`Device::layer_norm`].
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn rms_norm_backward(
         &self,
@@ -120,9 +131,11 @@ pub trait Device: Sized + Default + Send + 'static {
         dgain: ViewMut<Self>,
         write: Write,
     );
-    /// Causal attention; `qkv` (tokens, 3 heads head_dim), `out` (tokens, heads head_dim), `lse` (tokens, heads).
+    /// Causal attention of each token to itself and those before it in its sequence. For each head, `out` (tokens, heads
+    /// head_dim) := softmax(q k^T / sqrt(head_dim)) v, where q, k and v lie in `qkv` as [`AttentionShape`] says. `lse`
+    /// (tokens, heads) takes the log-sum-exp of what the softmax is of. Scores may be of any finite size.
     fn attention(&self, shape: AttentionShape, qkv: View<Self>, out: ViewMut<Self>, lse: ViewMut<Self>);
-    /// Its vector-Jacobian product: `dqkv` is overwritten.
+    /// Its vector-Jacobian product: `dqkv` := it, laid out as `qkv`.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn attention_backward(
         &self,
@@ -133,20 +146,28 @@ pub trait Device: Sized + Default + Send + 'static {
         dout: View<Self>,
         dqkv: ViewMut<Self>,
     );
-    /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id, plus rows of `positions` (context, width) by
-    /// place in the sequence.
-    fn embed(&self, ids: View<Self, u32>, table: View<Self>, positions: View<Self>, out: ViewMut<Self>, length: usize);
-    /// Its vector-Jacobian product.
+    /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id; plus, if there are `positions` (context, width),
+    /// their rows by place in the sequence, of which there are whole ones of `length` tokens, at most the context.
+    fn embed(
+        &self,
+        ids: View<Self, u32>,
+        table: View<Self>,
+        positions: Option<View<Self>>,
+        out: ViewMut<Self>,
+        length: usize,
+    );
+    /// Its vector-Jacobian product. A row that no token refers to is 0, or left as it is.
     fn embed_backward(
         &self,
         ids: View<Self, u32>,
         dout: View<Self>,
         dtable: ViewMut<Self>,
-        dpositions: ViewMut<Self>,
+        dpositions: Option<ViewMut<Self>>,
         length: usize,
         write: Write,
     );
     /// `loss` (rows) := log-sum-exp of each row of `logits` (rows, classes), kept in `lse` (rows), less the target's logit.
+    /// Logits may be of any finite size.
     fn cross_entropy(&self, logits: View<Self>, targets: View<Self, u32>, loss: ViewMut<Self>, lse: ViewMut<Self>);
     /// Its vector-Jacobian product: turns `logits` into their gradient.
     fn cross_entropy_backward(
@@ -160,10 +181,46 @@ pub trait Device: Sized + Default + Send + 'static {
     fn squared_error(&self, x: View<Self>, targets: View<Self>, loss: ViewMut<Self>);
     /// Its vector-Jacobian product: `dx` (rows, width).
     fn squared_error_backward(&self, x: View<Self>, targets: View<Self>, dloss: View<Self>, dx: ViewMut<Self>);
-    /// `to` := `from`.
-    fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>);
-    /// `to` := `from`, rounded to nearest, ties to even; NaN stays NaN.
-    fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>);
+
+    /// `to` := or += the sum of `count` stretches along the tree that halves them at powers of two: of n, the first
+    /// `n.next_power_of_two() / 2` are summed before the others are added. Summand number `own` is what `to` holds, if one
+    /// is; `source` is not asked for that, and gives each of the others any number of times. All are as long as `to` and
+    /// stored as it is.
+    ///
+    /// Sums are f32, each rounded once, and the last once more to what `to` stores: bits are those of this definition.
+    fn reduce<'a>(
+        &self,
+        to: StoredMut<Self>,
+        count: usize,
+        own: Option<usize>,
+        source: &dyn Fn(usize) -> Stored<'a, Self>,
+        write: Write,
+    );
+    /// `to` (1) += the mean of `x`: its sum in f64, divided by its length.
+    fn add_mean(&self, x: View<Self>, to: ViewMut<Self, f64>);
+    /// `to` (1) := the sum of squares, in f64.
+    fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>);
+    /// `report` (1) := what `agreement` makes of the words of all ranks, (ranks, [`Agreement::values`]), and of `hyper` (1).
+    fn agree(
+        &self,
+        agreement: &Agreement,
+        all: View<Self, f64>,
+        hyper: View<Self, HyperBlock>,
+        report: ViewMut<Self, ReportBlock>,
+    );
+    /// [`Device::adamw`] by what the blocks say, with weight decay or without. Nothing at all where the report is not
+    /// finite.
+    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
+    fn update(
+        &self,
+        decays: bool,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        weights: Weights<Self>,
+        grads: Stored<Self>,
+        m: StoredMut<Self>,
+        v: StoredMut<Self>,
+    );
     /// One AdamW step in f32, elementwise: its result does not depend on how a flat buffer is cut. What is stored as bf16
     /// is rounded once, after the step.
     fn adamw<'a>(

@@ -4,7 +4,7 @@ use zero_plan::message::Message;
 
 use super::size::{SOFTMAX, either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear};
-use crate::device::{AttentionShape, Device, HEAD_DIM_MAX, Then};
+use crate::device::{AttentionShape, Device, Then};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values (3 W), attention of each token to those before it
 /// in HEADS heads of W / HEADS features, and a linear map (W).
@@ -18,15 +18,23 @@ impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
     const QKV_PARAMS: usize = linear::params(W, product(&[3, W]));
 
     fn shape<D>(cx: &Context<D>) -> AttentionShape {
-        AttentionShape { sequences: cx.sequences, length: cx.length, heads: HEADS, head_dim: Self::HEAD }
+        AttentionShape {
+            sequences: cx.sequences,
+            length: cx.length,
+            heads: HEADS,
+            key_heads: HEADS,
+            head_dim: Self::HEAD,
+        }
     }
 }
 
 impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for CausalSelfAttention<W, HEADS> {
     type Output = Features<W>;
     const PARAMS: usize = sum(&[Self::QKV_PARAMS, linear::params(W, W)]);
-    const FAULT: Option<Message> =
-        either(empty("CausalSelfAttention", &[("width", W), ("heads", HEADS)]), indivisible(W, HEADS));
+    const FAULT: Option<Message> = either(
+        empty("CausalSelfAttention", &[("width", W), ("heads", HEADS)]),
+        indivisible(W, HEADS, S::Device::HEAD_DIM_MAX),
+    );
     // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
     const SAVED: usize = product(&[S::TOKENS, sum(&[product(&[4, W]), HEADS])]);
     // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
@@ -78,18 +86,18 @@ impl<const W: usize, const HEADS: usize> Entry for CausalSelfAttention<W, HEADS>
     type Input = Features<W>;
 }
 
-/// The fault of features that heads cannot share.
-const fn indivisible(width: usize, heads: usize) -> Option<Message> {
+/// The fault of features that heads cannot share, or of which each would have more than `most`.
+const fn indivisible(width: usize, heads: usize, most: usize) -> Option<Message> {
     let message = Message::new().text("[Z0203] the width of CausalSelfAttention is ").number(width);
     let message = message.text(", and its number of heads is ").number(heads);
     if heads > 0 && !width.is_multiple_of(heads) {
         let message = message.text(", which does not divide that");
         return Some(message.text("\n  fix: choose a number of heads that does"));
     }
-    if heads > 0 && width / heads > HEAD_DIM_MAX {
+    if heads > 0 && width / heads > most {
         let message = message.text(": ").number(width / heads).text(" features for each, and a head has at most ");
-        let message = message.number(HEAD_DIM_MAX);
-        return Some(message.text("\n  fix: ").number(width.div_ceil(HEAD_DIM_MAX)).text(" heads or more"));
+        let message = message.number(most);
+        return Some(message.text("\n  fix: ").number(width.div_ceil(most)).text(" heads or more"));
     }
     None
 }

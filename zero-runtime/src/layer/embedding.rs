@@ -31,13 +31,13 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
         let (table, positions) = pass.params.split_at(VOCAB * W);
-        cx.device.embed(pass.x.ids(), table, positions, pass.y, cx.length);
+        cx.device.embed(pass.x.ids(), table, Some(positions), pass.y, cx.length);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
         let (grads, write) = pass.grads.into_parts();
         let (dtable, dpositions) = grads.split_at(VOCAB * W);
-        cx.device.embed_backward(pass.x.ids(), pass.dy, dtable, dpositions, cx.length, write);
+        cx.device.embed_backward(pass.x.ids(), pass.dy, dtable, Some(dpositions), cx.length, write);
     }
 }
 

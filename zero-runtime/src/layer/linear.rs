@@ -55,7 +55,7 @@ pub(super) fn forward<D: Device>(
     then: Then<D>,
 ) {
     let (weight, bias) = params.split_at(output * input);
-    cx.device.linear(y, x, weight, bias, then);
+    cx.device.linear(y, x, Matrix::new(weight, output, input), Some(bias), then);
 }
 
 /// The vector-Jacobian product of [`forward`].

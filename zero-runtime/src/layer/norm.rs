@@ -7,7 +7,7 @@ use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Ten
 use crate::device::Device;
 use crate::view::View;
 
-/// Layer norm over W features, with gain (W) and bias (W); epsilon 1e-5.
+/// Layer norm over W features, with gain (W) and bias (W).
 pub struct LayerNorm<const W: usize>;
 
 impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
@@ -28,7 +28,7 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
     fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
         let (gain, bias) = pass.params.split_at(W);
         let stats = pass.saved.split_at(2 * cx.tokens()).0;
-        cx.device.layer_norm(pass.x, gain, bias, pass.y, stats);
+        cx.device.layer_norm(pass.x, gain, bias, pass.y, stats, Self::EPSILON);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
@@ -41,6 +41,9 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
 }
 
 impl<const W: usize> LayerNorm<W> {
+    /// Added to the variance before its root.
+    pub const EPSILON: f32 = 1e-5;
+
     fn backward<D: Device>(cx: &Context<D>, pass: Backward<D>, plus: Option<View<D>>) {
         let gain = pass.params.split_at(W).0;
         let stats = pass.saved.split_at(2 * cx.tokens()).0;
@@ -50,7 +53,7 @@ impl<const W: usize> LayerNorm<W> {
     }
 }
 
-/// Root-mean-square norm over W features, with gain (W); epsilon 1e-5.
+/// Root-mean-square norm over W features, with gain (W).
 pub struct RmsNorm<const W: usize>;
 
 impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
@@ -69,7 +72,7 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
         let inverse = pass.saved.split_at(cx.tokens()).0;
-        cx.device.rms_norm(pass.x, pass.params, pass.y, inverse);
+        cx.device.rms_norm(pass.x, pass.params, pass.y, inverse, Self::EPSILON);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
@@ -82,6 +85,9 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
 }
 
 impl<const W: usize> RmsNorm<W> {
+    /// Added to the mean square before its root.
+    pub const EPSILON: f32 = 1e-5;
+
     fn backward<D: Device>(cx: &Context<D>, pass: Backward<D>, plus: Option<View<D>>) {
         let inverse = pass.saved.split_at(cx.tokens()).0;
         let (dgain, write) = pass.grads.into_parts();

@@ -2,17 +2,7 @@
 
 use super::math::{EXP_WITHIN, sigmoid, sigmoid_within};
 use super::simd::{check_len, vectorised};
-
-/// Which nonlinearity; the formulas are PyTorch's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nonlinearity {
-    /// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): `gelu(approximate="tanh")`.
-    Gelu,
-    /// max(x, 0); the derivative at 0 is 0.
-    Relu,
-    /// x sigmoid(x), also called swish.
-    Silu,
-}
+use crate::device::Nonlinearity;
 
 /// `y` := f(`x`).
 pub fn activate(kind: Nonlinearity, x: &[f32], y: &mut [f32]) {

@@ -12,7 +12,7 @@ use super::Cpu;
 use super::math::exp_small;
 use super::parallel::PRODUCTS_PER_ELEMENT;
 use super::simd::{check_len, sum, vectorised};
-use crate::device::Write;
+use crate::device::{AttentionShape, Write};
 use product::{Rows, RowsMut, Size, product};
 
 /// Queries worked on at a time. Scores lie in rows of as many, a row for each key, whether or not all of them are queries:
@@ -24,36 +24,23 @@ const QUERIES: usize = 32;
 const KEYS: usize = 2 * QUERIES;
 
 /// The most features of a head.
-pub const HEAD_DIM_MAX: usize = 1024;
-
-/// What the tensors of attention measure; tokens = `sequences` x `length`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttentionShape {
-    /// Sequences in the batch; none sees another.
-    pub sequences: usize,
-    /// Tokens in each sequence.
-    pub length: usize,
-    /// Heads.
-    pub heads: usize,
-    /// Width of one head's queries, keys and values, `HEAD_DIM_MAX` at most.
-    pub head_dim: usize,
-}
+pub(super) const HEAD_DIM_MAX: usize = 1024;
 
 /// `out` := softmax(q k^T / sqrt(head_dim), causal) v, for every sequence and head.
 ///
-/// `qkv`: (tokens, 3 * heads * head_dim), thirds q, k, v, heads contiguous within a third; `out`: (tokens, heads *
-/// head_dim); `lse`: (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
+/// `qkv` is laid out as [`AttentionShape`] says; `out`: (tokens, heads * head_dim); `lse`: (tokens, heads), the log-sum-exp
+/// of each softmax row, kept for backward.
 pub fn attention(cpu: Cpu, shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
-    shape.check(qkv, out, lse);
+    check(shape, qkv, out, lse);
     let (out, lse) = (Destination(out.as_mut_ptr()), Destination(lse.as_mut_ptr()));
-    shape.each_head(cpu, |head| {
+    each_head(cpu, shape, 1, |head| {
         // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and no
         // two heads have an element in common.
         unsafe { head.forward(qkv, out.start(), lse.start()) };
     });
 }
 
-/// `dqkv` (tokens, 3 * heads * head_dim) := the gradient of `attention`, given `dout` (tokens, heads * head_dim).
+/// `dqkv`, laid out as `qkv`, := the gradient of `attention`, given `dout` (tokens, heads * head_dim).
 pub fn attention_backward(
     cpu: Cpu,
     shape: AttentionShape,
@@ -63,13 +50,13 @@ pub fn attention_backward(
     dout: &[f32],
     dqkv: &mut [f32],
 ) {
-    shape.check(qkv, out, lse);
+    check(shape, qkv, out, lse);
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), qkv.len());
     let saved = Saved { qkv, out, lse };
     let dqkv = Destination(dqkv.as_mut_ptr());
-    shape.each_head(cpu, |head| {
-        // SAFETY: as for `attention`.
+    each_head(cpu, shape, shape.sharing(), |head| {
+        // SAFETY: as for `attention`; and heads that share keys and values run one after another.
         unsafe { head.backward(saved, dout, dqkv.start()) };
     });
 }
@@ -86,42 +73,21 @@ impl Destination {
     }
 }
 
-impl AttentionShape {
-    #[track_caller]
-    fn check(&self, qkv: &[f32], out: &[f32], lse: &[f32]) {
-        assert!(self.head_dim <= HEAD_DIM_MAX, "a head of {} features, {HEAD_DIM_MAX} at most", self.head_dim);
-        let tokens = self.sequences * self.length;
-        check_len("qkv", qkv.len(), tokens * 3 * self.heads * self.head_dim);
-        check_len("out", out.len(), tokens * self.heads * self.head_dim);
-        check_len("lse", lse.len(), tokens * self.heads);
-    }
+#[track_caller]
+fn check(shape: AttentionShape, qkv: &[f32], out: &[f32], lse: &[f32]) {
+    assert!(shape.head_dim <= HEAD_DIM_MAX, "a head of {} features, {HEAD_DIM_MAX} at most", shape.head_dim);
+    shape.sharing();
+    check_len("qkv", qkv.len(), shape.tokens() * shape.qkv_width());
+    check_len("out", out.len(), shape.tokens() * shape.out_width());
+    check_len("lse", lse.len(), shape.tokens() * shape.heads);
+}
 
-    /// `run` for each head of each sequence, some of them at a time.
-    fn each_head(self, cpu: Cpu, run: impl Fn(Head) + Sync) {
-        let products = self.length * self.length * self.head_dim;
-        cpu.by_heads(self.sequences * self.heads, products / PRODUCTS_PER_ELEMENT, |heads| {
-            heads.for_each(|head| run(self.head(head)));
-        });
-    }
-
-    fn head(self, index: usize) -> Head {
-        let Self { length, heads, head_dim, .. } = self;
-        let width = heads * head_dim;
-        let (first_token, head) = (index / heads * length, index % heads);
-        let third = |third: usize| Panel {
-            offset: first_token * 3 * width + third * width + head * head_dim,
-            stride: 3 * width,
-        };
-        Head {
-            query: third(0),
-            key: third(1),
-            value: third(2),
-            out: Panel { offset: first_token * width + head * head_dim, stride: width },
-            lse: Panel { offset: first_token * heads + head, stride: heads },
-            length,
-            dim: head_dim,
-        }
-    }
+/// `run` for each head of each sequence, some of them at a time; each `together` in order, on one thread.
+fn each_head(cpu: Cpu, shape: AttentionShape, together: usize, run: impl Fn(Head) + Sync) {
+    let products = shape.length * shape.length * shape.head_dim * together;
+    cpu.by_heads(shape.sequences * shape.heads / together, products / PRODUCTS_PER_ELEMENT, |groups| {
+        (groups.start * together..groups.end * together).for_each(|head| run(Head::of(shape, head)));
+    });
 }
 
 /// Where the rows of one head of one sequence lie in a tensor of the whole batch.
@@ -165,6 +131,8 @@ struct Head {
     lse: Panel,
     length: usize,
     dim: usize,
+    /// How gradients of its keys and values are written: a head that shares them with heads before it adds to theirs.
+    first: Write,
 }
 
 /// Scores of a block of keys, or what becomes of them.
@@ -206,6 +174,24 @@ fn blocks(end: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 impl Head {
+    /// Head number `index`, sequence by sequence.
+    fn of(shape: AttentionShape, index: usize) -> Self {
+        let AttentionShape { length, heads, key_heads, head_dim, .. } = shape;
+        let (first_token, head) = (index / heads * length, index % heads);
+        let (width, stride, sharing) = (shape.out_width(), shape.qkv_width(), shape.sharing());
+        let panel = |offset: usize| Panel { offset: first_token * stride + offset * head_dim, stride };
+        Self {
+            query: panel(head),
+            key: panel(heads + head / sharing),
+            value: panel(heads + key_heads + head / sharing),
+            out: Panel { offset: first_token * width + head * head_dim, stride: width },
+            lse: Panel { offset: first_token * heads + head, stride: heads },
+            length,
+            dim: head_dim,
+            first: if head.is_multiple_of(sharing) { Write::Set } else { Write::Add },
+        }
+    }
+
     fn scale(&self) -> f32 {
         1.0 / (self.dim as f32).sqrt()
     }
@@ -334,9 +320,9 @@ impl Head {
                 let dquery = self.query.rows_mut(dqkv, queries.start);
                 product(size, rows_of(dscores).transposed(), key, dquery, write);
             }
-            // Keys of this very block are seen for the first time, those before it again.
+            // This head sees keys of this very block for the first time, those before it again.
             let middle = queries.start.clamp(keys.start, keys.end);
-            for (keys_part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, Write::Set)] {
+            for (keys_part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, self.first)] {
                 let strip = keys_part.start - keys.start..keys_part.end - keys.start;
                 let size = Size { rows: strip.len(), depth: count, cols: dim };
                 let (query, dout) = (self.query.rows(saved.qkv, queries.start), self.out.rows(dout, queries.start));

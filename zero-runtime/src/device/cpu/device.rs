@@ -2,10 +2,17 @@
 //! shares out its heads itself. Never computes.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytemuck::Pod;
 
 use super as kernels;
-use super::{AdamW, AttentionShape, MatrixMut, Nonlinearity};
-use crate::device::{Device, Matrix, Stored, StoredMut, Then, Weights, Write, bf16};
+use super::{MatrixMut, attention};
+use crate::device::{
+    AdamW, Agreement, AttentionShape, Device, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored, StoredMut, Then,
+    Weights, Write, bf16,
+};
+use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
 /// This processor, or some threads of it. By default the calling one alone.
@@ -28,6 +35,26 @@ fn matrix<'a>(matrix: &Matrix<'a, Cpu>) -> kernels::Matrix<'a> {
 }
 
 impl Device for Cpu {
+    const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
+
+    type Memory = Arc<Segment>;
+
+    fn allocate(&self, bytes: usize) -> Result<Arc<Segment>, LaunchError> {
+        Segment::private(bytes).map(Arc::new)
+    }
+
+    fn share(&self, segment: Arc<Segment>) -> Result<Arc<Segment>, LaunchError> {
+        Ok(segment)
+    }
+
+    fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {
+        fill(to.into_slice());
+    }
+
+    fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]) {
+        to.copy_from_slice(from.as_slice());
+    }
+
     fn copy(&self, to: ViewMut<Self>, from: View<Self>) {
         self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| to.copy_from_slice(from));
     }
@@ -49,22 +76,27 @@ impl Device for Cpu {
     }
 
     fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write) {
-        let rows = if a.transposed { a.cols } else { a.rows };
-        let cols = if b.transposed { b.rows } else { b.cols };
+        let ([rows, depth], [_, cols]) = (a.size(), b.size());
         let (c, a, b) = (MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b));
-        let depth = b.rows();
         self.by_products([rows, depth, cols], (c, a), |(c, a)| kernels::matmul(c, a, b, write));
     }
 
-    fn linear(&self, y: ViewMut<Self>, x: View<Self>, weight: View<Self>, bias: View<Self>, then: Then<Self>) {
-        let (weight, bias) = (weight.as_slice(), bias.as_slice());
-        let (rows, depth) = (y.len() / bias.len(), weight.len() / bias.len());
+    fn linear(
+        &self,
+        y: ViewMut<Self>,
+        x: View<Self>,
+        weight: Matrix<Self>,
+        bias: Option<View<Self>>,
+        then: Then<Self>,
+    ) {
+        let (weight, bias) = (matrix(&weight), bias.map(View::as_slice));
+        let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
         let then = match then {
             Then::Nothing => kernels::Then::Nothing,
             Then::Activate(kind, to) => kernels::Then::Activate(kind, to.into_slice()),
             Then::Add(other) => kernels::Then::Add(other.as_slice()),
         };
-        self.by_products([rows, depth, bias.len()], (y.into_slice(), x.as_slice(), then), |(y, x, then)| {
+        self.by_products([rows, depth, output], (y.into_slice(), x.as_slice(), then), |(y, x, then)| {
             kernels::linear(y, x, weight, bias, then);
         });
     }
@@ -85,11 +117,19 @@ impl Device for Cpu {
         self.by_elements(x.len(), parts, |(x, dy, dx)| kernels::activate_backward(kind, x, dy, dx));
     }
 
-    fn layer_norm(&self, x: View<Self>, gain: View<Self>, bias: View<Self>, y: ViewMut<Self>, stats: ViewMut<Self>) {
+    fn layer_norm(
+        &self,
+        x: View<Self>,
+        gain: View<Self>,
+        bias: View<Self>,
+        y: ViewMut<Self>,
+        stats: ViewMut<Self>,
+        epsilon: f32,
+    ) {
         let (gain, bias) = (gain.as_slice(), bias.as_slice());
         let parts = (x.as_slice(), y.into_slice(), stats.into_slice());
         self.by_rows(x.len() / gain.len(), gain.len(), parts, |(x, y, stats)| {
-            kernels::layer_norm(x, gain, bias, y, stats, NORM_EPSILON);
+            kernels::layer_norm(x, gain, bias, y, stats, epsilon);
         });
     }
 
@@ -118,11 +158,11 @@ impl Device for Cpu {
         );
     }
 
-    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>) {
+    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>, epsilon: f32) {
         let gain = gain.as_slice();
         let parts = (x.as_slice(), y.into_slice(), inverse.into_slice());
         self.by_rows(x.len() / gain.len(), gain.len(), parts, |(x, y, inverse)| {
-            kernels::rms_norm(x, gain, y, inverse, NORM_EPSILON);
+            kernels::rms_norm(x, gain, y, inverse, epsilon);
         });
     }
 
@@ -173,8 +213,15 @@ impl Device for Cpu {
         );
     }
 
-    fn embed(&self, ids: View<Self, u32>, table: View<Self>, positions: View<Self>, out: ViewMut<Self>, length: usize) {
-        let (table, positions) = (table.as_slice(), positions.as_slice());
+    fn embed(
+        &self,
+        ids: View<Self, u32>,
+        table: View<Self>,
+        positions: Option<View<Self>>,
+        out: ViewMut<Self>,
+        length: usize,
+    ) {
+        let (table, positions) = (table.as_slice(), positions.map(View::as_slice));
         // Whole sequences, since a token's place is counted from the start of a call.
         let sequences = ids.len() / length;
         self.by_rows(sequences, out.len() / sequences, (ids.as_slice(), out.into_slice()), |(ids, out)| {
@@ -187,12 +234,12 @@ impl Device for Cpu {
         ids: View<Self, u32>,
         dout: View<Self>,
         dtable: ViewMut<Self>,
-        dpositions: ViewMut<Self>,
+        dpositions: Option<ViewMut<Self>>,
         length: usize,
         write: Write,
     ) {
-        let (ids, dout) = (ids.as_slice(), dout.as_slice());
-        kernels::embed_backward(ids, dout, dtable.into_slice(), dpositions.into_slice(), length, write);
+        let (ids, dout, dpositions) = (ids.as_slice(), dout.as_slice(), dpositions.map(ViewMut::into_slice));
+        kernels::embed_backward(ids, dout, dtable.into_slice(), dpositions, length, write);
     }
 
     fn cross_entropy(&self, logits: View<Self>, targets: View<Self, u32>, loss: ViewMut<Self>, lse: ViewMut<Self>) {
@@ -232,12 +279,61 @@ impl Device for Cpu {
         });
     }
 
+    fn convert(&self, to: StoredMut<Self>, from: Stored<Self>) {
+        self.by_elements(to.len(), (to, from), |(to, from)| kernels::stored::convert(to, from));
+    }
+
     fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>) {
         self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| kernels::convert(to, from));
     }
 
     fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>) {
         self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| kernels::convert(to, from));
+    }
+
+    fn reduce<'a>(
+        &self,
+        to: StoredMut<Self>,
+        count: usize,
+        own: Option<usize>,
+        source: &dyn Fn(usize) -> Stored<'a, Self>,
+        write: Write,
+    ) {
+        kernels::reduce(to, count, own, source, write);
+    }
+
+    fn add_mean(&self, x: View<Self>, to: ViewMut<Self, f64>) {
+        to.into_slice()[0] += self.sum(x) / x.len() as f64;
+    }
+
+    fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>) {
+        to.into_slice()[0] = self.sum_squares(x);
+    }
+
+    fn agree(
+        &self,
+        agreement: &Agreement,
+        all: View<Self, f64>,
+        hyper: View<Self, HyperBlock>,
+        report: ViewMut<Self, ReportBlock>,
+    ) {
+        report.into_slice()[0] = agreement.report(all.as_slice(), &hyper.as_slice()[0]);
+    }
+
+    fn update(
+        &self,
+        decays: bool,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        weights: Weights<Self>,
+        grads: Stored<Self>,
+        m: StoredMut<Self>,
+        v: StoredMut<Self>,
+    ) {
+        let (hyper, report) = (&hyper.as_slice()[0], &report.as_slice()[0]);
+        if report.is_finite() {
+            self.adamw(&AdamW::of(hyper, report, decays), weights, grads, m, v);
+        }
     }
 
     fn adamw<'a>(
@@ -267,5 +363,5 @@ impl Device for Cpu {
     }
 }
 
-/// What the norms add to a variance before its root.
-const NORM_EPSILON: f32 = 1e-5;
+#[cfg(test)]
+mod tests;

@@ -4,17 +4,20 @@ use super::rows::accumulate;
 use super::simd::{begin, check_len, divided, vectorised};
 use crate::device::Write;
 
-/// `out` (tokens, width) := row `ids[t]` of `table` (vocab, width) + row t % `length` of `positions` (context, width).
+/// `out` (tokens, width) := row `ids[t]` of `table` (vocab, width), plus, if there are any, row t % `length` of `positions`
+/// (context, width).
 ///
 /// `length` is that of one sequence; `ids` holds whole sequences.
-pub fn embed(ids: &[u32], table: &[f32], positions: &[f32], out: &mut [f32], length: usize) {
+pub fn embed(ids: &[u32], table: &[f32], positions: Option<&[f32]>, out: &mut [f32], length: usize) {
     let width = check_shapes(ids, table, positions, out, length);
     vectorised(
         #[inline(always)]
         || {
             for (token, (&id, out)) in ids.iter().zip(out.chunks_exact_mut(width)).enumerate() {
                 out.copy_from_slice(&table[row(id as usize, width)]);
-                accumulate(out, &positions[row(token % length, width)]);
+                if let Some(positions) = positions {
+                    accumulate(out, &positions[row(token % length, width)]);
+                }
             }
         },
     );
@@ -26,19 +29,23 @@ pub fn embed_backward(
     ids: &[u32],
     dout: &[f32],
     dtable: &mut [f32],
-    dpositions: &mut [f32],
+    mut dpositions: Option<&mut [f32]>,
     length: usize,
     write: Write,
 ) {
-    let width = check_shapes(ids, dtable, dpositions, dout, length);
+    let width = check_shapes(ids, dtable, dpositions.as_deref(), dout, length);
     begin(dtable, write);
-    begin(dpositions, write);
+    if let Some(dpositions) = &mut dpositions {
+        begin(dpositions, write);
+    }
     vectorised(
         #[inline(always)]
         || {
             for (token, (&id, dout)) in ids.iter().zip(dout.chunks_exact(width)).enumerate() {
                 accumulate(&mut dtable[row(id as usize, width)], dout);
-                accumulate(&mut dpositions[row(token % length, width)], dout);
+                if let Some(dpositions) = &mut dpositions {
+                    accumulate(&mut dpositions[row(token % length, width)], dout);
+                }
             }
         },
     );
@@ -51,13 +58,15 @@ fn row(index: usize, width: usize) -> std::ops::Range<usize> {
 
 /// The width of a row, which `out` (tokens, width) tells; panics unless all shapes agree and every id has a row.
 #[track_caller]
-fn check_shapes(ids: &[u32], table: &[f32], positions: &[f32], out: &[f32], length: usize) -> usize {
+fn check_shapes(ids: &[u32], table: &[f32], positions: Option<&[f32]>, out: &[f32], length: usize) -> usize {
     divided("ids", ids.len(), length);
     let width = divided("out", out.len(), ids.len());
     let vocab = divided("table", table.len(), width);
-    let context = divided("positions", positions.len(), width);
     check_len("out", out.len(), ids.len() * width);
-    assert!(length <= context, "sequences have {length} tokens, expected at most the context, {context}");
+    if let Some(positions) = positions {
+        let context = divided("positions", positions.len(), width);
+        assert!(length <= context, "sequences have {length} tokens, expected at most the context, {context}");
+    }
     if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab) {
         panic!("token id {id} is not in the vocabulary, expected an id below {vocab}");
     }
@@ -79,7 +88,7 @@ mod tests {
         for width in LENGTHS {
             let (table, positions) = (noise(VOCAB * width, 1), noise(CONTEXT * width, 2));
             let mut out = vec![f32::NAN; IDS.len() * width];
-            embed(&IDS, &table, &positions, &mut out, LENGTH);
+            embed(&IDS, &table, Some(&positions), &mut out, LENGTH);
             for (i, &found) in out.iter().enumerate() {
                 let (token, column) = (i / width, i % width);
                 let expected = table[IDS[token] as usize * width + column] + positions[token % LENGTH * width + column];
@@ -89,25 +98,34 @@ mod tests {
     }
 
     #[test]
+    fn positions_may_be_absent() {
+        let (table, mut out, mut dtable) = (noise(VOCAB, 1), [f32::NAN; 6], [f32::NAN; VOCAB]);
+        embed(&IDS, &table, None, &mut out, LENGTH);
+        assert_eq!(out, IDS.map(|id| table[id as usize]));
+        embed_backward(&IDS, &[1.0; 6], &mut dtable, None, LENGTH, Write::Set);
+        assert_eq!(dtable, [1.0, 1.0, 0.0, 4.0, 0.0]);
+    }
+
+    #[test]
     fn backward_sums_repeated_ids() {
         let dout = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
         let (mut dtable, mut dpositions) = ([f32::NAN; VOCAB], [f32::NAN; CONTEXT]);
-        embed_backward(&IDS, &dout, &mut dtable, &mut dpositions, LENGTH, Write::Set);
+        embed_backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), LENGTH, Write::Set);
         assert_eq!(dtable, [2.0, 8.0, 0.0, 1.0 + 4.0 + 16.0 + 32.0, 0.0]);
         assert_eq!(dpositions, [9.0, 18.0, 36.0, 0.0]);
-        embed_backward(&IDS, &dout, &mut dtable, &mut dpositions, LENGTH, Write::Add);
+        embed_backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), LENGTH, Write::Add);
         assert_eq!((dtable[3], dpositions[2]), (106.0, 72.0));
     }
 
     #[test]
     #[should_panic(expected = "token id 5 is not in the vocabulary, expected an id below 5")]
     fn an_id_beyond_the_table_is_refused() {
-        embed(&[5], &[0.0; VOCAB], &[0.0; CONTEXT], &mut [0.0], 1);
+        embed(&[5], &[0.0; VOCAB], Some(&[0.0; CONTEXT]), &mut [0.0], 1);
     }
 
     #[test]
     #[should_panic(expected = "sequences have 5 tokens, expected at most the context, 4")]
     fn a_sequence_beyond_the_context_is_refused() {
-        embed(&[0; 5], &[0.0; VOCAB], &[0.0; CONTEXT], &mut [0.0; 5], 5);
+        embed(&[0; 5], &[0.0; VOCAB], Some(&[0.0; CONTEXT]), &mut [0.0; 5], 5);
     }
 }

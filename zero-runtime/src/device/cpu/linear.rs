@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use super::activation::{Nonlinearity, gelu, relu, silu};
+use super::activation::{gelu, relu, silu};
 use super::gemm::{Matrix, MatrixMut, matmul};
 use super::rows::accumulate;
 use super::simd::{check_len, divided, vectorised};
-use crate::device::Write;
+use crate::device::{Nonlinearity, Write};
 
 /// The most columns of the result worked on at a time. What follows finds a few hundred rows of so many in a second-level cache;
 /// narrower panels lose more in the product, and in rows too short to stream, than they save.
@@ -23,13 +23,13 @@ pub enum Then<'a> {
     Add(&'a [f32]),
 }
 
-/// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output) in every row;
-/// then what `then` says.
-pub fn linear(y: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], mut then: Then) {
-    let output = bias.len();
+/// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there is
+/// one, in every row; then what `then` says.
+pub fn linear(y: &mut [f32], x: &[f32], weight: Matrix, bias: Option<&[f32]>, mut then: Then) {
+    let [output, input] = [weight.rows(), weight.cols()];
     let rows = divided("y", y.len(), output);
-    let input = divided("weight", weight.len(), output);
     check_len("x", x.len(), rows * input);
+    check_len("bias", bias.map_or(output, <[f32]>::len), output);
     match &then {
         Then::Nothing => {}
         Then::Activate(_, z) => check_len("z", z.len(), y.len()),
@@ -42,17 +42,18 @@ pub fn linear(y: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], mut then: 
     let panels = output.div_ceil(PANEL);
     for panel in 0..panels {
         let columns = output * panel / panels..output * (panel + 1) / panels;
-        let weight =
-            Matrix::new(&weight[columns.start * input..columns.end * input], columns.len(), input).transposed();
+        let weight = weight.split_at(columns.start).1.split_at(columns.len()).0.transposed();
         let part = MatrixMut::strided(&mut y[columns.start..], rows, columns.len(), output);
         matmul(part, Matrix::new(x, rows, input), weight, Write::Set);
-        let bias = &bias[columns.clone()];
+        let bias = bias.map(|bias| &bias[columns.clone()]);
         match &mut then {
             Then::Nothing => vectorised(
                 #[inline(always)]
                 || {
-                    for y in y.chunks_exact_mut(output) {
-                        accumulate(&mut y[columns.clone()], bias);
+                    if let Some(bias) = bias {
+                        for y in y.chunks_exact_mut(output) {
+                            accumulate(&mut y[columns.clone()], bias);
+                        }
                     }
                 },
             ),
@@ -73,7 +74,8 @@ pub fn linear(y: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], mut then: 
 
 /// `y` += `bias` + `other`, in this order.
 #[inline(always)]
-fn add_both(y: &mut [f32], bias: &[f32], other: &[f32]) {
+fn add_both(y: &mut [f32], bias: Option<&[f32]>, other: &[f32]) {
+    let Some(bias) = bias else { return accumulate(y, other) };
     for ((y, bias), other) in y.iter_mut().zip(bias).zip(other) {
         *y = (*y + bias) + other;
     }
@@ -81,7 +83,13 @@ fn add_both(y: &mut [f32], bias: &[f32], other: &[f32]) {
 
 /// `y` += `bias` and `z` := f(`y`), in these columns of every row of `width`.
 #[inline(always)]
-fn activate([y, z]: [&mut [f32]; 2], width: usize, columns: Range<usize>, bias: &[f32], f: impl Fn(f32) -> f32) {
+fn activate(
+    [y, z]: [&mut [f32]; 2],
+    width: usize,
+    columns: Range<usize>,
+    bias: Option<&[f32]>,
+    f: impl Fn(f32) -> f32,
+) {
     vectorised(
         #[inline(always)]
         || {
@@ -93,7 +101,8 @@ fn activate([y, z]: [&mut [f32]; 2], width: usize, columns: Range<usize>, bias: 
 }
 
 #[inline(always)]
-fn activate_row(y: &mut [f32], bias: &[f32], z: &mut [f32], f: impl Fn(f32) -> f32) {
+fn activate_row(y: &mut [f32], bias: Option<&[f32]>, z: &mut [f32], f: impl Fn(f32) -> f32) {
+    let Some(bias) = bias else { return z.iter_mut().zip(y).for_each(|(z, y)| *z = f(*y)) };
     for ((y, bias), z) in y.iter_mut().zip(bias).zip(z) {
         *y += bias;
         *z = f(*y);
@@ -119,7 +128,7 @@ mod tests {
         for [rows, input, output] in [[1, 1, 1], [3, 5, 7], [4, 17, PANEL], [5, 3, 2 * PANEL + 9]] {
             let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
             let mut y = vec![f32::NAN; rows * output];
-            linear(&mut y, &x, &weight, &bias, Then::Nothing);
+            linear(&mut y, &x, Matrix::new(&weight, output, input), Some(&bias), Then::Nothing);
             assert_close("y", &y, &expected(&x, &weight, &bias, input), 1e-5);
         }
     }
@@ -129,25 +138,48 @@ mod tests {
     fn what_follows_is_as_if_it_came_after() {
         let (rows, input, output) = (5, 6, PANEL + 21);
         let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
+        let weight = Matrix::new(&weight, output, input);
         let mut plain = vec![f32::NAN; rows * output];
-        linear(&mut plain, &x, &weight, &bias, Then::Nothing);
+        linear(&mut plain, &x, weight, Some(&bias), Then::Nothing);
         for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
             let (mut y, mut z) = (vec![f32::NAN; plain.len()], vec![f32::NAN; plain.len()]);
-            linear(&mut y, &x, &weight, &bias, Then::Activate(kind, &mut z));
+            linear(&mut y, &x, weight, Some(&bias), Then::Activate(kind, &mut z));
             let mut activated = vec![f32::NAN; plain.len()];
             activate(kind, &plain, &mut activated);
             assert_eq!((y, z), (plain.clone(), activated), "{kind:?}");
         }
         let other = noise(plain.len(), 4);
         let mut y = vec![f32::NAN; plain.len()];
-        linear(&mut y, &x, &weight, &bias, Then::Add(&other));
+        linear(&mut y, &x, weight, Some(&bias), Then::Add(&other));
         add(&mut plain, &other);
         assert_eq!(y, plain);
     }
 
     #[test]
+    fn no_bias_is_as_one_of_zeros() {
+        let (rows, input, output) = (5, 6, 7);
+        let (x, weight, zeros) = (noise(rows * input, 1), noise(output * input, 2), vec![0.0; output]);
+        let weight = Matrix::new(&weight, output, input);
+        let run = |bias: Option<&[f32]>, kind: Option<Nonlinearity>| {
+            let (mut y, mut z) = (vec![f32::NAN; rows * output], noise(rows * output, 4));
+            match kind {
+                None => linear(&mut y, &x, weight, bias, Then::Add(&z)),
+                Some(kind) => linear(&mut y, &x, weight, bias, Then::Activate(kind, &mut z)),
+            }
+            [y, z]
+        };
+        for kind in [None, Some(Nonlinearity::Relu)] {
+            assert_eq!(run(None, kind), run(Some(&zeros), kind));
+        }
+        let (mut without, mut with) = (vec![f32::NAN; rows * output], vec![f32::NAN; rows * output]);
+        linear(&mut without, &x, weight, None, Then::Nothing);
+        linear(&mut with, &x, weight, Some(&zeros), Then::Nothing);
+        assert_eq!(without, with);
+    }
+
+    #[test]
     #[should_panic(expected = "`other` has 1 elements, expected 2")]
     fn shapes_must_agree() {
-        linear(&mut [0.0; 2], &[1.0], &[1.0; 2], &[0.0; 2], Then::Add(&[0.0]));
+        linear(&mut [0.0; 2], &[1.0], Matrix::new(&[1.0; 2], 2, 1), None, Then::Add(&[0.0]));
     }
 }

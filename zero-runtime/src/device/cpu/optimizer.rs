@@ -2,28 +2,7 @@
 //! where it is elementwise.
 
 use super::simd::{LANES, check_len, fold, vectorised};
-use crate::device::Element;
-
-/// One step's scalars. In f64, as PyTorch has them: 1 - 0.999 in f32 is off by 1e-5.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdamW {
-    /// Learning rate of this step.
-    pub lr: f64,
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub eps: f64,
-    /// Parameters shrink by `lr * weight_decay`, whatever their gradient.
-    pub weight_decay: f64,
-    /// What gradients are multiplied by first: clipping, loss scale, averaging.
-    pub grad_scale: f64,
-    /// 1 - beta1^t at step t, from 1.
-    pub correction1: f64,
-    /// 1 - beta2^t.
-    pub correction2: f64,
-}
+use crate::device::{AdamW, Element};
 
 /// Updates `params` and the moments `m` and `v` by `grads`, all (n), as `torch.optim.AdamW` does: decoupled decay
 /// first (Loshchilov and Hutter, 2019).

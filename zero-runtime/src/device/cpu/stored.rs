@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::Cpu;
-use super::convert::convert;
-use super::optimizer::{self, AdamW};
+use super::convert as slices;
+use super::optimizer;
 use super::simd::check_len;
-use crate::device::{Stored, StoredMut, Weights};
+use crate::device::{AdamW, Stored, StoredMut, Weights};
 
 /// Elements stepped at a time: a widened block of each tensor stays in the first-level cache.
 const BLOCK: usize = 512;
@@ -42,6 +42,16 @@ pub fn all_finite(x: Stored<Cpu>) -> bool {
     }
 }
 
+/// [`super::convert`] between numbers of either width.
+pub fn convert(to: StoredMut<Cpu>, from: Stored<Cpu>) {
+    match (to, from) {
+        (StoredMut::F32(to), Stored::F32(from)) => slices::convert(to.into_slice(), from.as_slice()),
+        (StoredMut::F32(to), Stored::BF16(from)) => slices::convert(to.into_slice(), from.as_slice()),
+        (StoredMut::BF16(to), Stored::F32(from)) => slices::convert(to.into_slice(), from.as_slice()),
+        (StoredMut::BF16(to), Stored::BF16(from)) => slices::convert(to.into_slice(), from.as_slice()),
+    }
+}
+
 fn in_blocks(step: &AdamW, weights: Weights<Cpu>, grads: Stored<Cpu>, mut m: StoredMut<Cpu>, mut v: StoredMut<Cpu>) {
     let Weights { mut params, mut master } = weights;
     let len = params.len();
@@ -57,7 +67,7 @@ fn in_blocks(step: &AdamW, weights: Weights<Cpu>, grads: Stored<Cpu>, mut m: Sto
         match master.as_mut().map(|master| part(master, &block)) {
             Some(mut master) => {
                 step_block(step, master.reborrow(), grads, m, v);
-                store(params, master.as_stored());
+                convert(params, master.as_stored());
             }
             None => step_block(step, params, grads, m, v),
         }
@@ -73,14 +83,6 @@ fn step_block(step: &AdamW, updated: StoredMut<Cpu>, grads: Stored<Cpu>, m: Stor
     read(grads, |grads| change(updated, |p| change(m, |m| change(v, |v| optimizer::adamw(step, p, grads, m, v)))));
 }
 
-/// `to` := `from`, at most `BLOCK` elements, rounded to what `to` can store.
-fn store(to: StoredMut<Cpu>, from: Stored<Cpu>) {
-    read(from, |from| match to {
-        StoredMut::F32(to) => convert(to.into_slice(), from),
-        StoredMut::BF16(to) => convert(to.into_slice(), from),
-    });
-}
-
 /// Shows `stored`, at most `BLOCK` elements, as f32: in place where it is that.
 fn read(stored: Stored<Cpu>, look: impl FnOnce(&[f32])) {
     match stored {
@@ -88,7 +90,7 @@ fn read(stored: Stored<Cpu>, look: impl FnOnce(&[f32])) {
         Stored::BF16(view) => {
             let mut buffer = [0.0; BLOCK];
             let wide = &mut buffer[..view.len()];
-            convert(wide, view.as_slice());
+            slices::convert(wide, view.as_slice());
             look(wide);
         }
     }
@@ -101,9 +103,9 @@ fn change(stored: StoredMut<Cpu>, work: impl FnOnce(&mut [f32])) {
         StoredMut::BF16(view) => {
             let mut buffer = [0.0; BLOCK];
             let (wide, stored) = (&mut buffer[..view.len()], view.into_slice());
-            convert(wide, stored);
+            slices::convert(wide, stored);
             work(wide);
-            convert(stored, wide);
+            slices::convert(stored, wide);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Helpers of the kernels' tests: reproducible inputs and comparison with an f64 reference. Never part of a build.
 
-use super::AdamW;
+use crate::device::AdamW;
 
 /// Awkward lengths: empty of whole vectors, one short, exact, one over, several.
 pub const LENGTHS: [usize; 8] = [1, 3, 15, 16, 17, 33, 65, 130];

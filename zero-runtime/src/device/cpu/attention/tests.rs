@@ -10,7 +10,7 @@ struct Reference {
 }
 
 fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
-    let AttentionShape { sequences, length, heads, head_dim } = shape;
+    let AttentionShape { sequences, length, heads, key_heads, head_dim } = shape;
     let width = heads * head_dim;
     let scale = 1.0 / (head_dim as f64).sqrt();
     let mut r = Reference {
@@ -20,10 +20,12 @@ fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
     };
     for sequence in 0..sequences {
         for head in 0..heads {
-            let at = |row: usize, third: usize, d: usize| {
-                (sequence * length + row) * 3 * width + third * width + head * head_dim + d
-            };
-            let x = |row, third, d| f64::from(qkv[at(row, third, d)]);
+            // Queries, keys and values.
+            let first = [head, heads + head * key_heads / heads, heads + key_heads + head * key_heads / heads];
+            let row_width = (heads + 2 * key_heads) * head_dim;
+            let at =
+                |row: usize, kind: usize, d: usize| (sequence * length + row) * row_width + first[kind] * head_dim + d;
+            let x = |row, kind, d| f64::from(qkv[at(row, kind, d)]);
             for i in 0..length {
                 let token = sequence * length + i;
                 let out_at = |d: usize| token * width + head * head_dim + d;
@@ -51,9 +53,8 @@ fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
 }
 
 fn check(shape: AttentionShape) {
-    let tokens = shape.sequences * shape.length;
-    let width = shape.heads * shape.head_dim;
-    let (qkv, dout) = (noise(tokens * 3 * width, 1), noise(tokens * width, 2));
+    let (tokens, width) = (shape.tokens(), shape.out_width());
+    let (qkv, dout) = (noise(tokens * shape.qkv_width(), 1), noise(tokens * width, 2));
     let expected = reference(shape, &qkv, &dout);
     // NaN wherever a kernel must write before it reads.
     let (mut out, mut lse) = (vec![f32::NAN; tokens * width], vec![f32::NAN; tokens * shape.heads]);
@@ -79,13 +80,27 @@ fn matches_f64_on_awkward_shapes() {
         [1, 97, 2, 40],
         [3, 33, 1, 100],
     ] {
-        check(AttentionShape { sequences, length, heads, head_dim });
+        check(AttentionShape { sequences, length, heads, key_heads: heads, head_dim });
     }
 }
 
 #[test]
+fn heads_share_keys_and_values() {
+    for [sequences, length, heads, key_heads, head_dim] in [[2, 3, 2, 1, 5], [1, 65, 6, 2, 7], [2, 97, 4, 1, 33]] {
+        check(AttentionShape { sequences, length, heads, key_heads, head_dim });
+    }
+}
+
+#[test]
+#[should_panic(expected = "3 heads cannot share 2 heads of keys")]
+fn heads_share_evenly() {
+    let shape = AttentionShape { sequences: 1, length: 1, heads: 3, key_heads: 2, head_dim: 1 };
+    attention(Cpu::ONE_THREAD, shape, &[0.0; 7], &mut [0.0; 3], &mut [0.0; 3]);
+}
+
+#[test]
 fn the_first_token_sees_only_itself() {
-    let shape = AttentionShape { sequences: 1, length: 2, heads: 1, head_dim: 1 };
+    let shape = AttentionShape { sequences: 1, length: 2, heads: 1, key_heads: 1, head_dim: 1 };
     let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
     // Two tokens of q, k, v; with q = 0 the second weighs both values alike.
     attention(Cpu::ONE_THREAD, shape, &[1.0, 2.0, 3.0, 0.0, 5.0, 9.0], &mut out, &mut lse);
@@ -94,7 +109,7 @@ fn the_first_token_sees_only_itself() {
 
 #[test]
 fn large_scores_do_not_overflow() {
-    let shape = AttentionShape { sequences: 1, length: 3, heads: 1, head_dim: 1 };
+    let shape = AttentionShape { sequences: 1, length: 3, heads: 1, key_heads: 1, head_dim: 1 };
     let (mut out, mut lse) = ([0.0; 3], [0.0; 3]);
     let qkv = [1e4, 1e4, 1.0, 1e4, -1e4, 2.0, 1e4, 1e4, 3.0];
     attention(Cpu::ONE_THREAD, shape, &qkv, &mut out, &mut lse);
@@ -104,6 +119,6 @@ fn large_scores_do_not_overflow() {
 #[test]
 #[should_panic(expected = "a head of 1025 features, 1024 at most")]
 fn a_head_beyond_the_scratch_is_refused() {
-    let shape = AttentionShape { sequences: 1, length: 1, heads: 1, head_dim: 1025 };
+    let shape = AttentionShape { sequences: 1, length: 1, heads: 1, key_heads: 1, head_dim: 1025 };
     attention(Cpu::ONE_THREAD, shape, &[0.0; 3 * 1025], &mut [0.0; 1025], &mut [0.0]);
 }

@@ -2,13 +2,16 @@
 
 use std::sync::Mutex;
 
+use bytemuck::Zeroable;
+
 use super::*;
 use crate::device::cpu::matmul;
 use crate::device::cpu::testing::{STEP, noise};
-use crate::device::{AttentionShape, Device, Element, Nonlinearity, Then, Write, bf16};
+use crate::device::{AttentionShape, Device, Element, HyperBlock, Nonlinearity, ReportBlock, Then, Write, bf16};
 use crate::view::{View, ViewMut};
 
 const ROWS: usize = 35;
+const EPSILON: f32 = 1e-5;
 const WIDTHS: [usize; 4] = [1, 33, 64, 130];
 /// Of a matrix product: enough rows for five pieces, and more columns or products than `gemm` takes at one time.
 const PRODUCTS: [[usize; 3]; 6] =
@@ -65,6 +68,11 @@ fn elementwise(cpu: &Cpu, width: usize, written: &mut Written) {
     written.note("narrow", &widened(&small));
     cpu.widen(view_mut(&mut y), small.as_slice().into());
     written.note("widen", &y);
+    cpu.convert(view_mut(&mut y).into(), View::from(small.as_slice()).into());
+    written.note("convert", &y);
+    let summands = [&x, &dy];
+    cpu.reduce(view_mut(&mut y).into(), 3, Some(1), &|i| view(summands[i / 2]).into(), Write::Add);
+    written.note("reduce", &y);
     let sums = [cpu.sum(view(&x)), cpu.sum_squares(view(&x)), cpu.sum_squares(View::from(small.as_slice()))];
     written.note("sums", &sums.map(|sum| sum as f32));
     assert!(cpu.all_finite(view(&x)));
@@ -86,6 +94,16 @@ fn adamw(cpu: &Cpu, width: usize, written: &mut Written) {
     for (name, x) in [("stored", &widened(&stored)), ("master", &params), ("m", &m), ("v", &v)] {
         written.note(name, x);
     }
+    let hyper =
+        HyperBlock { lr: 0.1, beta1: 0.9, epsilon: 1e-8, correction1: 0.2, correction2: 0.1, ..Zeroable::zeroed() };
+    let report = ReportBlock { grad_scale: 0.5, is_finite: 1.0, ..Zeroable::zeroed() };
+    let (hyper, report) = ([hyper], [report]);
+    let blocks = (View::from(&hyper[..]), View::from(&report[..]));
+    let (weights, grads) = (view_mut(&mut params).into(), view(&grads).into());
+    cpu.update(true, blocks.0, blocks.1, weights, grads, view_mut(&mut m).into(), view_mut(&mut v).into());
+    for (name, x) in [("updated", &params), ("m", &m), ("v", &v)] {
+        written.note(name, x);
+    }
 }
 
 fn norms(cpu: &Cpu, width: usize, written: &mut Written) {
@@ -93,12 +111,12 @@ fn norms(cpu: &Cpu, width: usize, written: &mut Written) {
     let (x, dy, gain, bias) = (noise(len, 1), noise(len, 2), noise(width, 3), noise(width, 4));
     let (mut y, mut dx, mut stats) = (vec![0.0; len], vec![0.0; len], vec![0.0; 2 * ROWS]);
     let (mut dgain, mut dbias) = (noise(width, 5), noise(width, 6));
-    cpu.layer_norm(view(&x), view(&gain), view(&bias), view_mut(&mut y), view_mut(&mut stats));
+    cpu.layer_norm(view(&x), view(&gain), view(&bias), view_mut(&mut y), view_mut(&mut stats), EPSILON);
     for (name, x) in [("layer_norm", &y), ("stats", &stats)] {
         written.note(name, x);
     }
     let inverse = &mut stats[..ROWS];
-    cpu.rms_norm(view(&x), view(&gain), view_mut(&mut y), view_mut(inverse));
+    cpu.rms_norm(view(&x), view(&gain), view_mut(&mut y), view_mut(inverse), EPSILON);
     written.note("rms_norm", &y);
     written.note("inverse", inverse);
     for write in [Write::Add, Write::Set] {
@@ -143,9 +161,10 @@ fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
     let ids: Vec<u32> = (0..ROWS).map(|token| (token * 7 % 11) as u32).collect();
     let (mut table, mut positions, mut out) = (noise(11 * width, 1), noise(6 * width, 2), vec![0.0; len]);
     let ids = View::from(ids.as_slice());
-    cpu.embed(ids, view(&table), view(&positions), view_mut(&mut out), LENGTH);
+    cpu.embed(ids, view(&table), Some(view(&positions)), view_mut(&mut out), LENGTH);
     written.note("embed", &out);
-    cpu.embed_backward(ids, view(&out), view_mut(&mut table), view_mut(&mut positions), LENGTH, Write::Add);
+    let dpositions = Some(view_mut(&mut positions));
+    cpu.embed_backward(ids, view(&out), view_mut(&mut table), dpositions, LENGTH, Write::Add);
     written.note("dtable", &table);
     written.note("dpositions", &positions);
 
@@ -165,9 +184,9 @@ fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
 }
 
 fn attention(cpu: &Cpu, written: &mut Written) {
-    let shape = AttentionShape { sequences: 3, length: 37, heads: 2, head_dim: 5 };
-    let (tokens, width) = (shape.sequences * shape.length, shape.heads * shape.head_dim);
-    let (qkv, dout) = (noise(tokens * 3 * width, 1), noise(tokens * width, 2));
+    let shape = AttentionShape { sequences: 3, length: 37, heads: 4, key_heads: 2, head_dim: 5 };
+    let (tokens, width) = (shape.tokens(), shape.out_width());
+    let (qkv, dout) = (noise(tokens * shape.qkv_width(), 1), noise(tokens * width, 2));
     let (mut out, mut lse) = (vec![0.0; tokens * width], vec![0.0; tokens * shape.heads]);
     let mut dqkv = vec![0.0; qkv.len()];
     cpu.attention(shape, view(&qkv), view_mut(&mut out), view_mut(&mut lse));
@@ -204,7 +223,8 @@ fn linear(cpu: &Cpu, [rows, output, input]: [usize; 3], written: &mut Written) {
             None => Then::Add(view(&z)),
             Some(kind) => Then::Activate(kind, view_mut(&mut z)),
         };
-        cpu.linear(view_mut(&mut y), view(&x), view(&weight), view(&bias), then);
+        let weight = crate::device::Matrix::new(view(&weight), output, input);
+        cpu.linear(view_mut(&mut y), view(&x), weight, Some(view(&bias)), then);
         written.note(format!("linear ({rows}, {output}) over {input}, {kind:?}"), &y);
         written.note("what follows", &z);
     }

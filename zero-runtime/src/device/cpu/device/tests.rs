@@ -1,0 +1,102 @@
+//! Tests of what the device does beside calling kernels: memory, the host's two ways in, and the ops on words.
+
+use super::*;
+use crate::device::cpu::testing::{STEP, noise};
+use crate::device::{Element, Memory};
+
+const CPU: Cpu = Cpu::ONE_THREAD;
+
+const HYPER: HyperBlock = HyperBlock {
+    lr: STEP.lr,
+    beta1: STEP.beta1,
+    beta2: STEP.beta2,
+    epsilon: STEP.eps,
+    weight_decay: STEP.weight_decay,
+    clip: f64::INFINITY,
+    correction1: STEP.correction1,
+    correction2: STEP.correction2,
+};
+
+#[test]
+fn memory_is_what_was_asked_for_and_shared_memory_the_segment_itself() {
+    let own = CPU.allocate(5000).expect("5000 bytes");
+    assert_eq!((Memory::len(&own), own.start() as usize % 4096), (5000, 0));
+    let segment = Arc::new(Segment::private(5000).expect("5000 bytes"));
+    assert_eq!(CPU.share(segment.clone()).expect("its memory").start(), segment.ptr());
+    assert_eq!(CPU.allocate(usize::MAX).expect_err("more than there is").code(), "Z0331");
+}
+
+#[test]
+fn what_is_staged_can_be_read() {
+    let (mut there, mut here) = ([0u32; 3], [0u32; 3]);
+    CPU.stage((&mut there[..]).into(), |cells| cells.copy_from_slice(&[7, 8, 9]));
+    CPU.read((&there[..]).into(), &mut here);
+    assert_eq!(here, [7, 8, 9]);
+}
+
+#[test]
+fn words_are_those_of_the_sums() {
+    let (x, mut words) = (noise(33, 1), [0.25, f64::NAN]);
+    let [mean, squares] = words.each_mut().map(core::slice::from_mut);
+    CPU.add_mean(x.as_slice().into(), mean.into());
+    CPU.squares(View::from(x.as_slice()).into(), squares.into());
+    let sum: f64 = x.iter().map(|&x| f64::from(x)).sum();
+    assert_eq!(words, [0.25 + sum / 33.0, CPU.sum_squares(View::from(x.as_slice()))]);
+}
+
+#[test]
+fn numbers_are_copied_from_one_width_to_another() {
+    let wide = noise(33, 1);
+    let narrow: Vec<bf16> = wide.iter().map(|&x| bf16::narrow(x)).collect();
+    let rounded: Vec<f32> = narrow.iter().map(|x| x.widen()).collect();
+    let (mut to_wide, mut to_narrow) = (vec![0.0; 33], vec![bf16::ZERO; 33]);
+    let (from_wide, from_narrow) = (View::from(wide.as_slice()), View::from(narrow.as_slice()));
+    CPU.convert(ViewMut::from(to_wide.as_mut_slice()).into(), from_wide.into());
+    assert_eq!(to_wide, wide);
+    CPU.convert(ViewMut::from(to_wide.as_mut_slice()).into(), from_narrow.into());
+    assert_eq!(to_wide, rounded);
+    CPU.convert(ViewMut::from(to_narrow.as_mut_slice()).into(), from_wide.into());
+    assert_eq!(to_narrow, narrow);
+    to_narrow.fill(bf16::ZERO);
+    CPU.convert(ViewMut::from(to_narrow.as_mut_slice()).into(), from_narrow.into());
+    assert_eq!(to_narrow, narrow);
+}
+
+/// Parameters and moments after an update by these blocks.
+fn updated(decays: bool, report: ReportBlock) -> [Vec<f32>; 3] {
+    let (mut params, mut m, mut v, grads) = (noise(9, 1), noise(9, 2), vec![0.5; 9], noise(9, 3));
+    let weights = ViewMut::from(params.as_mut_slice()).into();
+    let [m_view, v_view] = [&mut m, &mut v].map(|x| ViewMut::from(x.as_mut_slice()).into());
+    let grads = View::from(grads.as_slice()).into();
+    CPU.update(decays, (&[HYPER][..]).into(), (&[report][..]).into(), weights, grads, m_view, v_view);
+    [params, m, v]
+}
+
+#[test]
+fn an_update_is_a_step_by_what_the_blocks_say() {
+    let report = ReportBlock { loss: 1.0, gradient_norm: 1.0, grad_scale: STEP.grad_scale, is_finite: 1.0 };
+    for decays in [true, false] {
+        let step = AdamW { weight_decay: if decays { STEP.weight_decay } else { 0.0 }, ..STEP };
+        let (mut params, mut m, mut v, grads) = (noise(9, 1), noise(9, 2), vec![0.5; 9], noise(9, 3));
+        kernels::adamw(&step, &mut params, &grads, &mut m, &mut v);
+        assert_eq!(updated(decays, report), [params, m, v]);
+    }
+}
+
+#[test]
+fn nothing_is_updated_by_what_is_not_finite() {
+    let report = ReportBlock { loss: f64::NAN, gradient_norm: 1.0, grad_scale: 1.0, is_finite: 0.0 };
+    assert_eq!(updated(true, report), [noise(9, 1), noise(9, 2), vec![0.5; 9]]);
+}
+
+#[test]
+fn the_report_is_that_of_the_agreement() {
+    use zero_plan::unit::Unit;
+    use zero_plan::{Config, Mesh, PlanBuf};
+    let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
+    let unit = Unit { params: 64, takes: 64, input: 1, output: 1, ..Unit::NONE };
+    let agreement = PlanBuf::new("", config, &[unit]).with(Agreement::of);
+    let mut report = [ReportBlock { loss: f64::NAN, gradient_norm: f64::NAN, grad_scale: f64::NAN, is_finite: 0.0 }];
+    CPU.agree(&agreement, (&[1.0, 7.0, 2.0, 9.0][..]).into(), (&[HYPER][..]).into(), (&mut report[..]).into());
+    assert_eq!(report, [ReportBlock { loss: 1.5, gradient_norm: 2.0, grad_scale: 0.5, is_finite: 1.0 }]);
+}

@@ -1,0 +1,106 @@
+//! Reduce: a sum of stretches of which the destination may be one. Never sums in another order than [`tree_sum`].
+
+use super::Cpu;
+use super::tree_sum::tree_sum;
+use crate::device::{Element, Stored, StoredMut, Write};
+
+/// Elements that a sum in place works on at a time, beside the sources: half of a first-level cache.
+const BLOCK: usize = 4096;
+
+/// `to` := or += tree(0..`count`), as [`tree_sum`] of `source`; summand number `own` is what `to` holds. All are stored in
+/// one width.
+pub fn reduce<'a>(
+    to: StoredMut<Cpu>,
+    count: usize,
+    own: Option<usize>,
+    source: &dyn Fn(usize) -> Stored<'a, Cpu>,
+    write: Write,
+) {
+    match to {
+        StoredMut::F32(to) => {
+            let source = |i| match source(i) {
+                Stored::F32(summand) => summand.as_slice(),
+                Stored::BF16(_) => panic!("summand {i} is stored as bf16, and the sum as f32"),
+            };
+            reduce_as(to.into_slice(), count, own, source, write);
+        }
+        StoredMut::BF16(to) => {
+            let source = |i| match source(i) {
+                Stored::BF16(summand) => summand.as_slice(),
+                Stored::F32(_) => panic!("summand {i} is stored as f32, and the sum as bf16"),
+            };
+            reduce_as(to.into_slice(), count, own, source, write);
+        }
+    }
+}
+
+fn reduce_as<'a, E: Element>(
+    to: &mut [E],
+    count: usize,
+    own: Option<usize>,
+    source: impl Fn(usize) -> &'a [E],
+    write: Write,
+) {
+    match own {
+        None => tree_sum(to, source, count, write),
+        // The other of two is added to it: two summands have no order.
+        Some(own) if count == 2 && write == Write::Set => tree_sum(to, |_| source(1 - own), 1, Write::Add),
+        Some(own) => {
+            let mut scratch = [0.0; BLOCK];
+            for (i, block) in to.chunks_mut(BLOCK).enumerate() {
+                let sum = &mut scratch[..block.len()];
+                let (held, range) = (&*block, i * BLOCK..i * BLOCK + block.len());
+                tree_sum(sum, |i| if i == own { held } else { &source(i)[range.clone()] }, count, Write::Set);
+                tree_sum(block, |_| &*sum, 1, write);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::bf16;
+    use crate::device::cpu::testing::noise;
+    use crate::view::{View, ViewMut};
+
+    /// In place or apart, to the bit; lengths below, at and beyond a block.
+    fn in_place_is_as_apart<E: Element>()
+    where
+        for<'a> Stored<'a, Cpu>: From<View<'a, Cpu, E>>,
+        for<'a> StoredMut<'a, Cpu>: From<ViewMut<'a, Cpu, E>>,
+    {
+        for len in [1, BLOCK, BLOCK + 17] {
+            for count in 1..=6 {
+                let stored = |seed| noise(len, seed).into_iter().map(E::narrow).collect::<Vec<E>>();
+                let data: Vec<Vec<E>> = (0..count as u64).map(stored).collect();
+                for own in 0..count {
+                    for write in [Write::Set, Write::Add] {
+                        let (mut found, mut expected) = (data[own].clone(), data[own].clone());
+                        tree_sum(&mut expected, |i| &data[i], count, write);
+                        let source = |i: usize| {
+                            assert_ne!(i, own, "asked for what lies at the destination");
+                            Stored::from(View::from(data[i].as_slice()))
+                        };
+                        reduce(ViewMut::from(found.as_mut_slice()).into(), count, Some(own), &source, write);
+                        let bits = |x: &[E]| x.iter().map(|x| x.widen().to_bits()).collect::<Vec<_>>();
+                        assert_eq!(bits(&found), bits(&expected), "{count} of {len}, own {own}, {write:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_in_place_is_as_one_apart() {
+        in_place_is_as_apart::<f32>();
+        in_place_is_as_apart::<bf16>();
+    }
+
+    #[test]
+    #[should_panic(expected = "summand 0 is stored as bf16, and the sum as f32")]
+    fn widths_must_agree() {
+        let source = |_| View::from(&[bf16::ONE][..]).into();
+        reduce(ViewMut::from(&mut [0.0][..]).into(), 1, None, &source, Write::Set);
+    }
+}
