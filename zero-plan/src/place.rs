@@ -346,6 +346,7 @@ impl Places<'_> {
     }
 
     /// Where inputs or targets of a micro-batch go that this pipeline stage does not need.
+    /// Where inputs or targets of a micro-batch go that this pipeline stage does not need.
     pub const fn unneeded(&self) -> Place {
         self.elements(Kind::Workspace, 0, self.memory.region(Kind::Workspace).elements)
     }

@@ -241,7 +241,7 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
         }
         last.sizes.target_width = head.target_width;
         // Predictions lie there until the host has read them.
-        last.sizes.workspace = max(last.sizes.workspace, head.outputs);
+        last.sizes.workspace = crate::layer::max(last.sizes.workspace, head.outputs);
         head.vocabulary = vocabulary;
         Whole { fields: Fields { sizes, code, len, vocabulary, output: PhantomData }, head }
     }

@@ -44,6 +44,11 @@ impl<D, T> Clone for View<'_, D, T> {
 impl<D, T> Copy for View<'_, D, T> {}
 
 impl<'a, D, T> View<'a, D, T> {
+    /// A view of nothing.
+    pub fn empty() -> Self {
+        Self { start: core::ptr::NonNull::dangling().as_ptr(), len: 0, lifetime: PhantomData }
+    }
+
     /// A view of `len` elements from `start`.
     ///
     /// # Safety

@@ -1,9 +1,14 @@
 //! Memory: what a device gives out for an arena to lie in. Never looks at what is there.
 #![allow(unsafe_code)]
 
+use core::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::launch::Segment;
+use bytemuck::Pod;
+
+use super::Device;
+use crate::launch::{LaunchError, Segment};
+use crate::view::{View, ViewMut};
 
 /// Memory that a device has given out. It goes back to the device on drop.
 ///
@@ -27,5 +32,38 @@ unsafe impl Memory for Arc<Segment> {
 
     fn len(&self) -> usize {
         Segment::len(self)
+    }
+}
+
+/// Elements in memory of a device that belong to nobody else: beside an arena, for what is measured or tried out.
+pub struct Buffer<D: Device, T = f32> {
+    memory: D::Memory,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<D: Device, T: Pod> Buffer<D, T> {
+    /// `len` elements of `value`.
+    ///
+    /// # Errors
+    /// If the device has not that much memory to give.
+    pub fn filled(device: &D, len: usize, value: T) -> Result<Self, LaunchError> {
+        let memory = device.allocate((len * size_of::<T>()).max(1))?;
+        let mut buffer = Self { memory, len, elements: PhantomData };
+        device.stage(buffer.view_mut(), |to| to.fill(value));
+        Ok(buffer)
+    }
+
+    /// The elements, to read.
+    pub fn view(&self) -> View<'_, D, T> {
+        // SAFETY: so many elements of memory that is this value's, aligned as it starts on a page, and plain data; whoever
+        // could write them would need it mutably.
+        unsafe { View::from_raw(self.memory.start().cast(), self.len) }
+    }
+
+    /// The elements, to write.
+    pub fn view_mut(&mut self) -> ViewMut<'_, D, T> {
+        // SAFETY: as for `view`, and the borrow is unique.
+        unsafe { ViewMut::from_raw(self.memory.start().cast(), self.len) }
     }
 }

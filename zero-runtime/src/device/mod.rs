@@ -13,10 +13,12 @@ pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Then, Write};
 pub use cpu::Cpu;
 pub use element::{Element, bf16};
-pub use memory::Memory;
+pub use memory::{Buffer, Memory};
 pub use step::{AdamW, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
 
+use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -43,6 +45,20 @@ pub trait Device: Sized + Default + Send + 'static {
 
     /// Memory of this device.
     type Memory: Memory;
+
+    /// Does `work` on a device for one rank, which may use so many threads of the host for as long: they are called `name`
+    /// and a number. One thread is the calling one.
+    ///
+    /// # Errors
+    /// If the system has no threads to give.
+    fn on_threads<R: Send>(
+        threads: NonZeroUsize,
+        name: &str,
+        work: impl FnOnce(Self) -> R + Send,
+    ) -> io::Result<R> {
+        let _ = (threads, name);
+        Ok(work(Self::default()))
+    }
 
     /// `bytes` bytes of zeros, for this rank alone.
     ///

@@ -5,7 +5,7 @@ use zero_plan::{Parcel, Place};
 
 use super::{Engine, Share, Walk};
 use crate::device::{Device, StoredMut, Write};
-use crate::layer::{Activation, Backward, Context, Forward, Grads};
+use crate::layer::{Backward, Context, Forward, Grads};
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
 use crate::view::{View, ViewMut};

@@ -222,7 +222,6 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             }
         }
         self.arena.begin(None);
-        self.record.iter_mut().filter(|_| records).for_each(Record::end_step);
         // The one look that the host takes at a step.
         let mut report = [bytemuck::Zeroable::zeroed()];
         self.ranks.device.read(self.arena.report(), &mut report);
@@ -230,6 +229,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if !report.is_finite() {
             return Err(self.diagnose(Pass::Train, batch)?);
         }
+        self.record.iter_mut().filter(|_| records).for_each(Record::end_step);
         self.steps_done += 1;
         Ok(StepReport { loss, gradient_norm })
     }

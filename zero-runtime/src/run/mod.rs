@@ -57,7 +57,7 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
         let data = open::<M>(&text)?;
         let chosen = (&text.prompt, text.sample, text.temperature.to_bits(), text.data_as);
         let agreement = hash_of(&(agreement::<M>(&run), chosen, data.fingerprint()));
-        let job = Job {
+        let job = Job::<M, _> {
             arguments: &run,
             text: Some(&text),
             data: &data,
@@ -72,7 +72,7 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
 pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode {
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role, speaks| {
-        let job = Job { arguments: &run, text: None, data: &data, finale: NoFinale };
+        let job = Job::<M, _> { arguments: &run, text: None, data: &data, finale: NoFinale };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement::<M>(&run), &job)
     })

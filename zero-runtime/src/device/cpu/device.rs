@@ -1,12 +1,14 @@
 //! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention, which
 //! shares out its heads itself. Never computes.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
 use super as kernels;
+use super::parallel::STACK_BYTES;
 use super::{MatrixMut, attention};
 use crate::device::{
     AdamW, Agreement, AttentionShape, Device, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored, StoredMut, Then,
@@ -38,6 +40,20 @@ impl Device for Cpu {
     const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
 
     type Memory = Arc<Segment>;
+
+    fn on_threads<R: Send>(
+        threads: NonZeroUsize,
+        name: &str,
+        work: impl FnOnce(Self) -> R + Send,
+    ) -> io::Result<R> {
+        if threads == NonZeroUsize::MIN {
+            return Ok(work(Self::ONE_THREAD));
+        }
+        let name = name.to_owned();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
+        let pool = pool.thread_name(move |index| format!("{name}.{index}")).build().map_err(io::Error::other)?;
+        Ok(pool.install(|| work(Self { threads, ..Self::ONE_THREAD })))
+    }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<Segment>, LaunchError> {
         Segment::private(bytes).map(Arc::new)

@@ -1,7 +1,6 @@
 //! Parallel: the work of one op shared among the threads of a rank, by rows, columns, elements or heads of what it writes.
 //! Never splits a sum, so that no bit of a result depends on the number of threads; never allocates in an op.
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
@@ -24,30 +23,11 @@ const ROWS_MIN: usize = 128;
 pub(super) const COLS_MIN: usize = 3;
 
 /// Room for a thread's own calls: as much as a main thread usually has, so that what runs on one thread runs on several.
-const STACK_BYTES: usize = 8 << 20;
+pub(super) const STACK_BYTES: usize = 8 << 20;
 
 impl Cpu {
     /// This processor, the calling thread alone.
     pub const ONE_THREAD: Self = Self { threads: NonZeroUsize::MIN, elements_min: ELEMENTS_MIN };
-
-    /// Does `work` on a device of this many threads, which exist for as long: they are called `name` and a number. One
-    /// thread is the calling one.
-    ///
-    /// # Errors
-    /// If the system has no threads to give.
-    pub fn on_threads<R: Send>(
-        threads: NonZeroUsize,
-        name: &str,
-        work: impl FnOnce(Self) -> R + Send,
-    ) -> io::Result<R> {
-        if threads == NonZeroUsize::MIN {
-            return Ok(work(Self::ONE_THREAD));
-        }
-        let name = name.to_owned();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
-        let pool = pool.thread_name(move |index| format!("{name}.{index}")).build().map_err(io::Error::other)?;
-        Ok(pool.install(|| work(Self { threads, ..Self::ONE_THREAD })))
-    }
 
     /// The same device, which shares out work however little of it there is: for tests, where all is little.
     pub fn eager(self) -> Self {

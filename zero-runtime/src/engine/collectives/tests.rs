@@ -21,7 +21,7 @@ const fn unit(source: usize, params: usize) -> Unit {
 /// What each rank of `config` comes to.
 fn run<R: Send>(config: Config, rank_main: impl Fn(Ranks) -> R + Sync) -> Vec<R> {
     let plan = PlanBuf::new("", config, &[unit(0, PARAMS), unit(1, 64)]);
-    let rank_main = |transport| rank_main(Collectives::new(transport, Cpu::default()));
+    let rank_main = |transport: Shared<'_>| rank_main(Collectives::new(transport, Cpu::default()));
     plan.with(|plan| local::run(plan, |_| false, rank_main).expect("the memory of a tiny plan"))
 }
 
