@@ -6,7 +6,7 @@ use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
 use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Transport};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::model::{DeviceOf, Model};
 use zero_runtime::random::mix;
 use zero_runtime::transport::{Transport as TransportTrait, local};
 
@@ -160,7 +160,7 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p>>(
+pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p, DeviceOf<M>>>(
     transport: T,
     hyper: Hyper,
     steps: u64,
@@ -174,7 +174,7 @@ pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTra
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p>>(
+pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p, DeviceOf<M>>>(
     mut engine: Engine<'p, M, T>,
     hyper: Hyper,
     steps: u64,
@@ -203,7 +203,7 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportT
             outcome.gradients = (0..plan.units.len()).map(|unit| gradients(unit).unwrap_or_default()).collect();
         }
     }
-    outcome.moved = vec![engine.transport().moved()];
+    outcome.moved = vec![engine.moved()];
     for unit in 0..plan.units.len() {
         outcome.parameters.push(engine.parameters(unit)?.unwrap_or_default());
     }

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use zero_plan::config::Recompute;
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
 use zero_plan::{Config, PlanBuf, Transport};
-use zero_runtime::device::Cpu;
 use zero_runtime::device::Write;
 use zero_runtime::device::cpu::{Matrix, MatrixMut, inside_gemm, matmul};
+use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::Tokens;
+use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{Tall, Tied};
@@ -69,7 +69,9 @@ fn what_gemm_packs_in_is_bounded() {
 }
 
 /// Three steps and an evaluation.
-fn steps<'p, M: Model<Input = Tokens, Target = Tokens>>(engine: &mut Engine<'p, M, Shared<'p>>) {
+fn steps<'p, M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
+    engine: &mut Engine<'p, M, Shared<'p>>,
+) {
     let config = engine.plan().config;
     let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
     for step in 0..3 {
@@ -100,7 +102,9 @@ fn allocations(transport: Shared, is_profiled: bool) -> [usize; 2] {
 }
 
 /// The same of all threads of the only rank, which share out even the least, once each of them has had some work.
-fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens>>(transport: Shared) -> [usize; 2] {
+fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
+    transport: Shared,
+) -> [usize; 2] {
     let work = |device: Cpu| {
         let mut engine = Engine::<M, _>::with_device(transport, device.eager());
         engine.initialize(1);
@@ -112,7 +116,10 @@ fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens>>(transport: 
 }
 
 /// Runs `rank` as each rank of a plan and holds what it counted against what is promised.
-fn assert_no_step_allocates<M: Model>(config: Config, rank: impl Fn(Shared) -> [usize; 2] + Sync) {
+fn assert_no_step_allocates<M: Model<Shape: Shape<Device = Cpu>>>(
+    config: Config,
+    rank: impl Fn(Shared) -> [usize; 2] + Sync,
+) {
     let counts = PlanBuf::new("", config, M::PLAN.units)
         .with(|plan| local::run(plan, |_| false, rank).expect("the memory of a tiny model"));
     for [own, gemm] in counts {

@@ -1,9 +1,11 @@
 use zero_runtime::engine::Engine;
+use zero_runtime::model::DeviceOf;
+use zero_runtime::plan::Place;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::Transport;
 
-fn peek<'p, M: Model, T: Transport<'p>>(engine: &Engine<'p, M, T>) -> f32 {
-    engine.transport().gathered(0).as_slice()[0]
+fn peek<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, T>, place: Place) -> usize {
+    engine.transport().peer(0, place).len()
 }
 
 fn main() {}

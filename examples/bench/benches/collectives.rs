@@ -5,21 +5,24 @@ use std::time::Duration;
 use bench::claims::size;
 use bench::collectives::{BYTES, Collective};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use zero_runtime::device::Cpu;
+use zero_runtime::engine::Collectives;
 use zero_runtime::plan::Plan;
-use zero_runtime::transport::{Lost, local};
+use zero_runtime::transport::{Lost, Shared, local};
 
 mod quick;
 
 /// Time of several, as the first rank sees it. An all-reduce goes before, where there is one: it writes all that is read,
 /// and memory that was never written is one page of zeros, faster to read than any other.
 fn time(plan: &Plan, collective: Collective, iterations: u64) -> Duration {
-    let ranks = local::run(plan, Result::is_err, |mut transport| {
+    let ranks = local::run(plan, Result::is_err, |transport: Shared<'_>| {
+        let mut ranks = Collectives::new(transport, Cpu::default());
         let reduces = matches!(collective, Collective::ReduceScatter | Collective::AllReduce);
         if reduces {
-            Collective::AllReduce.time(&mut transport, 1)?;
+            Collective::AllReduce.time(&mut ranks, 1)?;
         }
-        collective.time(&mut transport, 1)?;
-        collective.time(&mut transport, iterations)
+        collective.time(&mut ranks, 1)?;
+        collective.time(&mut ranks, iterations)
     });
     let ranks: Result<Vec<Duration>, Lost> = ranks.expect("memory for two buffers").into_iter().collect();
     ranks.expect("no rank fails")[0]

@@ -5,11 +5,12 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use zero_runtime::device::Write;
+use zero_runtime::device::Cpu;
+use zero_runtime::engine::Collectives;
 use zero_runtime::launch::{self, Place, Role};
 use zero_runtime::plan::mesh::Mesh;
-use zero_runtime::plan::{Axis, Config, PlanBuf, Unit};
-use zero_runtime::transport::{Lost, Transport, shm};
+use zero_runtime::plan::{Axis, Config, Op, PlanBuf, Unit};
+use zero_runtime::transport::{Lost, Shared, shm};
 
 use crate::Outcome;
 use crate::figures::median;
@@ -74,62 +75,52 @@ impl Collective {
         )
     }
 
-    /// Does it once, in the order of a schedule. No exchange stands between one time and the next: each begins by waiting
-    /// until peers have begun it too, which they do when they have read all that the last one left.
-    ///
-    /// # Safety
-    /// All ranks do the same on the plan that it is of, as often.
-    unsafe fn run<'p>(self, transport: &mut impl Transport<'p>) -> Result<(), Lost> {
-        // SAFETY: the caller makes all ranks go through these calls; each is allowed after the one before it, and no view
-        // is kept.
-        unsafe {
-            match self {
-                Self::ReduceScatter => reduce(transport),
-                Self::Gather | Self::AllGather => {
-                    transport.publish(0);
-                    transport.gather(0, 0);
-                    transport.wait(0)?;
-                    if self == Self::Gather {
-                        std::hint::black_box(transport.gathered(0).len());
-                        transport.release(0);
-                    }
-                    Ok(())
-                }
-                Self::AllReduce => {
-                    reduce(transport)?;
-                    transport.spread(0, Axis::Zero)
-                }
-            }
+    /// The ops that do it once, in the order of a schedule. No exchange stands between one time and the next: each begins by
+    /// waiting until peers have begun it too, which they do when they have read all that the last one left.
+    fn ops(self) -> &'static [Op] {
+        const GATHER: [Op; 3] = [Op::Gather { unit: 0, slot: 0 }, Op::Wait { unit: 0 }, Op::Release { unit: 0 }];
+        const REDUCE: [Op; 4] = [
+            Op::Claim { bucket: 0 },
+            Op::Reduce { bucket: 0, round: 0 },
+            Op::Settle { bucket: 0, round: 0 },
+            Op::Spread { bucket: 0, axis: Axis::Zero },
+        ];
+        match self {
+            Self::ReduceScatter => &REDUCE[..3],
+            Self::Gather => &GATHER,
+            Self::AllGather => &GATHER[..2],
+            Self::AllReduce => &REDUCE,
         }
+    }
+
+    /// Whether each time has new parameters to gather.
+    fn publishes(self) -> bool {
+        matches!(self, Self::Gather | Self::AllGather)
     }
 
     /// Time of several, from when all ranks are ready.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
-    pub fn time<'p>(self, transport: &mut impl Transport<'p>, iterations: u64) -> Result<Duration, Lost> {
+    pub fn time(self, ranks: &mut Ranks, iterations: u64) -> Result<Duration, Lost> {
         let call = (self as u64) << 56 | iterations;
         // SAFETY: nothing is under way before it, on a plan of one buffer.
-        unsafe { transport.exchange(call, &[0.0], &mut [0.0; RANKS]) }?;
+        unsafe { ranks.exchange(call, 1) }?;
         let start = Instant::now();
         for _ in 0..iterations {
-            // SAFETY: all ranks have just said that they do the same, as often.
-            unsafe { self.run(transport) }?;
+            let new = self.publishes().then_some(&Op::Update { unit: 0 });
+            for &op in new.into_iter().chain(self.ops()) {
+                // SAFETY: all ranks have just said that they do the same, as often; each op is allowed after the one before
+                // it, and no view is kept.
+                unsafe { ranks.run(op) }?;
+            }
         }
         Ok(start.elapsed())
     }
 }
 
-/// # Safety
-/// As for [`Collective::run`].
-unsafe fn reduce<'p>(transport: &mut impl Transport<'p>) -> Result<(), Lost> {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        transport.claim(0)?;
-        transport.reduce(0);
-        transport.settle(0, Write::Set)
-    }
-}
+/// A rank of a measurement.
+pub type Ranks<'p> = Collectives<'p, Cpu, Shared<'p>>;
 
 /// Iterations that are timed as one, so many that starting does not show: the peer's too. A gather takes as long whatever
 /// its size.
@@ -167,14 +158,15 @@ fn run_rank(place: &Place) -> Outcome<()> {
 
 fn time_between_processes(collective: Collective, bytes: usize, place: &Place) -> Outcome<f64> {
     collective.plan(bytes).with(|plan| {
-        let (mut transport, watch) = shm::join(plan, place, 0)?;
+        let (transport, watch) = shm::join(plan, place, 0)?;
+        let mut ranks = Collectives::new(transport, Cpu::default());
         let count = iterations(collective, bytes);
         let mut seconds = Vec::new();
         for _ in 0..=REPETITIONS {
-            seconds.push(collective.time(&mut transport, count)?.as_secs_f64() / count as f64);
+            seconds.push(collective.time(&mut ranks, count)?.as_secs_f64() / count as f64);
         }
         // SAFETY: all ranks have done all that they do, and say goodbye when the others have, too.
-        unsafe { transport.exchange(u64::MAX, &[0.0], &mut [0.0; RANKS]) }?;
+        unsafe { ranks.exchange(u64::MAX, 1) }?;
         watch.goodbye();
         Ok(median(seconds.split_off(1)))
     })
@@ -192,9 +184,10 @@ mod tests {
         for collective in Collective::ALL {
             let sent = collective.plan(BYTES[0]).with(|plan| {
                 assert_eq!(plan.check(), Ok(()), "{collective:?}");
-                local::run(plan, Result::is_err, |mut transport| {
-                    collective.time(&mut transport, 3)?;
-                    Ok::<_, Lost>(transport.moved().all())
+                local::run(plan, Result::is_err, |transport: Shared<'_>| {
+                    let mut ranks = Collectives::new(transport, Cpu::default());
+                    collective.time(&mut ranks, 3)?;
+                    Ok::<_, Lost>(ranks.moved().all())
                 })
             });
             for sent in sent.unwrap() {

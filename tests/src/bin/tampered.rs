@@ -9,7 +9,7 @@ use zero_runtime::error::Error;
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 use zero_runtime::run::compare;
-use zero_runtime::transport::{Transport, local};
+use zero_runtime::transport::local;
 use zero_tests::training::HYPER;
 
 const STEPS: u64 = 2;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             // Gathers each unit once more.
             engine.evaluate(batch)?;
         }
-        let moved: Moved = engine.transport().moved();
+        let moved: Moved = engine.moved();
         compare(&mut engine, &moved, STEPS, &RunSize::LEAST)?;
         Ok::<_, Error>(())
     });

@@ -3,8 +3,9 @@
 
 use zero_plan::config::{Often, Precision, Width};
 use zero_plan::{Axis, Config, Mesh, PlanBuf};
+use zero_runtime::device::Cpu;
 use zero_runtime::engine::{Engine, RunError};
-use zero_runtime::layer::Tokens;
+use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{Tied, Untied, VOCAB};
@@ -30,7 +31,10 @@ struct Told {
 }
 
 /// Evaluates and predicts before, between and after two steps; two evaluations in a row are exchanges of equal length.
-fn rank_main<M: Model<Input = Tokens, Target = Tokens>>(transport: Shared, config: &Config) -> Result<Told, RunError> {
+fn rank_main<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
+    transport: Shared,
+    config: &Config,
+) -> Result<Told, RunError> {
     let mut engine = Engine::<M, _>::new(transport);
     let at = engine.arena().coordinates();
     let data_rank = at.data_rank(&config.mesh);
@@ -64,7 +68,7 @@ fn rank_main<M: Model<Input = Tokens, Target = Tokens>>(transport: Shared, confi
 }
 
 /// What the ranks are told, once it is clear that all are told the same.
-fn told<M: Model<Input = Tokens, Target = Tokens>>(config: &Config) -> Told {
+fn told<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(config: &Config) -> Told {
     let ranks = PlanBuf::new(M::PLAN.model, *config, M::PLAN.units)
         .with(|plan| local::run(plan, Result::is_err, |transport| rank_main::<M>(transport, config)))
         .expect("the memory of a tiny model");
@@ -83,7 +87,7 @@ fn told<M: Model<Input = Tokens, Target = Tokens>>(config: &Config) -> Told {
     all
 }
 
-fn equals<M: Model<Input = Tokens, Target = Tokens>>(
+fn equals<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
     configs: impl Iterator<Item = Config>,
     reference: impl Fn(&Config) -> Config,
 ) {

@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 
 use zero_plan::config::Recompute;
 use zero_plan::{Config, PlanBuf, Transport};
-use zero_runtime::device::Cpu;
+use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::Tokens;
+use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{Tall, Tied, Untied};
@@ -15,7 +15,10 @@ use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, t
 use crate::run;
 
 /// Trains with ranks of this many threads, who share out even the least.
-fn run_on_threads<M: Model<Input = Tokens, Target = Tokens>>(config: Config, threads: usize) -> Outcome {
+fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
+    config: Config,
+    threads: usize,
+) -> Outcome {
     let (threads, batch) = (NonZeroUsize::new(threads).expect("threads"), noise(config));
     let rank = |transport: Shared| {
         let train = |device: Cpu| {
@@ -30,7 +33,7 @@ fn run_on_threads<M: Model<Input = Tokens, Target = Tokens>>(config: Config, thr
     })
 }
 
-fn threads_agree<M: Model<Input = Tokens, Target = Tokens>>(config: Config) {
+fn threads_agree<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(config: Config) {
     let alone = run::<M>(config, 3);
     for threads in [1, 3] {
         assert!(run_on_threads::<M>(config, threads).bits() == alone.bits(), "{threads} threads differ: {config:?}");

@@ -51,11 +51,7 @@ pub trait Device: Sized + Default + Send + 'static {
     ///
     /// # Errors
     /// If the system has no threads to give.
-    fn on_threads<R: Send>(
-        threads: NonZeroUsize,
-        name: &str,
-        work: impl FnOnce(Self) -> R + Send,
-    ) -> io::Result<R> {
+    fn on_threads<R: Send>(threads: NonZeroUsize, name: &str, work: impl FnOnce(Self) -> R + Send) -> io::Result<R> {
         let _ = (threads, name);
         Ok(work(Self::default()))
     }

@@ -5,8 +5,8 @@
 use core::fmt;
 
 use super::{Engine, InputOf, TargetOf, Walk};
-use crate::layer::Activation;
 use crate::device::Device;
+use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
 

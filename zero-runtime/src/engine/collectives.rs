@@ -10,14 +10,15 @@ use crate::arena::Arena;
 use crate::device::{Device, Stored, Write};
 use crate::transport::{Lost, Transport};
 
-/// One rank's part in what ranks do together: its memory, its device, and its way to the others.
-pub(super) struct Collectives<'p, D: Device, T> {
-    pub plan: &'p Plan<'p>,
-    pub arena: Arc<Arena<'p, D>>,
-    pub device: D,
-    pub transport: T,
+/// One rank's part in what ranks do together: its memory, its device, and its way to the others. An [`super::Engine`] has
+/// one; by itself it is for measuring what communication takes.
+pub struct Collectives<'p, D: Device, T> {
+    pub(super) plan: &'p Plan<'p>,
+    pub(super) arena: Arc<Arena<'p, D>>,
+    pub(super) device: D,
+    pub(super) transport: T,
     /// Where this rank is in the table that it walks over.
-    pub position: Position,
+    pub(super) position: Position,
     /// What it has read and copied of its peers' memory.
     moved: Moved,
 }
@@ -41,6 +42,7 @@ impl Share {
 // writes is this rank's own, and is apart from what it reads unless `reduce` is told which summand it is. Views end with the
 // op.
 impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
+    /// That of the rank that `transport` connects.
     pub fn new(transport: T, device: D) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
@@ -54,7 +56,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         all
     }
 
-    pub fn places(&self) -> Places<'p> {
+    pub(super) fn places(&self) -> Places<'p> {
         self.arena.places()
     }
 
@@ -62,7 +64,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     ///
     /// # Safety
     /// It is the next of this rank's table, as for all ranks: the promise of [`Transport`].
-    pub unsafe fn begin(&mut self, op: Op) -> Result<(), Lost> {
+    pub(super) unsafe fn begin(&mut self, op: Op) -> Result<(), Lost> {
         // SAFETY: by the caller's promise.
         unsafe { self.transport.begin(op, &self.position) }
     }
@@ -71,7 +73,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     ///
     /// # Safety
     /// As for [`Self::begin`].
-    pub unsafe fn end(&mut self, op: Op) {
+    pub(super) unsafe fn end(&mut self, op: Op) {
         // SAFETY: by the caller's promise.
         unsafe { self.transport.end(op, &self.position) };
         self.position.pass(op);
@@ -79,8 +81,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
 
     /// Begins, does and ends an op that computes nothing.
     ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    ///
     /// # Safety
-    /// As for [`Self::begin`].
+    /// The promise of [`Transport`]: it is the next op of this rank's table, as for all ranks.
     pub unsafe fn run(&mut self, op: Op) -> Result<(), Lost> {
         let config = &self.plan.config;
         let whole = Share { tokens: config.tokens(), of: config.tokens() };
@@ -93,11 +98,24 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         Ok(())
     }
 
+    /// Gathers the first `len` words of each rank, for a reason that `call` says.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    ///
+    /// # Safety
+    /// The promise of [`Transport`]: what follows rests on all ranks having called it for this reason.
+    pub unsafe fn exchange(&mut self, call: u64, len: usize) -> Result<(), Lost> {
+        let (mine, all) = (self.arena.own_words(len), self.arena.all_words_mut(len));
+        // SAFETY: by the caller's promise.
+        unsafe { self.transport.exchange(&self.device, call, mine, all) }
+    }
+
     /// Does an op that was begun, if it is one that computes nothing.
     ///
     /// # Safety
     /// As for [`Self::begin`].
-    pub unsafe fn execute(&mut self, op: Op, share: Share) {
+    pub(super) unsafe fn execute(&mut self, op: Op, share: Share) {
         match op {
             Op::Wait { unit } => self.gather(unit),
             Op::Widen { unit, slot } => {
@@ -128,7 +146,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// What a rank has at a place.
     fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
         // SAFETY: see above.
-        unsafe { if rank == self.arena.rank() { self.arena.stored(rank, place) } else { self.transport.peer(rank, place) } }
+        unsafe {
+            if rank == self.arena.rank() { self.arena.stored(rank, place) } else { self.transport.peer(rank, place) }
+        }
     }
 
     /// Copies what a rank has, from the width of one place to that of the other; gives the bytes that came from a peer.
@@ -139,7 +159,14 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// Sums `count` stretches of ranks to a place of this one, which may be one of them: number `own`.
-    fn reduce(&self, to: Place, count: usize, own: Option<usize>, source: impl Fn(usize) -> (usize, Place), write: Write) {
+    fn reduce(
+        &self,
+        to: Place,
+        count: usize,
+        own: Option<usize>,
+        source: impl Fn(usize) -> (usize, Place),
+        write: Write,
+    ) {
         let stored = |index: usize| {
             let (rank, place) = source(index);
             self.of_rank(rank, place)

@@ -88,10 +88,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let share = self.share(walk);
         // SAFETY: this unit's own output and saved part, which no other view of this op covers.
         let (mut y, mut saved) = unsafe {
-            (
-                self.arena.view_mut(share.of_place(output)),
-                self.arena.view_mut(self.arena.places().saved(unit, slot)),
-            )
+            (self.arena.view_mut(share.of_place(output)), self.arena.view_mut(self.arena.places().saved(unit, slot)))
         };
         let (params, x, mut work) = (self.params(unit), self.input(unit, slot, share), self.workspace(unit));
         self.poison([&mut y, &mut saved, &mut work]);

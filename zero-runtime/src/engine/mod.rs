@@ -44,6 +44,7 @@ use std::sync::Arc;
 use zero_plan::{Moved, Op, Pass, Plan};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
+pub use collectives::Collectives;
 pub use diagnose::{NonFinite, Phase};
 pub(crate) use record::now_ns;
 pub use record::{Record, Span};
@@ -55,7 +56,7 @@ use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 use batch::Misfit;
-use collectives::{Collectives, Share};
+use collectives::Share;
 use turn::Turn;
 use update::Segment;
 

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{Engine, InputOf};
-use crate::layer::Activation;
 use crate::device::Device;
+use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 
@@ -40,10 +40,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Gathers the first `len` words of each rank, for the same reason on all of them, without a look at them.
     pub(super) fn exchange_on_device(&mut self, turn: Turn, len: usize) -> Result<(), Lost> {
         let call = self.steps_done << 32 | (len as u64) << 8 | turn as u64;
-        let (mine, all) = (self.arena.own_words(len), self.arena.all_words_mut(len));
         // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it rests on all ranks having
         // made it for the same reason, which `call` says.
-        unsafe { self.ranks.transport.exchange(&self.ranks.device, call, mine, all) }
+        unsafe { self.ranks.exchange(call, len) }
     }
 
     /// The same, for the host to see: see [`Engine::exchanged_of`].

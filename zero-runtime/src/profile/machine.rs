@@ -36,7 +36,9 @@ impl Machine {
     ///
     /// # Errors
     /// Z0331 or Z0332 if the device has not the memory for it, or that another rank has ended.
-    pub fn measure<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>) -> Result<Vec<Self>, Error> {
+    pub fn measure<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        engine: &mut Engine<'p, M, T>,
+    ) -> Result<Vec<Self>, Error> {
         engine.gather_numbers(&[0.0])?;
         let operations = 2 * MATRIX.pow(3);
         let gflop_per_s = operations as f64 / matrix_product_ns(engine.device())?;

@@ -36,9 +36,9 @@ use crate::profile::Machine;
 use crate::transport::{Shared, local, shm};
 use command::{DataCommand, TextCommand};
 use output::{say, say_table};
+use sample::Sample;
 use size::{require_budget, size};
 use threads::Threads;
-use sample::Sample;
 use train::{Finale, Job, NoFinale};
 
 /// `main` of a program that trains a model of tokens on text: the data of `--data`, or else the text that is in the
@@ -228,11 +228,7 @@ fn reported(error: Option<String>) -> ExitCode {
     ExitCode::from(EXIT_REPORTED)
 }
 
-fn become_ranks<M: Model>(
-    role: Role,
-    agreement: u64,
-    job: &Job<M, impl Finale<M>>,
-) -> Result<ExitCode, Error> {
+fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M>>) -> Result<ExitCode, Error> {
     let plan = M::PLAN;
     require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
     let processes = processes(plan);

@@ -150,13 +150,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
         unsafe { self.inner.peer(rank, place) }
     }
 
-    unsafe fn exchange(
-        &mut self,
-        device: &D,
-        call: u64,
-        mine: View<D, f64>,
-        all: ViewMut<D, f64>,
-    ) -> Result<(), Lost> {
+    unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {
         unsafe { self.inner.exchange(device, call, mine, all) }?;
         self.sleep_until(Instant::now() + self.link.latency());
         Ok(())

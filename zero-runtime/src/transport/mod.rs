@@ -62,13 +62,7 @@ pub unsafe trait Transport<'p, D: Device> {
     ///
     /// # Panics
     /// On every rank, unless all have called it for the same reason: `call`, a number that the caller gives it.
-    unsafe fn exchange(
-        &mut self,
-        device: &D,
-        call: u64,
-        mine: View<D, f64>,
-        all: ViewMut<D, f64>,
-    ) -> Result<(), Lost>;
+    unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost>;
 
     /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
     /// [`Transport::peer`] shows it, the engine counts.

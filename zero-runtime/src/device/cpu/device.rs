@@ -41,11 +41,7 @@ impl Device for Cpu {
 
     type Memory = Arc<Segment>;
 
-    fn on_threads<R: Send>(
-        threads: NonZeroUsize,
-        name: &str,
-        work: impl FnOnce(Self) -> R + Send,
-    ) -> io::Result<R> {
+    fn on_threads<R: Send>(threads: NonZeroUsize, name: &str, work: impl FnOnce(Self) -> R + Send) -> io::Result<R> {
         if threads == NonZeroUsize::MIN {
             return Ok(work(Self::ONE_THREAD));
         }
