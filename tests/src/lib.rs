@@ -1,7 +1,9 @@
 //! What the tests share: tiny models, a way to train them under any plan, an independent reference, and the golden files
 //! that both are held against.
 
+pub mod naive;
 pub mod reference;
 pub mod specs;
+pub mod tensor;
 pub mod tiny;
 pub mod training;

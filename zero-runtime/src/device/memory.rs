@@ -15,12 +15,12 @@ use crate::view::{View, ViewMut};
 /// # Safety
 /// `len` bytes from `start` belong to this value for as long as it lives, hold zeros until something is written there, and
 /// begin at a multiple of 4096.
+#[expect(clippy::len_without_is_empty, reason = "no arena is empty")]
 pub unsafe trait Memory: Send + Sync + 'static {
     /// The first byte, as the device counts: only the device can look there.
     fn start(&self) -> *mut u8;
 
     /// Length in bytes.
-    #[expect(clippy::len_without_is_empty, reason = "no arena is empty")]
     fn len(&self) -> usize;
 }
 

@@ -1,0 +1,45 @@
+//! Memory of the naive device: addresses that nobody but the device can use. Never computes.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use zero_runtime::device::Memory;
+use zero_runtime::launch::Segment;
+use zero_runtime::view::{View, ViewMut};
+
+use super::Naive;
+
+/// Set in every address that the device gives out, and in none that a process has memory at: whoever else looks there
+/// faults.
+const HIDDEN: usize = 1 << 52;
+
+/// Memory of the process, under other addresses.
+pub struct Hidden(pub(super) Arc<Segment>);
+
+// SAFETY: the device takes the mark off before it looks: what lies there is a mapping of whole pages, zero at first.
+unsafe impl Memory for Hidden {
+    fn start(&self) -> *mut u8 {
+        self.0.ptr().map_addr(|address| address | HIDDEN)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn found(address: usize) -> usize {
+    assert!(address & HIDDEN != 0, "{address:#x} is not an address of this device");
+    address & !HIDDEN
+}
+
+/// What a view shows.
+pub(super) fn look<'a, T>(view: View<'a, Naive, T>) -> &'a [T] {
+    // SAFETY: whoever made the view promised that these are initialised and unwritten for `'a`, under the marked address.
+    unsafe { core::slice::from_raw_parts(view.address().map_addr(found), view.len()) }
+}
+
+/// What a view lets change.
+pub(super) fn hold<'a, T>(view: ViewMut<'a, Naive, T>) -> &'a mut [T] {
+    // SAFETY: as for `look`; and nobody else uses them for `'a`, as the view is consumed.
+    unsafe { core::slice::from_raw_parts_mut(view.address().map_addr(found), view.len()) }
+}

@@ -1,0 +1,308 @@
+//! Each op of the contract once, on awkward shapes.
+
+use zero_runtime::device::{
+    AdamW, Agreement, AttentionShape, Cpu, Device, HyperBlock, Matrix, Nonlinearity, ReportBlock, Then, Weights, Write,
+};
+use zero_tests::naive::Naive;
+use zero_tests::tensor::Tensor;
+
+use crate::{Written, assert_alike, noise};
+
+/// Each a test of the ops that its function calls.
+macro_rules! ops {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { assert_alike(&on::$name(&Naive), &on::$name(&Cpu::default())); })*
+    };
+}
+
+ops! {
+    elementwise nonlinearities widths products linear layer_norm rms_norm attention embedding cross_entropy squared_error
+    sums_over_ranks sums words update adamw
+}
+
+const ROWS: usize = 7;
+const WIDTH: usize = 33;
+
+const HYPER: HyperBlock = HyperBlock {
+    lr: 1e-2,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+    weight_decay: 0.1,
+    clip: 1.0,
+    correction1: 0.271,
+    correction2: 0.002_997,
+};
+
+const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.5, is_finite: 1.0 };
+
+/// What each op writes on a device.
+mod on {
+    use super::*;
+
+    fn tensor<D: Device>(device: &D, len: usize, seed: u64) -> Tensor<D> {
+        Tensor::of(device, &noise(len, seed))
+    }
+
+    /// What holds no number that an op may take into account.
+    fn unwritten<D: Device>(device: &D, len: usize) -> Tensor<D> {
+        Tensor::of(device, &vec![f32::NAN; len])
+    }
+
+    pub fn elementwise<D: Device>(device: &D) -> Written {
+        let (x, mut y) = (tensor(device, WIDTH, 1), tensor(device, WIDTH, 2));
+        let (mut copy, mut filled) = (unwritten(device, WIDTH), unwritten(device, WIDTH));
+        device.copy(copy.view_mut(), x.view());
+        device.fill(filled.view_mut(), 0.25);
+        device.add(y.view_mut(), x.view());
+        device.mul(y.view_mut(), x.view());
+        device.scale(y.view_mut(), 0.3);
+        vec![("copy", copy.values(device)), ("fill", filled.values(device)), ("add, mul, scale", y.values(device))]
+    }
+
+    pub fn nonlinearities<D: Device>(device: &D) -> Written {
+        let mut written = Written::new();
+        for (kind, name) in [(Nonlinearity::Gelu, "gelu"), (Nonlinearity::Relu, "relu"), (Nonlinearity::Silu, "silu")] {
+            let (x, dy) = (tensor(device, 300, 1), tensor(device, 300, 2));
+            let (mut y, mut dx) = (unwritten(device, 300), unwritten(device, 300));
+            device.activate(kind, x.view(), y.view_mut());
+            device.activate_backward(kind, x.view(), dy.view(), dx.view_mut());
+            written.extend([(name, y.values(device)), (name, dx.values(device))]);
+        }
+        written
+    }
+
+    /// To the bit, since conversions round to the nearest.
+    pub fn widths<D: Device>(device: &D) -> Written {
+        let narrow = Tensor::narrowed(device, &noise(WIDTH, 1));
+        let (mut widened, mut again) = (unwritten(device, WIDTH), Tensor::narrowed(device, &[0.0; WIDTH]));
+        device.widen(widened.view_mut(), narrow.view());
+        device.narrow(again.view_mut(), tensor(device, WIDTH, 3).view());
+        vec![("convert", narrow.widened(device)), ("widen", widened.values(device)), ("narrow", again.widened(device))]
+    }
+
+    pub fn products<D: Device>(device: &D) -> Written {
+        let [m, n, k] = [5, 9, 70];
+        let (a, b) = (tensor(device, m * k, 1), tensor(device, k * n, 2));
+        let mut written = Written::new();
+        for write in [Write::Set, Write::Add] {
+            for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true), (true, true)] {
+                let mut c = tensor(device, m * n, 3);
+                let of = |x, rows, cols, transpose| match transpose {
+                    false => Matrix::new(x, rows, cols),
+                    true => Matrix::new(x, cols, rows).transposed(),
+                };
+                device.matmul(c.view_mut(), of(a.view(), m, k, transpose_a), of(b.view(), k, n, transpose_b), write);
+                written.push(("matmul", c.values(device)));
+            }
+        }
+        written
+    }
+
+    pub fn linear<D: Device>(device: &D) -> Written {
+        let [rows, input, output] = [5, 70, 9];
+        let (x, weight, bias) = (tensor(device, rows * input, 1), tensor(device, output * input, 2), noise(output, 3));
+        let bias = Tensor::of(device, &bias);
+        let mut written = Written::new();
+        for bias in [None, Some(bias.view())] {
+            for kind in [None, Some(Nonlinearity::Gelu)] {
+                let (mut y, mut z) = (unwritten(device, rows * output), tensor(device, rows * output, 4));
+                let then = match kind {
+                    None => Then::Add(z.view()),
+                    Some(kind) => Then::Activate(kind, z.view_mut()),
+                };
+                device.linear(y.view_mut(), x.view(), Matrix::new(weight.view(), output, input), bias, then);
+                written.extend([("y", y.values(device)), ("z", z.values(device))]);
+            }
+        }
+        let (mut y, weight) =
+            (unwritten(device, rows * output), Matrix::new(weight.view(), input, output).transposed());
+        device.linear(y.view_mut(), x.view(), weight, None, Then::Nothing);
+        written.push(("by a transpose", y.values(device)));
+        written
+    }
+
+    pub fn layer_norm<D: Device>(device: &D) -> Written {
+        let len = ROWS * WIDTH;
+        let [x, dy, plus] = [1, 2, 3].map(|seed| tensor(device, len, seed));
+        let [gain, bias] = [4, 5].map(|seed| tensor(device, WIDTH, seed));
+        let (mut y, mut stats) = (unwritten(device, len), unwritten(device, 2 * ROWS));
+        device.layer_norm(x.view(), gain.view(), bias.view(), y.view_mut(), stats.view_mut(), 0.1);
+        let mut written = vec![("y", y.values(device)), ("stats", stats.values(device))];
+        for (write, wants_dx, plus) in
+            [(Write::Set, true, None), (Write::Add, true, Some(plus.view())), (Write::Add, false, None)]
+        {
+            let mut dx = unwritten(device, len);
+            let (mut dgain, mut dbias) = (tensor(device, WIDTH, 6), tensor(device, WIDTH, 7));
+            device.layer_norm_backward(
+                x.view(),
+                gain.view(),
+                stats.view(),
+                dy.view(),
+                wants_dx.then(|| dx.view_mut()),
+                plus,
+                dgain.view_mut(),
+                dbias.view_mut(),
+                write,
+            );
+            written.extend([("dgain", dgain.values(device)), ("dbias", dbias.values(device))]);
+            written.extend(wants_dx.then(|| ("dx", dx.values(device))));
+        }
+        written
+    }
+
+    pub fn rms_norm<D: Device>(device: &D) -> Written {
+        let len = ROWS * WIDTH;
+        let [x, dy, plus] = [1, 2, 3].map(|seed| tensor(device, len, seed));
+        let gain = tensor(device, WIDTH, 4);
+        let (mut y, mut inverse) = (unwritten(device, len), unwritten(device, ROWS));
+        device.rms_norm(x.view(), gain.view(), y.view_mut(), inverse.view_mut(), 0.1);
+        let mut written = vec![("y", y.values(device)), ("inverse", inverse.values(device))];
+        for (write, wants_dx, plus) in
+            [(Write::Set, true, None), (Write::Add, true, Some(plus.view())), (Write::Add, false, None)]
+        {
+            let (mut dx, mut dgain) = (unwritten(device, len), tensor(device, WIDTH, 6));
+            device.rms_norm_backward(
+                x.view(),
+                gain.view(),
+                inverse.view(),
+                dy.view(),
+                wants_dx.then(|| dx.view_mut()),
+                plus,
+                dgain.view_mut(),
+                write,
+            );
+            written.push(("dgain", dgain.values(device)));
+            written.extend(wants_dx.then(|| ("dx", dx.values(device))));
+        }
+        written
+    }
+
+    pub fn attention<D: Device>(device: &D) -> Written {
+        let mut written = Written::new();
+        for (length, heads, key_heads) in [(1, 1, 1), (37, 2, 2), (70, 6, 2)] {
+            let shape = AttentionShape { sequences: 2, length, heads, key_heads, head_dim: 5 };
+            let (tokens, width) = (shape.tokens(), shape.out_width());
+            let (qkv, dout) = (tensor(device, tokens * shape.qkv_width(), 1), tensor(device, tokens * width, 2));
+            let (mut out, mut lse) = (unwritten(device, tokens * width), unwritten(device, tokens * heads));
+            let mut dqkv = unwritten(device, tokens * shape.qkv_width());
+            device.attention(shape, qkv.view(), out.view_mut(), lse.view_mut());
+            device.attention_backward(shape, qkv.view(), out.view(), lse.view(), dout.view(), dqkv.view_mut());
+            written.extend([("out", out.values(device)), ("lse", lse.values(device)), ("dqkv", dqkv.values(device))]);
+        }
+        written
+    }
+
+    pub fn embedding<D: Device>(device: &D) -> Written {
+        let (ids, length) = (Tensor::of(device, &[3u32, 0, 3, 1, 3, 3]), 3);
+        let mut written = Written::new();
+        for has_positions in [true, false] {
+            let (table, positions) = (tensor(device, 5 * WIDTH, 1), tensor(device, 4 * WIDTH, 2));
+            let (mut out, dout) = (unwritten(device, 6 * WIDTH), tensor(device, 6 * WIDTH, 3));
+            device.embed(ids.view(), table.view(), has_positions.then(|| positions.view()), out.view_mut(), length);
+            written.push(("out", out.values(device)));
+            for write in [Write::Set, Write::Add] {
+                let (mut dtable, mut dpositions) = (tensor(device, 5 * WIDTH, 4), tensor(device, 4 * WIDTH, 5));
+                let to = has_positions.then(|| dpositions.view_mut());
+                device.embed_backward(ids.view(), dout.view(), dtable.view_mut(), to, length, write);
+                written.extend([("dtable", dtable.values(device)), ("dpositions", dpositions.values(device))]);
+            }
+        }
+        written
+    }
+
+    pub fn cross_entropy<D: Device>(device: &D) -> Written {
+        let targets = Tensor::of(device, &[0u32, 32, 5, 5, 31, 1, 2]);
+        let (mut logits, dloss) = (tensor(device, ROWS * WIDTH, 1), tensor(device, ROWS, 2));
+        let (mut loss, mut lse) = (unwritten(device, ROWS), unwritten(device, ROWS));
+        device.cross_entropy(logits.view(), targets.view(), loss.view_mut(), lse.view_mut());
+        device.cross_entropy_backward(logits.view_mut(), targets.view(), lse.view(), dloss.view());
+        vec![("loss", loss.values(device)), ("lse", lse.values(device)), ("dlogits", logits.values(device))]
+    }
+
+    pub fn squared_error<D: Device>(device: &D) -> Written {
+        let [x, targets] = [1, 2].map(|seed| tensor(device, ROWS * WIDTH, seed));
+        let (dloss, mut loss) = (tensor(device, ROWS, 3), unwritten(device, ROWS));
+        let mut dx = unwritten(device, ROWS * WIDTH);
+        device.squared_error(x.view(), targets.view(), loss.view_mut());
+        device.squared_error_backward(x.view(), targets.view(), dloss.view(), dx.view_mut());
+        vec![("loss", loss.values(device)), ("dx", dx.values(device))]
+    }
+
+    /// In both widths, in place and apart.
+    pub fn sums_over_ranks<D: Device>(device: &D) -> Written {
+        let mut written = Written::new();
+        for (count, own, write) in
+            [(1, None, Write::Add), (2, Some(1), Write::Set), (5, Some(2), Write::Add), (6, None, Write::Set)]
+        {
+            let summands: Vec<Vec<f32>> = (0..count).map(|i| noise(WIDTH, i)).collect();
+            let wide: Vec<_> = summands.iter().map(|x| Tensor::of(device, x)).collect();
+            let mut to = tensor(device, WIDTH, 9);
+            device.reduce(to.view_mut().into(), wide.len(), own, &|i| wide[i].view().into(), write);
+            written.push(("in f32", to.values(device)));
+            let narrow: Vec<_> = summands.iter().map(|x| Tensor::narrowed(device, x)).collect();
+            let mut to = Tensor::narrowed(device, &noise(WIDTH, 9));
+            device.reduce(to.view_mut().into(), narrow.len(), own, &|i| narrow[i].view().into(), write);
+            written.push(("in bf16", to.widened(device)));
+        }
+        written
+    }
+
+    pub fn sums<D: Device>(device: &D) -> Written {
+        let x = tensor(device, ROWS * WIDTH, 1);
+        let mut written = Written::new();
+        for write in [Write::Set, Write::Add] {
+            let mut sum = tensor(device, WIDTH, 2);
+            device.sum_rows(x.view(), sum.view_mut(), write);
+            written.push(("of rows", sum.values(device)));
+        }
+        written.push(("of all", vec![device.sum(x.view()) as f32, device.sum_squares(x.view()) as f32]));
+        let finite =
+            [0.0, f32::MAX, f32::INFINITY, f32::NAN].map(|x| device.all_finite(Tensor::of(device, &[x]).view()));
+        assert_eq!(finite, [true, true, false, false]);
+        written
+    }
+
+    /// Of two ranks and one unit; as far as words come from elements, to what f32 tells apart.
+    pub fn words<D: Device>(device: &D) -> Written {
+        use zero_plan::unit::Unit;
+        use zero_plan::{Config, Mesh, PlanBuf};
+        let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
+        let unit = Unit { params: 64, takes: 64, input: 1, output: 1, ..Unit::NONE };
+        let agreement = PlanBuf::new("", config, &[unit]).with(Agreement::of);
+        let (mut words, hyper) = (Tensor::of(device, &[1.0, f64::NAN, 2.0, 9.0]), Tensor::of(device, &[HYPER]));
+        let (loss, squares) = words.view_mut().split_at(1);
+        let x = tensor(device, WIDTH, 1);
+        device.add_mean(x.view(), loss);
+        device.squares(x.view().into(), squares.part(0, 1));
+        let mut report = Tensor::of(device, &[ReportBlock { is_finite: 0.0, ..REPORT }]);
+        device.agree(&agreement, words.view(), hyper.view(), report.view_mut());
+        let ReportBlock { loss, gradient_norm, grad_scale, is_finite } = report.values(device)[0];
+        vec![("report", [loss, gradient_norm, grad_scale, is_finite].map(|word| word as f32).to_vec())]
+    }
+
+    pub fn update<D: Device>(device: &D) -> Written {
+        let (hyper, grads) = (Tensor::of(device, &[HYPER]), tensor(device, WIDTH, 4));
+        let mut written = Written::new();
+        for (decays, is_finite) in [(true, 1.0), (false, 1.0), (true, 0.0)] {
+            let report = Tensor::of(device, &[ReportBlock { is_finite, ..REPORT }]);
+            let [mut params, mut m] = [1, 2].map(|seed| tensor(device, WIDTH, seed));
+            let mut v = Tensor::of(device, &[0.5; WIDTH]);
+            let weights = params.view_mut().into();
+            let [to_m, to_v] = [&mut m, &mut v].map(|x| x.view_mut().into());
+            device.update(decays, hyper.view(), report.view(), weights, grads.view().into(), to_m, to_v);
+            written.extend([("params", params.values(device)), ("m", m.values(device)), ("v", v.values(device))]);
+        }
+        written
+    }
+
+    /// Parameters in bf16, with a master copy.
+    pub fn adamw<D: Device>(device: &D) -> Written {
+        let (mut stored, mut master) = (Tensor::narrowed(device, &[0.0; WIDTH]), tensor(device, WIDTH, 1));
+        let (mut m, mut v) = (tensor(device, WIDTH, 2), Tensor::of(device, &[0.5; WIDTH]));
+        let weights = Weights { params: stored.view_mut().into(), master: Some(master.view_mut().into()) };
+        let step = AdamW::of(&HYPER, &REPORT, true);
+        device.adamw(&step, weights, Tensor::narrowed(device, &noise(WIDTH, 4)).view(), m.view_mut(), v.view_mut());
+        vec![("master", master.values(device)), ("m", m.values(device)), ("v", v.values(device))]
+    }
+}
