@@ -102,7 +102,7 @@ fn given_in(text: &str) -> Vec<Given> {
 /// The named keys that an attribute's options give.
 fn given_inline(options: &[(String, String)]) -> Vec<Given> {
     let given = |path: &&'static str| {
-        let (name, _) = zero_plan::spec::options().find(|(_, whole)| whole == path)?;
+        let (name, _) = zero_plan::spec::options().find(|(_, key)| key.path == *path)?;
         let (_, value) = options.iter().find(|(option, _)| option == name)?;
         Some(Given { path, value: value.replace(" (", "("), place: (0, 0) })
     };

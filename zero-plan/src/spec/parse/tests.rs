@@ -36,6 +36,7 @@ const FULL: &str = r#"// A spec with every key.
     batch: (sequences: 2, length: 64, micro_batches: 4),
     precision: (compute: F32, params: BF16, reduce: BF16, master: F32, moments: BF16),
     recompute: Fields(["blocks"]),
+    device: Cpu,
     transport: Local,
     memory: GiB(1),
 )
@@ -69,6 +70,7 @@ fn full() -> Spec {
             moments: Width::BF16,
         },
         recompute: Some(Recompute::Fields(vec!["blocks".to_owned()])),
+        device: Device::Cpu,
         transport: Transport::Local,
         memory: Some(Size::GiB(1)),
     }
