@@ -18,14 +18,14 @@ pub trait Model: 'static {
     type Input: Activation;
     /// What it is to predict for each token.
     type Target: Activation;
-    /// Shape of a micro-batch. The engine keeps its arena in the host's memory, so the device is this processor.
+    /// Shape of a micro-batch, and the device. The engine keeps its arena in the host's memory, so that is this processor.
     type Shape: Shape<Device = Cpu>;
     /// All that is constant about a run.
     const PLAN: &'static Plan<'static>;
     /// Code of each field; [`Unit::position`] is the index.
-    const CODE: &'static [Code<Cpu>];
+    const CODE: &'static [Code<DeviceOf<Self>>];
     /// The end of the model.
-    const HEAD: HeadCode<Cpu>;
+    const HEAD: HeadCode<DeviceOf<Self>>;
     /// The directory of the package that defines it.
     const DIRECTORY: &'static str;
     /// The spec that it was built from: the path of its file, or `#[zero]` where the attribute's options are the spec.
@@ -33,6 +33,9 @@ pub trait Model: 'static {
     /// Text that was put into the binary when it was built.
     const TEXT: Option<&'static [u8]>;
 }
+
+/// What a model computes on.
+pub type DeviceOf<M> = <<M as Model>::Shape as Shape>::Device;
 
 /// What the engine calls for a unit.
 pub struct Code<D> {

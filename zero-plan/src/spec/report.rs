@@ -95,7 +95,9 @@ impl Report<'_> {
             Error::NoSuchEnumVariant { expected: variants, found, .. } => {
                 let name = self.form.name(path);
                 let message = format!("unknown variant `{found}` for `{name}`, expected {expected}");
-                let label = match closest(found, variants.iter().copied()) {
+                // Another format of numbers is no slip for `BF16`.
+                let near = closest(found, variants.iter().copied()).filter(|_| !found.eq_ignore_ascii_case("F16"));
+                let label = match near {
                     Some(variant) => format!("did you mean `{variant}`?"),
                     None => format!("expected {expected}"),
                 };
