@@ -80,11 +80,15 @@ macro_rules! number {
     }};
 }
 
-/// The row of a key that is called as the field of [`Spec`] with its value.
+/// The row of a key that is called as the field with its value, in a file and, but for its section, in an attribute.
 macro_rules! key {
-    ($first:ident $(. $next:ident)*, $expected:expr, $default:expr) => {
-        key(concat!(stringify!($first) $(, ".", stringify!($next))*), $expected, $default)
-            .at(|spec| &mut spec.$first $(. $next)*)
+    ($section:ident . $key:ident, $expected:expr, $default:expr) => {
+        key(concat!(stringify!($section), ".", stringify!($key)), $expected, $default)
+            .at(|spec| &mut spec.$section.$key)
+            .option(stringify!($key))
+    };
+    ($key:ident, $expected:expr, $default:expr) => {
+        key(stringify!($key), $expected, $default).at(|spec| &mut spec.$key).option(stringify!($key))
     };
 }
 
@@ -94,23 +98,18 @@ macro_rules! key {
 /// would need a section of its own to be named well.
 pub const KEYS: &[Key] = &[
     key!(model, any("`Example(\"name\")` or `Package(\"name\")`"), Absent("the struct under `#[zero]`"))
+        .only_in_files()
         .about("The package that `cargo zero` builds with this spec."),
     section("zero", "Zero", "a section such as `(stage: 3)`", Required).about("What is sharded, and how it travels."),
     key!(zero.stage, any("0, 1, 2 or 3"), Required)
-        .option("stage")
         .about("The ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too."),
     key!(zero.prefetch, number!("units" from 0 to 4294967295), Value("1"))
         .follows(|spec| spec.zero.prefetch().into())
-        .option("prefetch")
         .about("How far ahead of the computation parameters are gathered, which only stage 3 does."),
-    key!(zero.bucket, size!("MiB(25)"), Value("MiB(25)"))
-        .option("bucket")
-        .about("How much of the gradients travels in one collective."),
+    key!(zero.bucket, size!("MiB(25)"), Value("MiB(25)")).about("How much of the gradients travels in one collective."),
     key!(zero.gather, any("`PerMicroBatch` or `PerStep`"), Value("PerMicroBatch"))
-        .option("gather")
         .about("How often parameters are gathered, which only stage 3 does for use."),
     key!(zero.reduce, any("`PerMicroBatch` or `PerStep`"), Value("PerMicroBatch"))
-        .option("reduce")
         .about("How often gradients are reduced, of two or more micro-batches."),
     section("mesh", "Mesh", "a section such as `(zero: 2)`", OfItsKeys)
         .about("The ranks along each axis, and how they lie on nodes."),
@@ -118,82 +117,67 @@ pub const KEYS: &[Key] = &[
         .option("ranks")
         .about("Ranks that share one copy of what is sharded."),
     key!(mesh.replica, number!("ranks" from 1 to 4096), Value("1"))
-        .option("replica")
         .about("Copies of what is sharded, each with data of its own."),
     key!(mesh.pipeline, number!("ranks" from 1 to 4096), Value("1"))
-        .option("pipeline")
         .about("Pipeline stages; all axes together have at most 4096 ranks."),
     key!(mesh.nodes, number!("nodes" from 1 to 4096), Value("1"))
         .follows(|spec| spec.mesh.nodes())
-        .option("nodes")
         .about("Nodes with equally many ranks on each; where only `ranks_per_node` is given, they follow from it."),
     key!(mesh.ranks_per_node, number!("ranks" from 1 to 4096), Absent("all ranks divided by `nodes`"))
         .follows(|spec| spec.mesh.ranks_per_node())
-        .option("ranks_per_node")
         .about("Ranks on each node."),
     key!(mesh.within_node, any("a list of `Zero`, `Replica` and `Pipeline`"), Absent("no axis"))
-        .option("within_node")
         .about("Axes whose ranks must be on one node: ranks are numbered along them first."),
     section("pipeline", "Pipeline", "a section such as `(schedule: OneFOneB)`", OfItsKeys)
         .about("How pipeline stages share a step, where there are two or more."),
     key!(pipeline.schedule, any("`GPipe`, `OneFOneB` or `Interleaved(chunks: 2)`"), Value("OneFOneB"))
         .opening("Interleaved")
-        .option("schedule")
         .about("The order of micro-batches on each pipeline stage."),
     key("pipeline.schedule.chunks", number!("chunks" from 2 to 4294967295), Required)
         .at(|spec| spec.pipeline.schedule.chunks_mut())
         .unit("chunks per rank")
         .about("Chunks of the model on each rank, in `Interleaved`."),
     key!(pipeline.units, any("`Balanced`, `Even` or `Split([3, 4])`"), Value("Balanced"))
-        .option("units")
         .unit("units")
         .about("Which units lie on which pipeline stage: `Split` has an entry for each chunk of the model."),
     section("batch", "Batch", "a section such as `(sequences: 4, length: 256)`", OfItsKeys)
         .about("What one rank works on in a step."),
     key!(batch.sequences, number!("sequences" from 1 to 4294967295), Value("4"))
-        .option("sequences")
         .unit("sequences per rank")
         .about("Sequences in a micro-batch."),
-    key!(batch.length, number!("tokens" from 1 to 4294967295), Value("256"))
-        .option("length")
-        .about("Length of a sequence."),
+    key!(batch.length, number!("tokens" from 1 to 4294967295), Value("256")).about("Length of a sequence."),
     key!(batch.micro_batches, number!("micro-batches" from 1 to 8192), Value("1"))
-        .option("micro_batches")
         .unit("micro-batches per step")
         .about("Forwards and backwards before an update."),
     section("precision", "Precision", "a section such as `(params: BF16)`", OfItsKeys)
         .about("What each kind of state is stored and sent in."),
     key!(precision.compute, any("`F32` or `BF16`"), Value("F32"))
+        .only_in_files()
         .about("What layers compute in: `F32` is all there is."),
     key!(precision.params, any("`F32` or `BF16`"), Value("F32"))
-        .option("params")
         .about("Parameters, as they are held for computation and travel."),
-    key!(precision.reduce, any("`F32` or `BF16`"), Value("F32")).about("Gradients, as they are held and travel."),
+    key!(precision.reduce, any("`F32` or `BF16`"), Value("F32"))
+        .only_in_files()
+        .about("Gradients, as they are held and travel."),
     key!(precision.master, any("`F32` or `BF16`"), Value("F32"))
-        .option("master")
         .about("Parameters, as the optimizer updates them: no narrower than `params`."),
-    key!(precision.moments, any("`F32` or `BF16`"), Value("F32"))
-        .option("moments")
-        .about("The two moments of the optimizer."),
+    key!(precision.moments, any("`F32` or `BF16`"), Value("F32")).about("The two moments of the optimizer."),
     key!(
         recompute,
         some("units", "`Every(2)` or another number from 1 up, or `Fields([\"blocks\"])` with at least one field"),
         Absent("nothing is recomputed")
     )
-    .option("recompute")
     .about(
         "Units that keep only their input for backward, and run forward again before it: every so many one, but never \
             the last, or all of some fields.",
     ),
-    key!(device, any("`Cpu`"), Value("Cpu")).option("device").about(
+    key!(device, any("`Cpu`"), Value("Cpu")).about(
         "What ranks compute on. An attribute can also name a type of your own that implements \
             `zero_runtime::device::Device`, `device = crate::naive::Naive`, in place of what a file says.",
     ),
     key!(transport, any("`Local` or `Shm`"), Value("Shm"))
-        .option("transport")
         .about("How ranks reach one another: as threads, or as processes that share memory."),
     key!(memory, size!("GiB(1)"), Absent("no budget"))
-        .option("memory")
         .unit("bytes per rank")
         .about("The most that a rank may plan for: a plan that needs more does not compile."),
 ];
@@ -222,6 +206,10 @@ impl Key {
 
     const fn option(self, option: &'static str) -> Self {
         Self { option: Some(option), ..self }
+    }
+
+    const fn only_in_files(self) -> Self {
+        Self { option: None, ..self }
     }
 
     const fn unit(self, unit: &'static str) -> Self {
