@@ -2,7 +2,8 @@
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
-use syn::{Attribute, Data, DeriveInput, LitStr};
+use syn::{Attribute, Data, DeriveInput, LitStr, Path};
+use zero_plan::config::Device;
 use zero_plan::diagnostic::Diagnostic;
 
 use crate::mistake::{Checked, Mistake};
@@ -12,6 +13,8 @@ use crate::valid::is_for_others;
 pub struct Options {
     /// The path in `spec = "..."`.
     pub spec: Option<LitStr>,
+    /// The path in `device = ...` that is no name of a spec's, but a type.
+    pub device: Option<Path>,
     /// All others.
     pub inline: Vec<Inline>,
     /// Everything in the parentheses.
@@ -28,7 +31,7 @@ pub struct Inline {
 impl Options {
     /// Options between commas. What is wrong with their values is for the spec to say.
     pub fn parse(tokens: TokenStream) -> Checked<Self> {
-        let mut options = Self { spec: None, inline: Vec::new(), tokens: tokens.clone() };
+        let mut options = Self { spec: None, device: None, inline: Vec::new(), tokens: tokens.clone() };
         let mut mistakes = Vec::new();
         let tokens: Vec<_> = tokens.into_iter().collect();
         for option in tokens.split(is_comma).filter(|option| !option.is_empty()) {
@@ -45,12 +48,8 @@ impl Options {
                         ));
                         continue;
                     }
-                    let value = value.iter().cloned().collect();
-                    if name == "spec" {
-                        options.set_spec(value, &tokens).unwrap_or_else(|mistake| mistakes.push(mistake));
-                    } else {
-                        options.inline.push(Inline { name: name.clone(), value, tokens });
-                    }
+                    let option = Inline { name: name.clone(), value: value.iter().cloned().collect(), tokens };
+                    options.set(option).unwrap_or_else(|mistake| mistakes.push(mistake));
                 }
                 _ => mistakes.push(Mistake::unusable(
                     &tokens,
@@ -62,11 +61,22 @@ impl Options {
         if mistakes.is_empty() { Ok(options) } else { Err(mistakes) }
     }
 
-    fn set_spec(&mut self, value: TokenStream, option: &TokenStream) -> Result<(), Mistake> {
-        if self.spec.is_some() {
-            let problem = Diagnostic::new("Z0104", "spec", "duplicate key `spec`").help("remove one of the two");
-            return Err(Mistake::at(option, &problem));
+    fn set(&mut self, option: Inline) -> Result<(), Mistake> {
+        let own = own_device(&option);
+        let is_device = |other: &Inline| other.name == "device";
+        match option.name.to_string().as_str() {
+            "spec" if self.spec.is_some() => return Err(option.duplicate()),
+            "device" if self.device.is_some() || own.is_some() && self.inline.iter().any(is_device) => {
+                return Err(option.duplicate());
+            }
+            "spec" => return self.set_spec(option.value, &option.tokens),
+            _ if own.is_some() => self.device = own,
+            _ => self.inline.push(option),
         }
+        Ok(())
+    }
+
+    fn set_spec(&mut self, value: TokenStream, option: &TokenStream) -> Result<(), Mistake> {
         let found = value.to_string();
         let path = syn::parse2(value).map_err(|_| {
             let message = format!("`spec` expects a path in quotes, found `{found}`");
@@ -94,6 +104,21 @@ impl Options {
     pub fn place(&self) -> TokenStream {
         self.spec.as_ref().map_or_else(|| self.tokens.clone(), ToTokens::to_token_stream)
     }
+}
+
+impl Inline {
+    /// Z0104: it is given before.
+    fn duplicate(&self) -> Mistake {
+        let (name, message) = (self.name.to_string(), format!("duplicate key `{}`", self.name));
+        Mistake::at(&self.tokens, &Diagnostic::new("Z0104", name, message).help("remove one of the two"))
+    }
+}
+
+/// The type that an option names as the device: whatever is a path, and no device of a spec.
+fn own_device(option: &Inline) -> Option<Path> {
+    let path: Path = syn::parse2(option.value.clone()).ok().filter(|_| option.name == "device")?;
+    let is_built_in = path.get_ident().is_some_and(|name| Device::named(&name.to_string()).is_some());
+    (!is_built_in).then_some(path)
 }
 
 /// The name of an option that begins within the value of another.
@@ -152,6 +177,32 @@ mod tests {
         assert_eq!(options.spec.unwrap().value(), "a.ron");
         let pairs: Vec<_> = options.inline.iter().map(|o| (o.name.to_string(), o.value.to_string())).collect();
         assert_eq!(pairs, [("stage".to_owned(), "3".to_owned()), ("memory".to_owned(), "GiB (1)".to_owned())]);
+    }
+
+    #[test]
+    fn a_device_is_one_of_the_spec_s_or_a_type() {
+        let read = |tokens| {
+            let options = Options::parse(tokens).unwrap();
+            (options.device.map(|path| path.to_token_stream().to_string()), options.inline.len())
+        };
+        for built_in in [quote!(device = Cpu), quote!(device = "Cpu"), quote!(device = 3)] {
+            assert_eq!(read(built_in), (None, 1));
+        }
+        for (own, path) in [
+            (quote!(device = crate::naive::Naive), "crate :: naive :: Naive"),
+            (quote!(device = Naive), "Naive"),
+            (quote!(device = zero_runtime::device::Cpu), "zero_runtime :: device :: Cpu"),
+        ] {
+            assert_eq!(read(own), (Some(path.to_owned()), 0));
+        }
+        for twice in [
+            quote!(device = a::B, device = c::D),
+            quote!(device = Cpu, device = c::D),
+            quote!(device = a::B, device = Cpu),
+        ] {
+            let mistakes = Options::parse(twice).err().unwrap();
+            assert!(mistakes.len() == 1 && mistakes[0].text.starts_with("[Z0104] duplicate key `device`"));
+        }
     }
 
     #[test]

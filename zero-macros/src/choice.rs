@@ -22,6 +22,8 @@ pub struct Choice {
     pub config: Config,
     /// The spec itself.
     pub spec: Spec,
+    /// A device of the user's own, which takes the place of the spec's.
+    pub device: Option<syn::Path>,
     /// The file that says so.
     pub file: Option<SpecFile>,
     /// Keys that errors of constants name, where they are given.
@@ -57,7 +59,10 @@ pub fn choose(options: &Options, environment: &Environment) -> Checked<Choice> {
         return from_file(&file, options, environment);
     }
     match parse_inline(&options.pairs()) {
-        Ok(spec) => Ok(Choice { config: spec.config(), spec, file: None, given: given_inline(&options.pairs()) }),
+        Ok(spec) => {
+            let (device, given) = (options.device.clone(), given_inline(&options.pairs()));
+            Ok(Choice { config: spec.config(), spec, device, file: None, given })
+        }
         Err(problems) => Err(problems.iter().map(|problem| options.mistake(problem)).collect()),
     }
 }
@@ -85,8 +90,8 @@ fn from_file(path: &Path, options: &Options, environment: &Environment) -> Check
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    let given = given_in(&file.text);
-    Ok(Choice { config: spec.config(), spec, file: Some(file), given })
+    let (device, given) = (options.device.clone(), given_in(&file.text));
+    Ok(Choice { config: spec.config(), spec, device, file: Some(file), given })
 }
 
 /// The named keys that a spec's text gives.
@@ -102,7 +107,7 @@ fn given_in(text: &str) -> Vec<Given> {
 /// The named keys that an attribute's options give.
 fn given_inline(options: &[(String, String)]) -> Vec<Given> {
     let given = |path: &&'static str| {
-        let (name, _) = zero_plan::spec::options().find(|(_, whole)| whole == path)?;
+        let (name, _) = zero_plan::spec::options().find(|(_, key)| key.path == *path)?;
         let (_, value) = options.iter().find(|(option, _)| option == name)?;
         Some(Given { path, value: value.replace(" (", "("), place: (0, 0) })
     };
@@ -204,6 +209,22 @@ mod tests {
         assert!(found[0].starts_with("[Z0109] ") && found[0].contains("the spec is three.ron"), "{found:?}");
         fs::remove_dir_all(package.package).unwrap();
     }
+
+    /// Any other option that is not the file's would be a Z0109.
+    #[test]
+    fn a_device_of_ones_own_takes_the_place_of_the_spec_s() {
+        let package = package("device");
+        for spec in ["three.ron", "built_in.ron"] {
+            fs::write(package.package.join("built_in.ron"), "(zero: (stage: 3), device: Cpu)").unwrap();
+            let choice = chosen(quote!(spec = #spec, device = crate::naive::Naive), &package).unwrap();
+            let own: syn::Path = syn::parse_quote!(crate::naive::Naive);
+            assert_eq!((choice.device, choice.config.stage), (Some(own), 3));
+        }
+        assert_eq!(chosen(quote!(spec = "three.ron", device = Cpu), &package).unwrap().device, None);
+        assert!(chosen(quote!(stage = 3, device = Naive), &package).unwrap().device.is_some());
+        fs::remove_dir_all(package.package).unwrap();
+    }
+
     #[test]
     fn z0116_unknown_field() {
         let package = package("fields");

@@ -34,6 +34,7 @@ pub fn config(config: &Config) -> TokenStream {
         count("sequences", |config| config.sequences),
         count("length", |config| config.length),
         count("micro_batches", |config| config.micro_batches),
+        field(config.device != plain.device, "device", name("Device", config.device)),
         field(config.transport != plain.transport, "transport", name("Transport", config.transport)),
         field(
             config.memory_bytes != plain.memory_bytes,
@@ -121,7 +122,7 @@ pub fn number(number: usize) -> Literal {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::config::{Often, Transport, Width};
+    use zero_plan::config::{Device, Often, Transport, Width};
     use zero_plan::mesh::Axis;
 
     use super::*;
@@ -167,6 +168,7 @@ mod tests {
             sequences: 5,
             length: 6,
             micro_batches: 8,
+            device: Device::Cpu,
             transport: Transport::Local,
             memory_bytes: Some(9),
         };

@@ -6,6 +6,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::DeriveInput;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
+use zero_plan::config::Device;
 
 use crate::ast::{Field, Model};
 use crate::attr::stripped;
@@ -52,9 +53,9 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
                 type Target = #target;
                 type Shape = Self;
                 const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
-                const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] =
+                const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::model::DeviceOf<Self>>] =
                     &__WHOLE.fields.code;
-                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> = __WHOLE.head;
+                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self>> = __WHOLE.head;
                 const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
                 const SPEC: &'static str = #spec;
                 const TEXT: ::core::option::Option<&'static [u8]> = #text;
@@ -99,14 +100,22 @@ fn statement(model: &Model, position: usize) -> TokenStream {
 /// What the sizes of layers depend on, as the struct's own constants, and where they are written.
 fn shape(name: &Ident, choice: &Choice) -> TokenStream {
     let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
-    let origin = origin(choice);
+    let (device, origin) = (device(choice), origin(choice));
     quote! {
         impl ::zero_runtime::layer::Shape for #name {
-            type Device = ::zero_runtime::device::Cpu;
+            type Device = #device;
             const SEQUENCES: usize = #sequences;
             const LENGTH: usize = #length;
             const ORIGIN: ::zero_runtime::plan::Origin = #origin;
         }
+    }
+}
+
+/// The type of the device.
+fn device(choice: &Choice) -> TokenStream {
+    match (&choice.device, choice.config.device) {
+        (Some(own), _) => own.to_token_stream(),
+        (None, Device::Cpu) => quote!(::zero_runtime::device::Cpu),
     }
 }
 
@@ -173,7 +182,7 @@ mod tests {
         let spec = zero_plan::spec::parse("(mesh: (zero: 4), zero: (stage: 3, prefetch: 2))").unwrap();
         let file = file.map(|path| SpecFile { path, shown: "specs/a.ron".to_owned(), text: String::new() });
         let given = vec![Given { path: "zero.stage", value: "3".to_owned(), place: (4, 2) }];
-        Choice { config: spec.config(), spec, file, given }
+        Choice { config: spec.config(), spec, device: None, file, given }
     }
 
     #[test]
@@ -228,9 +237,9 @@ mod tests {
                     type Target = <Head<4> as ::zero_runtime::layer::Head<Gpt> >::Target;
                     type Shape = Self;
                     const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
-                    const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] =
+                    const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::model::DeviceOf<Self> >] =
                         &__WHOLE.fields.code;
-                    const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> = __WHOLE.head;
+                    const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self> > = __WHOLE.head;
                     const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
                     const SPEC: &'static str = "#[zero]";
                     const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
@@ -252,6 +261,21 @@ mod tests {
         assert!(expanded.contains(&packed(r#"first_repeated::<Linear<8, 8>>("hidden", N)"#)));
         assert!(expanded.contains(&packed(r#"let __fields = __fields.then::<Head<8>>("head"); ::zero_runtime::model::Fields::end(__fields, <Head<8> as ::zero_runtime::layer::Head<Mlp> >::CODE)"#)));
         assert!(expanded.contains(&packed("type Input = <Linear<8, 8> as")));
+    }
+
+    #[test]
+    fn a_device_of_ones_own_is_named_once() {
+        let item = parse_quote!(
+            struct Mlp {
+                embed: Embedding<8, 8>,
+                head: Head<8>,
+            }
+        );
+        let own = Choice { device: Some(parse_quote!(crate::naive::Naive)), ..choice(None) };
+        let (own, built_in) = (packed(&expanded(&item, &own, None)), packed(&expanded(&item, &choice(None), None)));
+        assert!(own.contains("typeDevice=crate::naive::Naive;"));
+        assert_eq!(own.replace("crate::naive::Naive", "::zero_runtime::device::Cpu"), built_in);
+        assert_eq!(built_in.matches("Cpu").count(), 1);
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
                 type Target = #target;
                 type Shape = Self;
                 const PLAN: &'static ::zero_runtime::plan::Plan<'static> = { #(#mistakes)* };
-                const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::device::Cpu>] = &[];
-                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::device::Cpu> =
+                const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::model::DeviceOf<Self>>] = &[];
+                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self>> =
                     ::zero_runtime::model::HeadCode {
                         classes: 0,
                         outputs: 0,

@@ -25,8 +25,8 @@ use mistake::both;
 /// Makes a struct of layers a model: `zero_runtime::main::<Gpt>()` trains it under the spec that is chosen here.
 ///
 /// The spec is in the attribute, `#[zero(stage = 3, prefetch = 2)]`, or in a file, `#[zero(spec = "specs/zero3.ron")]`,
-/// whose path is relative to the package. Beside a file, options in the attribute must agree with it. `ZERO_SPEC` at build
-/// time takes the place of the file.
+/// whose path is relative to the package. Beside a file, options in the attribute must agree with it, except a `device`
+/// of your own, which takes the place of the file's. `ZERO_SPEC` at build time takes the place of the file.
 ///
 /// Fields are the units that are gathered and released, in the order of forward: each takes what the one before it gives.
 /// `[Block; 6]` is six units. The last field is the head; `#[tied(embed)]` on it shares the parameters of another field.

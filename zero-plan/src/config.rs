@@ -14,6 +14,21 @@ pub enum Gather {
     Mapped,
 }
 
+/// What ranks compute on, of the devices that are built in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Device {
+    /// The processor, with its memory.
+    #[default]
+    Cpu,
+}
+
+impl Device {
+    /// The device of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        (name == "Cpu").then_some(Self::Cpu)
+    }
+}
+
 /// What ranks are, and what carries bytes between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transport {
@@ -25,9 +40,10 @@ pub enum Transport {
 }
 
 /// How often something travels that could also be held from one micro-batch of a step to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Often {
     /// In every micro-batch: more bytes on the wire, less memory.
+    #[default]
     PerMicroBatch,
     /// Once a step, and held in between: fewer bytes on the wire, more memory.
     PerStep,
@@ -163,6 +179,8 @@ pub struct Config {
     pub length: usize,
     /// Micro-batches of one step, of each replica and each rank along `zero`.
     pub micro_batches: usize,
+    /// What ranks compute on: the plan itself is the same for every device.
+    pub device: Device,
     /// What carries bytes between ranks.
     pub transport: Transport,
     /// The most a rank may take, where the spec sets a budget: its arena, and what lies outside.
@@ -185,6 +203,7 @@ impl Config {
         sequences: 1,
         length: 1,
         micro_batches: 1,
+        device: Device::Cpu,
         transport: Transport::Shm,
         memory_bytes: None,
     };

@@ -75,6 +75,22 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_is_no_layer() {
+        let found = layers(&parse_quote!(
+            struct Block {
+                a: A,
+                b: ([Linear<8, 8>], C),
+            }
+        ))
+        .err()
+        .unwrap();
+        assert_eq!(found.len(), 1);
+        let text = "[Z0145] a slice, which does not say how many layers it has\n = help: write how many, \
+            `[Linear<8, 8>; 2]`, in the struct under `#[zero]`; in a layer, name each";
+        assert_eq!(found[0].text, text);
+    }
+
+    #[test]
     fn a_layer_has_neither_ties_nor_slips_nor_arrays() {
         let item = parse_quote! {
             struct Block { #[resdual] a: A, #[tied(a)] b: B, c: [C; 2], #[serde(skip)] #[doc = "x"] d: D }

@@ -44,6 +44,11 @@ pub fn of_layer(ty: &Type) -> Option<Mistake> {
             let help = "name its layers one by one; only a field of the struct under `#[zero]` can be an array";
             Some(mistake("Z0145", ty, "an array inside of a layer, which is no layer itself", help))
         }
+        Type::Slice(slice) => {
+            let of = packed(&slice.elem.to_token_stream().to_string());
+            let help = format!("write how many, `[{of}; 2]`, in the struct under `#[zero]`; in a layer, name each");
+            Some(mistake("Z0145", ty, "a slice, which does not say how many layers it has", help))
+        }
         Type::Tuple(tuple) if tuple.elems.len() > TUPLE_MAX => {
             let message = format!("a tuple of {} layers, but it can have {TUPLE_MAX}", tuple.elems.len());
             let help = "make it two tuples in one, `((a, b), (c, d))`, or a struct under `#[derive(Layer)]`";

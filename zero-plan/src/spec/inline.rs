@@ -7,11 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::Spec;
 use super::check::check;
-use super::effective::{agree, held};
-use super::keys::{self, Form, KEYS, KeyDefault, closest, split};
+use super::keys::{self, Form, Key, KeyDefault, closest, split};
 use super::locate::locate;
-use super::parse::{parse_as, read, ron};
-use super::report::{list, reason};
+use super::parse::{Reading, outline, parse_as, read, ron};
+use super::report::{Report, list, reason};
 use super::slip;
 use super::tokens::{Kind, tokens};
 use crate::diagnostic::{Diagnostic, line_column};
@@ -42,26 +41,30 @@ pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) 
     // A stage that the attribute leaves to the spec is not missing.
     settled.push("zero.stage".to_owned());
     let text = assemble(&given);
-    let reading = read(&text, Form::Inline, settled);
-    append(&mut problems, reading.problems);
-    if let Some(other) = &reading.spec {
-        // The spec's values have been checked; that the attribute gives them too can be one mistake more.
-        let settled = problems.iter().filter_map(|problem| Some(path(&problem.key)?.to_owned())).collect();
-        append(&mut problems, check(spec, &text, Form::Inline, settled));
-        for option in &given {
-            let reported = problems.iter().any(|problem| problem.key == option.name);
-            if !reported && !agree(spec, other, option.path) {
-                problems.push(disagreement(spec, spec_text, option));
-            }
+    let report = Report { text: &text, form: Form::Inline };
+    let root = match outline(report) {
+        Ok(root) => root,
+        Err(problem) => return vec![*problem],
+    };
+    // What the attribute leaves to the spec is as there.
+    let Reading { spec: other, problems: found, .. } = read(report, &root, spec.clone(), settled);
+    append(&mut problems, found);
+    // The spec's values have been checked; that the attribute gives them too can be one mistake more.
+    let settled = problems.iter().filter_map(|problem| Some(path(&problem.key)?.to_owned())).collect();
+    append(&mut problems, check(spec, &root, report, settled));
+    for option in &given {
+        let reported = problems.iter().any(|problem| problem.key == option.name);
+        if !reported && !option.key.agree(spec, &other) {
+            problems.push(disagreement(spec, spec_text, option));
         }
     }
     ordered(problems, inline)
 }
 
-/// An option of the attribute that stands for a path of the spec.
+/// An option of the attribute that stands for a key of the spec.
 struct Given {
     name: &'static str,
-    path: &'static str,
+    key: &'static Key,
     value: String,
 }
 
@@ -78,7 +81,7 @@ fn translate(options: &[(String, String)]) -> Translated {
     let mut translated = Translated { given: Vec::new(), problems: Vec::new(), settled: Vec::new() };
     for (name, value) in options {
         let value = tidy(value);
-        let Some((name, path)) = keys::options().find(|(known, _)| known == name) else {
+        let Some((name, key)) = keys::options().find(|(known, _)| known == name) else {
             let near = near(name);
             // A spec would have given the stage.
             let meant = near.and_then(|near| if near == "spec" { Some("zero.stage") } else { path(near) });
@@ -87,14 +90,14 @@ fn translate(options: &[(String, String)]) -> Translated {
             continue;
         };
         match ron().from_str::<IgnoredAny>(&value) {
-            Ok(_) => translated.given.push(Given { name, path, value }),
+            Ok(_) => translated.given.push(Given { name, key, value }),
             Err(error) => {
                 let reason = reason(&error.code);
                 let message = format!("the value of `{name}` cannot be read: {reason}");
                 let help = slip::amount(&value);
                 let help = help.unwrap_or_else(|| "write it as in a spec: `3`, `MiB(25)`, `Local`".to_owned());
                 translated.problems.push(Diagnostic::new("Z0101", name, message).help(help));
-                translated.settled.push(path.to_owned());
+                translated.settled.push(key.path.to_owned());
             }
         }
     }
@@ -103,7 +106,7 @@ fn translate(options: &[(String, String)]) -> Translated {
 
 /// The path that an option stands for.
 fn path(name: &str) -> Option<&'static str> {
-    keys::options().find(|(option, _)| *option == name).map(|(_, path)| path)
+    keys::options().find(|(option, _)| *option == name).map(|(_, key)| key.path)
 }
 
 /// All that an attribute may give.
@@ -130,7 +133,7 @@ fn unknown(name: &str, near: Option<&str>) -> Diagnostic {
 fn assemble(given: &[Given]) -> String {
     let mut sections = BTreeMap::from([("zero", String::new())]);
     for option in given {
-        let (section, key) = split(option.path);
+        let (section, key) = split(option.key.path);
         let entries = sections.entry(section).or_default();
         *entries += &format!("{key}: {}, ", option.value);
     }
@@ -174,16 +177,17 @@ fn ordered(mut problems: Vec<Diagnostic>, options: &[(String, String)]) -> Vec<D
 
 /// Z0109: the option and the spec give different values.
 fn disagreement(spec: &Spec, text: &str, option: &Given) -> Diagnostic {
-    let Given { name, path, value } = option;
-    let key = if split(path).1 == *name { name } else { path };
-    let says = match locate(text, path) {
+    let Given { name, key: row, value } = option;
+    let key = if split(row.path).1 == *name { name } else { row.path };
+    let says = match locate(text, row.path) {
         Some(spans) => {
             let (line, column) = line_column(text, spans.key.start);
             format!("says `{key}: {}` at {line}:{column}", &text[spans.value])
         }
-        None => match held(spec, path) {
-            Some(value) => format!("leaves `{key}` at its default, `{value}`"),
-            None => format!("gives none: {}", absent(path)),
+        None => match (row.held(spec), row.default) {
+            (Some(value), _) => format!("leaves `{key}` at its default, `{value}`"),
+            (None, KeyDefault::Absent(meaning)) => format!("gives none: {meaning}"),
+            (None, _) => "gives none".to_owned(),
         },
     };
     let message = format!("`{name} = {value}` here, but the spec {says}");
@@ -192,16 +196,9 @@ fn disagreement(spec: &Spec, text: &str, option: &Given) -> Diagnostic {
     problem.help(format!("remove `{name}` from the attribute, or make the two equal"))
 }
 
-/// What it means that the key at `path` has no value.
-fn absent(path: &str) -> &'static str {
-    match KEYS.iter().find(|key| key.path == path).map(|key| key.default) {
-        Some(KeyDefault::Absent(meaning)) => meaning,
-        _ => "it has no default",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::keys::row;
     use super::super::parse;
     use super::*;
 
@@ -246,6 +243,7 @@ mod tests {
             ("master", "F32", "precision.master: F32"),
             ("moments", "BF16", "precision.moments: BF16"),
             ("recompute", "Fields ([\"a\"])", "recompute: Fields([\"a\"])"),
+            ("device", "Cpu", "device: Cpu"),
             ("transport", "Local", "transport: Local"),
             ("memory", "GiB\n( 1 )", "memory: GiB(1)"),
         ];
@@ -253,7 +251,7 @@ mod tests {
         assert_eq!(pairs.map(|(name, ..)| name)[..], keys::options().map(|(name, _)| name).collect::<Vec<_>>());
         for (name, _, expected) in pairs {
             let path = path(name).unwrap();
-            assert_eq!(format!("{path}: {}", held(&spec, path).unwrap()), expected);
+            assert_eq!(format!("{path}: {}", row(path).unwrap().held(&spec).unwrap()), expected);
         }
     }
 
@@ -385,8 +383,8 @@ mod tests {
     #[test]
     fn every_option_can_be_compared() {
         let spec = parse("(zero: (stage: 3))").unwrap();
-        for (name, path) in keys::options() {
-            assert!(agree(&spec, &spec, path), "{name}");
+        for (name, key) in keys::options() {
+            assert!(key.agree(&spec, &spec), "{name}");
         }
     }
 }

@@ -1,8 +1,17 @@
-//! The keys of a spec, one row each: the source of what messages expect, of what an attribute's options are called, and of
-//! the tables in the documentation. Never holds a value.
+//! The keys of a spec, one row each: the source of how a value is read and of its default, of what messages expect, of what
+//! an attribute's options are called, and of the tables in the documentation. Never holds a value.
+
+use std::ops::RangeInclusive;
+
+use ron::error::Error;
+
+use super::Spec;
+use super::locate::{Section, locate};
+use super::parse::ron;
+use super::value::Readable;
 
 /// A key of the spec and what may stand there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Key {
     /// Where it is, as a dotted path: `zero.prefetch`.
     pub path: &'static str,
@@ -16,6 +25,14 @@ pub struct Key {
     pub default: KeyDefault,
     /// What it decides, in one sentence.
     pub about: &'static str,
+    /// The numbers that it takes.
+    range: RangeInclusive<u64>,
+    /// Its value in a spec; none where it is a section.
+    at: Option<fn(&mut Spec) -> &mut dyn Readable>,
+    /// The number that holds where it is not given, if that follows from other keys.
+    pub(super) follows: Option<fn(&Spec) -> u64>,
+    /// What stands in front of the parentheses around keys that lie in it.
+    opening: Option<&'static str>,
 }
 
 /// What holds where a key is not given.
@@ -33,122 +50,166 @@ pub enum KeyDefault {
 
 use KeyDefault::{Absent, OfItsKeys, Required, Value};
 
+/// What a value may be.
+struct Expected {
+    words: &'static str,
+    unit: &'static str,
+    range: RangeInclusive<u64>,
+}
+
+/// What the words say all by themselves.
+const fn any(words: &'static str) -> Expected {
+    Expected { words, unit: "", range: 0..=u64::MAX }
+}
+
+/// No less than one of a unit.
+const fn some(unit: &'static str, words: &'static str) -> Expected {
+    Expected { words, unit, range: 1..=u64::MAX }
+}
+
+macro_rules! size {
+    ($example:literal) => {
+        some("bytes", concat!("a size from `B(1)` up, such as `", $example, "`"))
+    };
+}
+
+macro_rules! number {
+    ($unit:literal from $least:literal to $most:literal) => {{
+        let words = concat!("a number of ", $unit, " from ", $least, " to ", $most);
+        Expected { words, unit: $unit, range: $least..=$most }
+    }};
+}
+
+/// The row of a key that is called as the field with its value, in a file and, but for its section, in an attribute.
+macro_rules! key {
+    ($section:ident . $key:ident, $expected:expr, $default:expr) => {
+        key(concat!(stringify!($section), ".", stringify!($key)), $expected, $default)
+            .at(|spec| &mut spec.$section.$key)
+            .option(stringify!($key))
+    };
+    ($key:ident, $expected:expr, $default:expr) => {
+        key(stringify!($key), $expected, $default).at(|spec| &mut spec.$key).option(stringify!($key))
+    };
+}
+
 /// All keys, sections included.
 ///
 /// A file has all of them. The rest beside an attribute's options is for files: the model, which the struct is, and what
 /// would need a section of its own to be named well.
 pub const KEYS: &[Key] = &[
-    key("model", "`Example(\"name\")` or `Package(\"name\")`", Absent("the struct under `#[zero]`"))
+    key!(model, any("`Example(\"name\")` or `Package(\"name\")`"), Absent("the struct under `#[zero]`"))
+        .only_in_files()
         .about("The package that `cargo zero` builds with this spec."),
-    key("zero", "a section such as `(stage: 3)`", Required).about("What is sharded, and how it travels."),
-    key("zero.stage", "0, 1, 2 or 3", Required)
-        .option("stage")
+    section("zero", "Zero", "a section such as `(stage: 3)`", Required).about("What is sharded, and how it travels."),
+    key!(zero.stage, any("0, 1, 2 or 3"), Required)
         .about("The ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too."),
-    key("zero.prefetch", "a number of units from 0 to 4294967295", Value("1"))
-        .option("prefetch")
-        .unit("units")
+    key!(zero.prefetch, number!("units" from 0 to 4294967295), Value("1"))
+        .follows(|spec| spec.zero.prefetch().into())
         .about("How far ahead of the computation parameters are gathered, which only stage 3 does."),
-    key("zero.bucket", "a size from `B(1)` up, such as `MiB(25)`", Value("MiB(25)"))
-        .option("bucket")
-        .unit("bytes")
-        .about("How much of the gradients travels in one collective."),
-    key("zero.gather", "`PerMicroBatch` or `PerStep`", Value("PerMicroBatch"))
-        .option("gather")
+    key!(zero.bucket, size!("MiB(25)"), Value("MiB(25)")).about("How much of the gradients travels in one collective."),
+    key!(zero.gather, any("`PerMicroBatch` or `PerStep`"), Value("PerMicroBatch"))
         .about("How often parameters are gathered, which only stage 3 does for use."),
-    key("zero.reduce", "`PerMicroBatch` or `PerStep`", Value("PerMicroBatch"))
-        .option("reduce")
+    key!(zero.reduce, any("`PerMicroBatch` or `PerStep`"), Value("PerMicroBatch"))
         .about("How often gradients are reduced, of two or more micro-batches."),
-    key("mesh", "a section such as `(zero: 2)`", OfItsKeys)
+    section("mesh", "Mesh", "a section such as `(zero: 2)`", OfItsKeys)
         .about("The ranks along each axis, and how they lie on nodes."),
-    key("mesh.zero", "a number of ranks from 1 to 4096", Value("2"))
+    key!(mesh.zero, number!("ranks" from 1 to 4096), Value("2"))
         .option("ranks")
-        .unit("ranks")
         .about("Ranks that share one copy of what is sharded."),
-    key("mesh.replica", "a number of ranks from 1 to 4096", Value("1"))
-        .option("replica")
-        .unit("ranks")
+    key!(mesh.replica, number!("ranks" from 1 to 4096), Value("1"))
         .about("Copies of what is sharded, each with data of its own."),
-    key("mesh.pipeline", "a number of ranks from 1 to 4096", Value("1"))
-        .option("pipeline")
-        .unit("ranks")
+    key!(mesh.pipeline, number!("ranks" from 1 to 4096), Value("1"))
         .about("Pipeline stages; all axes together have at most 4096 ranks."),
-    key("mesh.nodes", "a number of nodes from 1 to 4096", Value("1"))
-        .option("nodes")
-        .unit("nodes")
+    key!(mesh.nodes, number!("nodes" from 1 to 4096), Value("1"))
+        .follows(|spec| spec.mesh.nodes())
         .about("Nodes with equally many ranks on each; where only `ranks_per_node` is given, they follow from it."),
-    key("mesh.ranks_per_node", "a number of ranks from 1 to 4096", Absent("all ranks divided by `nodes`"))
-        .option("ranks_per_node")
-        .unit("ranks")
+    key!(mesh.ranks_per_node, number!("ranks" from 1 to 4096), Absent("all ranks divided by `nodes`"))
+        .follows(|spec| spec.mesh.ranks_per_node())
         .about("Ranks on each node."),
-    key("mesh.within_node", "a list of `Zero`, `Replica` and `Pipeline`", Absent("no axis"))
-        .option("within_node")
+    key!(mesh.within_node, any("a list of `Zero`, `Replica` and `Pipeline`"), Absent("no axis"))
         .about("Axes whose ranks must be on one node: ranks are numbered along them first."),
-    key("pipeline", "a section such as `(schedule: OneFOneB)`", OfItsKeys)
+    section("pipeline", "Pipeline", "a section such as `(schedule: OneFOneB)`", OfItsKeys)
         .about("How pipeline stages share a step, where there are two or more."),
-    key("pipeline.schedule", "`GPipe`, `OneFOneB` or `Interleaved(chunks: 2)`", Value("OneFOneB"))
-        .option("schedule")
+    key!(pipeline.schedule, any("`GPipe`, `OneFOneB` or `Interleaved(chunks: 2)`"), Value("OneFOneB"))
+        .opening("Interleaved")
         .about("The order of micro-batches on each pipeline stage."),
-    key("pipeline.schedule.chunks", "a number of chunks from 2 to 4294967295", Required)
+    key("pipeline.schedule.chunks", number!("chunks" from 2 to 4294967295), Required)
+        .at(|spec| spec.pipeline.schedule.chunks_mut())
         .unit("chunks per rank")
         .about("Chunks of the model on each rank, in `Interleaved`."),
-    key("pipeline.units", "`Balanced`, `Even` or `Split([3, 4])`", Value("Balanced"))
-        .option("units")
+    key!(pipeline.units, any("`Balanced`, `Even` or `Split([3, 4])`"), Value("Balanced"))
         .unit("units")
         .about("Which units lie on which pipeline stage: `Split` has an entry for each chunk of the model."),
-    key("batch", "a section such as `(sequences: 4, length: 256)`", OfItsKeys)
+    section("batch", "Batch", "a section such as `(sequences: 4, length: 256)`", OfItsKeys)
         .about("What one rank works on in a step."),
-    key("batch.sequences", "a number of sequences from 1 to 4294967295", Value("4"))
-        .option("sequences")
+    key!(batch.sequences, number!("sequences" from 1 to 4294967295), Value("4"))
         .unit("sequences per rank")
         .about("Sequences in a micro-batch."),
-    key("batch.length", "a number of tokens from 1 to 4294967295", Value("256"))
-        .option("length")
-        .unit("tokens")
-        .about("Length of a sequence."),
-    key("batch.micro_batches", "a number of micro-batches from 1 to 8192", Value("1"))
-        .option("micro_batches")
+    key!(batch.length, number!("tokens" from 1 to 4294967295), Value("256")).about("Length of a sequence."),
+    key!(batch.micro_batches, number!("micro-batches" from 1 to 8192), Value("1"))
         .unit("micro-batches per step")
         .about("Forwards and backwards before an update."),
-    key("precision", "a section such as `(params: BF16)`", OfItsKeys)
+    section("precision", "Precision", "a section such as `(params: BF16)`", OfItsKeys)
         .about("What each kind of state is stored and sent in."),
-    key("precision.compute", "`F32` or `BF16`", Value("F32")).about("What layers compute in: `F32` is all there is."),
-    key("precision.params", "`F32` or `BF16`", Value("F32"))
-        .option("params")
+    key!(precision.compute, any("`F32` or `BF16`"), Value("F32"))
+        .only_in_files()
+        .about("What layers compute in: `F32` is all there is."),
+    key!(precision.params, any("`F32` or `BF16`"), Value("F32"))
         .about("Parameters, as they are held for computation and travel."),
-    key("precision.reduce", "`F32` or `BF16`", Value("F32")).about("Gradients, as they are held and travel."),
-    key("precision.master", "`F32` or `BF16`", Value("F32"))
-        .option("master")
+    key!(precision.reduce, any("`F32` or `BF16`"), Value("F32"))
+        .only_in_files()
+        .about("Gradients, as they are held and travel."),
+    key!(precision.master, any("`F32` or `BF16`"), Value("F32"))
         .about("Parameters, as the optimizer updates them: no narrower than `params`."),
-    key("precision.moments", "`F32` or `BF16`", Value("F32"))
-        .option("moments")
-        .about("The two moments of the optimizer."),
-    key(
-        "recompute",
-        "`Every(2)` or another number from 1 up, or `Fields([\"blocks\"])` with at least one field",
-        Absent("nothing is recomputed"),
+    key!(precision.moments, any("`F32` or `BF16`"), Value("F32")).about("The two moments of the optimizer."),
+    key!(
+        recompute,
+        some("units", "`Every(2)` or another number from 1 up, or `Fields([\"blocks\"])` with at least one field"),
+        Absent("nothing is recomputed")
     )
-    .option("recompute")
-    .unit("units")
     .about(
         "Units that keep only their input for backward, and run forward again before it: every so many one, but never \
             the last, or all of some fields.",
     ),
-    key("transport", "`Local` or `Shm`", Value("Shm"))
-        .option("transport")
+    key!(device, any("`Cpu`"), Value("Cpu")).about(
+        "What ranks compute on. An attribute can also name a type of your own that implements \
+            `zero_runtime::device::Device`, `device = crate::naive::Naive`, in place of what a file says.",
+    ),
+    key!(transport, any("`Local` or `Shm`"), Value("Shm"))
         .about("How ranks reach one another: as threads, or as processes that share memory."),
-    key("memory", "a size from `B(1)` up, such as `GiB(1)`", Absent("no budget"))
-        .option("memory")
+    key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")
         .about("The most that a rank may plan for: a plan that needs more does not compile."),
 ];
 
-const fn key(path: &'static str, expects: &'static str, default: KeyDefault) -> Key {
-    Key { path, option: None, expects, unit: "", default, about: "" }
+const fn key(path: &'static str, expected: Expected, default: KeyDefault) -> Key {
+    let Expected { words: expects, unit, range } = expected;
+    Key { path, option: None, expects, unit, default, about: "", range, at: None, follows: None, opening: None }
+}
+
+const fn section(path: &'static str, opening: &'static str, expects: &'static str, default: KeyDefault) -> Key {
+    key(path, any(expects), default).opening(opening)
 }
 
 impl Key {
+    const fn at(self, at: fn(&mut Spec) -> &mut dyn Readable) -> Self {
+        Self { at: Some(at), ..self }
+    }
+
+    const fn follows(self, follows: fn(&Spec) -> u64) -> Self {
+        Self { follows: Some(follows), ..self }
+    }
+
+    const fn opening(self, opening: &'static str) -> Self {
+        Self { opening: Some(opening), ..self }
+    }
+
     const fn option(self, option: &'static str) -> Self {
         Self { option: Some(option), ..self }
+    }
+
+    const fn only_in_files(self) -> Self {
+        Self { option: None, ..self }
     }
 
     const fn unit(self, unit: &'static str) -> Self {
@@ -160,15 +221,55 @@ impl Key {
     }
 }
 
-/// The options of the attribute `#[zero(...)]`, each with the path that it stands for, in the order of [`KEYS`].
-pub fn options() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
-    KEYS.iter().filter_map(|key| Some((key.option?, key.path)))
+impl Key {
+    /// Reads a value of this key into `spec`.
+    pub(super) fn read(&self, spec: &mut Spec, value: &str) -> Result<(), Error> {
+        match self.at {
+            Some(at) => at(spec).read(value, &self.range),
+            None => Err(Error::ExpectedStructLike),
+        }
+    }
+
+    /// Whether a section opens as one does that holds keys of this one.
+    pub(super) fn opens(&self, section: &Section) -> bool {
+        match section.name.as_deref() {
+            None => self.at.is_none(),
+            name => name == self.opening,
+        }
+    }
+
+    /// The value in `spec` as it would be written; none where there is none, neither given nor by default.
+    pub(super) fn held(&self, spec: &Spec) -> Option<String> {
+        if let Some(follows) = self.follows {
+            return Some(follows(spec).to_string());
+        }
+        let text = ron().to_string(spec).expect("a spec can be written");
+        let spans = locate(&text, self.path)?;
+        Some(text[spans.value].to_owned())
+    }
+
+    /// Whether two specs say the same, in whatever words.
+    pub(super) fn agree(&self, a: &Spec, b: &Spec) -> bool {
+        let number = |spec: &Spec| self.at.and_then(|at| at(&mut spec.clone()).number());
+        let said = |spec| number(spec).map(|number| number.to_string()).or_else(|| self.held(spec));
+        said(a) == said(b)
+    }
 }
 
-/// What the key at `path` expects; none where there is no such key.
-pub(super) fn expects(path: &str) -> Option<&'static str> {
-    let key = KEYS.iter().find(|key| key.path == path)?;
-    Some(key.expects)
+/// The options of the attribute `#[zero(...)]`, each with the key that it stands for, in the order of [`KEYS`].
+pub fn options() -> impl Iterator<Item = (&'static str, &'static Key)> + Clone {
+    KEYS.iter().filter_map(|key| Some((key.option?, key)))
+}
+
+/// The row of the key at `path`; none where there is no such key.
+pub(super) fn row(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// The keys that lie in the section at `path` itself, each with its row.
+pub(super) fn keys_in(path: &str) -> impl Iterator<Item = (&'static str, &'static Key)> {
+    let keys = KEYS.iter().map(|row| (split(row.path), row));
+    keys.filter(move |((section, _), _)| *section == path).map(|((_, key), row)| (key, row))
 }
 
 /// The section that `path` lies in (empty for the spec itself), and its last part.
@@ -212,10 +313,10 @@ pub(super) enum Form {
 impl Form {
     /// What the key at `path` is called in this form.
     pub fn name(self, path: &str) -> String {
-        let option = options().find(|(_, whole)| within(path, whole));
+        let option = options().find(|(_, key)| within(path, key.path));
         match (self, option) {
             // What lies in the value of an option is called after it: `schedule.chunks`.
-            (Self::Inline, Some((option, whole))) => format!("{option}{}", &path[whole.len()..]),
+            (Self::Inline, Some((option, key))) => format!("{option}{}", &path[key.path.len()..]),
             _ => path.to_owned(),
         }
     }

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::keys::join;
 use super::tokens::{Kind, Token, tokens};
 
 /// Where a key and its value lie: byte ranges of the text.
@@ -32,8 +31,10 @@ pub(super) fn items(text: &str, value: &Range<usize>) -> Vec<Range<usize>> {
 }
 
 /// A parenthesised group of `key: value` entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Section {
+    /// What stands in front of the parenthesis.
+    pub name: Option<String>,
     /// From the opening to the closing parenthesis, both included.
     pub span: Range<usize>,
     pub entries: Vec<Entry>,
@@ -44,21 +45,8 @@ pub(super) struct Section {
 pub(super) struct Entry {
     pub key: String,
     pub spans: KeySpans,
-    /// Where the entry starts: at the key, or at a raw name's `r#`.
-    pub start: usize,
-    /// Where the comma or the parenthesis that ends the entry is.
-    pub end: usize,
-    /// Whether that is a comma.
-    pub comma: bool,
     /// What is inside, where the value is a section itself.
     pub section: Option<Section>,
-}
-
-impl Entry {
-    /// From the start to the comma, that included.
-    pub fn extent(&self) -> Range<usize> {
-        self.start..self.end + usize::from(self.comma)
-    }
 }
 
 impl Section {
@@ -73,23 +61,6 @@ impl Section {
             Some(rest) => entry.section.as_ref()?.find(rest),
             None => Some(entry),
         }
-    }
-
-    /// The entries that surround `offset`, outermost first, with their paths. The mark that ends an entry belongs to it:
-    /// a reader that misses something stops there.
-    pub fn around(&self, offset: usize) -> Vec<(String, &Entry)> {
-        let mut chain = Vec::new();
-        let (mut section, mut path) = (Some(self), String::new());
-        while let Some(inside) = section {
-            let holds = |entry: &&Entry| (entry.start..=entry.end).contains(&offset);
-            let Some(entry) = inside.entries.iter().find(holds) else {
-                break;
-            };
-            path = join(&path, &entry.key);
-            chain.push((path.clone(), entry));
-            section = entry.section.as_ref();
-        }
-        chain
     }
 }
 
@@ -125,6 +96,10 @@ impl<'t> Cursor<'t> {
         Some(token)
     }
 
+    fn next_if(&mut self, wanted: bool) -> Option<&'t Token> {
+        if wanted { self.next() } else { None }
+    }
+
     fn skip_past(&mut self, mark: u8) {
         while let Some(token) = self.next() {
             if token.kind == Kind::Mark(mark) {
@@ -136,13 +111,12 @@ impl<'t> Cursor<'t> {
     /// A value: its span, and its entries where it is a section, perhaps a named one.
     fn value(&mut self) -> Option<(Range<usize>, Option<Section>)> {
         let start = self.rest.first()?.span.start;
-        if self.peek(0) == Some(Kind::Word) && self.peek(1) == Some(Kind::Mark(b'(')) {
-            self.next();
-        }
+        let named = self.peek(0) == Some(Kind::Word) && self.peek(1) == Some(Kind::Mark(b'('));
+        let name = self.next_if(named).map(|name| self.text[name.span.clone()].to_owned());
         let keyed = self.peek(1) == Some(Kind::Word) && self.peek(2) == Some(Kind::Mark(b':'));
         let empty = self.peek(1) == Some(Kind::Mark(b')'));
         if self.peek(0) == Some(Kind::Mark(b'(')) && (keyed || empty) {
-            let section = self.section()?;
+            let section = Section { name, ..self.section()? };
             return Some((start..section.span.end, Some(section)));
         }
         Some((start..self.skip_value()?, None))
@@ -176,7 +150,7 @@ impl<'t> Cursor<'t> {
         self.depth -= 1;
         let close = self.next()?;
         let span = start..close.span.end;
-        (close.kind == Kind::Mark(b')')).then_some(Section { span, entries })
+        (close.kind == Kind::Mark(b')')).then_some(Section { name: None, span, entries })
     }
 
     fn entry(&mut self) -> Option<Entry> {
@@ -187,19 +161,8 @@ impl<'t> Cursor<'t> {
             return None;
         }
         let (value, section) = self.value()?;
-        let end = self.rest.first()?.span.start;
-        let comma = self.peek(0) == Some(Kind::Mark(b','));
-        if comma {
-            self.next();
-        }
-        Some(Entry {
-            key: self.text[key.clone()].to_owned(),
-            spans: KeySpans { key, value },
-            start,
-            end,
-            comma,
-            section,
-        })
+        self.next_if(self.peek(0) == Some(Kind::Mark(b',')));
+        Some(Entry { key: self.text[key.clone()].to_owned(), spans: KeySpans { key, value }, section })
     }
 }
 
@@ -259,16 +222,5 @@ Spec(
     fn of_a_duplicate_key_the_first_is_found() {
         let text = "(a: 1, a: 2)";
         assert_eq!(locate(text, "a").map(|spans| spans.value), Some(4..5));
-    }
-
-    #[test]
-    fn the_mark_that_ends_an_entry_belongs_to_it() {
-        let text = "(a: (b: 1 , c: 2))";
-        let root = root(text).unwrap();
-        let paths = |offset| -> Vec<String> { root.around(offset).into_iter().map(|(path, _)| path).collect() };
-        assert_eq!(paths(10), ["a", "a.b"]);
-        assert_eq!(paths(16), ["a", "a.c"]);
-        assert_eq!(paths(17), ["a"]);
-        assert!(paths(0).is_empty());
     }
 }

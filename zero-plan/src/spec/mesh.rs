@@ -1,12 +1,11 @@
 //! Mesh: the section `mesh`, and the grid of ranks that it stands for. Never rejects a mesh: `check` does.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::mesh::{self, Axis};
 
 /// How many ranks lie along each axis, and how they lie on nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Mesh {
     /// Nodes as given; [`Mesh::nodes`] fills them in.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,12 +22,6 @@ pub struct Mesh {
     /// Axes whose ranks must be on one node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub within_node: Vec<Axis>,
-}
-
-impl Default for Mesh {
-    fn default() -> Self {
-        Self { nodes: None, ranks_per_node: None, replica: 1, pipeline: 1, zero: 2, within_node: Vec::new() }
-    }
 }
 
 impl Mesh {

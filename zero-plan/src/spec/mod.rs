@@ -1,5 +1,5 @@
 //! Spec: the parallelism spec as types. Values that come out of [`parse`] or [`parse_inline`] have been checked; a value
-//! built or deserialized in another way has not. Never reads a file and never sees a model: what depends on sizes is
+//! built in another way has not. Never reads a file and never sees a model: what depends on sizes is
 //! decided elsewhere.
 //!
 //! A spec is RON, `(model: Example("gpt"), mesh: (zero: 4), zero: (stage: 3))`, with these keys, of which [`KEYS`] has a row
@@ -7,7 +7,6 @@
 #![doc = include_str!("keys.md")]
 
 mod check;
-mod effective;
 mod inline;
 mod keys;
 mod locate;
@@ -21,12 +20,13 @@ mod slip;
 mod table;
 mod text;
 mod tokens;
+mod value;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::config::{self, Config};
 
-pub use crate::config::Transport;
+pub use crate::config::{Device, Transport};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
 pub(crate) use keys::closest;
@@ -45,39 +45,47 @@ pub const RANKS_MAX: u32 = 4096;
 
 /// Everything that shapes the memory or the order of a training step. In RON each section is a parenthesised group:
 /// `(mesh: (zero: 2), zero: (stage: 3))`.
-// The reader names a section by its type in lower case (`Zero` is `zero`), so a section's type is called like its key.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+///
+/// The default is blank: [`parse`] begins with what [`KEYS`] says of keys that are not given.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Spec {
     /// The model that the command line builds with this spec.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
     /// The ranks along each axis, and how they lie on nodes.
-    #[serde(default)]
     pub mesh: Mesh,
     /// What is sharded and how it travels.
     pub zero: Zero,
     /// How pipeline stages share a step.
-    #[serde(default)]
     pub pipeline: Pipeline,
     /// What one rank works on in a step.
-    #[serde(default)]
     pub batch: Batch,
     /// What states are stored and sent in.
-    #[serde(default)]
     pub precision: Precision,
     /// What is computed again instead of kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
+    /// What ranks compute on.
+    pub device: Device,
     /// How ranks reach each other.
-    #[serde(default)]
     pub transport: Transport,
     /// The most memory a rank may plan for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 }
 
 impl Spec {
+    /// A spec that gives no key; the stage, which has no default, is 0.
+    fn of_defaults() -> Self {
+        let mut spec = Self::default();
+        for key in KEYS {
+            if let (KeyDefault::Value(default), None) = (key.default, key.follows) {
+                key.read(&mut spec, default).expect("a default can be read");
+            }
+        }
+        spec
+    }
+
     /// The constants that layout and schedule are computed from. Lists in them are leaked, as constants live for ever:
     /// call it once for a spec.
     pub fn config(&self) -> Config {
@@ -95,6 +103,7 @@ impl Spec {
             sequences: self.batch.sequences as usize,
             length: self.batch.length as usize,
             micro_batches: self.batch.micro_batches as usize,
+            device: self.device,
             transport: self.transport,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
         }

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{self, Order};
 
 /// How pipeline stages share a step.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Pipeline {
     /// The order of micro-batches on each pipeline stage.
     pub schedule: Schedule,
@@ -37,6 +36,15 @@ impl Schedule {
             Self::GPipe | Self::OneFOneB => 1,
             Self::Interleaved { chunks } => chunks,
         }
+    }
+
+    /// The same, to be read: they are written in `Interleaved` alone.
+    pub(super) fn chunks_mut(&mut self) -> &mut u32 {
+        if !matches!(self, Self::Interleaved { .. }) {
+            *self = Self::Interleaved { chunks: 0 };
+        }
+        let Self::Interleaved { chunks } = self else { unreachable!("it has been made one") };
+        chunks
     }
 
     /// The constant that it stands for.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ron::error::{Error, Position, SpannedError};
 
-use super::keys::{Form, KEYS, closest, expects, join, options, split};
+use super::keys::{Form, KEYS, Key, closest, join, keys_in, options, split};
 use super::locate::{Entry, KeySpans, Section};
 use super::slip::{self, Slip};
 use super::tokens::{Kind, tokens};
@@ -12,14 +12,6 @@ use crate::diagnostic::{Diagnostic, offset};
 
 /// The longest value that a message quotes in full, in characters.
 const QUOTED_CHARS_MAX: usize = 40;
-
-/// What is wrong, and what has to change for reading to go on.
-pub(super) enum Mistake {
-    /// The key at this path is not there and has no default.
-    Missing { path: String },
-    /// An entry is wrong; `about` are the paths that it may have been meant for.
-    Entry { problem: Diagnostic, extent: Range<usize>, about: Vec<String> },
-}
 
 /// Makes the diagnostics for one text.
 #[derive(Debug, Clone, Copy)]
@@ -58,21 +50,21 @@ impl Report<'_> {
         }
     }
 
-    /// Z0102: a key without a default is missing.
-    pub fn missing(&self, path: &str, root: &Section) -> Diagnostic {
-        let (section, key) = split(path);
-        let (place, span) = match root.find(section) {
-            Some(entry) => (format!("`{section}`"), entry.spans.key.clone()),
-            None => ("the spec".to_owned(), root.span.start..root.span.start + 1),
+    /// Z0102: a key without a default is missing in a section, which is the value of `holder` or the whole spec.
+    pub fn missing(&self, key: &str, row: &Key, section: &Section, holder: Option<&Entry>) -> Diagnostic {
+        let path = split(row.path).0;
+        let (place, span) = match holder {
+            Some(entry) => (format!("`{path}`"), entry.spans.key.clone()),
+            None => ("the spec".to_owned(), section.span.start..section.span.start + 1),
         };
-        let place = match (self.form, self.form.name(section)) {
-            (Form::Inline, name) if name != section => format!("`{name}`"),
+        let place = match (self.form, self.form.name(path)) {
+            (Form::Inline, name) if name != path => format!("`{name}`"),
             (Form::Inline, _) => "`#[zero(...)]`".to_owned(),
             (Form::File, _) => place,
         };
-        Diagnostic::new("Z0102", path, format!("missing key `{key}` in {place}"))
+        Diagnostic::new("Z0102", row.path, format!("missing key `{key}` in {place}"))
             .at(span, format!("`{key}` has no default"))
-            .help(format!("`{key}` expects {}", expects(path).unwrap_or("a value")))
+            .help(format!("`{key}` expects {}", row.expects))
     }
 
     /// Z0104: a key is given twice.
@@ -84,34 +76,9 @@ impl Report<'_> {
         problem
     }
 
-    /// What `error` means for the entry that it lies in; none where it lies in no entry of a spec. `root` is of a text with
-    /// the same offsets as the report's.
-    pub fn mistake(&self, error: &SpannedError, root: &Section) -> Option<Mistake> {
-        if let Error::MissingStructField { field, outer } = &error.code {
-            let section = match outer.as_deref()? {
-                "Spec" => String::new(),
-                "Interleaved" => "pipeline.schedule".to_owned(),
-                section => section.to_lowercase(),
-            };
-            return Some(Mistake::Missing { path: join(&section, field) });
-        }
-        let mut around = root.around(place(self.text, error.span.start)).into_iter().rev();
-        if let Error::NoSuchStructField { expected, found, .. } = &error.code {
-            let (path, entry) = around.find(|(_, entry)| entry.key == *found)?;
-            return Some(self.unknown(&path, entry, expected, root));
-        }
-        let (path, entry, expected) =
-            around.find_map(|(path, entry)| expects(&path).map(|expected| (path, entry, expected)))?;
-        Some(Mistake::Entry {
-            problem: self.value(&error.code, &path, entry, expected),
-            extent: entry.extent(),
-            about: vec![path],
-        })
-    }
-
     /// Z0103, Z0105 or Z0106: the value is not one that the key expects.
-    fn value(&self, error: &Error, path: &str, entry: &Entry, expected: &str) -> Diagnostic {
-        let value = &entry.spans.value;
+    pub fn value(&self, error: &Error, row: &Key, value: &Range<usize>) -> Diagnostic {
+        let (path, expected) = (row.path, row.expects);
         match error {
             Error::IntegerOutOfBounds | Error::Message(_) if path == "zero.stage" => {
                 let message = format!("stage {} does not exist", quote(&self.text[value.clone()]));
@@ -119,11 +86,18 @@ impl Report<'_> {
                     .at(value.clone(), format!("expected {expected}"))
                     .help("stage 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too")
             }
-            Error::IntegerOutOfBounds => self.out_of_range(path, value.clone(), expected),
+            // Of the right kind, but not in the range that the key expects.
+            Error::IntegerOutOfBounds => {
+                let (name, found) = (self.form.name(path), quote(&self.text[value.clone()]));
+                Diagnostic::new("Z0106", path, format!("`{name}` is out of range: `{found}`"))
+                    .at(value.clone(), format!("expected {expected}"))
+            }
             Error::NoSuchEnumVariant { expected: variants, found, .. } => {
                 let name = self.form.name(path);
                 let message = format!("unknown variant `{found}` for `{name}`, expected {expected}");
-                let label = match closest(found, variants.iter().copied()) {
+                // Another format of numbers is no slip for `BF16`.
+                let near = closest(found, variants.iter().copied()).filter(|_| !found.eq_ignore_ascii_case("F16"));
+                let label = match near {
                     Some(variant) => format!("did you mean `{variant}`?"),
                     None => format!("expected {expected}"),
                 };
@@ -137,13 +111,6 @@ impl Report<'_> {
         }
     }
 
-    /// Z0106: the value is of the right kind, but not in the range that the key expects.
-    pub fn out_of_range(&self, path: &str, value: Range<usize>, expected: &str) -> Diagnostic {
-        let (name, found) = (self.form.name(path), quote(&self.text[value.clone()]));
-        Diagnostic::new("Z0106", path, format!("`{name}` is out of range: `{found}`"))
-            .at(value, format!("expected {expected}"))
-    }
-
     /// Where a name stands in a value; the value, where it is not in it.
     fn word(&self, name: &str, value: &Range<usize>) -> Range<usize> {
         let words = tokens(&self.text[value.clone()]).into_iter().filter(|token| token.kind == Kind::Word);
@@ -151,13 +118,14 @@ impl Report<'_> {
         spans.find(|span| &self.text[span.clone()] == name).unwrap_or(value.clone())
     }
 
-    /// Z0107: there is no such key here.
-    fn unknown(&self, path: &str, entry: &Entry, expected: &[&'static str], root: &Section) -> Mistake {
-        let (section, key) = split(path);
-        let place = if section.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(section)) };
+    /// Z0107: there is no such key in this section; with the paths that the entry may have been meant for.
+    pub fn unknown(&self, path: &str, entry: &Entry, section: &Section) -> (Diagnostic, Vec<String>) {
+        let (around, key) = split(path);
+        let place = if around.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(around)) };
+        let expected: Vec<_> = keys_in(around).map(|(key, _)| key).collect();
         let near = closest(key, expected.iter().copied());
         let (label, meant) = match (near, elsewhere(path)) {
-            (Some(near), _) => (format!("did you mean `{near}`?"), vec![join(section, near)]),
+            (Some(near), _) => (format!("did you mean `{near}`?"), vec![join(around, near)]),
             (None, Some(path)) => (format!("did you mean `{}`?", self.form.name(path)), vec![path.to_owned()]),
             // Whatever else is in the mesh was meant for a mesh with it.
             (None, None) if ["mesh.tensor", "mesh.tp"].contains(&path) => {
@@ -168,15 +136,14 @@ impl Report<'_> {
             }
             // It may have been meant for any key that is not there.
             (None, None) => {
-                let given = |key: &str| root.find(&join(section, key)).is_some();
-                let absent = expected.iter().filter(|key| !given(key)).map(|key| join(section, key));
+                let absent = expected.iter().filter(|key| section.find(key).is_none()).map(|key| join(around, key));
                 (format!("not a key of {place}"), absent.collect())
             }
         };
         let problem = Diagnostic::new("Z0107", path, format!("unknown key `{key}` in {place}"))
             .at(entry.spans.key.clone(), label)
-            .help(format!("the keys of {place} are {}", list(expected)));
-        Mistake::Entry { problem, extent: entry.extent(), about: [path.to_owned()].into_iter().chain(meant).collect() }
+            .help(format!("the keys of {place} are {}", list(&expected)));
+        (problem, meant)
     }
 }
 
@@ -204,9 +171,9 @@ fn elsewhere(path: &str) -> Option<&'static str> {
     if let Some((_, path)) = other {
         return Some(path);
     }
-    let names = KEYS.iter().map(|key| (split(key.path).1, key.path)).chain(options());
+    let names = KEYS.iter().map(|key| (split(key.path).1, key)).chain(options());
     let near = closest(split(path).1, names.clone().map(|(name, _)| name))?;
-    names.clone().find(|(name, _)| *name == near).map(|(_, path)| path)
+    names.clone().find(|(name, _)| *name == near).map(|(_, key)| key.path)
 }
 
 /// Names for a message: "`stage`, `prefetch`, `bucket`".

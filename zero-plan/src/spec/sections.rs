@@ -15,22 +15,18 @@ pub enum Model {
 }
 
 /// What the ranks along the `zero` axis shard.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Zero {
     /// What is sharded.
     pub stage: Stage,
     /// How many units ahead of the computation parameters are gathered, as given; [`Zero::prefetch`] fills it in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
     /// Gradients that travel in one collective.
-    #[serde(default = "Zero::default_bucket")]
     pub bucket: Size,
     /// How often parameters are gathered.
-    #[serde(default = "Zero::default_often")]
     pub gather: Often,
     /// How often gradients are reduced.
-    #[serde(default = "Zero::default_often")]
     pub reduce: Often,
 }
 
@@ -42,18 +38,10 @@ impl Zero {
             None => (self.stage.get() == 3) as u32,
         }
     }
-
-    const fn default_bucket() -> Size {
-        Size::MiB(25)
-    }
-
-    const fn default_often() -> Often {
-        Often::PerMicroBatch
-    }
 }
 
 /// A ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Stage(u8);
 
@@ -84,8 +72,7 @@ impl From<Stage> for u8 {
 }
 
 /// What one rank works on in a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Batch {
     /// Sequences in a micro-batch.
     pub sequences: u32,
@@ -95,15 +82,8 @@ pub struct Batch {
     pub micro_batches: u32,
 }
 
-impl Default for Batch {
-    fn default() -> Self {
-        Self { sequences: 4, length: 256, micro_batches: 1 }
-    }
-}
-
 /// What each kind of state is stored and sent in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Precision {
     /// What layers compute in.
     pub compute: Width,

@@ -25,6 +25,12 @@ pub enum Size {
     TB(u64),
 }
 
+impl Default for Size {
+    fn default() -> Self {
+        Self::B(0)
+    }
+}
+
 impl Size {
     /// The names of all units.
     pub(super) const UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB"];

@@ -1,6 +1,6 @@
 //! Table: the rows of [`KEYS`] as Markdown, for the documentation. Never says anything that they do not.
 
-use super::keys::{KEYS, Key, KeyDefault, split};
+use super::keys::{KEYS, Key, KeyDefault, options, split};
 
 /// The keys of a file, section by section: what each expects, its unit, its default, and what it decides.
 pub fn keys_table() -> String {
@@ -20,7 +20,7 @@ pub fn keys_table() -> String {
 
 /// The options of the attribute: the keys that it can give, by the names that they have there.
 pub fn options_table() -> String {
-    table("option", KEYS.iter().filter_map(|key| Some((key.option?, key))))
+    table("option", options())
 }
 
 fn is_section(key: &Key) -> bool {
@@ -48,7 +48,6 @@ fn table<'k>(name: &str, rows: impl Iterator<Item = (&'k str, &'k Key)>) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use super::super::effective::held;
     use super::super::{locate, parse};
     use super::*;
     use crate::spec::parse::ron;
@@ -70,7 +69,7 @@ mod tests {
         for key in KEYS {
             let path = key.path;
             match key.default {
-                KeyDefault::Value(default) => assert_eq!(held(&spec, path).as_deref(), Some(default), "{path}"),
+                KeyDefault::Value(default) => assert_eq!(key.held(&spec).as_deref(), Some(default), "{path}"),
                 KeyDefault::Absent(_) => assert_eq!(locate(&written, path), None, "{path}"),
                 KeyDefault::Required => assert!(is_missed(path), "{path}"),
                 KeyDefault::OfItsKeys => assert!(is_section(key) && locate(&written, path).is_some(), "{path}"),

@@ -48,7 +48,7 @@ pub(super) const CODES: &[Code] = &[
         title: "array where there can be none",
         explanation: "An array is a field of a model: each of its elements is a unit. It is no layer by itself, so it cannot lie \
             in another array, in a tuple, or in a struct under `#[derive(Layer)]`. Write one array of all units, or name \
-            the layers one by one.",
+            the layers one by one. A slice is no field at all: a plan needs to know how many layers there are.",
         example: "#[zero(stage = 3)]\nstruct Gpt { embed: Embedding<65, 256, 8>, blocks: [[Block; 2]; 3], head: LmHead<8, 65> }",
     },
     Code {

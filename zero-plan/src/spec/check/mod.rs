@@ -9,8 +9,8 @@ mod pipeline;
 mod range;
 
 use super::Spec;
-use super::keys::{Form, within};
-use super::locate::{KeySpans, locate};
+use super::keys::within;
+use super::locate::{KeySpans, Section};
 use super::report::Report;
 use crate::diagnostic::Diagnostic;
 
@@ -19,13 +19,14 @@ pub use fields::unknown_fields;
 /// A spec and the text that it was read from.
 struct Subject<'s> {
     spec: &'s Spec,
+    root: &'s Section,
     report: Report<'s>,
 }
 
 impl Subject<'_> {
     /// Where the key at `path` is given; none where it is left at its default.
     fn given(&self, path: &str) -> Option<KeySpans> {
-        locate(self.report.text, path)
+        self.root.find(path).map(|entry| entry.spans.clone())
     }
 
     /// The first of the keys that is given.
@@ -49,12 +50,11 @@ struct Rule {
 /// All rules, from the values of single keys to what they mean together.
 const RULES: [&[Rule]; 5] = [range::RULES, contradiction::RULES, effect::RULES, mesh::RULES, pipeline::RULES];
 
-/// All mistakes in the values of `spec`, which has been read from `text`: Z0106, Z0108 and Z0111 to Z0115. Paths that a
-/// mistake is known about are `settled`.
-pub(super) fn check(spec: &Spec, text: &str, form: Form, mut settled: Vec<String>) -> Vec<Diagnostic> {
-    let subject = Subject { spec, report: Report { text, form } };
-    let mut problems = range::outside(&subject);
-    settled.extend(problems.iter().map(|problem| problem.key.clone()));
+/// All mistakes in what the values of `spec` mean, which has been read from the entries of `root`: Z0106, Z0108 and Z0111 to
+/// Z0115. Paths that a mistake is known about are `settled`.
+pub(super) fn check(spec: &Spec, root: &Section, report: Report, mut settled: Vec<String>) -> Vec<Diagnostic> {
+    let subject = Subject { spec, root, report };
+    let mut problems = Vec::new();
     for rule in RULES.into_iter().flatten() {
         let is_settled = |path: &&str| settled.iter().any(|other| within(path, other) || within(other, path));
         if rule.reads.iter().any(is_settled) {

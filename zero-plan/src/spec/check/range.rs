@@ -1,53 +1,16 @@
-//! Range: Z0106, a value of the right kind that cannot be meant.
+//! Range: Z0106, several values that are too much together. Each by itself is in the range of its key.
 
-use super::super::keys::expects;
-use super::super::{RANKS_MAX, Recompute, Schedule, Size};
+use super::super::RANKS_MAX;
 use super::{Rule, Subject};
-use crate::bounds::MICRO_BATCHES_MAX;
 use crate::diagnostic::Diagnostic;
 
 /// The most tokens of a micro-batch: their ids alone take 16 GiB.
 const TOKENS_MAX: u64 = 1 << 32;
 
-/// The largest of several numbers, where each is in range.
 pub const RULES: &[Rule] = &[
     Rule { reads: &["mesh.replica", "mesh.pipeline", "mesh.zero"], find: too_many_ranks },
     Rule { reads: &["batch.sequences", "batch.length"], find: micro_batch_too_large },
 ];
-
-/// The values that are out of range, each by itself.
-pub fn outside(subject: &Subject) -> Vec<Diagnostic> {
-    let spec = subject.spec;
-    let are_ranks = |ranks: u32| (1..=RANKS_MAX).contains(&ranks);
-    let size_fits = |size: Size| size.checked_bytes().is_some_and(|bytes| bytes > 0);
-    let in_range = [
-        ("mesh.nodes", spec.mesh.nodes.is_none_or(are_ranks)),
-        ("mesh.ranks_per_node", spec.mesh.ranks_per_node.is_none_or(are_ranks)),
-        ("mesh.replica", are_ranks(spec.mesh.replica)),
-        ("mesh.pipeline", are_ranks(spec.mesh.pipeline)),
-        ("mesh.zero", are_ranks(spec.mesh.zero)),
-        ("zero.bucket", size_fits(spec.zero.bucket)),
-        ("pipeline.schedule.chunks", !matches!(spec.pipeline.schedule, Schedule::Interleaved { chunks: 0 | 1 })),
-        ("batch.sequences", spec.batch.sequences > 0),
-        ("batch.length", spec.batch.length > 0),
-        ("batch.micro_batches", (1..=MICRO_BATCHES_MAX).contains(&(spec.batch.micro_batches as usize))),
-        (
-            "recompute",
-            match &spec.recompute {
-                Some(Recompute::Every(units)) => *units > 0,
-                Some(Recompute::Fields(fields)) => !fields.is_empty(),
-                None => true,
-            },
-        ),
-        ("memory", spec.memory.is_none_or(size_fits)),
-    ];
-    let outside = in_range.into_iter().filter(|(_, fits)| !fits);
-    let problems = outside.filter_map(|(path, _)| {
-        // A value that is not in the text is a default, and defaults are in range.
-        Some(subject.report.out_of_range(path, subject.given(path)?.value, expects(path)?))
-    });
-    problems.collect()
-}
 
 /// Points at the longest axis, which is no default.
 fn too_many_ranks(subject: &Subject) -> Option<Diagnostic> {
@@ -91,9 +54,15 @@ fn micro_batch_too_large(subject: &Subject) -> Option<Diagnostic> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::keys::row;
     use super::super::super::{KEYS, parse};
     use super::super::testing::{codes, one};
     use super::*;
+    use crate::bounds::MICRO_BATCHES_MAX;
+
+    fn expects(path: &str) -> Option<&'static str> {
+        row(path).map(|key| key.expects)
+    }
 
     #[test]
     fn z0106_out_of_range() {

@@ -36,6 +36,7 @@ const FULL: &str = r#"// A spec with every key.
     batch: (sequences: 2, length: 64, micro_batches: 4),
     precision: (compute: F32, params: BF16, reduce: BF16, master: F32, moments: BF16),
     recompute: Fields(["blocks"]),
+    device: Cpu,
     transport: Local,
     memory: GiB(1),
 )
@@ -69,6 +70,7 @@ fn full() -> Spec {
             moments: Width::BF16,
         },
         recompute: Some(Recompute::Fields(vec!["blocks".to_owned()])),
+        device: Device::Cpu,
         transport: Transport::Local,
         memory: Some(Size::GiB(1)),
     }
@@ -200,6 +202,10 @@ fn z0103_unknown_variant() {
     one("(zero: (stage: 3), transport: shm)", "Z0103", (1, 31), message, "did you mean `Shm`?");
     let message = "unknown variant `Nccl` for `transport`, expected `Local` or `Shm`";
     one("(zero: (stage: 3), transport: Nccl)", "Z0103", (1, 31), message, "expected `Local` or `Shm`");
+    let message = "unknown variant `F16` for `precision.params`, expected `F32` or `BF16`";
+    one("(zero: (stage: 3), precision: (params: F16))", "Z0103", (1, 40), message, "expected `F32` or `BF16`");
+    let text = "(zero: (stage: 3), precision: (params: F16, moments: BF32))";
+    assert_eq!(mistakes(text)[1].4, "did you mean `F32`?");
     let text = "(zero: (stage: 3, bucket: Mib(25)))";
     let problem = &parse(text).unwrap_err()[0];
     assert_eq!((problem.code, problem.span.clone()), ("Z0103", Some(26..29)));

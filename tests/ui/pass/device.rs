@@ -1,0 +1,18 @@
+//! A device by a type of the crate's own, beside a spec that names another.
+#![deny(warnings)]
+use zero_runtime::prelude::*;
+
+mod own {
+    pub type Processor = zero_runtime::device::Cpu;
+}
+
+#[zero(spec = "specs/zero3.ron", device = own::Processor)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() {
+    let _: own::Processor = <Gpt as Shape>::Device::default();
+    assert_eq!(Gpt::PLAN.config.stage, 3);
+}

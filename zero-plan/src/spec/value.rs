@@ -1,0 +1,81 @@
+//! Value: what the value of any key can do: be read from text, and say which number it comes to. Never knows its key.
+
+use std::ops::RangeInclusive;
+
+use ron::error::Error;
+use serde::de::DeserializeOwned;
+
+use super::parse::ron;
+use super::{Model, Recompute, Schedule, Size, Stage, Transport, Units};
+use crate::config::{Device, Often, Width};
+use crate::mesh::Axis;
+
+/// A value that can be read.
+pub(super) trait Readable: Number {
+    /// Reads it from RON. What is not in the range is refused as a number that the type cannot hold.
+    fn read(&mut self, text: &str, range: &RangeInclusive<u64>) -> Result<(), Error>;
+}
+
+impl<T: Number + DeserializeOwned> Readable for T {
+    fn read(&mut self, text: &str, range: &RangeInclusive<u64>) -> Result<(), Error> {
+        let value: T = ron().from_str(text).map_err(|error| error.code)?;
+        if value.number().is_some_and(|number| !range.contains(&number)) {
+            return Err(Error::IntegerOutOfBounds);
+        }
+        *self = value;
+        Ok(())
+    }
+}
+
+/// A value that may come to a number, which is held against the range of its key; two ways to write one number agree.
+pub(super) trait Number {
+    /// The number; none where the value is more than that.
+    fn number(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Number for Device {}
+impl Number for Model {}
+impl Number for Often {}
+impl Number for Schedule {}
+impl Number for Stage {}
+impl Number for Transport {}
+impl Number for Units {}
+impl Number for Width {}
+
+impl Number for u32 {
+    fn number(&self) -> Option<u64> {
+        Some((*self).into())
+    }
+}
+
+impl<T: Number> Number for Option<T> {
+    fn number(&self) -> Option<u64> {
+        self.as_ref().and_then(T::number)
+    }
+}
+
+impl Number for Size {
+    /// Bytes. A size that 64 bits cannot hold is out of range as no bytes are.
+    fn number(&self) -> Option<u64> {
+        Some(self.checked_bytes().unwrap_or(0))
+    }
+}
+
+impl Number for Recompute {
+    /// Of a list of fields, only that there are none.
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Every(units) => Some((*units).into()),
+            Self::Fields(fields) => fields.is_empty().then_some(0),
+        }
+    }
+}
+
+impl Number for Vec<Axis> {
+    /// A bit for each axis, as their order says nothing.
+    fn number(&self) -> Option<u64> {
+        Some(self.iter().fold(0, |axes, axis| axes | 1 << *axis as u32))
+    }
+}
