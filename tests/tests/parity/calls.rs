@@ -2,6 +2,7 @@
 //! sum that starts anew in each round, could otherwise pass where nobody looks at what it leaves behind.
 #![expect(unsafe_code, reason = "a transport is unsafe to implement")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use zero_plan::config::{Often, Precision, Width};
@@ -20,6 +21,14 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 struct Noting<T> {
     inner: T,
     noted: Vec<Op>,
+    /// Why ranks were to exchange numbers.
+    reasons: Vec<u64>,
+}
+
+impl<T> Noting<T> {
+    fn new(inner: T) -> Self {
+        Self { inner, noted: Vec::new(), reasons: Vec::new() }
+    }
 }
 
 /// What a transport is told of the round of a sum: whether it is the first.
@@ -114,6 +123,7 @@ unsafe impl<'p, T: Transport<'p>> Transport<'p> for Noting<T> {
 
     unsafe fn exchange(&mut self, call: u64, mine: &[f64], all: &mut [f64]) -> Result<(), Lost> {
         self.noted.push(Op::Agree);
+        self.reasons.push(call);
         unsafe { self.inner.exchange(call, mine, all) }
     }
 
@@ -145,7 +155,7 @@ fn told(plan: &Plan, ops: &[Op]) -> Vec<Op> {
 /// Two steps, an evaluation, a look at all parameters: each against its table.
 fn asks_as_planned<M: Model<Input = Tokens, Target = Tokens>>(config: Config) {
     let main = |transport: Shared<'_>| {
-        let mut engine = Engine::<M, _>::new(Noting { inner: transport, noted: Vec::new() });
+        let mut engine = Engine::<M, _>::new(Noting::new(transport));
         let (plan, rank) = (engine.plan(), engine.arena().rank());
         let (data_rank, table) = (engine.arena().coordinates().data_rank(&config.mesh), plan.of_rank(rank));
         let batch = noise(config);
@@ -170,6 +180,23 @@ fn asks_as_planned<M: Model<Input = Tokens, Target = Tokens>>(config: Config) {
         }
     };
     PlanBuf::new("", config, M::PLAN.units).with(|plan| local::run(plan, |()| false, main).expect("memory"));
+}
+
+/// Otherwise a rank would meet one that is a step behind.
+#[test]
+fn the_same_call_after_another_step_has_another_reason() {
+    let main = |transport: Shared<'_>| {
+        let mut engine = Engine::<Untied, _>::new(Noting::new(transport));
+        engine.initialize(7);
+        for step in 0..3 {
+            engine.gather_numbers(&[1.0]).expect("numbers");
+            let batch = noise(CONFIG);
+            engine.step(&HYPER, |part, ids, targets| batch(step, 0, part, ids, targets)).expect("a step");
+        }
+        let reasons = &engine.transport().reasons;
+        assert_eq!(BTreeSet::from_iter(reasons).len(), 6, "{reasons:x?}");
+    };
+    PlanBuf::new("", CONFIG, Untied::PLAN.units).with(|plan| local::run(plan, |()| false, main).expect("memory"));
 }
 
 #[test]

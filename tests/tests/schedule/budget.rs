@@ -126,6 +126,18 @@ fn stage_3_is_offered_with_the_prefetch_that_a_spec_then_has() {
     assert!(!refusal(&local(0, needed - 1).plan()).unwrap().contains("fits, the cheapest"));
 }
 
+/// With a single unit to gather there is none to gather ahead, so the spec must say that it does not.
+#[test]
+fn stage_3_of_a_single_unit_with_parameters_is_offered_without_prefetch() {
+    let with_parameters = |units: usize| {
+        let mut model = model(0, units * MIB * 3 / 4);
+        model.units[units..].iter_mut().for_each(|unit| (unit.params, unit.takes) = (0, 0));
+        refusal(&model.plan()).expect("1 MiB for each unit with parameters")
+    };
+    assert!(with_parameters(1).contains("`zero: (stage: 3, prefetch: 0)`: "), "{}", with_parameters(1));
+    assert!(with_parameters(2).contains("`zero: (stage: 3)`: "), "{}", with_parameters(2));
+}
+
 /// With fewer parameters than ranks no higher stage is possible (Z0208), whatever it would need.
 #[test]
 fn what_the_mesh_forbids_is_not_offered() {
