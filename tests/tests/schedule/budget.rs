@@ -4,6 +4,7 @@ use std::panic::catch_unwind;
 
 use zero_plan::bounds::OPS_MAX;
 use zero_plan::budget::require_budget;
+use zero_plan::config::Recompute;
 use zero_plan::{Bytes, Config, Memory, Op, Origin, PlanBuf, RunSize, Transport, Unit};
 
 use crate::model::{Model, config, mesh};
@@ -91,6 +92,12 @@ fn where_no_change_fits_it_makes_several() {
     assert!(offers[0].starts_with(&format!("    `zero: (stage: 3)`: {}", total(5 * MIB / 2))), "{refused}");
     assert!(offers[1].starts_with("    `recompute: Every(1)`: ") && offers[1].ends_with(", which fits"), "{refused}");
     assert!(refused.ends_with("fix: make all of these changes, or raise `memory`"), "{refused}");
+    // No change more where it fits to the byte.
+    let mut both = model(0);
+    (both.config.stage, both.config.prefetch, both.config.recompute) = (3, 1, Recompute::Every(1));
+    let needed = both.plan().with(|plan| plan.bytes_per_rank_max());
+    let refused = refusal(&model(needed).plan()).expect("no single change does it");
+    assert!(refused.contains("one after another") && refused.contains(", which fits\n"), "{refused}");
 }
 
 #[test]
