@@ -1,11 +1,11 @@
 //! Arguments: the command line, and what is said about one that cannot be understood. Never builds.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
+use zero_runtime::terminal;
 
 /// Compiles a parallelism spec and a model into a training binary.
 #[derive(Parser, Debug)]
@@ -68,8 +68,8 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
         Err(error) if is_help(&error) => error.exit(),
         Err(error) => {
             let exit_code = error.exit_code();
-            let rendered = with_code(with_tip(error, &arguments).render(), stderr().is_terminal());
-            eprint!("{rendered}");
+            let rendered = with_tip(error, &arguments).render().ansi().to_string();
+            terminal::tell(&with_code(&rendered).trim_end());
             std::process::exit(exit_code)
         }
     }
@@ -149,9 +149,8 @@ fn shown(arguments: &[OsString]) -> String {
 }
 
 /// Clap's message with our code.
-fn with_code(rendered: clap::builder::StyledStr, coloured: bool) -> String {
-    let text = if coloured { rendered.ansi().to_string() } else { rendered.to_string() };
-    text.replacen("error:", "error[Z0132]:", 1)
+fn with_code(rendered: &str) -> String {
+    rendered.replacen("error:", "error[Z0132]:", 1)
 }
 
 #[cfg(test)]
@@ -162,7 +161,8 @@ mod tests {
         let words = line.split(' ').map(OsString::from);
         let arguments = without_subcommand([OsString::from("cargo-zero")].into_iter().chain(words));
         let parsed = Arguments::try_parse_from(&arguments);
-        parsed.map(|arguments| arguments.verb).map_err(|error| with_code(with_tip(error, &arguments).render(), false))
+        let told = |error| with_code(&with_tip(error, &arguments).render().to_string());
+        parsed.map(|arguments| arguments.verb).map_err(told)
     }
 
     #[test]

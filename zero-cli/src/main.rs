@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use zero_runtime::data::WorkspaceText;
+use zero_runtime::terminal;
 
 use arguments::{Request, Verb};
 use error::Error;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     match execute(arguments::read(std::env::args_os())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            terminal::tell(&error);
             ExitCode::FAILURE
         }
     }

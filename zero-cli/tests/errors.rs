@@ -1,5 +1,8 @@
 //! Errors of the command: found before anything is built, told once, with their place and a way out.
 
+#[path = "../../tests/tests/processes/pty.rs"]
+mod pty;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -28,8 +31,13 @@ fn refused(directory: &Path, arguments: &[&str]) -> String {
 }
 
 fn zero(directory: &Path, arguments: &[&str]) -> Output {
+    command(directory, arguments).output().expect("the command")
+}
+
+fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
-    command.args(arguments).current_dir(directory).output().expect("the command")
+    command.args(arguments).current_dir(directory).env_remove("NO_COLOR");
+    command
 }
 
 /// Runs `cargo-zero explain` with arguments that it must take: what it says on standard output.
@@ -196,4 +204,20 @@ fn z0127_no_workspace_and_z0135_a_broken_one() {
         errors.starts_with("error[Z0135]: cargo cannot read the workspace around the current directory\n"),
         "{errors}"
     );
+}
+
+#[test]
+fn each_error_is_red_on_a_terminal_alone() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(directory.join("twice.ron"), "(mesh: (zero: 0), zero: (stage: 4))").expect("a spec");
+    for (arguments, errors) in [(&["build", "twice.ron"][..], 2), (&["build", "twice.ron", "--stage", "3"], 1)] {
+        let count = |shown: &str, word: &str| shown.matches(word).count();
+        let mut command = command(directory, arguments);
+        let (shown, succeeded) = pty::on_a_terminal(&mut command);
+        assert_eq!((succeeded, count(&shown, "\u{1b}[31merror[Z01")), (false, errors), "{shown:?}");
+        let (shown, _) = pty::on_a_terminal(command.env("NO_COLOR", "1"));
+        assert_eq!((count(&shown, "error[Z01"), count(&shown, "\u{1b}")), (errors, 0), "{shown:?}");
+        let piped = String::from_utf8(zero(directory, arguments).stderr).expect("text");
+        assert_eq!((count(&piped, "error[Z01"), count(&piped, "\u{1b}")), (errors, 0), "{piped:?}");
+    }
 }

@@ -38,7 +38,7 @@ pub mod model;
 pub mod profile;
 pub mod random;
 pub mod run;
-mod terminal;
+pub mod terminal;
 pub mod testing;
 pub mod transport;
 pub mod view;

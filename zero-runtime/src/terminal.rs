@@ -10,8 +10,8 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 const CHOSEN: Style = AnsiColor::Green.on_default();
 const STRONG: Style = Style::new().bold();
 
-/// Writes an error to standard error.
-pub(crate) fn tell(error: &impl Display) {
+/// Writes an error, or several with empty lines between them, to standard error.
+pub fn tell(error: &impl Display) {
     anstream::eprintln!("{}", painted_error(&error.to_string()));
 }
 
@@ -23,15 +23,15 @@ pub(crate) fn table(text: &str) -> String {
     }
 }
 
-/// What it is and its code in red, what is wrong in bold.
+/// In the first line of each error, what it is and its code in red, what is wrong in bold.
 fn painted_error(text: &str) -> String {
-    let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
-    match first.split_once(": ") {
+    let painted = |line: &str| match line.split_once(": ") {
         Some((name, what)) if name.starts_with("error") => {
-            format!("{ERROR}{name}{ERROR:#}{STRONG}: {what}{STRONG:#}{rest}")
+            format!("{ERROR}{name}{ERROR:#}{STRONG}: {what}{STRONG:#}")
         }
-        _ => text.to_owned(),
-    }
+        _ => line.to_owned(),
+    };
+    text.split('\n').map(painted).collect::<Vec<_>>().join("\n")
 }
 
 /// The first line of each block in bold, the line of this plan among others in green.
@@ -66,6 +66,7 @@ mod tests {
         assert_eq!(plain(&painted), text);
         let first = "\u{1b}[1m\u{1b}[31merror[Z0340]\u{1b}[0m\u{1b}[1m: cannot read `a: b`\u{1b}[0m\n  = help";
         assert!(painted.starts_with(first), "{painted:?}");
+        assert_eq!(painted_error(&format!("{text}\n\n{text}")), format!("{painted}\n\n{painted}"));
         for other in ["", "something: else", "error"] {
             assert_eq!(painted_error(other), other);
         }

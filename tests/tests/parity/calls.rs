@@ -2,6 +2,7 @@
 //! of the wrong bucket, could otherwise pass where nobody looks at what it leaves behind.
 #![expect(unsafe_code, reason = "a transport is unsafe to implement")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use zero_plan::config::{Often, Precision, Width};
@@ -21,6 +22,14 @@ struct Noting<T> {
     inner: T,
     noted: Vec<Op>,
     ended: Vec<Op>,
+    /// Why ranks were to exchange numbers.
+    reasons: Vec<u64>,
+}
+
+impl<T> Noting<T> {
+    fn new(inner: T) -> Self {
+        Self { inner, noted: Vec::new(), ended: Vec::new(), reasons: Vec::new() }
+    }
 }
 
 // SAFETY: every call is the inner transport's, on the promise that it is called on.
@@ -53,6 +62,7 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
     ) -> Result<(), Lost> {
         self.noted.push(EXCHANGE);
         self.ended.push(EXCHANGE);
+        self.reasons.push(call);
         unsafe { self.inner.exchange(device, call, mine, all) }
     }
 
@@ -83,7 +93,7 @@ where
     M::Shape: Shape<Device = Cpu>,
 {
     let main = |transport: Shared<'_>| {
-        let mut engine = Engine::<M, _>::new(Noting { inner: transport, noted: Vec::new(), ended: Vec::new() });
+        let mut engine = Engine::<M, _>::new(Noting::new(transport));
         let (plan, rank) = (engine.plan(), engine.arena().rank());
         let (data_rank, table) = (engine.arena().coordinates().data_rank(&config.mesh), plan.of_rank(rank));
         let batch = noise(config);
@@ -109,6 +119,23 @@ where
         }
     };
     PlanBuf::new("", config, M::PLAN.units).with(|plan| local::run(plan, |()| false, main).expect("memory"));
+}
+
+/// Otherwise a rank would meet one that is a step behind.
+#[test]
+fn the_same_call_after_another_step_has_another_reason() {
+    let main = |transport: Shared<'_>| {
+        let mut engine = Engine::<Untied, _>::new(Noting::new(transport));
+        engine.initialize(7);
+        for step in 0..3 {
+            engine.gather_numbers(&[1.0]).expect("numbers");
+            let batch = noise(CONFIG);
+            engine.step(&HYPER, |part, ids, targets| batch(step, 0, part, ids, targets)).expect("a step");
+        }
+        let reasons = &engine.transport().reasons;
+        assert_eq!(BTreeSet::from_iter(reasons).len(), 6, "{reasons:x?}");
+    };
+    PlanBuf::new("", CONFIG, Untied::PLAN.units).with(|plan| local::run(plan, |()| false, main).expect("memory"));
 }
 
 #[test]

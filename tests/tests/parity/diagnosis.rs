@@ -5,11 +5,12 @@ use zero_runtime::engine::{Engine, NonFinite, Phase, RunError};
 use zero_runtime::prelude::*;
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{DIM, VOCAB};
-use zero_tests::training::{HYPER, noise};
+use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 use crate::meshes::{pipelines, stages};
 
-/// Passes on what it takes; forward goes wrong where its parameters are infinite, backward where they are zero.
+/// Passes on what it takes; forward goes wrong where its parameters are infinite, backward where they are zero. Where they
+/// are the largest there is, its gradients are as large, and two of them are too much.
 struct Fragile<const W: usize>;
 
 impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Fragile<W> {
@@ -29,7 +30,8 @@ impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Fragile<W
 
     fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
         let health = pass.params.as_slice()[0];
-        pass.grads.put(cx.device, [0.0; W].as_slice().into());
+        let gradient = if health == f32::MAX { health } else { 0.0 };
+        pass.grads.put(cx.device, [gradient; W].as_slice().into());
         if let Some(dx) = pass.dx {
             dx.into_slice().iter_mut().zip(pass.dy.as_slice()).for_each(|(dx, dy)| *dx = dy / health);
         }
@@ -85,6 +87,25 @@ fn all_ranks_name_the_unit_that_went_wrong_first() {
                     assert!(found.iter().all(|found| *found == expected), "{config:?}: {found:?}, not {expected:?}");
                 });
             }
+        }
+    }
+}
+
+#[test]
+fn gradients_that_go_wrong_in_their_sum_are_found_in_it() {
+    const BROKEN: usize = 2;
+    for mesh in [mesh(1, 1, 2), mesh(1, 2, 1), mesh(2, 1, 2)] {
+        for stage in 0..4 {
+            let config = Config { mesh, ..CONFIG.at_stage(stage) };
+            PlanBuf::new(Chain::PLAN.model, config, Chain::PLAN.units).with(|plan| {
+                let main = |transport: Shared<'_>| rank_main(transport, &config, BROKEN, f32::MAX, true);
+                let found = local::run(plan, |_| false, main).expect("the memory of a tiny model");
+                let unit = plan.units[BROKEN].to_string();
+                let at =
+                    |found: &NonFinite| (found.phase, found.unit == unit, config.mesh.coordinates(found.rank).pipeline);
+                let expected = (Phase::Sum, true, plan.placements[BROKEN].stage);
+                assert!(found.iter().all(|found| at(found) == expected), "{config:?}: {found:?}");
+            });
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use zero_plan::{Config, PlanBuf};
+use zero_plan::{Axis, Config, Coordinates, Mesh, PlanBuf};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Lost, Shared, local};
@@ -76,6 +76,23 @@ fn nothing_is_computed_before_parameters_are_set() {
         assert!(panic_of(|| drop(engine.step(&HYPER, fill))).contains("1 of 5 units"));
         assert_eq!(engine.gather_numbers(&[3.0]), Ok(&[3.0][..]), "what needs no parameters");
     });
+}
+
+#[test]
+fn all_are_told_what_the_first_rank_of_the_last_pipeline_stage_knows() {
+    for mesh in
+        [mesh(2, 1, 2), mesh(3, 2, 1), Mesh { order: [Axis::Pipeline, Axis::Zero, Axis::Replica], ..mesh(2, 1, 2) }]
+    {
+        let main = |transport: Shared<'_>| {
+            let mut engine = Engine::<Untied, _>::new(transport);
+            let known = engine.arena().rank() as f64;
+            engine.from_last_stage(known).expect("numbers")
+        };
+        let config = Config { mesh, ..CONFIG.at_stage(0) };
+        let told = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| local::run(plan, |_| false, main));
+        let first = mesh.rank(Coordinates { pipeline: mesh.pipeline - 1, replica: 0, zero: 0 });
+        assert_eq!(told.expect("memory"), vec![first as f64; mesh.ranks()]);
+    }
 }
 
 const UNFINISHED: &str = "the last call of this engine did not come to its end";

@@ -7,6 +7,7 @@ mod launchers;
 mod memory;
 mod output;
 mod profile;
+mod pty;
 mod run;
 mod system;
 mod teardown;

@@ -4,6 +4,7 @@ use std::panic::catch_unwind;
 
 use zero_plan::bounds::OPS_MAX;
 use zero_plan::budget::require_budget;
+use zero_plan::config::Recompute;
 use zero_plan::{Bytes, Config, Memory, Op, Origin, PlanBuf, RunSize, Transport, Unit};
 
 use crate::model::{Model, config, mesh};
@@ -91,6 +92,12 @@ fn where_no_change_fits_it_makes_several() {
     assert!(offers[0].starts_with(&format!("    `zero: (stage: 3)`: {}", total(5 * MIB / 2))), "{refused}");
     assert!(offers[1].starts_with("    `recompute: Every(1)`: ") && offers[1].ends_with(", which fits"), "{refused}");
     assert!(refused.ends_with("fix: make all of these changes, or raise `memory`"), "{refused}");
+    // No change more where it fits to the byte.
+    let mut both = model(0);
+    (both.config.stage, both.config.prefetch, both.config.recompute) = (3, 1, Recompute::Every(1));
+    let needed = both.plan().with(|plan| plan.bytes_per_rank_max());
+    let refused = refusal(&model(needed).plan()).expect("no single change does it");
+    assert!(refused.contains("one after another") && refused.contains(", which fits\n"), "{refused}");
 }
 
 #[test]
@@ -124,6 +131,18 @@ fn stage_3_is_offered_with_the_prefetch_that_a_spec_then_has() {
     let refused = refusal(&local(0, needed).plan()).expect("stage 0 needs more");
     assert!(refused.contains(&format!("    `zero: (stage: 3)`: {}", total(needed))), "{refused}");
     assert!(!refusal(&local(0, needed - 1).plan()).unwrap().contains("fits, the cheapest"));
+}
+
+/// With a single unit to gather there is none to gather ahead, so the spec must say that it does not.
+#[test]
+fn stage_3_of_a_single_unit_with_parameters_is_offered_without_prefetch() {
+    let with_parameters = |units: usize| {
+        let mut model = model(0, units * MIB * 3 / 4);
+        model.units[units..].iter_mut().for_each(|unit| (unit.params, unit.takes) = (0, 0));
+        refusal(&model.plan()).expect("1 MiB for each unit with parameters")
+    };
+    assert!(with_parameters(1).contains("`zero: (stage: 3, prefetch: 0)`: "), "{}", with_parameters(1));
+    assert!(with_parameters(2).contains("`zero: (stage: 3)`: "), "{}", with_parameters(2));
 }
 
 /// With fewer parameters than ranks no higher stage is possible (Z0208), whatever it would need.

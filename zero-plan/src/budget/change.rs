@@ -1,6 +1,6 @@
 //! Change: what else a spec could say to need less memory, what it would need then, and what that costs.
 
-use crate::bounds::{MICRO_BATCHES_MAX, is_compilable};
+use crate::bounds::is_compilable;
 use crate::config::{Config, Often, Recompute};
 use crate::footprint::rank_bytes;
 use crate::layout::{Memory, Tables};
@@ -142,20 +142,15 @@ const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change 
     let mut i = 0;
     while i < tables.units.len() {
         let unit = tables.units[i];
-        scratch[i] = Unit {
-            saved: unit.saved.div_ceil(parts),
-            input: unit.input / parts,
-            output: unit.output / parts,
-            operations: unit.operations / parts,
-            ..unit
-        };
+        scratch[i] =
+            Unit { saved: unit.saved.div_ceil(parts), input: unit.input / parts, output: unit.output / parts, ..unit };
         i += 1;
     }
     let before = tables.config;
     let config = Config { sequences: before.sequences / parts, micro_batches: before.micro_batches * parts, ..*before };
     let after = Tables { config: &config, units: scratch, ..*tables };
     Change {
-        applies: is_compilable(&after) && config.micro_batches <= MICRO_BATCHES_MAX,
+        applies: is_compilable(&after),
         config,
         bytes: bytes_max(&after),
         more_sent_bytes: sent_bytes(&after).saturating_sub(sent_bytes(tables)),

@@ -63,3 +63,54 @@ impl World<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::execution::execute;
+    use crate::groups::Groups;
+    use crate::mesh::Mesh;
+    use crate::plan::PlanBuf;
+    use crate::schedule::{Op, Parcel};
+    use crate::unit::Unit;
+
+    /// Who waits for whom in the end, and whether that goes round.
+    fn stuck(mesh: Mesh, ops: &[&[Op]]) -> (Vec<String>, bool) {
+        let units = [0, 1, 2].map(|source| Unit { params: 9, takes: 9, input: 1, output: 1, source, ..Unit::NONE });
+        PlanBuf::new("Three", Config { mesh, stage: 3, ..Config::PLAIN }, &units).with(|plan| {
+            let stuck = execute(plan, &Groups::of(plan), ops, &|_| 0).err().expect("a rank that cannot go on");
+            let told = |wait: &super::Wait| format!("{} at {} for {} {}", wait.rank, wait.op, wait.on, wait.what);
+            (stuck.waits.iter().map(told).collect(), stuck.is_cycle)
+        })
+    }
+
+    #[test]
+    fn who_has_not_joined_a_collective_is_named() {
+        let agrees: [&[Op]; 3] = [&[Op::Agree], &[Op::Agree], &[]];
+        let expected = "0 at 0 for 2 to begin collective 0 of its world communicator";
+        assert_eq!(stuck(Mesh::of_zero(3), &agrees), (vec![expected.to_owned()], false));
+        let reduces = [Op::Reduce { bucket: 0, round: 0 }, Op::Settle { bucket: 0, round: 0 }, Op::Claim { bucket: 0 }];
+        let expected = "0 at 2 for 1 to be done with collective 0 of its `zero` communicator";
+        assert_eq!(stuck(Mesh::of_zero(2), &[&reduces, &reduces[..1]]), (vec![expected.to_owned()], false));
+        let gathers = [Op::Gather { unit: 0, slot: 0 }, Op::Wait { unit: 0 }];
+        let second = [&gathers[..], &gathers].concat();
+        let expected = "0 at 3 for 1 to begin collective 1 of its `zero` communicator";
+        assert_eq!(stuck(Mesh::of_zero(2), &[&second, &gathers]), (vec![expected.to_owned()], false));
+    }
+
+    #[test]
+    fn who_has_not_sent_or_taken_a_parcel_is_named_and_what_leads_to_a_cycle_is_not() {
+        let mesh = Mesh { pipeline: 3, ..Mesh::of_zero(1) };
+        let take = |parcel| [Op::Receive { parcel, unit: 1, micro_batch: 0, slot: 0 }];
+        let (activations, gradients) = (take(Parcel::Activations), take(Parcel::Gradients));
+        let sends = |rank: usize, parcel| format!("at 0 for {rank} to send parcel 0 of {parcel}");
+        let expected = vec![format!("1 {}", sends(0, "Activations"))];
+        assert_eq!(stuck(mesh, &[&[], &activations, &[]]), (expected, false));
+        let parcel = Parcel::Activations;
+        let send = Op::Send { parcel, unit: 0, micro_batch: 0 };
+        let expected = vec!["0 at 2 for 1 to receive parcel 0 of Activations".to_owned()];
+        assert_eq!(stuck(mesh, &[&[send, send, Op::Clear { parcel }], &[], &[]]), (expected, false));
+        let expected = vec![format!("1 {}", sends(2, "Gradients")), format!("2 {}", sends(1, "Activations"))];
+        assert_eq!(stuck(mesh, &[&gradients, &gradients, &activations]), (expected, true));
+    }
+}

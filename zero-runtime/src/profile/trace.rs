@@ -158,3 +158,41 @@ fn details(plan: &Plan, at: Coordinates, op: Op) -> Details {
         ..Details::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use zero_plan::{Config, Mesh, PlanBuf, Unit};
+
+    use super::*;
+    use crate::engine::Record;
+
+    #[test]
+    fn an_event_says_what_its_op_computes_and_moves() {
+        let unit = |source| Unit { params: 100, takes: 100, operations: 4_000_000, source, ..Unit::NONE };
+        let config = Config { mesh: Mesh::of_zero(2), ..Config::PLAIN };
+        PlanBuf::new("", config, &[unit(0), unit(1)]).with(|plan| {
+            let ops = plan.stages[0].step;
+            let span = Span { start_ns: 0, end_ns: 1 };
+            let mut record = Record::new(0, ops.len(), 1);
+            (record.steps, record.ops) = (vec![span], vec![span; ops.len()]);
+            let mut written = Vec::new();
+            let ranks = [record.clone(), record];
+            Trace(Recorded { plan, ranks: &ranks, machines: &[] }).write(&mut written).expect("room in memory");
+            let trace: Value = serde_json::from_slice(&written).expect("JSON");
+            let events = trace["traceEvents"].as_array().expect("events").iter();
+            let mut events = events.filter(|event| event["ph"] == "X" && event["tid"] != STEPS);
+            for at in [0, 1].map(|rank| config.mesh.coordinates(rank)) {
+                for (&op, event) in ops.iter().zip(&mut events) {
+                    let (work, args) = (Work::of(plan, at, op), &event["args"]);
+                    assert_eq!(args["bytes"].as_u64().unwrap_or(0), work.bytes as u64, "{op:?}: {event}");
+                    assert_eq!(args["gflop"].as_f64().unwrap_or(0.0) * 1e9, work.operations as f64, "{op:?}: {event}");
+                    assert_eq!(args["bucket"].as_u64(), op.bucket().map(|bucket| bucket as u64), "{op:?}: {event}");
+                    let computes = work.operations > 0 || matches!(op, Op::Update { .. });
+                    assert_eq!(event["tid"] == COMPUTE, computes, "{op:?}: {event}");
+                }
+            }
+            assert!(events.next().is_none() && ops.iter().any(|op| matches!(op, Op::Settle { .. })));
+        });
+    }
+}

@@ -1,3 +1,4 @@
+use zero_plan::config::Recompute;
 use zero_plan::{Config, Mesh, PlanBuf, Unit};
 
 use super::*;
@@ -5,14 +6,16 @@ use crate::engine::{Record, Span};
 
 const MS: u64 = 1_000_000;
 
-/// Two steps after the second, half a millisecond apart, of ops that take `op_ms` each.
-fn profile(ops: usize, op_ms: u64) -> Record {
-    let mut profile = Record::new(2, ops, 2);
-    let step_ns = ops as u64 * op_ms * MS;
-    for start_ns in [0, step_ns + MS / 2] {
-        profile.steps.push(Span { start_ns, end_ns: start_ns + step_ns });
-        let starts = (0..ops as u64).map(|op| start_ns + op * op_ms * MS);
-        profile.ops.extend(starts.map(|start_ns| Span { start_ns, end_ns: start_ns + op_ms * MS }));
+/// Steps after the second, half a millisecond apart; the ops of each take as long as one another, `op_ms`.
+fn profile(ops: usize, op_ms: &[u64]) -> Record {
+    let mut profile = Record::new(2, ops, op_ms.len());
+    let mut step_ns = 0;
+    for op_ns in op_ms.iter().map(|op_ms| op_ms * MS) {
+        let starts = (0..ops as u64).map(|op| step_ns + op * op_ns);
+        profile.ops.extend(starts.map(|start_ns| Span { start_ns, end_ns: start_ns + op_ns }));
+        let end_ns = step_ns + ops as u64 * op_ns;
+        profile.steps.push(Span { start_ns: step_ns, end_ns });
+        step_ns = end_ns + MS / 2;
     }
     profile
 }
@@ -24,7 +27,7 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
     let text = PlanBuf::new("", config, &[unit]).with(|plan| {
         let ops = plan.stages[0].step.len();
         assert_eq!(ops, 8, "{:?}", plan.stages[0].step);
-        let ranks = [profile(ops, 1), profile(ops, 2)];
+        let ranks = [profile(ops, &[1, 1]), profile(ops, &[2, 2])];
         let machines = [12.0, 8.0].map(|speed| Machine { gflop_per_s: speed, gb_per_s: speed / 2.0 });
         Tables(Recorded { plan, ranks: &ranks, machines: &machines }).to_string()
     });
@@ -45,4 +48,22 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
     ] {
         assert!(rows.iter().any(|found| found == row), "no `{row}` in\n{text}");
     }
+}
+
+#[test]
+fn the_whole_step_counts_no_outlier_and_nothing_that_is_recomputed() {
+    let unit = |source| Unit { params: 100, takes: 100, operations: 4_000_000, source, ..Unit::NONE };
+    let config = Config { recompute: Recompute::Every(1), ..Config::PLAIN };
+    PlanBuf::new("", config, &[unit(0), unit(1)]).with(|plan| {
+        let ops = plan.stages[0].step.len();
+        for (op_ms, median) in [(&[9, 1, 2][..], 2.0), (&[4, 9, 1, 2], 3.0)] {
+            let (ranks, machines) = ([profile(ops, op_ms)], [Machine { gflop_per_s: 1.0, gb_per_s: 1.0 }]);
+            let text = Tables(Recorded { plan, ranks: &ranks, machines: &machines }).to_string();
+            let median_ms = median * ops as f64;
+            // Twice three times 4 million operations: a forward and a backward pass of each unit.
+            let speed = figure(24.0 / median_ms);
+            assert!(text.contains(&format!("whole step: {speed} GFLOP/s a rank, ")), "{text}");
+            assert!(text.contains(&format!("; median {} ms", figure(median_ms))), "{text}");
+        }
+    });
 }
