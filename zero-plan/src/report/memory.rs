@@ -5,9 +5,8 @@ use super::table::Table;
 use crate::budget::peak;
 use crate::footprint::{RunSize, THREAD_BYTES};
 use crate::layout::Kind;
-use crate::message::Bytes;
+use crate::message::{Bytes, Message};
 use crate::plan::Plan;
-use crate::schedule::Op;
 use crate::states::StateBytes;
 
 /// Columns for pipeline stages; where there are more stages, those with the largest and the smallest arena stand for all.
@@ -88,17 +87,9 @@ fn most_in_use(plan: &Plan) -> String {
     let largest = (0..plan.stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
     let stage = &plan.stages[largest];
     let peak = peak(&plan.tables(), &stage.memory, stage.step);
-    let place = |what: &str, unit: usize, micro_batch: usize| match plan.config.micro_batches {
-        1 => format!("{what} of {}", plan.units[unit]),
-        _ => format!("{what} of {} in micro-batch {micro_batch}", plan.units[unit]),
-    };
-    let op = match peak.op {
-        Op::Forward { unit, micro_batch, .. } => place("the forward", unit, micro_batch),
-        Op::Backward { unit, micro_batch, .. } => place("the backward", unit, micro_batch),
-        Op::Recompute { unit, micro_batch, .. } => place("the recompute", unit, micro_batch),
-        _ => "an op between computations".to_owned(),
-    };
-    format!("  most in use: {}, in {op}{}", Bytes(peak.total_bytes()), on_pipeline(plan, largest))
+    let op = peak.name(Message::new(), &plan.tables(), "");
+    let (bytes, pipeline) = (Bytes(peak.total_bytes()), on_pipeline(plan, largest));
+    format!("  most in use: {bytes}, in {}{pipeline}", op.as_str())
 }
 
 fn on_pipeline(plan: &Plan, stage: usize) -> String {

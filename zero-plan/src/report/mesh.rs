@@ -59,13 +59,8 @@ fn places(mesh: &Mesh, axes: &[Axis]) -> Vec<String> {
         let last = first + together - 1;
         let mut line = format!("  {:<10}{:<8}", span(first, last), span(mesh.node(first), mesh.node(last)));
         let (from, to) = (mesh.coordinates(first), mesh.coordinates(last));
-        for axis in axes {
-            let place = match axis {
-                Axis::Zero => span(from.zero, to.zero),
-                Axis::Replica => span(from.replica, to.replica),
-                Axis::Pipeline => span(from.pipeline, to.pipeline),
-            };
-            line += &format!("{place:<10}");
+        for &axis in axes {
+            line += &format!("{:<10}", span(from.along(axis), to.along(axis)));
         }
         lines.push(line);
     }

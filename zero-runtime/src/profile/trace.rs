@@ -102,16 +102,8 @@ fn named(pid: usize, tid: usize, what: &str, name: &str) -> Event {
 fn rank_name(plan: &Plan, rank: usize) -> String {
     let at = plan.config.mesh.coordinates(rank);
     let axes = Axis::ALL.into_iter().filter(|&axis| plan.config.mesh.len(axis) > 1);
-    let places: Vec<String> = axes.map(|axis| format!("{} {}", axis.name(), along(at, axis))).collect();
+    let places: Vec<String> = axes.map(|axis| format!("{} {}", axis.name(), at.along(axis))).collect();
     if places.is_empty() { format!("rank {rank}") } else { format!("rank {rank} ({})", places.join(", ")) }
-}
-
-fn along(at: Coordinates, axis: Axis) -> usize {
-    match axis {
-        Axis::Zero => at.zero,
-        Axis::Replica => at.replica,
-        Axis::Pipeline => at.pipeline,
-    }
 }
 
 fn row(op: Op) -> usize {
