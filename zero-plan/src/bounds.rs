@@ -5,7 +5,8 @@ use crate::config::{Config, Order};
 use crate::layout::Tables;
 use crate::message::Message;
 use crate::origin::Origin;
-use crate::schedule::{Pass, op_bound};
+use crate::pipeline::Pass;
+use crate::schedule::op_bound;
 use crate::unit::{ALIGNMENT, Unit};
 
 /// The most ops that the schedules of all pipeline stages may have together: about as many as the compiler works out and

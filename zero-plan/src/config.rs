@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::mesh::Mesh;
-use crate::unit::Unit;
 
 /// How a transport hands out the gathered parameters of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,24 +229,6 @@ impl Config {
     /// every unit and nothing is added to the sum later.
     pub const fn reduces_in_place(&self) -> bool {
         !self.shards_gradients() && self.reductions() == 1
-    }
-
-    /// Whether unit `unit` runs forward again before its backward.
-    pub const fn recomputes(&self, units: &[Unit], unit: usize) -> bool {
-        match self.recompute {
-            Recompute::None => false,
-            Recompute::Every(k) => (unit + 1).is_multiple_of(k) && unit + 1 < units.len(),
-            Recompute::Fields(names) => {
-                let mut i = 0;
-                while i < names.len() {
-                    if is_equal(names[i], units[unit].field) {
-                        return true;
-                    }
-                    i += 1;
-                }
-                false
-            }
-        }
     }
 
     /// Chunks of the model on each rank.

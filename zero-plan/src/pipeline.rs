@@ -4,7 +4,6 @@
 use crate::config::{Config, Order, Split};
 use crate::message::Message;
 use crate::origin::Origin;
-use crate::schedule::Pass;
 use crate::unit::Unit;
 
 /// Operations that an optimizer spends on one parameter, for comparing with those of a layer.
@@ -145,6 +144,15 @@ const fn balanced_end(config: &Config, units: &[Unit], first: usize, chunks_afte
         end += 1;
     }
     end
+}
+
+/// What a schedule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// A training step.
+    Train,
+    /// One forward pass over one micro-batch, for held-out loss and for sampling.
+    Evaluate,
 }
 
 /// One chunk of one micro-batch, forward or back.

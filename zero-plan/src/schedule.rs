@@ -12,10 +12,10 @@ mod parameters;
 mod walk;
 
 use crate::layout::{Bucket, Tables};
-use crate::pipeline::Chunk;
+use crate::pipeline::{Chunk, Pass};
 
 use gradients::Gradients;
-pub use op::{Op, Parcel, Pass};
+pub use op::{Op, Parcel};
 use parameters::Parameters;
 use walk::{Step, Walk};
 

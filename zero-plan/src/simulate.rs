@@ -3,9 +3,10 @@
 
 use crate::execution::execute;
 use crate::groups::Groups;
+use crate::pipeline::Pass;
 use crate::plan::Plan;
 use crate::prove::{Flaw, deadlock};
-use crate::schedule::{Op, Pass};
+use crate::schedule::Op;
 
 /// What a simulation gives: times in the unit of its costs.
 #[derive(Clone, Debug, PartialEq, Eq)]

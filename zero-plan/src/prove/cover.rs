@@ -6,7 +6,8 @@ use core::ops::Range;
 use super::{Flaw, Ranks};
 use crate::mesh::Coordinates;
 use crate::plan::Plan;
-use crate::schedule::{Op, Parcel, Pass};
+use crate::pipeline::Pass;
+use crate::schedule::{Op, Parcel};
 
 /// What a rank updates of the flat buffer of a unit, where optimizer state is sharded.
 fn shard(plan: &Plan, at: Coordinates, unit: usize) -> Range<usize> {
