@@ -1,6 +1,6 @@
 //! Budget: whether what a rank takes, in its arena and outside of it, fits what the spec allows. Where it does not, the
-//! error says at which op most is in use and by what, and which changes would fit, with what they cost. Computed from the
-//! tables, in constants.
+//! error says at which op most is in use and by what, and which changes would fit, with what they cost. Computed from
+//! the tables, in constants.
 
 mod change;
 mod peak;

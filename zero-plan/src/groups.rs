@@ -1,5 +1,5 @@
-//! Groups: which ranks share a communicator, and between which pipeline stages parcels travel. Knows the mesh and ties, no
-//! ops.
+//! Groups: which ranks share a communicator, and between which pipeline stages parcels travel. Knows the mesh and ties,
+//! no ops.
 
 use crate::mesh::Coordinates;
 use crate::plan::Plan;

@@ -14,7 +14,8 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// All axes, in the order in which ranks are numbered unless another is asked for: along the first they are consecutive.
+    /// All axes, in the order in which ranks are numbered unless another is asked for: along the first they are
+    /// consecutive.
     pub const ALL: [Axis; 3] = [Axis::Zero, Axis::Replica, Axis::Pipeline];
 
     /// Its name in specs and reports.

@@ -18,8 +18,8 @@ use crate::execution::{Stuck, Wait, execute};
 use crate::groups::Groups;
 use crate::layout::Memory;
 use crate::mesh::Coordinates;
-use crate::plan::Plan;
 use crate::pipeline::Pass;
+use crate::plan::Plan;
 use crate::schedule::Op;
 
 /// What was proven, in figures: over all ranks, for a training step and an evaluation together.

@@ -1,4 +1,5 @@
-//! Report: a plan as a person reads it before a run, and as text to compare. Sums up and formats, never changes a plan.
+//! Report: a plan as a person reads it before a run, and as text to compare. Only sums up and formats; never changes a
+//! plan.
 
 mod held;
 mod memory;
@@ -21,11 +22,11 @@ pub use names::Ranges;
 pub use table::Table;
 pub use text::ScheduleText;
 
-/// Columns that no line of a report goes beyond.
+/// The most columns of a line.
 const WIDTH: usize = 100;
 
-/// Prints how a plan divides model and work among ranks, and what each of them holds and sends. Sections that do not apply
-/// are left out.
+/// Prints how a plan divides model and work among ranks, and what each of them holds and sends. A section that does not
+/// apply is left out.
 pub struct Report<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for Report<'_> {
@@ -39,7 +40,7 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// What is trained, on what, in what.
+/// The model, the batch, the types of numbers, and what is recomputed.
 fn work(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
@@ -95,12 +96,12 @@ fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// With one decimal.
+/// A share with one decimal.
 fn percent(part: usize, whole: usize) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// Axes along which there is more than one rank, as the mesh orders them.
+/// Axes with more than one rank, in the order of the mesh.
 fn long_axes(config: &Config) -> Vec<Axis> {
     config.mesh.order.into_iter().filter(|&axis| config.mesh.len(axis) > 1).collect()
 }

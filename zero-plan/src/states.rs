@@ -1,9 +1,9 @@
-//! States: published arithmetic of sharded training, as formulas: bytes of model states, volumes, bubbles, operations. What
-//! a plan really takes and sends is counted from its tables; here is what it is held against. Never looks at a plan.
+//! States: the published formulas of sharded training: bytes of model states, volumes, bubbles, operations. What a plan
+//! takes and sends is counted from its tables and held against them. Never looks at a plan.
 
 use crate::config::{Config, Order, Precision};
 
-/// Bytes of model states, by what they are: of one parameter, or of all that a rank holds.
+/// Bytes of model states by kind, of one parameter or of all that a rank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateBytes {
     /// Parameters as layers read them.
@@ -24,8 +24,9 @@ impl StateBytes {
         }
     }
 
-    /// Of `params` parameters on one of `ranks` ranks, where one takes `self` (ZeRO paper, Table 1): each stage shards one
-    /// kind of state more, the optimizer's first, then gradients, then parameters. What does not divide is rounded up.
+    /// Of `params` parameters on one of `ranks` ranks, where `self` is what one parameter takes (ZeRO paper, Table 1).
+    /// Each stage shards one more kind of state: first the optimizer's, then gradients, then parameters. What does not
+    /// divide is rounded up.
     pub const fn per_rank(self, params: usize, ranks: usize, stage: u8) -> Self {
         const fn share(bytes: usize, ranks: usize, is_sharded: bool) -> usize {
             if is_sharded { bytes.div_ceil(ranks) } else { bytes }
@@ -43,8 +44,8 @@ impl StateBytes {
     }
 }
 
-/// How often all parameters of a model travel along `zero` in a step: multiples of Psi elements. A ring of N ranks moves
-/// (N-1)/N of each.
+/// How often all parameters of a model travel along `zero` in a step, in multiples of Psi, their number. A ring of N
+/// ranks moves (N-1)/N of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// Reduce-scatters of gradients.
@@ -54,7 +55,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Of a step (ZeRO paper, section 7). Micro-batches multiply what is not held from one of them to the next.
+    /// Of a step (ZeRO paper, section 7). What is not held from one micro-batch to the next travels again in each.
     pub const fn of(config: &Config) -> Self {
         let all_gathers = match config.stage {
             3 if config.holds_parameters() => 1,
@@ -82,7 +83,7 @@ pub struct PassTimes {
 }
 
 impl PassTimes {
-    /// All alike, as the zero-bubble paper assumes for its bubble rates.
+    /// Three equal times, as the zero-bubble paper assumes for its bubble rates.
     pub const ALIKE: Self = Self { forward: 1.0, input_gradient: 1.0, weight_gradient: 1.0 };
 
     fn total(&self) -> f64 {
@@ -98,14 +99,14 @@ pub enum Pipelining {
     GPipe,
     /// One forward, one backward.
     OneFOneB,
-    /// The same with several chunks on each stage.
+    /// 1F1B with several chunks on each pipeline stage.
     Interleaved {
-        /// Chunks on each stage.
+        /// Chunks on each pipeline stage.
         chunks: usize,
     },
     /// Gradients of parameters fill the bubble, in the memory of 1F1B.
     ZeroBubbleH1,
-    /// They fill all of it, in twice that memory.
+    /// Gradients of parameters fill all of the bubble, in twice the memory of 1F1B.
     ZeroBubbleH2,
 }
 
@@ -119,7 +120,7 @@ impl From<Order> for Pipelining {
     }
 }
 
-/// What a bubble is of two things; "bubble" is quoted as either.
+/// A bubble as a rate. Both of these are published under that name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bubble {
     /// Idle time over the time of the step: (p-1)/(m+p-1) for 1F1B.
@@ -129,8 +130,8 @@ pub struct Bubble {
 }
 
 impl Pipelining {
-    /// Time in a step that each of `stages` pipeline stages is idle (zero-bubble paper, Table 2; interleaved: Narayanan et
-    /// al., 2021, section 2.2).
+    /// Time in a step that each of `stages` pipeline stages is idle (zero-bubble paper, Table 2; interleaved: Narayanan
+    /// et al., 2021, section 2.2).
     pub fn bubble_time(self, stages: usize, times: &PassTimes) -> f64 {
         let idle = match self {
             Pipelining::GPipe | Pipelining::OneFOneB => times.total(),
@@ -141,15 +142,15 @@ impl Pipelining {
         (stages - 1) as f64 * idle
     }
 
-    /// The same as a rate, in both conventions.
+    /// The same time as a rate, in both conventions.
     pub fn bubble(self, stages: usize, micro_batches: usize, times: &PassTimes) -> Bubble {
         let idle = self.bubble_time(stages, times);
         let ideal = micro_batches as f64 * times.total();
         Bubble { of_step: idle / (ideal + idle), over_ideal: idle / ideal }
     }
 
-    /// The most micro-batches that a pipeline stage keeps activations of, in units of what one micro-batch takes on it (all
-    /// of its chunks). Never more than there are; the published figures assume that there are enough.
+    /// The most micro-batches that a pipeline stage keeps activations of, where one counts for all chunks of the
+    /// pipeline stage. The published figures assume that there are as many; it is never more than there are.
     pub fn activations_max(self, stages: usize, micro_batches: usize) -> f64 {
         let (stages, all) = (stages as f64, micro_batches as f64);
         let published = match self {
@@ -174,8 +175,8 @@ pub struct LayerOperations {
 }
 
 impl LayerOperations {
-    /// Of `sequences` sequences of `length` tokens, `hidden` wide, in a layer with a feed-forward part of four times that
-    /// width (zero-bubble paper, Table 1). The number of heads drops out.
+    /// Of `sequences` sequences of `length` tokens, `hidden` wide, in a layer with a feed-forward part of four times
+    /// that width (zero-bubble paper, Table 1). The number of heads drops out.
     pub const fn of(length: usize, sequences: usize, hidden: usize) -> Self {
         let activations = length * sequences * hidden;
         Self {

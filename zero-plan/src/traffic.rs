@@ -8,8 +8,9 @@ use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::unit::{ELEMENT_BYTES, Unit};
 
-/// Bytes that one rank sends, by what they are for. A ring, like any algorithm that sends no byte twice, moves (N-1)/N of a
-/// buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section 7).
+/// Bytes that one rank sends, by what they are for. A ring, like any algorithm that sends no byte twice, moves (N-1)/N
+/// of a buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section
+/// 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// All-gather of parameters along `zero`.
@@ -47,8 +48,8 @@ impl Moved {
         Self::sum(plan, ops, |op| Traffic::of(plan, &[op]))
     }
 
-    /// What a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank takes as
-    /// much as it sends. What crosses to another pipeline stage is counted where it arrives.
+    /// What a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
+    /// takes as much as it sends. What crosses to another pipeline stage is counted where it arrives.
     pub fn taken(plan: &Plan, ops: &[Op]) -> Self {
         Self::sum(plan, ops, |op| match op {
             Op::Send { .. } => Traffic::default(),
@@ -93,7 +94,9 @@ fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
     match parcel {
         Parcel::Activations => Traffic { activation_bytes: forward * ELEMENT_BYTES, ..none },
         Parcel::Gradients => Traffic { gradient_bytes: backward * ELEMENT_BYTES, ..none },
-        Parcel::TiedGradients => Traffic { tied_bytes: placement.part(config) * config.precision.reduce.bytes(), ..none },
+        Parcel::TiedGradients => {
+            Traffic { tied_bytes: placement.part(config) * config.precision.reduce.bytes(), ..none }
+        }
         Parcel::TiedParameters => {
             let updated = if config.shards_optimizer() { placement.shard(config) } else { placement.padded };
             Traffic { tied_bytes: updated * config.precision.params.bytes(), ..none }

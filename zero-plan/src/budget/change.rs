@@ -9,8 +9,8 @@ use crate::origin::Origin;
 use crate::states::Volume;
 use crate::unit::{Unit, gathered, smaller_than_shards};
 
-/// Changes that are looked at, at most: three higher stages, less prefetch, two that hold less from one micro-batch to the
-/// next, smaller micro-batches, and recomputation.
+/// Changes that are looked at, at most: three higher stages, less prefetch, two that hold less from one micro-batch to
+/// the next, smaller micro-batches, and recomputation.
 pub(super) const CHANGES: usize = 3 + 1 + 2 + HALVINGS + 1;
 /// How often a micro-batch is halved, at most.
 const HALVINGS: usize = 4;

@@ -1,5 +1,5 @@
-//! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation, and all of its regions
-//! are always there; what is in use tells why they are as large as they are.
+//! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation, and all of its
+//! regions are always there; what is in use tells why they are as large as they are.
 
 use crate::layout::{Kind, Memory, Tables};
 use crate::message::Message;

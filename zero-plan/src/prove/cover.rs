@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use super::{Flaw, Ranks};
 use crate::mesh::Coordinates;
-use crate::plan::Plan;
 use crate::pipeline::Pass;
+use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 
 /// What a rank updates of the flat buffer of a unit, where optimizer state is sharded.

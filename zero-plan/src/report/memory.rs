@@ -1,4 +1,5 @@
-//! Memory: what ranks take: the arenas, by part, and what lies outside; and when most of an arena is in use. Never measures.
+//! Memory: what ranks take, by part of their arenas and outside of them, and when most of an arena is in use. Never
+//! measures.
 
 use super::percent;
 use super::table::Table;
@@ -9,10 +10,10 @@ use crate::message::{Bytes, Message};
 use crate::plan::Plan;
 use crate::states::StateBytes;
 
-/// Columns for pipeline stages; where there are more stages, those with the largest and the smallest arena stand for all.
+/// The most columns. Where there are more pipeline stages, those with the largest and the smallest arena stand for all.
 const STAGES: usize = 8;
 
-/// A table with a column for each pipeline stage; or for the first and the last by size of their arenas.
+/// A table with a column for each pipeline stage, or for the two whose arenas are the largest and the smallest.
 pub fn per_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize])) -> Vec<String> {
     let mut stages: Vec<usize> = (0..plan.stages.len()).collect();
     if stages.len() > STAGES {
@@ -72,7 +73,7 @@ fn most_padding(plan: &Plan) -> String {
     format!("  padding: {}, {} of model states{}", Bytes(padding), percent(padding, states), on_pipeline(plan, stage))
 }
 
-/// Bytes of parameters, gradients and optimizer state of a rank that pad flat buffers, on an average of ranks; and of all.
+/// Bytes of parameters, gradients and optimizer state of an average rank: those that only pad flat buffers, and all.
 fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
     let here = plan.units.iter().zip(plan.placements).filter(|(unit, place)| place.stage == stage && unit.params > 0);
     let (params, padded) =

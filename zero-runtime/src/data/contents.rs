@@ -1,4 +1,5 @@
-//! Contents: what a dataset was made of, for people: how much, of what, and what was left out. Never reads a file.
+//! Contents: what a dataset was made of, as a person should see it: how much, of what, and what was left out. Never
+//! reads a file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +9,7 @@ use serde::Serialize;
 /// How many entries were passed over, by the reason.
 pub type Skipped = BTreeMap<String, usize>;
 
-/// What was taken of the files of a directory, and what was not.
+/// How many files of a directory were taken, and which entries were not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Taken {
     /// Files that were taken.
@@ -18,7 +19,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// One file, by its own path.
+    /// One file that was given by its own path.
     pub(super) fn one() -> Self {
         Self { files: 1, skipped: Skipped::new() }
     }
@@ -39,7 +40,7 @@ impl Taken {
 pub struct Contents {
     /// Where it comes from, as errors name it.
     pub origin: String,
-    /// The files; none where it is text in memory.
+    /// The files. None for text in memory.
     #[serde(flatten)]
     pub taken: Option<Taken>,
     /// All tokens.

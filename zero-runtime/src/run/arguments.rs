@@ -1,4 +1,5 @@
-//! Arguments of a binary: all that shapes neither memory nor order. What shapes those is in the spec and is compiled in.
+//! Arguments: what a binary can be told that shapes neither memory nor order. What shapes those is in the spec and is
+//! compiled in. Never acts on an argument.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -13,13 +14,14 @@ use crate::data::DataAs;
 use crate::engine::Hyper;
 use crate::error::Error;
 
-/// Steps before the first that is profiled: they touch memory for the first time. The help of `--profile` says so.
+/// Steps before the first one that is profiled, because they touch memory for the first time. The help of `--profile`
+/// says so.
 pub const UNPROFILED_STEPS: u64 = 2;
 /// The most steps that are profiled. The help of `--profile` says so.
 pub const PROFILED_STEPS_MAX: u64 = 10;
-/// About as many steps are told of, unless `--log-every` says otherwise. The help says so.
+/// About as many steps are printed, unless `--log-every` says otherwise. The help of `--log-every` says so.
 const LINES: u64 = 100;
-/// However long a run is, one of so many steps is told of. The help of `--log-every` says so.
+/// Of so many steps, at least one is printed, however long a run is. The help of `--log-every` says so.
 const LOG_EVERY_MAX: u64 = 1000;
 
 /// Arguments of every model.
@@ -71,8 +73,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub metrics: Option<PathBuf>,
-    /// Say where time goes in up to 10 steps from the third on, by op and by unit, and write a trace of them that Perfetto
-    /// opens to a new file [default: profile.json]
+    /// Say where time goes in up to 10 steps from the third on, by op and by unit, and write a trace of them that
+    /// Perfetto opens to a new file [default: profile.json]
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "profile.json", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub profile: Option<PathBuf>,
@@ -111,7 +113,7 @@ pub struct TextArguments {
     pub temperature: f64,
 }
 
-// Not derived: docs of its variants would turn the whole help into its long form.
+// Not derived: clap would take the docs of the variants, and show the whole help in its long form.
 impl ValueEnum for DataAs {
     fn value_variants<'a>() -> &'a [Self] {
         &[DataAs::Bytes, DataAs::Ids]
@@ -132,7 +134,7 @@ const OUTPUT: &str = "What is told";
 const SAMPLE: &str = "Sample of what was learned";
 const PLAN: &str = "Instead of a run";
 
-/// A path, as far as it can be read.
+/// A path as text; bytes that are not UTF-8 are replaced.
 fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
@@ -143,7 +145,7 @@ impl RunArguments {
         self.plan || self.schedule || self.prove
     }
 
-    /// Rejects what contradicts itself.
+    /// Rejects arguments that contradict one another.
     ///
     /// # Errors
     /// Z0350.
@@ -178,18 +180,19 @@ impl RunArguments {
         }
     }
 
-    /// Whether step `number`, counted from 1, is told of.
+    /// Whether step `number`, counted from 1, is printed.
     pub fn tells_of(&self, number: u64) -> bool {
         let every = self.log_every.map_or(self.steps.div_ceil(LINES).min(LOG_EVERY_MAX), NonZeroU64::get);
         number == 1 || number == self.steps || number.is_multiple_of(every)
     }
 
-    /// Whether held-out data is looked at after step `number`, counted from 1; after the last one, it is anyway.
+    /// Whether to compute the held-out loss after step `number`, counted from 1. After the last step it always is, so
+    /// that does not count here.
     pub fn evaluates_after(&self, number: u64) -> bool {
         self.held_out_every.is_some_and(|every| number.is_multiple_of(every.get())) && number < self.steps
     }
 
-    /// How many steps a profile is of.
+    /// How many steps are profiled, if any are.
     pub fn profiled_steps(&self) -> usize {
         self.steps.saturating_sub(UNPROFILED_STEPS).min(PROFILED_STEPS_MAX) as usize
     }

@@ -1,4 +1,4 @@
-//! Train: one rank's run from first parameters to the comparison of plan and measurement.
+//! Train: one rank's run, from the first parameters to the comparison with the plan. Never starts or ends a process.
 
 use std::path::Path;
 use std::time::Instant;
@@ -22,11 +22,11 @@ use crate::plan::Moved;
 use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
 use crate::transport::{Shared, Transport};
 
-/// What comes after training, before the comparison: a sample of what was learned, for example. Every rank does it, since
-/// it takes part in gathers; rank 0 prints.
+/// What comes between training and the comparison, such as a sample of what was learned. Every rank does it, because it
+/// takes part in gathers, and rank 0 prints.
 pub type Finale<'a, M> = &'a (dyn for<'p> Fn(&mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> + Sync);
 
-/// What a run is given beside its plan.
+/// What a run is given in addition to its plan.
 pub struct Job<'a, M: Model> {
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
@@ -58,7 +58,8 @@ fn train_on<'p, M: Model>(mut engine: Engine<'p, M, Shared<'p>>, job: &Job<M>) -
     };
     let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
     if let (Err(_), Some(_), Some(metrics)) = (&profiler, &output, &arguments.metrics) {
-        // Empty as yet, it would be in the way of the next try. Whatever hinders its removal, the error is the profile's.
+        // An empty file would be in the way of the next attempt. If it cannot be removed, the error is still that of
+        // the profile.
         let _ = std::fs::remove_file(metrics);
     }
     let profiler = profiler?;
@@ -72,7 +73,7 @@ fn train_on<'p, M: Model>(mut engine: Engine<'p, M, Shared<'p>>, job: &Job<M>) -
         if profiler.is_some() && number == UNPROFILED_STEPS + 1 {
             engine.record(arguments.profiled_steps());
         }
-        // What evaluations move is none of a step's.
+        // What evaluations move does not belong to a step.
         let moved_before = engine.transport().moved();
         let line = step(&mut engine, job, number)?;
         moved += engine.transport().moved() - moved_before;
@@ -93,7 +94,7 @@ fn train_on<'p, M: Model>(mut engine: Engine<'p, M, Shared<'p>>, job: &Job<M>) -
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))
 }
 
-/// Step `number`, counted from 1, and what there is to tell of it.
+/// Does step `number`, counted from 1, and gives its line.
 fn step<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, job: &Job<M>, number: u64) -> Result<StepLine, Error> {
     let config = &engine.plan().config;
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
@@ -119,7 +120,7 @@ fn step<'p, M: Model>(engine: &mut Engine<'p, M, Shared<'p>>, job: &Job<M>, numb
     })
 }
 
-/// Judges by what is held out, after `step` steps; rank 0 tells.
+/// Computes the loss on held-out data after `step` steps. Rank 0 prints it.
 fn held_out<'p, M: Model>(
     engine: &mut Engine<'p, M, Shared<'p>>,
     job: &Job<M>,
@@ -148,12 +149,12 @@ impl Profiler {
         let writes = engine.arena().rank() == 0;
         let file = writes.then(|| NewFile::create("a profile", path)).transpose()?;
         let machines = Machine::measure(engine)?;
-        // What it took to measure is no part of what training takes.
+        // The memory for measuring does not belong to training.
         reset_peak_resident();
         Ok(Self { machines, file })
     }
 
-    /// Brings together what all ranks recorded; rank 0 shows it.
+    /// Gathers what all ranks have recorded. Rank 0 prints it and writes the trace.
     fn finish<'p, M: Model>(self, engine: &mut Engine<'p, M, Shared<'p>>) -> Result<(), Error> {
         let Some(record) = engine.take_record() else { return Ok(()) };
         let ranks = gather_records(engine, &record)?;
@@ -165,7 +166,7 @@ impl Profiler {
     }
 }
 
-/// Hands out the sequences of a micro-batch one by one: number, input, targets.
+/// Calls `each` with every sequence of a micro-batch: its number, its input and its targets.
 fn for_each_sequence<M: Model>(
     length: usize,
     inputs: &mut [InputOf<M>],
@@ -178,7 +179,7 @@ fn for_each_sequence<M: Model>(
     }
 }
 
-/// Mean loss over held-out sequences: those of `micro_batches` micro-batches a rank, or as many as there are.
+/// The mean loss over the held-out sequences of `micro_batches` micro-batches a rank, or over all if there are fewer.
 fn held_out_loss<'p, M: Model>(
     engine: &mut Engine<'p, M, Shared<'p>>,
     micro_batches: u64,
