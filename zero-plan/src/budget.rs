@@ -13,7 +13,8 @@ use crate::schedule::Op;
 use crate::unit::Unit;
 
 use change::{CHANGES, Change};
-pub use peak::{Peak, peak};
+use peak::Peak;
+pub(crate) use peak::peak;
 
 /// Parts of a peak that a message names.
 const PARTS: usize = 3;

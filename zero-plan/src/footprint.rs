@@ -16,7 +16,7 @@ pub const NUMBER_ROUNDS: usize = 2;
 
 /// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before
 /// the first step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator.
-pub const PROGRAM_BYTES: usize = 16 << 20;
+const PROGRAM_BYTES: usize = 16 << 20;
 /// Data that is held in memory: a text in the binary, or the paths of the files of a directory. Files themselves are
 /// read when they are needed, into buffers of a few KiB, so their pages lie in the system's cache and in no rank.
 pub const DATA_BYTES: usize = 16 << 20;
@@ -86,7 +86,7 @@ pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
 }
 
 /// The most that a rank with this arena takes in the smallest run, inside the arena and outside of it.
-pub const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
+pub(crate) const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
     memory.bytes_per_rank() + outside_bytes(tables, RunSize::LEAST.threads)
 }
 

@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::states::StateBytes;
 use names::wrap;
 
-pub use names::Ranges;
+pub use names::{Ranges, count};
 pub use table::Table;
 pub use text::ScheduleText;
 
@@ -55,8 +55,8 @@ fn work(plan: &Plan) -> Vec<String> {
             count(zero, "rank", "ranks"),
         ),
         format!(
-            "batch: {} sequences x {} tokens, {} a rank; {} tokens a step",
-            config.sequences,
+            "batch: {} x {} tokens, {} a rank; {} tokens a step",
+            count(config.sequences, "sequence", "sequences"),
             config.length,
             count(config.micro_batches, "micro-batch", "micro-batches"),
             config.tokens_per_step(),
@@ -90,10 +90,6 @@ fn recompute(plan: &Plan) -> Option<String> {
     let more = percent(again, operations);
     let units = Ranges(plan.units, &recomputed).to_strings();
     Some(wrap(&format!("recompute: {more} more operations; "), 2, &units, ", ", WIDTH))
-}
-
-fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// A share with one decimal.

@@ -3,7 +3,7 @@
 
 /// The SplitMix64 generator's output in state `state` (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 /// Generators", 2014, with Stafford's thirteenth mixer): a bijection.
-pub fn split_mix(state: u64) -> u64 {
+pub(crate) fn split_mix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -24,6 +24,11 @@ impl Ranges<'_> {
     }
 }
 
+/// A number of things, such as `1 rank` or `2 ranks`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// `head` and then the `pieces` with `between` after each but the last, on lines of at most `width` columns; all lines
 /// but the first are indented.
 pub fn wrap(head: &str, indent: usize, pieces: &[String], between: &str, width: usize) -> String {

@@ -5,7 +5,7 @@ use super::{WIDTH, count, percent};
 use crate::config::Order;
 use crate::pipeline::cost;
 use crate::plan::Plan;
-use crate::states::{PassTimes, Pipelining};
+use crate::states::Bubble;
 
 /// Empty where there is no pipeline.
 pub fn lines(plan: &Plan) -> Vec<String> {
@@ -52,10 +52,8 @@ fn head(plan: &Plan) -> String {
 /// The bubble as a share of the step and over ideal time, for pipeline stages of equal cost. Neither depends on how the
 /// time of a micro-batch is divided between forward and backward.
 fn bubble(plan: &Plan) -> String {
-    let config = &plan.config;
-    let (stages, micro_batches) = (config.mesh.pipeline, config.micro_batches);
-    let bubble = Pipelining::from(config.order).bubble(stages, micro_batches, &PassTimes::ALIKE);
-    let all = match config.order {
+    let bubble = Bubble::of(&plan.config);
+    let all = match plan.config.order {
         Order::Interleaved { .. } => "v m",
         Order::GPipe | Order::OneFOneB => "m",
     };

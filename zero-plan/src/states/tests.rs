@@ -1,7 +1,8 @@
 //! Published tables cell by cell, and plans held against the same formulas.
 
+use super::published::{LayerOperations, PassTimes, Pipelining};
 use super::*;
-use crate::config::{Often, Recompute, Transport, Width};
+use crate::config::{Often, Order, Recompute, Transport, Width};
 use crate::layout::Kind;
 use crate::mesh::Mesh;
 use crate::plan::{Plan, PlanBuf};
@@ -121,6 +122,17 @@ fn bubble_rates() {
     assert_eq!(bubble(Pipelining::ZeroBubbleH1).over_ideal, plain.over_ideal / 3.0);
     assert_eq!(bubble(Pipelining::ZeroBubbleH1).of_step, 3.0 / 27.0);
     assert_eq!(bubble(Pipelining::ZeroBubbleH2), Bubble { of_step: 0.0, over_ideal: 0.0 });
+}
+
+#[test]
+fn bubbles_of_configurations_are_the_published_ones() {
+    for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 3 }] {
+        let mesh = Mesh { pipeline: 4, ..Mesh::of_zero(2) };
+        let bubble = Bubble::of(&Config { mesh, order, micro_batches: 8, ..Config::PLAIN });
+        let published = Pipelining::from(order).bubble(4, 8, &PassTimes::ALIKE);
+        assert!((bubble.of_step - published.of_step).abs() < 1e-15, "{order:?}");
+        assert!((bubble.over_ideal - published.over_ideal).abs() < 1e-15, "{order:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
+use zero_plan::report::count;
 
 /// How many entries were passed over, by the reason.
 pub type Skipped = BTreeMap<String, usize>;
@@ -53,12 +54,11 @@ pub struct Contents {
 
 impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         write!(f, "data: {}", self.origin)?;
         if let Some(taken) = &self.taken {
-            write!(f, ", {}", counted(taken.files, "file"))?;
+            write!(f, ", {}", count(taken.files, "file", "files"))?;
         }
-        let sequences = counted(self.held_out_sequences, "sequence");
+        let sequences = count(self.held_out_sequences, "sequence", "sequences");
         write!(f, ", {} tokens, {} of them held out as {sequences}", self.tokens, self.held_out_tokens)?;
         match &self.taken {
             Some(taken) if !taken.skipped.is_empty() => write!(f, "\n  skipped: {}", taken.list()),

@@ -23,12 +23,14 @@ mod wire;
 
 use std::time::Duration;
 
-pub use available::check_available;
-pub use environment::{Place, Role, company_from, role_from};
+pub(crate) use available::check_available;
+pub use environment::{Place, Role};
+use environment::{company_from, role_from};
 pub use error::LaunchError;
 pub use finding::Findings;
 pub(crate) use finding::print;
-pub use launcher::{EXIT_REPORTED, launch};
+pub(crate) use launcher::EXIT_REPORTED;
+pub use launcher::launch;
 pub use rendezvous::{Joined, fail, join};
 pub use segment::Segment;
 pub use watch::{Watch, leave};
@@ -64,7 +66,7 @@ pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
 
 /// Where this process stands among its peers, as far as its environment says so, even if that contradicts itself.
 /// [`fail`] needs it to tell an error. None if it is the only process.
-pub fn company(plan_ranks: usize) -> Option<Place> {
+pub(crate) fn company(plan_ranks: usize) -> Option<Place> {
     company_from(plan_ranks, variable)
 }
 

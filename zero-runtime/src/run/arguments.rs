@@ -36,13 +36,13 @@ pub struct RunArguments {
     /// Learning rate of the last step, as a share of --lr: the end of the cosine
     #[arg(long, default_value_t = 0.1, value_name = "SHARE", value_parser = share, help_heading = TRAINING)]
     pub lr_min_ratio: f64,
-    /// Steps over which the learning rate rises to --lr; without it, a tenth of --steps, 100 at most
+    /// Steps over which the learning rate rises to --lr; without it, a tenth of --steps, at most 100
     #[arg(long, value_name = "N", value_parser = whole, help_heading = TRAINING)]
     pub warmup: Option<u64>,
     /// Seed of parameters, data and sampling
     #[arg(long, default_value_t = 0, value_name = "SEED", value_parser = whole, help_heading = TRAINING)]
     pub seed: u64,
-    /// Threads of each rank, 1024 at most; without it, ranks share the cores of this host
+    /// Threads of each rank, at most 1024; without it, ranks share the cores of this host
     #[arg(long, value_name = "N", value_parser = threads, help_heading = TRAINING)]
     pub threads: Option<NonZeroUsize>,
     /// Decoupled weight decay of matrices
@@ -60,21 +60,21 @@ pub struct RunArguments {
     /// Norm to which longer gradients are scaled down; 0 turns clipping off
     #[arg(long, default_value_t = 1.0, value_name = "NORM", value_parser = not_negative, help_heading = OPTIMIZER)]
     pub clip: f64,
-    /// Micro-batches a rank that a held-out loss is the mean of; 0 skips it
+    /// Micro-batches of each rank for the held-out loss; 0 skips it
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = whole, help_heading = OUTPUT)]
     pub held_out: u64,
-    /// Tell the held-out loss after every N steps, too, and not only at the end
+    /// Print the held-out loss after every N steps, and not only at the end
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = OUTPUT)]
     pub held_out_every: Option<NonZeroU64>,
-    /// Tell of every Nth step, of the first and of the last; without it, of about 100, and of one in 1000 at least
+    /// Print every Nth step, the first and the last; without it, about 100 steps, and at least one in 1000
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = OUTPUT)]
     pub log_every: Option<NonZeroU64>,
-    /// New file that takes lines of JSON: what this run is, then one for each step and each held-out loss
+    /// New file for lines of JSON: one about this run, then one for each step and each held-out loss
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub metrics: Option<PathBuf>,
-    /// Say where time goes in up to 10 steps from the third on, by op and by unit, and write a trace of them that
-    /// Perfetto opens to a new file [default: profile.json]
+    /// Print where time goes in up to 10 steps from the third on, by op, unit and bucket, and write a trace of them for
+    /// Perfetto to a new file [default: profile.json]
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "profile.json", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub profile: Option<PathBuf>,
@@ -99,16 +99,16 @@ pub struct TextArguments {
     #[arg(long, value_name = "PATH", help_heading = DATA)]
     #[serde(serialize_with = "as_text")]
     pub data: Option<PathBuf>,
-    /// Take --data for something else than its name and content say: each byte a token id, or each two
+    /// Read --data as something else than its name and content say: each byte is a token id, or each two are
     #[arg(long, value_name = "WHAT", requires = "data", help_heading = DATA)]
     pub data_as: Option<DataAs>,
     /// Tokens to generate at the end
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = whole, help_heading = SAMPLE)]
     pub sample: u64,
-    /// What the generated text begins with; without it, something that fits this repository's sources
+    /// Beginning of the generated text; without it, one that fits the sources of this repository
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = SAMPLE)]
     pub prompt: Option<String>,
-    /// How bold sampling is: 0 always takes the likeliest token
+    /// Randomness of sampling: 0 always takes the likeliest token
     #[arg(long, default_value_t = 0.7, value_name = "VALUE", value_parser = not_negative, help_heading = SAMPLE)]
     pub temperature: f64,
 }
@@ -130,7 +130,7 @@ impl ValueEnum for DataAs {
 const DATA: &str = "Data";
 const TRAINING: &str = "Training";
 const OPTIMIZER: &str = "Optimizer (AdamW)";
-const OUTPUT: &str = "What is told";
+const OUTPUT: &str = "Output";
 const SAMPLE: &str = "Sample of what was learned";
 const PLAN: &str = "Instead of a run";
 
