@@ -7,9 +7,10 @@ use super::{Flaw, Ranks};
 use crate::execution::execute;
 use crate::layout::{Home, Kind};
 use crate::mesh::Coordinates;
+use crate::pipeline::Pass;
 use crate::place::{Access, Accesses, Content, Place, Places, Position, State};
 use crate::plan::Plan;
-use crate::schedule::{Op, Pass};
+use crate::schedule::Op;
 
 /// A stretch of a region with one thing in it.
 #[derive(Clone, Copy)]

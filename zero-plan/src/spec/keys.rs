@@ -291,7 +291,7 @@ pub(super) fn within(path: &str, section: &str) -> bool {
 }
 
 /// The candidate that `found` is most likely a slip for: at most a third of it wrong, as rustc has it; case is free.
-pub(crate) fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase();
     candidates
         .into_iter()
