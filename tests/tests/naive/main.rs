@@ -2,6 +2,7 @@
 
 mod layers;
 mod ops;
+mod training;
 
 /// How far two devices may be apart, next to the largest number of a tensor. They round sums of some hundred terms in
 /// another order and have exponentials of their own: a few dozen times what f32 resolves, which is 6e-8. A wrong formula is

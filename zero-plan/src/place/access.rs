@@ -368,7 +368,10 @@ impl OfOp<'_, '_> {
                 };
                 let start = self.gradient_bytes(peer.at, whole, replica);
                 self.note(peer.at, from, content, start, false);
-                self.note(own.at, to, content, start, true);
+                // In place, this rank's own is where it is wanted.
+                if peer.at != own.at || from != to {
+                    self.note(own.at, to, content, start, true);
+                }
             }
         }
     }

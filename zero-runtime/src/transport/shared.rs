@@ -203,7 +203,8 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
             }
             Op::Spread { axis, .. } => self.join(axis),
             Op::Clear { parcel } => {
-                let receiver = self.at_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
+                let receiver =
+                    self.at_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
                 let left = self.parcels[parcel as usize].left[position.outgoing(parcel)];
                 self.await_signal(receiver, |receiver| &receiver.taken[parcel as usize], left)
             }
