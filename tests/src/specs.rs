@@ -17,18 +17,37 @@ pub trait Visitor {
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output;
 }
 
+/// A tiny GPT for a spec.
+macro_rules! model {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        struct $name {
+            embed: Embedding<VOCAB, CONTEXT, DIM>,
+            blocks: [TinyBlock; 4],
+            norm: LayerNorm<DIM>,
+            #[tied(embed)]
+            head: LmHead<DIM, VOCAB>,
+        }
+    };
+}
+
 macro_rules! specs {
     ($($name:ident = $file:tt at $path:tt),* $(,)?) => {
-        $(
-            #[zero(spec = $path)]
-            struct $name {
-                embed: Embedding<VOCAB, CONTEXT, DIM>,
-                blocks: [TinyBlock; 4],
-                norm: LayerNorm<DIM>,
-                #[tied(embed)]
-                head: LmHead<DIM, VOCAB>,
+        $(model! { #[zero(spec = $path)] $name })*
+
+        mod naive {
+            use super::*;
+
+            $(model! { #[zero(spec = $path, device = crate::naive::Naive)] $name })*
+
+            /// Visits the model of a spec on the naive device, if there is one of that name.
+            pub fn visit_naive<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
+                match name {
+                    $($file => Some(visitor.visit::<$name>()),)*
+                    _ => None,
+                }
             }
-        )*
+        }
 
         /// Names of all specs: their files without the ending.
         pub const NAMES: &[&str] = &[$($file),*];
@@ -42,6 +61,8 @@ macro_rules! specs {
         }
     };
 }
+
+pub use naive::visit_naive;
 
 specs! {
     Ddp = "ddp" at "../specs/ddp.ron",

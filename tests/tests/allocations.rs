@@ -109,9 +109,8 @@ fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape
         let mut engine = Engine::<M, _>::with_device(transport, device.eager());
         engine.initialize(1);
         // A thread allocates when it first takes work from another, which on a busy machine may be late: but once only.
-        let mut tries = (0..100).map(|_| {
-            added(|| ALL_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed)), || steps(&mut engine))
-        });
+        let mut tries = (0..100)
+            .map(|_| added(|| ALL_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed)), || steps(&mut engine)));
         tries.find(|&[own, _]| own == 0).expect("steps that allocate nothing, once both threads have had work")
     };
     Cpu::on_threads(NonZeroUsize::new(2).expect("threads"), "test", work).expect("threads")

@@ -181,6 +181,18 @@ fn a_loss_is_told_to_all_and_a_goodbye_to_none() {
 }
 
 #[test]
+fn a_loss_is_told_by_rank_0_or_of_rank_0_by_the_next() {
+    for (lost, teller, silent) in [(0, 1, 2), (2, 0, 1)] {
+        let (mut watches, receiver) = watch(&format!("lost {lost}"), 3);
+        drop(watches[lost].take());
+        let heard = heard(&receiver);
+        let told = heard.iter().find(|(rank, _)| *rank == teller).and_then(|(_, error)| error.as_ref());
+        assert!(told.is_some_and(|error| error.starts_with(&format!("error[Z0314]: rank {lost} "))), "{heard:?}");
+        assert!(heard.len() == 2 && heard.contains(&(silent, None)), "{heard:?}");
+    }
+}
+
+#[test]
 fn a_goodbye_alone_is_no_loss() {
     let (mut watches, receiver) = watch("goodbye", 3);
     watches[1].take().unwrap().goodbye();

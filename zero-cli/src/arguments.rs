@@ -1,4 +1,4 @@
-//! Arguments: the command line, and what is said about one that cannot be understood. Never builds.
+//! Arguments: the command line, and the error for one that cannot be understood. Never builds.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,8 @@ pub enum Verb {
     },
 }
 
-/// What the command line asks for, or the end of the process: with help, or with what is wrong.
+/// What the command line asks for. Where that is help, or where it is wrong, prints the help or an error and ends the
+/// process.
 pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
     let arguments = without_subcommand(arguments);
     match Arguments::try_parse_from(&arguments) {
@@ -75,7 +76,8 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
     }
 }
 
-/// Cargo starts `cargo-zero` with its own subcommand first, as in `cargo-zero zero run`; an alias and a person do not.
+/// The arguments without the subcommand that cargo adds, as in `cargo-zero zero run`. An alias and a person do not add
+/// it.
 fn without_subcommand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     if arguments.get(1).is_some_and(|first| first == "zero") {
@@ -89,7 +91,7 @@ fn is_help(error: &clap::Error) -> bool {
     matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
 }
 
-/// Replaces what clap would suggest where we know better what was meant.
+/// Replaces clap's suggestions where there is a better one.
 fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if let Some(tip) = tip(&error, arguments) {
         for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue] {
@@ -122,12 +124,12 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     }
 }
 
-/// What to say about an argument that `run` does not have. `arguments` begin with the verb.
+/// The tip for an argument that `run` does not have. `arguments` begin with the verb.
 fn tip_for_run(unknown: &str, arguments: &[OsString]) -> Option<String> {
     if unknown == "--release" {
         return Some("a binary is always built with `--release`; leave it out".to_owned());
     }
-    // Clap shows `--steps` of `--steps=5`, and `-s` of `-steps`.
+    // For `--steps=5` clap reports `--steps`, and for `-steps` it reports `-s`.
     let at = arguments.iter().position(|argument| argument.to_string_lossy().starts_with(unknown))?;
     let (before, after) = arguments.split_at(at);
     let has_spec = before.len() > 1;
@@ -148,7 +150,7 @@ fn shown(arguments: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// Clap's message with our code.
+/// Clap's message with the code.
 fn with_code(rendered: &str) -> String {
     rendered.replacen("error:", "error[Z0132]:", 1)
 }

@@ -1,4 +1,4 @@
-//! Binary: where what was built lies, and starting exactly that. Never builds.
+//! Binary: the path of a built binary, and a way to start exactly this binary. Never builds.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::error::Error;
 
-/// A binary as it was built. What starts is this, even if another build has replaced the file at its path.
+/// A binary as it was built. It stays the one that starts, even if another build has replaced the file at its path.
 #[derive(Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -17,14 +17,15 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Copies what cargo built to `path`. `fresh` is a path in the same file system that nobody else writes to.
+    /// Copies what cargo has built to `path`. `fresh` is a path in the same file system that no other process writes
+    /// to.
     pub fn keep(mut built: File, path: PathBuf, fresh: &Path) -> Result<Self, Error> {
         // A running copy cannot be overwritten, but it can be replaced.
         let mut replace = || {
             let mut copy = File::create(fresh)?;
             io::copy(&mut built, &mut copy)?;
             copy.set_permissions(built.metadata()?.permissions())?;
-            // What is open for writing does not start.
+            // A file that is open for writing cannot be started.
             drop(copy);
             let file = File::open(fresh)?;
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -36,7 +37,7 @@ impl Binary {
         }
     }
 
-    /// Where it lies, as long as no other build of the same spec replaces it.
+    /// Where it lies, until another build of the same spec replaces it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -48,15 +49,15 @@ impl Binary {
         command
     }
 
-    /// For `map_err`.
+    /// The error when it does not start.
     pub fn not_started(&self, source: io::Error) -> Error {
         Error::Start { binary: self.path.clone(), source }
     }
 }
 
-/// Where the binary `name` of a spec lies: `target/zero/bin/`, then the spec's path below the directory that `target` is
-/// in, then the name. A spec that lies elsewhere has its whole path below `target/zero/elsewhere/`. So no two specs share
-/// a binary, whichever workspaces share the target directory.
+/// Where the binary `name` of a spec lies: `target/zero/bin/`, then the spec's path below the directory that has
+/// `target`, then the name. For a spec elsewhere: `target/zero/elsewhere/`, then its whole path and the name. So no two
+/// specs share a binary, even where workspaces share a target directory.
 pub fn place(target: &Path, spec: &Path, name: &str) -> PathBuf {
     let zero = target.join("zero");
     let inside = target.parent().and_then(|around| spec.strip_prefix(around).ok());

@@ -1,5 +1,5 @@
-//! Build: from a spec's path to a binary: check the spec, find the model's program, put the workspace's text beside it,
-//! let cargo compile, keep the result. Never decides what a plan is.
+//! Build: from the path of a spec to a binary. Checks the spec, finds the model's program, collects the text of the
+//! workspace, lets cargo compile, and keeps the result. Never decides what a plan is.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub fn build(Request { spec: path, bin }: &Request) -> Result<Binary, Error> {
     if absolute.to_str().is_none() {
         return Err(Error::NotUnicode { path: absolute });
     }
-    // Cargo builds every spec of a model to one place: another build must not replace it before it is copied.
+    // Cargo builds every spec of a model to the same path, so no other build may run until the binary has been copied.
     let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| Error::Write { path: own.clone(), source })?;
     let _lock = lock(own.join("lock"))?;
@@ -42,7 +42,7 @@ pub fn build(Request { spec: path, bin }: &Request) -> Result<Binary, Error> {
     Ok(binary)
 }
 
-/// Waits until no other command builds to this target directory.
+/// Waits until no other command builds in this target directory.
 fn lock(path: PathBuf) -> Result<File, Error> {
     let lock = || {
         let file = File::create(&path)?;
@@ -59,7 +59,7 @@ fn lock(path: PathBuf) -> Result<File, Error> {
     lock().map_err(|source| Error::Write { path: path.clone(), source })
 }
 
-/// Has the binary prove its plan over the ops of all ranks: whoever has built it can rely on that.
+/// Lets the binary prove its plan over the ops of all ranks, so that a build that succeeds means a plan that is sound.
 fn prove(binary: &Binary, spec: &Path) -> Result<(), Error> {
     let status = binary.command().arg("--prove").stdout(Stdio::null()).status();
     match status.map_err(|source| binary.not_started(source))?.success() {
@@ -75,7 +75,7 @@ fn read(path: &Path) -> Result<Spec, Error> {
     spec::parse(text).map_err(|errors| Error::Spec(errors.iter().map(|error| error.render(&name, text)).collect()))
 }
 
-/// Leaves the file alone where it has these contents, so that cargo does not take it for changed.
+/// Does not touch a file that has these contents already, so that cargo does not take it for changed.
 fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if std::fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());

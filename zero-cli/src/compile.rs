@@ -1,4 +1,4 @@
-//! Compile: lets cargo compile one program under a spec. Never decides which.
+//! Compile: lets cargo compile one program under a spec. Never decides which program.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::workspace::{Program, cargo};
 
-/// Runs cargo; the spec and the text reach the macro by its environment. What was built is opened as soon as cargo tells,
-/// so that another build to the same place does not change it.
+/// Runs cargo. The spec and the text reach the macro through environment variables. The binary is opened as soon as
+/// cargo names it, so that another build to the same path does not replace it.
 pub fn compile(program: &Program, spec: &Path, text: &Path) -> Result<(File, PathBuf), Error> {
     let mut child = cargo()
         .args(["build", "--release", "--message-format", "json-render-diagnostics"])
@@ -37,7 +37,7 @@ pub fn compile(program: &Program, spec: &Path, text: &Path) -> Result<(File, Pat
     built.filter(|_| status.success()).unwrap_or_else(|| Err(Error::Build { spec: spec.to_owned() }))
 }
 
-/// The program's executable, if that is what a message of cargo's is about.
+/// The path of the program's executable, if a message of cargo's names it.
 fn executable(line: &str, program: &Program) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     let is_ours = message["target"]["name"] == program.name.as_str();

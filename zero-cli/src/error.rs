@@ -1,5 +1,4 @@
-//! Error: what keeps a spec from becoming a binary, or a code from being explained, as a person should see it. Never
-//! prints.
+//! Error: why a spec did not become a binary, or a code was not explained, as a person should see it. Never prints.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use zero_plan::diagnostic;
 pub enum Error {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
     Unreadable { path: PathBuf, source: io::Error },
-    /// Diagnostics of the spec, each rendered with its place.
+    /// The mistakes of the spec, each rendered with its place.
     #[error("{}", .0.join("\n\n"))]
     Spec(Vec<String>),
     #[error("error[Z0121]: {} names no model\n  = help: add `model: Example(\"gpt\")`, or `model: Package(\"...\")` for a package of your workspace", spec.display())]
@@ -28,12 +27,12 @@ pub enum Error {
     NoWorkspace { message: String },
     #[error("error[Z0128]: the package `{model}` has several binaries: {}\n  = help: choose one by `--bin NAME`, or by `default-run` in the package's Cargo.toml", binaries.join(", "))]
     SeveralBinaries { model: String, binaries: Vec<String> },
-    /// Cargo has told why.
+    /// Cargo has printed why.
     #[error("error[Z0124]: the model does not compile under {}; what cargo says is above", spec.display())]
     Build { spec: PathBuf },
     #[error("error[Z0148]: {} names the model `{model}`, but nothing in the binary of that package is under `#[zero]`\n  = help: write `#[zero]` on the struct that is its model, or name a package that has one", spec.display())]
     WithoutModel { spec: PathBuf, model: String },
-    /// The binary has told why.
+    /// The binary has printed why.
     #[error("error[Z0130]: the plan of {} is not sound; what the binary says is above", spec.display())]
     Unproven { spec: PathBuf },
     #[error("error[Z0125]: cannot write {}: {source}\n  = help: the target directory must be writable and have space", path.display())]

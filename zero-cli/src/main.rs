@@ -1,5 +1,5 @@
-//! `cargo zero`: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and files; what
-//! a spec or a code means it leaves to `zero-plan`.
+//! `cargo zero`: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and files;
+//! never decides what a spec or a code means, which `zero-plan` does.
 
 mod arguments;
 mod binary;
@@ -36,7 +36,7 @@ fn execute(verb: Verb) -> Result<(), Error> {
         Verb::Run { request, arguments } => become_binary(&request, &arguments),
         Verb::Build { list: true, .. } => list(),
         Verb::Build { request, .. } => {
-            // Without `--list` there is a spec, or the command line was refused.
+            // Without `--list` there is a spec. Otherwise the command line would have been rejected.
             let binary = request.map(|request| build::build(&request)).transpose()?;
             binary.iter().for_each(|binary| println!("{}", binary.path().display()));
             Ok(())

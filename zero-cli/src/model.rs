@@ -1,21 +1,22 @@
-//! Model: whether a binary was built from a spec. Never starts it: a program without a model may do anything.
+//! Model: whether a binary was built from a spec. Never starts the binary, because a program without a model may do
+//! anything.
 
 use std::path::Path;
 
 use crate::error::Error;
 
-/// That something in the binary at `built` is under `#[zero]`. The attribute makes the spec a part of the program's
-/// sources, and cargo lists those beside the binary.
+/// Checks that something in the binary at `built` is under `#[zero]`. The attribute makes the spec one of the program's
+/// sources, and cargo lists those in a file beside the binary.
 pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), Error> {
     let listed = std::fs::read_to_string(built.with_extension("d")).unwrap_or_default();
     let found = spec.canonicalize().is_ok_and(|path| lists(&listed, &path));
     if found { Ok(()) } else { Err(Error::WithoutModel { spec: spec.to_owned(), model: model.to_owned() }) }
 }
 
-/// Whether a list of sources, `binary: source source`, has that file. A blank in a name has a backslash before it.
+/// Whether a list of sources, `binary: source source`, has a file. A space in a name has a backslash before it.
 fn lists(listed: &str, file: &Path) -> bool {
     let sources = listed.replace("\\ ", "\0");
-    // A list may name files from another directory on, where cargo was told so.
+    // Cargo can be told to write paths that are relative to some other directory.
     sources.split_whitespace().any(|source| file.ends_with(source.replace('\0', " ")))
 }
 

@@ -9,22 +9,22 @@ use zero_plan::spec::Model;
 
 use crate::error::Error;
 
-/// The cargo that runs this command; otherwise the one on the path.
+/// The cargo that runs this command or, if none does, the one on the path.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// The cargo workspace around the current directory.
 pub struct Workspace {
-    /// Where its manifest lies.
+    /// The directory of its manifest.
     pub root: PathBuf,
-    /// Where cargo builds.
+    /// The directory in which cargo builds.
     pub target: PathBuf,
     packages: Vec<Package>,
 }
 
 struct Package {
-    /// As cargo names it where the name alone may also be a dependency's.
+    /// The name under which cargo knows it, because a dependency may have the same `name`.
     id: String,
     name: String,
     default_run: Option<String>,
@@ -44,7 +44,7 @@ pub struct Program {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo for it.
     pub fn find() -> Result<Self, Error> {
         let output = cargo()
             .args(["metadata", "--no-deps", "--format-version", "1"])
@@ -120,7 +120,7 @@ impl Workspace {
         Ok(Program { package: package.id.clone(), kind: "--bin", name: chosen.to_owned() })
     }
 
-    /// What a spec can name.
+    /// The models that a spec can name.
     fn models(&self) -> Vec<String> {
         let with_binary = self.packages.iter().filter(|package| !package.binaries.is_empty());
         let examples = self.packages.iter().flat_map(|package| &package.examples);
@@ -128,7 +128,7 @@ impl Workspace {
     }
 }
 
-/// The names of a package's programs of a kind; a library among the examples is none.
+/// The names of a package's programs of a kind. An example that is a library is not a program.
 fn programs(package: &Value, kind: &str) -> Vec<String> {
     let is = |target: &&Value| {
         list(&target["kind"]).contains(&Value::from(kind)) && list(&target["crate_types"]).contains(&Value::from("bin"))

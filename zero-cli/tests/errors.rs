@@ -210,7 +210,7 @@ fn z0127_no_workspace_and_z0135_a_broken_one() {
 fn each_error_is_red_on_a_terminal_alone() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(directory.join("twice.ron"), "(mesh: (zero: 0), zero: (stage: 4))").expect("a spec");
-    for (arguments, errors) in [(&["build", "twice.ron"][..], 2), (&["build", "twice.ron", "--stage", "3"], 1)] {
+    for (arguments, errors) in [(&["build", "twice.ron"][..], 2), (&["build", "twice.ron", "--stage", "3"][..], 1)] {
         let count = |shown: &str, word: &str| shown.matches(word).count();
         let mut command = command(directory, arguments);
         let (shown, succeeded) = pty::on_a_terminal(&mut command);

@@ -1,28 +1,30 @@
-//! Bounds: what a plan may cost the compiler, and what it can count. Whatever is beyond them is told before any table is
-//! made. Never looks at memory: that is `budget`'s.
+//! Bounds: what a plan may cost the compiler, and the largest sizes that it can count. What is beyond them is an error
+//! before any table is made. Never looks at memory, which `budget` does.
 
 use crate::config::{Config, Order};
 use crate::layout::Tables;
 use crate::message::Message;
 use crate::origin::Origin;
-use crate::schedule::{Pass, op_bound};
+use crate::pipeline::Pass;
+use crate::schedule::op_bound;
 use crate::unit::{ALIGNMENT, Unit};
 
-/// The most ops that the schedules of all pipeline stages may have together: about as many as the compiler works out and
+/// The most ops that the schedules of all pipeline stages may have together: about as many as the compiler computes and
 /// checks in a few seconds.
 pub const OPS_MAX: usize = 1 << 15;
 
-/// The most units of a model: some tables are compared in pairs.
+/// The most units of a model. Some tables are compared in pairs, so their cost grows with the square of it.
 pub const UNITS_MAX: usize = 1 << 10;
 
-/// The most micro-batches that any spec may ask for: a model has two units at least, which go forward and back in each.
-pub const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
+/// The most micro-batches that any spec may ask for: a model has at least two units, which go forward and back in each
+/// of them.
+pub(crate) const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
 
-/// The most that sums over the sizes of a plan may come to: bytes of all micro-batches, or operations of a step. A quarter
-/// of what can be counted, as some are multiplied by small numbers.
+/// The most that sums over the sizes of a plan may come to: bytes of all micro-batches, or operations of a step. It is
+/// a quarter of what can be counted, because some sums are multiplied by small numbers.
 const COUNT_MAX: u128 = 1 << 62;
 
-/// Stops the build where the ops of a step would take the compiler too long.
+/// Stops the build where the ops of a step would cost the compiler too much time.
 ///
 /// # Panics
 /// Z0212.
@@ -49,7 +51,7 @@ pub const fn require_compilable(tables: &Tables, origin: &Origin) {
     panic!("{}", message.as_str());
 }
 
-/// Whether a plan is not beyond [`require_compilable`].
+/// Whether [`require_compilable`] admits a plan.
 pub(crate) const fn is_compilable(tables: &Tables) -> bool {
     ops_of_all(tables) <= OPS_MAX
 }
@@ -66,7 +68,7 @@ const fn ops_of_all(tables: &Tables) -> usize {
 /// The most micro-batches with which a plan is not too large, if there is such a number.
 const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
     let stages = tables.config.mesh.pipeline;
-    // Interleaved stages take micro-batches in rounds, and no pipeline has fewer of them than stages.
+    // Interleaved pipeline stages take micro-batches in rounds, and no pipeline has fewer micro-batches than stages.
     let round = if let Order::Interleaved { .. } = tables.config.order { stages } else { 1 };
     let (mut fits, mut beyond) = (0, tables.config.micro_batches);
     while beyond - fits > 1 {
@@ -82,7 +84,7 @@ const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
     if fits > 0 && fits >= stages { Some(fits) } else { None }
 }
 
-/// Stops the build where sums over the sizes of a model do not fit a number: each is multiplied out in twice as many bits.
+/// Stops the build where sums over the sizes of a model do not fit 64 bits. They are computed in 128 bits here.
 ///
 /// # Panics
 /// Z0210.
@@ -98,8 +100,8 @@ pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin)
         i += 1;
     }
     let micro_batches = config.micro_batches as u128;
-    // No region holds more than every unit for every micro-batch and chunk, or the largest of them in as many slots as
-    // there are units; what a state takes and sends is 16 bytes at most.
+    // No region holds more than every unit for every micro-batch and chunk, or the largest unit in as many slots as
+    // there are units. What an element takes or sends is 16 bytes at most.
     let times = micro_batches * config.chunks_per_rank() as u128 + units.len() as u128 + 16;
     if 16 * elements * times <= COUNT_MAX && 4 * operations * micro_batches + 16 * elements <= COUNT_MAX {
         return;
@@ -127,7 +129,7 @@ mod tests {
 
     const UNIT: Unit = Unit { params: 40, takes: 40, input: 4, output: 4, operations: 1, ..Unit::NONE };
 
-    /// The compiler makes an evaluation as well as a step.
+    /// The compiler computes the ops of an evaluation, too.
     #[test]
     fn evaluations_are_counted() {
         let units = [0, 1, 2, 3].map(|source| Unit { source, ..UNIT });
@@ -143,7 +145,7 @@ mod tests {
     fn activations_of_each_chunk_are_counted() {
         let units = [Unit { saved: 1 << 40, ..UNIT }; 2];
         let config = Config { micro_batches: 1 << 12, ..Config::PLAIN };
-        // With one chunk they can be counted.
+        // With one chunk, everything can be counted.
         require_countable(&config, &units, &Origin::UNKNOWN);
         let order = Order::Interleaved { chunks: 1 << 6 };
         require_countable(&Config { order, ..config }, &units, &Origin::UNKNOWN);

@@ -1,5 +1,6 @@
-//! Budget: whether what every rank takes fits what the spec allows, its arena and what lies outside; where it does not, at which op most is in use, what
-//! takes it, and which changes would fit, by what they cost. Computed from the tables, in constants.
+//! Budget: whether what a rank takes, in its arena and outside of it, fits what the spec allows. Where it does not, the
+//! error says at which op most is in use and by what, and which changes would fit, with what they cost. Computed from
+//! the tables, in constants.
 
 mod change;
 mod peak;
@@ -12,14 +13,15 @@ use crate::schedule::Op;
 use crate::unit::Unit;
 
 use change::{CHANGES, Change};
-pub use peak::{Peak, peak};
+use peak::Peak;
+pub(crate) use peak::peak;
 
 /// Parts of a peak that a message names.
 const PARTS: usize = 3;
 /// Changes that a message offers.
 const OFFERS: usize = 4;
 
-/// Stops the build where an arena does not fit the budget of the spec. `steps` has the ops of each pipeline stage;
+/// Stops the build where a rank takes more than the budget of the spec. `steps` has the ops of each pipeline stage, and
 /// `scratch` has room for the units.
 ///
 /// # Panics
@@ -65,13 +67,7 @@ const fn largest(memories: &[Memory]) -> usize {
 }
 
 const fn tell_peak(message: Message, tables: &Tables, peak: &Peak) -> Message {
-    let message = message.text("\n  most is in use in ");
-    let mut message = match peak.op {
-        Op::Forward { unit, micro_batch, .. } => place(message.text("the forward of "), tables, unit, micro_batch),
-        Op::Backward { unit, micro_batch, .. } => place(message.text("the backward of "), tables, unit, micro_batch),
-        Op::Recompute { unit, micro_batch, .. } => place(message.text("the recompute of "), tables, unit, micro_batch),
-        _ => message.text("an op between computations"),
-    };
+    let mut message = peak.name(message.text("\n  most is in use in "), tables, "`");
     let mut told = [false; Kind::ALL.len()];
     let mut part = 0;
     while part < PARTS {
@@ -90,12 +86,7 @@ const fn tell_peak(message: Message, tables: &Tables, peak: &Peak) -> Message {
     message
 }
 
-const fn place(message: Message, tables: &Tables, unit: usize, micro_batch: usize) -> Message {
-    let message = tables.units[unit].name(message.text("`")).text("`");
-    if tables.config.micro_batches == 1 { message } else { message.text(" in micro-batch ").number(micro_batch) }
-}
-
-/// The cheapest changes that fit, or else what comes closest.
+/// Tells the cheapest changes that fit. Where no single one does, it tells several to be made together.
 const fn tell_changes(
     mut message: Message,
     tables: &Tables,
@@ -119,7 +110,7 @@ const fn tell_changes(
     message.text("\n  fix: make one of these changes, or raise `memory`")
 }
 
-/// Where no single change fits: one after another, each the one after which least is needed, until they do.
+/// Adds change after change, each time the one that leaves least to be needed, until all of them together fit.
 const fn tell_changes_together(
     message: Message,
     tables: &Tables,

@@ -16,7 +16,8 @@ mod parameters;
 mod parcels;
 
 use crate::layout::{Bucket, Placement, Tables};
-use crate::schedule::{Op, Pass};
+use crate::pipeline::Pass;
+use crate::schedule::Op;
 
 pub use layout::check_layout;
 

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::mesh::Mesh;
-use crate::unit::Unit;
 
 /// How a transport hands out the gathered parameters of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -254,24 +253,6 @@ impl Config {
     /// Whether the sum over one replica has a place of its own, where it waits for the sum over replicas.
     pub const fn has_partials(&self) -> bool {
         self.mesh.replica > 1 && !self.reduces_in_place()
-    }
-
-    /// Whether unit `unit` runs forward again before its backward.
-    pub const fn recomputes(&self, units: &[Unit], unit: usize) -> bool {
-        match self.recompute {
-            Recompute::None => false,
-            Recompute::Every(k) => (unit + 1).is_multiple_of(k) && unit + 1 < units.len(),
-            Recompute::Fields(names) => {
-                let mut i = 0;
-                while i < names.len() {
-                    if is_equal(names[i], units[unit].field) {
-                        return true;
-                    }
-                    i += 1;
-                }
-                false
-            }
-        }
     }
 
     /// Chunks of the model on each rank.

@@ -1,5 +1,5 @@
-//! Diagnostic: one mistake in a spec or an attribute, and how it is shown. Never decides what a mistake is, and never
-//! colours or prints.
+//! Diagnostic: one mistake in a spec or an attribute, and the text that shows it. Never decides what is a mistake, and
+//! never colours or prints.
 
 mod codes;
 
@@ -14,11 +14,12 @@ pub use codes::{CODES, Code, find, nearest};
 pub struct Diagnostic {
     /// The stable code, `Z0107`; [`CODES`] explains each.
     pub code: &'static str,
-    /// The key it is about: a dotted path such as `zero.prefetch`, or an attribute's option; empty where there is none.
+    /// The key that is wrong: a dotted path such as `zero.prefetch`, or an attribute's option. Empty if it is not about
+    /// a key.
     pub key: String,
     /// What is wrong, in one line.
     pub message: String,
-    /// Where: a byte range of the text; none where there is no text, as for an attribute.
+    /// Where: a byte range of the text. An attribute has no text, and so no range.
     pub span: Option<Range<usize>>,
     /// What to see at that place, in a few words.
     pub label: String,
@@ -29,7 +30,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// A mistake at no place yet, and with nothing to add.
+    /// A mistake without a place, a label or help.
     pub fn new(code: &'static str, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -42,7 +43,7 @@ impl Diagnostic {
         }
     }
 
-    /// Places it at a byte range of the text, with a short text to see there.
+    /// Gives it a place, a byte range of the text, and a label to show there.
     pub fn at(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.span = Some(span);
         self.label = label.into();
@@ -55,8 +56,8 @@ impl Diagnostic {
         self
     }
 
-    /// The mistake as rustc would show it: plain text over several lines, with no newline at the end. `file` is the name
-    /// that is shown for the text; spans are ranges of `text`.
+    /// The mistake as rustc would show it: several lines of plain text without a newline at the end. `file` is the name
+    /// to show for `text`, which the spans are ranges of.
     pub fn render(&self, file: &str, text: &str) -> String {
         let title = Level::ERROR.primary_title(&self.message).id(self.code);
         let mut group = Group::with_title(title);
@@ -83,7 +84,8 @@ impl Diagnostic {
     }
 }
 
-/// The line and the column of a byte offset, both from 1, the column in characters. An offset past the end is the end.
+/// The line and the column of a byte offset. Both count from 1, and columns are characters. An offset past the end
+/// counts as the end.
 pub fn line_column(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(offset)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -91,7 +93,7 @@ pub fn line_column(text: &str, offset: usize) -> (usize, usize) {
     (line, 1 + before[line_start..].chars().count())
 }
 
-/// The byte offset of a line and a column, as [`line_column`] counts them. A place past the end is the end.
+/// The byte offset of a line and a column, as [`line_column`] counts them. A place past the end counts as the end.
 pub(crate) fn offset(text: &str, line: usize, column: usize) -> usize {
     let mut lines = text.split_inclusive('\n');
     let line_start: usize = lines.by_ref().take(line - 1).map(str::len).sum();

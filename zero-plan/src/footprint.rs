@@ -1,67 +1,69 @@
-//! Footprint: what a rank takes of its host's memory. How long the mappings are that hold the arenas, to the byte; and the
-//! most that lies outside of them: program, data, and what each thread works in. Never measures.
+//! Footprint: what a rank takes of its host's memory: the lengths of the mappings that hold the arenas, to the byte,
+//! and a bound of what lies outside of them, which is the program, data, and what each thread works in. Never measures.
 
 use crate::config::Config;
 use crate::layout::{Memory, Tables};
 use crate::plan::Plan;
 use crate::unit::round_up;
 
-/// Every mapping, and every rank's part of a shared one, starts on a page, so that no two ranks write to one page.
+/// Every mapping starts on a page, and so does every rank's part of a shared one, so that no two ranks write to one
+/// page.
 pub const PAGE_BYTES: usize = 4096;
 /// Room for the words by which one rank tells the others how far it is.
 pub const CONTROL_BYTES: usize = 256;
-/// Rounds of agreed numbers that are kept: those of the current exchange and of the one before it.
+/// Exchanges whose numbers are kept: the current one and the one before it.
 pub const NUMBER_ROUNDS: usize = 2;
 
 /// Words that decide one step or say what it came to: its hyperparameters, and its report.
 pub const STEP_WORDS: usize = 12;
 
-/// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before the
-/// first step. A tiny model takes 6 MiB of it, of which the C library and the allocator take the larger part.
-pub const PROGRAM_BYTES: usize = 16 << 20;
-/// Data that is held in memory: a text in the binary, or the paths of the files of a directory. What is in files is read
-/// where it is needed, into buffers of a few KiB, so pages of it lie in the system's cache and in no rank.
+/// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before
+/// the first step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator.
+const PROGRAM_BYTES: usize = 16 << 20;
+/// Data that is held in memory: a text in the binary, or the paths of the files of a directory. Files themselves are
+/// read when they are needed, into buffers of a few KiB, so their pages lie in the system's cache and in no rank.
 pub const DATA_BYTES: usize = 16 << 20;
-/// What one thread works in beside views of the arena.
+/// What one thread works in outside the arena.
 pub const THREAD_BYTES: usize = PACKED_BYTES + ATTENTION_BYTES + STACK_BYTES + HEAP_BYTES;
 
-/// The most rows that a matrix product is given to `gemm` with; larger ones are cut.
+/// The most rows that `gemm` is given at once; larger matrix products are cut.
 pub const PACKED_ROWS: usize = 2048;
-/// The most of the common dimension that `gemm` packs at a time (`kernel_params` in gemm-common 0.19), where a first-level
-/// cache has 12 ways of 4 KiB at most, as those of x86-64 have. What a run measures tells where it is more.
+/// The most of the common dimension that `gemm` packs at a time (`kernel_params` in gemm-common 0.19), if the
+/// first-level cache has at most 12 ways of 4 KiB, as on x86-64. Where it is more, the comparison at the end of a run
+/// shows it.
 const PACKED_DEPTH: usize = 512;
-/// Rows of one of its micro-kernels, at most.
+/// The most rows of one of its micro-kernels.
 const KERNEL_ROWS: usize = 48;
-/// It packs one operand whole, and 16 micro-panels of the other or, where that has more, 8 at a time in a buffer that a
-/// thread keeps.
+/// `gemm` packs the whole of one operand and 16 micro-panels of the other. Where the other has more, it packs them 8 at
+/// a time into a buffer that the thread keeps.
 pub const PACKED_BYTES: usize = PACKED_DEPTH * (PACKED_ROWS + (16 + 8) * KERNEL_ROWS) * size_of::<f32>();
-/// One block of queries and of keys.
+/// One block of queries and one of keys, in attention.
 const ATTENTION_BYTES: usize = 272 << 10;
-/// What calls use of a stack, where the system gives it in huge pages.
+/// What calls use of the stack: one huge page, where the system gives stacks in those.
 const STACK_BYTES: usize = 2 << 20;
-/// What an allocator keeps for a thread, rounded up to such a page.
+/// What an allocator keeps for a thread, rounded up to a huge page.
 const HEAP_BYTES: usize = 2 << 20;
 
 /// A span of a profile: two times of 8 bytes.
 const SPAN_BYTES: usize = 16;
 
-/// What the arguments of a run decide of what it takes.
+/// The part of what a run takes that its arguments decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSize {
     /// Threads of each rank.
     pub threads: usize,
-    /// Steps that are profiled.
+    /// Number of steps that are profiled.
     pub profiled_steps: usize,
-    /// What a dataset of the user's own says that it holds.
+    /// Bytes that a dataset of the user's own says it holds.
     pub data_bytes: usize,
 }
 
 impl RunSize {
-    /// Of the smallest run: what a build is held against.
+    /// The smallest run, which the budget is checked for in a build.
     pub const LEAST: Self = Self { threads: 1, profiled_steps: 0, data_bytes: 0 };
 }
 
-/// Length of the mapping of what is private to a rank.
+/// Length of the mapping that holds what is private to a rank.
 pub const fn private_mapping_bytes(memory: &Memory) -> usize {
     pages(if memory.private_bytes == 0 { 1 } else { memory.private_bytes })
 }
@@ -80,14 +82,14 @@ pub const fn segment_mapping_bytes(plan: &Plan) -> usize {
     bytes
 }
 
-/// The most that a rank takes outside its arena, on so many threads.
+/// The most that a rank with `threads` threads takes outside its arena.
 pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     let (config, agreed) = (tables.config, 1 + tables.units.len());
     PROGRAM_BYTES + DATA_BYTES + threads * THREAD_BYTES + exchange_bytes(config, agreed)
 }
 
-/// What a rank needs for one of another arena: that, and what lies outside of it.
-pub const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
+/// The most that a rank with this arena takes in the smallest run, inside the arena and outside of it.
+pub(crate) const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
     memory.bytes_per_rank() + outside_bytes(tables, RunSize::LEAST.threads)
 }
 
@@ -97,7 +99,7 @@ impl Plan<'_> {
         outside_bytes(&self.tables(), run.threads) + run.data_bytes + profile_bytes(self, run.profiled_steps)
     }
 
-    /// The most that a rank of any pipeline stage takes, in bytes: what the budget of a spec is for.
+    /// The most that a rank of any pipeline stage takes, in bytes. The budget of a spec limits this.
     pub const fn total_bytes_max(&self, run: &RunSize) -> usize {
         self.bytes_per_rank_max() + self.outside_bytes(run)
     }
@@ -121,13 +123,13 @@ const fn numbers_bytes(agreed: usize) -> usize {
     NUMBER_ROUNDS * exchanged_bytes(agreed)
 }
 
-/// What a rank leaves for the others in one exchange: a word that says what it is for, and as many numbers.
+/// What a rank leaves for the others in one exchange: a word that says what the exchange is for, and the numbers.
 pub const fn exchanged_bytes(agreed: usize) -> usize {
     size_of::<u64>() + agreed * size_of::<f64>()
 }
 
-/// What a rank records, twice while it tells it, and three times what all of them did: as numbers, as spans, and as they
-/// are cut to steps and ops.
+/// A rank's own record, with two copies of it while it is exchanged, and the records of all ranks three times: as
+/// numbers, as spans, and cut into steps and ops.
 const fn profile_bytes(plan: &Plan, steps: usize) -> usize {
     let (mut ops, mut stage) = (0, 0);
     while stage < plan.stages.len() {
@@ -157,8 +159,8 @@ mod tests {
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(check);
     }
 
-    /// Six ranks: 1536 bytes of control blocks, 384 of numbers; everything else fits a page each, too: for each replica
-    /// what is common, for each rank what is shared.
+    /// Six ranks have 1536 bytes of control blocks and 384 of numbers, a page each. What is common to a replica and
+    /// what a rank shares fit a page each, too.
     #[test]
     fn mappings_are_as_long_as_worked_out_by_hand() {
         with_plan(|plan| {
@@ -172,7 +174,8 @@ mod tests {
         with_plan(|plan| {
             let least = plan.outside_bytes(&RunSize::LEAST);
             assert_eq!(least, outside_bytes(&plan.tables(), 1));
-            // A control block, two rounds of three numbers behind a word, those of the rank and of all six, five pages.
+            // A control block, two exchanges of a word and three numbers, the numbers of the rank and of all six, and
+            // five pages.
             let exchange = 256 + 2 * (8 + 3 * 8) + 7 * 3 * 8 + 5 * 4096;
             assert_eq!(least, PROGRAM_BYTES + DATA_BYTES + THREAD_BYTES + exchange);
             let of = |run: RunSize| plan.outside_bytes(&run) - least;

@@ -1,4 +1,5 @@
-//! Groups: which ranks share a communicator, and between which of them parcels travel. Knows the mesh and ties, no ops.
+//! Groups: which ranks share a communicator, and between which pipeline stages parcels travel. Knows the mesh and ties,
+//! no ops.
 
 use crate::mesh::Coordinates;
 use crate::plan::Plan;
@@ -58,8 +59,8 @@ impl Groups {
         let (mut receivers, mut senders) = (Vec::new(), Vec::new());
         for at in &places {
             let peer = |pipeline| mesh.rank(Coordinates { pipeline, ..*at });
-            receivers.push(Parcel::ALL.map(|parcel| peer(destination(plan, parcel, at.pipeline))));
-            senders.push(Parcel::ALL.map(|parcel| peer(origin(plan, parcel, at.pipeline))));
+            receivers.push(Parcel::ALL.map(|parcel| peer(plan.parcel_receiver(parcel, at.pipeline))));
+            senders.push(Parcel::ALL.map(|parcel| peer(plan.parcel_sender(parcel, at.pipeline))));
         }
         Self { members, communicators, receivers, senders }
     }
@@ -85,41 +86,28 @@ impl Groups {
 }
 
 impl Plan<'_> {
-    /// The pipeline stage that a parcel from `stage` goes to.
-    pub fn receiver_of(&self, parcel: Parcel, stage: usize) -> usize {
-        destination(self, parcel, stage)
+    /// The pipeline stage that gets the parcels of this kind that pipeline stage `pipeline` sends.
+    pub const fn parcel_receiver(&self, parcel: Parcel, pipeline: usize) -> usize {
+        let stages = self.config.mesh.pipeline;
+        // Only the last unit may be tied.
+        let tied = self.units.len() - 1;
+        match parcel {
+            Parcel::Activations => (pipeline + 1) % stages,
+            Parcel::Gradients => (pipeline + stages - 1) % stages,
+            Parcel::TiedGradients => self.placements[self.units[tied].source].stage,
+            Parcel::TiedParameters => self.placements[tied].stage,
+        }
     }
 
-    /// The pipeline stage that a parcel for `stage` comes from.
-    pub fn sender_of(&self, parcel: Parcel, stage: usize) -> usize {
-        origin(self, parcel, stage)
+    /// The pipeline stage that sends the parcels of this kind that pipeline stage `pipeline` gets.
+    pub const fn parcel_sender(&self, parcel: Parcel, pipeline: usize) -> usize {
+        // What goes the other way comes back from there.
+        let opposite = match parcel {
+            Parcel::Activations => Parcel::Gradients,
+            Parcel::Gradients => Parcel::Activations,
+            Parcel::TiedGradients => Parcel::TiedParameters,
+            Parcel::TiedParameters => Parcel::TiedGradients,
+        };
+        self.parcel_receiver(opposite, pipeline)
     }
-}
-
-/// The pipeline stage that a parcel from `stage` goes to.
-fn destination(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
-    let stages = plan.config.mesh.pipeline;
-    match parcel {
-        Parcel::Activations => (stage + 1) % stages,
-        Parcel::Gradients => (stage + stages - 1) % stages,
-        Parcel::TiedGradients => tie(plan).0,
-        Parcel::TiedParameters => tie(plan).1,
-    }
-}
-
-/// The pipeline stage that a parcel for `stage` comes from.
-fn origin(plan: &Plan, parcel: Parcel, stage: usize) -> usize {
-    let opposite = match parcel {
-        Parcel::Activations => Parcel::Gradients,
-        Parcel::Gradients => Parcel::Activations,
-        Parcel::TiedGradients => Parcel::TiedParameters,
-        Parcel::TiedParameters => Parcel::TiedGradients,
-    };
-    destination(plan, opposite, stage)
-}
-
-/// The pipeline stages of the owner and of what is tied to it: only the last unit may be.
-fn tie(plan: &Plan) -> (usize, usize) {
-    let tied = plan.units.len() - 1;
-    (plan.placements[plan.units[tied].source].stage, plan.placements[tied].stage)
 }

@@ -5,8 +5,7 @@ mod memory;
 mod sizes;
 
 use crate::config::Config;
-use crate::pipeline::{Chunk, Turns};
-use crate::schedule::Pass;
+use crate::pipeline::{Chunk, Pass, Turns};
 use crate::unit::{ALIGNMENT, Unit, round_up};
 
 pub use memory::{Home, Kind, Memory, Region};

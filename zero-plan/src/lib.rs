@@ -1,11 +1,11 @@
 //! The pure core of `zero`: a parallelism spec and the sizes of a model's units become layout, schedule, memory and
 //! traffic, all of it constant. No clock, no threads, no environment, no files.
 //!
-//! The data's way through: [`spec`] text is parsed and checked into a [`Config`]; [`mod@unit`] sizes and the config give the
-//! [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own; [`Plan`] holds the tables.
-//! [`mod@prove`] holds those of all ranks against one another; [`traffic`], [`simulate`] and [`report`] read them, and
-//! [`states`] has the published figures that they are held against. What sizes decide is a `const fn`: the compiler runs it
-//! for [`static_plan!`], [`PlanBuf`] runs the same at run time.
+//! How data flows: the text of a [`spec`] is parsed and checked into a [`Config`]. The sizes of [`mod@unit`]s and the
+//! config give the [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own. A [`Plan`]
+//! holds the tables. [`mod@prove`] holds those of all ranks against one another; [`Traffic`], [`makespan`] and
+//! [`report`] read them, and tests hold them against published figures. What sizes decide is a `const fn`: the compiler
+//! runs it for [`static_plan!`], and [`PlanBuf`] runs the same at run time.
 
 #![forbid(unsafe_code)]
 
@@ -21,16 +21,16 @@ pub mod layout;
 pub mod mesh;
 pub mod message;
 pub mod origin;
-pub mod pipeline;
+mod pipeline;
 pub mod place;
 pub mod plan;
 pub mod prove;
 pub mod report;
 pub mod schedule;
-pub mod simulate;
+mod simulate;
 pub mod spec;
-pub mod states;
-pub mod traffic;
+mod states;
+mod traffic;
 pub mod unit;
 
 pub use config::{Config, Gather, Transport};
@@ -39,12 +39,12 @@ pub use layout::{Bucket, Home, Kind, Memory, Placement, Region, Tables};
 pub use mesh::{Axis, Coordinates, Mesh};
 pub use message::Bytes;
 pub use origin::{Given, Origin, Source};
-pub use pipeline::Chunk;
+pub use pipeline::{Chunk, Pass};
 pub use place::{Place, Places, Position, State, Stretch};
 pub use plan::{PipelineStage, Plan, PlanBuf};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_ranks};
 pub use report::{Report, ScheduleText};
-pub use schedule::{Op, Parcel, Pass};
+pub use schedule::{Op, Parcel};
 pub use simulate::{Timing, makespan};
 pub use traffic::{Moved, Traffic};
 pub use unit::{Field, Unit, unit_count, units};

@@ -9,12 +9,13 @@ pub enum Axis {
     Zero,
     /// Copies of it, each with data of its own.
     Replica,
-    /// Parts of the model, one behind the other.
+    /// Parts of the model, one after another.
     Pipeline,
 }
 
 impl Axis {
-    /// All axes, in the order in which ranks are numbered along them unless an order is asked for: the first fastest.
+    /// All axes, in the order in which ranks are numbered unless another is asked for: along the first they are
+    /// consecutive.
     pub const ALL: [Axis; 3] = [Axis::Zero, Axis::Replica, Axis::Pipeline];
 
     /// Its name in specs and reports.
@@ -41,7 +42,7 @@ pub struct Coordinates {
 /// The ranks of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mesh {
-    /// Nodes, with equally many ranks on each: consecutive ones.
+    /// Nodes. Each has as many ranks as any other, and their numbers are consecutive.
     pub nodes: usize,
     /// Ranks along `zero`.
     pub zero: usize,
@@ -49,7 +50,7 @@ pub struct Mesh {
     pub replica: usize,
     /// Ranks along `pipeline`.
     pub pipeline: usize,
-    /// The axes from that along which rank numbers are consecutive to that along which they are farthest apart. Each once.
+    /// Each axis once: rank numbers are consecutive along the first, and farthest apart along the last.
     pub order: [Axis; 3],
 }
 
@@ -118,7 +119,7 @@ impl Mesh {
         rank / self.ranks_per_node()
     }
 
-    /// Whether some ranks that differ in nothing but this axis are on different nodes.
+    /// Whether ranks that differ in this axis alone may be on different nodes.
     pub const fn crosses_nodes(&self, axis: Axis) -> bool {
         let mut rank = 0;
         while rank < self.ranks() {
@@ -133,12 +134,21 @@ impl Mesh {
 }
 
 impl Coordinates {
-    /// Which of the ranks with data of their own: replica by replica.
+    /// Its place along an axis.
+    pub const fn along(&self, axis: Axis) -> usize {
+        match axis {
+            Axis::Zero => self.zero,
+            Axis::Replica => self.replica,
+            Axis::Pipeline => self.pipeline,
+        }
+    }
+
+    /// Its number among the ranks with data of their own, counted replica by replica.
     pub const fn data_rank(&self, mesh: &Mesh) -> usize {
         self.replica * mesh.zero + self.zero
     }
 
-    /// Which part of every flat buffer this rank sums gradients of: its shard is cut once more among the replicas.
+    /// The part of every flat buffer whose gradients this rank sums: its shard is divided once more among the replicas.
     pub const fn part(&self, mesh: &Mesh) -> usize {
         self.zero * mesh.replica + self.replica
     }

@@ -1,6 +1,6 @@
 //! Message: text built by a `const fn`, so that a build error can carry figures. Never allocates.
 
-/// Enough for the longest build error of this crate; longer text is cut.
+/// Enough for the longest build error of this crate. Longer text is cut.
 const CAPACITY: usize = 2048;
 
 /// Text in a fixed buffer, for `panic!` in constants and for `Display` at run time.
@@ -40,7 +40,7 @@ impl Message {
         }
     }
 
-    /// Appends a size with one decimal in the largest binary unit below it, such as `2.4 GiB`.
+    /// Appends a size in the largest binary unit that is not above it, with one decimal, such as `2.4 GiB`.
     pub const fn bytes(self, bytes: usize) -> Self {
         const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
         let (mut unit, mut scale) = (0, 1);
@@ -58,7 +58,7 @@ impl Message {
     pub const fn as_str(&self) -> &str {
         match core::str::from_utf8(self.buffer.split_at(self.len).0) {
             Ok(text) => text,
-            // Only a cut in the middle of a character gets here, and every text of this crate is short ASCII.
+            // Only a cut in the middle of a character leads here, and the texts of this crate are short ASCII.
             Err(_) => "message too long",
         }
     }

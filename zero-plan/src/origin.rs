@@ -1,11 +1,12 @@
-//! Origin: where the values of a configuration come from, so that an error of a constant can say it: which file or
-//! attribute, at which place, or that a value is a default. Never part of a plan: the same keys elsewhere are the same plan.
+//! Origin: where the values of a configuration come from, so that an error in a constant can say it: the file or
+//! attribute and the place in it, or that a value is a default. Never part of a plan: where keys are written does not
+//! change it.
 
 use crate::config::is_equal;
 use crate::message::Message;
 use crate::spec::KEYS;
 
-/// Keys that errors of constants name, as paths of a spec.
+/// The keys that errors in constants name, as paths of a spec.
 pub const NAMED: &[&str] = &[
     "mesh.zero",
     "mesh.pipeline",
@@ -23,15 +24,15 @@ pub const NAMED: &[&str] = &[
 /// What a configuration was written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// It is not known: a configuration that is not of a spec.
+    /// Not known: the configuration does not come from a spec.
     Unknown,
     /// The options of `#[zero(...)]`.
     Attribute,
-    /// A spec, by the name that messages show.
+    /// A spec file, by the name that messages show.
     File(&'static str),
 }
 
-/// A key that is given, and is not at its default.
+/// A key that is given, and so not at its default.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     /// One of [`NAMED`].
@@ -54,10 +55,11 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of a configuration that is not of a spec.
+    /// The origin of a configuration that does not come from a spec.
     pub const UNKNOWN: Self = Self { source: Source::Unknown, given: &[] };
 
-    /// Appends a line that says where the key at `path` is given, or that it is at its default.
+    /// Appends a line that says where the key at `path` is given, or that it is at its default. Appends nothing where
+    /// the source is unknown.
     pub const fn tell(&self, message: Message, path: &str, default: &str) -> Message {
         if let Source::Unknown = self.source {
             return message;
@@ -81,12 +83,13 @@ impl Origin {
         if let Source::File(file) = self.source { message.text(", in ").text(file) } else { message }
     }
 
-    /// The same for a number.
+    /// [`Origin::tell`] for a key whose default is a number.
     pub const fn tell_number(&self, message: Message, path: &str, default: usize) -> Message {
         self.tell(message, path, Message::new().number(default).as_str())
     }
 
-    /// What the key at `path` is called where it is written: a spec's sections are told where their names say something.
+    /// What the key at `path` is called where it is written. Of a spec, only keys of `mesh` are called by their whole
+    /// path: the names of the others say enough.
     pub const fn name(&self, path: &'_ str) -> &'static str {
         let mut i = 0;
         while i < KEYS.len() {
@@ -100,7 +103,8 @@ impl Origin {
         panic!("a key without an option")
     }
 
-    /// Begins what to write for keys of a section, as it would be written: `zero: (`, or nothing in an attribute.
+    /// Begins a hint of what to write for keys of a section: `zero: (` in a spec, and in an attribute, which has no
+    /// sections, only the quote.
     pub const fn section(&self, message: Message, section: &str) -> Message {
         match self.source {
             Source::Attribute => message.text("`"),
@@ -108,12 +112,12 @@ impl Origin {
         }
     }
 
-    /// A key of the section, to be followed by its value.
+    /// Appends a key of the section, to be followed by its value.
     pub const fn key(&self, message: Message, key: &str) -> Message {
         message.text(key).text(if let Source::Attribute = self.source { " = " } else { ": " })
     }
 
-    /// Ends a section.
+    /// Ends the hint.
     pub const fn end(&self, message: Message) -> Message {
         message.text(if let Source::Attribute = self.source { "`" } else { ")`" })
     }

@@ -1,17 +1,16 @@
-//! Pipeline: which units lie on which pipeline stage, and the order in which a stage works through chunks and
+//! Pipeline: which units lie on which pipeline stage, and the order in which a pipeline stage works through chunks and
 //! micro-batches. Knows nothing of parameters, gradients or memory.
 
 use crate::config::{Config, Order, Split};
 use crate::message::Message;
 use crate::origin::Origin;
-use crate::schedule::Pass;
 use crate::unit::Unit;
 
-/// Operations that an optimizer spends on one parameter, for comparing with those of a layer.
+/// Operations that an optimizer spends on one parameter, as a rough number to add to those of layers.
 const UPDATE_OPERATIONS: usize = 16;
 
-/// Consecutive units that lie on one pipeline stage and run one behind the other. Chunk c of a pipeline of p stages lies on
-/// stage c mod p.
+/// Consecutive units that lie on one pipeline stage and run one after another. With p pipeline stages, chunk c lies on
+/// pipeline stage c mod p.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chunk {
     /// Its first unit.
@@ -25,13 +24,14 @@ impl Chunk {
     pub(crate) const NONE: Self = Self { first: 0, end: 0 };
 }
 
-/// What a step spends on a unit: a forward and a backward pass for each micro-batch (of which the backward does twice the
-/// work), and an update of its parameters.
+/// Operations that a step spends on a unit: for each micro-batch a forward pass and a backward pass, which does twice
+/// the work, and an update of its parameters.
 pub const fn cost(config: &Config, unit: &Unit) -> usize {
     3 * unit.operations * config.micro_batches + UPDATE_OPERATIONS * unit.params
 }
 
-/// Fills in the chunks, in the order of forward; `out` has [`Config::chunks`] entries. [`require_placeable`] holds.
+/// Fills in the chunks, in the order of forward. `out` has [`Config::chunks`] entries, and [`require_placeable`] has
+/// passed.
 pub const fn fill_chunks(config: &Config, units: &[Unit], out: &mut [Chunk]) {
     let bottleneck = if let Split::Balanced = config.split { bottleneck(config, units) } else { 0 };
     let (mut chunk, mut first) = (0, 0);
@@ -107,7 +107,7 @@ const fn sum(counts: &[usize]) -> usize {
     sum
 }
 
-/// The smallest cost that the most expensive chunk can have: a search by halves over what fits.
+/// The smallest cost that the most expensive chunk can have, by binary search.
 const fn bottleneck(config: &Config, units: &[Unit]) -> usize {
     let (mut low, mut high, mut i) = (0, 0, 0);
     while i < units.len() {
@@ -127,7 +127,7 @@ const fn bottleneck(config: &Config, units: &[Unit]) -> usize {
     low
 }
 
-/// Chunks that it takes when none may cost more than `most`.
+/// The least number of chunks of which none costs more than `most`.
 const fn chunks_needed(config: &Config, units: &[Unit], most: usize) -> usize {
     let (mut chunks, mut first) = (0, 0);
     while first < units.len() {
@@ -137,7 +137,8 @@ const fn chunks_needed(config: &Config, units: &[Unit], most: usize) -> usize {
     chunks
 }
 
-/// Where a chunk ends that begins at `first`, costs at most `most`, and leaves one unit at least to each chunk after it.
+/// Where a chunk ends that begins at `first`, costs at most `most`, and leaves at least one unit to each chunk after
+/// it.
 const fn balanced_end(config: &Config, units: &[Unit], first: usize, chunks_after: usize, most: usize) -> usize {
     let (mut end, mut spent) = (first + 1, cost(config, &units[first]));
     while end + chunks_after < units.len() && spent + cost(config, &units[end]) <= most {
@@ -145,6 +146,15 @@ const fn balanced_end(config: &Config, units: &[Unit], first: usize, chunks_afte
         end += 1;
     }
     end
+}
+
+/// What a schedule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// A training step.
+    Train,
+    /// One forward pass over one micro-batch, for held-out loss and for sampling.
+    Evaluate,
 }
 
 /// One chunk of one micro-batch, forward or back.
@@ -186,20 +196,21 @@ impl Turns<'_> {
         }
     }
 
-    /// Forward turns before the first backward turn is preceded by one of its own: as many as it takes until gradients
-    /// come back to this stage. For interleaved stages as in Megatron-LM (Narayanan et al., 2021, section 2.2).
+    /// Forward turns before forward and backward turns alternate: as many as fit before gradients come back to this
+    /// pipeline stage. For interleaved chunks the number is that of Megatron-LM (Narayanan et al., 2021, section 2.2).
     const fn warm_up(&self) -> usize {
         let stages = self.config.mesh.pipeline;
-        let behind = stages - 1 - self.stage;
+        let after = stages - 1 - self.stage;
         let turns = match self.config.order {
             Order::GPipe => self.forwards(),
-            Order::OneFOneB => behind,
-            Order::Interleaved { chunks } => 2 * behind + (chunks - 1) * stages,
+            Order::OneFOneB => after,
+            Order::Interleaved { chunks } => 2 * after + (chunks - 1) * stages,
         };
         if turns < self.forwards() { turns } else { self.forwards() }
     }
 
-    /// Forward turns whose backward turn is still to come, at most: places for activations that this stage needs.
+    /// The most forward turns whose backward turn is still to come. This pipeline stage needs that many slots for
+    /// activations.
     pub const fn in_flight(&self) -> usize {
         match self.pass {
             Pass::Evaluate => 1,
@@ -208,8 +219,9 @@ impl Turns<'_> {
         }
     }
 
-    /// The turn at `position`: forward turns until the pipeline is full, then one of each in turn, then what is left to
-    /// go back. Micro-batches follow one another in each chunk, so that gradients are summed in their order.
+    /// The turn at `position`: forward turns until the pipeline is full, then forward and backward turns in
+    /// alternation, then the backward turns that are left. In each chunk micro-batches come in their order, so that
+    /// gradients are summed in that order.
     pub const fn at(&self, position: usize) -> Turn {
         let (warm_up, forwards) = (self.warm_up(), self.forwards());
         if let Pass::Evaluate = self.pass {
@@ -225,7 +237,8 @@ impl Turns<'_> {
         }
     }
 
-    /// The `nth` forward or backward turn. Chunks take turns: each works on as many micro-batches as there are stages.
+    /// The `nth` forward or backward turn. Each chunk works on as many micro-batches as there are pipeline stages, then
+    /// the next chunk follows.
     const fn nth(&self, nth: usize, backward: bool) -> Turn {
         let stages = self.config.mesh.pipeline;
         let chunks = self.config.chunks_per_rank();
@@ -327,7 +340,7 @@ mod tests {
         placed(&on(2, Split::Balanced), &units(&[1]));
     }
 
-    /// Narayanan et al. (2021), figure 4: the first stage of two with two chunks each and four micro-batches.
+    /// Narayanan et al. (2021), figure 4: the first of two pipeline stages with two chunks each and four micro-batches.
     #[test]
     fn turns_of_an_interleaved_stage() {
         let config = Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, ..on(2, Split::Balanced) };

@@ -4,7 +4,7 @@
 mod access;
 mod position;
 
-pub use access::{Access, Accesses, Content, Gradients, accesses};
+pub use access::{Access, Accesses, Content, Gradients, Value, accesses};
 pub use position::Position;
 
 use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables, target_elements};

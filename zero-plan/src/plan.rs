@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_buckets, fill_placements};
 use crate::message::Message;
 use crate::origin::Origin;
-use crate::pipeline::{Chunk, fill_chunks, require_placeable};
-use crate::schedule::{Op, Pass, Taken, fill_ops, op_bound};
+use crate::pipeline::{Chunk, Pass, fill_chunks, require_placeable};
+use crate::schedule::{Op, Taken, fill_ops, op_bound};
 use crate::unit::Unit;
 
 /// Everything that is constant about a run. A generated program has one in a `static`.
@@ -297,8 +297,8 @@ pub mod tables {
     pub use crate::config::Config;
     pub use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count};
     pub use crate::origin::Origin;
-    pub use crate::pipeline::Chunk;
-    pub use crate::schedule::{Op, Pass};
+    pub use crate::pipeline::{Chunk, Pass};
+    pub use crate::schedule::Op;
     use crate::unit::require_units;
     pub use crate::unit::{Unit, unit_count, units};
 

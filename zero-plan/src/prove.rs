@@ -19,9 +19,10 @@ use crate::execution::{Stuck, Wait};
 use crate::groups::Groups;
 use crate::layout::Memory;
 use crate::mesh::Coordinates;
+use crate::pipeline::Pass;
 use crate::place::{Accesses, accesses};
 use crate::plan::Plan;
-use crate::schedule::{Op, Pass};
+use crate::schedule::Op;
 
 /// What was proven, in figures: over all ranks, for a training step and an evaluation together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Report: a plan as a person reads it before a run, and as text to compare. Sums up and formats, never changes a plan.
+//! Report: a plan as a person reads it before a run, and as text to compare. Only sums up and formats; never changes a
+//! plan.
 
 mod held;
 mod memory;
@@ -17,15 +18,15 @@ use crate::plan::Plan;
 use crate::states::StateBytes;
 use names::wrap;
 
-pub use names::Ranges;
+pub use names::{Ranges, count};
 pub use table::Table;
 pub use text::ScheduleText;
 
-/// Columns that no line of a report goes beyond.
+/// The most columns of a line.
 const WIDTH: usize = 100;
 
-/// Prints how a plan divides model and work among ranks, and what each of them holds and sends. Sections that do not apply
-/// are left out.
+/// Prints how a plan divides model and work among ranks, and what each of them holds and sends. A section that does not
+/// apply is left out.
 pub struct Report<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for Report<'_> {
@@ -39,7 +40,7 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// What is trained, on what, in what.
+/// The model, the batch, the types of numbers, and what is recomputed.
 fn work(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
@@ -54,8 +55,8 @@ fn work(plan: &Plan) -> Vec<String> {
             count(zero, "rank", "ranks"),
         ),
         format!(
-            "batch: {} sequences x {} tokens, {} a rank; {} tokens a step",
-            config.sequences,
+            "batch: {} x {} tokens, {} a rank; {} tokens a step",
+            count(config.sequences, "sequence", "sequences"),
             config.length,
             count(config.micro_batches, "micro-batch", "micro-batches"),
             config.tokens_per_step(),
@@ -91,16 +92,12 @@ fn recompute(plan: &Plan) -> Option<String> {
     Some(wrap(&format!("recompute: {more} more operations; "), 2, &units, ", ", WIDTH))
 }
 
-fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
-}
-
-/// With one decimal.
+/// A share with one decimal.
 fn percent(part: usize, whole: usize) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// Axes along which there is more than one rank, as the mesh orders them.
+/// Axes with more than one rank, in the order of the mesh.
 fn long_axes(config: &Config) -> Vec<Axis> {
     config.mesh.order.into_iter().filter(|&axis| config.mesh.len(axis) > 1).collect()
 }

@@ -1,7 +1,7 @@
 //! Schedule: checked layout in, frozen tables of ops out, one for each pipeline stage: its ranks all follow the same.
 //! Never rejects user input, never reads a file.
 //!
-//! A stage walks its chunks and micro-batches in the order of [`crate::pipeline::Turns`], units forward or back in each.
+//! A stage walks its chunks and micro-batches in the order of `pipeline::Turns`, units forward or back in each.
 //! Communication is placed around that walk: parameters are gathered `prefetch` uses ahead (`parameters`), a bucket is
 //! reduced once its last gradient is there and each later phase of its sum runs one bucket later, so that a rank that is
 //! late by less than a bucket delays nobody (`gradients`). What crosses to another stage leaves as soon as it is there.
@@ -12,10 +12,10 @@ mod parameters;
 mod walk;
 
 use crate::layout::{Bucket, Tables};
-use crate::pipeline::Chunk;
+use crate::pipeline::{Chunk, Pass};
 
 use gradients::Gradients;
-pub use op::{Op, Parcel, Pass};
+pub use op::{Op, Parcel};
 use parameters::Parameters;
 use walk::{Step, Walk};
 

@@ -1,29 +1,31 @@
-//! Simulate: how long a step takes when every op takes as long as it is said to, and waits for what it must. Times are in
-//! the unit of these costs; never measures, and knows no machine.
+//! Simulate: how long a step takes, if each op takes a given time and waits for what it must. Times have the unit of
+//! the given costs. Never measures, and knows no machine.
 
 use crate::execution::execute;
 use crate::groups::Groups;
+use crate::pipeline::Pass;
 use crate::plan::Plan;
 use crate::prove::{Flaw, deadlock};
-use crate::schedule::{Op, Pass};
+use crate::schedule::Op;
 
-/// What a simulation gives: times in the unit of its costs.
+/// Times that a simulation gives, in the unit of its costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From the start to the end of the last op of any rank.
     pub makespan: u64,
-    /// What the ops of each rank take together, waiting not counted.
+    /// How long the ops of each rank take together, without waiting.
     pub busy: Vec<u64>,
 }
 
 impl Timing {
-    /// How long a rank does nothing: its part of the pipeline bubble, where only computing costs.
+    /// How long a rank does nothing. Where only computation has a cost, this is its pipeline bubble.
     pub fn bubble(&self, rank: usize) -> u64 {
         self.makespan - self.busy[rank]
     }
 }
 
-/// Runs a pass of all ranks with a cost for each op: the longest chain of ops that have to wait for one another.
+/// Runs a pass on all ranks with a cost for each op. The makespan is the longest chain of ops that wait for one
+/// another.
 ///
 /// ```
 /// use zero_plan::config::{Config, Order};
@@ -39,7 +41,7 @@ impl Timing {
 ///     _ => 0,
 /// };
 /// let timing = PlanBuf::new("Two", config, &units).with(|plan| makespan(plan, Pass::Train, &cost)).unwrap();
-/// // Three micro-batches forward and back, and one more of each while the pipeline fills and drains.
+/// // Three micro-batches forward and back, and the time of one more while the pipeline fills and drains.
 /// assert_eq!((timing.makespan, timing.bubble(0)), (12, 3));
 /// ```
 ///

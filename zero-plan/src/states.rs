@@ -1,9 +1,9 @@
-//! States: published arithmetic of sharded training, as formulas: bytes of model states, volumes, bubbles, operations. What
-//! a plan really takes and sends is counted from its tables; here is what it is held against. Never looks at a plan.
+//! States: the published formulas of sharded training: bytes of model states, volumes, bubbles, operations. What a plan
+//! takes and sends is counted from its tables and held against them. Never looks at a plan.
 
-use crate::config::{Config, Order, Precision};
+use crate::config::{Config, Precision};
 
-/// Bytes of model states, by what they are: of one parameter, or of all that a rank holds.
+/// Bytes of model states by kind, of one parameter or of all that a rank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateBytes {
     /// Parameters as layers read them.
@@ -24,8 +24,9 @@ impl StateBytes {
         }
     }
 
-    /// Of `params` parameters on one of `ranks` ranks, where one takes `self` (ZeRO paper, Table 1): each stage shards one
-    /// kind of state more, the optimizer's first, then gradients, then parameters. What does not divide is rounded up.
+    /// Of `params` parameters on one of `ranks` ranks, where `self` is what one parameter takes (ZeRO paper, Table 1).
+    /// Each stage shards one more kind of state: first the optimizer's, then gradients, then parameters. What does not
+    /// divide is rounded up.
     pub const fn per_rank(self, params: usize, ranks: usize, stage: u8) -> Self {
         const fn share(bytes: usize, ranks: usize, is_sharded: bool) -> usize {
             if is_sharded { bytes.div_ceil(ranks) } else { bytes }
@@ -43,8 +44,8 @@ impl StateBytes {
     }
 }
 
-/// How often all parameters of a model travel along `zero` in a step: multiples of Psi elements. A ring of N ranks moves
-/// (N-1)/N of each.
+/// How often all parameters of a model travel along `zero` in a step, in multiples of Psi, their number. A ring of N
+/// ranks moves (N-1)/N of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// Reduce-scatters of gradients.
@@ -54,7 +55,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Of a step (ZeRO paper, section 7). Micro-batches multiply what is not held from one of them to the next.
+    /// Of a step (ZeRO paper, section 7). What is not held from one micro-batch to the next travels again in each.
     pub const fn of(config: &Config) -> Self {
         let all_gathers = match config.stage {
             3 if config.holds_parameters() => 1,
@@ -70,56 +71,7 @@ impl Volume {
     }
 }
 
-/// How long one micro-batch takes on one pipeline stage, in any one unit of time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PassTimes {
-    /// TF: forward.
-    pub forward: f64,
-    /// TB: gradients of activations.
-    pub input_gradient: f64,
-    /// TW: gradients of parameters.
-    pub weight_gradient: f64,
-}
-
-impl PassTimes {
-    /// All alike, as the zero-bubble paper assumes for its bubble rates.
-    pub const ALIKE: Self = Self { forward: 1.0, input_gradient: 1.0, weight_gradient: 1.0 };
-
-    fn total(&self) -> f64 {
-        self.forward + self.input_gradient + self.weight_gradient
-    }
-}
-
-/// Published pipeline schedules: those of [`Order`], and those of the zero-bubble paper (arXiv 2401.10241) that split
-/// backward in two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pipelining {
-    /// All forward passes, then all backward passes.
-    GPipe,
-    /// One forward, one backward.
-    OneFOneB,
-    /// The same with several chunks on each stage.
-    Interleaved {
-        /// Chunks on each stage.
-        chunks: usize,
-    },
-    /// Gradients of parameters fill the bubble, in the memory of 1F1B.
-    ZeroBubbleH1,
-    /// They fill all of it, in twice that memory.
-    ZeroBubbleH2,
-}
-
-impl From<Order> for Pipelining {
-    fn from(order: Order) -> Self {
-        match order {
-            Order::GPipe => Pipelining::GPipe,
-            Order::OneFOneB => Pipelining::OneFOneB,
-            Order::Interleaved { chunks } => Pipelining::Interleaved { chunks },
-        }
-    }
-}
-
-/// What a bubble is of two things; "bubble" is quoted as either.
+/// The pipeline bubble as a rate. Both of these are published under that name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bubble {
     /// Idle time over the time of the step: (p-1)/(m+p-1) for 1F1B.
@@ -128,63 +80,17 @@ pub struct Bubble {
     pub over_ideal: f64,
 }
 
-impl Pipelining {
-    /// Time in a step that each of `stages` pipeline stages is idle (zero-bubble paper, Table 2; interleaved: Narayanan et
-    /// al., 2021, section 2.2).
-    pub fn bubble_time(self, stages: usize, times: &PassTimes) -> f64 {
-        let idle = match self {
-            Pipelining::GPipe | Pipelining::OneFOneB => times.total(),
-            Pipelining::Interleaved { chunks } => times.total() / chunks as f64,
-            Pipelining::ZeroBubbleH1 => times.total() - 2.0 * times.weight_gradient,
-            Pipelining::ZeroBubbleH2 => times.total() - 3.0 * times.weight_gradient,
-        };
-        (stages - 1) as f64 * idle
-    }
-
-    /// The same as a rate, in both conventions.
-    pub fn bubble(self, stages: usize, micro_batches: usize, times: &PassTimes) -> Bubble {
-        let idle = self.bubble_time(stages, times);
-        let ideal = micro_batches as f64 * times.total();
-        Bubble { of_step: idle / (ideal + idle), over_ideal: idle / ideal }
-    }
-
-    /// The most micro-batches that a pipeline stage keeps activations of, in units of what one micro-batch takes on it (all
-    /// of its chunks). Never more than there are; the published figures assume that there are enough.
-    pub fn activations_max(self, stages: usize, micro_batches: usize) -> f64 {
-        let (stages, all) = (stages as f64, micro_batches as f64);
-        let published = match self {
-            Pipelining::GPipe => all,
-            Pipelining::OneFOneB | Pipelining::ZeroBubbleH1 => stages,
-            Pipelining::Interleaved { chunks } => stages + (stages - 1.0) / chunks as f64,
-            Pipelining::ZeroBubbleH2 => 2.0 * stages - 1.0,
-        };
-        published.min(all)
+impl Bubble {
+    /// Of pipeline stages of equal cost (zero-bubble paper, arXiv 2401.10241, Table 2; interleaved: Narayanan et al.,
+    /// 2021, section 2.2).
+    pub const fn of(config: &Config) -> Self {
+        let idle = (config.mesh.pipeline - 1) as f64;
+        let ideal = (config.chunks_per_rank() * config.micro_batches) as f64;
+        Self { of_step: idle / (ideal + idle), over_ideal: idle / ideal }
     }
 }
 
-/// Floating-point operations of one transformer layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerOperations {
-    /// Forward.
-    pub forward: usize,
-    /// Gradients of activations.
-    pub input_gradient: usize,
-    /// Gradients of parameters.
-    pub weight_gradient: usize,
-}
-
-impl LayerOperations {
-    /// Of `sequences` sequences of `length` tokens, `hidden` wide, in a layer with a feed-forward part of four times that
-    /// width (zero-bubble paper, Table 1). The number of heads drops out.
-    pub const fn of(length: usize, sequences: usize, hidden: usize) -> Self {
-        let activations = length * sequences * hidden;
-        Self {
-            forward: activations * (24 * hidden + 4 * length),
-            input_gradient: activations * (24 * hidden + 8 * length),
-            weight_gradient: activations * 24 * hidden,
-        }
-    }
-}
-
+#[cfg(test)]
+mod published;
 #[cfg(test)]
 mod tests;

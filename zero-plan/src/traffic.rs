@@ -6,10 +6,11 @@ use crate::config::Config;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
-use crate::unit::ELEMENT_BYTES;
+use crate::unit::{ELEMENT_BYTES, Unit};
 
-/// Bytes that one rank sends, by what they are for. A ring, or any algorithm that sends no byte twice, moves
-/// (N-1)/N of a buffer for a gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section 7).
+/// Bytes that one rank sends, by what they are for. A ring, like any algorithm that sends no byte twice, moves (N-1)/N
+/// of a buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section
+/// 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// All-gather of parameters along `zero`.
@@ -47,17 +48,17 @@ impl Moved {
         Self::sum(plan, ops, |op| Traffic::of(plan, &[op]))
     }
 
-    /// What a rank takes from its peers in such a pass. Along an axis of data all ranks do alike, so it is as much as it
-    /// sends; what crosses to another pipeline stage is counted where it arrives.
+    /// What a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
+    /// takes as much as it sends. What crosses to another pipeline stage is counted where it arrives.
     pub fn taken(plan: &Plan, ops: &[Op]) -> Self {
         Self::sum(plan, ops, |op| match op {
             Op::Send { .. } => Traffic::default(),
-            Op::Receive { parcel, unit, .. } => received(plan, parcel, unit),
+            Op::Receive { parcel, unit, .. } => carried(plan, parcel, unit, false),
             op => Traffic::of(plan, &[op]),
         })
     }
 
-    /// All of it, however it is moved.
+    /// The sum of both.
     pub fn all(&self) -> Traffic {
         let mut all = self.copied;
         all += self.in_place;
@@ -73,10 +74,10 @@ impl Moved {
     }
 }
 
-/// Whether what an op moves is read where it lies. All other ops copy it.
+/// Whether peers read what an op moves where it lies. What other ops move is copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
-        // Into a slot or a replica it is copied.
+        // A gather into a slot or a replica copies.
         Op::Gather { .. } => config.shards_parameters() && !config.uses_slots(),
         Op::Reduce { .. } | Op::Combine { .. } => true,
         Op::Send { parcel, .. } | Op::Receive { parcel, .. } => matches!(parcel, Parcel::TiedGradients),
@@ -84,20 +85,21 @@ fn is_read_in_place(config: &Config, op: Op) -> bool {
     }
 }
 
-/// What arrives with a parcel for `unit`.
-fn received(plan: &Plan, parcel: Parcel, unit: usize) -> Traffic {
-    let (precision, placement) = (&plan.config.precision, &plan.placements[unit]);
+/// What a parcel carries that `unit` has made, if it is sent, or needs, if it is received.
+fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
+    let (config, placement) = (&plan.config, &plan.placements[unit]);
+    let Unit { input, output, .. } = plan.units[unit];
+    let (forward, backward) = if is_sent { (output, input) } else { (input, output) };
     let none = Traffic::default();
     match parcel {
-        Parcel::Activations => Traffic { activation_bytes: plan.units[unit].input * ELEMENT_BYTES, ..none },
-        Parcel::Gradients => Traffic { gradient_bytes: plan.units[unit].output * ELEMENT_BYTES, ..none },
+        Parcel::Activations => Traffic { activation_bytes: forward * ELEMENT_BYTES, ..none },
+        Parcel::Gradients => Traffic { gradient_bytes: backward * ELEMENT_BYTES, ..none },
         Parcel::TiedGradients => {
-            Traffic { tied_bytes: placement.part(&plan.config) * precision.reduce.bytes(), ..none }
+            Traffic { tied_bytes: placement.part(config) * config.precision.reduce.bytes(), ..none }
         }
         Parcel::TiedParameters => {
-            let sharded = plan.config.shards_optimizer();
-            let owned = if sharded { placement.shard(&plan.config) } else { placement.padded };
-            Traffic { tied_bytes: owned * precision.params.bytes(), ..none }
+            let updated = if config.shards_optimizer() { placement.shard(config) } else { placement.padded };
+            Traffic { tied_bytes: updated * config.precision.params.bytes(), ..none }
         }
     }
 }
@@ -131,26 +133,13 @@ impl Traffic {
             Op::Spread { bucket, .. } => {
                 self.replica_spread_bytes += others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);
             }
-            Op::Send { parcel: Parcel::Activations, unit, .. } => {
-                self.activation_bytes += plan.units[unit].output * ELEMENT_BYTES;
-            }
-            Op::Send { parcel: Parcel::Gradients, unit, .. } => {
-                self.gradient_bytes += plan.units[unit].input * ELEMENT_BYTES;
-            }
-            Op::Send { parcel: Parcel::TiedGradients, unit, .. } => {
-                self.tied_bytes += plan.placements[unit].part(&plan.config) * reduce;
-            }
-            Op::Send { parcel: Parcel::TiedParameters, unit, .. } => {
-                let placement = &plan.placements[unit];
-                let sharded = plan.config.shards_optimizer();
-                self.tied_bytes += if sharded { placement.shard(&plan.config) } else { placement.padded } * params;
-            }
+            Op::Send { parcel, unit, .. } => *self += carried(plan, parcel, unit, true),
             Op::Agree => self.agree_bytes += plan.agreed_values() * size_of::<f64>() * (mesh.ranks() - 1),
             _ => {}
         }
     }
 
-    /// Bytes of parameters and gradients: what the published volumes count.
+    /// Bytes of parameters and gradients, which are what the published volumes count.
     pub fn payload_bytes(&self) -> usize {
         self.on(Axis::Zero) + self.on(Axis::Replica)
     }

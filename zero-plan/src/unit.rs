@@ -1,7 +1,7 @@
 //! Unit: the sizes of what is gathered, released and placed as a whole. Never knows what a layer computes.
 
 use crate::bounds::UNITS_MAX;
-use crate::config::{Config, Recompute};
+use crate::config::{Config, Recompute, is_equal};
 use crate::message::Message;
 use crate::origin::Origin;
 
@@ -90,6 +90,26 @@ impl core::fmt::Display for Unit {
         match self.index {
             Some(index) => write!(f, "{}[{index}]", self.field),
             None => f.write_str(self.field),
+        }
+    }
+}
+
+impl Config {
+    /// Whether unit `unit` runs forward again before its backward.
+    pub const fn recomputes(&self, units: &[Unit], unit: usize) -> bool {
+        match self.recompute {
+            Recompute::None => false,
+            Recompute::Every(k) => (unit + 1).is_multiple_of(k) && unit + 1 < units.len(),
+            Recompute::Fields(names) => {
+                let mut i = 0;
+                while i < names.len() {
+                    if is_equal(names[i], units[unit].field) {
+                        return true;
+                    }
+                    i += 1;
+                }
+                false
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Error: everything that can end a run, as a person should see it, once. Never prints.
+//! Error: everything that can end a run, as a person should see it. Never prints.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::launch::LaunchError;
 use crate::plan::{Bytes, Flaw};
 use crate::transport::Lost;
 
-/// Why a run ended before its time.
+/// Why a run has ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Ranks could not be started or joined, or one of them ended.
@@ -20,7 +20,7 @@ pub enum Error {
     /// A step could not be done.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// What ranks do together does not fit: an error of the planner, not of its user.
+    /// The ops of the ranks do not fit together, which is a fault of the planner and not of its user.
     #[error("error{0}\n  = help: this is a fault of zero: please report it with the spec")]
     Unsound(#[from] Flaw),
     /// An argument contradicts another one, or the plan.
@@ -37,9 +37,9 @@ pub enum Error {
         Bytes(*needed_bytes), Bytes(*budget_bytes)
     )]
     OverBudget {
-        /// Of each rank.
+        /// Threads of each rank.
         threads: usize,
-        /// The most that a rank takes: its arena, and what lies outside.
+        /// The most that a rank takes, in its arena and outside of it.
         needed_bytes: usize,
         /// What the spec allows.
         budget_bytes: usize,
@@ -54,15 +54,15 @@ pub enum Error {
     NotAsPlanned {
         /// The stable code.
         code: &'static str,
-        /// The first rank of which it is not.
+        /// The first rank with such a difference.
         rank: usize,
         /// What was measured.
         what: &'static str,
-        /// In bytes.
+        /// What the plan says, in bytes.
         planned: usize,
-        /// In bytes.
+        /// What it was, in bytes.
         measured: usize,
-        /// Whether less is as planned.
+        /// Whether the plan says it as a bound, so that less is as planned.
         is_bound: bool,
         /// The way out.
         help: &'static str,
@@ -70,7 +70,7 @@ pub enum Error {
     /// A file of results cannot be written.
     #[error("error[Z0351]: cannot write {what} to {}: {source}\n  = help: {help}", path.display())]
     Results {
-        /// What it is to hold.
+        /// What the file is to hold.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -88,12 +88,12 @@ impl From<Lost> for Error {
 }
 
 impl Error {
-    /// Whether all ranks have agreed on it, so that each has the same words for it.
+    /// Whether all ranks have agreed on it and have the same message.
     pub fn is_agreed(&self) -> bool {
         matches!(self, Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) | Error::NotAsPlanned { .. })
     }
 
-    /// Whether another rank or the launcher tells the same better.
+    /// Whether another rank, or the launcher, has a better message for the same.
     pub fn is_echo(&self) -> bool {
         match self {
             Error::Run(RunError::Lost(_)) => true,

@@ -23,9 +23,9 @@
 //! println!("{}", zero_runtime::plan::Report(Tiny::PLAN));
 //! ```
 //!
-//! The data's way through: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them,
+//! How data flows: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them.
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
-//! sequences that [`data`] draws. [`profile`] says when each op ran, and beside it what the machine can do.
+//! sequences that [`data`] draws.
 
 pub mod arena;
 pub mod data;
@@ -35,7 +35,7 @@ pub mod error;
 pub mod launch;
 pub mod layer;
 pub mod model;
-pub mod profile;
+mod profile;
 pub mod random;
 pub mod run;
 pub mod terminal;

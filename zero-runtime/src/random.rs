@@ -1,9 +1,9 @@
-//! Random: numbers that are a pure function of a seed and a counter, so that any rank can make any of them. Never keeps
+//! Random: numbers that are pure functions of a seed and a counter, so that any rank can make any of them. Never keeps
 //! state.
 
 /// The SplitMix64 generator's output in state `state` (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 /// Generators", 2014, with Stafford's thirteenth mixer): a bijection.
-pub fn split_mix(state: u64) -> u64 {
+pub(crate) fn split_mix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -22,7 +22,7 @@ pub fn uniform(seed: u64, counter: u64) -> f64 {
 
 /// Standard normal, by the transform of Box and Muller.
 pub fn normal(seed: u64, counter: u64) -> f32 {
-    // In (0, 1], else its logarithm is infinite.
+    // In (0, 1]: the logarithm of 0 is infinite.
     let radius = (-2.0 * (1.0 - uniform(seed, 2 * counter)).ln()).sqrt();
     (radius * (core::f64::consts::TAU * uniform(seed, 2 * counter + 1)).cos()) as f32
 }

@@ -1,5 +1,5 @@
-//! Terminal: how errors and tables look to a person: in colour on a terminal, unless NO_COLOR is set, and plain in a pipe
-//! or a file. Never changes a word.
+//! Terminal: colours errors and tables on a terminal, unless NO_COLOR is set; in a pipe or a file they stay plain.
+//! Never changes a word.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ pub fn tell(error: &impl Display) {
     anstream::eprintln!("{}", painted_error(&error.to_string()));
 }
 
-/// A table, or several with empty lines between them, as standard output should show it.
+/// Tables with empty lines between them, as standard output should show them.
 pub(crate) fn table(text: &str) -> String {
     match AutoStream::choice(&std::io::stdout()) {
         ColorChoice::Never => text.to_owned(),
@@ -34,7 +34,7 @@ fn painted_error(text: &str) -> String {
     text.split('\n').map(painted).collect::<Vec<_>>().join("\n")
 }
 
-/// The first line of each block in bold, the line of this plan among others in green.
+/// The first line of each block in bold. Among several plans, the line of this one in green.
 fn painted_table(text: &str) -> String {
     let mut lines = text.split('\n').peekable();
     let mut painted = Vec::new();

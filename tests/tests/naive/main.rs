@@ -3,6 +3,7 @@
 
 mod layers;
 mod ops;
+mod training;
 
 use bytemuck::Pod;
 use zero_runtime::device::{Buffer, Device, Element, bf16};

@@ -38,7 +38,7 @@ fn help_lists_every_argument() {
         "version",
     ];
     let of_text = ["data", "data-as", "sample", "prompt", "temperature"];
-    let groups = ["Training:", "Optimizer (AdamW):", "What is told:", "Instead of a run:"];
+    let groups = ["Training:", "Optimizer (AdamW):", "Output:", "Instead of a run:"];
     let text_groups = ["Data:", "Sample of what was learned:"];
     for (binary, expected, groups) in [
         (env!("CARGO_BIN_EXE_faults"), of_all.to_vec(), groups.to_vec()),

@@ -232,6 +232,30 @@ fn a_rank_that_does_the_same_in_another_order_is_found() {
     });
 }
 
+#[test]
+fn no_rank_is_taken_to_do_what_its_peer_does() {
+    let config = Config { mesh: mesh(1, 3, 1), prefetch: 2, ..config(3) };
+    Model::new(config, &[40, 7, 9], None).plan().with(|plan| {
+        let (edited, table) = (Edit::Swap(0, 1).apply(plan.stages[0].step), Table { stage: 0, pass: Pass::Train });
+        let flaw = prove_ranks(plan, Pass::Train, &with_rank(plan, table, &edited, Pass::Train)).unwrap_err();
+        assert_eq!(flaw.places.iter().map(|place| place.rank).collect::<Vec<_>>(), [0, 2], "{flaw}");
+    });
+}
+
+/// On one rank, nothing; on two pipeline stages of two ranks each, three sums and an all-gather of each stage's bucket and
+/// the agreement, three micro-batches forward and back, and one that is evaluated.
+#[test]
+fn a_proof_counts_what_it_has_matched() {
+    let proof = |config| Model::new(config, &[40, 7], None).plan().with(|plan| prove(plan).expect("a sound plan"));
+    let alone = proof(Config { mesh: mesh(1, 1, 1), ..config(0) });
+    assert_eq!((alone.ranks, alone.communicators, alone.collectives, alone.parcels), (1, 0, 0, 0));
+    let piped = proof(Config { mesh: mesh(2, 2, 1), micro_batches: 3, ..config(0) });
+    assert_eq!(
+        (piped.ranks, piped.communicators, piped.collectives, piped.parcels),
+        (4, 3, 2 * 4 + 1, 2 * (3 + 3 + 1))
+    );
+}
+
 /// Two pipeline stages that each wait for the other's parcel first: both sound by themselves, and all parcels pair.
 #[test]
 fn a_cycle_is_named() {

@@ -191,3 +191,18 @@ fn bubbles_are_as_long_as_published() {
         }
     }
 }
+
+/// Otherwise a rank that is late would delay its peers at once.
+#[test]
+fn each_phase_of_a_sum_comes_one_bucket_after_the_phase_before() {
+    let config = Config { mesh: mesh(1, 2, 2), ..config(2) };
+    Model::new(config, &[32; 4], None).plan().with(|plan| {
+        let ops = plan.stages[0].step;
+        let at = |wanted: Op| ops.iter().position(|&op| op == wanted).expect("a phase of each bucket");
+        for bucket in 0..3 {
+            let (next, round) = (bucket + 1, 0);
+            assert!(at(Op::Reduce { bucket: next, round }) < at(Op::Settle { bucket, round }), "{ops:?}");
+            assert!(at(Op::Settle { bucket: next, round }) < at(Op::Combine { bucket, round }), "{ops:?}");
+        }
+    });
+}

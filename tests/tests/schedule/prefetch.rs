@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use zero_plan::config::Often;
 use zero_plan::{Config, Op, Plan};
 
-use crate::model::{Model, models};
+use crate::model::{Model, config, models};
 
 /// The unit under which the parameters are held that an op computes on, if it computes on any.
 fn held_for(plan: &Plan, op: &Op) -> Option<usize> {
@@ -57,4 +57,20 @@ proptest! {
             (0..plan.stages.len()).for_each(|stage| assert_gathers_ahead(plan, stage));
         });
     }
+}
+
+#[test]
+fn what_is_held_for_a_step_is_gathered_as_far_ahead_as_asked_for() {
+    let config = Config { gather: Often::PerStep, micro_batches: 2, ..config(3) };
+    Model::new(config, &[32; 5], None).plan().with(|plan| {
+        let (mut gathered, mut waited) = (0, 0);
+        for op in plan.stages[0].step {
+            gathered += usize::from(matches!(op, Op::Gather { .. }));
+            if let Op::Wait { .. } = op {
+                waited += 1;
+                assert_eq!(gathered, (waited + config.prefetch).min(5), "{:?}", plan.stages[0].step);
+            }
+        }
+        assert_eq!(waited, 5);
+    });
 }

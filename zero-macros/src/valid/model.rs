@@ -2,6 +2,7 @@
 
 use syn::{DeriveInput, Field, Ident};
 use zero_plan::diagnostic::Diagnostic;
+use zero_plan::spec::closest;
 
 use super::types::{elements, of_unit, out_of_place};
 use super::{at_most_one, attributes, named_fields};
@@ -111,13 +112,11 @@ fn tied(fields: &[(&Ident, &Field)]) -> Result<Option<usize>, Mistake> {
     Ok(Some(position))
 }
 
-/// What the name was meant to be: at most a third of it wrong, as rustc has it.
+/// What the name was most likely meant to be or, if it is like none, what it may be.
 fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
-    let found = found.to_string();
     let names: Vec<_> = fields.iter().map(|(name, _)| name.to_string()).collect();
-    let near = names.iter().map(|name| (strsim::damerau_levenshtein(&found, name), name));
-    match near.filter(|(distance, name)| *distance <= name.len().max(3) / 3).min() {
-        Some((_, near)) => format!("did you mean `{near}`?"),
+    match closest(&found.to_string(), names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
         None => format!("the fields before it are `{}`", names.join("`, `")),
     }
 }

@@ -1,4 +1,4 @@
-//! Change: what else a spec could say to need less memory, what it would need then, and what that costs.
+//! Change: how a spec could be changed to need less memory, how much it would need then, and what the change costs.
 
 use crate::bounds::is_compilable;
 use crate::config::{Config, Often, Recompute};
@@ -9,25 +9,26 @@ use crate::origin::Origin;
 use crate::states::Volume;
 use crate::unit::{Unit, gathered, smaller_than_shards};
 
-/// Changes that are looked at: less prefetch, each higher stage, no holding, smaller micro-batches, recompute.
+/// Changes that are looked at, at most: three higher stages, less prefetch, two that hold less from one micro-batch to
+/// the next, smaller micro-batches, and recomputation.
 pub(super) const CHANGES: usize = 3 + 1 + 2 + HALVINGS + 1;
-/// How often a micro-batch is halved.
+/// How often a micro-batch is halved, at most.
 const HALVINGS: usize = 4;
-/// What a byte on the wire is taken to cost in operations, to compare the two: 100 GFLOP/s against 2 GB/s.
+/// What a byte on the wire is taken to cost in operations, so that the two can be compared: 100 GFLOP/s against 2 GB/s.
 const OPERATIONS_PER_BYTE: usize = 50;
 
 /// One change to a spec.
 #[derive(Clone, Copy)]
 pub(super) struct Change {
-    /// Whether it changes anything here.
+    /// Whether it changes anything in this spec.
     pub applies: bool,
     /// The configuration after it.
     pub config: Config,
     /// What a rank needs then, at most.
     pub bytes: usize,
-    /// Bytes that a rank sends more in a step, padding and its own share counted.
+    /// Bytes that are sent more in a step, padding and each rank's own share counted.
     pub more_sent_bytes: usize,
-    /// Operations that a step takes more.
+    /// Operations that are added to a step.
     pub more_operations: usize,
 }
 
@@ -36,7 +37,7 @@ impl Change {
         self.more_operations.saturating_add(self.more_sent_bytes.saturating_mul(OPERATIONS_PER_BYTE))
     }
 
-    /// What to write in the spec, up to what is needed then.
+    /// Appends what to write in the spec, and a colon for what is needed then.
     pub const fn name(&self, message: Message, before: &Config, origin: &Origin) -> Message {
         let after = &self.config;
         if after.micro_batches != before.micro_batches {
@@ -75,7 +76,7 @@ pub(super) const fn all(tables: &Tables, scratch: &mut [Unit]) -> [Change; CHANG
     let mut next = 0;
     let mut stage = config.stage + 1;
     while stage <= 3 {
-        // A spec that only goes to stage 3 gathers one unit ahead, where there is one.
+        // At stage 3 a spec without `prefetch` gathers one unit ahead, where there is one.
         let ahead = if stage == 3 && gathered(tables.units) > 1 { 1 } else { 0 };
         out[next] = change(tables, Config { stage, prefetch: ahead, ..config });
         next += 1;
@@ -109,8 +110,8 @@ pub(super) const fn all(tables: &Tables, scratch: &mut [Unit]) -> [Change; CHANG
     out
 }
 
-/// The change after which least is needed, if that is less than `needed`. Not one to other micro-batches: it comes with
-/// units of other sizes, on which no further change could be computed.
+/// The change after which least is needed, if that is less than `needed`. A change of the micro-batches is left out: it
+/// makes units of other sizes, and further changes would have to be computed on those.
 pub(super) const fn smallest(changes: &[Change], before: &Config, needed: usize) -> Option<usize> {
     let (mut best, mut least, mut i) = (None, needed, 0);
     while i < changes.len() {
@@ -136,8 +137,8 @@ const fn change(tables: &Tables, config: Config) -> Change {
     }
 }
 
-/// Micro-batches of a `parts`th of the sequences, and as many times more of them. What a layer takes, gives and saves is
-/// proportional to them; what it works in may be more than that, so none of it is taken to be saved.
+/// `parts` times as many micro-batches, each of a `parts`th of the sequences. What a layer takes, gives and saves is
+/// proportional to its sequences. Its workspace need not be, so it is counted as it is now.
 const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change {
     let mut i = 0;
     while i < tables.units.len() {
@@ -158,7 +159,7 @@ const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change 
     }
 }
 
-/// What a rank needs at most.
+/// What a rank of any pipeline stage needs, at most.
 const fn bytes_max(tables: &Tables) -> usize {
     let (mut most, mut stage) = (0, 0);
     while stage < tables.config.mesh.pipeline {

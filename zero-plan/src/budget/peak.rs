@@ -1,7 +1,8 @@
-//! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation whose regions are always
-//! there; what is in use tells why they are as large as they are.
+//! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation, and all of its
+//! regions are always there; what is in use tells why they are as large as they are.
 
 use crate::layout::{Kind, Memory, Tables};
+use crate::message::Message;
 use crate::schedule::{Op, Parcel};
 use crate::unit::ELEMENT_BYTES;
 
@@ -24,6 +25,21 @@ impl Peak {
         }
         sum
     }
+
+    /// Appends which op it is, such as `the forward of embed in micro-batch 0`, with `quote` on both sides of the unit.
+    pub(crate) const fn name(&self, message: Message, tables: &Tables, quote: &str) -> Message {
+        let (what, unit, micro_batch) = match self.op {
+            Op::Forward { unit, micro_batch, .. } => ("the forward of ", unit, micro_batch),
+            Op::Backward { unit, micro_batch, .. } => ("the backward of ", unit, micro_batch),
+            Op::Recompute { unit, micro_batch, .. } => ("the recompute of ", unit, micro_batch),
+            _ => return message.text("an op between computations"),
+        };
+        let message = tables.units[unit].name(message.text(what).text(quote)).text(quote);
+        match tables.config.micro_batches {
+            1 => message,
+            _ => message.text(" in micro-batch ").number(micro_batch),
+        }
+    }
 }
 
 /// Walks the ops of a pipeline stage's step.
@@ -31,7 +47,7 @@ pub const fn peak(tables: &Tables, memory: &Memory, ops: &[Op]) -> Peak {
     let mut now = Peak { op: Op::Agree, bytes: [0; Kind::ALL.len()] };
     let mut i = 0;
     while i < Kind::ALL.len() {
-        // All but what comes and goes within the step.
+        // What comes and goes within the step is filled in for each op, below.
         now.bytes[i] = memory.regions[i].bytes();
         i += 1;
     }
@@ -51,7 +67,7 @@ pub const fn peak(tables: &Tables, memory: &Memory, ops: &[Op]) -> Peak {
     most
 }
 
-/// What comes and goes: slots for activations, slots for parameters, elements of staging.
+/// What comes and goes within a step: slots for activations, slots for gathered parameters, elements of staging.
 struct InUse {
     slots: usize,
     gathered: usize,

@@ -20,8 +20,8 @@ pub struct Code {
     pub title: &'static str,
     /// Why it is a mistake and what to do, in one paragraph.
     pub explanation: &'static str,
-    /// A small input that holds this mistake and no other, or a situation that does: a spec where it begins with a
-    /// parenthesis, else Rust, a command line, or words.
+    /// A small input with this mistake and no other. If it begins with a parenthesis it is a spec; otherwise it is
+    /// Rust, a command line, or a situation in words.
     pub example: &'static str,
 }
 
@@ -54,12 +54,12 @@ const fn count() -> usize {
     count
 }
 
-/// The entry of a code, in any case: `z0107` is `Z0107`.
+/// The entry of a code, which may be in lower case.
 pub fn find(code: &str) -> Option<&'static Code> {
     CODES.iter().find(|entry| entry.code.eq_ignore_ascii_case(code))
 }
 
-/// The code that an unknown one is most likely a slip for.
+/// The code that was most likely meant by an unknown one.
 pub fn nearest(code: &str) -> Option<&'static Code> {
     closest(code, CODES.iter().map(|entry| entry.code)).and_then(find)
 }
@@ -67,7 +67,7 @@ pub fn nearest(code: &str) -> Option<&'static Code> {
 /// The longest line of an explanation, in characters.
 const LINE_CHARS_MAX: usize = 88;
 
-/// The whole entry, as a page of plain text that ends with the example.
+/// The whole entry as a page of plain text, the example last.
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}\n", self.code, self.title)?;

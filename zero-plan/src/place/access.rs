@@ -4,8 +4,9 @@
 use super::{Place, Places, Position, State, Stretch};
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
+use crate::pipeline::Pass;
 use crate::plan::Plan;
-use crate::schedule::{Op, Parcel, Pass};
+use crate::schedule::{Op, Parcel};
 
 /// A place that an op reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +263,7 @@ impl OfOp<'_, '_> {
     /// The pipeline stages that a parcel goes between; what it is at its sender becomes what its receiver needs.
     fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
-        let stage = self.plan.sender_of(parcel, own.at.pipeline);
+        let stage = self.plan.parcel_sender(parcel, own.at.pipeline);
         let sender = self.plan.places(Coordinates { pipeline: stage, ..own.at });
         let (from, to) = (self.position.arriving(parcel), own.incoming(parcel, unit, slot));
         let data_rank = own.at.data_rank(&self.plan.config.mesh);
@@ -367,7 +368,10 @@ impl OfOp<'_, '_> {
                 };
                 let start = self.gradient_bytes(peer.at, whole, replica);
                 self.note(peer.at, from, content, start, false);
-                self.note(own.at, to, content, start, true);
+                // In place, this rank's own is where it is wanted.
+                if peer.at != own.at || from != to {
+                    self.note(own.at, to, content, start, true);
+                }
             }
         }
     }

@@ -5,9 +5,10 @@ use core::ops::Range;
 
 use super::{Flaw, Ranks};
 use crate::mesh::Coordinates;
+use crate::pipeline::Pass;
 use crate::place::Stretch;
 use crate::plan::Plan;
-use crate::schedule::{Op, Parcel, Pass};
+use crate::schedule::{Op, Parcel};
 
 /// The elements of a stretch.
 fn range(Stretch { start, len }: Stretch) -> Range<usize> {

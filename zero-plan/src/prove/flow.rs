@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Flaw, Ranks};
 use crate::execution::execute;
 use crate::layout::{Home, Kind};
-use crate::mesh::Coordinates;
+use crate::mesh::{Axis, Coordinates};
+use crate::pipeline::Pass;
 use crate::place::{Access, Accesses, Content, Place, Places, Position, State};
 use crate::plan::Plan;
-use crate::schedule::{Op, Pass};
+use crate::schedule::Op;
 
 /// A stretch of a region with one thing in it.
 #[derive(Clone, Copy)]
@@ -39,7 +40,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
         let at = plan.config.mesh.coordinates(rank);
         let mut rule = None;
         accesses(plan, pass, op, &positions[rank], at, &mut |access| {
-            rule = rule.take().or_else(|| flow.wrong(at, &access));
+            rule = rule.take().or_else(|| flow.wrong(at, reach(op), &access));
         });
         if let Some(rule) = rule
             && flaw.is_none()
@@ -55,7 +56,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
         return Err(flaw);
     }
     for (rank, ops) in ops.iter().enumerate() {
-        let is_stale = |access: Access| flow.wrong(access.at, &access);
+        let is_stale = |access: Access| flow.wrong(access.at, None, &access);
         if let Some(rule) = held(plan, rank, pass == Pass::Train).into_iter().find_map(is_stale) {
             return Err(ranks.flaw(rule, vec![ranks.spot(rank, ops.len(), "")]));
         }
@@ -63,17 +64,35 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// The parameters that a rank has between passes, as accesses that read them.
+/// The axis along which an op looks into the memory of other ranks, if it does.
+fn reach(op: Op) -> Option<Axis> {
+    match op {
+        Op::Wait { .. } | Op::Settle { .. } => Some(Axis::Zero),
+        Op::Combine { .. } => Some(Axis::Replica),
+        Op::Spread { axis, .. } => Some(axis),
+        Op::Receive { .. } => Some(Axis::Pipeline),
+        // In common memory it reads the shards of others where they lie.
+        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } => Some(Axis::Zero),
+        _ => None,
+    }
+}
+
+/// Parameters and their states as a rank has them between passes, as accesses that read them.
 fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
     let at = plan.config.mesh.coordinates(rank);
     let places = plan.places(at);
     let of_unit = |unit: usize| {
-        let (stretch, place) = places.state(State::Parameters, unit)?;
-        let content = Content::Parameters { unit: plan.units[unit].source, is_updated };
-        let from_byte = stretch.start * plan.config.precision.params.bytes();
-        Some(Access { at, place, content, from_byte, writes: false })
+        State::ALL.into_iter().filter_map(move |state| {
+            let (stretch, place) = places.state(state, unit)?;
+            let content = match state {
+                State::Parameters => Content::Parameters { unit: plan.units[unit].source, is_updated },
+                state => Content::State { state, unit },
+            };
+            let from_byte = stretch.start * place.region.width(&plan.config).bytes();
+            Some(Access { at, place, content, from_byte, writes: false })
+        })
     };
-    (0..plan.units.len()).filter_map(of_unit).collect()
+    (0..plan.units.len()).flat_map(of_unit).collect()
 }
 
 impl<'a> Flow<'a> {
@@ -81,27 +100,13 @@ impl<'a> Flow<'a> {
     fn new(plan: &'a Plan<'a>) -> Self {
         let mut flow = Self { plan, memory: HashMap::new() };
         for rank in 0..plan.config.mesh.ranks() {
-            let places = plan.places(plan.config.mesh.coordinates(rank));
-            for access in held(plan, rank, false) {
-                flow.write(&access);
-            }
-            for unit in 0..plan.units.len() {
-                for state in State::ALL {
-                    if state != State::Parameters
-                        && let Some((stretch, place)) = places.state(state, unit)
-                    {
-                        let from_byte = stretch.start * place.region.width(&plan.config).bytes();
-                        let content = Content::State { state, unit };
-                        flow.write(&Access { at: places.at, place, content, from_byte, writes: true });
-                    }
-                }
-            }
+            held(plan, rank, false).iter().for_each(|access| flow.write(access));
         }
         flow
     }
 
-    /// Does an access of the rank at `own`; gives the rule that it breaks, if any.
-    fn wrong(&mut self, own: Coordinates, access: &Access) -> Option<String> {
+    /// Does an access of the rank at `own`, which may read those along an axis; gives the rule that it breaks, if any.
+    fn wrong(&mut self, own: Coordinates, reach: Option<Axis>, access: &Access) -> Option<String> {
         let Access { at, place, content, writes, .. } = *access;
         let places = self.plan.places(at);
         let verb = if writes { "written" } else { "read" };
@@ -109,8 +114,16 @@ impl<'a> Flow<'a> {
             return Some(format!("{content:?} is {verb} beyond the end of its region: {place:?}"));
         }
         let home = places.memory.region(place.region).home;
-        if at != own && (writes || home == Home::Private) {
-            return Some(format!("{content:?} is {verb} in memory that is another rank's alone: {place:?} of {at:?}"));
+        let is_in_line = match reach {
+            Some(Axis::Zero) => at == Coordinates { zero: at.zero, ..own },
+            Some(Axis::Replica) => at == Coordinates { replica: at.replica, ..own },
+            Some(Axis::Pipeline) => at == Coordinates { pipeline: at.pipeline, ..own },
+            None => at == own,
+        };
+        if !is_in_line || at != own && (writes || home == Home::Private) {
+            return Some(format!(
+                "{content:?} is {verb} in memory of a rank that has no part in it: {place:?} of {at:?}"
+            ));
         }
         if writes {
             self.write(access);

@@ -1,4 +1,5 @@
-//! Held: what keeping gradients or gathered parameters from one use to the next takes and saves. Never chooses.
+//! Held: how much memory it takes, and how many bytes on the wire it saves, to hold gradients or gathered parameters
+//! from one micro-batch to the next. Never chooses.
 
 use super::table::Table;
 use crate::config::{Config, Often};
@@ -6,7 +7,7 @@ use crate::message::Bytes;
 use crate::plan::{Plan, PlanBuf};
 use crate::traffic::Traffic;
 
-/// Nothing where there is nothing to hold.
+/// The table; empty where nothing could be held.
 pub fn lines(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let both = [Often::PerMicroBatch, Often::PerStep];

@@ -1,19 +1,19 @@
-//! Memory: what ranks take: the arenas, by part, and what lies outside; and when most of an arena is in use. Never measures.
+//! Memory: what ranks take, by part of their arenas and outside of them, and when most of an arena is in use. Never
+//! measures.
 
 use super::percent;
 use super::table::Table;
 use crate::budget::peak;
 use crate::footprint::{RunSize, THREAD_BYTES};
 use crate::layout::Kind;
-use crate::message::Bytes;
+use crate::message::{Bytes, Message};
 use crate::plan::Plan;
-use crate::schedule::Op;
 use crate::states::StateBytes;
 
-/// Columns for pipeline stages; where there are more stages, those with the largest and the smallest arena stand for all.
+/// The most columns. Where there are more pipeline stages, those with the largest and the smallest arena stand for all.
 const STAGES: usize = 8;
 
-/// A table with a column for each pipeline stage; or for the first and the last by size of their arenas.
+/// A table with a column for each pipeline stage, or for the two whose arenas are the largest and the smallest.
 pub fn per_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize])) -> Vec<String> {
     let mut stages: Vec<usize> = (0..plan.stages.len()).collect();
     if stages.len() > STAGES {
@@ -73,7 +73,7 @@ fn most_padding(plan: &Plan) -> String {
     format!("  padding: {}, {} of model states{}", Bytes(padding), percent(padding, states), on_pipeline(plan, stage))
 }
 
-/// Bytes of parameters, gradients and optimizer state of a rank that pad flat buffers, on an average of ranks; and of all.
+/// Bytes of parameters, gradients and optimizer state of an average rank: those that only pad flat buffers, and all.
 fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
     let here = plan.units.iter().zip(plan.placements).filter(|(unit, place)| place.stage == stage && unit.params > 0);
     let (params, padded) =
@@ -88,17 +88,9 @@ fn most_in_use(plan: &Plan) -> String {
     let largest = (0..plan.stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
     let stage = &plan.stages[largest];
     let peak = peak(&plan.tables(), &stage.memory, stage.step);
-    let place = |what: &str, unit: usize, micro_batch: usize| match plan.config.micro_batches {
-        1 => format!("{what} of {}", plan.units[unit]),
-        _ => format!("{what} of {} in micro-batch {micro_batch}", plan.units[unit]),
-    };
-    let op = match peak.op {
-        Op::Forward { unit, micro_batch, .. } => place("the forward", unit, micro_batch),
-        Op::Backward { unit, micro_batch, .. } => place("the backward", unit, micro_batch),
-        Op::Recompute { unit, micro_batch, .. } => place("the recompute", unit, micro_batch),
-        _ => "an op between computations".to_owned(),
-    };
-    format!("  most in use: {}, in {op}{}", Bytes(peak.total_bytes()), on_pipeline(plan, largest))
+    let op = peak.name(Message::new(), &plan.tables(), "");
+    let (bytes, pipeline) = (Bytes(peak.total_bytes()), on_pipeline(plan, largest));
+    format!("  most in use: {bytes}, in {}{pipeline}", op.as_str())
 }
 
 fn on_pipeline(plan: &Plan, stage: usize) -> String {

@@ -4,10 +4,10 @@ use super::{count, long_axes};
 use crate::mesh::{Axis, Coordinates, Mesh};
 use crate::plan::Plan;
 
-/// The most lines of places.
+/// The most lines that say where ranks lie.
 const PLACES: usize = 16;
 
-/// Nothing where ranks differ in one axis and lie on one node.
+/// Empty where ranks differ in one axis only and lie on one node.
 pub fn lines(plan: &Plan) -> Vec<String> {
     let mesh = &plan.config.mesh;
     let axes = long_axes(&plan.config);
@@ -30,7 +30,7 @@ pub fn reach(mesh: &Mesh, axis: Axis) -> &'static str {
     if mesh.crosses_nodes(axis) { "across nodes" } else { "within a node" }
 }
 
-/// How a rank's number comes from its place.
+/// How a rank's number follows from its coordinates.
 fn numbering(mesh: &Mesh, axes: &[Axis]) -> String {
     let term = |&axis: &Axis| {
         let is_it = |other: Axis| (axis == other) as usize;
@@ -44,7 +44,8 @@ fn numbering(mesh: &Mesh, axes: &[Axis]) -> String {
     format!("  rank = {}", axes.iter().map(term).collect::<Vec<_>>().join(" + "))
 }
 
-/// A line for each run of ranks that differ in the first axis, or in the first few where there are many.
+/// A line for each run of ranks that differ in the first axis alone or, where those would be too many lines, in the
+/// first few.
 fn places(mesh: &Mesh, axes: &[Axis]) -> Vec<String> {
     let mut together = 1;
     for &axis in axes {
@@ -59,13 +60,8 @@ fn places(mesh: &Mesh, axes: &[Axis]) -> Vec<String> {
         let last = first + together - 1;
         let mut line = format!("  {:<10}{:<8}", span(first, last), span(mesh.node(first), mesh.node(last)));
         let (from, to) = (mesh.coordinates(first), mesh.coordinates(last));
-        for axis in axes {
-            let place = match axis {
-                Axis::Zero => span(from.zero, to.zero),
-                Axis::Replica => span(from.replica, to.replica),
-                Axis::Pipeline => span(from.pipeline, to.pipeline),
-            };
-            line += &format!("{place:<10}");
+        for &axis in axes {
+            line += &format!("{:<10}", span(from.along(axis), to.along(axis)));
         }
         lines.push(line);
     }

@@ -2,7 +2,7 @@
 
 use crate::unit::Unit;
 
-/// Some units, of all units of a model; neighbours in an array as one range.
+/// All units of a model, and the numbers of some of them. Neighbours in an array are named as one range.
 pub struct Ranges<'a>(pub &'a [Unit], pub &'a [usize]);
 
 impl Ranges<'_> {
@@ -24,7 +24,13 @@ impl Ranges<'_> {
     }
 }
 
-/// `pieces` behind `head`, `between` them, on lines of at most `width` columns of which all but the first are indented.
+/// A number of things, such as `1 rank` or `2 ranks`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// `head` and then the `pieces` with `between` after each but the last, on lines of at most `width` columns; all lines
+/// but the first are indented.
 pub fn wrap(head: &str, indent: usize, pieces: &[String], between: &str, width: usize) -> String {
     let mut out = head.to_owned();
     let mut column = head.chars().count();

@@ -1,13 +1,13 @@
-//! Pipeline: what lies on which pipeline stage, and how long stages wait for one another. Never simulates.
+//! Pipeline: what lies on which pipeline stage, and for how long pipeline stages wait for one another. Never simulates.
 
 use super::names::{Ranges, wrap};
 use super::{WIDTH, count, percent};
 use crate::config::Order;
 use crate::pipeline::cost;
 use crate::plan::Plan;
-use crate::states::{PassTimes, Pipelining};
+use crate::states::Bubble;
 
-/// Nothing where there is no pipeline.
+/// Empty where there is no pipeline.
 pub fn lines(plan: &Plan) -> Vec<String> {
     let stages = plan.config.mesh.pipeline;
     if stages == 1 {
@@ -49,13 +49,11 @@ fn head(plan: &Plan) -> String {
     }
 }
 
-/// As a share of the step and over ideal time, for stages of equal cost. Neither depends on how the time of a micro-batch
-/// is divided, as long as backward is not.
+/// The bubble as a share of the step and over ideal time, for pipeline stages of equal cost. Neither depends on how the
+/// time of a micro-batch is divided between forward and backward.
 fn bubble(plan: &Plan) -> String {
-    let config = &plan.config;
-    let (stages, micro_batches) = (config.mesh.pipeline, config.micro_batches);
-    let bubble = Pipelining::from(config.order).bubble(stages, micro_batches, &PassTimes::ALIKE);
-    let all = match config.order {
+    let bubble = Bubble::of(&plan.config);
+    let all = match plan.config.order {
         Order::Interleaved { .. } => "v m",
         Order::GPipe | Order::OneFOneB => "m",
     };
@@ -67,18 +65,18 @@ fn bubble(plan: &Plan) -> String {
     )
 }
 
-/// The units of chunks, with what goes between units and between chunks behind them.
+/// The units of chunks: a comma after each range of a chunk, a bar after each chunk, and nothing after the last.
 fn names(plan: &Plan, chunks: &[Vec<usize>]) -> Vec<String> {
     let mut names = Vec::new();
     for (i, units) in chunks.iter().enumerate() {
         let ranges = Ranges(plan.units, units).to_strings();
         for (j, range) in ranges.iter().enumerate() {
-            let behind = match (j + 1 < ranges.len(), i + 1 < chunks.len()) {
+            let after = match (j + 1 < ranges.len(), i + 1 < chunks.len()) {
                 (true, _) => ",",
                 (false, true) => " |",
                 (false, false) => "",
             };
-            names.push(format!("{range}{behind}"));
+            names.push(format!("{range}{after}"));
         }
     }
     names

@@ -81,8 +81,8 @@ fn heading(config: &Config, axis: Axis) -> String {
     }
 }
 
-/// How often the parameters of a pipeline stage travel along `zero`: below what is published where a unit that is used
-/// twice in a row is gathered once.
+/// How often the parameters of a pipeline stage travel along `zero`. It is less than the published volume where a unit
+/// that is used twice in a row is gathered once.
 fn volume(plan: &Plan, stage: usize, traffic: &Traffic) -> String {
     let precision = &plan.config.precision;
     let ranks = plan.config.mesh.zero;

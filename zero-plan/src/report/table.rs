@@ -2,7 +2,7 @@
 
 use super::WIDTH;
 
-/// Columns for labels, and for figures, at least.
+/// The least width of the column of labels, and of one of figures.
 const LABEL_WIDTH: usize = 25;
 const FIGURE_WIDTH: usize = 12;
 
@@ -11,7 +11,7 @@ pub struct Table {
     title: String,
     headings: Vec<String>,
     rows: Vec<(String, Vec<String>)>,
-    /// Each column as wide as its own figures, instead of all alike.
+    /// Whether each column is only as wide as its own figures; otherwise all are as wide as the widest.
     is_fitted: bool,
 }
 
@@ -21,7 +21,7 @@ impl Table {
         Self { title: title.to_owned(), headings, rows: Vec::new(), is_fitted: false }
     }
 
-    /// One more row.
+    /// Adds a row.
     ///
     /// # Panics
     /// Unless it has a figure for each column.
@@ -30,7 +30,7 @@ impl Table {
         self.rows.push((format!("  {label}"), figures));
     }
 
-    /// One column where all say the same.
+    /// Makes one column of all, where all say the same.
     pub fn merged(mut self) -> Self {
         let is_alike = |figures: &[String]| figures.windows(2).all(|pair| pair[0] == pair[1]);
         if self.headings.len() > 1 && self.rows.iter().all(|(_, figures)| is_alike(figures)) {
@@ -40,7 +40,7 @@ impl Table {
         self
     }
 
-    /// Columns each as wide as its own figures, and none without any.
+    /// Makes each column as wide as its own figures, and leaves out those without any.
     pub fn fitted(mut self) -> Self {
         for column in (0..self.headings.len()).rev() {
             if !self.rows.is_empty() && self.rows.iter().all(|(_, figures)| figures[column].is_empty()) {
@@ -62,9 +62,9 @@ impl Table {
         if self.is_fitted { own } else { vec![widest; own.len()] }
     }
 
-    /// The lines; where they would get too long, some columns below the others.
+    /// The lines. Where they would get too long, some columns stand below the others.
     pub fn lines(&self) -> Vec<String> {
-        // A title without headings may go on above the figures.
+        // Without headings beside it, the title may be longer than the column of labels.
         let title = (!self.headings.concat().is_empty()).then_some(&self.title);
         let labels = self.rows.iter().map(|(label, _)| label).chain(title);
         let label_width = labels.map(|label| label.len() + 1).max().unwrap_or(0).max(LABEL_WIDTH);

@@ -1,5 +1,5 @@
-//! Schedule text: layout and ops of a plan, complete, for comparing plans line by line. Different schedules never give the
-//! same text.
+//! Schedule text: the whole layout and all ops of a plan, for comparing plans line by line. Different schedules never
+//! give the same text.
 
 use core::fmt;
 
@@ -11,8 +11,9 @@ use crate::schedule::{Op, Parcel};
 /// Columns that lines of ops are wrapped at.
 const WIDTH: usize = 120;
 
-/// Prints all tables of a plan, pipeline stage by pipeline stage: regions in bytes and elements of their width; where units
-/// and buckets lie, in elements; and the ops of a step and of an evaluation, a line for each turn of a micro-batch.
+/// Prints all tables of a plan, pipeline stage by pipeline stage: the regions, with offsets in bytes and lengths in
+/// elements; where units and buckets lie, in elements; and the ops of a step and of an evaluation, a line for each turn
+/// of a micro-batch.
 pub struct ScheduleText<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for ScheduleText<'_> {
@@ -124,7 +125,8 @@ impl Turn {
     }
 }
 
-/// The ops in lines: those of a turn with what prepares it and what follows from it, then those after the last.
+/// The ops, cut into lines: one for each turn, with what prepares it and what follows from it, then one for what comes
+/// after the last turn.
 fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<Turn>, &'a [Op])> {
     let mut lines = Vec::new();
     let (mut current, mut start, mut computed) = (None, 0, 0);
@@ -144,7 +146,7 @@ fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<Turn>, &'a [Op])> {
     lines
 }
 
-/// Whether an op comes before a computation for its sake.
+/// Whether an op prepares the computation after it.
 fn prepares(op: Op) -> bool {
     matches!(
         op,
@@ -157,7 +159,7 @@ fn prepares(op: Op) -> bool {
     )
 }
 
-/// All of an op that `turn` does not say.
+/// An op, but for what `turn` says already.
 fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
     let unit = op.unit().map(|unit| plan.units[unit].to_string()).unwrap_or_default();
     let subject = match op {
@@ -186,7 +188,7 @@ fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
     format!("{} {subject}", op.name())
 }
 
-/// Micro-batch and slot of a parcel, where they are not what one expects: those of the turn, or 0 for what is tied.
+/// Micro-batch and slot of a parcel, unless they are the expected ones: those of the turn, or 0 for what is tied.
 fn place(parcel: Parcel, micro_batch: usize, slot: Option<usize>, turn: Option<Turn>) -> String {
     let expected = match parcel {
         Parcel::Activations | Parcel::Gradients => turn.map(|turn| (turn.micro_batch, turn.slot)),

@@ -221,12 +221,3 @@ impl Parcel {
         }
     }
 }
-
-/// What a schedule is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pass {
-    /// A training step.
-    Train,
-    /// One forward pass over one micro-batch, for held-out loss and for sampling.
-    Evaluate,
-}

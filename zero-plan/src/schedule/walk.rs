@@ -1,8 +1,7 @@
 //! Walk: the computations of one pipeline stage in order, turn by turn and unit by unit.
 
-use super::Pass;
 use crate::layout::Tables;
-use crate::pipeline::{Chunk, Turn, Turns};
+use crate::pipeline::{Chunk, Pass, Turn, Turns};
 
 /// The order of computation on one pipeline stage.
 pub(super) struct Walk<'a> {

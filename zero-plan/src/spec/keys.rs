@@ -182,6 +182,8 @@ pub const KEYS: &[Key] = &[
         .about("The most that a rank may plan for: a plan that needs more does not compile."),
 ];
 
+const _: () = assert!(crate::bounds::MICRO_BATCHES_MAX == 8192, "the range of `batch.micro_batches` is another");
+
 const fn key(path: &'static str, expected: Expected, default: KeyDefault) -> Key {
     let Expected { words: expects, unit, range } = expected;
     Key { path, option: None, expects, unit, default, about: "", range, at: None, follows: None, opening: None }
@@ -291,7 +293,7 @@ pub(super) fn within(path: &str, section: &str) -> bool {
 }
 
 /// The candidate that `found` is most likely a slip for: at most a third of it wrong, as rustc has it; case is free.
-pub(crate) fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase();
     candidates
         .into_iter()

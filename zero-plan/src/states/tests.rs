@@ -1,7 +1,8 @@
 //! Published tables cell by cell, and plans held against the same formulas.
 
+use super::published::{LayerOperations, PassTimes, Pipelining};
 use super::*;
-use crate::config::{Often, Recompute, Transport, Width};
+use crate::config::{Often, Order, Recompute, Transport, Width};
 use crate::layout::Kind;
 use crate::mesh::Mesh;
 use crate::plan::{Plan, PlanBuf};
@@ -116,11 +117,22 @@ fn bubble_rates() {
     assert_eq!(bubble(Pipelining::GPipe), plain);
     assert_eq!(bubble(Pipelining::Interleaved { chunks: 2 }).over_ideal, plain.over_ideal / 2.0);
     assert_eq!(bubble(Pipelining::Interleaved { chunks: 2 }).of_step, 3.0 / 19.0);
-    // A third of the idle time. Over ideal time that is a third of the rate; of the step, which gets shorter itself, it is
-    // a little more: (p-1) / (3 m + p-1).
+    // A third of the idle time. Over ideal time that is a third of the rate; of the step, which gets shorter itself, it
+    // is a little more: (p-1) / (3 m + p-1).
     assert_eq!(bubble(Pipelining::ZeroBubbleH1).over_ideal, plain.over_ideal / 3.0);
     assert_eq!(bubble(Pipelining::ZeroBubbleH1).of_step, 3.0 / 27.0);
     assert_eq!(bubble(Pipelining::ZeroBubbleH2), Bubble { of_step: 0.0, over_ideal: 0.0 });
+}
+
+#[test]
+fn bubbles_of_configurations_are_the_published_ones() {
+    for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 3 }] {
+        let mesh = Mesh { pipeline: 4, ..Mesh::of_zero(2) };
+        let bubble = Bubble::of(&Config { mesh, order, micro_batches: 8, ..Config::PLAIN });
+        let published = Pipelining::from(order).bubble(4, 8, &PassTimes::ALIKE);
+        assert!((bubble.of_step - published.of_step).abs() < 1e-15, "{order:?}");
+        assert!((bubble.over_ideal - published.over_ideal).abs() < 1e-15, "{order:?}");
+    }
 }
 
 #[test]
@@ -138,8 +150,8 @@ fn operations_of_a_transformer_layer() {
     // s = 2, b = 3, h = 5: sbh = 30.
     let expected = LayerOperations { forward: 30 * 128, input_gradient: 30 * 136, weight_gradient: 30 * 120 };
     assert_eq!(LayerOperations::of(2, 3, 5), expected);
-    // By hand, without the formula: products of 4 h^2 (attention) and 8 h^2 (feed-forward) weights for each of s b tokens,
-    // scores and sums over s tokens; a multiplication and an addition each.
+    // By hand, without the formula: products of 4 h^2 (attention) and 8 h^2 (feed-forward) weights for each of s b
+    // tokens, scores and sums over s tokens; a multiplication and an addition each.
     let (s, b, h) = (1024, 2, 768);
     assert_eq!(LayerOperations::of(s, b, h).forward, 2 * s * b * 12 * h * h + 2 * b * 2 * s * s * h);
 }

@@ -1,14 +1,16 @@
-//! Contents: what a dataset was made of, for people: how much, of what, and what was left out. Never reads a file.
+//! Contents: what a dataset was made of, as a person should see it: how much, of what, and what was left out. Never
+//! reads a file.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
+use zero_plan::report::count;
 
 /// How many entries were passed over, by the reason.
 pub type Skipped = BTreeMap<String, usize>;
 
-/// What was taken of the files of a directory, and what was not.
+/// How many files of a directory were taken, and which entries were not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Taken {
     /// Files that were taken.
@@ -18,7 +20,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// One file, by its own path.
+    /// One file that was given by its own path.
     pub(super) fn one() -> Self {
         Self { files: 1, skipped: Skipped::new() }
     }
@@ -39,7 +41,7 @@ impl Taken {
 pub struct Contents {
     /// Where it comes from, as errors name it.
     pub origin: String,
-    /// The files; none where it is text in memory.
+    /// The files. None for text in memory.
     #[serde(flatten)]
     pub taken: Option<Taken>,
     /// All tokens.
@@ -52,12 +54,11 @@ pub struct Contents {
 
 impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         write!(f, "data: {}", self.origin)?;
         if let Some(taken) = &self.taken {
-            write!(f, ", {}", counted(taken.files, "file"))?;
+            write!(f, ", {}", count(taken.files, "file", "files"))?;
         }
-        let sequences = counted(self.held_out_sequences, "sequence");
+        let sequences = count(self.held_out_sequences, "sequence", "sequences");
         write!(f, ", {} tokens, {} of them held out as {sequences}", self.tokens, self.held_out_tokens)?;
         match &self.taken {
             Some(taken) if !taken.skipped.is_empty() => write!(f, "\n  skipped: {}", taken.list()),

@@ -1,5 +1,6 @@
-//! Corpus: all tokens of a run, checked once, then copied out piece by piece. What is in files stays there: it is read where
-//! it is drawn, so that pages of it are the system's, for all ranks of a host together. Never splits or draws.
+//! Corpus: all tokens of a run, checked once, then copied out piece by piece. What is in files stays there and is read
+//! when it is drawn, so that its pages are in the system's cache, which all ranks of a host share. Never splits or
+//! draws.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -28,8 +29,8 @@ enum Source {
     Memory(Cow<'static, [u8]>),
     /// One file, which stays open.
     File { file: File, path: PathBuf, encoding: Encoding },
-    /// Text files one after another, each opened where something is drawn from it: there may be more than a process can
-    /// have open.
+    /// Text files one after another. Each is opened when something is drawn from it, because there may be more than a
+    /// process can have open.
     Files(Vec<Piece>),
 }
 
@@ -41,14 +42,15 @@ struct Piece {
 }
 
 impl Corpus {
-    /// The text file, directory of text or `.bin` file at `path`, or what it is said to be; and what was taken of it.
+    /// The text file, directory of text or `.bin` file at `path`, or what `data_as` says that it is; and what was taken
+    /// of it.
     pub(super) fn open(path: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
         let found = fs::metadata(path).map_err(DataError::unreadable(path))?;
         if found.is_dir() {
             return Self::directory(path, data_as, vocabulary);
         }
         if !found.is_file() {
-            // Otherwise ranks would share out what a pipe gives once, and a device may never end.
+            // A pipe gives its content only once, so each rank would get a part of it, and a device may never end.
             let source = io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a directory");
             return Err(DataError::Unreadable { path: path.to_owned(), source });
         }
@@ -95,7 +97,7 @@ impl Corpus {
         Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash() })
     }
 
-    /// All text below `directory`, or all that is there, one after another in the order of their paths.
+    /// All text files below `directory`, or all files, one after another in the order of their paths.
     fn directory(directory: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
         let (mut pieces, mut end, mut hasher) = (Vec::new(), 0, DefaultHasher::new());
         let add = |path: PathBuf, scan: Scan| {
@@ -113,7 +115,7 @@ impl Corpus {
         Ok((Self { source: Source::Files(pieces), tokens: end, fingerprint: hasher.finish() }, taken))
     }
 
-    /// A number that differs where ids do.
+    /// A hash of all tokens.
     pub(super) fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
@@ -154,7 +156,7 @@ fn changed(path: &Path, error: &io::Error) -> ! {
     panic!("the data changed while it was in use: {} could be read before, and now not: {error}", origin(path))
 }
 
-/// Z0349 for a file that is something other than text.
+/// Z0349, for a file that is something other than text.
 fn not_text(path: &Path, what: String, help: &'static str) -> DataError {
     DataError::NotText { path: path.to_owned(), what, help }
 }

@@ -14,9 +14,9 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// 64 random bits. Draws that differ in one field only never have equal bits.
+    /// 64 random bits. Draws that differ in only one field never have equal bits.
     pub fn hash(self) -> u64 {
-        // Each round is a bijection of its word, so words that differ alone give results that differ.
+        // Each round is a bijection of its word. So if only one word differs, the results differ.
         [self.seed, self.step, self.index].into_iter().fold(0, |hash, word| split_mix(hash ^ word))
     }
 

@@ -1,9 +1,9 @@
-//! What can be wrong with the data of a run: message, stable code and way out. Never prints.
+//! Error: what can be wrong with the data of a run, each with message, stable code and way out. Never prints.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of opening a dataset. [`DataError::report`] is what a person should see, once.
+/// An error of opening a dataset. [`DataError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message names its fields")]
 pub enum DataError {

@@ -1,24 +1,24 @@
-//! Kind: files that hold something other than text, known by the ends of their names. Never looks into one: what of them
-//! happens to be valid UTF-8 is no text either.
+//! Kind: files that hold something other than text, recognised by the end of their names. Never looks into a file: even
+//! one that happens to be valid UTF-8 is not text to learn.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// What a file holds, and how to get at what a model of text can learn.
+/// What a file holds, and how to get text from it that a model can learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// One such file, in two words.
+    /// What one such file is called, in a word or two.
     pub(super) name: &'static str,
     /// What to do with it.
     pub(super) remedy: &'static str,
 }
 
-/// The remedy for most.
+/// What to do with most of them.
 pub(super) const WRITE: &str = "write its text to a text file, or its token ids to a `.bin` file as little-endian u16";
 const UNPACK: &str = "unpack it, and give what was in it";
 const NOT_DATA: &str = "give the text that a model is to learn";
 
-/// The one place that says what is no text.
+/// Everything that is known not to be text, with the ends of names.
 const KINDS: &[(Kind, &[&str])] = &[
     (Kind { name: "token ids", remedy: "give it by its own path" }, &["bin"]),
     (
@@ -55,7 +55,7 @@ const KINDS: &[(Kind, &[&str])] = &[
     (Kind { name: "a font", remedy: NOT_DATA }, &["ttf", "otf", "woff", "woff2"]),
 ];
 
-/// What a file holds, if its name says that it is no text: the kind, and the end of the name.
+/// What a file holds and the end of its name, if that says that it is not text.
 pub(super) fn of(path: &Path) -> Option<(Kind, &'static str)> {
     let extension = path.extension().and_then(OsStr::to_str)?;
     KINDS.iter().find_map(|(kind, extensions)| {

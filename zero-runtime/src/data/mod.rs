@@ -1,5 +1,6 @@
-//! Data: what a run trains on. A training sequence is a pure function of (seed, step, index), so every rank draws its
-//! own without asking another, any number of ranks trains on the same sequences, and a resumed run goes on where it was.
+//! Data: what a run trains on. A training sequence is a pure function of (seed, step, index). So every rank draws its
+//! own without asking another, any number of ranks trains on the same sequences, and a resumed run goes on where it
+//! was.
 //!
 //! Never knows ranks or devices, never allocates once a dataset is made, never prints.
 //!
@@ -61,12 +62,12 @@ use serde::Serialize;
 
 use crate::layer::Activation;
 
-/// Sequences to train on and others to judge by, all of one length that is fixed when the dataset is made.
+/// Sequences to train on, and held-out ones to judge by. All have one length, which is fixed when the dataset is made.
 pub trait Dataset: Sync {
     /// What the model takes.
     type Input: Activation;
-    /// What it is to predict: [`crate::layer::Tokens`] where each token has a class, whose id is less than the head's
-    /// number of classes; [`crate::layer::Features`] where it has numbers.
+    /// What the model is to predict: [`crate::layer::Tokens`] if each token has a class, whose id is less than the
+    /// head's number of classes, or [`crate::layer::Features`] if each has numbers.
     type Target: Activation;
 
     /// One training sequence: `input` and `targets`, each (length, its WIDTH), are overwritten. Equal draws give equal
@@ -87,22 +88,22 @@ pub trait Dataset: Sync {
         targets: &mut [<Self::Target as Activation>::Element],
     );
 
-    /// Number of held-out sequences; 0 where nothing is held out.
+    /// Number of held-out sequences, 0 if nothing is held out.
     fn held_out_count(&self) -> usize;
 
-    /// Bytes that it holds in memory: each rank has as many. They count as part of what a rank takes, which the budget of
-    /// the spec is for, and a run that takes more than it said ends with an error. A few MiB need not be told.
+    /// Bytes that it holds in memory, on each rank. They count against the budget of the spec, and a run that takes
+    /// more than it has said ends with an error. A few MiB need not be counted.
     fn resident_bytes(&self) -> usize {
         0
     }
 
-    /// What it was made of, where there is something to tell before a run.
+    /// What it was made of, if there is something to tell before a run.
     fn contents(&self) -> Option<Contents> {
         None
     }
 }
 
-/// What a file is taken for, whatever its name and content say.
+/// What to take a file for, whatever its name and content say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataAs {

@@ -1,19 +1,19 @@
-//! Scan: one pass over a file, a buffer at a time: is it text, which ids are in it, what is its hash. So a file of any size
-//! takes a buffer of memory. Never keeps what it reads.
+//! Scan: one pass over a file, a buffer at a time: whether it is text, which ids are in it, and its hash. So a file of
+//! any size takes only a buffer of memory. Never keeps what it reads.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-/// What is read at a time.
+/// Bytes that are read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The most of a character that a buffer ends in the middle of.
+/// The most bytes of a character that a buffer cuts in two.
 const CUT_BYTES_MAX: usize = 3;
-/// What is read at a time where tokens are drawn: on the stack.
+/// Bytes that are read at a time when tokens are drawn, into a buffer on the stack.
 const DRAWN_BYTES: usize = 4 << 10;
 
-/// What a token is in a file.
+/// How a token is stored in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     /// A byte.
@@ -73,17 +73,17 @@ impl Scan {
         Self { encoding, vocabulary, hasher: DefaultHasher::new(), bytes: 0, largest: 0, beyond: None }
     }
 
-    /// A number that differs where bytes do.
+    /// A hash of all bytes so far.
     pub fn hash(&self) -> u64 {
         self.hasher.finish()
     }
 
-    /// Goes on with `bytes`, which begin with a whole token.
+    /// Continues with `bytes`, which begin at a token.
     pub fn add(&mut self, bytes: &[u8]) {
         let first = self.bytes / self.encoding.bytes();
         self.hasher.write(bytes);
         self.bytes += bytes.len();
-        // No byte could be beyond it.
+        // No byte can be beyond the vocabulary.
         if self.encoding == Encoding::Byte && self.vocabulary > usize::from(u8::MAX) {
             return;
         }
@@ -95,7 +95,7 @@ impl Scan {
         });
     }
 
-    /// All of a file.
+    /// Scans a whole file.
     pub fn file(file: &mut File, encoding: Encoding, vocabulary: usize) -> io::Result<Self> {
         let mut scan = Self::new(encoding, vocabulary);
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -107,8 +107,8 @@ impl Scan {
         }
     }
 
-    /// All of a file if it is text, UTF-8 without zero bytes; otherwise the place of the first byte that is none. No more is
-    /// read than shows it.
+    /// Scans a whole file if it is text, which is UTF-8 without zero bytes. Otherwise reads no further than it must,
+    /// and gives the place of the first byte that is not text.
     pub fn text(file: &mut File, vocabulary: usize) -> io::Result<Result<Self, usize>> {
         let mut scan = Self::new(Encoding::Byte, vocabulary);
         let mut buffer = vec![0; CUT_BYTES_MAX + BUFFER_BYTES];

@@ -1,11 +1,12 @@
-//! Split: which windows of a corpus train and which are held out, as arithmetic. Never sees a token.
+//! Split: which windows of a corpus train and which are held out. Only arithmetic; never sees a token.
 
-/// Windows of a block, where the corpus is long enough to have ten such blocks.
+/// Windows of a block, if the corpus is long enough for ten such blocks.
 const BLOCK_WINDOWS_MAX: usize = 16;
-/// One block of this many is held out, where there are as many.
+/// One block of this many is held out, if there are as many.
 const PERIOD_BLOCKS_MAX: usize = 10;
 
-/// The corpus as periods, each a stretch of blocks that train and one block that is held out, then a rest that trains.
+/// The corpus as periods, and a rest that trains. Each period is a stretch of blocks that train, then one block that is
+/// held out.
 ///
 /// A window is the length + 1 tokens of one sequence and its targets; a block is a whole number of windows.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Tokens for one training window and one held-out window.
+    /// The least number of tokens: one training window and one held-out window.
     pub(super) fn tokens_min(length: usize) -> usize {
         2 * (length + 1)
     }
@@ -45,7 +46,7 @@ impl Split {
     /// First token of training window `index`.
     pub(super) fn training_start(&self, index: usize) -> usize {
         assert!(index < self.training_count(), "training window {index} of {}", self.training_count());
-        // The rest may have more starts than a period: whatever is beyond the periods is in the rest.
+        // The rest may have more starts than a period, so an index beyond the periods is in the rest.
         let period = (index / self.starts_per_period()).min(self.periods);
         period * self.period + (index - period * self.starts_per_period())
     }
@@ -66,7 +67,7 @@ impl Split {
         self.block / self.window
     }
 
-    /// Starts whose window lies in one period's training stretch.
+    /// Number of starts whose windows lie in the training stretch of one period.
     fn starts_per_period(&self) -> usize {
         self.period - self.block - self.window + 1
     }

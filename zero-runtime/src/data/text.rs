@@ -1,4 +1,4 @@
-//! Text: next-token prediction over a corpus. Never tokenizes: a byte is a token, or the ids are in a file.
+//! Text: next-token prediction over a corpus. Never tokenizes: a byte is a token, or a file has the ids.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::layer::Tokens;
 /// A corpus of tokens, where each token's target is the next one.
 ///
 /// The corpus is cut into blocks, and every tenth block is held out. Training sequences are drawn uniformly, with
-/// replacement, from all places where they and their targets fit between held-out blocks; held-out sequences lie side
-/// by side in the held-out blocks. Drawing costs the same for a corpus of any size.
+/// replacement, from all places where they and their targets fit between held-out blocks. Held-out sequences follow one
+/// another in the held-out blocks. Drawing costs the same for a corpus of any size.
 pub struct Text {
     corpus: Corpus,
     origin: String,
@@ -28,27 +28,27 @@ impl Text {
     /// The data at `path`, for sequences of `length` tokens and a model of `vocabulary` tokens. `path` is one of
     ///
     /// - a file of text: each byte is a token id;
-    /// - a directory: the text files below it, joined in the order of their paths, each byte a token id. Hidden entries,
-    ///   `target`, `node_modules`, symbolic links, binary files (not UTF-8, or with zero bytes) and those whose names say
-    ///   that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over;
+    /// - a directory: the text files below it, joined in the order of their paths, each byte a token id. Hidden
+    ///   entries, `target`, `node_modules`, symbolic links, binary files (not UTF-8, or with zero bytes) and those
+    ///   whose names say that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over;
     /// - a file `*.bin`: little-endian u16 token ids.
     ///
-    /// Files stay where they are: all of them are checked once, and each sequence is read when it is drawn, out of the
-    /// system's cache, which all processes of a host share. So they must not change while they are in use.
+    /// Files are not held in memory. All of them are checked once, and each sequence is read when it is drawn, out of
+    /// the system's cache, which all processes of a host share. So they must not change while they are in use.
     ///
-    /// With `data_as`, name and content of a file do not matter.
+    /// With `data_as`, the name and the content of a file do not matter.
     ///
     /// # Errors
-    /// Z0335 if a directory has more files than fit an index,
-    /// Z0340 if something cannot be read, Z0341 if there is too little of it, Z0342 if a token id is not in the
-    /// vocabulary (all are checked), Z0343 if a file of ids ends in half a token, Z0344 if a directory has no text,
-    /// Z0349 if a file is something other than text, Z0355 for a directory as ids.
+    /// Z0335 if a directory has more files than fit an index, Z0340 if something cannot be read, Z0341 if there is too
+    /// little of it, Z0342 if a token id is not in the vocabulary (all are checked), Z0343 if a file of ids ends in
+    /// half a token, Z0344 if a directory has no text, Z0349 if a file is something other than text, Z0355 for a
+    /// directory as ids.
     pub fn open(path: &Path, data_as: Option<DataAs>, length: usize, vocabulary: usize) -> Result<Self, DataError> {
         let (corpus, taken) = Corpus::open(path, data_as, vocabulary)?;
         Self::new(corpus, origin(path), Some(taken), length, vocabulary)
     }
 
-    /// Text in memory, which `origin` names in errors: each byte is a token id.
+    /// Text in memory, which errors call `origin`. Each byte is a token id.
     ///
     /// # Errors
     /// Z0334 if it is more than is held in memory, Z0341 if there is too little of it, Z0342 if a byte is not in the
@@ -79,12 +79,12 @@ impl Text {
         }
     }
 
-    /// What it was made of, where that was not known before.
+    /// Adds what it was made of.
     pub(crate) fn of(self, taken: Taken) -> Self {
         Self { taken: Some(taken), ..self }
     }
 
-    /// A number that differs where data do.
+    /// A hash of all tokens.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.corpus.fingerprint()
     }
@@ -95,7 +95,7 @@ impl Text {
         let (last, others) = targets.split_last_mut().expect("a sequence has at least one token");
         others.copy_from_slice(&input[1..]);
         self.corpus.copy(start + self.length, std::slice::from_mut(last));
-        // Otherwise a file that changed since it was opened would make the model read beyond its embedding.
+        // A file that has changed since it was opened could make the model read beyond its embedding.
         let valid = |ids: &[u32]| ids.iter().all(|&id| (id as usize) < self.vocabulary);
         assert!(valid(input) && valid(targets), "the data changed while it was in use");
     }

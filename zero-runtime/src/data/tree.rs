@@ -20,30 +20,31 @@ use super::scan::{Encoding, Scan};
 /// Which files of a tree are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Files {
-    /// What people write and share: all but what ignore files name (`.gitignore`, `.ignore`, those above the directory, the
-    /// user's own of git) and what lies in a directory that is tagged as a cache.
+    /// What people write and share: everything but what ignore files name (`.gitignore` and `.ignore`, here and above,
+    /// and the user's own for git) and what lies in a directory that is tagged as a cache.
     Shared,
-    /// All of a directory that a user names: data is often what git ignores.
+    /// Everything in a directory that a user names, because git often ignores data.
     All,
 }
 
-/// Directories that tools fill, not people.
+/// Directories that tools fill, and not people.
 const GENERATED: [&str; 2] = ["target", "node_modules"];
-/// What tools leave in a directory that they can fill again, as cargo does in its target directory.
+/// The file by which tools mark a directory that they can fill again, as cargo marks its target directory.
 const CACHE_TAG: &str = "CACHEDIR.TAG";
 /// Files that say what is not shared.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// What a file takes of memory beside its path, in the list of those found and in the index of those that are text: two
-/// entries, each in a vector that has room for twice as many, and what the allocator adds to a path.
+/// Memory for a file beside the bytes of its path: an entry in the list of all files and one in the index of text
+/// files, each in a vector with room for twice as many, and what the allocator adds to a path.
 const ENTRY_BYTES: usize = 192;
 
-/// Calls `visit` with the path of every text file below `root` that is one of `files` and whose path is `wanted`, in the
-/// order of their paths, and with what a pass over it has found. Text is UTF-8 without zero bytes, in a file whose name does
-/// not say that it is something else; hidden entries and generated directories are passed over. Gives what was taken.
+/// Calls `visit` with the path of every text file below `root` that is one of `files` and whose path is `wanted`, and
+/// with what a pass over it has found, in the order of paths. Text is UTF-8 without zero bytes, in a file whose name
+/// does not say that it is something else. Hidden entries and generated directories are passed over. Gives what was
+/// taken.
 ///
 /// # Errors
-/// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore file
-/// is not understood, and those of `visit`.
+/// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore
+/// file is not understood, and those of `visit`.
 pub(super) fn for_each_text(
     root: &Path,
     files: Files,
@@ -102,10 +103,10 @@ fn found(root: &Path, files: Files, taken: Taken) -> Result<Taken, DataError> {
     Err(DataError::NoText { directory: root.to_owned(), skipped })
 }
 
-/// The paths of `files` below `root`, sorted, as long as a list of them takes no more than `bytes_max`; and what was passed
+/// The paths of `files` below `root`, sorted, if a list of them takes no more than `bytes_max`; and what was passed
 /// over.
 fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Taken), DataError> {
-    // The walker keeps its filter, so the two count in one place.
+    // The walker owns its filter, so the filter and this function count in one shared place.
     let skipped = Arc::new(Mutex::new(Taken::default()));
     let mut walker = WalkBuilder::new(root);
     walker.standard_filters(false);
@@ -121,7 +122,7 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
     let (mut paths, mut bytes) = (Vec::new(), 0);
     for entry in walker.build() {
         let entry = entry.map_err(unusable)?;
-        // Otherwise a line that is not understood would let through what it was to keep back.
+        // A line that is not understood could let through a file that it was meant to keep back.
         if let Some(error) = entry.error() {
             return Err(DataError::IgnoreFile { source: error.clone() });
         }
@@ -138,7 +139,7 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
                 return Err(DataError::TooManyFiles { directory: root.to_owned(), files: paths.len() });
             }
         } else {
-            // Links could lead in a circle or out of the tree; pipes and devices have no content of their own.
+            // A link could lead in a circle or out of the tree, and pipes and devices have no content of their own.
             count(&skipped, "links and special files");
         }
     }
@@ -151,7 +152,7 @@ fn count(skipped: &Mutex<Taken>, reason: &str) {
     skipped.lock().unwrap_or_else(PoisonError::into_inner).skip(reason);
 }
 
-/// Leaves out what git would, in a repository or not.
+/// Leaves out what git would, even outside of a repository.
 fn ignore_as_git_does(walker: &mut WalkBuilder, root: &Path) -> Result<(), DataError> {
     if let Some(source) = Gitignore::global().1 {
         return Err(DataError::IgnoreFile { source });
@@ -161,14 +162,14 @@ fn ignore_as_git_does(walker: &mut WalkBuilder, root: &Path) -> Result<(), DataE
     root.ancestors()
         .flat_map(|directory| names.map(|it| directory.join(it)))
         .try_for_each(|it| check_ignore_file(&it))?;
-    // What lies above a repository says nothing about it. Where there is none, all ignore files count.
+    // Ignore files above a repository do not count for it. Outside of a repository, all of them do.
     let in_repository = root.ancestors().any(|directory| directory.join(".git").exists());
     walker.parents(true).ignore(true).git_ignore(true).git_global(true).git_exclude(true);
     walker.require_git(in_repository).current_dir(root);
     Ok(())
 }
 
-/// That a file, if it is there, can be read to its end: the walker would take one that cannot for one that says nothing.
+/// Checks that a file, if it is there, can be read to its end. The walker would treat one that cannot as empty.
 fn check_ignore_file(path: &Path) -> Result<(), DataError> {
     match fs::read_to_string(path) {
         Err(source) if source.kind() == ErrorKind::InvalidData => {
@@ -186,7 +187,7 @@ fn is_ignore_file(name: &OsStr, files: Files) -> bool {
     files == Files::Shared && IGNORE_FILES.iter().any(|it| name == *it)
 }
 
-/// Why an entry is not looked at, and nothing below it.
+/// Why an entry is passed over, with all that lies below it.
 fn passed_over(entry: &DirEntry, files: Files) -> Option<&'static str> {
     let name = entry.file_name();
     if name.as_encoded_bytes().starts_with(b".") {
@@ -199,7 +200,7 @@ fn passed_over(entry: &DirEntry, files: Files) -> Option<&'static str> {
     (GENERATED.iter().any(|it| name == *it) || is_cache()).then_some("generated directories")
 }
 
-/// The walker's own error: of an entry, or of the ignore files above the root.
+/// An error of the walker, about an entry or about ignore files above the root.
 fn unusable(error: ignore::Error) -> DataError {
     let ignore::Error::WithPath { path, .. } = &error else {
         return DataError::IgnoreFile { source: error };
@@ -211,7 +212,7 @@ fn unusable(error: ignore::Error) -> DataError {
     }
 }
 
-/// What the system said, without the path that the walker adds to it.
+/// The system's error, without the path that the walker adds to it.
 fn plain(error: io::Error) -> io::Error {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)

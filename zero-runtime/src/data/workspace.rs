@@ -1,4 +1,4 @@
-//! Workspace: the text everybody has, the sources and documents of the cargo workspace. Never runs cargo.
+//! Workspace: text that is always there, the sources and documents of a cargo workspace. Never runs cargo.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -13,7 +13,7 @@ use super::tree::{Files, for_each_text};
 /// What people write in a workspace.
 const EXTENSIONS: [&str; 5] = ["rs", "md", "ron", "toml", "py"];
 
-/// What a byte can be: nothing is looked for.
+/// All bytes: no id is out of range here.
 const VOCABULARY: usize = 256;
 
 /// The text of a workspace and the files that it is made of.
@@ -23,17 +23,18 @@ pub struct WorkspaceText {
     pub text: String,
     /// The files: path below the root and length in bytes, in the order in which they are joined.
     pub files: Vec<(PathBuf, usize)>,
-    /// What was passed over, beside what ignore files name.
+    /// What was passed over. What ignore files name is not counted.
     pub skipped: Skipped,
 }
 
 impl WorkspaceText {
-    /// All sources and documents (`.rs`, `.md`, `.ron`, `.toml`, `.py`) below `root`, in the order of their relative paths.
+    /// All sources and documents (`.rs`, `.md`, `.ron`, `.toml`, `.py`) below `root`, in the order of their relative
+    /// paths.
     ///
-    /// Left out is what git would ignore, in a repository or not: what `.gitignore` and `.ignore` name in the workspace or
-    /// above it, and the user's own excludes. So are hidden entries, such as `.env`, directories that tools fill (`target`,
-    /// `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, and what is not UTF-8. A file that git does not track
-    /// but does not ignore either is taken. The same files give the same text, wherever they lie.
+    /// Left out is what git would ignore, in a repository or not: what `.gitignore` and `.ignore` name in the workspace
+    /// or above it, and the user's own excludes. So are hidden entries, such as `.env`, directories that tools fill
+    /// (`target`, `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, and what is not UTF-8. A file that git
+    /// does not track but does not ignore either is taken. The same files give the same text, wherever they lie.
     ///
     /// # Errors
     /// Z0334 if it is more than is held in memory, Z0335 if there are too many files, Z0340 if something cannot be
@@ -50,7 +51,7 @@ impl WorkspaceText {
             }
             let name = path.strip_prefix(&root).expect("files lie below the root they were found from");
             joined.text.push_str(&format!("==> {} <==\n", name.display()));
-            // Without a copy beside it, which the plan has no room for.
+            // Read to where it is needed: the plan has no room for a second copy.
             let read = fs::File::open(&path).and_then(|mut file| file.read_to_string(&mut joined.text));
             let read = read.map_err(DataError::unreadable(&path))?;
             if !joined.text.ends_with('\n') {
@@ -63,13 +64,14 @@ impl WorkspaceText {
         Ok(joined)
     }
 
-    /// What was taken for it.
+    /// What it was made of.
     pub fn taken(&self) -> Taken {
         Taken { files: self.files.len(), skipped: self.skipped.clone() }
     }
 }
 
-/// The text of the cargo workspace around `start`, see [`WorkspaceText::below`]. Without a workspace, that of the package.
+/// The text of the cargo workspace around `start`, see [`WorkspaceText::below`]. Without a workspace, that of the
+/// package.
 ///
 /// # Errors
 /// Those of [`WorkspaceText::below`], and Z0345 if no `Cargo.toml` is in `start` or above it.
@@ -77,9 +79,10 @@ pub fn workspace_text(start: &Path) -> Result<WorkspaceText, DataError> {
     WorkspaceText::below(&root(start)?)
 }
 
-/// The nearest directory from `start` upwards whose manifest is a workspace's, else the nearest with a manifest.
+/// The nearest directory from `start` upwards whose manifest is that of a workspace. If there is none, the nearest one
+/// with a manifest.
 fn root(start: &Path) -> Result<PathBuf, DataError> {
-    // Otherwise `.` would have nothing above it.
+    // A relative path such as `.` has no directories above it.
     let start = start.canonicalize().map_err(DataError::unreadable(start))?;
     let mut package = None;
     for directory in start.ancestors() {
@@ -94,7 +97,7 @@ fn root(start: &Path) -> Result<PathBuf, DataError> {
     package.map(Path::to_owned).ok_or(DataError::NoWorkspace { start })
 }
 
-/// Whether a manifest has the table `workspace`, or one in it.
+/// Whether a manifest has the table `workspace`, or a table inside of it.
 fn is_workspace(manifest: &str) -> bool {
     fn after_workspace(line: &str) -> Option<&str> {
         line.trim_start().strip_prefix('[')?.trim_start().strip_prefix("workspace")

@@ -270,7 +270,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// Takes in a parcel from another pipeline stage.
     fn receive(&mut self, parcel: Parcel, unit: usize, slot: usize, share: Share) {
         let at = self.arena.coordinates();
-        let sender = Coordinates { pipeline: self.plan.sender_of(parcel, at.pipeline), ..at };
+        let sender = Coordinates { pipeline: self.plan.parcel_sender(parcel, at.pipeline), ..at };
         let (rank, there) = (self.plan.config.mesh.rank(sender), self.plan.places(sender));
         let (from, to) = (self.position.arriving(parcel), self.places().incoming(parcel, unit, slot));
         match parcel {

@@ -1,4 +1,4 @@
-//! Available: how much memory can be had, of the host and within the limits of control groups. Never takes any.
+//! Available: how much memory a run can have, of the host and within the limits of control groups. Never takes any.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use zero_plan::Bytes;
 use super::error::LaunchError;
 use super::groups::rooms;
 
-/// The kernel rather kills a process than refuse it pages, so ask before.
+/// Checks that so much memory is there, because the kernel would later kill a process instead of refusing it memory.
 ///
 /// # Errors
 /// Z0331 if the host has less than `bytes` to give, or a control group that this process is in.
@@ -15,12 +15,12 @@ pub fn check_available(bytes: usize) -> Result<(), LaunchError> {
     check_below(bytes, Path::new("/"))
 }
 
-/// [`check_available`] of the system below `root`.
+/// [`check_available`] with the system's files below `root`.
 fn check_below(bytes: usize, root: &Path) -> Result<(), LaunchError> {
     let table = std::fs::read_to_string(root.join("proc/meminfo"));
     let table = table.map_err(LaunchError::system("read /proc/meminfo"))?;
     let host = (available_bytes(&table), "on this host".to_owned());
-    // What a group might swap out is left out: it may have been forbidden, and nobody wants to train on it.
+    // Swap of a group does not count: the group may not be allowed to use it, and training would be slow on it.
     let groups = rooms(root).into_iter().map(|room| {
         let limit = Bytes(room.limit_bytes as usize);
         (room.free_bytes, format!("in the control group `{}`, whose limit is {limit}", room.group.display()))
@@ -33,7 +33,7 @@ fn check_below(bytes: usize, root: &Path) -> Result<(), LaunchError> {
     }
 }
 
-/// Memory that can be had without harm to others, swap included, from `/proc/meminfo`, whose unit is KiB.
+/// Memory that other programs can spare, with swap, from `/proc/meminfo`, whose unit is KiB.
 fn available_bytes(table: &str) -> u64 {
     let rows = table.lines().filter(|row| row.starts_with("MemAvailable:") || row.starts_with("SwapFree:"));
     let kib = rows.filter_map(|row| row.split_whitespace().nth(1)?.parse::<u64>().ok());

@@ -1,6 +1,6 @@
-//! Door: the socket by which the ranks of a job find one another, named after the job and its user. Lets in nobody else,
-//! and waits for the first words of all who have come side by side, so that one who is silent holds up nobody. Never
-//! knows what is said.
+//! Door: the socket by which the ranks of a job find one another, named after the job and its user. Lets in processes
+//! of that user only, and waits for the first messages of all callers at once, so that a silent one delays no other.
+//! Never knows what the messages mean.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::environment::Place;
 use super::error::LaunchError;
 use super::wire::{self, Message, Peer};
 
-/// Between two looks whether somebody listens.
+/// Time between two attempts to connect.
 const KNOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The door of a job, to be opened by one rank and knocked at by the others. What belongs to `user` is trusted.
+/// The door of a job. One rank opens it, and the others knock. Processes of `user` are trusted.
 pub(super) struct Door<'a> {
     pub place: &'a Place,
     pub user: Uid,
@@ -26,11 +26,11 @@ pub(super) struct Door<'a> {
 pub(super) struct Reception {
     listener: OwnedFd,
     user: Uid,
-    /// Those who have said nothing as yet.
+    /// Callers that have not said anything.
     silent: Vec<Caller>,
 }
 
-/// Whoever has come.
+/// A process that has connected.
 pub(super) struct Caller {
     pub pid: u32,
     pub socket: OwnedFd,
@@ -38,11 +38,11 @@ pub(super) struct Caller {
 
 /// What happens at an open door.
 pub(super) enum Arrival {
-    /// Somebody has said a first word.
+    /// A caller has sent its first message.
     Came(Caller, Message),
-    /// This one of the peers has something to say, or has gone.
+    /// The peer with this index has sent something, or has gone.
     Peer(usize),
-    /// Nothing, and it is late.
+    /// Nothing has happened in time.
     Late,
 }
 
@@ -64,12 +64,13 @@ impl<'a> Door<'a> {
         Ok(Reception { listener, user: self.user, silent: Vec::new() })
     }
 
-    /// The right to speak for all ranks that wait for rank 0, which one of them can have: as long as the result lives.
-    pub fn take_the_word(&self) -> Option<OwnedFd> {
-        self.take_name(".word").ok().flatten()
+    /// The right to speak for all ranks that wait for rank 0. Only one of them can have it, for as long as the result
+    /// lives.
+    pub fn become_speaker(&self) -> Option<OwnedFd> {
+        self.take_name(".speaker").ok().flatten()
     }
 
-    /// A socket that has a name of this job; none if another socket has it.
+    /// A socket under a name of this job. None if another socket has that name.
     fn take_name(&self, suffix: &str) -> Result<Option<OwnedFd>, Errno> {
         let taken = socket()?;
         match rustix::net::bind(&taken, &self.address(suffix)?) {
@@ -79,7 +80,7 @@ impl<'a> Door<'a> {
         }
     }
 
-    /// Goes in, if the door is open.
+    /// Connects to rank 0. None if the door is not open.
     ///
     /// # Errors
     /// Z0328 if it is another user's.
@@ -104,7 +105,8 @@ impl<'a> Door<'a> {
         std::thread::sleep(KNOCK_INTERVAL);
     }
 
-    /// In the abstract namespace: no file, gone with its last user. Hashed, because a name has at most 107 bytes.
+    /// A name in the abstract namespace, which is no file and is gone with its last user. The job is hashed, because a
+    /// name has at most 107 bytes.
     fn address(&self, suffix: &str) -> Result<SocketAddrUnix, Errno> {
         let (user, job) = (self.user.as_raw(), fnv1a(self.place.job.as_bytes()));
         SocketAddrUnix::new_abstract_name(format!("zero.{user}.{job:016x}{suffix}").as_bytes())
@@ -112,7 +114,7 @@ impl<'a> Door<'a> {
 }
 
 impl Reception {
-    /// Waits for what happens next, until `late`.
+    /// Waits for what happens next, but only until `late`.
     ///
     /// # Errors
     /// Z0332 if the system refuses.
@@ -132,14 +134,14 @@ impl Reception {
                 continue;
             }
             let caller = self.silent.remove(first - peers.len());
-            // Whoever leaves, or says what no rank says, is let go without an answer.
+            // A caller that leaves, or sends what no rank would send, gets no answer.
             if let Ok(Some((message, _))) = wire::receive(&caller.socket) {
                 return Ok(Arrival::Came(caller, message));
             }
         }
     }
 
-    /// Lets in whoever stands at the door, if it is this user's.
+    /// Lets in the next caller, if it belongs to this user.
     fn admit(&mut self) -> Result<(), LaunchError> {
         let accepted = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC);
         let socket = accepted.map_err(LaunchError::system("wait for the other ranks"))?;

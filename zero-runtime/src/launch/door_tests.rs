@@ -1,4 +1,4 @@
-//! Tests of who is let in, and of who is heard while others are silent.
+//! Tests of which callers are let in, and of which are heard while others are silent.
 
 use std::time::Duration;
 
@@ -84,13 +84,13 @@ fn a_door_of_another_user_is_not_entered() {
 }
 
 #[test]
-fn one_has_the_word_at_a_time() {
-    let place = place("word");
+fn one_is_the_speaker_at_a_time() {
+    let place = place("speaker");
     let door = Door::of(&place);
-    let word = door.take_the_word();
-    assert!(word.is_some() && door.take_the_word().is_none());
-    drop(word);
-    assert!(door.take_the_word().is_some());
+    let speaker = door.become_speaker();
+    assert!(speaker.is_some() && door.become_speaker().is_none());
+    drop(speaker);
+    assert!(door.become_speaker().is_some());
 }
 
 #[test]

@@ -1,25 +1,26 @@
-//! Environment: variables in, role out. Knows the names that launchers use and rejects what contradicts itself.
-//! Never touches the process, never reads the real environment: variables come from a lookup function.
+//! Environment: environment variables in, role out. Knows the names that launchers use, and rejects contradictions.
+//! Never touches the process and never reads the environment itself: variables come from a lookup function.
 
 use std::time::Duration;
 
 use super::error::LaunchError;
 
-/// Names the job towards its ranks; set by our launcher, or by a person whose launcher names nothing.
+/// The name of the job, equal on all its ranks. Set by our launcher, or by a person if no launcher gives the job a
+/// name.
 pub(super) const JOB: &str = "ZERO_JOB";
-/// Process id of our own launcher; only set by it.
+/// Process id of our own launcher, which sets it.
 pub(super) const LAUNCHER_PID: &str = "ZERO_LAUNCHER_PID";
 const JOIN_TIMEOUT_S: &str = "ZERO_JOIN_TIMEOUT_S";
 const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
-/// A day: a job that takes longer to start is better asked for again.
+/// A day: a job that does not start within one is better started again.
 const JOIN_TIMEOUT_S_MAX: usize = 24 * 60 * 60;
 
 /// What a process is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// Started alone: start the ranks and see them end.
+    /// Started alone: it starts the ranks and waits for their end.
     Launcher,
-    /// Started as one of several.
+    /// Started as one of several ranks.
     Rank(Place),
 }
 
@@ -36,14 +37,14 @@ pub struct Place {
     pub one_host: bool,
     /// Equal on all ranks of a job, and different from any other job on this host.
     pub job: String,
-    /// How long a rank waits for its peers at start.
+    /// For how long a rank waits for its peers at start.
     pub join_timeout: Duration,
-    /// Our own launcher's process id; none under a foreign launcher.
+    /// The process id of our own launcher. None under another launcher.
     pub launcher_pid: Option<u32>,
 }
 
 impl Place {
-    /// The place of `rank` among `world` ranks of this host, with default patience and no launcher.
+    /// The place of `rank` among `world` ranks of this host, with the default time to wait and without a launcher.
     pub fn on_this_host(rank: usize, world: usize, job: &str) -> Self {
         let join_timeout = Duration::from_secs(JOIN_TIMEOUT_S_DEFAULT as u64);
         let job = job.to_owned();
@@ -53,9 +54,9 @@ impl Place {
 
 /// How a launcher says whether all its ranks are on one host.
 enum Spread {
-    /// Ranks on this host: one host if that is all of them.
+    /// By the number of ranks on this host: they are on one host if that is all of them.
     LocalWorld(&'static str),
-    /// Number of hosts.
+    /// By the number of hosts.
     Hosts(&'static str),
 }
 
@@ -67,7 +68,7 @@ struct Dialect {
     spread: Spread,
 }
 
-/// torchrun, our own launcher, and people who write wrappers.
+/// The variables of torchrun, of our own launcher, and of most scripts.
 pub(super) const PLAIN_RANK: &str = "RANK";
 pub(super) const PLAIN_WORLD: &str = "WORLD_SIZE";
 pub(super) const PLAIN_LOCAL_RANK: &str = "LOCAL_RANK";
@@ -79,7 +80,8 @@ const PLAIN: Dialect = Dialect {
     spread: Spread::LocalWorld(PLAIN_LOCAL_WORLD),
 };
 
-/// Innermost first: `mpirun` starts its helpers with `srun`, so Slurm's variables may be those of a helper.
+/// Other launchers, innermost first: `mpirun` starts its helpers with `srun`, so Slurm's variables may be those of a
+/// helper.
 const FOREIGN: [Dialect; 3] = [
     Dialect {
         rank: "OMPI_COMM_WORLD_RANK",
@@ -102,11 +104,12 @@ const FOREIGN: [Dialect; 3] = [
 ];
 const SLURM_RANK: &str = "SLURM_PROCID";
 const SLURM_STEP: &str = "SLURM_STEP_ID";
-/// Slurm counts real steps from 0; its batch scripts, shells and helpers have ids from here on.
+/// Slurm counts steps of ranks from 0. Its batch scripts, shells and helpers have ids from here on.
 const SLURM_STEP_RESERVED: u64 = 0xffff_fff0;
 
-/// Each names the job or a part of it, is equal on all its ranks, and is set by some launcher. Taken all together,
-/// because each alone is too weak somewhere: torchrun's id is `none` unless given, an allocation runs many steps.
+/// Variables that some launcher sets and that are equal on all ranks of a job. All of them together name the job,
+/// because each alone may be the same for two jobs: torchrun's id is `none` unless given, and an allocation of Slurm
+/// runs many steps.
 const JOB_PARTS: [&str; 8] = [
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT",
@@ -118,8 +121,8 @@ const JOB_PARTS: [&str; 8] = [
     SLURM_STEP,
 ];
 
-/// Stands for the process that started this one: who starts ranks and sets RANK and WORLD_SIZE alone names their job so.
-/// No variable can be called that.
+/// Looked up for the process that started this one. Where ranks have RANK and WORLD_SIZE and nothing else, it is the
+/// name of their job. No variable can have this name.
 pub(super) const PARENT: &str = "=parent";
 
 /// What a process with these variables is. `lookup` gives a variable's value, if it is set.
@@ -147,8 +150,8 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
     }))
 }
 
-/// The place of a process with these variables, as far as they say so, contradictions or not: ranks that cannot start
-/// find one another by it, to tell an error once. None where no launcher has numbered it.
+/// The place of a process with these variables, as far as they say so, even if they contradict one another. By it,
+/// ranks that cannot start find one another, to tell an error once. None if no launcher has numbered the process.
 pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<Place> {
     let variables = Variables { lookup };
     let number = |name| variables.number(name).ok().flatten();
@@ -185,10 +188,10 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         }
     }
 
-    /// The seat, and the name of the variable that says how many there are; none if nobody assigned one.
+    /// The seat, and the name of the variable with the number of ranks. None if no launcher has assigned one.
     fn seat(&self, ours: bool) -> Result<Option<(Seat, &'static str)>, LaunchError> {
         let plain = self.seat_in(&PLAIN)?;
-        // These launchers may run inside another one, whose ranks are then not ours.
+        // These launchers may run inside another one, and its variables then count other processes.
         let nested = ours || (self.lookup)("TORCHELASTIC_RUN_ID").is_some();
         if let (Some(seat), true) = (&plain, nested) {
             return Ok(Some((*seat, PLAIN.world)));
@@ -207,7 +210,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         }
     }
 
-    /// Launchers whose variables are of ranks, if they are set.
+    /// Launchers whose variables, if they are set, are about ranks.
     fn credible(&self) -> impl Iterator<Item = &'static Dialect> {
         FOREIGN.iter().filter(|dialect| dialect.rank != SLURM_RANK || self.in_slurm_step())
     }
@@ -244,7 +247,8 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         Ok(Some(Seat { rank, world, local_rank, one_host }))
     }
 
-    /// Otherwise a batch script, to which Slurm gives a rank too, would take itself for rank 0 and wait for the others.
+    /// Whether Slurm's variables are those of a rank. Slurm numbers a batch script, too, which would otherwise take
+    /// itself for rank 0 and wait for the others.
     fn in_slurm_step(&self) -> bool {
         let step = (self.lookup)(SLURM_STEP).and_then(|step| step.parse::<u64>().ok());
         step.is_some_and(|step| step < SLURM_STEP_RESERVED)

@@ -1,5 +1,5 @@
-//! What can go wrong between the start of a binary and the end of its ranks: message, stable code and way out.
-//! Never prints.
+//! Error: what can go wrong between the start of a binary and the end of its ranks, each with message, stable code and
+//! way out. Never prints.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use zero_plan::Bytes;
 
 use super::finding::Findings;
 
-/// An error of launching, joining or watching. [`LaunchError::report`] is what a person should see, once.
+/// An error of launching, joining or watching. [`LaunchError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message names its fields")]
 pub enum LaunchError {
@@ -176,7 +176,7 @@ impl LaunchError {
         help.to_owned()
     }
 
-    /// Whether rank 0 or a launcher tells the same better, so that this rank should end without a word.
+    /// Whether rank 0 or a launcher has a better message for the same, so that this rank should print nothing.
     pub fn is_echo(&self) -> bool {
         matches!(self, LaunchError::Dismissed { .. } | LaunchError::HostLost)
     }

@@ -1,5 +1,5 @@
-//! Finding: what ranks have found by themselves, as a person should see it: equal errors once, and beside each the ranks
-//! that it is of, where those are not all. The one place where errors of a run are printed.
+//! Finding: errors that ranks have found by themselves, as a person should see them: equal ones once, each with the
+//! ranks that found it, unless all did. Errors of a run are printed here and nowhere else.
 
 use core::fmt;
 

@@ -1,23 +1,23 @@
-//! Groups: what the control groups of this process leave it of memory: in both versions, and at every level on the way up,
-//! since a limit holds for all that lies below it. Never changes a group.
+//! Groups: how much memory the control groups of this process leave it. Looks at both versions, and at every level on
+//! the way up, because a limit holds for all groups below it. Never changes a group.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Memory that can be had as far as one limit goes.
+/// The memory that one limit leaves.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Room {
     /// Directory of the group.
     pub group: PathBuf,
     /// The most that its processes may take together.
     pub limit_bytes: u64,
-    /// What is left of that; what they have cached of files can be had, too.
+    /// What is left of that. What they have cached of files counts as left, because the kernel can take it back.
     pub free_bytes: u64,
 }
 
-/// How a version calls what it tells.
+/// The names of the files of one version.
 struct Names {
     file_system: &'static str,
     limit: &'static str,
@@ -48,7 +48,7 @@ struct Mount {
     point: PathBuf,
 }
 
-/// The limits that hold for this process, none where there are none. `root` is where `/proc` and the hierarchies are.
+/// The limits that hold for this process. `root` is where `/proc` and the hierarchies are.
 pub fn rooms(root: &Path) -> Vec<Room> {
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
     let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
@@ -56,7 +56,8 @@ pub fn rooms(root: &Path) -> Vec<Room> {
     groups.lines().flat_map(|line| rooms_of(line, &mounts, root)).collect()
 }
 
-/// Those of one hierarchy: number, controllers (none in version 2) and the process's group, between colons.
+/// The limits of one hierarchy, from a line with its number, its controllers (none in version 2) and the process's
+/// group, with colons between them.
 fn rooms_of(line: &str, mounts: &[Mount], root: &Path) -> Vec<Room> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { return Vec::new() };
@@ -79,17 +80,17 @@ impl Mount {
         let is_outside = group.components().any(|part| part == Component::ParentDir);
         let below = match group.strip_prefix(&self.root) {
             Ok(below) if !is_outside => below,
-            // Seen from within a container, the group has a name that leads nowhere; its limit is that of what is mounted.
+            // Inside a container the name of the group may lead nowhere. Its limit is then that of the mounted group.
             _ => Path::new(""),
         };
-        // Collected, as a path joined with nothing would end in a slash.
+        // Collected, because a path that is joined with an empty one ends in a slash.
         let own: PathBuf = self.point.join(below).components().collect();
         own.ancestors().take_while(|directory| directory.starts_with(&self.point)).map(Path::to_owned).collect()
     }
 }
 
-/// A line of mountinfo (proc_pid_mountinfo(5)): fields 4 and 5 are root and mount point; after a dash come the file system,
-/// its source, and options.
+/// A line of mountinfo (proc_pid_mountinfo(5)): fields 4 and 5 are root and mount point; after a dash come the file
+/// system, its source, and options.
 fn mount(line: &str) -> Option<Mount> {
     let (place, what) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3).map(|field| PathBuf::from(unescaped(field)));
@@ -102,7 +103,7 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Spaces and the like are a backslash and three octal digits.
+/// A field of mountinfo, in which spaces and the like are a backslash and three octal digits.
 fn unescaped(field: &str) -> OsString {
     let (mut bytes, mut rest) = (Vec::new(), field.as_bytes());
     while let Some((&first, others)) = rest.split_first() {
@@ -117,7 +118,7 @@ fn unescaped(field: &str) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// None where the group has no limit: the file says `max`, or is not there, as at the top.
+/// What a group leaves. None if it has no limit: its file says `max`, or is not there, as at the top.
 fn room(group: PathBuf, names: &Names, root: &Path) -> Option<Room> {
     let directory = root.join(group.strip_prefix("/").unwrap_or(&group));
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    /// Of version 1, without a limit.
+    /// What version 1 says where there is no limit.
     const UNLIMITED: &str = "9223372036854771712";
 
     /// A made-up system.
@@ -175,11 +176,11 @@ mod tests {
             ("sys/fs/cgroup/a/b/memory.current", "7\n"),
             ("sys/fs/cgroup/a/b/c/memory.max", "2147483648\n"),
             ("sys/fs/cgroup/a/b/c/memory.current", "1073741824\n"),
-            // Not on the way.
+            // Not above the process's group.
             ("sys/fs/cgroup/d/memory.max", "1\n"),
         ];
         let root = system("0::/a/b/c\n", &[UNIFIED], &files);
-        // Of 3 GiB, 2 are in use, of which 3/4 can be had back.
+        // Of 3 GiB, 2 are in use. Three quarters of a GiB of them are cached files.
         let expected = [("/sys/fs/cgroup/a/b/c", GIB), ("/sys/fs/cgroup/a", 3 * GIB - 2 * GIB + GIB / 4 * 3)];
         assert_eq!(found(&root), expected.map(|(group, free)| (group.to_owned(), free)));
         assert_eq!(rooms(root.path())[1].limit_bytes, 3 * GIB);
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    /// As processes look that were moved out of the root of their namespace, or entered another's.
+    /// Of a process that was moved out of the root of its namespace, or that has entered another namespace.
     #[test]
     fn a_group_outside_of_the_namespace_has_the_limit_of_what_is_mounted() {
         let files = [("sys/fs/cgroup/memory.max", "4096\n"), ("sys/memory.max", "1\n"), ("memory.max", "1\n")];

@@ -1,5 +1,5 @@
-//! Launcher: starts the ranks of one host as copies of this binary, waits for them, and ends all when one fails.
-//! Whatever happens, no rank outlives it. Never joins the ranks' work.
+//! Launcher: starts the ranks of one host as copies of this binary, waits for them, and ends all when one fails. No
+//! rank outlives it. Never takes part in their work.
 
 use std::ffi::CString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -17,18 +17,18 @@ use super::error::LaunchError;
 
 /// Exit code of a rank that has printed its own error, so that the launcher adds nothing.
 pub const EXIT_REPORTED: u8 = 2;
-/// Exit code of a launcher that has told why a rank failed.
+/// Exit code of a launcher that has printed why a rank failed.
 const EXIT_RANK_FAILED: u8 = 1;
-/// Added by convention to the number of the signal that ended a program.
+/// By convention, a program that a signal ends has this plus the signal's number as its exit code.
 const EXIT_SIGNAL_BASE: i32 = 128;
-/// The program that runs, whatever lies at its path by now.
+/// The running program, even if another file lies at its path by now.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Starts `ranks` copies of this binary with its arguments, and waits for all of them.
 ///
-/// Gives success if all ranks succeed. If one fails, or this process is asked to end (SIGINT, SIGTERM), all ranks are
-/// killed and reaped, the reason is printed to standard error, once, and the exit code says so: 1, or 2 where the rank
-/// printed its own error, or 130 and 143. Call it from the main thread: ranks die with the thread that starts them.
+/// Succeeds if all ranks succeed. If one fails, or this process is asked to end (SIGINT, SIGTERM), all ranks are killed
+/// and reaped, and the reason is printed to standard error, once. The exit code is then 1, or 2 if the rank printed its
+/// own error, or 130 or 143 after a signal. Call it from the main thread: ranks die with the thread that starts them.
 pub fn launch(ranks: usize) -> ExitCode {
     match run(ranks) {
         Ok(()) => ExitCode::SUCCESS,
@@ -45,13 +45,13 @@ pub fn launch(ranks: usize) -> ExitCode {
     }
 }
 
-/// Names this process after its program, for `ps` and `pkill`: what is started by another name than its path, as ranks are
-/// and what `cargo zero run` starts, would otherwise be listed under that.
+/// Names this process after its program, for `ps` and `pkill`. Ranks, and what `cargo zero run` starts, are started
+/// through `/proc`, and would otherwise be listed under that name.
 pub(super) fn take_program_name() {
     let program = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_name().unwrap_or_default();
     if let Ok(name) = CString::new(name.as_encoded_bytes()) {
-        // Fails nowhere, and a name is not worth an error.
+        // A name is not worth an error.
         let _ = rustix::thread::set_name(&name);
     }
 }
@@ -80,7 +80,7 @@ impl From<LaunchError> for Failure {
 }
 
 fn run(ranks: usize) -> Result<(), Failure> {
-    // Before the first rank starts, else its end could go unnoticed.
+    // Before the first rank starts. Otherwise its end could go unnoticed.
     let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
     let mut crew = Crew::default();
     let job = unique_job();
@@ -89,7 +89,8 @@ fn run(ranks: usize) -> Result<(), Failure> {
         crew.members.push(Member { rank, child });
     }
     while !crew.members.is_empty() {
-        // Ctrl-C reaches the ranks too. It reaches us before news of their end do, so look for it first.
+        // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so it is looked for
+        // first.
         if let Some(signal) = signals.wait().find(|signal| *signal != SIGCHLD) {
             return Err(Failure::Interrupted(signal));
         }
@@ -101,7 +102,7 @@ fn run(ranks: usize) -> Result<(), Failure> {
 fn command(rank: usize, ranks: usize, job: &str) -> Command {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
-    // By its path, ranks could be another program: a build may have replaced the file since this process started.
+    // Not by its path: a build may have replaced the file there since this process started.
     let mut command = Command::new(THIS_PROGRAM);
     command
         .arg0(name)
@@ -116,13 +117,14 @@ fn command(rank: usize, ranks: usize, job: &str) -> Command {
     command
 }
 
-/// The process id is unique now, the time makes it so over time.
+/// A name that no other job has: the process id is unique among running processes, and the time tells it from earlier
+/// ones.
 fn unique_job() -> String {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}", std::process::id(), time.as_nanos())
 }
 
-/// The ranks that still run. On drop, however that comes about, they are killed and reaped.
+/// The ranks that still run. When this is dropped for whatever reason, they are killed and reaped.
 #[derive(Default)]
 struct Crew {
     members: Vec<Member>,
@@ -134,7 +136,7 @@ struct Member {
 }
 
 impl Crew {
-    /// Takes out the ranks that have ended. If some failed, tells which to name: one that has not reported yet.
+    /// Removes the ranks that have ended. If some failed, the error names one that has not reported its own.
     fn reap(&mut self) -> Result<(), Failure> {
         let mut failures = Vec::new();
         let mut running = Vec::new();
@@ -158,11 +160,11 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // Fails only for one that has ended.
+            // Fails only for a rank that has ended.
             let _ = member.child.kill();
         }
         for member in &mut self.members {
-            // Fails only for one that was reaped.
+            // Fails only for a rank that was reaped.
             let _ = member.child.wait();
         }
     }

@@ -1,8 +1,8 @@
-//! How a binary becomes ranks: who starts whom, how ranks of one host find one another and share one piece of memory,
-//! and how all of them end when one does.
+//! Launch: how a binary becomes ranks. A launcher starts them, the ranks of one host find one another and share one
+//! piece of memory, and all of them end when one does.
 //!
 //! A binary started alone is the launcher ([`launch`]); started by a launcher it is one rank ([`join`]). Ranks share
-//! memory that has no name in any file system, so nothing can be left behind and nothing can be stale.
+//! memory that has no name in any file system, so a run leaves nothing there, and finds nothing of another run.
 //!
 //! Never computes, never knows what lies in the shared memory, never ends the process of its caller.
 
@@ -23,21 +23,24 @@ mod wire;
 
 use std::time::Duration;
 
-pub use available::check_available;
-pub use environment::{Place, Role, company_from, role_from};
+pub(crate) use available::check_available;
+pub use environment::{Place, Role};
+use environment::{company_from, role_from};
 pub use error::LaunchError;
 pub use finding::Findings;
 pub(crate) use finding::print;
-pub use launcher::{EXIT_REPORTED, launch};
+pub(crate) use launcher::EXIT_REPORTED;
+pub use launcher::launch;
 pub use rendezvous::{Joined, fail, join};
 pub use segment::Segment;
 pub use watch::{Watch, leave};
 
-/// A wait that takes this long says for whom, and again whenever it has taken twice as long as the last time. It says so and
-/// goes on: a rank that was stopped may be continued. What ends a wait is that what it waits for comes, or a rank's end.
+/// A rank that has waited for this long says for whom it waits, and again whenever that has taken twice as long as the
+/// last time. The wait goes on, because a rank that was stopped may be continued. It ends when what it is for comes, or
+/// when a rank ends.
 pub(crate) const NOTICE: Duration = Duration::from_secs(5);
 
-/// Says for whom `rank` has waited for so many times [`NOTICE`], if it is time to.
+/// Says for whom `rank` has waited for `periods` times [`NOTICE`], if it is time to say so again.
 pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String) {
     if periods.is_power_of_two() {
         let seconds = u64::from(periods) * NOTICE.as_secs();
@@ -47,7 +50,7 @@ pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String)
 
 /// What this process is, from its environment: the launcher of `plan_ranks` ranks, or one of them.
 ///
-/// A rank that our own launcher started is from here on killed when that launcher dies. The process is from here on listed
+/// From here on, a rank that our own launcher started is killed when that launcher dies, and the process is listed
 /// under its program's name.
 ///
 /// # Errors
@@ -61,9 +64,9 @@ pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
     Ok(role)
 }
 
-/// Where this process stands among its peers, as far as its environment says so, contradictions or not: to tell errors
-/// with, by [`fail`]. None where it is the only one.
-pub fn company(plan_ranks: usize) -> Option<Place> {
+/// Where this process stands among its peers, as far as its environment says so, even if that contradicts itself.
+/// [`fail`] needs it to tell an error. None if it is the only process.
+pub(crate) fn company(plan_ranks: usize) -> Option<Place> {
     company_from(plan_ranks, variable)
 }
 
@@ -74,12 +77,11 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// A name for the parent process that no other process has: its id, and when it started. None where it has ended and this
-/// process is an orphan.
+/// A name for the parent process that no other process has: its id, and when it started. None if it has ended.
 fn parent() -> Option<String> {
     let pid = rustix::process::getppid()?.as_raw_pid();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Field 22, counted behind the name in brackets, which may hold anything.
+    // Field 22, counted from the end of the name in brackets, which may hold any character.
     let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.to_owned();
     (pid > 1).then(|| format!("parent {pid} started {started}"))
 }

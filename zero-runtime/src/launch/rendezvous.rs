@@ -1,6 +1,6 @@
-//! Rendezvous: the ranks of one host meet at a door named after their job, compare what they are about to run, and leave
-//! with one shared memory. Rank 0 hosts, the others are guests. Whoever has failed by itself comes too, and says why, so
-//! that rank 0 can tell it once. Never starts or ends a process.
+//! Rendezvous: the ranks of one host meet at a door named after their job, compare what they are about to run, and
+//! leave with one shared memory. Rank 0 is the host, and the others are guests. A rank that has failed before comes
+//! too, and says why, so that rank 0 can tell it once. Never starts or ends a process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,25 +14,26 @@ use super::watch::{self, Watch};
 use super::wire::{self, Finding, Hello, Message, Peer};
 use super::{NOTICE, note};
 
-/// How long rank 0 stays for the others, once one does not fit: to refuse them, and to hear whether they found the same.
+/// How long rank 0 still waits for the others once the start has failed, to refuse them and to hear whether they found
+/// the same.
 const LATECOMER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Periods in which a waiting guest that hears nothing of rank 0 takes it for held up: it speaks in each of them.
+/// Rank 0 sends something in each period. A guest that hears nothing for so many of them takes rank 0 to be held up.
 const SILENT_PERIODS: u32 = 2;
 
 /// What a rank has once all have met.
 #[derive(Debug)]
 pub struct Joined {
-    /// The memory all ranks share, zero at start.
+    /// The memory that all ranks share, zero at start.
     pub segment: Segment,
     /// The connections to the other ranks.
     pub watch: Watch,
 }
 
-/// Meets the other ranks; returns once all have arrived with the same plan.
+/// Meets the other ranks. Returns once all have arrived with the same plan.
 ///
-/// `plan_hash` and `bytes`, the size of the shared memory, must be equal on all ranks. An error is to be printed, unless
-/// [`LaunchError::is_echo`] says that another rank does it.
+/// `plan_hash` and `bytes`, the size of the shared memory, must be equal on all ranks. The caller prints an error,
+/// unless [`LaunchError::is_echo`] says that another rank does.
 ///
 /// # Errors
 /// Z0307, Z0316, or Z0320 to Z0332: see [`LaunchError`].
@@ -50,8 +51,8 @@ pub fn join(place: &Place, plan_hash: u64, bytes: usize) -> Result<Joined, Launc
     joined
 }
 
-/// Ends a rank that has found an error before it could [`join`]. Gives what is to be printed, if it is for this rank to do:
-/// rank 0 waits for the others, to hear whether they found the same; another rank speaks only if there is no rank 0.
+/// Ends a rank that has found an error before it could [`join`]. Gives what this rank is to print, if anything: rank 0
+/// waits for the others, to hear whether they found the same, and any other rank prints only if there is no rank 0.
 pub fn fail(place: &Place, error: &str) -> Option<LaunchError> {
     let finding = Finding { rank: place.rank as u64, error: error.to_owned() };
     match meet(&Door::of(place), &Err(finding.clone())) {
@@ -60,7 +61,7 @@ pub fn fail(place: &Place, error: &str) -> Option<LaunchError> {
             None
         }
         Err(error @ LaunchError::Failed(_)) => Some(error),
-        // Nobody else can tell it.
+        // No other rank can tell it.
         _ => Some(LaunchError::Failed(Findings::of(place.world, finding))),
     }
 }
@@ -87,7 +88,7 @@ fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError
         Ok(segment) => Ok(Joined { segment, watch: Watch::new(door.place, peers) }),
         Err(error) => {
             for peer in &peers {
-                // One that has gone need not know why.
+                // A peer that has gone need not know why.
                 let _ = peer.send(&Message::Refused(format!("{}: {error}", error.code())));
             }
             Err(error)
@@ -99,7 +100,7 @@ fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError
 struct Host<'a> {
     place: &'a Place,
     own: &'a Result<Hello, Finding>,
-    /// Everyone who is to hear of the outcome.
+    /// The ranks that are to hear of the outcome.
     peers: Vec<Peer>,
     findings: Findings,
     misfit: Option<LaunchError>,
@@ -116,14 +117,14 @@ impl<'a> Host<'a> {
         new
     }
 
-    /// Waits until every other rank has come; gives what they agree on.
+    /// Waits until every other rank has come, and gives what all of them agree on.
     fn gather(&mut self, reception: &mut Reception) -> Result<Hello, LaunchError> {
         let mut periods = 0;
         let mut notice = Instant::now() + NOTICE;
         while self.peers.len() + 1 < self.place.world {
             match reception.next(&self.peers, self.deadline.min(notice))? {
                 Arrival::Came(caller, message) => self.hear(caller, message),
-                // A guest that has spoken only listens: what is heard of it is its end.
+                // A guest sends one message and then listens. What is heard after that is its end.
                 Arrival::Peer(index) => {
                     let Peer { rank, pid, .. } = self.peers[index];
                     return Err(self.verdict().unwrap_or(LaunchError::LostAtStart { rank, pid }));
@@ -160,7 +161,7 @@ impl<'a> Host<'a> {
                 self.peers.push(Peer { rank: finding.rank as usize, pid, socket });
                 self.fails(finding);
             }
-            // No rank begins with anything else.
+            // No rank begins with another message.
             _ => {}
         }
     }
@@ -170,12 +171,13 @@ impl<'a> Host<'a> {
         self.hurry();
     }
 
-    /// Those on their way should hear of it, instead of waiting for a rank 0 that has left; but who knows when they come.
+    /// Waits no longer than for ranks that are on their way. They should hear of the failure, and not wait for a rank 0
+    /// that has left.
     fn hurry(&mut self) {
         self.deadline = self.deadline.min(Instant::now() + LATECOMER_TIMEOUT);
     }
 
-    /// Why the run does not start, if it is known.
+    /// Why the run does not start, if that is known.
     fn verdict(&mut self) -> Option<LaunchError> {
         let findings = Some(&self.findings).filter(|findings| !findings.is_empty());
         findings.cloned().map(LaunchError::Failed).or_else(|| self.misfit.take())
@@ -185,17 +187,17 @@ impl<'a> Host<'a> {
         (1..self.place.world).filter(|rank| self.peers.iter().all(|peer| peer.rank != *rank)).collect()
     }
 
-    /// Says for whom this rank waits, and to those who wait for it that it does.
+    /// Says for which ranks this one waits, and tells those that have come that it still waits.
     fn still_waits(&self, periods: u32) {
         note(0, periods, || format!("{} of {} to start", ranks(&self.missing()), self.place.world));
         for peer in &self.peers {
-            // One that has gone shows at its socket.
+            // The socket of a peer that has gone shows it.
             let _ = peer.send(&Message::Waiting);
         }
     }
 }
 
-/// Whether a guest is one of us.
+/// Whether a guest is a rank of this job, with the same plan.
 fn examine(own: &Hello, hello: &Hello, guest: &Peer, peers: &[Peer]) -> Result<(), LaunchError> {
     let Peer { rank, pid, .. } = *guest;
     if hello.world != own.world {
@@ -225,9 +227,9 @@ fn examine(own: &Hello, hello: &Hello, guest: &Peer, peers: &[Peer]) -> Result<(
     Ok(())
 }
 
-/// The side of every other rank.
+/// The side of the other ranks.
 fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
-    let mut visit = Visit { door, word: None };
+    let mut visit = Visit { door, speaker: None };
     let peer = visit.for_host()?;
     let first = match own {
         Ok(hello) => Message::Hello(*hello),
@@ -249,10 +251,11 @@ fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchErro
     }
 }
 
-/// A guest's wait for rank 0. Of all who wait in vain, the one that has the word says so.
+/// A guest's wait for rank 0. Of all guests that wait for nothing, the one with the right to speak says so.
 struct Visit<'a> {
     door: &'a Door<'a>,
-    word: Option<OwnedFd>,
+    /// The right to speak, once this rank has it.
+    speaker: Option<OwnedFd>,
 }
 
 impl Visit<'_> {
@@ -277,15 +280,16 @@ impl Visit<'_> {
         }
     }
 
-    /// What rank 0 says, when all have come or one does not fit; none if it has gone.
+    /// What rank 0 says once all have come, or one does not fit. None if rank 0 has gone.
     fn for_answer(&mut self, host: &Peer) -> Result<Option<(Message, Option<OwnedFd>)>, LaunchError> {
         let Place { rank, join_timeout, .. } = *self.door.place;
-        // Twice, because rank 0 waits as long for the others and then takes the memory, and its verdict says more.
+        // Twice as long as rank 0 waits for the others, because it takes the memory after that, and because its verdict
+        // says more than this rank's.
         let patience = join_timeout * 2;
         let deadline = Instant::now() + patience;
         let mut periods = 0;
         loop {
-            // Rank 0 says in each period that it waits, and for whom. If it does not, it is rank 0 that holds us up.
+            // Rank 0 says in each period for whom it waits. If it does not, the wait is for rank 0 itself.
             let late = deadline.min(Instant::now() + NOTICE * SILENT_PERIODS);
             let answer = wire::wait([&host.socket].into_iter(), Some(late));
             let has_come = !answer.map_err(LaunchError::system("wait for rank 0"))?.is_empty();
@@ -304,20 +308,21 @@ impl Visit<'_> {
         }
     }
 
-    fn has_the_word(&mut self) -> bool {
-        self.word = self.word.take().or_else(|| self.door.take_the_word());
-        self.word.is_some()
+    fn becomes_speaker(&mut self) -> bool {
+        self.speaker = self.speaker.take().or_else(|| self.door.become_speaker());
+        self.speaker.is_some()
     }
 
     fn notice(&mut self, periods: u32, what: &str) {
-        if self.has_the_word() {
+        if self.becomes_speaker() {
             note(self.door.place.rank, periods, || format!("rank 0 {what}"));
         }
     }
 
-    /// The end of a wait that came to nothing. Whoever has the word keeps it until the others have given up too.
+    /// The end of a wait without success. The rank with the right to speak keeps it until the others have given up,
+    /// too.
     fn in_vain(&mut self, error: LaunchError) -> LaunchError {
-        if self.has_the_word() {
+        if self.becomes_speaker() {
             std::thread::sleep(watch::grace(false, true));
             error
         } else {

@@ -25,11 +25,30 @@ fn a_stranger_is_no_rank_and_meets_none() {
     assert_eq!(outcomes, [Some("Z0321"), Some("Z0328")]);
 }
 
-#[test]
-fn a_guest_hears_that_rank_0_still_waits() {
+/// Two ends of a connection.
+fn connection() -> (OwnedFd, OwnedFd) {
     let flags = rustix::net::SocketFlags::CLOEXEC;
     let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
-    let (near, far) = rustix::net::socketpair(family, kind, flags, None).unwrap();
+    rustix::net::socketpair(family, kind, flags, None).unwrap()
+}
+
+#[test]
+fn the_first_that_does_not_fit_is_told_and_a_second_rank_0_is_one() {
+    let (place, own) = (Place::on_this_host(0, 2, "misfits"), Ok(HELLO));
+    for (first, second, code) in
+        [(HELLO, Hello { rank: 1, world: 3, ..HELLO }, "Z0327"), (Hello { rank: 1, world: 3, ..HELLO }, HELLO, "Z0326")]
+    {
+        let mut host = Host::new(&place, &own);
+        for hello in [first, second] {
+            host.hear(Caller { pid: 7, socket: connection().0 }, Message::Hello(hello));
+        }
+        assert_eq!(host.verdict().map(|error| error.code()), Some(code));
+    }
+}
+
+#[test]
+fn a_guest_hears_that_rank_0_still_waits() {
+    let (near, far) = connection();
     let (place, own) = (Place::on_this_host(0, 3, "waiting"), Ok(HELLO));
     let mut host = Host::new(&place, &own);
     host.peers.push(Peer { rank: 2, pid: 7, socket: near });

@@ -1,4 +1,4 @@
-//! Segment: the memory that ranks share, mapped and owned. Lack of memory is an error here and not a signal later.
+//! Segment: the memory that ranks share, mapped and owned. Lack of memory is an error here, and not a signal later.
 //! Never knows what lies in it.
 
 use std::fs::File;
@@ -23,18 +23,19 @@ impl Segment {
     /// Memory shared by the threads of this process.
     ///
     /// # Errors
-    /// Z0331 if the host has not that much memory to give, Z0332 if the system refuses.
+    /// Z0331 if the host does not have that much memory, Z0332 if the system refuses.
     pub fn private(bytes: usize) -> Result<Self, LaunchError> {
         check_available(bytes)?;
         let mapping = MmapOptions::new().len(bytes).map_anon().map_err(LaunchError::system("map memory"))?;
-        // A hint: a kernel without huge pages refuses it, and the memory serves as well without. Miri stops at the call.
+        // Only a hint: a kernel without huge pages refuses it, and the memory works without them. Miri does not know
+        // the call.
         if cfg!(not(miri)) {
             let _ = mapping.advise(Advice::HugePage);
         }
         Ok(Segment { mapping: mapping.into() })
     }
 
-    /// New memory that other processes can open with the descriptor. It can never shrink, and all of it is there.
+    /// New memory that other processes can open with the descriptor. It can never shrink, and all of it is reserved.
     pub(super) fn create(bytes: usize) -> Result<(Self, File), LaunchError> {
         check_available(bytes)?;
         let refused = LaunchError::system("reserve the ranks' shared memory");
@@ -49,12 +50,12 @@ impl Segment {
         // Otherwise a touch beyond the end would be a SIGBUS.
         assert!(length >= bytes as u64, "rank 0 sent {length} bytes of memory, agreed were {bytes}");
         let mapping = MmapOptions::new().len(bytes).map_raw(memory).map_err(LaunchError::system(refused))?;
-        // A hint, as for private memory.
+        // Only a hint, as for private memory.
         let _ = mapping.advise(Advice::HugePage);
         Ok(Segment { mapping })
     }
 
-    /// First byte, page-aligned. Others write here too: go through atomics or an agreed order.
+    /// The first byte, page-aligned. Other ranks write here, too, so access needs atomics or an agreed order.
     pub fn ptr(&self) -> *mut u8 {
         self.mapping.as_mut_ptr()
     }
@@ -71,16 +72,18 @@ fn reserve(bytes: usize) -> rustix::io::Result<File> {
     let length = bytes.max(1) as u64;
     rustix::fs::ftruncate(&memory, length)?;
     let memory = File::from(memory);
-    // Where the system gives huge pages only to who asks, it must be asked before the pages are taken; it may refuse.
+    // Some systems give huge pages only to programs that ask, and must be asked before the pages are taken. They may
+    // refuse.
     let _ = ask_for_huge_pages(&memory, bytes);
-    // Takes all pages that are not there now: later there would be no error to return, only SIGBUS.
+    // Takes all pages now. Later, a lack of pages would not be an error to return, but a SIGBUS.
     retry_on_intr(|| rustix::fs::fallocate(&memory, FallocateFlags::empty(), 0, length))?;
     rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(memory)
 }
 
-/// Touches one page of each stretch that would fill a huge page: the whole stretch becomes one where that is allowed.
-/// Through one small mapping after another, so that what is not yet used does not count as resident.
+/// Touches one page of each stretch as long as a huge page. Where that is allowed, the whole stretch becomes a huge
+/// page. Each stretch has a mapping of its own for this, so that memory that is not yet used does not count as
+/// resident.
 fn ask_for_huge_pages(memory: &File, bytes: usize) -> std::io::Result<()> {
     for start in (0..bytes / HUGE_PAGE_BYTES).map(|page| page * HUGE_PAGE_BYTES) {
         let stretch = MmapOptions::new().offset(start as u64).len(HUGE_PAGE_BYTES).map_raw(memory)?;
@@ -118,7 +121,7 @@ mod tests {
         assert_eq!(read(&segment), vec![0; 5000]);
     }
 
-    /// So much that, were it not refused, nothing could be mapped or reserved all the same.
+    /// Asks for so much that mapping it would fail, even if the check did not refuse it.
     #[test]
     fn more_than_there_is_is_an_error() {
         let absurd = usize::MAX;

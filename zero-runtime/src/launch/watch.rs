@@ -1,5 +1,5 @@
-//! Watch: notices that another rank has failed, or died, by its socket closing without a goodbye. Rank 0 hears all ranks
-//! and tells the others. Sleeps until then. Never prints.
+//! Watch: notices that another rank has failed or died, because its socket closes without a goodbye. Rank 0 hears all
+//! ranks and tells the others. Sleeps until something happens. Never prints.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,17 +11,17 @@ use super::finding::Findings;
 use super::launcher::EXIT_REPORTED;
 use super::wire::{self, Finding, Message, Peer};
 
-/// Far longer than another process needs to tell what went wrong.
+/// Far longer than another process needs to tell what has gone wrong.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a rank waits before it ends because of another one. The first to end may be all that its launcher sees
-/// before it kills the rest, so whoever knows best must have spoken by then: our own launcher about a rank that failed
-/// (where it sees no failure, because the rank left early with success, the survivors do speak), then the reporter.
+/// How long a rank waits before it ends because of another one. A launcher kills all ranks when it sees the first one
+/// end, so whoever knows the cause best must have told it by then. About a rank that failed this is our own launcher
+/// (only where the rank has left early with success does the launcher see no failure), and after it the reporter.
 pub(super) fn grace(launcher_knows: bool, reporter_knows: bool) -> Duration {
     GRACE * (u32::from(launcher_knows) + u32::from(reporter_knows))
 }
 
-/// The open connections to the other ranks. Dropped without a word of how it ended, this rank counts as lost.
+/// The open connections to the other ranks. If it is dropped without a goodbye or an error, this rank counts as lost.
 #[derive(Debug)]
 pub struct Watch {
     world: usize,
@@ -34,14 +34,14 @@ pub struct Watch {
 struct Links {
     rank: usize,
     peers: Vec<Peer>,
-    /// Whether one of the two has taken it upon itself to end this rank, or to let it end in order.
+    /// Whether one of the two has begun to end this rank, with an error or in order.
     ended: AtomicBool,
 }
 
 impl Links {
     fn tell_all(&self, message: &Message) {
         for peer in &self.peers {
-            // One that has gone need not know.
+            // A peer that has gone need not know.
             let _ = peer.send(message);
         }
     }
@@ -49,18 +49,18 @@ impl Links {
 
 /// What a rank hears of the others.
 enum News {
-    /// One is gone.
+    /// A rank has gone.
     Lost { rank: usize, pid: u32 },
-    /// One has failed and leaves it to this rank, which is rank 0, to say why.
+    /// A rank has failed and leaves it to this one, which is rank 0, to say why.
     Failed(Finding),
-    /// The run has ended with an error that somebody tells.
+    /// The run has ended with an error that another process tells.
     Told,
 }
 
 /// The links of this process, for [`leave`].
 static LINKS: OnceLock<Weak<Links>> = OnceLock::new();
 
-/// Ends this process, which has told why, and lets the other ranks know that it has.
+/// Ends this process, which has told why, and lets the other ranks know that the error has been told.
 pub fn leave() -> ! {
     if let Some(links) = LINKS.get().and_then(Weak::upgrade) {
         links.ended.store(true, Ordering::Release);
@@ -75,16 +75,16 @@ impl Watch {
         Watch { world: place.world, has_own_launcher: place.launcher_pid.is_some(), links }
     }
 
-    /// Starts the thread that watches. It calls `on_end` at most once; what happened since the ranks joined
-    /// counts too, what happens after [`Watch::goodbye`] does not.
+    /// Starts the thread that watches. It calls `on_end` at most once, also for what happened since the ranks joined,
+    /// but not for what happens after [`Watch::goodbye`].
     ///
-    /// The other threads of this rank may be waiting for the lost one: `on_end` should print the error, if it is this
-    /// rank's to tell, and end the process with [`leave`].
+    /// Other threads of this rank may be waiting for the lost one. So `on_end` should print the error that it is given,
+    /// if any, and end the process with [`leave`].
     ///
     /// # Errors
     /// Z0332 if the system has no thread to give.
     pub fn start(&self, on_end: impl FnOnce(Option<LaunchError>) + Send + 'static) -> Result<(), LaunchError> {
-        // A process that is several ranks is a test, and leaves in its own way.
+        // Only a test has several ranks in a process, and it ends in its own way.
         let _ = LINKS.set(Arc::downgrade(&self.links));
         let (world, has_own_launcher, links) = (self.world, self.has_own_launcher, Arc::clone(&self.links));
         let watch = move || {
@@ -104,7 +104,7 @@ impl Watch {
             on_end(match end {
                 News::Lost { rank, pid } => is_reporter.then_some(LaunchError::RankLost { rank, pid }),
                 News::Failed(finding) => {
-                    // They have time until this rank has spoken.
+                    // Other ranks now wait until this one has told the error.
                     links.tell_all(&Message::Told);
                     Some(LaunchError::Failed(Findings::of(world, finding)))
                 }
@@ -116,19 +116,19 @@ impl Watch {
         Ok(())
     }
 
-    /// Says that this rank ends in order. To be called by all ranks after their last barrier, when none needs another.
+    /// Says that this rank ends in order. All ranks call it after their last barrier, when none needs another.
     pub fn goodbye(self) {
         self.links.ended.store(true, Ordering::Release);
-        // A peer that has gone after the last barrier is nobody's loss.
+        // A peer that has gone after the last barrier is not missed.
         self.links.tell_all(&Message::Goodbye);
     }
 
-    /// Ends this rank because of an error that it alone has found, as far as it knows. Gives what is to be printed, if it is
-    /// for this rank to do: rank 0 speaks for all, and only for the first that fails.
+    /// Ends this rank because of an error that it alone has found, as far as it knows. Gives what this rank is to
+    /// print, if anything: rank 0 prints for all, and only for the first that fails.
     pub fn fail(self, error: &str) -> Option<LaunchError> {
         let finding = Finding { rank: self.links.rank as u64, error: error.to_owned() };
         if self.links.ended.swap(true, Ordering::AcqRel) {
-            // The run is ending for another reason, and so will this process, before long.
+            // The run is ending for another reason, and this process will soon end with it.
             std::thread::sleep(grace(true, true));
             return None;
         }
@@ -144,7 +144,7 @@ impl Watch {
         Some(LaunchError::Failed(Findings::of(self.world, finding)))
     }
 
-    /// Ends this rank because of an error that all ranks have agreed on. Gives whether it is for this rank to print it.
+    /// Ends this rank because of an error that all ranks have agreed on. Gives whether this rank is to print it.
     pub fn fail_together(self) -> bool {
         self.links.ended.store(true, Ordering::Release);
         let speaks = self.links.rank == 0;
@@ -157,7 +157,7 @@ impl Watch {
     }
 }
 
-/// Whether rank 0 takes over to tell an error.
+/// Whether rank 0 says in time that it tells the error.
 fn has_told(host: &Peer) -> bool {
     let deadline = Instant::now() + grace(true, true);
     loop {
@@ -180,7 +180,7 @@ impl Drop for Watch {
     }
 }
 
-/// The first news that end this rank, or none once it or all others have said goodbye.
+/// The first news that ends this rank. None once this rank or all others have said goodbye.
 fn wait_for_end(links: &Links) -> Option<News> {
     let mut present: Vec<&Peer> = links.peers.iter().collect();
     while !present.is_empty() {
@@ -189,7 +189,7 @@ fn wait_for_end(links: &Links) -> Option<News> {
         if links.ended.load(Ordering::Acquire) {
             return None;
         }
-        // From the back, so that removing one leaves the indices of the others alone.
+        // From the last to the first, so that removing one does not change the indices of those to come.
         for index in ready.into_iter().rev() {
             let (rank, pid) = match wire::receive(&present[index].socket) {
                 Ok(Some((Message::Goodbye, _))) => {
@@ -204,7 +204,7 @@ fn wait_for_end(links: &Links) -> Option<News> {
                     return Some(News::Told);
                 }
                 Ok(Some((Message::Lost { rank, pid }, _))) => (rank as usize, pid),
-                // Closed, or no rank any more.
+                // Closed, or something that no rank would send.
                 _ => (present[index].rank, present[index].pid),
             };
             tell_others(links, rank, pid);
@@ -217,7 +217,7 @@ fn wait_for_end(links: &Links) -> Option<News> {
 fn tell_others(links: &Links, rank: usize, pid: u32) {
     if links.rank == 0 {
         for peer in links.peers.iter().filter(|peer| peer.rank != rank) {
-            // One that has gone too need not know.
+            // A peer that has gone, too, need not know.
             let _ = peer.send(&Message::Lost { rank: rank as u64, pid });
         }
     }

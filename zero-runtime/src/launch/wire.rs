@@ -1,4 +1,4 @@
-//! Wire: the few messages that ranks of one host exchange, and the sockets that carry them, one packet a message.
+//! Wire: the few messages that ranks of one host exchange, and the sockets that carry them, one message in a packet.
 //! Never decides anything.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -14,12 +14,12 @@ use rustix::net::{
     Shutdown,
 };
 
-/// First bytes of a hello: who speaks, and in which version.
+/// First bytes of a hello: the name of the protocol and its version.
 const MAGIC: [u8; 8] = *b"zero\0\0\0\x01";
 const REASON_BYTES_MAX: usize = 4096;
 const MESSAGE_BYTES_MAX: usize = REASON_BYTES_MAX + 64;
 
-/// What a rank says to rank 0 first.
+/// The first message of a rank to rank 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hello {
     pub rank: u64,
@@ -28,7 +28,7 @@ pub(super) struct Hello {
     pub segment_bytes: u64,
 }
 
-/// An error that a rank has found by itself: it ends.
+/// An error that a rank has found by itself, and that ends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub rank: u64,
@@ -39,17 +39,17 @@ pub(super) struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
     Hello(Hello),
-    /// The sender has failed, and leaves it to the receiver to tell why.
+    /// The sender has failed, and leaves it to the receiver to print why.
     Failed(Finding),
-    /// The sender still waits for other ranks, and tells for which.
+    /// The sender still waits for other ranks, and has printed for which.
     Waiting,
-    /// All have arrived; carries the shared memory.
+    /// All have arrived. Carries the shared memory.
     Go,
     /// The run does not start, for this reason.
     Refused(String),
     /// The sender ends in order.
     Goodbye,
-    /// The run ends with an error that has been told.
+    /// The run ends with an error that has been printed.
     Told,
     /// Another rank is gone.
     Lost {
@@ -133,7 +133,7 @@ impl Peer {
         send(&self.socket, message, &[descriptor])
     }
 
-    /// Ends both directions. What was sent still arrives; whoever waits on this socket, here or there, wakes.
+    /// Ends both directions. What was sent still arrives, and whoever waits on this socket, here or there, wakes.
     pub fn hang_up(&self) {
         // Fails only where the peer has hung up already.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
@@ -153,7 +153,7 @@ pub(super) fn send(socket: &OwnedFd, message: &Message, descriptors: &[BorrowedF
     Ok(())
 }
 
-/// The next message with the descriptor that came along, or none if the peer has closed.
+/// The next message, with the descriptor that came along. None if the peer has closed.
 pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
     let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -162,8 +162,8 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Message, Option<Ow
         let mut buffers = [IoSliceMut::new(&mut bytes)];
         match rustix::net::recvmsg(socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Ok(received) => break received.bytes,
-            // A peer that closed with mail unread resets the connection. Linux says so once, and only then gives out
-            // what the peer had sent before: its goodbye.
+            // A peer that closes before it has read everything resets the connection. Linux reports that once, and only
+            // then delivers what the peer had sent before: its goodbye.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(error) => return Err(error.into()),
         }
@@ -181,7 +181,7 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Message, Option<Ow
     }
 }
 
-/// Sleeps until some sockets have something to say; gives their indices, none if the deadline came first.
+/// Sleeps until some sockets have something to read, and gives their indices: none if the deadline comes first.
 pub(super) fn wait<'a>(
     sockets: impl Iterator<Item = &'a OwnedFd>,
     deadline: Option<Instant>,

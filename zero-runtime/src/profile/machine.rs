@@ -1,4 +1,5 @@
-//! Machine: what this machine can do at its best, measured while all ranks are at it, as they are in training.
+//! Machine: the best that this machine can do, measured on all ranks at once, as they compute at once in training.
+//! Never looks at a plan.
 
 use std::hint::black_box;
 
@@ -10,26 +11,26 @@ use crate::transport::Transport;
 
 use super::{gather, now_ns};
 
-/// Rows and columns of the matrices that are multiplied: large enough to be limited by arithmetic alone.
+/// Rows and columns of the matrices that are multiplied: so many that only arithmetic limits the speed.
 const MATRIX: usize = 1024;
-/// What is copied: more than a last-level cache is likely to hold.
+/// Bytes that are copied: more than a last-level cache is likely to hold.
 const COPIED_BYTES: usize = 64 << 20;
-/// How long each of the two is repeated, so that all ranks are at it at once.
+/// For how long each of the two is repeated, so that all ranks do it at the same time.
 const DURATION_NS: u64 = 300_000_000;
-/// How often at least.
+/// How often each is repeated, at least.
 const TIMES_MIN: usize = 3;
 
-/// What one rank reaches while all ranks try.
+/// What one rank reaches while all ranks measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Floating-point operations in a matrix product.
+    /// Speed of a matrix product, in 10^9 floating-point operations a second.
     pub gflop_per_s: f64,
-    /// Bytes read and written in a copy.
+    /// Speed of a copy, in 10^9 bytes a second, read and written ones together.
     pub gb_per_s: f64,
 }
 
 impl Machine {
-    /// What a rank takes for as long as it measures.
+    /// Memory that a rank takes while it measures.
     pub const BYTES: usize = 2 * COPIED_BYTES + 3 * MATRIX * MATRIX * size_of::<f32>();
 
     /// Measures it, for each rank. Every rank must call it.
@@ -64,7 +65,7 @@ fn matrix_product_ns<D: Device>(device: &D) -> Result<f64, Error> {
 
 fn copy_ns<D: Device>(device: &D) -> Result<f64, Error> {
     let elements = COPIED_BYTES / size_of::<f32>();
-    // Not zeros, which need not be in memory before they are written.
+    // Not zeros: the system need not give memory to a page of zeros before it is written.
     let (from, mut to) = (Buffer::filled(device, elements, 1.0)?, Buffer::filled(device, elements, 2.0)?);
     let mut last = [0.0];
     Ok(best_ns(|| {
@@ -74,7 +75,7 @@ fn copy_ns<D: Device>(device: &D) -> Result<f64, Error> {
     }))
 }
 
-/// The shortest of many.
+/// The shortest time of many.
 fn best_ns(mut run: impl FnMut()) -> f64 {
     let (start, mut best, mut times) = (now_ns(), u64::MAX, 0);
     while times < TIMES_MIN || now_ns() - start < DURATION_NS {

@@ -35,13 +35,13 @@ impl Sum {
 pub struct Rank<'a> {
     pub stage: usize,
     pub ops: &'a [Op],
-    /// For each op.
+    /// What each op comes to.
     sums: Vec<Sum>,
-    /// From the start of the first step to the end of the last one, over their number.
+    /// The time from the start of the first step to the end of the last one, divided by their number.
     pub step_ms: f64,
-    /// The median time in a step, without what is done between steps.
+    /// The median time of a step, without what is done between steps.
     pub median_ms: f64,
-    /// Floating-point operations that a step needs: what is recomputed does not count.
+    /// Floating-point operations that a step needs. Recomputation does not count.
     pub needed_operations: usize,
 }
 
@@ -73,13 +73,13 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Ops of all ranks of a pipeline stage.
+/// What some ops come to, on all ranks of a pipeline stage.
 pub fn of_stage(ranks: &[Rank], stage: usize, chosen: impl Fn(Op) -> bool) -> Sum {
     let ranks = ranks.iter().filter(|rank| rank.stage == stage);
     ranks.fold(Sum::default(), |all, rank| all.add(rank.sum(&chosen)))
 }
 
-/// Of ranks, of which there is one at least.
+/// The mean of one or more numbers.
 pub fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = numbers.len() as f64;
     numbers.sum::<f64>() / count

@@ -1,6 +1,6 @@
-//! Profile: what ranks did with their time. The engine records when each op of some steps began and ended; `work` says what an op should
-//! do, `machine` what this machine can do, `mean` what ranks did on average; `table` and `trace` show all of it. Never
-//! changes what is computed.
+//! Profile: what ranks did with their time. The engine records when each op of some steps began and ended. `work`
+//! counts what an op does, `machine` measures what this machine can do, and `mean` averages over ranks and steps;
+//! `table` and `trace` show the results. Never changes what is computed.
 
 mod machine;
 mod mean;
@@ -18,8 +18,8 @@ use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
 use crate::transport::{Lost, Transport};
 
-/// What every rank recorded of the same steps, in the order of ranks, in nanoseconds since the first of them began.
-/// Every rank must call it with its own.
+/// What every rank recorded of the same steps, in the order of ranks. Times are nanoseconds since the first rank began.
+/// Every rank must call it with its own record.
 ///
 /// # Errors
 /// [`Lost`] if another rank has ended.
@@ -31,7 +31,7 @@ pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     let start_ns = own.steps.first().map_or(0, |step| step.start_ns);
     let starts = gather(engine, &[start_ns as f64])?;
     let origin_ns = starts.iter().fold(f64::INFINITY, |first, start| first.min(start[0])) as u64;
-    // Ranks exchange equally many numbers, and all of these are small enough to be exact.
+    // Ranks must exchange equally many numbers. All of these are small enough to be exact as f64.
     let ops_max = plan.stages.iter().map(|stage| stage.step.len()).max().unwrap_or(0);
     let mut spans: Vec<Span> = [&own.steps[..], &own.ops].concat();
     spans.resize(own.steps.len() * (1 + ops_max), Span { start_ns: origin_ns, end_ns: origin_ns });
@@ -48,7 +48,7 @@ pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     Ok(gather(engine, &numbers)?.into_iter().enumerate().map(of_rank).collect())
 }
 
-/// Numbers of each rank, however many. Every rank must call it, with as many.
+/// Gathers numbers of each rank, however many. Every rank must call it with equally many.
 pub(crate) fn gather<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     mine: &[f64],
@@ -62,7 +62,7 @@ pub(crate) fn gather<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     Ok(all)
 }
 
-/// What all ranks recorded, beside the plan that they followed.
+/// What all ranks recorded, and the plan that they followed.
 #[derive(Clone, Copy)]
 pub struct Recorded<'a> {
     /// The plan.

@@ -1,4 +1,4 @@
-//! Table: where the time of a step goes, by op and by unit, beside what this machine can do. Never measures.
+//! Table: where the time of a step goes, by op, unit and bucket, and how fast this machine could do it. Never measures.
 
 use core::fmt;
 
@@ -8,8 +8,8 @@ use zero_plan::{Op, Plan};
 use super::mean::{Rank, Sum, mean, of_stage};
 use super::{Machine, Recorded, Work};
 
-/// Prints time by op, by unit and by bucket, in a step of a rank: means over the recorded steps, and over all ranks, or those
-/// of the pipeline stage that the unit or bucket lies on.
+/// Prints the time in a step of a rank by op, by unit and by bucket. Figures are means over the recorded steps and over
+/// ranks: over all of them by op, and by unit or bucket over those of its pipeline stage.
 pub struct Tables<'a>(pub Recorded<'a>);
 
 impl fmt::Display for Tables<'_> {
@@ -55,7 +55,7 @@ fn by_op(ranks: &[Rank], machine: &Machine) -> Table {
     table
 }
 
-/// What a unit's column is of.
+/// The heading of a column, and the ops that it is about.
 type Column = (&'static str, fn(Op) -> bool);
 
 fn by_unit(plan: &Plan, ranks: &[Rank]) -> Table {
@@ -104,7 +104,7 @@ fn by_bucket(plan: &Plan, ranks: &[Rank]) -> Table {
     table
 }
 
-/// Mean time over the ranks of a pipeline stage; nothing where there is no op.
+/// The mean time over the ranks of a pipeline stage. Empty if there is no such op.
 fn time(all: &Sum, ranks: &[Rank], stage: usize) -> String {
     let count = ranks.iter().filter(|rank| rank.stage == stage).count();
     if all.ops == 0 { String::new() } else { figure(all.ms / count as f64) }
@@ -127,7 +127,7 @@ fn mean_machine(machines: &[Machine]) -> Machine {
     }
 }
 
-/// The least and the most of all ranks, where there are several.
+/// The least and the most of all ranks, if there are several.
 fn range(sums: &[Sum]) -> String {
     let ms = || sums.iter().map(|sum| sum.ms);
     let (least, most) = (ms().fold(f64::INFINITY, f64::min), ms().fold(0.0, f64::max));
@@ -149,7 +149,8 @@ fn rate(number: f64, unit: &str) -> String {
     format!("{} {unit}", figure(number))
 }
 
-/// Without decimals where there are none: ranks of other pipeline stages may have another number of ops.
+/// With a decimal only if it needs one. Pipeline stages may have different numbers of ops, so their mean may not be
+/// whole.
 fn brief(number: f64) -> String {
     if number.fract() == 0.0 { number.to_string() } else { format!("{number:.1}") }
 }

@@ -1,5 +1,5 @@
-//! Trace: what all ranks did on one axis of time, in the trace event format that Perfetto and Chrome open: an object with
-//! `traceEvents`, of which those of phase `X` have a start and a duration in microseconds. Never measures.
+//! Trace: what all ranks did, on one axis of time, in the trace event format that Perfetto and Chrome open: an object
+//! with `traceEvents`, where an event of phase `X` has a start and a duration in microseconds. Never measures.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use zero_plan::{Axis, Coordinates, Op, Plan};
 
 use super::{Recorded, Span, Work};
 
-/// The rows of a rank. Viewers keep process and thread 0 for what a kernel does when idle.
+/// The rows of a rank. Viewers take process 0 and thread 0 for those of an idle kernel, so numbers begin at 1.
 const COMPUTE: usize = 1;
 const COMMUNICATION: usize = 2;
 const STEPS: usize = 3;
@@ -27,17 +27,17 @@ struct Event {
     args: Details,
 }
 
-/// In microseconds.
+/// Start and duration, in microseconds.
 #[derive(Serialize)]
 struct Time {
     ts: f64,
     dur: f64,
 }
 
-/// What there is to say about an event.
+/// The details of an event.
 #[derive(Default, Serialize)]
 struct Details {
-    /// Of what a process or thread is shown as.
+    /// The name under which a process or thread is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ fn event(name: String, pid: usize, tid: usize, span: Span, args: Details) -> Eve
     Event { name, ph: "X", pid, tid, time: Some(time), args }
 }
 
-/// What a process, or a thread of it, is shown as.
+/// An event that names a process or a thread of it.
 fn named(pid: usize, tid: usize, what: &str, name: &str) -> Event {
     let args = Details { name: Some(name.to_owned()), ..Details::default() };
     Event { name: what.to_owned(), ph: "M", pid, tid, time: None, args }
@@ -102,16 +102,8 @@ fn named(pid: usize, tid: usize, what: &str, name: &str) -> Event {
 fn rank_name(plan: &Plan, rank: usize) -> String {
     let at = plan.config.mesh.coordinates(rank);
     let axes = Axis::ALL.into_iter().filter(|&axis| plan.config.mesh.len(axis) > 1);
-    let places: Vec<String> = axes.map(|axis| format!("{} {}", axis.name(), along(at, axis))).collect();
+    let places: Vec<String> = axes.map(|axis| format!("{} {}", axis.name(), at.along(axis))).collect();
     if places.is_empty() { format!("rank {rank}") } else { format!("rank {rank} ({})", places.join(", ")) }
-}
-
-fn along(at: Coordinates, axis: Axis) -> usize {
-    match axis {
-        Axis::Zero => at.zero,
-        Axis::Replica => at.replica,
-        Axis::Pipeline => at.pipeline,
-    }
 }
 
 fn row(op: Op) -> usize {
@@ -121,7 +113,7 @@ fn row(op: Op) -> usize {
     }
 }
 
-/// What it does, and with what: the same for all micro-batches, so that viewers show them alike.
+/// What an op does, and with what. The name is the same for all micro-batches, so that viewers show them in one colour.
 fn op_name(plan: &Plan, op: Op) -> String {
     let subject = match (op, op.unit(), op.bucket()) {
         (Op::Receive { parcel, .. } | Op::Send { parcel, .. } | Op::Clear { parcel }, ..) => parcel.name().to_owned(),

@@ -1,4 +1,4 @@
-//! Work: what an op computes and which memory it goes through, counted from the plan. Never measures.
+//! Work: how much an op computes and how many bytes it reads and writes, counted from the plan. Never measures.
 
 use zero_plan::unit::ELEMENT_BYTES;
 use zero_plan::{Axis, Coordinates, Op, Parcel, Plan};
@@ -8,8 +8,8 @@ use zero_plan::{Axis, Coordinates, Op, Parcel, Plan};
 pub struct Work {
     /// Floating-point operations of layers.
     pub operations: usize,
-    /// Bytes of parameters, gradients, optimizer state or activations that are read and written by an op that computes no
-    /// layer.
+    /// Bytes of parameters, gradients, optimizer state or activations that an op reads and writes. Not counted for ops
+    /// that compute layers.
     pub bytes: usize,
 }
 
@@ -20,7 +20,8 @@ impl Work {
     }
 }
 
-/// A backward pass does twice the work of a forward pass: one product each for the gradients of input and of parameters.
+/// A backward pass does twice the work of a forward pass: one product for the gradients of the input, and one for those
+/// of the parameters.
 fn operations(plan: &Plan, op: Op) -> usize {
     match op {
         Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].operations,
@@ -30,8 +31,8 @@ fn operations(plan: &Plan, op: Op) -> usize {
 }
 
 /// Each source is read once and each destination written once, and read once more where something is added to it. With
-/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `N` ranks along `zero` and `R` replicas, and of a unit
-/// or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of `t = s / R`:
+/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `N` ranks along `zero` and `R` replicas, and of a
+/// unit or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of `t = s / R`:
 ///
 /// | op | bytes |
 /// |---|---|
@@ -47,7 +48,7 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
 /// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |
 ///
-/// All other ops move nothing: memory is shared, and they tell and wait.
+/// All other ops move nothing: memory is shared, so they only signal and wait.
 fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
     let (config, mesh) = (&plan.config, &plan.config.mesh);
     let precision = &config.precision;
@@ -99,7 +100,7 @@ fn owned(plan: &Plan, unit: usize) -> usize {
     if plan.config.shards_optimizer() { placement.shard(&plan.config) } else { placement.padded }
 }
 
-/// Those of them that are parameters: padding is not updated.
+/// Those of them that are parameters. Padding is not updated.
 fn updated(plan: &Plan, at: Coordinates, unit: usize) -> usize {
     let owned = owned(plan, unit);
     let start = if plan.config.shards_optimizer() { at.zero * owned } else { 0 };

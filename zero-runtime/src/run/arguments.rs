@@ -1,4 +1,5 @@
-//! Arguments of a binary: all that shapes neither memory nor order. What shapes those is in the spec and is compiled in.
+//! Arguments: what a binary can be told that shapes neither memory nor order. What shapes those is in the spec and is
+//! compiled in. Never acts on an argument.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -13,13 +14,14 @@ use crate::data::DataAs;
 use crate::engine::Hyper;
 use crate::error::Error;
 
-/// Steps before the first that is profiled: they touch memory for the first time. The help of `--profile` says so.
+/// Steps before the first one that is profiled, because they touch memory for the first time. The help of `--profile`
+/// says so.
 pub const UNPROFILED_STEPS: u64 = 2;
 /// The most steps that are profiled. The help of `--profile` says so.
 pub const PROFILED_STEPS_MAX: u64 = 10;
-/// About as many steps are told of, unless `--log-every` says otherwise. The help says so.
+/// About as many steps are printed, unless `--log-every` says otherwise. The help of `--log-every` says so.
 const LINES: u64 = 100;
-/// However long a run is, one of so many steps is told of. The help of `--log-every` says so.
+/// Of so many steps, at least one is printed, however long a run is. The help of `--log-every` says so.
 const LOG_EVERY_MAX: u64 = 1000;
 
 /// Arguments of every model.
@@ -34,13 +36,13 @@ pub struct RunArguments {
     /// Learning rate of the last step, as a share of --lr: the end of the cosine
     #[arg(long, default_value_t = 0.1, value_name = "SHARE", value_parser = share, help_heading = TRAINING)]
     pub lr_min_ratio: f64,
-    /// Steps over which the learning rate rises to --lr; without it, a tenth of --steps, 100 at most
+    /// Steps over which the learning rate rises to --lr; without it, a tenth of --steps, at most 100
     #[arg(long, value_name = "N", value_parser = whole, help_heading = TRAINING)]
     pub warmup: Option<u64>,
     /// Seed of parameters, data and sampling
     #[arg(long, default_value_t = 0, value_name = "SEED", value_parser = whole, help_heading = TRAINING)]
     pub seed: u64,
-    /// Threads of each rank, 1024 at most; without it, ranks share the cores of this host
+    /// Threads of each rank, at most 1024; without it, ranks share the cores of this host
     #[arg(long, value_name = "N", value_parser = threads, help_heading = TRAINING)]
     pub threads: Option<NonZeroUsize>,
     /// Decoupled weight decay of matrices
@@ -58,21 +60,21 @@ pub struct RunArguments {
     /// Norm to which longer gradients are scaled down; 0 turns clipping off
     #[arg(long, default_value_t = 1.0, value_name = "NORM", value_parser = not_negative, help_heading = OPTIMIZER)]
     pub clip: f64,
-    /// Micro-batches a rank that a held-out loss is the mean of; 0 skips it
+    /// Micro-batches of each rank for the held-out loss; 0 skips it
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = whole, help_heading = OUTPUT)]
     pub held_out: u64,
-    /// Tell the held-out loss after every N steps, too, and not only at the end
+    /// Print the held-out loss after every N steps, and not only at the end
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = OUTPUT)]
     pub held_out_every: Option<NonZeroU64>,
-    /// Tell of every Nth step, of the first and of the last; without it, of about 100, and of one in 1000 at least
+    /// Print every Nth step, the first and the last; without it, about 100 steps, and at least one in 1000
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = OUTPUT)]
     pub log_every: Option<NonZeroU64>,
-    /// New file that takes lines of JSON: what this run is, then one for each step and each held-out loss
+    /// New file for lines of JSON: one about this run, then one for each step and each held-out loss
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub metrics: Option<PathBuf>,
-    /// Say where time goes in up to 10 steps from the third on, by op and by unit, and write a trace of them that Perfetto
-    /// opens to a new file [default: profile.json]
+    /// Print where time goes in up to 10 steps from the third on, by op, unit and bucket, and write a trace of them for
+    /// Perfetto to a new file [default: profile.json]
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "profile.json", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub profile: Option<PathBuf>,
@@ -97,21 +99,21 @@ pub struct TextArguments {
     #[arg(long, value_name = "PATH", help_heading = DATA)]
     #[serde(serialize_with = "as_text")]
     pub data: Option<PathBuf>,
-    /// Take --data for something else than its name and content say: each byte a token id, or each two
+    /// Read --data as something else than its name and content say: each byte is a token id, or each two are
     #[arg(long, value_name = "WHAT", requires = "data", help_heading = DATA)]
     pub data_as: Option<DataAs>,
     /// Tokens to generate at the end
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = whole, help_heading = SAMPLE)]
     pub sample: u64,
-    /// What the generated text begins with; without it, something that fits this repository's sources
+    /// Beginning of the generated text; without it, one that fits the sources of this repository
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = SAMPLE)]
     pub prompt: Option<String>,
-    /// How bold sampling is: 0 always takes the likeliest token
+    /// Randomness of sampling: 0 always takes the likeliest token
     #[arg(long, default_value_t = 0.7, value_name = "VALUE", value_parser = not_negative, help_heading = SAMPLE)]
     pub temperature: f64,
 }
 
-// Not derived: docs of its variants would turn the whole help into its long form.
+// Not derived: clap would take the docs of the variants, and show the whole help in its long form.
 impl ValueEnum for DataAs {
     fn value_variants<'a>() -> &'a [Self] {
         &[DataAs::Bytes, DataAs::Ids]
@@ -128,11 +130,11 @@ impl ValueEnum for DataAs {
 const DATA: &str = "Data";
 const TRAINING: &str = "Training";
 const OPTIMIZER: &str = "Optimizer (AdamW)";
-const OUTPUT: &str = "What is told";
+const OUTPUT: &str = "Output";
 const SAMPLE: &str = "Sample of what was learned";
 const PLAN: &str = "Instead of a run";
 
-/// A path, as far as it can be read.
+/// A path as text; bytes that are not UTF-8 are replaced.
 fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
@@ -143,7 +145,7 @@ impl RunArguments {
         self.plan || self.schedule || self.prove
     }
 
-    /// Rejects what contradicts itself.
+    /// Rejects arguments that contradict one another.
     ///
     /// # Errors
     /// Z0350.
@@ -178,18 +180,19 @@ impl RunArguments {
         }
     }
 
-    /// Whether step `number`, counted from 1, is told of.
+    /// Whether step `number`, counted from 1, is printed.
     pub fn tells_of(&self, number: u64) -> bool {
         let every = self.log_every.map_or(self.steps.div_ceil(LINES).min(LOG_EVERY_MAX), NonZeroU64::get);
         number == 1 || number == self.steps || number.is_multiple_of(every)
     }
 
-    /// Whether held-out data is looked at after step `number`, counted from 1; after the last one, it is anyway.
+    /// Whether to compute the held-out loss after step `number`, counted from 1. After the last step it always is, so
+    /// that does not count here.
     pub fn evaluates_after(&self, number: u64) -> bool {
         self.held_out_every.is_some_and(|every| number.is_multiple_of(every.get())) && number < self.steps
     }
 
-    /// How many steps a profile is of.
+    /// How many steps are profiled, if any are.
     pub fn profiled_steps(&self) -> usize {
         self.steps.saturating_sub(UNPROFILED_STEPS).min(PROFILED_STEPS_MAX) as usize
     }

@@ -1,4 +1,4 @@
-//! Command: the arguments of a binary as clap reads them, and what is wrong with them. Never acts on one.
+//! Command: reads the arguments of a binary with clap, and says what is wrong with them. Never acts on an argument.
 
 use std::ffi::OsString;
 
@@ -30,7 +30,7 @@ pub struct DataCommand {
     pub run: RunArguments,
 }
 
-/// Reads arguments, of which the first is the program's name.
+/// Reads arguments. The first one is the program's name.
 ///
 /// # Errors
 /// What [`tell`] shows.
@@ -40,10 +40,10 @@ pub fn read<C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<
     C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// What values of numbers are called in the help.
+/// The names of values in the help that are numbers.
 const NUMBERS: [&str; 6] = ["N", "RATE", "SHARE", "SEED", "NORM", "VALUE"];
 
-/// Otherwise `--lr -1` would be told as an unknown argument `-1`.
+/// Lets the value of a number begin with a minus. Otherwise clap would call `-1` in `--lr -1` an unknown argument.
 fn takes_negative_numbers(argument: Arg) -> Arg {
     let is_number = argument.get_value_names().is_some_and(|names| NUMBERS.contains(&names[0].as_str()));
     if is_number { argument.allow_hyphen_values(true) } else { argument }
@@ -51,7 +51,7 @@ fn takes_negative_numbers(argument: Arg) -> Arg {
 
 /// Prints an error, or what was asked for by `--help` or `--version`.
 pub fn tell(error: &Error) {
-    // Fails where nobody can be told.
+    // Fails if standard error is closed, and then nobody can be told.
     let _ = match code(error.kind()) {
         None => error.print(),
         Some(_) => {
@@ -82,7 +82,7 @@ fn code(kind: ErrorKind) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// What is told of arguments that cannot be, without colour.
+    /// The error for bad arguments, without colour.
     fn told(arguments: &[&str]) -> String {
         let arguments = ["train"].iter().chain(arguments).map(OsString::from);
         let error = read::<TextCommand>(arguments).expect_err("arguments that cannot be");

@@ -1,4 +1,5 @@
-//! Compare: what a run took and moved, beside what its plan says. A difference is an error. Never changes what is trained.
+//! Compare: what a run has taken and moved, against what its plan says. A difference is an error. Never changes what is
+//! trained.
 
 use super::output::{peak_resident_bytes, resident_shared_bytes, say};
 use crate::engine::Engine;
@@ -9,18 +10,18 @@ use crate::plan::{Bytes, Moved, Plan, RunSize, Transport as Kind};
 use crate::profile::gather;
 use crate::transport::Transport;
 
-/// What a figure is called, and what it means that it is not as planned.
+/// A figure that is compared.
 struct Row {
     name: &'static str,
-    /// A count of all steps, shown of one of them; otherwise a size.
+    /// Whether it is counted over all steps and printed for one; otherwise it is a size.
     is_per_step: bool,
     fault: &'static Fault,
 }
 
-/// What it means that a figure is not as planned.
+/// What a difference from the plan means.
 struct Fault {
     code: &'static str,
-    /// The plan says it as a bound: less is as planned.
+    /// Whether the plan says it as a bound, so that less is as planned.
     is_bound: bool,
     help: &'static str,
 }
@@ -50,18 +51,19 @@ const ROWS: [Row; 5] = [
     Row { name: "bytes read in place per step", is_per_step: true, fault: &MOVED },
 ];
 
-/// Of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most that its process held, what it copied
-/// from peers, and what it read in their memory.
+/// The figures of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most memory that its process
+/// has held, the bytes that it has copied from peers, and those that it has read in their memory.
 type Figures = [usize; ROWS.len()];
 
-/// What this rank has come to. `moved` is what it counted in the steps.
+/// The figures that this rank has measured. `moved` is what its transport counted in the steps.
 fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, T>, moved: &Moved) -> Figures {
     let (plan, arena) = (engine.plan(), engine.arena());
     let [private, segment] = arena.mapped_bytes();
-    // The kernel counts the program's pages and all shared memory that the process has touched. Data is read and not
-    // mapped, so pages of it are the system's.
+    // The kernel counts the pages of the program, and all shared memory that the process has touched. Data is read and
+    // not mapped, so its pages do not count.
     let resident = match plan.config.transport {
-        // What peers own and this rank has only read counts as theirs, and its own share as its own, touched or not.
+        // What peers own and this rank has only read counts for them. The rank's own share counts for it, touched or
+        // not.
         Kind::Shm => {
             let memory = arena.memory();
             let own = memory.shared_bytes + memory.common_bytes / plan.config.mesh.zero;
@@ -73,7 +75,7 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, 
     [private, segment, resident, moved.copied.total_bytes(), moved.in_place.total_bytes()]
 }
 
-/// What the plan says of `rank`, after `steps` steps.
+/// The figures that the plan says for `rank`, after `steps` steps.
 fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
     let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.outside_bytes(size);
     let resident = match plan.config.transport {
@@ -99,9 +101,10 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     size: &RunSize,
 ) -> Result<(), Error> {
     let (rank, steps) = (engine.arena().rank(), steps as usize);
-    // Each rank tells of its own plan, too: where launchers bind ranks to cores, one may have more threads than another.
+    // Each rank sends what is planned for it, too: where launchers bind ranks to cores, ranks may have different
+    // numbers of threads.
     let own = [planned(engine.plan(), rank, steps, size), measured(engine, moved)].concat();
-    // Numbers of bytes are small enough to be exact.
+    // Numbers of bytes are small enough to be exact as f64.
     let own: Vec<f64> = own.into_iter().map(|bytes| bytes as f64).collect();
     let ranks = gather(engine, &own)?;
     let figures = |first: usize| -> Vec<Figures> {
@@ -146,7 +149,7 @@ mod tests {
 
     const PLANNED: Figures = [4096, 8192, 1 << 20, 30, 60];
 
-    /// What is said where the second rank has another figure in row `row`.
+    /// The error if the second rank has another figure in row `row`.
     fn error(row: usize, measured: usize) -> Option<String> {
         let mut other = PLANNED;
         other[row] = measured;

@@ -1,4 +1,5 @@
-//! Header: the first line of a metrics file: all that tells one run from another. Never repeats what a step says.
+//! Header: the first line of a metrics file, with everything that tells one run from another. Never repeats what a line
+//! of a step says.
 
 use std::time::SystemTime;
 
@@ -16,7 +17,7 @@ pub struct Header<'a> {
     kind: &'static str,
     model: &'static str,
     spec: &'static str,
-    /// The hash that ranks compare, in hexadecimal: other where layout or order is.
+    /// The hash of the plan that ranks compare, in hexadecimal.
     plan: String,
     parameters: usize,
     ranks: usize,
@@ -30,7 +31,8 @@ pub struct Header<'a> {
     started: String,
 }
 
-/// As they were given, or their defaults; null where there is none, or where a default depends on others.
+/// The arguments as they were given, or their defaults. Null if there is no default, or if it depends on other
+/// arguments.
 #[derive(Serialize)]
 struct Arguments<'a> {
     #[serde(flatten)]
@@ -47,7 +49,7 @@ struct Versions {
 }
 
 impl<'a> Header<'a> {
-    /// Of a run that begins now.
+    /// The header of a run that begins now.
     pub fn new<M: Model, F>(job: &Job<'a, M, F>) -> Self {
         let (plan, arguments) = (M::PLAN, job.arguments);
         let ranks = plan.config.mesh.ranks();

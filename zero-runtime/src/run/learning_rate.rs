@@ -1,11 +1,11 @@
-//! Learning rate: a linear rise, then half a cosine.
+//! Learning rate: a linear rise, then half a cosine. Never knows what is trained.
 
 /// The learning rate of each step of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LearningRate {
-    /// At the end of the warm-up.
+    /// The rate at the end of the warm-up.
     pub max: f64,
-    /// At the last step.
+    /// The rate of the last step.
     pub min: f64,
     /// Steps of the rise; step `warmup - 1` is the first at `max`.
     pub warmup: u64,

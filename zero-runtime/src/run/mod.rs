@@ -1,5 +1,5 @@
-//! Run: what `main` of a generated program does: read arguments, become a launcher or a rank, train. Never knows what a
-//! layer computes.
+//! Run: what `main` of a generated program does. It reads arguments, becomes a launcher or a rank, and trains. Never
+//! knows what a layer computes.
 
 mod arguments;
 mod command;
@@ -41,14 +41,14 @@ use size::{require_budget, size};
 use threads::Threads;
 use train::{Finale, Job, NoFinale};
 
-/// `main` of a program that trains a model of tokens on text: the data of `--data`, or else the text that is in the
-/// binary, or else the sources of the workspace that the model is defined in.
+/// `main` of a program that trains a model of tokens on text: that of `--data`. Without it, the text in the binary or,
+/// if there is none, the sources of the workspace that the model is defined in.
 pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode {
     main_from::<M>(std::env::args_os())
 }
 
-/// [`main`] with other arguments than those of the process; the first is the program's name. Ranks are started with the
-/// process's own, so it must come here with the same ones from those.
+/// [`main`] with given arguments instead of those of the process; the first is the program's name. Ranks are started
+/// with the process's own arguments, so the given ones must follow from those alone.
 pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     const { require_vocabulary::<M>() };
     let TextCommand { run, text } = parse::<M, _>(arguments);
@@ -78,7 +78,7 @@ pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Targ
     })
 }
 
-/// Arguments, or the end of the process: an error is told once, where all ranks are given the same; so is help.
+/// The arguments. Where there is help or an error to print instead, prints it once for all ranks and ends the process.
 fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> C {
     command::read(arguments).unwrap_or_else(|error| {
         match launch::company(processes(M::PLAN)) {
@@ -90,14 +90,14 @@ fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> 
     })
 }
 
-/// Tells an error that this rank has found before it met the others, unless another rank does.
+/// Prints an error that this rank has found before it met the others, unless another rank does.
 fn tell(company: &Place, error: &str) {
     if let Some(error) = launch::fail(company, error) {
         launch::print(&error.report());
     }
 }
 
-/// Text from `--data`, or what the binary carries, or the sources of the workspace that the model is defined in.
+/// The text to train on, as [`main`] says.
 fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
     let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
     Ok(match (&arguments.data, M::TEXT) {
@@ -118,14 +118,14 @@ fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
     })
 }
 
-/// What all ranks must be given alike, beside the plan: the model's layers and the arguments, but for where results
-/// go.
+/// A hash of what must be equal on all ranks beside the plan: the model's layers, and the arguments but for where
+/// results go.
 fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
     let mut tensors = Tensors::default();
     M::CODE.iter().for_each(|code| (code.tensors)(&mut tensors));
-    // Whether they profile is for all ranks to do alike; the name of the file is for rank 0 alone.
+    // Either all ranks profile or none, but only rank 0 needs the name of the file.
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
-    // How often rank 0 tells of a step is its own business, too.
+    // Only rank 0 prints steps, too.
     let arguments = RunArguments { metrics: None, profile, log_every: None, ..arguments.clone() };
     hash_of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
@@ -136,13 +136,13 @@ fn hash_of(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Finds out what this process is, runs `body`, and tells an error once, whichever ranks find it.
+/// Finds out what this process is, runs `body`, and prints an error once, whichever ranks find it.
 fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Result<ExitCode, Error>) -> ExitCode {
     let role = role::<M>();
-    // The one process that speaks for all before there are ranks.
+    // One process prints for all before there are ranks.
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
     let result = if arguments.only_shows() {
-        // Whatever the environment says about ranks: there will be none.
+        // No rank will start, so what the environment says about ranks does not matter.
         if speaks { introduce(M::PLAN, arguments) } else { Ok(()) }.map(|()| ExitCode::SUCCESS)
     } else {
         role.and_then(|role| {
@@ -153,7 +153,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
                 if cfg!(debug_assertions) {
                     say(DEBUG_BUILD);
                 }
-                // Each rank asks for its own part again; together they may still be too many.
+                // Each rank asks for its own part again, but only here are they all counted together.
                 let measuring = if arguments.profile.is_some() { Machine::BYTES } else { 0 };
                 let job = job_bytes(M::PLAN, &size(M::PLAN, arguments, 0));
                 launch::check_available(job + M::PLAN.config.mesh.ranks() * measuring)?;
@@ -170,7 +170,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     })
 }
 
-/// Proves the plan over all ranks, and prints it as far as it is asked for.
+/// Proves the plan over all ranks, and prints as much of it as was asked for.
 fn introduce(plan: &Plan, arguments: &RunArguments) -> Result<(), Error> {
     let proof = prove(plan)?;
     if arguments.prove {
@@ -204,7 +204,7 @@ fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Erro
     Ok(())
 }
 
-/// Processes that a run of a plan consists of: where ranks are threads, one.
+/// The number of processes of a run: one if ranks are threads.
 fn processes(plan: &Plan) -> usize {
     match plan.config.transport {
         Transport::Shm => plan.config.mesh.ranks(),
@@ -222,7 +222,7 @@ fn role<M: Model>() -> Result<Role, Error> {
     })
 }
 
-/// The end of a rank whose error has been told, or is to be told here and now.
+/// The exit code of a rank that has failed, after printing `error`, if it is for this rank to print.
 fn reported(error: Option<String>) -> ExitCode {
     error.iter().for_each(|error| launch::print(error));
     ExitCode::from(EXIT_REPORTED)
@@ -246,14 +246,14 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
                     Ok(ExitCode::SUCCESS)
                 }
                 Err(error) if error.is_agreed() => Ok(reported(watch.fail_together().then(|| error.to_string()))),
-                // Whoever has ended, or the launcher, or the watch tells of it.
+                // The rank that has ended, the launcher or the watch prints it.
                 Err(error) if error.is_echo() => Ok(reported(None)),
                 Err(error) => Ok(reported(watch.fail(&error.to_string()).map(|error| error.report()))),
             }
         }
         Role::Launcher | Role::Rank(_) => {
             let ranks = local::run(plan, Result::is_err, |transport: Shared<_>| train::train(transport, job))?;
-            // An echo of another rank's error is worth telling only if there is nothing else.
+            // That another rank has ended is worth printing only if no rank says why.
             let mut errors: Vec<Error> = ranks.into_iter().filter_map(Result::err).collect();
             errors.sort_by_key(Error::is_echo);
             errors.into_iter().next().map_or(Ok(ExitCode::SUCCESS), Err)

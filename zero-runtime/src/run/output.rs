@@ -1,5 +1,5 @@
-//! Output: lines of some steps, above a progress bar on a terminal; JSON lines of all of them in a file. Only rank 0 has
-//! one.
+//! Output: lines about some steps, on a terminal above a progress bar, and JSON lines about all of them in a file.
+//! Never on any rank but rank 0.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -14,7 +14,7 @@ use crate::launch;
 use crate::plan::Bytes;
 use crate::terminal;
 
-/// What is told about a step.
+/// What is printed and recorded of a step.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepLine {
     /// Counted from 1.
@@ -33,7 +33,7 @@ pub struct StepLine {
     pub peak_resident_bytes: usize,
 }
 
-/// A file that this run makes: what was there before is never overwritten.
+/// A new file of this run. A file that is there already is never overwritten.
 pub struct NewFile {
     what: &'static str,
     path: PathBuf,
@@ -73,7 +73,7 @@ pub struct Output {
     start: Instant,
 }
 
-/// A line of metrics, but for the first.
+/// A line of metrics after the first.
 #[derive(Serialize)]
 struct Line<'a, T> {
     kind: &'static str,
@@ -83,7 +83,7 @@ struct Line<'a, T> {
     told: &'a T,
 }
 
-/// Loss on what is held out.
+/// A loss on held-out data.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct HeldOutLine {
     /// Steps done.
@@ -118,7 +118,7 @@ impl Output {
         self.write(header)
     }
 
-    /// Records a step, and tells of it where it is `told`.
+    /// Records a step, and prints it if `told`.
     ///
     /// # Errors
     /// Z0351 if the metrics file cannot take it.
@@ -141,7 +141,7 @@ impl Output {
         self.record("step", line)
     }
 
-    /// Records and tells a loss on what is held out.
+    /// Records and prints a loss on held-out data.
     ///
     /// # Errors
     /// Z0351 if the metrics file cannot take it.
@@ -151,7 +151,7 @@ impl Output {
         self.record("held_out", line)
     }
 
-    /// A line for a person, above the bar where there is one.
+    /// Prints a line, above the bar if there is one.
     fn tell(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
@@ -182,7 +182,7 @@ impl Output {
     }
 }
 
-/// An error that ends a run early is told below the bar.
+/// So that an error that ends a run early is printed below the bar.
 impl Drop for Output {
     fn drop(&mut self) {
         self.finish();
@@ -194,8 +194,8 @@ pub fn say_table(text: &str) {
     say(&terminal::table(text));
 }
 
-/// Writes to standard output. Where nobody reads it any more, as behind `| head`, the run ends without a word; where it
-/// cannot be written for another reason, with an error.
+/// Writes to standard output. If nobody reads it any more, as after `| head`, the run ends without a message. If it
+/// cannot be written for another reason, the run ends with an error.
 pub fn say(text: &str) {
     let mut stdout = std::io::stdout().lock();
     if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -212,7 +212,7 @@ pub fn peak_resident_bytes() -> usize {
     status_bytes("VmHWM:")
 }
 
-/// Shared memory that this process has touched, whichever rank it belongs to: `RssShmem`.
+/// Shared memory that this process has touched, its own or another rank's: `RssShmem`.
 pub fn resident_shared_bytes() -> usize {
     status_bytes("RssShmem:")
 }
@@ -225,7 +225,8 @@ fn status_bytes(name: &str) -> usize {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Makes [`peak_resident_bytes`] forget what was given back before. Where the kernel does not let it, that counts, too.
+/// Makes [`peak_resident_bytes`] forget memory that was given back before. If the kernel does not allow it, that still
+/// counts.
 pub fn reset_peak_resident() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

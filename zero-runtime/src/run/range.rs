@@ -1,10 +1,11 @@
-//! Range: which numbers an argument may be. What is said here stands after clap's "invalid value .. for ..".
+//! Range: which numbers an argument may be. Clap prints these messages after "invalid value .. for ..". Never reads an
+//! argument that is not a number.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::RangeInclusive;
 
-/// More threads than a processor has cores only wait for one another, and no host has as many: a number beyond this was
-/// meant for something else.
+/// More threads than cores only wait for one another, and no host has more cores than this. A larger number must be a
+/// mistake.
 pub const THREADS_MAX: usize = 1024;
 
 /// A whole number, 0 or above.
@@ -43,7 +44,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     number(text, "a number from 0 to 1", |value| (0.0..=1.0).contains(&value))
 }
 
-/// What optimizers compute with is f32, where a smaller number would be 0 and a larger one infinite.
+/// Optimizers compute in f32, where a smaller number would be 0 and a larger one infinite.
 const MAGNITUDES: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=f32::MAX as f64;
 
 fn number(text: &str, expected: &str, holds: impl Fn(f64) -> bool) -> Result<f64, String> {
@@ -54,7 +55,7 @@ fn number(text: &str, expected: &str, holds: impl Fn(f64) -> bool) -> Result<f64
     if value.is_finite() && holds(value) { Ok(value) } else { Err(format!("expected {expected}")) }
 }
 
-/// Whether it says 0, and not something so small that it becomes 0.
+/// Whether the text says 0, and not a number so small that it becomes 0.
 fn is_zero(text: &str) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     !mantissa.contains(|digit| ('1'..='9').contains(&digit))

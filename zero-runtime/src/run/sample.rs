@@ -1,4 +1,5 @@
-//! Sample: text that a model of tokens writes on its own. Every rank takes the same steps; rank 0 prints.
+//! Sample: text that a model of tokens generates after training. Every rank computes it, and rank 0 prints. Never
+//! learns from it.
 
 use super::arguments::TextArguments;
 use super::output::say;
@@ -10,7 +11,7 @@ use crate::model::{DeviceOf, Model};
 use crate::random::uniform;
 use crate::transport::Transport;
 
-/// Ids that stand for bytes; a larger vocabulary has a tokenizer of its own, which is not known here.
+/// The number of ids that can stand for bytes. A larger vocabulary has a tokenizer, which is not known here.
 const BYTES: usize = 256;
 
 /// The prompt as token ids of a vocabulary of `classes`.
@@ -22,7 +23,7 @@ pub fn prompt(text: Option<&str>, classes: usize) -> Result<Vec<u32>, Error> {
     let fits = classes <= BYTES && ids.iter().all(|&id| (id as usize) < classes);
     match text {
         _ if fits && !ids.is_empty() => Ok(ids),
-        // What the user did not ask for may be anything that the vocabulary has.
+        // Without a prompt from the user, any id will do.
         None => Ok(vec![0]),
         Some("") => Ok(vec![0]),
         Some(text) => Err(Error::Argument {
@@ -84,7 +85,7 @@ fn sample<'p, M: Model<Input = Tokens>, T: Transport<'p, DeviceOf<M>>>(
     Ok(())
 }
 
-/// Prints ids as text where they are bytes, else as numbers.
+/// Prints ids, as text if they are bytes and otherwise as numbers.
 struct Voice {
     is_text: bool,
     /// Bytes that do not make a whole character yet.

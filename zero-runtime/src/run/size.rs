@@ -1,5 +1,5 @@
-//! Size: what the arguments of a run add to what its plan takes, and whether the budget of the spec has room for it. Never
-//! measures.
+//! Size: how much memory the arguments of a run add to that of its plan, and whether the budget of the spec has room
+//! for it. Never measures.
 
 use super::arguments::RunArguments;
 use super::threads::Threads;
@@ -17,14 +17,14 @@ pub fn size(plan: &Plan, arguments: &RunArguments, data_bytes: usize) -> RunSize
     }
 }
 
-/// Rejects a run that takes more than the spec allows. The build has held the smallest run against it.
+/// Rejects a run that takes more than the spec allows. The build has only checked the smallest run.
 ///
 /// # Errors
 /// Z0333.
 pub fn require_budget(plan: &Plan, size: &RunSize) -> Result<(), Error> {
     let Some(budget_bytes) = plan.config.memory_bytes else { return Ok(()) };
     let total_bytes = plan.total_bytes_max(size);
-    // The machine is measured before the first step, when nothing private has been touched.
+    // A profile measures the machine before the first step, when no private memory has been touched.
     let private = plan.stages.iter().map(|stage| stage.memory.private_bytes).max().unwrap_or(0);
     let measuring = if size.profiled_steps > 0 { Machine::BYTES.saturating_sub(private) } else { 0 };
     let needed_bytes = total_bytes + measuring;

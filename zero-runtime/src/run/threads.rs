@@ -1,4 +1,4 @@
-//! Threads: on how many a rank computes, and how a run says so. Never starts one.
+//! Threads: how many each rank has, and how a run says so. Never starts one.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -16,11 +16,11 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// As `asked`, even beyond the cores that this process may use; otherwise those are divided among the ranks of the plan,
-    /// which all run on this host, as far as its budget has room for what threads work in. Where a launcher has bound each
-    /// rank to cores of its own, that is fewer than it could use.
+    /// As many as `asked`, even if this process may not use so many cores. Without that, its cores are divided among
+    /// the ranks of the plan, which all run on this host, but no more are taken than the budget has room for. If a
+    /// launcher has bound each rank to cores of its own, this is fewer than the rank could use.
     pub fn new(asked: Option<NonZeroUsize>, plan: &Plan) -> Self {
-        // Where the system does not say, a thread for each rank is all that is certain.
+        // If the system does not say how many cores there are, each rank gets one thread.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self::on(cores, asked, plan.config.mesh.ranks(), threads_max(plan))
     }

@@ -1,4 +1,4 @@
-//! Train: one rank's run from first parameters to the comparison of plan and measurement.
+//! Train: one rank's run, from the first parameters to the comparison with the plan. Never starts or ends a process.
 
 use std::path::Path;
 use std::time::Instant;
@@ -40,7 +40,7 @@ impl<M: Model> Finale<M> for NoFinale {
     }
 }
 
-/// What a run is given beside its plan.
+/// What a run is given in addition to its plan.
 pub struct Job<'a, M: Model, F> {
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
@@ -78,7 +78,8 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     };
     let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
     if let (Err(_), Some(_), Some(metrics)) = (&profiler, &output, &arguments.metrics) {
-        // Empty as yet, it would be in the way of the next try. Whatever hinders its removal, the error is the profile's.
+        // An empty file would be in the way of the next attempt. If it cannot be removed, the error is still that of
+        // the profile.
         let _ = std::fs::remove_file(metrics);
     }
     let profiler = profiler?;
@@ -92,7 +93,7 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         if profiler.is_some() && number == UNPROFILED_STEPS + 1 {
             engine.record(arguments.profiled_steps());
         }
-        // What evaluations move is none of a step's.
+        // What evaluations move does not belong to a step.
         let moved_before = engine.moved();
         let line = step(&mut engine, job, number)?;
         moved += engine.moved() - moved_before;
@@ -113,7 +114,7 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))
 }
 
-/// Step `number`, counted from 1, and what there is to tell of it.
+/// Does step `number`, counted from 1, and gives its line.
 fn step<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     engine: &mut Engine<'p, M, T>,
     job: &Job<M, F>,
@@ -143,7 +144,7 @@ fn step<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     })
 }
 
-/// Judges by what is held out, after `step` steps; rank 0 tells.
+/// Computes the loss on held-out data after `step` steps. Rank 0 prints it.
 fn held_out<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     engine: &mut Engine<'p, M, T>,
     job: &Job<M, F>,
@@ -175,12 +176,12 @@ impl Profiler {
         let writes = engine.arena().rank() == 0;
         let file = writes.then(|| NewFile::create("a profile", path)).transpose()?;
         let machines = Machine::measure(engine)?;
-        // What it took to measure is no part of what training takes.
+        // The memory for measuring does not belong to training.
         reset_peak_resident();
         Ok(Self { machines, file })
     }
 
-    /// Brings together what all ranks recorded; rank 0 shows it.
+    /// Gathers what all ranks have recorded. Rank 0 prints it and writes the trace.
     fn finish<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(self, engine: &mut Engine<'p, M, T>) -> Result<(), Error> {
         let Some(record) = engine.take_record() else { return Ok(()) };
         let ranks = gather_records(engine, &record)?;
@@ -192,7 +193,7 @@ impl Profiler {
     }
 }
 
-/// Hands out the sequences of a micro-batch one by one: number, input, targets.
+/// Calls `each` with every sequence of a micro-batch: its number, its input and its targets.
 fn for_each_sequence<M: Model>(
     length: usize,
     inputs: &mut [InputOf<M>],
@@ -205,7 +206,7 @@ fn for_each_sequence<M: Model>(
     }
 }
 
-/// Mean loss over held-out sequences: those of `micro_batches` micro-batches a rank, or as many as there are.
+/// The mean loss over the held-out sequences of `micro_batches` micro-batches a rank, or over all if there are fewer.
 fn held_out_loss<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     micro_batches: u64,

@@ -203,12 +203,13 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
             }
             Op::Spread { axis, .. } => self.join(axis),
             Op::Clear { parcel } => {
-                let receiver = self.at_stage(self.arena.plan().receiver_of(parcel, self.arena.coordinates().pipeline));
+                let receiver =
+                    self.at_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
                 let left = self.parcels[parcel as usize].left[position.outgoing(parcel)];
                 self.await_signal(receiver, |receiver| &receiver.taken[parcel as usize], left)
             }
             Op::Receive { parcel, .. } => {
-                let sender = self.at_stage(self.arena.plan().sender_of(parcel, self.arena.coordinates().pipeline));
+                let sender = self.at_stage(self.arena.plan().parcel_sender(parcel, self.arena.coordinates().pipeline));
                 let taken = &mut self.parcels[parcel as usize].taken;
                 *taken = taken.wrapping_add(1);
                 let taken = *taken;

@@ -7,90 +7,94 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0201",
         title: "memory budget exceeded",
-        explanation: "What a rank needs is a constant of the plan: one arena, and a bound of what lies outside of it (program, \
-            data, what a thread works in). Together they are more than `memory` in the spec. The message says by how much, at which op most of it is in use and by what, and which \
-            changes to the spec would fit, the cheapest first: a higher stage, less prefetch, gathers and reductions in \
-            every micro-batch, smaller micro-batches, recomputation. Make one of them, or raise `memory`.",
+        explanation: "What a rank needs is a constant of the plan: one arena, and a bound of what lies outside of it \
+            (program, data, what a thread works in). Together they are more than `memory` in the spec. The message \
+            says by how much, at which op most of it is in use and by what, and which changes to the spec would fit, \
+            the cheapest first: a higher stage, less prefetch, gathers and reductions in every micro-batch, smaller \
+            micro-batches, recomputation. Make one of them, or raise `memory`.",
         example: "#[zero(stage = 0, ranks = 8, memory = KiB(48))] // and a model that needs more",
     },
     Code {
         code: "Z0202",
         title: "sequences longer than the context",
-        explanation: "An embedding has as many positions as its context, and the spec asks for longer sequences. Raise the \
-            context of the model, or lower `length` in the spec.",
+        explanation: "An embedding has as many positions as its context, and the spec asks for longer sequences. Raise \
+            the context of the model, or lower `length` in the spec.",
         example: "#[zero(stage = 3, length = 512)]\nstruct Gpt { embed: Embedding<65, 256, 8>, head: LmHead<8, 65> }",
     },
     Code {
         code: "Z0203",
         title: "heads that do not divide",
-        explanation: "Attention cuts its features among heads, all of one width, so the number of heads must divide the number \
-            of features. A head has 1024 features at most, as many as there is room for in what a thread works in.",
+        explanation: "Attention cuts its features among heads, all of one width, so the number of heads must divide \
+            the number of features. A head has at most 1024 features, because a thread has room for no more.",
         example: "attention: CausalSelfAttention<8, 3>",
     },
     Code {
         code: "Z0204",
         title: "activation of another width",
-        explanation: "What flows between layers travels through an arena of 4-byte cells, so an activation's element must have \
-            4 bytes, as f32 and token ids have. This is about a type of your own that implements `Activation`.",
+        explanation: "What flows between layers travels through an arena of 4-byte cells, so an activation's element \
+            must have 4 bytes, as f32 and token ids have. This is about a type of your own that implements \
+            `Activation`.",
         example: "impl Activation for Samples { type Element = f64; const WIDTH: usize = 1; }",
     },
     Code {
         code: "Z0205",
         title: "tied layer that takes too much",
-        explanation: "A tied layer computes with parameters at the start of another field's flat buffer, and takes more of \
-            them than that field has. Tie it to a field with at least as many, or give it parameters of its own.",
+        explanation: "A tied layer computes with the parameters of another field, and takes more of them than that \
+            field has. Tie it to a field with at least as many, or give it parameters of its own.",
         example: "impl SharesWith<Small> for Large {} // whose PARAMS is larger than that of Small",
     },
     Code {
         code: "Z0206",
         title: "units that cannot be placed on the pipeline",
-        explanation: "A pipeline stage holds whole units, one or more in each chunk of the model. There may be fewer units \
-            than chunks, `Even` may not divide them, or the entries of `Split` may not add up to them. Choose \
+        explanation: "A pipeline stage holds whole units, one or more in each chunk of the model. There may be fewer \
+            units than chunks, `Even` may not divide them, or the entries of `Split` may not add up to them. Choose \
             `Balanced`, correct the entries, or lower the number of pipeline stages or chunks.",
         example: "#[zero(stage = 1, pipeline = 4, micro_batches = 4, units = Even)] // and a model of 9 units",
     },
     Code {
         code: "Z0207",
         title: "tensor of zero elements",
-        explanation: "A layer has a tensor with no elements, or a field is an array of no layers: a dimension came out as 0. \
-            Nothing could be trained in it, so a constant of the model is wrong.",
+        explanation: "A layer has a tensor with no elements, or a field is an array of no layers: a dimension came out \
+            as 0. Nothing could be trained in it, so a constant of the model is wrong.",
         example: "hidden: Linear<8, { 3 / 4 }>",
     },
     Code {
         code: "Z0208",
         title: "unit smaller than its shards",
-        explanation: "A unit has fewer parameters than there are ranks to shard it, so that most ranks would hold nothing but \
-            padding. Use fewer ranks along `zero`, or put the layer into one field together with a larger one.",
+        explanation: "A unit has fewer parameters than there are ranks to shard it, so that most ranks would hold \
+            nothing but padding. Use fewer ranks along `zero`, or put the layer into one field together with a larger \
+            one.",
         example: "#[zero(stage = 3, ranks = 64)] // and a field `norm: LayerNorm<8>`, which has 16 parameters",
     },
     Code {
         code: "Z0209",
         title: "prefetch deeper than the units",
-        explanation: "`prefetch` says how many units ahead parameters are gathered, and a pipeline stage of the model has no \
-            more than that. Lower it to fewer than the units.",
+        explanation: "`prefetch` says how many units ahead parameters are gathered, and a pipeline stage of the model \
+            has no more than that. Lower it to fewer than the units.",
         example: "#[zero(stage = 3, prefetch = 9)] // and a model of 3 units",
     },
     Code {
         code: "Z0210",
         title: "size that overflows",
-        explanation: "The size of a tensor, a unit or the arena does not fit 64 bits. A constant of the model or of the spec \
-            is far from what was meant.",
+        explanation: "The size of a tensor, a unit or the arena does not fit 64 bits. A constant of the model or of \
+            the spec is far from what was meant.",
         example: "hidden: Linear<{ usize::MAX }, 2>",
     },
     Code {
         code: "Z0211",
         title: "neighbouring layers whose widths differ",
-        explanation: "Fields chain: what one gives, the next one takes, and these two do not agree. rustc shows the field that \
-            takes another input. Correct the constants of one of the two, or put a layer between them.",
+        explanation: "Fields chain: what one gives, the next one takes, and these two do not agree. rustc shows the \
+            field that takes another input. Correct the constants of one of the two, or put a layer between them.",
         example: "norm: LayerNorm<8>,\nhead: LmHead<9, 65>,",
     },
     Code {
         code: "Z0212",
         title: "schedule too large to compile",
-        explanation: "Every op of a step is a constant that the compiler works out and checks, and a plan may have 32768 of \
-            them, on all pipeline stages together, and 1024 units: what takes a few seconds. Each micro-batch adds \
-            every unit forward and back, with what gathers and reduces it. Lower `micro_batches` to what the message \
-            offers and raise `sequences` instead, or put several layers into one field, which makes one unit of them.",
+        explanation: "Every op of a step is a constant that the compiler works out and checks, and a plan may have \
+            32768 of them, on all pipeline stages together, and 1024 units: what takes a few seconds. Each micro-batch \
+            adds every unit forward and back, with what gathers and reduces it. Lower `micro_batches` to what the \
+            message offers and raise `sequences` instead, or put several layers into one field, which makes one unit \
+            of them.",
         example: "#[zero(stage = 3, micro_batches = 4000)] // and a model of 9 units",
     },
     Code {
@@ -98,39 +102,40 @@ pub(super) const CODES: &[Code] = &[
         title: "head that predicts ids which the model does not take",
         explanation: "`main` trains on text and samples from it: what the head predicts is the next input. It has more \
             classes than the first field takes ids, so that some token would be out of range there. Make the two \
-            vocabularies equal. A model that is no language model begins with `main_with` and a dataset of its own, \
+            vocabularies equal. A model that is not a language model calls `main_with` with a dataset of its own, \
             where targets need not be ids.",
         example: "embed: Embedding<100, 256, 8>,\nhead: LmHead<8, 256>, // and `zero_runtime::main`",
     },
     Code {
         code: "Z0219",
         title: "recomputation of nothing",
-        explanation: "`recompute: Every(k)` is about units number k, 2 k and so on, but never the last of the model, whose \
-            backward follows its forward at once. The model has no more than k units, so everything would be kept, and the \
-            memory that it was to save would be missing. Lower k to fewer than the units, or remove `recompute`.",
+        explanation: "`recompute: Every(k)` is about units number k, 2 k and so on, but never the last of the model, \
+            whose backward follows its forward at once. The model has no more than k units, so nothing would be \
+            recomputed and no memory saved. Lower k to fewer than the units, or remove `recompute`.",
         example: "#[zero(stage = 1, recompute = Every(100))] // and a model of 7 units",
     },
     Code {
         code: "Z0290",
         title: "unsound layout",
-        explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This layout \
-            breaks that, which is a fault of `zero` and not of the spec or the model: please report both.",
+        explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \
+            layout breaks that, which is a fault of `zero` and not of the spec or the model: please report both.",
         example: "Nothing in a spec or a model should lead here.",
     },
     Code {
         code: "Z0291",
         title: "unsound schedule",
-        explanation: "Nothing may be used before its gather or after its release, and every gradient must be reduced once in a \
-            step. This schedule breaks that, which is a fault of `zero` and not of the spec or the model: please \
-            report both.",
+        explanation: "Nothing may be used before its gather or after its release, and every gradient must be reduced \
+            once in a step. This schedule breaks that, which is a fault of `zero` and not of the spec or the model: \
+            please report both.",
         example: "Nothing in a spec or a model should lead here.",
     },
     Code {
         code: "Z0292",
         title: "ranks whose ops do not fit together",
-        explanation: "The ops of all ranks together must match: collectives in one order on every communicator, each send with \
-            its receive, no circle of ranks that wait for one another, and every gradient in its sum once. The proof \
-            over all ranks found a flaw, which is a fault of `zero` and not of the spec or the model: please report both.",
+        explanation: "The ops of all ranks must match: collectives come in one order on every communicator, each send \
+            has its receive, no ranks wait for one another in a circle, and every gradient is in its sum once. The \
+            proof over all ranks found a flaw, which is a fault of `zero` and not of the spec or the model: please \
+            report both.",
         example: "Nothing in a spec or a model should lead here.",
     },
 ];

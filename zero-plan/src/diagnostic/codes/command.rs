@@ -7,44 +7,44 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0120",
         title: "spec that cannot be read",
-        explanation: "The path names no file that this user can read. Paths are relative to the directory in which the command \
-            runs.",
+        explanation: "The path names no file that this user can read. Paths are relative to the directory in which the \
+            command runs.",
         example: "cargo zero build specs/zero4.ron # there is no such file",
     },
     Code {
         code: "Z0121",
         title: "spec without a model",
-        explanation: "`cargo zero` builds the model that a spec names, and this one names none. Add `model: Example(\"gpt\")` \
-            for an example of this workspace, or `model: Package(\"...\")` for a package of your own. The attribute \
-            form needs no name: there the struct is the model.",
+        explanation: "`cargo zero` builds the model that a spec names, and this one names none. Add `model: \
+            Example(\"gpt\")` for an example of this workspace, or `model: Package(\"...\")` for a package of your \
+            own. The attribute form needs no name: there the struct is the model.",
         example: "cargo zero build my.ron # my.ron is `(zero: (stage: 1))`",
     },
     Code {
         code: "Z0122",
         title: "unknown model",
-        explanation: "The workspace has no package of that name with a binary, and for `Example` no example of that name either, \
-            such as `examples/NAME.rs` of a package. The message lists what it has.",
+        explanation: "The workspace has no package of that name with a binary, and for `Example` no example of that \
+            name either, such as `examples/NAME.rs` of a package. The message lists what it has.",
         example: "cargo zero build my.ron # my.ron has `model: Example(\"gtp\")`",
     },
     Code {
         code: "Z0123",
         title: "cargo that cannot be run",
-        explanation: "The command compiles with cargo, and could not start it or did not understand what it said. It takes the \
-            cargo that runs it, else the one on the path.",
+        explanation: "The command compiles with cargo, and could not start it or did not understand what it said. It \
+            takes the cargo that runs it, and otherwise the one on the path.",
         example: "zero build specs/zero3.ron # without a cargo on the path",
     },
     Code {
         code: "Z0124",
         title: "model that does not compile",
-        explanation: "The spec is valid, but cargo cannot build the model under it, mostly because rustc rejects it. What they say \
-            is above this message, often with a code of its own: a budget that is exceeded is Z0201.",
+        explanation: "The spec is valid, but cargo cannot build the model under it, most often because rustc rejects \
+            it. Their messages are above this one, often with a code of their own: a budget that is exceeded is Z0201.",
         example: "cargo zero build specs/zero3.ron # whose `memory` is too small for the model",
     },
     Code {
         code: "Z0125",
         title: "output that cannot be written",
-        explanation: "The binary, the text that it carries or the lock beside them cannot be written to `target/zero/`. The \
-            directory must be writable and have space.",
+        explanation: "The binary, the text that it carries or the lock beside them cannot be written to \
+            `target/zero/`. The directory must be writable and have space.",
         example: "cargo zero build specs/zero3.ron # on a full disk",
     },
     Code {
@@ -57,15 +57,16 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0127",
         title: "no workspace",
-        explanation: "The command needs the cargo workspace that has the model, and there is none in the current directory or \
-            above it. Go into it first.",
+        explanation: "The command needs the cargo workspace that has the model, and there is none in the current \
+            directory or above it. Go into it first.",
         example: "cd / && zero build specs/zero3.ron",
     },
     Code {
         code: "Z0128",
         title: "several binaries",
-        explanation: "The package of the model has more than one binary, and none has the package's name, so it is not known \
-            which one trains. Choose one by `--bin NAME`, or for always by `default-run` in the package's Cargo.toml.",
+        explanation: "The package of the model has more than one binary, and none has the package's name, so it is not \
+            known which one trains. Choose one by `--bin NAME`, or for always by `default-run` in the package's \
+            Cargo.toml.",
         example: "cargo zero run my.ron # a model whose src/bin has train.rs and serve.rs",
     },
     Code {
@@ -77,43 +78,45 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0130",
         title: "plan that is not sound",
-        explanation: "What was built has proven its own plan over the ops of all ranks, and found a flaw: Z0292 says which. \
-            That is a fault of zero and not of the spec; nothing was started.",
+        explanation: "The binary was asked to prove its plan over the ops of all ranks, and found a flaw: Z0292 says \
+            which. That is a fault of zero and not of the spec. Nothing was trained.",
         example: "cargo zero build specs/zero3.ron # with a planner that forgets a receive",
     },
     Code {
         code: "Z0131",
         title: "unknown binary",
-        explanation: "`--bin` chooses among the binaries of the model's package, and it has none of that name. The message lists \
-            those that it has. An example of a package is not among them: a spec names it, `model: Example(\"...\")`.",
+        explanation: "`--bin` chooses among the binaries of the model's package, and it has none of that name. The \
+            message lists those that it has. An example of a package is not among them: a spec names it, `model: \
+            Example(\"...\")`.",
         example: "cargo zero run specs/zero3.ron --bin trian",
     },
     Code {
         code: "Z0132",
         title: "command line that is not understood",
-        explanation: "There is no such command or argument, or one is missing. Arguments of the binary, such as `--steps`, come \
-            after `--`; `cargo zero --help` lists the commands, and `cargo zero run SPEC -- --help` the binary's arguments.",
+        explanation: "There is no such command or argument, or one is missing. Arguments of the binary, such as \
+            `--steps`, come after `--`; `cargo zero --help` lists the commands, and `cargo zero run SPEC -- --help` \
+            the binary's arguments.",
         example: "cargo zero run specs/zero3.ron --steps 5",
     },
     Code {
         code: "Z0133",
         title: "path that is not UTF-8",
-        explanation: "The path of the spec reaches the compiler as text, which is UTF-8. Rename the file, or the directory that it \
-            lies in.",
+        explanation: "The path of the spec reaches the compiler as text, which is UTF-8. Rename the file, or the \
+            directory that it lies in.",
         example: "mv my.ron $'\\xff.ron' && cargo zero run $'\\xff.ron'",
     },
     Code {
         code: "Z0134",
         title: "example of several packages",
-        explanation: "`model: Example(\"...\")` names an example of the workspace, and several packages have one of that name. Rename \
-            all but one of them.",
+        explanation: "`model: Example(\"...\")` names an example of the workspace, and several packages have one of \
+            that name. Rename all but one of them.",
         example: "model: Example(\"train\") # one/examples/train.rs beside two/examples/train.rs",
     },
     Code {
         code: "Z0135",
         title: "workspace that cargo cannot read",
-        explanation: "There is a Cargo.toml in the current directory or above it, but cargo rejects it. What cargo says is in the \
-            message; `cargo metadata` says it again until it is corrected.",
+        explanation: "There is a Cargo.toml in the current directory or above it, but cargo rejects it. What cargo \
+            says is in the message; `cargo metadata` says it again until it is corrected.",
         example: "cargo zero run my.ron # beside a Cargo.toml with a misspelled section",
     },
 ];

@@ -15,9 +15,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0102",
         title: "missing key",
-        explanation: "A key that has no default is not there. That is `stage` in `zero`: which of the states are \
-            sharded is a choice that nobody else can make. So is the number of `chunks` of `Interleaved`. Every other \
-            key has a default.",
+        explanation: "A key that has no default is not there. There are two such keys: `stage` in `zero`, because only \
+            you can say which states are to be sharded, and the number of `chunks` of `Interleaved`. Every other key \
+            has a default.",
         example: "(mesh: (zero: 2))",
     },
     Code {
@@ -38,36 +38,36 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0105",
         title: "no such stage",
-        explanation: "There are four stages. At stage 0 every rank holds all of the parameters, gradients and optimizer \
-            state; stage 1 shards the optimizer state among the ranks, stage 2 the gradients too, and stage 3 the \
-            parameters too.",
+        explanation: "There are four stages. At stage 0 every rank holds all of the parameters, gradients and \
+            optimizer state; stage 1 shards the optimizer state among the ranks, stage 2 the gradients too, and stage \
+            3 the parameters too.",
         example: "(zero: (stage: 4))",
     },
     Code {
         code: "Z0106",
         title: "value out of range",
         explanation: "The value is of the right kind but cannot be meant: no ranks, no sequences, no tokens, no \
-            micro-batches, a size of zero bytes, a negative number, fewer than 2 interleaved chunks, a mesh of more than \
-            4096 ranks, or a number, a size or a step too large to count in 64 bits. The message says which values are \
-            expected.",
+            micro-batches, a size of zero bytes, a negative number, fewer than 2 interleaved chunks, a mesh of more \
+            than 4096 ranks, or a number, a size or a step too large to count in 64 bits. The message says which \
+            values are expected.",
         example: "(mesh: (zero: 0), zero: (stage: 3))",
     },
     Code {
         code: "Z0107",
         title: "unknown key",
-        explanation: "There is no such key in this section. It is not ignored, as a misspelled option that is ignored \
-            trains something other than what was asked for. The message lists the keys that there are, and says where \
-            a key of that name lies if it lies elsewhere: `micro_batches` in `batch`, the number of pipeline stages in \
+        explanation: "There is no such key in this section. It is not ignored, because a run would then train \
+            something other than what was asked for. The message lists the keys that there are, and says where a key \
+            of that name lies if it lies elsewhere: `micro_batches` in `batch`, the number of pipeline stages in \
             `mesh`.",
         example: "(zero: (stage: 3, prefech: 2))",
     },
     Code {
         code: "Z0108",
         title: "option without effect",
-        explanation: "The option changes nothing in this spec, whatever its value. `prefetch` says how many units ahead \
-            parameters are gathered, and only stage 3 gathers them unit by unit: remove `prefetch`, or choose stage 3. \
-            So it is with `prefetch` on one rank along `zero`, `gather` below stage 3, `reduce` with one micro-batch, \
-            `pipeline` with one pipeline stage, and `within_node` on one node or for an axis of one rank.",
+        explanation: "The option changes nothing in this spec, whatever its value. `prefetch` says how many units \
+            ahead parameters are gathered, and only stage 3 gathers them unit by unit: remove `prefetch`, or choose \
+            stage 3. So it is with `prefetch` on one rank along `zero`, `gather` below stage 3, `reduce` with one \
+            micro-batch, `pipeline` with one pipeline stage, and `within_node` on one node or for an axis of one rank.",
         example: "(zero: (stage: 2, prefetch: 1))",
     },
     Code {
@@ -81,33 +81,35 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0110",
         title: "unusable attribute or struct",
         explanation: "`#[zero(...)]` takes `name = value` options and stands on a struct with named fields, each a \
-            layer or an array of layers: the fields, in order, are the units that are gathered and released. An enum, a \
-            union, a generic or tuple struct, a struct of fewer than two fields, or an attribute of another form gives \
-            no such order. `#[tied(field)]` stands on the last field and names one before it. A spec file must be readable.",
+            layer or an array of layers: the fields, in order, are the units that are gathered and released. An enum, \
+            a union, a generic or tuple struct, a struct of fewer than two fields, or an attribute of another form \
+            gives no such order. `#[tied(field)]` stands on the last field and names one before it. A spec file must \
+            be readable.",
         example: "#[zero(stage = 3)]\nstruct Gpt(Embedding<VOCAB, CONTEXT, DIM>, LmHead<DIM, VOCAB>);",
     },
     Code {
         code: "Z0111",
         title: "mesh does not multiply out",
-        explanation: "`nodes` and `ranks_per_node` state what the ranks run on, and `replica`, `pipeline` and `zero` say \
-            how they share the work: both must come to the same number of ranks. With one of the two, it must divide \
-            that number. Correct whichever is wrong, or leave `nodes` and `ranks_per_node` out: the axes alone decide.",
+        explanation: "`nodes` and `ranks_per_node` state what the ranks run on, and `replica`, `pipeline` and `zero` \
+            say how they share the work: both must come to the same number of ranks. With one of the two, it must \
+            divide that number. Correct whichever is wrong, or leave `nodes` and `ranks_per_node` out: the axes alone \
+            decide.",
         example: "(mesh: (nodes: 2, ranks_per_node: 4, zero: 4), zero: (stage: 3))",
     },
     Code {
         code: "Z0112",
         title: "axis cannot stay within a node",
-        explanation: "`within_node` asks that ranks along an axis talk within a node only. Ranks are then numbered along \
-            those axes first, and a node has consecutive ranks, so the lengths of all of them must multiply to a divisor \
-            of the ranks per node; else a node ends in the middle of them, and their messages cross the slower network. \
-            Shorten the axis, put fewer axes into the list, or use larger nodes.",
+        explanation: "`within_node` asks that ranks along an axis talk within a node only. Ranks are then numbered \
+            along those axes first, and a node has consecutive ranks, so the lengths of all of them must multiply to a \
+            divisor of the ranks per node. Otherwise a node would end in the middle of them, and their messages would \
+            cross the slower network. Shorten the axis, put fewer axes into the list, or use larger nodes.",
         example: "(mesh: (ranks_per_node: 4, zero: 8, within_node: [Zero]), zero: (stage: 3))",
     },
     Code {
         code: "Z0113",
         title: "micro-batches do not fit the pipeline",
-        explanation: "With p pipeline stages and m micro-batches, each pipeline stage idles for (p - 1) / (m + p - 1) of \
-            a step; with fewer micro-batches than stages some of them never work at the same time as the others. \
+        explanation: "With p pipeline stages and m micro-batches, each pipeline stage idles for (p - 1) / (m + p - 1) \
+            of a step; with fewer micro-batches than stages some of them never work at the same time as the others. \
             `Interleaved` takes micro-batches in rounds of p, so m must be a multiple of p. Raise `micro_batches`, or \
             lower `pipeline` in `mesh`.",
         example: "(mesh: (pipeline: 4), zero: (stage: 1), batch: (micro_batches: 2))",
@@ -116,48 +118,48 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0114",
         title: "keys that contradict one another",
         explanation: "Each value is possible, but not together: a `master` copy narrower than the `params` it is the \
-            master of would lose bits in every update, computing in BF16 is nothing that the device does, and an \
-            entry that a list holds twice says nothing the second time, so another one was probably meant.",
+            master of would lose bits in every update, the device cannot compute in BF16, and where a list has an \
+            entry twice, another one was probably meant.",
         example: "(zero: (stage: 1), precision: (master: BF16))",
     },
     Code {
         code: "Z0115",
         title: "split that cannot be",
-        explanation: "`Split([3, 4])` gives the units of each chunk of the model, in the order of forward: one entry for \
-            each pipeline stage, or for each chunk of each pipeline stage with `Interleaved`, and no entry 0, as a \
+        explanation: "`Split([3, 4])` gives the units of each chunk of the model, in the order of forward: one entry \
+            for each pipeline stage, or for each chunk of each pipeline stage with `Interleaved`, and no entry 0, as a \
             pipeline stage without units has nothing to do. `Balanced` needs no entries.",
         example: "(mesh: (pipeline: 2), zero: (stage: 1), pipeline: (units: Split([3, 2, 2])), batch: (micro_batches: 2))",
     },
     Code {
         code: "Z0116",
         title: "spec names a field that the model does not have",
-        explanation: "`recompute: Fields([\"blocks\"])` is about fields of the struct under `#[zero]`, and the struct has no \
-            such field. A name that is not found would leave everything kept, and the memory that it was to save \
-            missing. The message lists the fields that there are.",
+        explanation: "`recompute: Fields([\"blocks\"])` is about fields of the struct under `#[zero]`, and the struct \
+            has no such field. With a name that is not found, nothing would be recomputed and no memory saved. The \
+            message lists the fields that there are.",
         example: "#[zero(stage = 3, recompute = Fields([\"block\"]))]\n\
             struct Gpt {\n    embed: Embedding<VOCAB, CONTEXT, DIM>,\n    blocks: [Block; 6],\n    head: LmHead<DIM, VOCAB>,\n}",
     },
     Code {
         code: "Z0117",
         title: "spec in another format",
-        explanation: "A spec is RON, Rusty Object Notation, and this is YAML, TOML, JSON or XML by its first line. In RON a \
-            section is a parenthesised group of `key: value` entries with commas between them, the spec as a whole \
-            included; a comment begins with `//`.",
+        explanation: "A spec is RON, Rusty Object Notation, and this is YAML, TOML, JSON or XML by its first line. In \
+            RON a section is a parenthesised group of `key: value` entries with commas between them, the spec as a \
+            whole included; a comment begins with `//`.",
         example: "zero:\n  stage: 3 # YAML; in RON it is `(zero: (stage: 3))`",
     },
     Code {
         code: "Z0118",
         title: "spec that is not UTF-8",
-        explanation: "The file holds bytes that are no UTF-8 text, so nothing in it was looked at any further. It may have been \
-            saved in another encoding, such as Latin-1 or UTF-16, or be no text at all. Save it as UTF-8; a byte order \
-            mark in front of it is fine.",
+        explanation: "The file holds bytes that are not UTF-8, so nothing in it was looked at any further. It may have \
+            been saved in another encoding, such as Latin-1 or UTF-16, or not be text at all. Save it as UTF-8; a byte \
+            order mark in front of it is fine.",
         example: "specs/zero3.ron saved as UTF-16",
     },
     Code {
         code: "Z0119",
         title: "spec that nests too deep",
-        explanation: "Parentheses, brackets or braces lie in one another deeper than any spec needs, so the text was not read to \
-            its end. A spec has sections two deep; many more are most often a slip of a script that writes it.",
+        explanation: "Parentheses, brackets or braces lie in one another deeper than any spec needs, so the text was \
+            not read to its end. A spec is two sections deep; most often a script that writes it has gone wrong.",
         example: "cargo zero build deep.ron # of a thousand `(a:` in one another",
     },
 ];

@@ -7,13 +7,13 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0301",
         title: "place given by half",
-        explanation: "A launcher gives each process its rank and the number of ranks, and the environment has one without the \
-            other. Set both, or unset both and let the binary start its own ranks.",
+        explanation: "A launcher gives each process its rank and the number of ranks, but the environment has only one \
+            of them. Set both, or unset both and let the binary start its own ranks.",
         example: "RANK=1 ./zero3",
     },
     Code {
         code: "Z0302",
-        title: "place that is no number",
+        title: "place that is not a number",
         explanation: "A variable of the launcher holds something other than a whole number.",
         example: "RANK=one WORLD_SIZE=2 ./zero3",
     },
@@ -26,22 +26,22 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0304",
         title: "launchers that contradict one another",
-        explanation: "Variables of two launchers are set and give different places, as when torchrun is started inside of a \
-            job of srun. Unset those of the launcher that did not start this process.",
+        explanation: "Variables of two launchers are set and give different places, as when torchrun is started inside \
+            of a job of srun. Unset those of the launcher that did not start this process.",
         example: "RANK=0 WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 ./zero3",
     },
     Code {
         code: "Z0305",
         title: "another number of ranks than planned",
-        explanation: "The number of ranks is compiled into the binary, as layout and schedule depend on it. Start that many, \
-            or build from a spec whose mesh has as many as there are.",
+        explanation: "The number of ranks is compiled into the binary, as layout and schedule depend on it. Start that \
+            many, or build from a spec whose mesh has as many as there are.",
         example: "torchrun --nproc-per-node 4 --no-python ./zero3 # whose mesh has 2 ranks",
     },
     Code {
         code: "Z0306",
         title: "job without a name",
-        explanation: "Ranks of one job find one another by its name, which is made of what the launcher sets; here nothing \
-            does. Set ZERO_JOB on all ranks to a word that no other run on this host uses.",
+        explanation: "Ranks of one job find one another by its name, which is made of variables that launchers set. \
+            None of them is set here. Set ZERO_JOB on all ranks to a word that no other run on this host uses.",
         example: "RANK=0 WORLD_SIZE=2 ./zero3",
     },
     Code {
@@ -53,72 +53,72 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0310",
         title: "rank killed",
-        explanation: "A signal ended a rank, and its launcher ended the others, as they would wait for it for ever. If nobody \
-            sent it, see `dmesg`: the kernel kills when memory runs out.",
+        explanation: "A signal ended a rank, and its launcher ended the others, which would wait for it for ever. If \
+            nobody sent the signal, see `dmesg`: the kernel kills processes when memory runs out.",
         example: "kill -9 the process of a rank",
     },
     Code {
         code: "Z0311",
         title: "rank failed",
-        explanation: "A rank ended with an exit code that is not 0, and its launcher ended the others. Its own message is \
-            above.",
+        explanation: "A rank ended with an exit code that is not 0, and its launcher ended the others. Its own message \
+            is above.",
         example: "a layer that panics on one rank",
     },
     Code {
         code: "Z0312",
         title: "rank that cannot be started",
-        explanation: "The binary starts its ranks as copies of itself, and the system refused: there are too many processes, \
-            or the binary has been removed.",
+        explanation: "The binary starts its ranks as copies of itself, and the system refused: there are too many \
+            processes, or the binary has been removed.",
         example: "ulimit -u 10; ./zero3",
     },
     Code {
         code: "Z0313",
         title: "launcher gone",
-        explanation: "The process that started this rank ended before the rank began, so nobody would watch over it. Start the \
-            run again.",
+        explanation: "The process that started this rank ended before the rank began, so nobody would watch over it. \
+            Start the run again.",
         example: "kill -9 the launcher at once",
     },
     Code {
         code: "Z0314",
         title: "rank lost",
-        explanation: "Another rank ended in the middle of the run, and this one noticed because it waited for it. The other's \
-            own output, or its launcher, says why.",
+        explanation: "Another rank ended in the middle of the run, and this one noticed because it waited for it. The \
+            other's own output, or its launcher, says why.",
         example: "kill -9 a rank that torchrun has started",
     },
     Code {
         code: "Z0315",
-        title: "patience out of range",
-        explanation: "ZERO_JOIN_TIMEOUT_S says for how many seconds ranks wait for one another at start: at least 1, and no \
-            more than a day. Without it they wait for a minute.",
+        title: "time to wait out of range",
+        explanation: "ZERO_JOIN_TIMEOUT_S says for how many seconds ranks wait for one another at start: at least 1, \
+            and no more than a day. Without it they wait for a minute.",
         example: "ZERO_JOIN_TIMEOUT_S=0 ./zero3",
     },
     Code {
         code: "Z0316",
         title: "rank that could not start",
-        explanation: "Some ranks found an error before they met the others: their data is not there, for example. Rank 0 tells \
-            each such error once, under its own code, and names the ranks that found it unless all did.",
+        explanation: "Some ranks found an error before they met the others: their data is not there, for example. Rank \
+            0 tells each such error once, under its own code, and names the ranks that found it unless all did.",
         example: "RANK=1 ... ./zero3 --data only-here.txt # on a rank that does not see that file",
     },
     Code {
         code: "Z0320",
         title: "job taken",
-        explanation: "Another rank 0 of the same job is starting on this host, as when a run is started twice. End the other \
-            run, or give this one another ZERO_JOB on all its ranks.",
+        explanation: "Another rank 0 of the same job is starting on this host, as when a run is started twice. End the \
+            other run, or give this one another ZERO_JOB on all its ranks.",
         example: "ZERO_JOB=a for two runs at once",
     },
     Code {
         code: "Z0321",
         title: "ranks that never arrived",
         explanation: "Rank 0 waited for the others, and some never came. The message names them. See whether they were \
-            started, on this host and outside of separate containers; ZERO_JOIN_TIMEOUT_S sets the patience in \
-            seconds.",
+            started, on this host and not in containers of their own; ZERO_JOIN_TIMEOUT_S says for how many seconds to \
+            wait.",
         example: "RANK=0 WORLD_SIZE=2 ZERO_JOB=a ./zero3 # and no rank 1",
     },
     Code {
         code: "Z0322",
         title: "rank 0 that never arrived",
-        explanation: "This rank waited for rank 0, which never came. See whether it was started, on this host and with the \
-            same job; ZERO_JOIN_TIMEOUT_S sets the patience in seconds.",
+        explanation: "This rank waited for rank 0, which never came. See whether it was started, on this host and with \
+            the same job; ZERO_JOIN_TIMEOUT_S says for how many seconds to wait.",
         example: "RANK=1 WORLD_SIZE=2 ZERO_JOB=a ./zero3 # and no rank 0",
     },
     Code {
@@ -136,9 +136,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0325",
         title: "plan, arguments or data differ",
-        explanation: "Before the first collective all ranks compare a hash of their plan, their arguments and their data, as \
-            ranks that disagree would hang or train something else. Start the same binary with the same arguments \
-            and data on all ranks.",
+        explanation: "Before the first collective all ranks compare a hash of their plan, their arguments and their \
+            data, because ranks that disagree would hang or train something else. Start the same binary with the same \
+            arguments and data on all ranks.",
         example: "RANK=1 ... ./zero3 --lr 0.1 # and rank 0 without --lr",
     },
     Code {
@@ -150,15 +150,15 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0327",
         title: "duplicate rank",
-        explanation: "Two processes say that they are the same rank. Give each its own number; two runs with the same ZERO_JOB \
-            would look like this too.",
+        explanation: "Two processes say that they are the same rank. Give each its own number; two runs with the same \
+            ZERO_JOB would look like this too.",
         example: "RANK=1 twice",
     },
     Code {
         code: "Z0328",
         title: "job of another user",
-        explanation: "The socket on which the ranks of this job meet belongs to another user. Give this run another ZERO_JOB \
-            on all its ranks.",
+        explanation: "The socket on which the ranks of this job meet belongs to another user. Give this run another \
+            ZERO_JOB on all its ranks.",
         example: "ZERO_JOB=a, which another user of this host uses",
     },
     Code {
@@ -170,16 +170,17 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0330",
         title: "start ended by another rank",
-        explanation: "Another rank, most often rank 0, found what keeps the ranks from starting together, and tells it for \
+        explanation: "Another rank, most often rank 0, found why the ranks cannot start together, and tells it for \
             all. Correct what it names.",
         example: "any of Z0321 to Z0329, as the other ranks see it",
     },
     Code {
         code: "Z0331",
         title: "more memory than there is",
-        explanation: "The arenas of all ranks are reserved before the first step, and the host has less memory than they and what \
-            lies outside of them take, or a control group (a container, a batch job) leaves less; the message says which. \
-            Free memory, raise the limit, or build from a spec that needs less: a higher stage, or a smaller batch.",
+        explanation: "The arenas of all ranks are reserved before the first step, and the host has less memory than \
+            they and what lies outside of them take, or a control group (a container, a batch job) leaves less; the \
+            message says which. Free memory, raise the limit, or build from a spec that needs less: a higher stage, or \
+            a smaller batch.",
         example: "./ddp # on a host with 1 GiB available",
     },
     Code {
@@ -192,23 +193,25 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0333",
         title: "run that exceeds the budget",
-        explanation: "The build has held the smallest run against `memory` in the spec: one thread for each rank, no profile, \
-            no data in memory. This one takes more: each thread works in memory of its own, a profile records and measures, \
-            and a dataset may hold data. Give fewer `--threads`, leave `--profile` out, or raise `memory` and build again.",
+        explanation: "The build has held the smallest run against `memory` in the spec: one thread for each rank, no \
+            profile, no data in memory. This one takes more: each thread works in memory of its own, a profile records \
+            and measures, and a dataset may hold data. Give fewer `--threads`, leave `--profile` out, or raise \
+            `memory` and build again.",
         example: "./zero3 --threads 64 # with `memory: MiB(256)`",
     },
     Code {
         code: "Z0334",
         title: "too much data in memory",
-        explanation: "A text that is in the binary, or the sources of a workspace, are held in memory by every rank, and the plan \
-            has room for 16 MiB of them. Give larger ones as a file, with `--data`: files are read where they lie.",
+        explanation: "A text that is in the binary, or the sources of a workspace, are held in memory by every rank, \
+            and the plan has room for 16 MiB of them. Give larger ones as a file, with `--data`: files are read where \
+            they lie.",
         example: "cargo zero build # in a workspace with 20 MiB of sources",
     },
     Code {
         code: "Z0335",
         title: "directory of too many files",
-        explanation: "Every rank keeps the path and the length of each file of a directory, and the plan has room for 16 MiB of \
-            them: some 60,000 files. Join them to fewer, larger ones.",
+        explanation: "Every rank keeps the path and the length of each file of a directory, and the plan has room for \
+            16 MiB of them: some 60,000 files. Join them to fewer, larger ones.",
         example: "./zero3 --data a-directory-of-a-million-files",
     },
     Code {
@@ -221,71 +224,71 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0341",
         title: "data too short",
-        explanation: "There must be enough tokens for one sequence to train on and one to hold out, each with one more to \
-            predict. Give more text, or build with shorter sequences.",
+        explanation: "There must be enough tokens for one sequence to train on and one to hold out, each with one more \
+            to predict. Give more text, or build with shorter sequences.",
         example: "./zero3 --data short.txt # with sequences of 256 tokens",
     },
     Code {
         code: "Z0342",
         title: "token id beyond the vocabulary",
-        explanation: "A token id is not less than the number of rows of the model's embedding. Of a `.bin` file each two bytes \
-            are an id, of any other file each byte is. Build the model with a larger vocabulary, or encode the text \
-            for the one it has.",
+        explanation: "A token id is not less than the number of rows of the model's embedding. Of a `.bin` file each \
+            two bytes are an id, of any other file each byte is. Build the model with a larger vocabulary, or encode \
+            the text for the one it has.",
         example: "./zero3 --data words.bin # with ids up to 50256, and a vocabulary of 256",
     },
     Code {
         code: "Z0343",
         title: "token file of an odd size",
-        explanation: "A `.bin` file is little-endian u16 token ids without a header, so its size is even. See whether it was \
-            cut off, or give text another name.",
+        explanation: "A `.bin` file is little-endian u16 token ids without a header, so its size is even. See whether \
+            it was cut off, or give text another name.",
         example: "./zero3 --data text.bin # of 101 bytes",
     },
     Code {
         code: "Z0344",
         title: "no text",
-        explanation: "The directory holds no file of UTF-8 text without zero bytes. A `.bin` file of token ids is given by its \
-            own path.",
+        explanation: "The directory holds no file of UTF-8 text without zero bytes. A `.bin` file of token ids is \
+            given by its own path.",
         example: "./zero3 --data empty-directory",
     },
     Code {
         code: "Z0345",
         title: "no workspace to take text from",
-        explanation: "Without `--data` a model trains on the sources of the cargo workspace around the current directory, and \
-            there is none. Start inside of one, or name the text to train on.",
+        explanation: "Without `--data` a model trains on the sources of the cargo workspace around the current \
+            directory, and there is none. Start inside of one, or name the text to train on.",
         example: "cd / && gpt",
     },
     Code {
         code: "Z0346",
         title: "ignore file that is not understood",
-        explanation: "What `.gitignore`, `.ignore` or the excludes of this user's git name does not become text of a binary. A line \
-            of such a file is no valid pattern, or not UTF-8. If it were passed over, it might let through what it was meant \
-            to keep back, so nothing is taken before it is corrected.",
+        explanation: "What `.gitignore`, `.ignore` or the excludes of this user's git name does not become text of a \
+            binary. A line of such a file is not a valid pattern, or not UTF-8. If it were passed over, a file that it \
+            was meant to keep back might be taken, so nothing is taken before it is corrected.",
         example: "echo '[z-a]' >> .gitignore && cargo zero build specs/zero3.ron",
     },
     Code {
         code: "Z0349",
-        title: "data that is no text",
-        explanation: "The name or the first bytes of a file say that it holds something other than text: a table, an array, a \
-            checkpoint, an archive, an image. A model would learn how such a file is encoded. Write the text in it to a text \
-            file, or its token ids to a `.bin` file of little-endian u16, or say `--data-as bytes` to learn the bytes as they \
-            are. In a directory such files are passed over, and counted at the start of a run.",
+        title: "data that is not text",
+        explanation: "The name or the first bytes of a file say that it holds something other than text: a table, an \
+            array, a checkpoint, an archive, an image. A model would learn how such a file is encoded. Write the text \
+            in it to a text file, or its token ids to a `.bin` file of little-endian u16, or say `--data-as bytes` to \
+            learn the bytes as they are. In a directory such files are passed over, and counted at the start of a run.",
         example: "./zero3 --data corpus.parquet",
     },
     Code {
         code: "Z0350",
         title: "arguments that contradict one another",
-        explanation: "Each argument is possible by itself, but not together, or not with the model in this binary: a warm-up \
-            that is as long as the run, a profile of a run that ends before its first profiled step, a weight decay that \
-            leaves nothing of a parameter, one file for two results, or a prompt of characters that the vocabulary does not \
-            have.",
+        explanation: "Each argument is possible by itself, but not together, or not with the model in this binary: a \
+            warm-up that is as long as the run, a profile of a run that ends before its first profiled step, a weight \
+            decay that leaves nothing of a parameter, one file for two results, or a prompt of characters that the \
+            vocabulary does not have.",
         example: "./zero3 --steps 99 --warmup 100",
     },
     Code {
         code: "Z0351",
         title: "results that cannot be written",
-        explanation: "The files for metrics and for a profile are always new ones, so that no other run's are overwritten; \
-            one exists already, or cannot be made or extended. Name a new file in a directory that can be written and has \
-            space.",
+        explanation: "The files for metrics and for a profile are always new ones, so that no other run's are \
+            overwritten; one exists already, or cannot be made or extended. Name a new file in a directory that can be \
+            written and has space.",
         example: "./zero3 --metrics steps.jsonl # twice",
     },
     Code {
@@ -297,23 +300,23 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0353",
         title: "argument out of range",
-        explanation: "The value of an argument is not a number, or one that cannot be meant: a learning rate that is not above \
-            0, a decay of a moment that is not below 1, a share above 1, more threads than any host has cores, or a number \
-            that is 0 or infinite in f32, which parameters are updated in. Nothing was started.",
+        explanation: "The value of an argument is not a number, or one that cannot be meant: a learning rate that is \
+            not above 0, a decay of a moment that is not below 1, a share above 1, more threads than any host has \
+            cores, or a number that is 0 or infinite in f32, which parameters are updated in. Nothing was started.",
         example: "./zero3 --beta1 1",
     },
     Code {
         code: "Z0354",
         title: "arguments that cannot be read",
-        explanation: "An argument is unknown, given twice, or without its value. `--help` lists all of them; what shapes memory \
-            or order, such as the stage, is in the spec and not among them. Nothing was started.",
+        explanation: "An argument is unknown, given twice, or without its value. `--help` lists all of them; what \
+            shapes memory or order, such as the stage, is in the spec and not among them. Nothing was started.",
         example: "./zero3 --stage 3",
     },
     Code {
         code: "Z0355",
         title: "directory of token ids",
-        explanation: "Token ids are mapped from one file, and `--data-as ids` was given a directory. Name one file of it, or \
-            join them into one.",
+        explanation: "Token ids are mapped from one file, and `--data-as ids` was given a directory. Name one file of \
+            it, or join them into one.",
         example: "./zero3 --data shards --data-as ids",
     },
 ];

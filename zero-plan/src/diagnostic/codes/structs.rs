@@ -7,72 +7,74 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0140",
         title: "attribute that a field cannot have",
-        explanation: "On the fields of a model there is `#[tied(field)]`, on those of a struct under `#[derive(Layer)]` there \
-            is `#[residual]`, and each of them only there: a unit of a model has no residual connection around it, and a \
-            layer inside of a unit shares no parameters. An attribute that nobody knows is most often a slip, which would \
-            otherwise train something else.",
+        explanation: "On the fields of a model there is `#[tied(field)]`, and on those of a struct under \
+            `#[derive(Layer)]` there is `#[residual]`. Neither can stand where the other does: a unit of a model has \
+            no residual connection around it, and a layer inside of a unit shares no parameters. An unknown attribute \
+            is most often a slip, and if it were ignored, something else would be trained.",
         example: "#[derive(Layer)]\nstruct Block {\n    #[residul]\n    mlp: Linear<8, 8>,\n}",
     },
     Code {
         code: "Z0141",
         title: "`#[zero]` twice",
-        explanation: "A struct is one model under one spec. Remove one of the two attributes; for the same model under several \
-            specs, build it with `ZERO_SPEC`, as `cargo zero` does.",
+        explanation: "A struct is one model under one spec. Remove one of the two attributes; for the same model under \
+            several specs, build it with `ZERO_SPEC`, as `cargo zero` does.",
         example: "#[zero(stage = 2)]\n#[zero(stage = 3)]\nstruct Gpt { embed: Embedding<65, 256, 8>, head: LmHead<8, 65> }",
     },
     Code {
         code: "Z0142",
         title: "first field that cannot begin a model",
-        explanation: "The first field says what the model takes, so it must be a layer that takes one kind of input only, as \
-            `Embedding` takes tokens and `Linear<8, 16>` takes 8 features. An activation takes any width. A layer of your \
-            own that takes one kind of input says so by `impl Entry`.",
+        explanation: "The first field says what the model takes, so it must be a layer that takes one kind of input \
+            only, as `Embedding` takes tokens and `Linear<8, 16>` takes 8 features. An activation takes any width. A \
+            layer of your own that takes one kind of input says so by `impl Entry`.",
         example: "#[zero(stage = 3)]\nstruct Mlp { act: Gelu, head: Classifier<8, 65> }",
     },
     Code {
         code: "Z0143",
         title: "layer that must give what it takes",
-        explanation: "A residual connection adds its input to its output, and each element of an array field takes what the one \
-            before it gives; both need a layer whose output is as wide as its input. Correct the widths, or let a layer \
-            outside of the connection or array change them.",
+        explanation: "A residual connection adds its input to its output, and each element of an array field takes \
+            what the one before it gives; both need a layer whose output is as wide as its input. Correct the widths, \
+            or let a layer outside of the connection or array change them.",
         example: "#[residual]\nmlp: (LayerNorm<8>, Linear<8, 16>),",
     },
     Code {
         code: "Z0144",
         title: "tuple of too many layers",
-        explanation: "A tuple is a chain of at most 12 layers, as many as Rust's own traits take. Make it two tuples in one, \
-            `((a, b), (c, d))`, or a struct under `#[derive(Layer)]`, which can have any number of fields with names.",
+        explanation: "A tuple is a chain of at most 12 layers, as many as Rust's own traits take. Make it two tuples \
+            in one, `((a, b), (c, d))`, or a struct under `#[derive(Layer)]`, which can have any number of fields with \
+            names.",
         example: "mlp: (Relu, Relu, Relu, Relu, Relu, Relu, Relu, Relu, Relu, Relu, Relu, Relu, Relu),",
     },
     Code {
         code: "Z0145",
         title: "array where there can be none",
-        explanation: "An array is a field of a model: each of its elements is a unit. It is no layer by itself, so it cannot lie \
+        explanation: "An array is a field of a model: each of its elements is a unit. It is not a layer itself, so it cannot lie \
             in another array, in a tuple, or in a struct under `#[derive(Layer)]`. Write one array of all units, or name \
-            the layers one by one. A slice is no field at all: a plan needs to know how many layers there are.",
+            the layers one by one. A slice cannot be a field: a plan needs to know how many layers there are.",
         example: "#[zero(stage = 3)]\nstruct Gpt { embed: Embedding<65, 256, 8>, blocks: [[Block; 2]; 3], head: LmHead<8, 65> }",
     },
     Code {
         code: "Z0146",
         title: "head before the end",
-        explanation: "A head turns features into the loss, which nothing takes: it is the last field of a model, and there is \
-            one. Move it to the end, or use `Linear` where features are to be mapped to other features. It is found by \
-            its name, `LmHead` or `Classifier`: a layer of your own that is no head needs another one.",
+        explanation: "A head turns features into the loss, which nothing takes: it is the last field of a model, and \
+            there is one. Move it to the end, or use `Linear` where features are to be mapped to other features. It is \
+            found by its name, `LmHead` or `Classifier`: a layer of your own that is not a head needs another name.",
         example: "#[zero(stage = 3)]\nstruct Gpt { embed: Embedding<65, 256, 8>, aux: LmHead<8, 65>, head: LmHead<8, 65> }",
     },
     Code {
         code: "Z0147",
         title: "second input",
-        explanation: "An `Embedding` takes tokens, which are what a model takes, so it is its first field; every other field \
-            takes what the one before it gives. A model has one input: two tables that are added to one another are one \
-            layer, as the positions in `Embedding` are. It is found by its name: a layer of your own needs another one.",
+        explanation: "An `Embedding` takes tokens, which are what a model takes, so it is its first field; every other \
+            field takes what the one before it gives. A model has one input: two tables that are added to one another \
+            are one layer, as the positions in `Embedding` are. It is found by its name: a layer of your own needs \
+            another name.",
         example: "#[zero(stage = 3)]\nstruct Gpt { words: Embedding<65, 256, 8>, kinds: Embedding<2, 256, 8>, head: LmHead<8, 65> }",
     },
     Code {
         code: "Z0148",
         title: "package without a model",
-        explanation: "`cargo zero` compiled the package that the spec names, but nothing in its binary was built from the spec: \
-            no struct in it stands under `#[zero]`, or none that the binary uses. Name a package with a model, or write \
-            `#[zero]` on the struct that is one. The binary was not started.",
+        explanation: "`cargo zero` compiled the package that the spec names, but nothing in its binary was built from \
+            the spec: no struct in it stands under `#[zero]`, or none that the binary uses. Name a package with a \
+            model, or write `#[zero]` on the struct that is one. The binary was not started.",
         example: "cargo zero build my.ron # my.ron has `model: Package(\"zero-cli\")`",
     },
 ];

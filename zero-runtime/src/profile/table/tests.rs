@@ -56,7 +56,7 @@ fn the_whole_step_counts_no_outlier_and_nothing_that_is_recomputed() {
     let config = Config { recompute: Recompute::Every(1), ..Config::PLAIN };
     PlanBuf::new("", config, &[unit(0), unit(1)]).with(|plan| {
         let ops = plan.stages[0].step.len();
-        for (op_ms, median) in [(&[9, 1, 2][..], 2.0), (&[4, 9, 1, 2], 3.0)] {
+        for (op_ms, median) in [(&[9, 1, 2][..], 2.0), (&[4, 9, 1, 2][..], 3.0)] {
             let (ranks, machines) = ([profile(ops, op_ms)], [Machine { gflop_per_s: 1.0, gb_per_s: 1.0 }]);
             let text = Tables(Recorded { plan, ranks: &ranks, machines: &machines }).to_string();
             let median_ms = median * ops as f64;

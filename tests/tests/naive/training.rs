@@ -1,0 +1,50 @@
+//! Every file of `specs/`, trained on the naive device as on the processor: the engine, the arena and the collectives look into
+//! no memory but through the device that they are given.
+
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_tests::specs::{NAMES, Visitor, visit, visit_naive};
+use zero_tests::training::{HYPER, Outcome, STEPS, Start, noise, train};
+
+struct Train;
+
+impl Visitor for Train {
+    type Output = Outcome;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Outcome {
+        let config = M::PLAN.config;
+        train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config))
+    }
+}
+
+/// What is stored in bf16 is rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
+fn tolerance(name: &str) -> f64 {
+    if name == "mixed" { 2e-2 } else { 1e-4 }
+}
+
+#[test]
+fn every_spec_trains_to_within_rounding_of_the_processor() {
+    for &name in NAMES {
+        let on_cpu = visit(name, Train).expect("a spec of that name");
+        let on_naive = visit_naive(name, Train).expect("a spec of that name");
+        let tolerance = tolerance(name);
+        for (what, found, expected) in
+            [("loss", &on_naive.losses, &on_cpu.losses), ("norm", &on_naive.norms, &on_cpu.norms)]
+        {
+            assert_eq!(found.len(), STEPS as usize, "{name}");
+            for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
+                let is_near = (found - expected).abs() <= tolerance * expected;
+                assert!(is_near, "{name}: {what} of step {step} is {found}, on the processor {expected}");
+            }
+        }
+        // Parameters after a step of AdamW say little: where a gradient is all rounding, its sign decides.
+        for (unit, (found, expected)) in on_naive.gradients.iter().zip(&on_cpu.gradients).enumerate() {
+            assert_eq!(found.len(), expected.len(), "{name}: unit {unit}");
+            let largest = expected.iter().fold(0.0, |most: f32, gradient| most.max(gradient.abs()));
+            for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+                let is_near = f64::from((found - expected).abs()) <= tolerance * f64::from(largest);
+                assert!(is_near, "{name}: gradient {i} of unit {unit} is {found}, on the processor {expected}");
+            }
+        }
+    }
+}
