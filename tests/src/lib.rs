@@ -4,6 +4,5 @@
 pub mod naive;
 pub mod reference;
 pub mod specs;
-pub mod tensor;
 pub mod tiny;
 pub mod training;

@@ -7,10 +7,9 @@ use zero_runtime::layer::Grads;
 use zero_runtime::prelude::*;
 use zero_runtime::testing::Sample;
 use zero_tests::naive::Naive;
-use zero_tests::tensor::Tensor;
 use zero_tests::tiny::{DIM, TinyBlock};
 
-use crate::{Written, assert_alike, noise};
+use super::{Written, assert_alike, noise, of, values};
 
 /// Two sequences of five tokens.
 struct Small<D>(PhantomData<D>);
@@ -25,11 +24,11 @@ const TOKENS: usize = 10;
 
 /// What a layer makes of parameters, inputs and targets that are the same on every device.
 fn run<D: Device, X: Sample, T: Sample, L: Layer<Small<D>, X>>(device: &D) -> Written {
-    let params = Tensor::of(device, &noise(L::PARAMS, 1));
-    let (x, targets) = (Tensor::of(device, &X::cells(2, TOKENS)), Tensor::of(device, &T::cells(3, TOKENS)));
+    let params = of(device, &noise(L::PARAMS, 1));
+    let (x, targets) = (of(device, &X::cells(2, TOKENS)), of(device, &T::cells(3, TOKENS)));
     let y_len = TOKENS * L::Output::WIDTH;
-    let dy = Tensor::of(device, &noise(y_len, 4));
-    let unwritten = |len| Tensor::of(device, &vec![f32::NAN; len]);
+    let dy = of(device, &noise(y_len, 4));
+    let unwritten = |len| of(device, &vec![f32::NAN; len]);
     let [mut y, mut saved, mut work] = [y_len, L::SAVED, L::WORKSPACE].map(unwritten);
     let [mut grads, mut dx] = [L::PARAMS, TOKENS * X::WIDTH].map(unwritten);
     let context = Context { device, sequences: 2, length: 5, targets: targets.view() };
@@ -46,8 +45,8 @@ fn run<D: Device, X: Sample, T: Sample, L: Layer<Small<D>, X>>(device: &D) -> Wr
         work: work.view_mut(),
     };
     L::backward(&context, pass);
-    let mut written = vec![("y", y.values(device)), ("grads", grads.values(device))];
-    written.extend(X::DIFFERENTIABLE.then(|| ("dx", dx.values(device))));
+    let mut written = vec![("y", values(device, &y)), ("grads", values(device, &grads))];
+    written.extend(X::DIFFERENTIABLE.then(|| ("dx", values(device, &dx))));
     written
 }
 

@@ -1,8 +1,12 @@
-//! The naive device against the processor's: each op of the contract, and each layer, to rounding.
+//! The naive device against the processor's: each op of the contract, each layer, and the training of each spec, to
+//! rounding.
 
 mod layers;
 mod ops;
 mod training;
+
+use bytemuck::Pod;
+use zero_runtime::device::{Buffer, Device, Element, bf16};
 
 /// How far two devices may be apart, next to the largest number of a tensor. They round sums of some hundred terms in
 /// another order and have exponentials of their own: a few dozen times what f32 resolves, which is 6e-8. A wrong formula is
@@ -29,4 +33,28 @@ fn assert_alike(found: &Written, expected: &Written) {
 /// `len` reproducible values, spread evenly over (-2, 2).
 fn noise(len: usize, seed: u64) -> Vec<f32> {
     (0..len as u64).map(|i| 4.0 * zero_runtime::random::uniform(seed, i) as f32 - 2.0).collect()
+}
+
+/// These values, in memory of the device.
+fn of<D: Device, T: Pod>(device: &D, values: &[T]) -> Buffer<D, T> {
+    let mut buffer = Buffer::filled(device, values.len(), T::zeroed()).expect("memory for a few elements");
+    device.stage(buffer.view_mut(), |staging| staging.copy_from_slice(values));
+    buffer
+}
+
+/// These values, rounded.
+fn narrowed<D: Device>(device: &D, values: &[f32]) -> Buffer<D, bf16> {
+    of(device, &values.iter().map(|&x| bf16::narrow(x)).collect::<Vec<_>>())
+}
+
+/// What a buffer holds.
+fn values<D: Device, T: Pod>(device: &D, buffer: &Buffer<D, T>) -> Vec<T> {
+    let mut values = vec![T::zeroed(); buffer.view().len()];
+    device.read(buffer.view(), &mut values);
+    values
+}
+
+/// What a buffer holds, as f32.
+fn widened<D: Device>(device: &D, buffer: &Buffer<D, bf16>) -> Vec<f32> {
+    values(device, buffer).iter().map(|x| x.widen()).collect()
 }

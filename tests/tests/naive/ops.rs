@@ -1,12 +1,12 @@
 //! Each op of the contract once, on awkward shapes.
 
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Cpu, Device, HyperBlock, Matrix, Nonlinearity, ReportBlock, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, HyperBlock, Matrix, Nonlinearity, ReportBlock, Then,
+    Weights, Write,
 };
 use zero_tests::naive::Naive;
-use zero_tests::tensor::Tensor;
 
-use crate::{Written, assert_alike, noise};
+use super::{Written, assert_alike, narrowed, noise, of, values, widened};
 
 /// Each a test of the ops that its function calls.
 macro_rules! ops {
@@ -40,13 +40,13 @@ const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_sc
 mod on {
     use super::*;
 
-    fn tensor<D: Device>(device: &D, len: usize, seed: u64) -> Tensor<D> {
-        Tensor::of(device, &noise(len, seed))
+    fn tensor<D: Device>(device: &D, len: usize, seed: u64) -> Buffer<D> {
+        of(device, &noise(len, seed))
     }
 
     /// What holds no number that an op may take into account.
-    fn unwritten<D: Device>(device: &D, len: usize) -> Tensor<D> {
-        Tensor::of(device, &vec![f32::NAN; len])
+    fn unwritten<D: Device>(device: &D, len: usize) -> Buffer<D> {
+        of(device, &vec![f32::NAN; len])
     }
 
     pub fn elementwise<D: Device>(device: &D) -> Written {
@@ -57,7 +57,11 @@ mod on {
         device.add(y.view_mut(), x.view());
         device.mul(y.view_mut(), x.view());
         device.scale(y.view_mut(), 0.3);
-        vec![("copy", copy.values(device)), ("fill", filled.values(device)), ("add, mul, scale", y.values(device))]
+        vec![
+            ("copy", values(device, &copy)),
+            ("fill", values(device, &filled)),
+            ("add, mul, scale", values(device, &y)),
+        ]
     }
 
     pub fn nonlinearities<D: Device>(device: &D) -> Written {
@@ -67,18 +71,25 @@ mod on {
             let (mut y, mut dx) = (unwritten(device, 300), unwritten(device, 300));
             device.activate(kind, x.view(), y.view_mut());
             device.activate_backward(kind, x.view(), dy.view(), dx.view_mut());
-            written.extend([(name, y.values(device)), (name, dx.values(device))]);
+            written.extend([(name, values(device, &y)), (name, values(device, &dx))]);
         }
         written
     }
 
-    /// To the bit, since conversions round to the nearest.
     pub fn widths<D: Device>(device: &D) -> Written {
-        let narrow = Tensor::narrowed(device, &noise(WIDTH, 1));
-        let (mut widened, mut again) = (unwritten(device, WIDTH), Tensor::narrowed(device, &[0.0; WIDTH]));
-        device.widen(widened.view_mut(), narrow.view());
-        device.narrow(again.view_mut(), tensor(device, WIDTH, 3).view());
-        vec![("convert", narrow.widened(device)), ("widen", widened.values(device)), ("narrow", again.widened(device))]
+        let (wide, narrow) = (tensor(device, WIDTH, 1), narrowed(device, &noise(WIDTH, 2)));
+        let [mut widened_too, mut converted] = [(); 2].map(|()| unwritten(device, WIDTH));
+        let [mut narrowed_too, mut rounded] = [(); 2].map(|()| narrowed(device, &[0.0; WIDTH]));
+        device.widen(widened_too.view_mut(), narrow.view());
+        device.narrow(narrowed_too.view_mut(), wide.view());
+        device.convert(converted.view_mut().into(), narrow.view().into());
+        device.convert(rounded.view_mut().into(), wide.view().into());
+        vec![
+            ("widen", values(device, &widened_too)),
+            ("narrow", widened(device, &narrowed_too)),
+            ("convert to f32", values(device, &converted)),
+            ("convert to bf16", widened(device, &rounded)),
+        ]
     }
 
     pub fn products<D: Device>(device: &D) -> Written {
@@ -93,7 +104,7 @@ mod on {
                     true => Matrix::new(x, cols, rows).transposed(),
                 };
                 device.matmul(c.view_mut(), of(a.view(), m, k, transpose_a), of(b.view(), k, n, transpose_b), write);
-                written.push(("matmul", c.values(device)));
+                written.push(("matmul", values(device, &c)));
             }
         }
         written
@@ -102,7 +113,7 @@ mod on {
     pub fn linear<D: Device>(device: &D) -> Written {
         let [rows, input, output] = [5, 70, 9];
         let (x, weight, bias) = (tensor(device, rows * input, 1), tensor(device, output * input, 2), noise(output, 3));
-        let bias = Tensor::of(device, &bias);
+        let bias = of(device, &bias);
         let mut written = Written::new();
         for bias in [None, Some(bias.view())] {
             for kind in [None, Some(Nonlinearity::Gelu)] {
@@ -112,13 +123,13 @@ mod on {
                     Some(kind) => Then::Activate(kind, z.view_mut()),
                 };
                 device.linear(y.view_mut(), x.view(), Matrix::new(weight.view(), output, input), bias, then);
-                written.extend([("y", y.values(device)), ("z", z.values(device))]);
+                written.extend([("y", values(device, &y)), ("z", values(device, &z))]);
             }
         }
         let (mut y, weight) =
             (unwritten(device, rows * output), Matrix::new(weight.view(), input, output).transposed());
         device.linear(y.view_mut(), x.view(), weight, None, Then::Nothing);
-        written.push(("by a transpose", y.values(device)));
+        written.push(("by a transpose", values(device, &y)));
         written
     }
 
@@ -128,7 +139,7 @@ mod on {
         let [gain, bias] = [4, 5].map(|seed| tensor(device, WIDTH, seed));
         let (mut y, mut stats) = (unwritten(device, len), unwritten(device, 2 * ROWS));
         device.layer_norm(x.view(), gain.view(), bias.view(), y.view_mut(), stats.view_mut(), 0.1);
-        let mut written = vec![("y", y.values(device)), ("stats", stats.values(device))];
+        let mut written = vec![("y", values(device, &y)), ("stats", values(device, &stats))];
         for (write, wants_dx, plus) in
             [(Write::Set, true, None), (Write::Add, true, Some(plus.view())), (Write::Add, false, None)]
         {
@@ -145,8 +156,8 @@ mod on {
                 dbias.view_mut(),
                 write,
             );
-            written.extend([("dgain", dgain.values(device)), ("dbias", dbias.values(device))]);
-            written.extend(wants_dx.then(|| ("dx", dx.values(device))));
+            written.extend([("dgain", values(device, &dgain)), ("dbias", values(device, &dbias))]);
+            written.extend(wants_dx.then(|| ("dx", values(device, &dx))));
         }
         written
     }
@@ -157,7 +168,7 @@ mod on {
         let gain = tensor(device, WIDTH, 4);
         let (mut y, mut inverse) = (unwritten(device, len), unwritten(device, ROWS));
         device.rms_norm(x.view(), gain.view(), y.view_mut(), inverse.view_mut(), 0.1);
-        let mut written = vec![("y", y.values(device)), ("inverse", inverse.values(device))];
+        let mut written = vec![("y", values(device, &y)), ("inverse", values(device, &inverse))];
         for (write, wants_dx, plus) in
             [(Write::Set, true, None), (Write::Add, true, Some(plus.view())), (Write::Add, false, None)]
         {
@@ -172,8 +183,8 @@ mod on {
                 dgain.view_mut(),
                 write,
             );
-            written.push(("dgain", dgain.values(device)));
-            written.extend(wants_dx.then(|| ("dx", dx.values(device))));
+            written.push(("dgain", values(device, &dgain)));
+            written.extend(wants_dx.then(|| ("dx", values(device, &dx))));
         }
         written
     }
@@ -188,36 +199,40 @@ mod on {
             let mut dqkv = unwritten(device, tokens * shape.qkv_width());
             device.attention(shape, qkv.view(), out.view_mut(), lse.view_mut());
             device.attention_backward(shape, qkv.view(), out.view(), lse.view(), dout.view(), dqkv.view_mut());
-            written.extend([("out", out.values(device)), ("lse", lse.values(device)), ("dqkv", dqkv.values(device))]);
+            written.extend([
+                ("out", values(device, &out)),
+                ("lse", values(device, &lse)),
+                ("dqkv", values(device, &dqkv)),
+            ]);
         }
         written
     }
 
     pub fn embedding<D: Device>(device: &D) -> Written {
-        let (ids, length) = (Tensor::of(device, &[3u32, 0, 3, 1, 3, 3]), 3);
+        let (ids, length) = (of(device, &[3u32, 0, 3, 1, 3, 3]), 3);
         let mut written = Written::new();
         for has_positions in [true, false] {
             let (table, positions) = (tensor(device, 5 * WIDTH, 1), tensor(device, 4 * WIDTH, 2));
             let (mut out, dout) = (unwritten(device, 6 * WIDTH), tensor(device, 6 * WIDTH, 3));
             device.embed(ids.view(), table.view(), has_positions.then(|| positions.view()), out.view_mut(), length);
-            written.push(("out", out.values(device)));
+            written.push(("out", values(device, &out)));
             for write in [Write::Set, Write::Add] {
                 let (mut dtable, mut dpositions) = (tensor(device, 5 * WIDTH, 4), tensor(device, 4 * WIDTH, 5));
                 let to = has_positions.then(|| dpositions.view_mut());
                 device.embed_backward(ids.view(), dout.view(), dtable.view_mut(), to, length, write);
-                written.extend([("dtable", dtable.values(device)), ("dpositions", dpositions.values(device))]);
+                written.extend([("dtable", values(device, &dtable)), ("dpositions", values(device, &dpositions))]);
             }
         }
         written
     }
 
     pub fn cross_entropy<D: Device>(device: &D) -> Written {
-        let targets = Tensor::of(device, &[0u32, 32, 5, 5, 31, 1, 2]);
+        let targets = of(device, &[0u32, 32, 5, 5, 31, 1, 2]);
         let (mut logits, dloss) = (tensor(device, ROWS * WIDTH, 1), tensor(device, ROWS, 2));
         let (mut loss, mut lse) = (unwritten(device, ROWS), unwritten(device, ROWS));
         device.cross_entropy(logits.view(), targets.view(), loss.view_mut(), lse.view_mut());
         device.cross_entropy_backward(logits.view_mut(), targets.view(), lse.view(), dloss.view());
-        vec![("loss", loss.values(device)), ("lse", lse.values(device)), ("dlogits", logits.values(device))]
+        vec![("loss", values(device, &loss)), ("lse", values(device, &lse)), ("dlogits", values(device, &logits))]
     }
 
     pub fn squared_error<D: Device>(device: &D) -> Written {
@@ -226,7 +241,7 @@ mod on {
         let mut dx = unwritten(device, ROWS * WIDTH);
         device.squared_error(x.view(), targets.view(), loss.view_mut());
         device.squared_error_backward(x.view(), targets.view(), dloss.view(), dx.view_mut());
-        vec![("loss", loss.values(device)), ("dx", dx.values(device))]
+        vec![("loss", values(device, &loss)), ("dx", values(device, &dx))]
     }
 
     /// In both widths, in place and apart.
@@ -236,14 +251,14 @@ mod on {
             [(1, None, Write::Add), (2, Some(1), Write::Set), (5, Some(2), Write::Add), (6, None, Write::Set)]
         {
             let summands: Vec<Vec<f32>> = (0..count).map(|i| noise(WIDTH, i)).collect();
-            let wide: Vec<_> = summands.iter().map(|x| Tensor::of(device, x)).collect();
+            let wide: Vec<_> = summands.iter().map(|x| of(device, x)).collect();
             let mut to = tensor(device, WIDTH, 9);
             device.reduce(to.view_mut().into(), wide.len(), own, &|i| wide[i].view().into(), write);
-            written.push(("in f32", to.values(device)));
-            let narrow: Vec<_> = summands.iter().map(|x| Tensor::narrowed(device, x)).collect();
-            let mut to = Tensor::narrowed(device, &noise(WIDTH, 9));
+            written.push(("in f32", values(device, &to)));
+            let narrow: Vec<_> = summands.iter().map(|x| narrowed(device, x)).collect();
+            let mut to = narrowed(device, &noise(WIDTH, 9));
             device.reduce(to.view_mut().into(), narrow.len(), own, &|i| narrow[i].view().into(), write);
-            written.push(("in bf16", to.widened(device)));
+            written.push(("in bf16", widened(device, &to)));
         }
         written
     }
@@ -254,11 +269,10 @@ mod on {
         for write in [Write::Set, Write::Add] {
             let mut sum = tensor(device, WIDTH, 2);
             device.sum_rows(x.view(), sum.view_mut(), write);
-            written.push(("of rows", sum.values(device)));
+            written.push(("of rows", values(device, &sum)));
         }
         written.push(("of all", vec![device.sum(x.view()) as f32, device.sum_squares(x.view()) as f32]));
-        let finite =
-            [0.0, f32::MAX, f32::INFINITY, f32::NAN].map(|x| device.all_finite(Tensor::of(device, &[x]).view()));
+        let finite = [0.0, f32::MAX, f32::INFINITY, f32::NAN].map(|x| device.all_finite(of(device, &[x]).view()));
         assert_eq!(finite, [true, true, false, false]);
         written
     }
@@ -270,39 +284,39 @@ mod on {
         let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
         let unit = Unit { params: 64, takes: 64, input: 1, output: 1, ..Unit::NONE };
         let agreement = PlanBuf::new("", config, &[unit]).with(Agreement::of);
-        let (mut words, hyper) = (Tensor::of(device, &[1.0, f64::NAN, 2.0, 9.0]), Tensor::of(device, &[HYPER]));
+        let (mut words, hyper) = (of(device, &[1.0, f64::NAN, 2.0, 9.0]), of(device, &[HYPER]));
         let (loss, squares) = words.view_mut().split_at(1);
         let x = tensor(device, WIDTH, 1);
         device.add_mean(x.view(), loss);
         device.squares(x.view().into(), squares.part(0, 1));
-        let mut report = Tensor::of(device, &[ReportBlock { is_finite: 0.0, ..REPORT }]);
+        let mut report = of(device, &[ReportBlock { is_finite: 0.0, ..REPORT }]);
         device.agree(&agreement, words.view(), hyper.view(), report.view_mut());
-        let ReportBlock { loss, gradient_norm, grad_scale, is_finite } = report.values(device)[0];
+        let ReportBlock { loss, gradient_norm, grad_scale, is_finite } = values(device, &report)[0];
         vec![("report", [loss, gradient_norm, grad_scale, is_finite].map(|word| word as f32).to_vec())]
     }
 
     pub fn update<D: Device>(device: &D) -> Written {
-        let (hyper, grads) = (Tensor::of(device, &[HYPER]), tensor(device, WIDTH, 4));
+        let (hyper, grads) = (of(device, &[HYPER]), tensor(device, WIDTH, 4));
         let mut written = Written::new();
         for (decays, is_finite) in [(true, 1.0), (false, 1.0), (true, 0.0)] {
-            let report = Tensor::of(device, &[ReportBlock { is_finite, ..REPORT }]);
+            let report = of(device, &[ReportBlock { is_finite, ..REPORT }]);
             let [mut params, mut m] = [1, 2].map(|seed| tensor(device, WIDTH, seed));
-            let mut v = Tensor::of(device, &[0.5; WIDTH]);
+            let mut v = of(device, &[0.5; WIDTH]);
             let weights = params.view_mut().into();
             let [to_m, to_v] = [&mut m, &mut v].map(|x| x.view_mut().into());
             device.update(decays, hyper.view(), report.view(), weights, grads.view().into(), to_m, to_v);
-            written.extend([("params", params.values(device)), ("m", m.values(device)), ("v", v.values(device))]);
+            written.extend([("params", values(device, &params)), ("m", values(device, &m)), ("v", values(device, &v))]);
         }
         written
     }
 
-    /// Parameters in bf16, with a master copy.
+    /// Parameters in bf16, with a master copy; the copy alone is looked at, as a number next to a tie may be rounded either way.
     pub fn adamw<D: Device>(device: &D) -> Written {
-        let (mut stored, mut master) = (Tensor::narrowed(device, &[0.0; WIDTH]), tensor(device, WIDTH, 1));
-        let (mut m, mut v) = (tensor(device, WIDTH, 2), Tensor::of(device, &[0.5; WIDTH]));
+        let (mut stored, mut master) = (narrowed(device, &[0.0; WIDTH]), tensor(device, WIDTH, 1));
+        let (mut m, mut v) = (tensor(device, WIDTH, 2), of(device, &[0.5; WIDTH]));
         let weights = Weights { params: stored.view_mut().into(), master: Some(master.view_mut().into()) };
         let step = AdamW::of(&HYPER, &REPORT, true);
-        device.adamw(&step, weights, Tensor::narrowed(device, &noise(WIDTH, 4)).view(), m.view_mut(), v.view_mut());
-        vec![("master", master.values(device)), ("m", m.values(device)), ("v", v.values(device))]
+        device.adamw(&step, weights, narrowed(device, &noise(WIDTH, 4)).view(), m.view_mut(), v.view_mut());
+        vec![("master", values(device, &master)), ("m", values(device, &m)), ("v", values(device, &v))]
     }
 }
