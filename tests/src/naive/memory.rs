@@ -34,12 +34,18 @@ fn found(address: usize) -> usize {
 
 /// What a view shows.
 pub(super) fn look<'a, T>(view: View<'a, Naive, T>) -> &'a [T] {
+    if view.is_empty() {
+        return &[];
+    }
     // SAFETY: whoever made the view promised that these are initialised and unwritten for `'a`, under the marked address.
     unsafe { core::slice::from_raw_parts(view.address().map_addr(found), view.len()) }
 }
 
 /// What a view lets change.
 pub(super) fn hold<'a, T>(view: ViewMut<'a, Naive, T>) -> &'a mut [T] {
+    if view.is_empty() {
+        return &mut [];
+    }
     // SAFETY: as for `look`; and nobody else uses them for `'a`, as the view is consumed.
     unsafe { core::slice::from_raw_parts_mut(view.address().map_addr(found), view.len()) }
 }

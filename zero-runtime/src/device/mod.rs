@@ -29,7 +29,8 @@ use crate::view::{View, ViewMut};
 /// Operations on views of one device's memory. What holds for all of them:
 ///
 /// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that an op is not told follow from the lengths of
-///   its views. Lengths that do not fit, and ids beyond a table, are a panic.
+///   its views. Lengths that do not fit are a panic. What an op makes of an id beyond its table is open, but it touches no
+///   other memory.
 /// - **Order.** Ops take effect in the order of the calls. An op may be done later than its call returns; only
 ///   [`Device::read`] waits for it.
 /// - **Aliasing.** What an op writes overlaps nothing else that it is given, unless it says so.
@@ -37,8 +38,7 @@ use crate::view::{View, ViewMut};
 /// - **Rounding.** What is stored as f32 is computed in f32 or wider, and rounded when it is stored at the latest. Whether
 ///   a product and a sum are rounded together is the implementation's choice, and so is how exponentials and roots are
 ///   approximated: to a few units in the last place. Infinities and NaN show in the result.
-/// - **Sums.** Their order depends on shapes alone: an op repeated gives the same bits, and a row's result does not depend
-///   on which other rows there are, as far as an op treats rows alike. So neither timing nor how a batch is cut shows.
+/// - **Sums.** Their order depends on shapes alone, neither on timing nor on threads: an op repeated gives the same bits.
 pub trait Device: Sized + Default + Send + 'static {
     /// The most features of a head in [`Device::attention`].
     const HEAD_DIM_MAX: usize;
