@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use zero_plan::config::Often;
 use zero_plan::unit::ALIGNMENT;
-use zero_plan::{Config, Home, Kind, Memory, Pass, Plan, Transport};
+use zero_plan::{Config, Home, Kind, Memory, Pass, Plan, TransportKind};
 
 use crate::model::{Model, config, mesh, models};
 
@@ -193,7 +193,7 @@ fn assert_sizes(plan: &Plan, stage: usize) {
         _ => holders.min(ahead + 1) * most(&held_of),
     };
     let is_narrow = |width: zero_plan::config::Width| width.bytes() == 2;
-    let has_slots = is_narrow(config.precision.params) || config.stage == 3 && config.transport == Transport::Local;
+    let has_slots = is_narrow(config.precision.params) || config.stage == 3 && config.transport == TransportKind::Local;
     let rounds = if config.reduce == Often::PerStep { 1 } else { config.micro_batches };
     let apart = stages_gradients(plan) || rounds > 1;
     let largest = plan.buckets.iter().filter(|bucket| bucket.stage == stage).map(|bucket| bucket.elements).max();
