@@ -27,10 +27,14 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
     let mut stage = 0;
     while stage < memories.len() {
         let memory = &memories[stage];
+        let own = last_rank(tables, memory, stage);
+        if let Some(rule) = check_flat(&own) {
+            return Some(rule);
+        }
         if let Some(rule) = check_buckets(tables, memory, stage) {
             return Some(rule);
         }
-        if let Some(rule) = check_units(&last_rank(tables, memory, stage)) {
+        if let Some(rule) = check_units(&own) {
             return Some(rule);
         }
         if let Some(rule) = check_regions(tables, memory) {
@@ -86,13 +90,12 @@ const fn follows(before: Place, place: Place) -> bool {
     place.offset_bytes >= before.end_bytes() && place.offset_bytes.is_multiple_of(LINE_BYTES)
 }
 
-/// The units of a pipeline stage: flat buffers follow one another, activations lie apart, everything fits its region.
-const fn check_units(own: &Places) -> Broken {
+/// The flat buffers of a pipeline stage follow one another, and each has its parameters once.
+const fn check_flat(own: &Places) -> Broken {
     let Tables { config, units, chunks, placements, .. } = own.tables;
-    let (mut start, mut holders, mut chunk) = (0, 0, own.at.pipeline);
+    let (mut start, mut chunk) = (0, own.at.pipeline);
     while chunk < chunks.len() {
         let mut i = chunks[chunk].first;
-        let mut last = if chunk + 1 == chunks.len() { own.targets(0) } else { own.input(i, 0) };
         while i < chunks[chunk].end {
             let (unit, at) = (&units[i], &placements[i]);
             let (is_tied, owner) = (unit.is_tied(i), &placements[unit.source]);
@@ -107,6 +110,23 @@ const fn check_units(own: &Places) -> Broken {
                 at.holds == (at.padded > 0 && (!is_tied || owner.stage != own.at.pipeline)) =>
                     "parameters that lie nowhere, or twice",
             }
+            start += at.padded;
+            i += 1;
+        }
+        chunk += config.mesh.pipeline;
+    }
+    None
+}
+
+/// The units of a pipeline stage: activations lie apart, everything fits its region.
+const fn check_units(own: &Places) -> Broken {
+    let Tables { config, units, chunks, placements, .. } = own.tables;
+    let (mut holders, mut chunk) = (0, own.at.pipeline);
+    while chunk < chunks.len() {
+        let mut i = chunks[chunk].first;
+        let mut last = if chunk + 1 == chunks.len() { own.targets(0) } else { own.input(i, 0) };
+        while i < chunks[chunk].end {
+            let at = &placements[i];
             if config.recomputes(units, i) {
                 rules! {
                     on_line(at.saved) && fits(own, own.output_again(i)) =>
@@ -126,7 +146,6 @@ const fn check_units(own: &Places) -> Broken {
             if let Some(rule) = check_turns(own, i) {
                 return Some(rule);
             }
-            start += at.padded;
             holders += at.holds as usize;
             i += 1;
         }
