@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Transport};
+use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, TransportKind};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};
 use zero_runtime::random::mix;
-use zero_runtime::transport::{Transport as TransportTrait, local};
+use zero_runtime::transport::{Transport, local};
 
 /// The optimizer of the tests, unless they say otherwise: every part of it on.
 pub const HYPER: Hyper =
@@ -16,7 +16,7 @@ pub const HYPER: Hyper =
 
 /// A configuration of the tiny models, to vary.
 pub const CONFIG: Config =
-    Config { prefetch: 1, bucket_bytes: 1, sequences: 2, length: 11, transport: Transport::Local, ..Config::PLAIN };
+    Config { prefetch: 1, bucket_bytes: 1, sequences: 2, length: 11, transport: TransportKind::Local, ..Config::PLAIN };
 
 /// A mesh of this many ranks along each axis.
 pub const fn mesh(pipeline: usize, replica: usize, zero: usize) -> Mesh {
@@ -160,7 +160,7 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p, DeviceOf<M>>>(
+pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p, DeviceOf<M>>>(
     transport: T,
     hyper: Hyper,
     steps: u64,
@@ -174,7 +174,7 @@ pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTra
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: TransportTrait<'p, DeviceOf<M>>>(
+pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p, DeviceOf<M>>>(
     mut engine: Engine<'p, M, T>,
     hyper: Hyper,
     steps: u64,

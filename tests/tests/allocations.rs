@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zero_plan::config::Recompute;
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
-use zero_plan::{Config, PlanBuf, Transport};
+use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::Write;
 use zero_runtime::device::cpu::{Matrix, MatrixMut, inside_gemm, matmul};
 use zero_runtime::device::{Cpu, Device};
@@ -131,7 +131,7 @@ fn assert_no_step_allocates<M: Model<Shape: Shape<Device = Cpu>>>(
 
 #[test]
 fn no_step_allocates() {
-    for transport in [Transport::Local, Transport::Shm] {
+    for transport in [TransportKind::Local, TransportKind::Shm] {
         for (stage, mesh, micro_batches) in [
             (0, mesh(1, 1, 1), 1),
             (0, mesh(1, 1, 3), 2),

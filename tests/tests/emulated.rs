@@ -1,10 +1,11 @@
 //! Emulated: a slow link changes no result, and prefetch keeps as many gathers in flight as asked for. By the order of ops:
 //! what it gains in time is a benchmark's business.
 
+use bench::emulated::{Emulated, Link};
 use zero_plan::{Config, Mesh, PlanBuf};
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
-use zero_runtime::transport::{Emulated, Link, Transport, local};
+use zero_runtime::transport::{Transport, local};
 use zero_tests::tiny::Untied;
 use zero_tests::training::{CONFIG, HYPER, STEPS, Start, merged, mesh, noise, train, train_rank};
 

@@ -1,6 +1,6 @@
 //! Golden: the runtime against PyTorch and against the plain reference, at every stage.
 
-use zero_plan::{Config, Mesh, Transport};
+use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::engine::Hyper;
 use zero_runtime::layer::{Tensors, Tokens};
 use zero_runtime::model::Model;
@@ -65,7 +65,7 @@ fn agrees_with_pytorch<M: Model<Input = Tokens, Target = Tokens>>(variant: &str)
         targets.copy_from_slice(golden_targets);
     };
     for stage in 0..4 {
-        for transport in [Transport::Local, Transport::Shm] {
+        for transport in [TransportKind::Local, TransportKind::Shm] {
             let config = Config {
                 mesh: Mesh::of_zero(golden.ranks),
                 micro_batches: golden.micro_batches,

@@ -4,17 +4,17 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use zero_runtime::launch::{Joined, LaunchError, Place, Watch, fail, join};
+use zero_runtime::launch::{JobPlace, Joined, LaunchError, Watch, fail, join};
 
 const BYTES: usize = 1 << 16;
 
 /// A place in a job of this test process alone.
-fn place(rank: usize, world: usize, job: &str) -> Place {
-    Place::on_this_host(rank, world, &format!("{job}-{}", std::process::id()))
+fn place(rank: usize, world: usize, job: &str) -> JobPlace {
+    JobPlace::on_this_host(rank, world, &format!("{job}-{}", std::process::id()))
 }
 
 /// Joins all places at once, each with its plan hash; outcomes in the same order.
-fn join_all(places: &[(Place, u64)]) -> Vec<Result<Joined, LaunchError>> {
+fn join_all(places: &[(JobPlace, u64)]) -> Vec<Result<Joined, LaunchError>> {
     thread::scope(|scope| {
         let ranks: Vec<_> = places.iter().map(|(place, hash)| scope.spawn(|| join(place, *hash, BYTES))).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()

@@ -63,15 +63,23 @@ impl Options {
 
     fn set(&mut self, option: Inline) -> Result<(), Mistake> {
         let own = own_device(&option);
-        let is_device = |other: &Inline| other.name == "device";
-        match option.name.to_string().as_str() {
-            "spec" if self.spec.is_some() => return Err(option.duplicate()),
-            "device" if self.device.is_some() || own.is_some() && self.inline.iter().any(is_device) => {
-                return Err(option.duplicate());
+        let is_twice = match option.name.to_string().as_str() {
+            "spec" => self.spec.is_some(),
+            "device" => {
+                self.device.is_some() || own.is_some() && self.inline.iter().any(|other| other.name == "device")
             }
-            "spec" => return self.set_spec(option.value, &option.tokens),
-            _ if own.is_some() => self.device = own,
-            _ => self.inline.push(option),
+            // Two of the others, or two devices of the spec's, are for the spec to refuse.
+            _ => false,
+        };
+        if is_twice {
+            let (name, message) = (option.name.to_string(), format!("duplicate key `{}`", option.name));
+            let problem = Diagnostic::new("Z0104", name, message).help("remove one of the two");
+            return Err(Mistake::at(option.tokens, &problem));
+        }
+        match own {
+            Some(path) => self.device = Some(path),
+            None if option.name == "spec" => self.set_spec(option.value, &option.tokens)?,
+            None => self.inline.push(option),
         }
         Ok(())
     }
@@ -103,14 +111,6 @@ impl Options {
     /// Where the choice of a spec is written.
     pub fn place(&self) -> TokenStream {
         self.spec.as_ref().map_or_else(|| self.tokens.clone(), ToTokens::to_token_stream)
-    }
-}
-
-impl Inline {
-    /// Z0104: it is given before.
-    fn duplicate(&self) -> Mistake {
-        let (name, message) = (self.name.to_string(), format!("duplicate key `{}`", self.name));
-        Mistake::at(&self.tokens, &Diagnostic::new("Z0104", name, message).help("remove one of the two"))
     }
 }
 

@@ -35,7 +35,7 @@ pub fn config(config: &Config) -> TokenStream {
         count("length", |config| config.length),
         count("micro_batches", |config| config.micro_batches),
         field(config.device != plain.device, "device", name("Device", config.device)),
-        field(config.transport != plain.transport, "transport", name("Transport", config.transport)),
+        field(config.transport != plain.transport, "transport", name("TransportKind", config.transport)),
         field(
             config.memory_bytes != plain.memory_bytes,
             "memory_bytes",
@@ -122,7 +122,7 @@ pub fn number(number: usize) -> Literal {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::config::{Device, Often, Transport, Width};
+    use zero_plan::config::{Device, Often, TransportKind, Width};
     use zero_plan::mesh::Axis;
 
     use super::*;
@@ -169,7 +169,7 @@ mod tests {
             length: 6,
             micro_batches: 8,
             device: Device::Cpu,
-            transport: Transport::Local,
+            transport: TransportKind::Local,
             memory_bytes: Some(9),
         };
         let expected = "Config{\
@@ -178,7 +178,7 @@ mod tests {
             order:Order::Interleaved{chunks:2},split:Split::Units(&[1,2,3,4]),\
             recompute:Recompute::Fields(&[\"blocks\",\"head\"]),\
             precision:Precision{params:Width::BF16,reduce:Width::BF16,master:Width::F32,moments:Width::BF16},\
-            sequences:5,length:6,micro_batches:8,transport:Transport::Local,memory_bytes:Option::Some(9),\
+            sequences:5,length:6,micro_batches:8,transport:TransportKind::Local,memory_bytes:Option::Some(9),\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

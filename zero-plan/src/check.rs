@@ -167,7 +167,7 @@ pub struct Scratch<'s> {
 /// # Errors
 /// The first op that breaks a rule.
 pub const fn check(subject: Subject, scratch: Scratch) -> Result<(), Fault> {
-    let mut walk = Walk {
+    let mut checker = Checker {
         subject,
         units: scratch.units,
         buckets: scratch.buckets,
@@ -184,15 +184,15 @@ pub const fn check(subject: Subject, scratch: Scratch) -> Result<(), Fault> {
         first: [None; 2],
         agreed: false,
     };
-    walk.start();
+    checker.start();
     let mut op = 0;
     while op < subject.ops.len() {
-        if let Some(rule) = walk.broken(subject.ops[op]) {
+        if let Some(rule) = checker.broken(subject.ops[op]) {
             return Err(Fault { op, rule });
         }
         op += 1;
     }
-    match walk.unfinished() {
+    match checker.unfinished() {
         Some(rule) => Err(Fault { op, rule }),
         None => Ok(()),
     }
@@ -229,7 +229,7 @@ impl At {
     }
 }
 
-struct Walk<'a, 's> {
+struct Checker<'a, 's> {
     subject: Subject<'a>,
     units: &'s mut [UnitState],
     buckets: &'s mut [BucketState],
@@ -253,7 +253,7 @@ struct Walk<'a, 's> {
     agreed: bool,
 }
 
-impl<'a> Walk<'a, '_> {
+impl<'a> Checker<'a, '_> {
     const fn start(&mut self) {
         let config = self.subject.tables.config;
         let (mut holders, mut unit) = (0, 0);

@@ -30,7 +30,7 @@ impl Device {
 
 /// What ranks are, and what carries bytes between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Transport {
+pub enum TransportKind {
     /// Threads of one process that behave as if memory were not shared.
     Local,
     /// Processes of one host over a shared mapping.
@@ -139,12 +139,12 @@ impl Precision {
     }
 }
 
-impl Transport {
+impl TransportKind {
     /// How this transport gathers.
     pub const fn gather(self) -> Gather {
         match self {
-            Transport::Local => Gather::Copied,
-            Transport::Shm => Gather::Mapped,
+            TransportKind::Local => Gather::Copied,
+            TransportKind::Shm => Gather::Mapped,
         }
     }
 }
@@ -181,7 +181,7 @@ pub struct Config {
     /// What ranks compute on: the plan itself is the same for every device.
     pub device: Device,
     /// What carries bytes between ranks.
-    pub transport: Transport,
+    pub transport: TransportKind,
     /// The most a rank may take, where the spec sets a budget: its arena, and what lies outside.
     pub memory_bytes: Option<usize>,
 }
@@ -203,7 +203,7 @@ impl Config {
         length: 1,
         micro_batches: 1,
         device: Device::Cpu,
-        transport: Transport::Shm,
+        transport: TransportKind::Shm,
         memory_bytes: None,
     };
 

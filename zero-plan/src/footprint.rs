@@ -174,9 +174,9 @@ mod tests {
         with_plan(|plan| {
             let least = plan.outside_bytes(&RunSize::LEAST);
             assert_eq!(least, outside_bytes(&plan.tables(), 1));
-            // A control block, two exchanges of a word and three numbers, the numbers of the rank and of all six, and
-            // five pages.
-            let exchange = 256 + 2 * (8 + 3 * 8) + 7 * 3 * 8 + 5 * 4096;
+            // A control block; two exchanges of a word and three numbers; on the device eight hyperparameters, a report of
+            // four words, and the numbers of the rank and of all six; the rank's numbers on their way; and six pages.
+            let exchange = 256 + 2 * (8 + 3 * 8) + (8 + 4 + 7 * 3) * 8 + 3 * 8 + 6 * 4096;
             assert_eq!(least, PROGRAM_BYTES + DATA_BYTES + THREAD_BYTES + exchange);
             let of = |run: RunSize| plan.outside_bytes(&run) - least;
             assert_eq!(of(RunSize { threads: 3, ..RunSize::LEAST }), 2 * THREAD_BYTES);

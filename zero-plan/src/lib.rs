@@ -33,7 +33,7 @@ mod states;
 mod traffic;
 pub mod unit;
 
-pub use config::{Config, Gather, Transport};
+pub use config::{Config, Gather, TransportKind};
 pub use footprint::RunSize;
 pub use layout::{Bucket, Home, Kind, Memory, Placement, Region, Tables};
 pub use mesh::{Axis, Coordinates, Mesh};

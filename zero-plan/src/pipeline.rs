@@ -353,4 +353,32 @@ mod tests {
         assert_eq!(told.collect::<Vec<_>>().join(" "), expected);
         assert_eq!(turns.in_flight(), 5);
     }
+
+    #[test]
+    fn a_unit_costs_its_passes_and_its_update() {
+        let unit = Unit { operations: 7, params: 2, ..Unit::NONE };
+        assert_eq!(cost(&Config { micro_batches: 5, ..Config::PLAIN }, &unit), 3 * 7 * 5 + 16 * 2);
+    }
+
+    fn split_on_two_stages(split: &'static [usize]) {
+        let mesh = Mesh { pipeline: 2, ..Mesh::of_zero(1) };
+        let config = Config { mesh, split: Split::Units(split), ..Config::PLAIN };
+        require_placeable(&config, &[Unit::NONE; 3], &Origin::UNKNOWN);
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: `Split` has 1 entries that add up to 3"
+    )]
+    fn z0206_a_split_into_too_few_chunks() {
+        split_on_two_stages(&[3]);
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: `Split` has 2 entries that add up to 4"
+    )]
+    fn z0206_a_split_of_more_units_than_there_are() {
+        split_on_two_stages(&[1, 3]);
+    }
 }

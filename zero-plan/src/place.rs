@@ -288,6 +288,11 @@ impl Places<'_> {
         self.elements(Kind::Activations, slot * self.memory.activation_slot + start, len)
     }
 
+    /// A whole slot for activations.
+    pub const fn slot(&self, slot: usize) -> Place {
+        self.in_slot(slot, 0, self.memory.activation_slot)
+    }
+
     /// What a unit takes: what entered its chunk, or the output of the unit before it.
     pub const fn input(&self, unit: usize, slot: usize) -> Place {
         let start = if self.is_chunk_first(unit) { 0 } else { self.placement(unit - 1).output };

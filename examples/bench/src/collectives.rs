@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Collectives;
-use zero_runtime::launch::{self, Place, Role};
+use zero_runtime::launch::{self, JobPlace, Role};
 use zero_runtime::plan::mesh::Mesh;
 use zero_runtime::plan::{Axis, Config, Op, PlanBuf, Unit};
 use zero_runtime::transport::{Lost, Shared, shm};
@@ -141,12 +141,12 @@ pub fn run() -> ExitCode {
     })
 }
 
-fn run_rank(place: &Place) -> Outcome<()> {
+fn run_rank(place: &JobPlace) -> Outcome<()> {
     for bytes in BYTES {
         for collective in Collective::ALL {
             // Ranks meet anew for each plan, and must not take one meeting for the next.
             let job = format!("{} {} {bytes}", place.job, collective.name());
-            let seconds = time_between_processes(collective, bytes, &Place { job, ..place.clone() })?;
+            let seconds = time_between_processes(collective, bytes, &JobPlace { job, ..place.clone() })?;
             if place.rank == 0 {
                 let line = serde_json::json!({ "collective": collective.name(), "bytes": bytes, "seconds": seconds });
                 println!("{line}");
@@ -156,7 +156,7 @@ fn run_rank(place: &Place) -> Outcome<()> {
     Ok(())
 }
 
-fn time_between_processes(collective: Collective, bytes: usize, place: &Place) -> Outcome<f64> {
+fn time_between_processes(collective: Collective, bytes: usize, place: &JobPlace) -> Outcome<f64> {
     collective.plan(bytes).with(|plan| {
         let (transport, watch) = shm::join(plan, place, 0)?;
         let mut ranks = Collectives::new(transport, Cpu::default());

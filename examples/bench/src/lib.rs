@@ -5,6 +5,7 @@ use std::error::Error;
 
 pub mod claims;
 pub mod collectives;
+pub mod emulated;
 pub mod figures;
 pub mod flop;
 pub mod machine;

@@ -5,9 +5,10 @@ use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
 use zero_runtime::plan::{Bytes, Config, PlanBuf, Traffic};
 use zero_runtime::random::mix;
-use zero_runtime::transport::{Emulated, Link, Transport, local};
+use zero_runtime::transport::{Transport, local};
 
 use crate::Outcome;
+use crate::emulated::{Emulated, Link};
 use crate::figures::median;
 use crate::models::overlap::Gpt;
 use crate::schedule::HYPER;

@@ -413,11 +413,11 @@ impl Device for Naive {
     }
 
     fn add_mean(&self, x: View<Self>, to: ViewMut<Self, f64>) {
-        hold(to)[0] += self.sum(x) / x.len() as f64;
+        hold(to)[0] += look(x).iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64;
     }
 
     fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>) {
-        hold(to)[0] = self.sum_squares(x);
+        hold(to)[0] = widened(x).iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     }
 
     fn agree(
@@ -470,14 +470,6 @@ impl Device for Naive {
         store(v_to, &v);
         master.into_iter().for_each(|master| store(master, &numbers));
         store(params, &numbers);
-    }
-
-    fn sum_squares<'a>(&self, x: impl Into<Stored<'a, Self>>) -> f64 {
-        widened(x.into()).iter().map(|&x| f64::from(x) * f64::from(x)).sum()
-    }
-
-    fn sum(&self, x: View<Self>) -> f64 {
-        look(x).iter().map(|&x| f64::from(x)).sum()
     }
 
     fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool {

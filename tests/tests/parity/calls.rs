@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use zero_plan::config::{Often, Precision, Width};
-use zero_plan::{Config, Moved, Op, Parcel, Place, PlanBuf, Position, Transport as Kinds};
+use zero_plan::{Config, Moved, Op, Parcel, Place, PlanBuf, Position, TransportKind};
 use zero_runtime::arena::Arena;
 use zero_runtime::device::{Cpu, Stored};
 use zero_runtime::engine::Engine;
@@ -144,9 +144,9 @@ fn an_engine_makes_the_calls_of_its_tables() {
     for (pipeline, replica, zero) in [(1, 1, 2), (1, 2, 2), (2, 1, 2), (2, 2, 2)] {
         for stage in 0..4 {
             for (transport, reduce, precision) in [
-                (Kinds::Local, Often::PerMicroBatch, Precision::default()),
-                (Kinds::Shm, Often::PerMicroBatch, narrow),
-                (Kinds::Local, Often::PerStep, narrow),
+                (TransportKind::Local, Often::PerMicroBatch, Precision::default()),
+                (TransportKind::Shm, Often::PerMicroBatch, narrow),
+                (TransportKind::Local, Often::PerStep, narrow),
             ] {
                 let mesh = mesh(pipeline, replica, zero);
                 let config = Config { mesh, transport, reduce, precision, micro_batches: 3, ..CONFIG.at_stage(stage) };

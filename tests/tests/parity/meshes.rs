@@ -1,7 +1,7 @@
 //! Meshes: replicas, pipelines and both train to the bits of plain data parallelism over the same micro-batches.
 
 use zero_plan::config::{Often, Order, Recompute};
-use zero_plan::{Axis, Config, Mesh, Transport};
+use zero_plan::{Axis, Config, Mesh, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::tiny::{Tied, Untied};
@@ -33,10 +33,10 @@ fn equals_plain<M: Model<Input = Tokens, Target = Tokens>>(configs: &[Config]) {
 pub fn stages(config: Config) -> Vec<Config> {
     let mut all = Vec::new();
     for (transport, bucket_bytes, recompute) in [
-        (Transport::Local, 1, Recompute::None),
-        (Transport::Shm, 40_000, Recompute::Every(2)),
-        (Transport::Local, usize::MAX, Recompute::Every(1)),
-        (Transport::Shm, 1, Recompute::Fields(&["embed", "head"])),
+        (TransportKind::Local, 1, Recompute::None),
+        (TransportKind::Shm, 40_000, Recompute::Every(2)),
+        (TransportKind::Local, usize::MAX, Recompute::Every(1)),
+        (TransportKind::Shm, 1, Recompute::Fields(&["embed", "head"])),
     ] {
         let config = Config { transport, bucket_bytes, recompute, ..config };
         all.extend([0, 1, 2].map(|stage| config.at_stage(stage)));
@@ -106,8 +106,8 @@ fn ranks_may_be_numbered_along_any_axis_first() {
 }
 
 /// One after another, for tests that need not combine everything with everything.
-const fn transport(stage: u8) -> Transport {
-    if stage.is_multiple_of(2) { Transport::Local } else { Transport::Shm }
+const fn transport(stage: u8) -> TransportKind {
+    if stage.is_multiple_of(2) { TransportKind::Local } else { TransportKind::Shm }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use zero_plan::config::{Often, Order};
-use zero_plan::{Config, PlanBuf, Transport};
+use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
@@ -51,11 +51,11 @@ fn ranks_that_are_late_change_nothing() {
     ] {
         for reduce in [Often::PerMicroBatch, Often::PerStep] {
             for (stage, transport) in [
-                (0, Transport::Local),
-                (1, Transport::Shm),
-                (2, Transport::Local),
-                (3, Transport::Local),
-                (3, Transport::Shm),
+                (0, TransportKind::Local),
+                (1, TransportKind::Shm),
+                (2, TransportKind::Local),
+                (3, TransportKind::Local),
+                (3, TransportKind::Shm),
             ] {
                 let mesh = mesh(pipeline, replica, zero);
                 let config = Config { mesh, order, reduce, stage, transport, micro_batches: 4, ..CONFIG };

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use zero_plan::{Config, Mesh, Transport};
+use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::specs::{NAMES, Visitor, visit};
@@ -25,7 +25,7 @@ impl Visitor for Plain {
             sequences: spec.sequences,
             length: spec.length,
             micro_batches: spec.micro_batches,
-            transport: Transport::Local,
+            transport: TransportKind::Local,
             ..Config::PLAIN
         };
         (spec.mesh.ranks(), train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config)))

@@ -1,6 +1,6 @@
 //! Stages: what the stage, the transport, the buckets, the prefetch and the number of ranks must not change.
 
-use zero_plan::{Config, Mesh, PlanBuf, Transport};
+use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 use zero_runtime::engine::Hyper;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -12,7 +12,7 @@ use crate::run;
 /// All configurations of a number of ranks and micro-batches.
 fn configurations(ranks: usize, micro_batches: usize) -> Vec<Config> {
     let mut all = Vec::new();
-    for transport in [Transport::Local, Transport::Shm] {
+    for transport in [TransportKind::Local, TransportKind::Shm] {
         for bucket_bytes in [1, 40_000, usize::MAX] {
             let config = Config { mesh: Mesh::of_zero(ranks), micro_batches, transport, bucket_bytes, ..CONFIG };
             all.extend([0, 1, 2].map(|stage| config.at_stage(stage)));
@@ -112,7 +112,7 @@ fn moved_bytes_and_mappings_are_those_of_the_plan() {
 #[test]
 fn sent_bytes_are_the_published_volumes() {
     for ranks in [2, 3, 4] {
-        for transport in [Transport::Local, Transport::Shm] {
+        for transport in [TransportKind::Local, TransportKind::Shm] {
             for stage in 0..4 {
                 let config = Config { mesh: Mesh::of_zero(ranks), transport, ..CONFIG.at_stage(stage) };
                 // (N-1)/N of all padded parameters, and of the last unit's.

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use zero_plan::config::Recompute;
-use zero_plan::{Config, PlanBuf, Transport};
+use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
@@ -42,7 +42,7 @@ fn threads_agree<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device =
 
 #[test]
 fn threads_agree_bit_for_bit() {
-    for transport in [Transport::Local, Transport::Shm] {
+    for transport in [TransportKind::Local, TransportKind::Shm] {
         for stage in 0..4 {
             threads_agree::<Untied>(Config { mesh: mesh(1, 1, 2), transport, ..CONFIG.at_stage(stage) });
         }

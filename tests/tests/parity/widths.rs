@@ -1,7 +1,7 @@
 //! Widths: what is stored as bf16 rounds, but equally at every stage.
 
 use zero_plan::config::{Often, Order, Precision, Width};
-use zero_plan::{Config, Mesh, PlanBuf, Transport};
+use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 use zero_runtime::model::Model;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
@@ -34,7 +34,7 @@ fn stages_agree_bit_for_bit_where_bf16_rounds() {
             assert!(expected.losses.iter().all(|loss| loss.is_finite()));
             let wide = run::<Untied>(Config { precision: Precision::default(), ..config }, 3);
             assert!(expected.bits() != wide.bits(), "nothing rounds");
-            for transport in [Transport::Local, Transport::Shm] {
+            for transport in [TransportKind::Local, TransportKind::Shm] {
                 for stage in 0..4 {
                     let config = Config { stage, transport, bucket_bytes: 20_000, ..config };
                     assert!(run::<Untied>(config, 3).bits() == expected.bits(), "{config:?} differs from stage 0");
@@ -80,7 +80,9 @@ fn stages_agree_over_replicas_where_bf16_rounds() {
             for (replica, zero) in [(2, 2), (3, 1)] {
                 let config = Config { mesh: mesh(1, replica, zero), micro_batches, reduce, precision, ..CONFIG };
                 let expected = run::<Tied>(config, 3);
-                for (pipeline, transport) in [(1, Transport::Local), (1, Transport::Shm), (2, Transport::Shm)] {
+                for (pipeline, transport) in
+                    [(1, TransportKind::Local), (1, TransportKind::Shm), (2, TransportKind::Shm)]
+                {
                     for stage in 0..4 {
                         let mesh = mesh(pipeline, replica, zero);
                         let config = Config { mesh, stage, transport, bucket_bytes: 20_000, ..config };

@@ -4,7 +4,7 @@
 use std::fs;
 use std::str::FromStr;
 
-use zero_plan::{Config, PlanBuf, Transport};
+use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::data::{Dataset, Draw, Text};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::model::Model;
@@ -133,7 +133,7 @@ fn number<T: FromStr>(line: &str, key: &str) -> T {
 
 #[test]
 fn main_trains_to_the_bits_of_the_engine() {
-    let config = Config { transport: Transport::Local, ..Piped::PLAN.config };
+    let config = Config { transport: TransportKind::Local, ..Piped::PLAN.config };
     assert!((config.mesh.pipeline, config.mesh.data_ranks(), config.micro_batches) == (2, 2, 3));
     let text = Text::open(TEXT.as_ref(), None, config.length, BYTES).unwrap();
     assert!(text.held_out_count() >= HELD_OUT * config.mesh.data_ranks() * config.sequences);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use zero_plan::bounds::{OPS_MAX, require_compilable, require_countable};
 use zero_plan::config::Order;
 use zero_plan::schedule::op_bound;
-use zero_plan::{Config, Field, Mesh, Origin, Pass, Plan, PlanBuf, Transport, Unit, prove, static_plan};
+use zero_plan::{Config, Field, Mesh, Origin, Pass, Plan, PlanBuf, TransportKind, Unit, prove, static_plan};
 
 use crate::model::{Model, config, mesh, models};
 
@@ -49,7 +49,7 @@ const AT_THE_BOUND: Config = Config {
     prefetch: 30,
     bucket_bytes: 1,
     micro_batches: 66,
-    transport: Transport::Local,
+    transport: TransportKind::Local,
     ..Config::PLAIN
 };
 const SIZES: Unit = Unit { params: 100, takes: 100, saved: 32, input: 32, output: 32, operations: 6400, ..Unit::NONE };

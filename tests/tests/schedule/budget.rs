@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use zero_plan::bounds::OPS_MAX;
 use zero_plan::budget::require_budget;
 use zero_plan::config::Recompute;
-use zero_plan::{Bytes, Config, Memory, Op, Origin, PlanBuf, RunSize, Transport, Unit};
+use zero_plan::{Bytes, Config, Memory, Op, Origin, PlanBuf, RunSize, TransportKind, Unit};
 
 use crate::model::{Model, config, mesh};
 
@@ -26,7 +26,7 @@ fn total(arena_bytes: usize) -> Bytes {
 /// arena, with what lies outside added.
 fn model(stage: u8, arena_bytes: usize) -> Model {
     let memory_bytes = Some(arena_bytes + outside());
-    let config = Config { mesh: mesh(1, 4, 1), memory_bytes, transport: Transport::Shm, ..config(stage) };
+    let config = Config { mesh: mesh(1, 4, 1), memory_bytes, transport: TransportKind::Shm, ..config(stage) };
     Model::new(config, &[MIB / 16; 4], None)
 }
 
@@ -123,7 +123,7 @@ fn the_last_byte_counts() {
 fn stage_3_is_offered_with_the_prefetch_that_a_spec_then_has() {
     let local = |stage: u8, memory_bytes: usize| {
         let mut model = model(stage, memory_bytes);
-        model.config.transport = Transport::Local;
+        model.config.transport = TransportKind::Local;
         model.config.prefetch = usize::from(stage == 3);
         model
     };
@@ -190,7 +190,7 @@ fn smaller_micro_batches_need_at_most_what_is_said() {
         };
         model.units.iter_mut().for_each(scale);
         (model.config.sequences, model.config.micro_batches) = (sequences, 4 / sequences);
-        model.config.transport = Transport::Shm;
+        model.config.transport = TransportKind::Shm;
         model
     };
     let needed = of(2, 0).plan().with(|plan| plan.bytes_per_rank_max());

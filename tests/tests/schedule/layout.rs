@@ -3,10 +3,9 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use zero_plan::config::{Often, Split};
-use zero_plan::pipeline::{cost, require_placeable};
+use zero_plan::config::Often;
 use zero_plan::unit::ALIGNMENT;
-use zero_plan::{Config, Home, Kind, Memory, Origin, Pass, Plan, Transport, Unit};
+use zero_plan::{Config, Home, Kind, Memory, Pass, Plan, TransportKind};
 
 use crate::model::{Model, config, mesh, models};
 
@@ -194,7 +193,7 @@ fn assert_sizes(plan: &Plan, stage: usize) {
         _ => holders.min(ahead + 1) * most(&held_of),
     };
     let is_narrow = |width: zero_plan::config::Width| width.bytes() == 2;
-    let has_slots = is_narrow(config.precision.params) || config.stage == 3 && config.transport == Transport::Local;
+    let has_slots = is_narrow(config.precision.params) || config.stage == 3 && config.transport == TransportKind::Local;
     let rounds = if config.reduce == Often::PerStep { 1 } else { config.micro_batches };
     let apart = stages_gradients(plan) || rounds > 1;
     let largest = plan.buckets.iter().filter(|bucket| bucket.stage == stage).map(|bucket| bucket.elements).max();
@@ -310,31 +309,4 @@ fn only_what_others_read_is_shared() {
     assert_eq!(shared(replicas, None), [[Kind::Partial, Kind::Reduced]]);
     let mirrored = Config { mesh: mesh(2, 1, 1), ..config(0) };
     assert_eq!(shared(mirrored, Some(0)), [[Kind::Parameters, Kind::Gradients, Kind::Outgoing]; 2]);
-}
-
-#[test]
-fn a_unit_costs_its_passes_and_its_update() {
-    let unit = Unit { operations: 7, params: 2, ..Unit::NONE };
-    assert_eq!(cost(&Config { micro_batches: 5, ..config(0) }, &unit), 3 * 7 * 5 + 16 * 2);
-}
-
-fn split_on_two_stages(split: &'static [usize]) {
-    let config = Config { mesh: mesh(2, 1, 1), split: Split::Units(split), ..config(0) };
-    require_placeable(&config, &[Unit::NONE; 3], &Origin::UNKNOWN);
-}
-
-#[test]
-#[should_panic(
-    expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: `Split` has 1 entries that add up to 3"
-)]
-fn z0206_a_split_into_too_few_chunks() {
-    split_on_two_stages(&[3]);
-}
-
-#[test]
-#[should_panic(
-    expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: `Split` has 2 entries that add up to 4"
-)]
-fn z0206_a_split_of_more_units_than_there_are() {
-    split_on_two_stages(&[1, 3]);
 }

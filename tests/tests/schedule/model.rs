@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use zero_plan::config::{Often, Order, Precision, Recompute, Split, Width};
-use zero_plan::{Axis, Config, Mesh, PlanBuf, Transport, Unit};
+use zero_plan::{Axis, Config, Mesh, PlanBuf, TransportKind, Unit};
 
 /// A model and a configuration of it.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub fn config(stage: u8) -> Config {
         bucket_bytes: 1,
         sequences: 2,
         length: 3,
-        transport: Transport::Local,
+        transport: TransportKind::Local,
         ..Config::PLAIN
     }
 }
@@ -73,7 +73,7 @@ pub fn small_models() -> Vec<Model> {
         let interleaved = Order::Interleaved { chunks: 2 };
         add(base, &[40, 7, 90], None);
         add(Config { micro_batches: 2, prefetch: 0, bucket_bytes: 300, ..base }, &[9, 70, 20, 0], Some(1));
-        add(Config { micro_batches: 2, prefetch: 2, transport: Transport::Shm, ..base }, &[0, 50, 0, 33, 0], None);
+        add(Config { micro_batches: 2, prefetch: 2, transport: TransportKind::Shm, ..base }, &[0, 50, 0, 33, 0], None);
         add(Config { micro_batches: 3, prefetch: 7, ..base }, &[5, 6, 0], Some(1));
         add(Config { recompute: Recompute::Fields(&["odd"]), precision: narrow, ..base }, &[8, 9, 10], Some(0));
         add(Config { recompute: Recompute::Fields(&["odd"]), bucket_bytes: usize::MAX, ..base }, &[8, 9, 10], None);
@@ -134,7 +134,7 @@ fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
     let bucket_bytes = prop_oneof![1..=200_usize, 1..=60_000_usize, Just(usize::MAX)];
     let order = (meshes(ranks_max), prop::sample::select(&ORDERS[..]), 1..=6_usize);
     let sharding =
-        (0..=3_u8, 0..=15_usize, bucket_bytes, prop::sample::select(&[Transport::Local, Transport::Shm][..]));
+        (0..=3_u8, 0..=15_usize, bucket_bytes, prop::sample::select(&[TransportKind::Local, TransportKind::Shm][..]));
     let rest = (often(), often(), prop::sample::select(&RECOMPUTES[..]), [width(), width(), width(), width()]);
     (order, sharding, rest, 1..=3_usize, 1..=7_usize).prop_map(|(order, sharding, rest, sequences, length)| {
         let (mesh, order, micro_batches) = order;

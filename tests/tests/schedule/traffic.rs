@@ -8,7 +8,7 @@
 
 use proptest::prelude::*;
 use zero_plan::config::{Often, Width};
-use zero_plan::{Config, Moved, Op, Plan, Traffic, Transport};
+use zero_plan::{Config, Moved, Op, Plan, Traffic, TransportKind};
 
 use crate::model::{Model, config, mesh, models, precision};
 
@@ -91,14 +91,14 @@ fn views_and_terms_of_sums_are_not_copied() {
             Config { mesh: mesh(1, 2, 2), transport, precision: precision(params, Width::F32), ..config(stage) };
         Model::new(config, &[40, 100, 10], None).plan().with(|plan| Moved::sent(plan, plan.stages[0].step))
     };
-    for transport in [Transport::Local, Transport::Shm] {
+    for transport in [TransportKind::Local, TransportKind::Shm] {
         for width in [Width::F32, Width::BF16] {
             for stage in 0..=3 {
                 let Moved { copied, in_place } = moved(stage, transport, width);
                 assert!(in_place.reduce_bytes > 0 && in_place.replica_reduce_bytes > 0);
                 assert_eq!((copied.reduce_bytes, copied.replica_reduce_bytes), (0, 0));
                 assert_eq!((in_place.spread_bytes, in_place.replica_spread_bytes, in_place.agree_bytes), (0, 0, 0));
-                let is_view = stage == 3 && transport == Transport::Shm && width == Width::F32;
+                let is_view = stage == 3 && transport == TransportKind::Shm && width == Width::F32;
                 assert_eq!(in_place.gather_bytes > 0, is_view, "stage {stage}, {transport:?}, {width:?}");
                 assert_eq!(copied.gather_bytes > 0, stage > 0 && !is_view, "stage {stage}, {transport:?}, {width:?}");
             }

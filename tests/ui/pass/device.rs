@@ -9,6 +9,7 @@ mod own {
 #[zero(spec = "specs/zero3.ron", device = own::Processor)]
 struct Gpt {
     embed: Embedding<65, 256, 8>,
+    norm: LayerNorm<8>,
     head: LmHead<8, 65>,
 }
 

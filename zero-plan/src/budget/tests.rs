@@ -1,7 +1,7 @@
 //! Which changes are looked at, what they cost, and how many of them are told.
 
 use super::*;
-use crate::config::{Config, Often, Precision, Transport, Width};
+use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
 use crate::plan::PlanBuf;
 
@@ -16,7 +16,7 @@ const AT_STAGE_3: Config = Config {
     reduce: Often::PerStep,
     sequences: 4,
     micro_batches: 2,
-    transport: Transport::Local,
+    transport: TransportKind::Local,
     ..Config::PLAIN
 };
 

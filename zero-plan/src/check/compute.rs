@@ -1,9 +1,9 @@
 //! Rules of computation: every unit works on every micro-batch once in each direction, in order, on activations that are
 //! there and in a slot that nothing else uses.
 
-use super::{At, Broken, Outgoing, SlotState, Staging, Walk};
+use super::{At, Broken, Checker, Outgoing, SlotState, Staging};
 
-impl Walk<'_, '_> {
+impl Checker<'_, '_> {
     pub(super) const fn is_chunk_first(&self, unit: usize) -> bool {
         self.subject.tables.chunks[self.at(unit).chunk].first == unit
     }

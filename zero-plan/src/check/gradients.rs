@@ -1,10 +1,10 @@
 //! Rules of gradients: every bucket is reduced once in each of its rounds, after all its gradients are there, and its sum
 //! goes where it is needed before the agreement.
 
-use super::{Broken, List, Staging, Walk};
+use super::{Broken, Checker, List, Staging};
 use crate::mesh::Axis;
 
-impl Walk<'_, '_> {
+impl Checker<'_, '_> {
     const fn has_replicas(&self) -> bool {
         self.subject.tables.config.mesh.replica > 1
     }

@@ -2,9 +2,15 @@
 //! lays out, and asks for no more than it must: room to spare is no fault.
 
 use super::Broken;
-use crate::config::{Config, Gather};
-use crate::layout::{Bucket, Home, Kind, Memory, OUTGOING_SLOTS, Tables};
-use crate::unit::{ALIGNMENT, round_up};
+use crate::config::Gather;
+use crate::layout::{Bucket, Home, Kind, Memory, Tables};
+use crate::mesh::Coordinates;
+use crate::place::{Place, Places, State};
+use crate::schedule::Parcel;
+use crate::unit::{ALIGNMENT, ELEMENT_BYTES, round_up};
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = ALIGNMENT * ELEMENT_BYTES;
 
 /// The first rule that a layout breaks. `memories` has the arena of each pipeline stage.
 pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
@@ -21,10 +27,14 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
     let mut stage = 0;
     while stage < memories.len() {
         let memory = &memories[stage];
-        if let Some(rule) = check_units(tables, memory, stage) {
+        let own = last_rank(tables, memory, stage);
+        if let Some(rule) = check_flat(&own) {
             return Some(rule);
         }
         if let Some(rule) = check_buckets(tables, memory, stage) {
+            return Some(rule);
+        }
+        if let Some(rule) = check_units(&own) {
             return Some(rule);
         }
         if let Some(rule) = check_regions(tables, memory) {
@@ -33,6 +43,12 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
         stage += 1;
     }
     None
+}
+
+/// The places of the last rank of a pipeline stage, which reach farthest into what ranks share out among them.
+const fn last_rank<'a>(tables: &Tables<'a>, memory: &'a Memory, pipeline: usize) -> Places<'a> {
+    let mesh = &tables.config.mesh;
+    Places { tables: *tables, memory, at: Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline } }
 }
 
 /// Whether an offset in elements lies on a cache line.
@@ -64,136 +80,146 @@ const fn check_chunks(tables: &Tables) -> Broken {
     None
 }
 
-/// The units of a stage: flat buffers follow one another, activations lie apart, everything fits its region.
-const fn check_units(tables: &Tables, memory: &Memory, stage: usize) -> Broken {
-    let config = tables.config;
-    let (mut start, mut activation, mut last_chunk) = (0, 0, usize::MAX);
-    let (mut held, mut owned, mut holders, mut chunk) = (0, 0, 0, stage);
-    while chunk < tables.chunks.len() {
-        let mut i = tables.chunks[chunk].first;
-        while i < tables.chunks[chunk].end {
-            let (unit, at) = (&tables.units[i], &tables.placements[i]);
-            let is_tied = unit.is_tied(i);
-            let owner = &tables.placements[unit.source];
-            if chunk != last_chunk {
-                activation = round_up(unit.input, ALIGNMENT);
-                if chunk + 1 == tables.chunks.len() {
-                    activation += config.tokens() * tables.units[tables.units.len() - 1].target_width;
-                }
-                last_chunk = chunk;
-            }
+/// Whether a place lies in its region, with the rest of its last cache line.
+const fn fits(own: &Places, place: Place) -> bool {
+    round_up(place.end_bytes(), LINE_BYTES) <= own.region_bytes(place.region)
+}
+
+/// Whether two places lie one after the other, the second on a cache line.
+const fn follows(before: Place, place: Place) -> bool {
+    place.offset_bytes >= before.end_bytes() && place.offset_bytes.is_multiple_of(LINE_BYTES)
+}
+
+/// The flat buffers of a pipeline stage follow one another, and each has its parameters once.
+const fn check_flat(own: &Places) -> Broken {
+    let Tables { config, units, chunks, placements, .. } = own.tables;
+    let (mut start, mut chunk) = (0, own.at.pipeline);
+    while chunk < chunks.len() {
+        let mut i = chunks[chunk].first;
+        while i < chunks[chunk].end {
+            let (unit, at) = (&units[i], &placements[i]);
+            let (is_tied, owner) = (unit.is_tied(i), &placements[unit.source]);
             rules! {
                 at.start == start => "flat buffers leave a gap or overlap",
                 at.padded >= unit.params && at.padded.is_multiple_of(config.mesh.data_ranks() * ALIGNMENT) =>
                     "a flat buffer that equal parts of whole cache lines do not cover",
-                unit.source <= i && !tables.units[unit.source].is_tied(unit.source) =>
-                    "a tie that is not to an owner before it",
-                !is_tied || i + 1 == tables.units.len() && unit.params == 0 && at.padded == owner.padded =>
+                unit.source <= i && !units[unit.source].is_tied(unit.source) => "a tie that is not to an owner before it",
+                !is_tied || i + 1 == units.len() && unit.params == 0 && at.padded == owner.padded =>
                     "a tied unit that is not the last, or has parameters of its own",
-                unit.takes <= tables.units[unit.source].params => "a layer that takes more parameters than their owner has",
-                at.holds == (at.padded > 0 && (!is_tied || owner.stage != stage)) =>
+                unit.takes <= units[unit.source].params => "a layer that takes more parameters than their owner has",
+                at.holds == (at.padded > 0 && (!is_tied || owner.stage != own.at.pipeline)) =>
                     "parameters that lie nowhere, or twice",
             }
-            let recomputed = config.recomputes(tables.units, i);
-            let leaves = i + 1 == tables.chunks[chunk].end && i + 1 < tables.units.len();
-            let (saved, output) = (round_up(unit.saved, ALIGNMENT), round_up(unit.output, ALIGNMENT));
-            if recomputed {
-                rules! {
-                    on_line(at.saved) && at.saved + saved + output <= memory.region(Kind::Recomputed).elements =>
-                        "recomputed activations that do not fit their region",
-                }
-            } else {
-                rules! { at.saved >= activation && on_line(at.saved) => "activations overlap", }
-                activation = at.saved + unit.saved;
-            }
-            if leaves {
-                rules! { memory.outgoing_slot >= output => "a result that does not fit where it leaves from", }
-            } else {
-                rules! { at.output >= activation && on_line(at.output) => "activations overlap", }
-                activation = at.output + unit.output;
-            }
-            if let Some(rule) = check_fit(config, tables, memory, i) {
-                return Some(rule);
-            }
             start += at.padded;
-            held += if at.holds { at.padded } else { 0 };
-            owned += if unit.params > 0 { at.padded } else { 0 };
-            holders += at.holds as usize;
             i += 1;
         }
-        rules! { activation <= memory.activation_slot => "activations that do not fit their slot", }
-        chunk += tables.config.mesh.pipeline;
-    }
-    check_states(tables, memory, stage, Totals { held, owned, gradients: start, holders })
-}
-
-/// What one unit needs of regions that units take turns in.
-const fn check_fit(config: &Config, tables: &Tables, memory: &Memory, i: usize) -> Broken {
-    let (unit, at) = (&tables.units[i], &tables.placements[i]);
-    // What backward has the gradients of a unit's input and output in.
-    let boundary = memory.region(Kind::ActivationGradients).elements / 2;
-    let is_first = tables.chunks[at.chunk].first == i;
-    rules! {
-        !at.holds || at.padded <= memory.gathered_slot => "a flat buffer that does not fit a slot",
-        round_up(unit.input, ALIGNMENT) <= boundary && round_up(unit.output, ALIGNMENT) <= boundary =>
-            "gradients of activations that do not fit their region",
-        unit.workspace <= memory.region(Kind::Workspace).elements => "a workspace that does not fit its region",
-        !config.precision.reduce.is_narrow() || memory.region(Kind::UnitGradients).elements >= at.padded =>
-            "gradients of a unit that do not fit their region",
-        i == 0 || !is_first || memory.returning_slot >= unit.input => "a gradient that does not fit where it leaves from",
+        chunk += config.mesh.pipeline;
     }
     None
 }
 
-/// Sums over the units of a stage.
-struct Totals {
-    held: usize,
-    owned: usize,
-    gradients: usize,
-    holders: usize,
+/// The units of a pipeline stage: activations lie apart, everything fits its region.
+const fn check_units(own: &Places) -> Broken {
+    let Tables { config, units, chunks, placements, .. } = own.tables;
+    let (mut holders, mut chunk) = (0, own.at.pipeline);
+    while chunk < chunks.len() {
+        let mut i = chunks[chunk].first;
+        let mut last = if chunk + 1 == chunks.len() { own.targets(0) } else { own.input(i, 0) };
+        while i < chunks[chunk].end {
+            let at = &placements[i];
+            if config.recomputes(units, i) {
+                rules! {
+                    on_line(at.saved) && fits(own, own.output_again(i)) =>
+                        "recomputed activations that do not fit their region",
+                }
+            } else {
+                rules! { follows(last, own.saved(i, 0)) => "activations overlap", }
+                last = own.saved(i, 0);
+            }
+            if !own.tables.leaves(i) {
+                rules! { follows(last, own.output(i, 0, 0)) => "activations overlap", }
+                last = own.output(i, 0, 0);
+            }
+            if let Some(rule) = check_states(own, i) {
+                return Some(rule);
+            }
+            if let Some(rule) = check_turns(own, i) {
+                return Some(rule);
+            }
+            holders += at.holds as usize;
+            i += 1;
+        }
+        rules! { last.end_bytes() <= own.slot(0).end_bytes() => "activations that do not fit their slot", }
+        chunk += config.mesh.pipeline;
+    }
+    check_slots(own, holders)
 }
 
-/// Each region holds what is kept in it.
-const fn check_states(tables: &Tables, memory: &Memory, stage: usize, totals: Totals) -> Broken {
-    let config = tables.config;
-    let zero = config.mesh.zero;
-    let states = if config.shards_optimizer() { totals.owned / zero } else { totals.owned };
-    let ahead = if config.shards_parameters() { config.prefetch } else { 0 };
-    let slots = if ahead >= totals.holders { totals.holders } else { ahead + 1 };
-    let slotted = if config.holds_parameters() { totals.held } else { slots * memory.gathered_slot };
-    let partials = config.mesh.replica > 1 && !config.reduces_in_place();
-    let needs_half_a_batch = tables.chunks.len() > 1 && (stage == 0 || stage + 1 == config.mesh.pipeline);
-    rules! {
-        !needs_half_a_batch
-            || memory.region(Kind::Workspace).elements >= config.tokens() * tables.units[tables.units.len() - 1].target_width
-                && memory.region(Kind::Workspace).elements >= tables.units[0].input =>
-            "half a batch that does not fit the workspace",
-        memory.region(Kind::Parameters).elements >= if config.shards_parameters() { totals.held / zero } else { totals.held } =>
-            "parameters that do not fit their region",
-        !config.uses_slots() || memory.region(Kind::Gathered).elements >= slotted => "slots that do not fit their region",
-        config.reduces_in_place() || memory.region(Kind::Reduced).elements >= totals.gradients / zero =>
-            "reduced gradients that do not fit their region",
-        memory.region(Kind::Optimizer).elements / 2 >= states => "optimizer state that does not fit its region",
-        !config.precision.has_master_copy() || memory.region(Kind::Master).elements >= states =>
-            "master parameters that do not fit their region",
-        memory.region(Kind::Activations).elements >= tables.activation_slots(stage) * memory.activation_slot =>
-            "activations that do not fit their region",
-        on_line(memory.gathered_slot) && on_line(memory.activation_slot) =>
-            "a slot that does not start on a cache line",
-        on_line(memory.outgoing_slot) && on_line(memory.returning_slot) =>
-            "a result that does not leave from a cache line",
-        memory.region(Kind::Outgoing).elements >= OUTGOING_SLOTS * (memory.outgoing_slot + memory.returning_slot) =>
-            "outgoing results that do not fit their region",
+/// What this rank stores of a unit from one step to the next, and the sums of its gradients.
+const fn check_states(own: &Places, i: usize) -> Broken {
+    let (config, mut state) = (own.tables.config, 0);
+    while state < State::ALL.len() {
+        let place = own.state(State::ALL[state], i);
+        state += 1;
+        let Some((_, place)) = place else { continue };
+        rules! { fits(own, place) => "parameters or their states that do not fit their region", }
     }
-    let mut i = 0;
-    while i < tables.buckets.len() {
-        let bucket = &tables.buckets[i];
-        let end = bucket.partial + bucket.elements / zero;
+    if let Some((_, first)) = own.state(State::FirstMoment, i) {
+        rules! { 2 * first.end_bytes() <= own.region_bytes(first.region) => "first moments that do not fit their half", }
+    }
+    rules! {
+        fits(own, own.partial(i)) => "partial sums that do not fit their region",
+        fits(own, own.reduced(i)) => "reduced gradients that do not fit their region",
+        !config.precision.reduce.is_narrow() || fits(own, own.wide_gradients(i)) =>
+            "gradients of a unit that do not fit their region",
+    }
+    None
+}
+
+/// What one unit needs of regions that units take turns in.
+const fn check_turns(own: &Places, i: usize) -> Broken {
+    let at = &own.tables.placements[i];
+    let gradient = own.output_gradient(i);
+    rules! {
+        !at.holds || at.padded <= own.memory.gathered_slot => "a flat buffer that does not fit a slot",
+        fits(own, gradient) && follows(gradient.first(0), gradient) =>
+            "gradients of activations that do not fit their region",
+        fits(own, own.workspace(i)) => "a workspace that does not fit its region",
+    }
+    if let Some(other) = own.input_gradient(i, 0) {
+        rules! { fits(own, other) && gradient.is_apart_from(other) => "gradients of activations that overlap", }
+    }
+    if own.tables.leaves(i) {
+        let (one, two) = (own.outgoing(Parcel::Activations, i, 0), own.outgoing(Parcel::Activations, i, 1));
         rules! {
-            !partials || bucket.stage != stage || end <= memory.region(Kind::Partial).elements =>
-                "partial sums that do not fit their region",
+            follows(one, two) && follows(two, own.outgoing(Parcel::Gradients, i, 0)) && fits(own, two) =>
+                "a result that does not fit where it leaves from",
         }
-        i += 1;
+    }
+    if i > 0 && own.tables.chunks[at.chunk].first == i {
+        let (one, two) = (own.outgoing(Parcel::Gradients, i, 0), own.outgoing(Parcel::Gradients, i, 1));
+        rules! { follows(one, two) && fits(own, two) => "a gradient that does not fit where it leaves from", }
+    }
+    None
+}
+
+/// Regions of slots hold as many as a schedule may fill at one time.
+const fn check_slots(own: &Places, holders: usize) -> Broken {
+    let Tables { config, units, chunks, .. } = own.tables;
+    let Memory { gathered_slot, activation_slot, outgoing_slot, returning_slot, .. } = *own.memory;
+    let ahead = if config.shards_parameters() { config.prefetch } else { 0 };
+    let slots = if ahead >= holders { holders } else { ahead + 1 };
+    let gathered = slots * gathered_slot * Kind::Gathered.width(config).bytes();
+    let is_at_an_end = own.at.pipeline == 0 || own.at.pipeline + 1 == config.mesh.pipeline;
+    rules! {
+        chunks.len() == 1 || !is_at_an_end || own.unneeded().len_bytes >= own.targets(0).len_bytes
+            && own.unneeded().len_bytes >= units[0].input * ELEMENT_BYTES =>
+            "half a batch that does not fit the workspace",
+        !config.uses_slots() || config.holds_parameters() || own.region_bytes(Kind::Gathered) >= gathered =>
+            "slots that do not fit their region",
+        fits(own, own.slot(own.tables.activation_slots(own.at.pipeline) - 1)) => "activations that do not fit their region",
+        on_line(gathered_slot) && on_line(activation_slot) => "a slot that does not start on a cache line",
+        on_line(outgoing_slot) && on_line(returning_slot) => "a result that does not leave from a cache line",
     }
     None
 }

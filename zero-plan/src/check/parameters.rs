@@ -1,8 +1,8 @@
 //! Rules of parameters: nothing is used before its gather has been waited for, nor after its release.
 
-use super::{Broken, Held, Walk};
+use super::{Broken, Checker, Held};
 
-impl Walk<'_, '_> {
+impl Checker<'_, '_> {
     pub(super) const fn gather(&mut self, unit: usize, slot: usize) -> Broken {
         rules! { self.at(unit).holds => "a gather of a unit without parameters of its own", }
         if self.subject.tables.config.shards_parameters() {

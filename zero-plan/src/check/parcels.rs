@@ -1,10 +1,10 @@
 //! Rules of parcels: what crosses to another pipeline stage is written to a slot that is free, sent once, and received
 //! before it is used.
 
-use super::{At, Broken, Outgoing, Walk};
+use super::{At, Broken, Checker, Outgoing};
 use crate::schedule::Parcel;
 
-impl Walk<'_, '_> {
+impl Checker<'_, '_> {
     pub(super) const fn clear(&mut self, parcel: Parcel) -> Broken {
         let Some(outgoing) = self.outgoing(parcel) else {
             return Some("a slot cleared for what has none");

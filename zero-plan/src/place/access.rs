@@ -46,7 +46,7 @@ pub enum Content {
     Gradients {
         /// The unit, under its own name.
         unit: usize,
-        /// Which reduction of the step they are for, or the last that they are the sum of.
+        /// The newest micro-batch of a rank's own that is in them; of sums over ranks, the newest reduction.
         round: usize,
         /// Whose they are.
         of: Gradients,
@@ -176,7 +176,7 @@ impl OfOp<'_, '_> {
             let (from, to) = (owner.shard(unit), whole.share(index, zero));
             self.parameters(owner.at, unit, from, index * from.len_bytes, is_updated);
             // Otherwise it is read where it lies.
-            if whole.region != Kind::Parameters || is_updated {
+            if whole.region != Kind::Parameters || is_updated && owner.at != own.at {
                 self.write_parameters(unit, to, index * to.len_bytes, is_updated);
             }
         }
@@ -224,7 +224,12 @@ impl OfOp<'_, '_> {
         }
         self.takes(unit, micro_batch, slot);
         let outgoing = self.position.outgoing(Parcel::Activations);
-        self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, true);
+        if self.plan.config.recomputes(self.plan.units, unit) {
+            // It is computed again before it is read.
+            self.note(own.at, own.saved(unit, slot), Content::Nothing, 0, true);
+        } else {
+            self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, true);
+        }
         self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
         self.activation(own.output(unit, slot, outgoing), unit, micro_batch, Value::Output, true);
         if unit + 1 == self.plan.units.len() {
@@ -255,9 +260,12 @@ impl OfOp<'_, '_> {
         if config.precision.reduce.is_narrow() {
             self.note(own.at, own.wide_gradients(unit), Content::Nothing, 0, true);
         }
-        let round = if config.holds_gradients() { 0 } else { micro_batch };
-        let content = Content::Gradients { unit, round, of: Gradients::Of(own.at.data_rank(&config.mesh)) };
-        self.note(own.at, own.local_gradients(unit), content, 0, true);
+        let of = Gradients::Of(own.at.data_rank(&config.mesh));
+        let content = |round| Content::Gradients { unit, round, of };
+        if config.holds_gradients() && micro_batch > 0 {
+            self.note(own.at, own.local_gradients(unit), content(micro_batch - 1), 0, false);
+        }
+        self.note(own.at, own.local_gradients(unit), content(micro_batch), 0, true);
     }
 
     /// The pipeline stages that a parcel goes between; what it is at its sender becomes what its receiver needs.
@@ -295,14 +303,16 @@ impl OfOp<'_, '_> {
     }
 
     fn settle(&mut self, bucket: usize, round: usize) {
-        let (own, mesh) = (self.own, &self.plan.config.mesh);
+        let (own, config, mesh) = (self.own, &self.plan.config, &self.plan.config.mesh);
+        // The newest micro-batch whose gradients are in it.
+        let newest = if config.holds_gradients() { config.micro_batches - 1 } else { round };
         for unit in self.units_of(bucket) {
             let to = own.partial(unit);
             let start = self.gradient_bytes(own.at, to, None);
             for zero in 0..mesh.zero {
                 let peer = own.along(Axis::Zero, zero);
                 let of = Gradients::Of(peer.at.data_rank(mesh));
-                let content = Content::Gradients { unit, round, of };
+                let content = Content::Gradients { unit, round: newest, of };
                 self.note(peer.at, peer.local_share(unit, own.at.zero), content, start, false);
             }
             let of = if mesh.replica > 1 { Gradients::OfReplica(own.at.replica) } else { Gradients::OfAll };

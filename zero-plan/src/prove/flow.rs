@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Flaw, Ranks};
+use crate::config::Config;
 use crate::execution::execute;
 use crate::layout::{Home, Kind};
 use crate::mesh::{Axis, Coordinates};
@@ -40,7 +41,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
         let at = plan.config.mesh.coordinates(rank);
         let mut rule = None;
         accesses(plan, pass, op, &positions[rank], at, &mut |access| {
-            rule = rule.take().or_else(|| flow.wrong(at, reach(op), &access));
+            rule = rule.take().or_else(|| flow.wrong(at, reach(&plan.config, op), &access));
         });
         if let Some(rule) = rule
             && flaw.is_none()
@@ -65,14 +66,15 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
 }
 
 /// The axis along which an op looks into the memory of other ranks, if it does.
-fn reach(op: Op) -> Option<Axis> {
+fn reach(config: &Config, op: Op) -> Option<Axis> {
+    let reads_in_common = config.shards_parameters() && !config.uses_slots();
     match op {
         Op::Wait { .. } | Op::Settle { .. } => Some(Axis::Zero),
         Op::Combine { .. } => Some(Axis::Replica),
         Op::Spread { axis, .. } => Some(axis),
         Op::Receive { .. } => Some(Axis::Pipeline),
         // In common memory it reads the shards of others where they lie.
-        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } => Some(Axis::Zero),
+        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } if reads_in_common => Some(Axis::Zero),
         _ => None,
     }
 }

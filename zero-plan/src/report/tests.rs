@@ -1,7 +1,7 @@
 //! Reports of whole plans against the texts in `golden`, and what must hold of any report.
 
 use super::*;
-use crate::config::{Often, Order, Recompute, Transport, Width};
+use crate::config::{Often, Order, Recompute, TransportKind, Width};
 use crate::mesh::Mesh;
 use crate::plan::{PipelineStage, PlanBuf};
 use crate::schedule::Op;
@@ -130,7 +130,7 @@ fn all_sorts() -> Vec<(Config, usize)> {
         (HSDP, 4),
         (Config { mesh: large(8, 8, 16), recompute: Recompute::Every(2), precision: BF16, ..HYBRID }, 62),
         (Config { mesh: large(64, 4, 2), order: Order::GPipe, micro_batches: 64, ..HYBRID }, 100),
-        (Config { mesh: large(4, 2, 2), order: interleaved, transport: Transport::Local, ..HYBRID }, 96),
+        (Config { mesh: large(4, 2, 2), order: interleaved, transport: TransportKind::Local, ..HYBRID }, 96),
         (Config { mesh: large(2, 6, 1), stage: 0, ..HYBRID }, 9),
     ]
 }

@@ -364,6 +364,11 @@ mod tests {
         let mesh = "(zero: (stage: 1), mesh: (ranks_per_node: 4, replica: 2, zero: 4, within_node: [Zero]))";
         assert!(against(mesh, &[("nodes", "2"), ("within_node", "[Zero]")]).is_empty());
         assert_eq!(against(mesh, &[("nodes", "1"), ("within_node", "[Zero, Replica]")]).len(), 2);
+        let axes = "(zero: (stage: 1), mesh: (nodes: 2, replica: 2, pipeline: 2, within_node: [Zero, Replica]), \
+            batch: (micro_batches: 2))";
+        assert!(against(axes, &[("within_node", "[Replica, Zero]")]).is_empty());
+        let every = "(zero: (stage: 1), recompute: Every(1))";
+        assert_eq!(against(every, &[("recompute", "Fields([\"a\"])")]).len(), 1);
         assert!(against(SPEC, &[]).is_empty());
     }
 

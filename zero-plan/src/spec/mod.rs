@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use crate::config::{self, Config};
 
-pub use crate::config::{Device, Transport};
+pub use crate::config::{Device, TransportKind};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
 pub use keys::{KEYS, Key, KeyDefault, closest, options};
@@ -67,7 +67,7 @@ pub struct Spec {
     /// What ranks compute on.
     pub device: Device,
     /// How ranks reach each other.
-    pub transport: Transport,
+    pub transport: TransportKind,
     /// The most memory a rank may plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,

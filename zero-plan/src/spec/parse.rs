@@ -46,6 +46,7 @@ struct Outline {}
 pub(super) fn outline(report: Report) -> Result<Section, Box<Diagnostic>> {
     let is_ron = ron().from_str::<IgnoredAny>(report.text);
     match is_ron.and_then(|_| ron().from_str::<Outline>(report.text)) {
+        // What `ron` takes for a struct has entries, or none at all.
         Ok(_) => Ok(root(report.text).unwrap_or_default()),
         Err(error) => Err(Box::new(report.syntax(&error))),
     }

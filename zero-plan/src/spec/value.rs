@@ -6,7 +6,7 @@ use ron::error::Error;
 use serde::de::DeserializeOwned;
 
 use super::parse::ron;
-use super::{Model, Recompute, Schedule, Size, Stage, Transport, Units};
+use super::{Model, Recompute, Schedule, Size, Stage, TransportKind, Units};
 use crate::config::{Device, Often, Width};
 use crate::mesh::Axis;
 
@@ -40,7 +40,7 @@ impl Number for Model {}
 impl Number for Often {}
 impl Number for Schedule {}
 impl Number for Stage {}
-impl Number for Transport {}
+impl Number for TransportKind {}
 impl Number for Units {}
 impl Number for Width {}
 

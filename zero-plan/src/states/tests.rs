@@ -2,7 +2,7 @@
 
 use super::published::{LayerOperations, PassTimes, Pipelining};
 use super::*;
-use crate::config::{Often, Order, Recompute, Transport, Width};
+use crate::config::{Often, Order, Recompute, TransportKind, Width};
 use crate::layout::Kind;
 use crate::mesh::Mesh;
 use crate::plan::{Plan, PlanBuf};
@@ -206,7 +206,7 @@ fn states_of(plan: &Plan) -> StateBytes {
 fn arenas_take_what_the_formulas_say() {
     for (precision, per_param) in PRECISIONS {
         assert_eq!(StateBytes::of_param(&precision), per_param);
-        for transport in [Transport::Local, Transport::Shm] {
+        for transport in [TransportKind::Local, TransportKind::Shm] {
             for (ranks, stage) in [1, 2, 4].into_iter().flat_map(|ranks| [0, 1, 2, 3].map(|stage| (ranks, stage))) {
                 let mesh = Mesh::of_zero(ranks);
                 let config = Config { mesh, stage, precision, transport, bucket_bytes: 300, ..Config::PLAIN };

@@ -243,10 +243,6 @@ pub trait Device: Sized + Default + Send + 'static {
         m: impl Into<StoredMut<'a, Self>>,
         v: impl Into<StoredMut<'a, Self>>,
     );
-    /// Sum of squares, in f64.
-    fn sum_squares<'a>(&self, x: impl Into<Stored<'a, Self>>) -> f64;
-    /// Sum, in f64.
-    fn sum(&self, x: View<Self>) -> f64;
-    /// Whether no element is infinite or NaN.
+    /// Whether no element is infinite or NaN. Asks the host, so no step does.
     fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool;
 }

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use super::{Engine, InputOf, TargetOf, Walk};
+use super::{Engine, InputOf, TargetOf, WalkState};
 use crate::device::Device;
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
@@ -97,7 +97,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         unit: usize,
         micro_batch: usize,
         slot: usize,
-        walk: &mut Walk,
+        walk: &mut WalkState,
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) {
         let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());

@@ -3,7 +3,7 @@
 
 use zero_plan::{Parcel, Place};
 
-use super::{Engine, Share, Walk};
+use super::{Engine, Share, WalkState};
 use crate::device::{Device, StoredMut, Write};
 use crate::layer::{Backward, Context, Forward, Grads};
 use crate::model::{DeviceOf, Model};
@@ -37,7 +37,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         unsafe { self.arena.view(share.of_place(self.arena.places().input(unit, slot))) }
     }
 
-    fn context(&self, unit: usize, slot: usize, walk: &Walk) -> Context<'_, DeviceOf<M>> {
+    fn context(&self, unit: usize, slot: usize, walk: &WalkState) -> Context<'_, DeviceOf<M>> {
         let (sequences, length) = walk.shape;
         let ends = self.plan.placements[unit].chunk + 1 == self.plan.chunks.len();
         let targets = if ends {
@@ -54,7 +54,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         unsafe { self.arena.view_mut(self.arena.places().workspace(unit)) }
     }
 
-    pub(super) fn forward(&mut self, unit: usize, slot: usize, walk: &mut Walk) {
+    pub(super) fn forward(&mut self, unit: usize, slot: usize, walk: &mut WalkState) {
         let is_head = self.is_head(unit);
         if is_head && walk.headless {
             return;
@@ -72,7 +72,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Runs a unit forward once more, from the same input; its output is no news.
-    pub(super) fn recompute(&mut self, unit: usize, slot: usize, walk: &Walk) {
+    pub(super) fn recompute(&mut self, unit: usize, slot: usize, walk: &WalkState) {
         self.run_forward(unit, slot, self.arena.places().output_again(unit), walk);
     }
 
@@ -84,7 +84,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    fn run_forward(&self, unit: usize, slot: usize, output: Place, walk: &Walk) {
+    fn run_forward(&self, unit: usize, slot: usize, output: Place, walk: &WalkState) {
         let share = self.share(walk);
         // SAFETY: this unit's own output and saved part, which no other view of this op covers.
         let (mut y, mut saved) = unsafe {
@@ -96,7 +96,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         (M::CODE[self.plan.units[unit].position].forward)(&self.context(unit, slot, walk), pass);
     }
 
-    pub(super) fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize, walk: &mut Walk) {
+    pub(super) fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize, walk: &mut WalkState) {
         let (places, sizes) = (self.arena.places(), &self.plan.units[unit]);
         let input_gradient = places.input_gradient(unit, self.ranks.position.outgoing(Parcel::Gradients));
         // SAFETY: the gradient of the output, the place for that of the input, which is the other half of the same region

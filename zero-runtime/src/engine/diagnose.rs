@@ -9,7 +9,7 @@ use zero_plan::{Op, Pass};
 
 use super::batch::{Ids, Misfit};
 use super::turn::Turn;
-use super::{Engine, InputOf, RunError, TargetOf, Walk};
+use super::{Engine, InputOf, RunError, TargetOf, WalkState};
 use crate::device::Device;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
@@ -98,7 +98,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let trained = pass == Pass::Train;
         let stage = self.arena.stage();
         let ops = if trained { stage.step } else { stage.evaluation };
-        let mut walk = Walk { finding: Some(Search::default()), ..self.new_walk() };
+        let mut walk = WalkState { finding: Some(Search::default()), ..self.new_walk() };
         for (index, &op) in ops.iter().enumerate().take_while(|&(_, &op)| op != Op::Agree) {
             self.arena.begin(Some((pass, index)));
             self.execute(op, &mut walk, &mut batch)?;

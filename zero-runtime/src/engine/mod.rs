@@ -111,7 +111,7 @@ pub struct Engine<'p, M: Model, T> {
 }
 
 /// What one walk over a schedule gathers on the way.
-struct Walk {
+struct WalkState {
     /// Look at every result, and note the first that is not finite.
     finding: Option<diagnose::Search>,
     /// The first id that the model has no place for.
@@ -283,7 +283,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     fn run_prediction(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
         let length = input.len() / M::Input::WIDTH;
-        let mut walk = Walk { shape: (1, length), headless: true, ..self.new_walk() };
+        let mut walk = WalkState { shape: (1, length), headless: true, ..self.new_walk() };
         let mut has_head = false;
         for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
             self.arena.begin(Some((Pass::Evaluate, index)));
@@ -320,19 +320,19 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// A walk over a table begins.
-    fn new_walk(&mut self) -> Walk {
+    fn new_walk(&mut self) -> WalkState {
         self.ranks.position.restart();
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
         let shape = (self.plan.config.sequences, self.plan.config.length);
-        Walk { finding: None, misfit: None, shape, headless: false }
+        WalkState { finding: None, misfit: None, shape, headless: false }
     }
 
     /// Does the next op of this rank's table.
     fn execute(
         &mut self,
         op: Op,
-        walk: &mut Walk,
+        walk: &mut WalkState,
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<(), Lost> {
         // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks
@@ -356,7 +356,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// How much of a micro-batch a walk works on.
-    fn share(&self, walk: &Walk) -> Share {
+    fn share(&self, walk: &WalkState) -> Share {
         Share { tokens: walk.shape.0 * walk.shape.1, of: self.plan.config.tokens() }
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, sockopt};
 use rustix::process::Uid;
 
-use super::environment::Place;
+use super::environment::JobPlace;
 use super::error::LaunchError;
 use super::wire::{self, Message, Peer};
 
@@ -18,7 +18,7 @@ const KNOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The door of a job. One rank opens it, and the others knock. Processes of `user` are trusted.
 pub(super) struct Door<'a> {
-    pub place: &'a Place,
+    pub place: &'a JobPlace,
     pub user: Uid,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Arrival {
 
 impl<'a> Door<'a> {
     /// The door of `place`'s job.
-    pub fn of(place: &'a Place) -> Self {
+    pub fn of(place: &'a JobPlace) -> Self {
         Self { place, user: rustix::process::geteuid() }
     }
 

@@ -7,8 +7,8 @@ use super::*;
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn place(job: &str) -> Place {
-    Place::on_this_host(0, 3, &format!("door-{job}-{}", std::process::id()))
+fn place(job: &str) -> JobPlace {
+    JobPlace::on_this_host(0, 3, &format!("door-{job}-{}", std::process::id()))
 }
 
 /// Another user than the one that runs this test.

@@ -21,12 +21,12 @@ pub enum Role {
     /// Started alone: it starts the ranks and waits for their end.
     Launcher,
     /// Started as one of several ranks.
-    Rank(Place),
+    Rank(JobPlace),
 }
 
 /// Where a rank stands among its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct JobPlace {
     /// Global rank, `0..world`.
     pub rank: usize,
     /// Number of ranks.
@@ -43,12 +43,12 @@ pub struct Place {
     pub launcher_pid: Option<u32>,
 }
 
-impl Place {
+impl JobPlace {
     /// The place of `rank` among `world` ranks of this host, with the default time to wait and without a launcher.
     pub fn on_this_host(rank: usize, world: usize, job: &str) -> Self {
         let join_timeout = Duration::from_secs(JOIN_TIMEOUT_S_DEFAULT as u64);
         let job = job.to_owned();
-        Place { rank, world, local_rank: rank, one_host: true, job, join_timeout, launcher_pid: None }
+        JobPlace { rank, world, local_rank: rank, one_host: true, job, join_timeout, launcher_pid: None }
     }
 }
 
@@ -139,7 +139,7 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
         return Err(LaunchError::WorldNotPlanned { size_name, world: seat.world, plan_ranks });
     }
     let join_timeout = variables.join_timeout()?;
-    Ok(Role::Rank(Place {
+    Ok(Role::Rank(JobPlace {
         rank: seat.rank,
         world: seat.world,
         local_rank: seat.local_rank,
@@ -152,14 +152,14 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
 
 /// The place of a process with these variables, as far as they say so, even if they contradict one another. By it,
 /// ranks that cannot start find one another, to tell an error once. None if no launcher has numbered the process.
-pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<Place> {
+pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<JobPlace> {
     let variables = Variables { lookup };
     let number = |name| variables.number(name).ok().flatten();
     let (rank, dialect) =
         [&PLAIN].into_iter().chain(variables.credible()).find_map(|dialect| Some((number(dialect.rank)?, dialect)))?;
     let world = number(dialect.world).unwrap_or(plan_ranks);
     let launcher_pid = number(LAUNCHER_PID).map(|pid| pid as u32);
-    let mut place = Place { launcher_pid, ..Place::on_this_host(rank, world, &variables.job().ok()?) };
+    let mut place = JobPlace { launcher_pid, ..JobPlace::on_this_host(rank, world, &variables.job().ok()?) };
     place.join_timeout = variables.join_timeout().unwrap_or(place.join_timeout);
     (rank < world).then_some(place)
 }

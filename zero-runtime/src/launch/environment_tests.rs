@@ -9,7 +9,7 @@ fn role(plan_ranks: usize, variables: &[(&str, &str)]) -> Result<Role, LaunchErr
     })
 }
 
-fn place(plan_ranks: usize, variables: &[(&str, &str)]) -> Place {
+fn place(plan_ranks: usize, variables: &[(&str, &str)]) -> JobPlace {
     match role(plan_ranks, variables).unwrap() {
         Role::Rank(place) => place,
         Role::Launcher => panic!("expected a rank"),

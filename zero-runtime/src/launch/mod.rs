@@ -24,7 +24,7 @@ mod wire;
 use std::time::Duration;
 
 pub(crate) use available::check_available;
-pub use environment::{Place, Role};
+pub use environment::{JobPlace, Role};
 use environment::{company_from, role_from};
 pub use error::LaunchError;
 pub use finding::Findings;
@@ -58,7 +58,7 @@ pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String)
 pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
     launcher::take_program_name();
     let role = role_from(plan_ranks, variable)?;
-    if let Role::Rank(Place { launcher_pid: Some(pid), .. }) = &role {
+    if let Role::Rank(JobPlace { launcher_pid: Some(pid), .. }) = &role {
         launcher::die_with(*pid)?;
     }
     Ok(role)
@@ -66,7 +66,7 @@ pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
 
 /// Where this process stands among its peers, as far as its environment says so, even if that contradicts itself.
 /// [`fail`] needs it to tell an error. None if it is the only process.
-pub(crate) fn company(plan_ranks: usize) -> Option<Place> {
+pub(crate) fn company(plan_ranks: usize) -> Option<JobPlace> {
     company_from(plan_ranks, variable)
 }
 

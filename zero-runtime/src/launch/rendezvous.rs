@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::door::{Arrival, Caller, Door, Reception};
-use super::environment::Place;
+use super::environment::JobPlace;
 use super::error::{LaunchError, ranks};
 use super::finding::Findings;
 use super::segment::Segment;
@@ -37,8 +37,8 @@ pub struct Joined {
 ///
 /// # Errors
 /// Z0307, Z0316, or Z0320 to Z0332: see [`LaunchError`].
-pub fn join(place: &Place, plan_hash: u64, bytes: usize) -> Result<Joined, LaunchError> {
-    let Place { rank, world, .. } = *place;
+pub fn join(place: &JobPlace, plan_hash: u64, bytes: usize) -> Result<Joined, LaunchError> {
+    let JobPlace { rank, world, .. } = *place;
     if !place.one_host {
         return Err(LaunchError::SeveralHosts { rank, world });
     }
@@ -53,7 +53,7 @@ pub fn join(place: &Place, plan_hash: u64, bytes: usize) -> Result<Joined, Launc
 
 /// Ends a rank that has found an error before it could [`join`]. Gives what this rank is to print, if anything: rank 0
 /// waits for the others, to hear whether they found the same, and any other rank prints only if there is no rank 0.
-pub fn fail(place: &Place, error: &str) -> Option<LaunchError> {
+pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
     let finding = Finding { rank: place.rank as u64, error: error.to_owned() };
     match meet(&Door::of(place), &Err(finding.clone())) {
         Err(LaunchError::Dismissed { .. }) => {
@@ -98,7 +98,7 @@ fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError
 
 /// Rank 0's wait for the others.
 struct Host<'a> {
-    place: &'a Place,
+    place: &'a JobPlace,
     own: &'a Result<Hello, Finding>,
     /// The ranks that are to hear of the outcome.
     peers: Vec<Peer>,
@@ -108,7 +108,7 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(place: &'a Place, own: &'a Result<Hello, Finding>) -> Self {
+    fn new(place: &'a JobPlace, own: &'a Result<Hello, Finding>) -> Self {
         let (findings, deadline) = (Findings::new(place.world), Instant::now() + place.join_timeout);
         let mut new = Self { place, own, peers: Vec::new(), findings, misfit: None, deadline };
         if let Err(finding) = own {
@@ -261,7 +261,7 @@ struct Visit<'a> {
 impl Visit<'_> {
     /// Knocks until rank 0 is there.
     fn for_host(&mut self) -> Result<Peer, LaunchError> {
-        let Place { rank, join_timeout, ref job, .. } = *self.door.place;
+        let JobPlace { rank, join_timeout, ref job, .. } = *self.door.place;
         let (start, deadline) = (Instant::now(), Instant::now() + join_timeout);
         let mut periods = 0;
         loop {
@@ -282,7 +282,7 @@ impl Visit<'_> {
 
     /// What rank 0 says once all have come, or one does not fit. None if rank 0 has gone.
     fn for_answer(&mut self, host: &Peer) -> Result<Option<(Message, Option<OwnedFd>)>, LaunchError> {
-        let Place { rank, join_timeout, .. } = *self.door.place;
+        let JobPlace { rank, join_timeout, .. } = *self.door.place;
         // Twice as long as rank 0 waits for the others, because it takes the memory after that, and because its verdict
         // says more than this rank's.
         let patience = join_timeout * 2;

@@ -11,7 +11,7 @@ fn a_stranger_is_no_rank_and_meets_none() {
     let job = format!("meet-{}", std::process::id());
     let places = [0, 1].map(|rank| {
         let second = Duration::from_secs(1);
-        Place { join_timeout: second, ..Place::on_this_host(rank, 2, &job) }
+        JobPlace { join_timeout: second, ..JobPlace::on_this_host(rank, 2, &job) }
     });
     // To a job of another user, this process is a stranger: as rank 0, and as a guest.
     let user = rustix::process::Uid::from_raw(rustix::process::geteuid().as_raw() ^ 1);
@@ -34,7 +34,7 @@ fn connection() -> (OwnedFd, OwnedFd) {
 
 #[test]
 fn the_first_that_does_not_fit_is_told_and_a_second_rank_0_is_one() {
-    let (place, own) = (Place::on_this_host(0, 2, "misfits"), Ok(HELLO));
+    let (place, own) = (JobPlace::on_this_host(0, 2, "misfits"), Ok(HELLO));
     for (first, second, code) in
         [(HELLO, Hello { rank: 1, world: 3, ..HELLO }, "Z0327"), (Hello { rank: 1, world: 3, ..HELLO }, HELLO, "Z0326")]
     {
@@ -49,7 +49,7 @@ fn the_first_that_does_not_fit_is_told_and_a_second_rank_0_is_one() {
 #[test]
 fn a_guest_hears_that_rank_0_still_waits() {
     let (near, far) = connection();
-    let (place, own) = (Place::on_this_host(0, 3, "waiting"), Ok(HELLO));
+    let (place, own) = (JobPlace::on_this_host(0, 3, "waiting"), Ok(HELLO));
     let mut host = Host::new(&place, &own);
     host.peers.push(Peer { rank: 2, pid: 7, socket: near });
     assert_eq!(host.missing(), [1]);

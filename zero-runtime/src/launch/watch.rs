@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::environment::Place;
+use super::environment::JobPlace;
 use super::error::LaunchError;
 use super::finding::Findings;
 use super::launcher::EXIT_REPORTED;
@@ -70,7 +70,7 @@ pub fn leave() -> ! {
 }
 
 impl Watch {
-    pub(super) fn new(place: &Place, peers: Vec<Peer>) -> Self {
+    pub(super) fn new(place: &JobPlace, peers: Vec<Peer>) -> Self {
         let links = Arc::new(Links { rank: place.rank, peers, ended: AtomicBool::new(false) });
         Watch { world: place.world, has_own_launcher: place.launcher_pid.is_some(), links }
     }

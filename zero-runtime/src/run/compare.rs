@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
 use crate::plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use crate::plan::{Bytes, Moved, Plan, RunSize, Transport as Kind};
+use crate::plan::{Bytes, Moved, Plan, RunSize, TransportKind};
 use crate::profile::gather;
 use crate::transport::Transport;
 
@@ -64,13 +64,13 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, 
     let resident = match plan.config.transport {
         // What peers own and this rank has only read counts for them. The rank's own share counts for it, touched or
         // not.
-        Kind::Shm => {
+        TransportKind::Shm => {
             let memory = arena.memory();
             let own = memory.shared_bytes + memory.common_bytes / plan.config.mesh.zero;
             peak_resident_bytes().saturating_sub(resident_shared_bytes()) + own
         }
         // One process holds all ranks.
-        Kind::Local => peak_resident_bytes(),
+        TransportKind::Local => peak_resident_bytes(),
     };
     [private, segment, resident, moved.copied.total_bytes(), moved.in_place.total_bytes()]
 }
@@ -79,8 +79,8 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, 
 fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
     let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.outside_bytes(size);
     let resident = match plan.config.transport {
-        Kind::Shm => total(rank),
-        Kind::Local => (0..plan.config.mesh.ranks()).map(total).sum(),
+        TransportKind::Shm => total(rank),
+        TransportKind::Local => (0..plan.config.mesh.ranks()).map(total).sum(),
     };
     let stage = plan.of_rank(rank);
     let moved = Moved::taken(plan, stage.step);

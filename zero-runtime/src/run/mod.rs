@@ -28,10 +28,10 @@ pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
 use crate::arena::job_bytes;
 use crate::data::{Dataset, Text, workspace_text};
 use crate::error::Error;
-use crate::launch::{self, EXIT_REPORTED, LaunchError, Place, Role};
+use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
 use crate::model::{Model, require_vocabulary};
-use crate::plan::{Plan, Report, ScheduleText, Transport, prove};
+use crate::plan::{Plan, Report, ScheduleText, TransportKind, prove};
 use crate::profile::Machine;
 use crate::transport::{Shared, local, shm};
 use command::{DataCommand, TextCommand};
@@ -91,7 +91,7 @@ fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> 
 }
 
 /// Prints an error that this rank has found before it met the others, unless another rank does.
-fn tell(company: &Place, error: &str) {
+fn tell(company: &JobPlace, error: &str) {
     if let Some(error) = launch::fail(company, error) {
         launch::print(&error.report());
     }
@@ -207,14 +207,14 @@ fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Erro
 /// The number of processes of a run: one if ranks are threads.
 fn processes(plan: &Plan) -> usize {
     match plan.config.transport {
-        Transport::Shm => plan.config.mesh.ranks(),
-        Transport::Local => 1,
+        TransportKind::Shm => plan.config.mesh.ranks(),
+        TransportKind::Local => 1,
     }
 }
 
 fn role<M: Model>() -> Result<Role, Error> {
     launch::role(processes(M::PLAN)).map_err(|error| match (&error, M::PLAN.config.transport) {
-        (LaunchError::WorldNotPlanned { world, .. }, Transport::Local) => Error::Argument {
+        (LaunchError::WorldNotPlanned { world, .. }, TransportKind::Local) => Error::Argument {
             what: format!("the ranks of this plan are threads of one process, but a launcher has started {world}"),
             help: "start it once, or build it from a spec with `transport: Shm`".to_owned(),
         },

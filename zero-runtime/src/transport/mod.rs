@@ -1,13 +1,11 @@
 //! Transport: what says when the bytes of other ranks are there, and brings them near where they cannot be read where they
 //! lie. Never computes: sums, and changes of width, are the engine's and the device's.
 //!
-//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `emulated` makes either as
-//! slow as a network.
+//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes.
 #![allow(unsafe_code)]
 
 pub(crate) mod control;
 mod doing;
-pub mod emulated;
 pub mod local;
 mod shared;
 pub mod shm;
@@ -20,7 +18,6 @@ use crate::arena::Arena;
 use crate::device::{Device, Stored};
 use crate::view::{View, ViewMut};
 
-pub use emulated::{Emulated, Link};
 pub use shared::Shared;
 
 /// Another rank has given up, so what this one waits for never comes.

@@ -7,7 +7,7 @@ use zero_plan::Plan;
 use super::Shared;
 use crate::arena::{Arena, segment_bytes};
 use crate::device::Device;
-use crate::launch::{self, LaunchError, Place, Watch};
+use crate::launch::{self, JobPlace, LaunchError, Watch};
 use crate::random::split_mix;
 
 /// Meets the other ranks of a job, who must agree on the plan and on `agreement`, a hash of whatever else decides what is
@@ -17,7 +17,7 @@ use crate::random::split_mix;
 /// See [`launch::join`].
 pub fn join<'p, D: Device>(
     plan: &'p Plan<'p>,
-    place: &Place,
+    place: &JobPlace,
     agreement: u64,
 ) -> Result<(Shared<'p, D>, Watch), LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");

@@ -71,7 +71,7 @@ fn full() -> Spec {
         },
         recompute: Some(Recompute::Fields(vec!["blocks".to_owned()])),
         device: Device::Cpu,
-        transport: Transport::Local,
+        transport: TransportKind::Local,
         memory: Some(Size::GiB(1)),
     }
 }
@@ -119,7 +119,7 @@ fn a_spec_stands_for_constants() {
     assert_eq!(precision, (Width::BF16, Width::BF16, Width::F32));
     assert_eq!(config.precision.moments, Width::BF16);
     assert_eq!((config.sequences, config.length, config.micro_batches), (2, 64, 4));
-    assert_eq!((config.transport, config.memory_bytes), (Transport::Local, Some(1 << 30)));
+    assert_eq!((config.transport, config.memory_bytes), (TransportKind::Local, Some(1 << 30)));
     let plain =
         parse("(zero: (stage: 0, bucket: B(18446744073709551615)), mesh: (zero: 1), batch: (sequences: 1, length: 1))");
     assert_eq!(plain.unwrap().config(), config::Config::PLAIN);
@@ -133,7 +133,7 @@ fn defaults_are_as_documented() {
     assert_eq!((spec.mesh.zero, spec.zero.prefetch()), (2, 1));
     assert_eq!(spec.zero.bucket.bytes(), 25 << 20);
     assert_eq!((spec.batch.sequences, spec.batch.length, spec.batch.micro_batches), (4, 256, 1));
-    assert_eq!((spec.model, spec.transport, spec.memory), (None, Transport::Shm, None));
+    assert_eq!((spec.model, spec.transport, spec.memory), (None, TransportKind::Shm, None));
     assert_eq!((spec.mesh.replica, spec.mesh.pipeline, spec.mesh.nodes(), spec.mesh.within_node), (1, 1, 1, vec![]));
     assert_eq!((spec.zero.gather, spec.zero.reduce), (Often::PerMicroBatch, Often::PerMicroBatch));
     assert_eq!((spec.pipeline.schedule, spec.pipeline.units), (Schedule::OneFOneB, Units::Balanced));

@@ -315,11 +315,12 @@ impl Device for Cpu {
     }
 
     fn add_mean(&self, x: View<Self>, to: ViewMut<Self, f64>) {
-        to.into_slice()[0] += self.sum(x) / x.len() as f64;
+        let sum: f64 = x.as_slice().iter().map(|&x| f64::from(x)).sum();
+        to.into_slice()[0] += sum / x.len() as f64;
     }
 
     fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>) {
-        to.into_slice()[0] = self.sum_squares(x);
+        to.into_slice()[0] = kernels::stored::sum_squares(x);
     }
 
     fn agree(
@@ -360,14 +361,6 @@ impl Device for Cpu {
         self.by_elements(parts.1.len(), parts, |(weights, grads, m, v)| {
             kernels::stored::adamw(step, weights, grads, m, v);
         });
-    }
-
-    fn sum_squares<'a>(&self, x: impl Into<Stored<'a, Self>>) -> f64 {
-        kernels::stored::sum_squares(x.into())
-    }
-
-    fn sum(&self, x: View<Self>) -> f64 {
-        x.as_slice().iter().map(|&x| f64::from(x)).sum()
     }
 
     fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool {

@@ -1,7 +1,7 @@
 //! What ranks see of one another's memory, and that sums are those of the tree wherever they go.
 
 use zero_plan::unit::Unit;
-use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, Position, Transport as Kinds};
+use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, Position, TransportKind};
 
 use super::Collectives;
 use crate::device::{Cpu, Stored};
@@ -91,9 +91,12 @@ fn a_gather_on_shared_memory_is_a_view_of_what_owners_write() {
 /// Ranks that left a gather out, or did it twice, would not come to what the plan says.
 #[test]
 fn what_is_left_out_or_done_twice_shows_in_what_was_moved() {
-    for (stage, transport, is_view) in
-        [(3, Kinds::Shm, true), (3, Kinds::Local, false), (1, Kinds::Shm, false), (2, Kinds::Local, false)]
-    {
+    for (stage, transport, is_view) in [
+        (3, TransportKind::Shm, true),
+        (3, TransportKind::Local, false),
+        (1, TransportKind::Shm, false),
+        (2, TransportKind::Local, false),
+    ] {
         let config = Config { mesh: Mesh::of_zero(3), stage, transport, ..Config::PLAIN };
         run(config, |mut ranks| {
             let planned = Moved::taken(ranks.plan, &[Op::Gather { unit: 0, slot: 0 }]);
@@ -152,7 +155,7 @@ fn sums_are_those_of_the_tree_in_place_and_apart() {
 /// A use after release shows in the loss, if it is a debug build.
 #[test]
 fn a_released_slot_is_nan_in_a_debug_build() {
-    let config = Config { mesh: Mesh::of_zero(2), stage: 3, transport: Kinds::Local, ..Config::PLAIN };
+    let config = Config { mesh: Mesh::of_zero(2), stage: 3, transport: TransportKind::Local, ..Config::PLAIN };
     run(config, |mut ranks| {
         let (arena, slot) = (ranks.arena.clone(), ranks.places().computed_on(0, 0));
         // SAFETY: the slot is this rank's own, and no view of it is kept.

@@ -1,5 +1,5 @@
 use zero_plan::config::{Precision, Width};
-use zero_plan::{Config, Mesh, PlanBuf, Transport, Unit};
+use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn work(config: Config, zero: usize, op: Op) -> Work {
 
 fn config(stage: u8, zero: usize, replica: usize, micro_batches: usize, precision: Precision) -> Config {
     let mesh = Mesh { replica, ..Mesh::of_zero(zero) };
-    Config { mesh, micro_batches, precision, transport: Transport::Local, ..Config::PLAIN.at_stage(stage) }
+    Config { mesh, micro_batches, precision, transport: TransportKind::Local, ..Config::PLAIN.at_stage(stage) }
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn bytes_are_those_of_each_source_and_destination() {
     for (config, op, bytes) in [
         // A gather that copies; one that is a view; one that fetches the other rank's updated shard.
         (sharded, wait, 128 * (4 + 4)),
-        (Config { transport: Transport::Shm, ..sharded }, wait, 0),
+        (Config { transport: TransportKind::Shm, ..sharded }, wait, 0),
         (config(1, 2, 1, 1, F32), wait, 64 * (4 + 4)),
         (config(3, 2, 1, 1, MIXED), wait, 128 * (2 + 4)),
         (config(0, 2, 1, 1, MIXED), Op::Widen { unit, slot: 0 }, 128 * (2 + 4)),

@@ -73,8 +73,12 @@ fn elementwise(cpu: &Cpu, width: usize, written: &mut Written) {
     let summands = [&x, &dy];
     cpu.reduce(view_mut(&mut y).into(), 3, Some(1), &|i| view(summands[i / 2]).into(), Write::Add);
     written.note("reduce", &y);
-    let sums = [cpu.sum(view(&x)), cpu.sum_squares(view(&x)), cpu.sum_squares(View::from(small.as_slice()))];
-    written.note("sums", &sums.map(|sum| sum as f32));
+    let mut words = [0.0; 3];
+    let [mean, wide, narrow] = words.each_mut().map(core::slice::from_mut);
+    cpu.add_mean(view(&x), mean.into());
+    cpu.squares(view(&x).into(), wide.into());
+    cpu.squares(View::from(small.as_slice()).into(), narrow.into());
+    written.note("words", &words.map(|word| word as f32));
     assert!(cpu.all_finite(view(&x)));
 }
 

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zero_plan::{Moved, Op, Place, Plan, Position, Traffic};
-
-use super::{Lost, Transport};
-use crate::arena::Arena;
-use crate::device::{Device, Stored};
-use crate::view::{View, ViewMut};
+use zero_runtime::arena::Arena;
+use zero_runtime::device::{Device, Stored};
+use zero_runtime::plan::{Moved, Op, Place, Plan, Position, Traffic};
+use zero_runtime::transport::{Lost, Transport};
+use zero_runtime::view::{View, ViewMut};
 
 /// What every rank is connected by.
 #[derive(Clone, Copy, Debug, PartialEq)]

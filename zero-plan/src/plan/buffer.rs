@@ -1,0 +1,78 @@
+//! Buffer: a plan made at run time, by the functions that the compiler runs. Never checks what they give.
+
+use super::{PipelineStage, Plan};
+use crate::config::Config;
+use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_buckets, fill_placements};
+use crate::origin::Origin;
+use crate::pipeline::{Chunk, Pass, fill_chunks, require_placeable};
+use crate::schedule::{Op, Taken, fill_ops, op_bound};
+use crate::unit::Unit;
+
+/// A plan made at run time, by the functions that make one at compile time.
+#[derive(Clone, Debug)]
+pub struct PlanBuf {
+    model: String,
+    config: Config,
+    units: Vec<Unit>,
+    chunks: Vec<Chunk>,
+    placements: Vec<Placement>,
+    buckets: Vec<Bucket>,
+    /// Training step, evaluation and arena of each pipeline stage.
+    stages: Vec<(Vec<Op>, Vec<Op>, Memory)>,
+}
+
+impl PlanBuf {
+    /// Computes all tables, however large.
+    ///
+    /// # Panics
+    /// Z0206, where the units cannot be placed on the pipeline.
+    pub fn new(model: &str, config: Config, units: &[Unit]) -> Self {
+        require_placeable(&config, units, &Origin::UNKNOWN);
+        let mut chunks = vec![Chunk::NONE; config.chunks()];
+        fill_chunks(&config, units, &mut chunks);
+        let tables = Tables { config: &config, units, chunks: &chunks, placements: &[], buckets: &[] };
+        let mut buckets = vec![Bucket::NONE; bucket_count(&tables)];
+        fill_buckets(&tables, &mut buckets);
+        let tables = Tables { buckets: &buckets, ..tables };
+        let mut placements = vec![Placement::NONE; units.len()];
+        fill_placements(&tables, &mut placements);
+        let tables = Tables { placements: &placements, ..tables };
+        let ops = |pass, stage| {
+            let mut ops = vec![Op::Agree; op_bound(pass, &tables, stage)];
+            let taken =
+                Taken { slots: &mut vec![0; tables.activation_slots(stage)], gathered: &mut vec![false; units.len()] };
+            let len = fill_ops(pass, &tables, stage, taken, &mut ops);
+            ops.truncate(len);
+            ops
+        };
+        let stages = 0..config.mesh.pipeline;
+        let stages = stages
+            .map(|stage| (ops(Pass::Train, stage), ops(Pass::Evaluate, stage), Memory::of(&tables, stage)))
+            .collect();
+        Self { model: model.to_owned(), config, units: units.to_vec(), chunks, placements, buckets, stages }
+    }
+
+    /// The tables of each pipeline stage, for [`PlanBuf::as_plan`].
+    pub fn stages(&self) -> Vec<PipelineStage<'_>> {
+        let stages = self.stages.iter();
+        stages.map(|(step, evaluation, memory)| PipelineStage { step, evaluation, memory: *memory }).collect()
+    }
+
+    /// The plan, with `stages` from [`PlanBuf::stages`].
+    pub fn as_plan<'a>(&'a self, stages: &'a [PipelineStage<'a>]) -> Plan<'a> {
+        Plan {
+            model: &self.model,
+            config: self.config,
+            units: &self.units,
+            chunks: &self.chunks,
+            placements: &self.placements,
+            buckets: &self.buckets,
+            stages,
+        }
+    }
+
+    /// The plan, for the length of a call.
+    pub fn with<R>(&self, use_plan: impl FnOnce(&Plan) -> R) -> R {
+        use_plan(&self.as_plan(&self.stages()))
+    }
+}

@@ -1,0 +1,239 @@
+//! Tables: a plan as constants: what `static_plan!` expands to, the table functions with sizes as const parameters, each table
+//! checked where it is made. Never decides what is in one.
+
+use crate::bounds::{require_compilable, require_countable};
+use crate::check::{BucketState, Scratch, SlotState, Subject, UnitState, check, check_layout};
+use crate::layout::{fill_buckets, fill_placements};
+use crate::message::Message;
+use crate::pipeline::{fill_chunks, require_placeable};
+use crate::schedule::{Taken, fill_ops, op_bound};
+use crate::unit::require_units;
+
+pub use super::{PipelineStage, Plan};
+pub use crate::budget::require_budget;
+pub use crate::config::Config;
+pub use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count};
+pub use crate::origin::Origin;
+pub use crate::pipeline::{Chunk, Pass};
+pub use crate::schedule::Op;
+pub use crate::unit::{Unit, unit_count, units};
+
+/// The [`Plan`] of a model, as a constant expression: layout, schedules and their checks, and the budget.
+///
+/// ```
+/// use zero_plan::mesh::Mesh;
+/// use zero_plan::{Config, Field, Plan, Unit, static_plan};
+///
+/// const CONFIG: Config =
+///     Config { mesh: Mesh::of_zero(2), stage: 3, prefetch: 1, sequences: 4, length: 8, ..Config::PLAIN };
+/// const SIZES: Unit = Unit { params: 100, takes: 100, saved: 32, input: 32, output: 32, operations: 6400, ..Unit::NONE };
+/// const FIELDS: &[Field] = &[Field { name: "layers", count: Some(3), tied: None, sizes: SIZES }];
+/// static PLAN: Plan<'static> = static_plan!("Tiny", CONFIG, FIELDS);
+///
+/// assert_eq!(PLAN.params(), 300);
+/// assert_eq!(PLAN.padded(), 3 * 128);
+/// assert_eq!(PLAN.check(), Ok(()));
+/// ```
+#[macro_export]
+macro_rules! static_plan {
+    ($model:expr, $config:expr, $fields:expr) => {
+        $crate::static_plan!($model, $config, $fields, $crate::Origin::UNKNOWN)
+    };
+    ($model:expr, $config:expr, $fields:expr, $origin:expr) => {{
+        use $crate::__tables as t;
+        const __CONFIG: t::Config = $config;
+        const __ORIGIN: t::Origin = $origin;
+        const __UNITS: [t::Unit; t::unit_count($fields)] = t::units($fields);
+        const CHUNKS: [t::Chunk; t::checked_chunks(&__CONFIG, &__UNITS, &__ORIGIN)] = t::chunks(&__CONFIG, &__UNITS);
+        const CUT: t::Tables =
+            t::Tables { config: &__CONFIG, units: &__UNITS, chunks: &CHUNKS, placements: &[], buckets: &[] };
+        // Long tables of large models only look to the compiler as if they never ended.
+        #[allow(long_running_const_eval)]
+        const BUCKETS: [t::Bucket; t::bucket_count(&CUT)] = t::buckets(&CUT);
+        #[allow(long_running_const_eval)]
+        const PLACEMENTS: [t::Placement; __UNITS.len()] = t::placements(&t::Tables { buckets: &BUCKETS, ..CUT });
+        const TABLES: t::Tables = t::Tables { placements: &PLACEMENTS, buckets: &BUCKETS, ..CUT };
+        #[allow(long_running_const_eval)]
+        const MEMORIES: [t::Memory; __CONFIG.mesh.pipeline] = t::memories(&TABLES);
+        #[allow(long_running_const_eval)]
+        const STEPS: &t::Schedules<{ t::checked_ops(&TABLES, &__ORIGIN) }, { __CONFIG.mesh.pipeline }> =
+            &t::schedules::<_, _, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
+                t::Pass::Train,
+                &TABLES,
+            );
+        #[allow(long_running_const_eval)]
+        const EVALUATIONS: &t::Schedules<{ t::ops_bound(t::Pass::Evaluate, &TABLES) }, { __CONFIG.mesh.pipeline }> =
+            &t::schedules::<_, _, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
+                t::Pass::Evaluate,
+                &TABLES,
+            );
+        #[allow(long_running_const_eval)]
+        const {
+            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &mut { __UNITS }, &__ORIGIN);
+        };
+        const STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] = t::stages(STEPS, EVALUATIONS, &MEMORIES);
+        t::Plan {
+            model: $model,
+            config: __CONFIG,
+            units: &__UNITS,
+            chunks: &CHUNKS,
+            placements: &PLACEMENTS,
+            buckets: &BUCKETS,
+            stages: &STAGES,
+        }
+    }};
+}
+
+/// Stops the build where a table breaks a rule: an error of this crate, not of its user.
+#[track_caller]
+pub const fn require_sound(tables: &Tables, memories: &[Memory]) {
+    if let Some(rule) = check_layout(tables, memories) {
+        panic!("{}", Message::new().text("[Z0290] unsound layout: ").text(rule).as_str());
+    }
+}
+
+/// Stops the build where a schedule breaks a rule: an error of this crate, not of its user.
+#[track_caller]
+pub const fn require_checked(subject: Subject, scratch: Scratch) {
+    let stage = subject.stage;
+    if let Err(fault) = check(subject, scratch) {
+        let message = Message::new().text("[Z0291] unsound schedule of pipeline stage ").number(stage);
+        panic!("{}", message.text(" at op ").number(fault.op).text(": ").text(fault.rule).as_str());
+    }
+}
+
+/// The number of chunks, where the configuration and the units can be made a plan of: before any table is.
+#[track_caller]
+pub const fn checked_chunks(config: &Config, units: &[Unit], origin: &Origin) -> usize {
+    require_placeable(config, units, origin);
+    require_countable(config, units, origin);
+    require_units(config, units, origin);
+    config.chunks()
+}
+
+pub const fn chunks<const C: usize>(config: &Config, units: &[Unit]) -> [Chunk; C] {
+    let mut out = [Chunk::NONE; C];
+    fill_chunks(config, units, &mut out);
+    out
+}
+
+pub const fn buckets<const B: usize>(tables: &Tables) -> [Bucket; B] {
+    let mut out = [Bucket::NONE; B];
+    fill_buckets(tables, &mut out);
+    out
+}
+
+pub const fn placements<const U: usize>(tables: &Tables) -> [Placement; U] {
+    let mut out = [Placement::NONE; U];
+    fill_placements(tables, &mut out);
+    out
+}
+
+/// The arena of each pipeline stage, in a layout that is sound.
+#[track_caller]
+pub const fn memories<const P: usize>(tables: &Tables) -> [Memory; P] {
+    let mut out = [Memory::NONE; P];
+    let mut stage = 0;
+    while stage < P {
+        out[stage] = Memory::of(tables, stage);
+        stage += 1;
+    }
+    require_sound(tables, &out);
+    out
+}
+
+/// The most slots for activations that a pipeline stage has.
+pub const fn slots_max(tables: &Tables) -> usize {
+    let (mut most, mut stage) = (0, 0);
+    while stage < tables.config.mesh.pipeline {
+        let slots = tables.activation_slots(stage);
+        most = if slots > most { slots } else { most };
+        stage += 1;
+    }
+    most
+}
+
+/// Room for the ops of a training step, where the compiler can work them out: before it begins to.
+#[track_caller]
+pub const fn checked_ops(tables: &Tables, origin: &Origin) -> usize {
+    require_compilable(tables, origin);
+    ops_bound(Pass::Train, tables)
+}
+
+/// Room for the ops of all pipeline stages.
+pub const fn ops_bound(pass: Pass, tables: &Tables) -> usize {
+    let (mut sum, mut stage) = (0, 0);
+    while stage < tables.config.mesh.pipeline {
+        sum += op_bound(pass, tables, stage);
+        stage += 1;
+    }
+    sum
+}
+
+/// The schedules of all pipeline stages, one behind the other. `N` is [`ops_bound`]: counting them first would take as
+/// long as filling them in.
+pub struct Schedules<const N: usize, const P: usize> {
+    ops: [Op; N],
+    /// Where each ends.
+    ends: [usize; P],
+}
+
+impl<const N: usize, const P: usize> Schedules<N, P> {
+    /// The schedule of a pipeline stage.
+    pub const fn of(&self, stage: usize) -> &[Op] {
+        let start = if stage == 0 { 0 } else { self.ends[stage - 1] };
+        self.ops.split_at(self.ends[stage]).0.split_at(start).1
+    }
+
+    /// The schedules of all pipeline stages.
+    pub const fn of_each(&self) -> [&[Op]; P] {
+        let mut out = [&[] as &[Op]; P];
+        let mut stage = 0;
+        while stage < P {
+            out[stage] = self.of(stage);
+            stage += 1;
+        }
+        out
+    }
+}
+
+/// Fills in and checks the schedules of all pipeline stages.
+#[track_caller]
+pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: usize, const A: usize>(
+    pass: Pass,
+    tables: &Tables,
+) -> Schedules<N, P> {
+    let mut schedules = Schedules { ops: [Op::Agree; N], ends: [0; P] };
+    let (mut stage, mut start) = (0, 0);
+    while stage < P {
+        let ops = schedules.ops.split_at_mut(start).1;
+        let taken = Taken { slots: &mut [0; A], gathered: &mut [false; U] };
+        let len = fill_ops(pass, tables, stage, taken, ops);
+        let subject = Subject { pass, stage, tables: *tables, ops: ops.split_at(len).0 };
+        let scratch = Scratch {
+            units: &mut [UnitState::NEW; U],
+            buckets: &mut [BucketState::NEW; B],
+            slots: &mut [SlotState::NEW; A],
+        };
+        require_checked(subject, scratch);
+        start += len;
+        schedules.ends[stage] = start;
+        stage += 1;
+    }
+    schedules
+}
+
+pub const fn stages<'a, const N: usize, const M: usize, const P: usize>(
+    steps: &'a Schedules<N, P>,
+    evaluations: &'a Schedules<M, P>,
+    memories: &[Memory; P],
+) -> [PipelineStage<'a>; P] {
+    let mut out = [PipelineStage { step: &[], evaluation: &[], memory: Memory::NONE }; P];
+    let mut stage = 0;
+    while stage < P {
+        out[stage] =
+            PipelineStage { step: steps.of(stage), evaluation: evaluations.of(stage), memory: memories[stage] };
+        stage += 1;
+    }
+    out
+}
