@@ -161,16 +161,17 @@ impl<'p, D: Device> Arena<'p, D> {
     /// The address of a place of `rank`, as the device counts. What ranks hold in common is at the same address for each of
     /// them.
     fn address(&self, rank: usize, place: Place) -> *mut u8 {
-        let region = self.plan.of_rank(rank).memory.region(place.region);
-        let bytes = self.plan.places(self.plan.config.mesh.coordinates(rank)).region_bytes(place.region);
-        let (mapping, start) = match region.home {
+        let memory = if rank == self.rank { self.memory() } else { &self.plan.of_rank(rank).memory };
+        let region = &memory.regions[place.region as usize];
+        let (mapping, start, ranks) = match region.home {
             Home::Private => {
                 assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", place.region.name());
-                (&self.private, 0)
+                (&self.private, 0, 1)
             }
-            Home::Shared => (&self.shared, self.map.shared[rank]),
-            Home::Common => (&self.shared, self.map.commons[rank]),
+            Home::Shared => (&self.shared, self.map.shared[rank], 1),
+            Home::Common => (&self.shared, self.map.commons[rank], self.plan.config.mesh.zero),
         };
+        let bytes = region.bytes() * ranks;
         assert!(place.end_bytes() <= bytes, "{place:?} of {bytes} bytes");
         let first_byte = start + region.offset_bytes + place.offset_bytes;
         assert!(first_byte + place.len_bytes <= mapping.len(), "{} beyond its mapping", place.region.name());
