@@ -42,7 +42,7 @@ elif [ ! -e "$sources" ]; then
   skipped+=("Miri: rustup component add rust-src --toolchain $nightly")
 else
   MIRIFLAGS="-Zmiri-disable-isolation" part "Miri: the collectives" \
-    cargo "+$nightly" miri test --package zero-runtime --lib -- transport::tests
+    cargo "+$nightly" miri test --package zero-runtime --lib -- engine::collectives::tests
 fi
 
 # ThreadSanitizer must see the standard library too, or it takes its locks and channels for races. The queues of rayon's
