@@ -180,14 +180,16 @@ const fn check_states(own: &Places, i: usize) -> Broken {
 const fn check_turns(own: &Places, i: usize) -> Broken {
     let at = &own.tables.placements[i];
     let gradient = own.output_gradient(i);
+    // Whichever of the two it is in, of whole elements.
+    let half = own.memory.region(Kind::ActivationGradients).elements / 2 * ELEMENT_BYTES;
     rules! {
         !at.holds || at.padded <= own.memory.gathered_slot => "a flat buffer that does not fit a slot",
-        fits(own, gradient) && follows(gradient.first(0), gradient) =>
+        round_up(gradient.len_bytes, LINE_BYTES) <= half && round_up(own.input(i, 0).len_bytes, LINE_BYTES) <= half =>
             "gradients of activations that do not fit their region",
         fits(own, own.workspace(i)) => "a workspace that does not fit its region",
     }
     if let Some(other) = own.input_gradient(i, 0) {
-        rules! { fits(own, other) && gradient.is_apart_from(other) => "gradients of activations that overlap", }
+        rules! { gradient.is_apart_from(other) => "gradients of activations that overlap", }
     }
     if own.tables.leaves(i) {
         let (one, two) = (own.outgoing(Parcel::Activations, i, 0), own.outgoing(Parcel::Activations, i, 1));
