@@ -12,6 +12,7 @@ mod regression;
 mod skew;
 mod specs;
 mod stages;
+mod states;
 mod threads;
 mod turns;
 mod widths;

@@ -18,7 +18,7 @@
 //! - Gradients and parcels are written only after a wait for the counts of those who read them, and read only after a wait
 //!   for the counts of those who wrote them. Counts follow from what a rank has really done, whatever it was called for,
 //!   so a rank that is called in another order makes others wait, or end; it cannot make them read too early.
-//! - Parameters are first written by [`Engine::load`], before they are published, and nobody reads a unit of a peer before
+//! - Parameters are first written by [`Engine::load`] alone, before they are published, and nobody reads a unit of a peer before
 //!   that peer has published it as often as the reader has. As a step, an evaluation, a prediction and
 //!   [`Engine::parameters`] insist that all units have been loaded, that is once at least.
 //! - Parameters are then written by updates, after an exchange that returns only when every rank has entered it for the

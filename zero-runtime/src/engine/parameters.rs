@@ -91,18 +91,19 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Sets what this rank stores of a state of a unit: as many numbers as [`Engine::state`] gives. Together with
-    /// [`Engine::set_steps_done`] it takes up a run where another one ended; of parameters, every rank must set what belongs
-    /// together.
+    /// [`Engine::load`] and [`Engine::set_steps_done`] it takes up a run where another one ended.
     ///
     /// # Panics
-    /// If a unit lacks parameters, if a step was done, if there is no such state here, or if it has another length.
+    /// For parameters, which [`Engine::load`] sets; if a unit lacks them; if a step was done; if there is no such state here,
+    /// or if it has another length.
     pub fn set_state(&mut self, state: State, unit: usize, numbers: &[f32]) {
         let (loaded, units) = (self.loaded, self.plan.units.len());
+        // Peers may read parameters as soon as they are loaded.
+        assert_ne!(state, State::Parameters, "parameters are set by `load`");
         assert_eq!((loaded, self.steps_done), (units, 0), "states are set after all units and before the first step");
         let (stretch, place) = self.arena.places().state(state, unit).expect("a state that this rank has");
         assert_eq!(numbers.len(), stretch.len, "{}: another length", self.plan.units[unit]);
-        // SAFETY: what this rank stores is its alone to write, and peers read parameters only in a call of all ranks, which
-        // begins after this.
+        // SAFETY: states of parameters are private to this rank, and no op is under way.
         unsafe { self.write(place, numbers) };
     }
 

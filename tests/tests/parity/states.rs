@@ -1,0 +1,65 @@
+//! States: a run that is taken up from what another one read of its engines goes on to the bit.
+
+use zero_plan::config::{Precision, Width};
+use zero_plan::{Config, Mesh, PlanBuf, State, TransportKind};
+use zero_runtime::engine::Engine;
+use zero_runtime::model::Model;
+use zero_runtime::transport::{Shared, local};
+use zero_tests::tiny::Tied;
+use zero_tests::training::{CONFIG, HYPER, noise};
+
+type Ranks<'p> = Engine<'p, Tied, Shared<'p>>;
+
+/// What a rank has of a unit: all parameters, and each of their states that it stores.
+type Kept = (Vec<f32>, Vec<(State, Vec<f32>)>);
+
+const STATES: [State; 3] = [State::Master, State::FirstMoment, State::SecondMoment];
+
+/// Bits of the losses of some steps.
+fn losses(engine: &mut Ranks, config: Config, steps: std::ops::Range<u64>) -> Vec<u64> {
+    let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
+    let loss =
+        |step| engine.step(&HYPER, |part, ids, targets| batch(step, rank, part, ids, targets)).expect("a step").loss;
+    steps.map(loss).map(f64::to_bits).collect()
+}
+
+fn kept(engine: &mut Ranks) -> Vec<Kept> {
+    let of_unit = |unit| {
+        let parameters = engine.parameters(unit).expect("no rank fails").expect("one pipeline stage");
+        let states = STATES.into_iter().filter_map(|state| Some((state, engine.state(state, unit)?.1)));
+        (parameters, states.collect())
+    };
+    (0..Tied::PLAN.units.len()).map(of_unit).collect()
+}
+
+#[test]
+fn a_run_is_taken_up_where_another_ended() {
+    let narrow = Precision { params: Width::BF16, ..Precision::default() };
+    for stage in 0..4 {
+        for (precision, transport) in [(Precision::default(), TransportKind::Shm), (narrow, TransportKind::Local)] {
+            let config = Config { mesh: Mesh::of_zero(2), precision, transport, ..CONFIG.at_stage(stage) };
+            PlanBuf::new("", config, Tied::PLAN.units).with(|plan| {
+                let first = |transport: Shared<'_>| {
+                    let mut engine = Ranks::new(transport);
+                    engine.initialize(7);
+                    losses(&mut engine, config, 0..2);
+                    (kept(&mut engine), losses(&mut engine, config, 2..4))
+                };
+                let first = local::run(plan, |_| false, first).expect("memory");
+                let second = |transport: Shared<'_>| {
+                    let mut engine = Ranks::new(transport);
+                    let kept = &first[engine.arena().rank()].0;
+                    (0..).zip(kept).for_each(|(unit, (parameters, _))| engine.load(unit, parameters));
+                    for (unit, (_, states)) in kept.iter().enumerate() {
+                        states.iter().for_each(|(state, numbers)| engine.set_state(*state, unit, numbers));
+                    }
+                    engine.set_steps_done(2);
+                    losses(&mut engine, config, 2..4)
+                };
+                for (rank, found) in local::run(plan, |_| false, second).expect("memory").iter().enumerate() {
+                    assert_eq!(*found, first[rank].1, "rank {rank}: {config:?}");
+                }
+            });
+        }
+    }
+}
