@@ -127,9 +127,7 @@ impl Sizes {
             Kind::Gradients => self.gradients,
             Kind::UnitGradients if config.precision.reduce.is_narrow() => self.gradients_max,
             Kind::UnitGradients => 0,
-            Kind::Partial if config.mesh.replica > 1 && !config.reduces_in_place() => {
-                STAGING_SLOTS * (self.bucket_max / zero)
-            }
+            Kind::Partial if config.has_partials() => STAGING_SLOTS * (self.bucket_max / zero),
             Kind::Partial => 0,
             Kind::Reduced if config.reduces_in_place() => 0,
             Kind::Reduced => self.gradients / zero,

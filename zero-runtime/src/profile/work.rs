@@ -1,7 +1,7 @@
 //! Work: how much an op computes and how many bytes it reads and writes, counted from the plan. Never measures.
 
 use zero_plan::unit::ELEMENT_BYTES;
-use zero_plan::{Axis, Coordinates, Op, Parcel, Plan};
+use zero_plan::{Axis, Coordinates, Op, Parcel, Plan, Stretch};
 
 /// What one op of one rank does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,6 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         let n = plan.buckets[bucket].elements;
         (n, n / mesh.zero, n / mesh.data_ranks())
     };
-    let has_partials = mesh.replica > 1 && !config.reduces_in_place();
     match op {
         Op::Wait { unit } if config.uses_slots() && config.shards_parameters() => {
             place(unit).padded * (p + ELEMENT_BYTES)
@@ -69,12 +68,12 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Receive { parcel: Parcel::Activations, unit, .. } => plan.units[unit].input * 2 * ELEMENT_BYTES,
         Op::Receive { parcel: Parcel::Gradients, unit, .. } => plan.units[unit].output * 2 * ELEMENT_BYTES,
         Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
-        Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => owned(plan, unit) * 2 * p,
+        Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => plan.places(at).owned(unit).len * 2 * p,
         Op::Settle { bucket, round } => {
             let (_, s, _) = of_bucket(bucket);
             match (mesh.zero, config.reduces_in_place()) {
                 (1, true) => 0,
-                _ => (mesh.zero + 1 + usize::from(round > 0 && !has_partials)) * s * g,
+                _ => (mesh.zero + 1 + usize::from(round > 0 && !config.has_partials())) * s * g,
             }
         }
         Op::Combine { bucket, round } => (mesh.replica + 1 + usize::from(round > 0)) * of_bucket(bucket).2 * g,
@@ -94,17 +93,10 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
     }
 }
 
-/// Elements of a unit's flat buffer whose optimizer state a rank keeps.
-fn owned(plan: &Plan, unit: usize) -> usize {
-    let placement = &plan.placements[unit];
-    if plan.config.shards_optimizer() { placement.shard(&plan.config) } else { placement.padded }
-}
-
-/// Those of them that are parameters. Padding is not updated.
+/// Elements of a unit's flat buffer that a rank updates: padding is not.
 fn updated(plan: &Plan, at: Coordinates, unit: usize) -> usize {
-    let owned = owned(plan, unit);
-    let start = if plan.config.shards_optimizer() { at.zero * owned } else { 0 };
-    plan.units[unit].params.saturating_sub(start).min(owned)
+    let Stretch { start, len } = plan.places(at).owned(unit);
+    plan.units[unit].params.saturating_sub(start).min(len)
 }
 
 #[cfg(test)]
