@@ -2,19 +2,22 @@
 
 pub use half::bf16;
 
+use bytemuck::Pod;
+use zero_plan::config::Width;
+
 /// What a number is stored as.
-pub trait Element: Copy + Send + Sync + 'static {
+pub trait Element: Pod + Send + Sync {
+    /// What a plan calls it.
+    const WIDTH: Width;
     /// The number, exactly.
     fn widen(self) -> f32;
     /// The nearest that can be stored, of two as near the one whose last bit is 0. NaN stays NaN.
     fn narrow(number: f32) -> Self;
-    /// The same elements, where they are f32 already.
-    fn as_f32(elements: &[Self]) -> Option<&[f32]>;
-    /// The same elements, where they are f32 already.
-    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]>;
 }
 
 impl Element for f32 {
+    const WIDTH: Width = Width::F32;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         self
@@ -24,19 +27,13 @@ impl Element for f32 {
     fn narrow(number: f32) -> Self {
         number
     }
-
-    fn as_f32(elements: &[Self]) -> Option<&[f32]> {
-        Some(elements)
-    }
-
-    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]> {
-        Some(elements)
-    }
 }
 
 /// A bf16 is the upper half of an f32. Not `half`'s own conversions: they are not always inlined, and a vectorised loop
 /// needs that.
 impl Element for bf16 {
+    const WIDTH: Width = Width::BF16;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -52,14 +49,16 @@ impl Element for bf16 {
         let quiet = (bits >> 16) | 0x40;
         Self::from_bits(if number.is_nan() { quiet } else { rounded } as u16)
     }
+}
 
-    fn as_f32(_: &[Self]) -> Option<&[f32]> {
-        None
-    }
+/// The same elements by the name of their type, where code that holds for every width has a better way for one of them.
+pub fn known<From: Element, To: Element>(elements: &[From]) -> Option<&[To]> {
+    (From::WIDTH == To::WIDTH).then(|| bytemuck::cast_slice(elements))
+}
 
-    fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
-        None
-    }
+/// [`known`], to write.
+pub fn known_mut<From: Element, To: Element>(elements: &mut [From]) -> Option<&mut [To]> {
+    (From::WIDTH == To::WIDTH).then(|| bytemuck::cast_slice_mut(elements))
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use super::simd::{check_len, vectorised};
 use crate::device::Element;
+use crate::device::element::{known, known_mut};
 
 /// `to` := `from`, rounded to what `to` can store.
 pub fn convert<To: Element, From: Element>(to: &mut [To], from: &[From]) {
     check_len("from", from.len(), to.len());
-    if let (Some(to), Some(from)) = (To::as_f32_mut(to), From::as_f32(from)) {
+    if let (Some(to), Some(from)) = (known_mut::<_, f32>(to), known::<_, f32>(from)) {
         // The system's copy is made for large ones too.
         return to.copy_from_slice(from);
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::convert::convert;
 use super::simd::{check_len, vectorised};
+use crate::device::element::known_mut;
 use crate::device::{Element, Write};
 
 /// Elements summed at a time: one buffer for each level of the tree stays in the first-level cache.
@@ -53,7 +54,7 @@ fn sum_in_blocks<'a, O: Element, S: Element>(
         let out = &mut out[range.clone()];
         let leaf = |i: usize| &source(i)[range.clone()];
         let total = &mut total[..out.len()];
-        match (write, O::as_f32_mut(out)) {
+        match (write, known_mut::<_, f32>(out)) {
             (Write::Set, Some(out)) => tree(out, &leaf, 0..sources, deeper),
             (Write::Set, None) => {
                 tree(total, &leaf, 0..sources, deeper);
