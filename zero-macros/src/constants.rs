@@ -102,10 +102,17 @@ fn recompute(recompute: Recompute) -> TokenStream {
 }
 
 fn precision(precision: &Precision) -> TokenStream {
-    let [params, reduce, master, moments] =
-        [precision.params, precision.reduce, precision.master, precision.moments].map(|width| name("Width", width));
+    let Precision { compute, params, reduce, master, moments } = *precision;
+    let [compute, params, reduce, master, moments] =
+        [compute, params, reduce, master, moments].map(|width| name("Width", width));
     quote! {
-        ::zero_runtime::plan::config::Precision { params: #params, reduce: #reduce, master: #master, moments: #moments }
+        ::zero_runtime::plan::config::Precision {
+            compute: #compute,
+            params: #params,
+            reduce: #reduce,
+            master: #master,
+            moments: #moments,
+        }
     }
 }
 
@@ -164,7 +171,13 @@ mod tests {
             order: Order::Interleaved { chunks: 2 },
             split: Split::Units(&[1, 2, 3, 4]),
             recompute: Recompute::Fields(&["blocks", "head"]),
-            precision: Precision { params: Width::BF16, reduce: Width::BF16, master: Width::F32, moments: Width::BF16 },
+            precision: Precision {
+                compute: Width::BF16,
+                params: Width::BF16,
+                reduce: Width::BF16,
+                master: Width::F32,
+                moments: Width::BF16,
+            },
             sequences: 5,
             length: 6,
             micro_batches: 8,
@@ -177,7 +190,8 @@ mod tests {
             stage:3,prefetch:1,bucket_bytes:1024,gather:Often::PerStep,reduce:Often::PerStep,\
             order:Order::Interleaved{chunks:2},split:Split::Units(&[1,2,3,4]),\
             recompute:Recompute::Fields(&[\"blocks\",\"head\"]),\
-            precision:Precision{params:Width::BF16,reduce:Width::BF16,master:Width::F32,moments:Width::BF16},\
+            precision:Precision{compute:Width::BF16,params:Width::BF16,reduce:Width::BF16,master:Width::F32,\
+            moments:Width::BF16,},\
             sequences:5,length:6,micro_batches:8,transport:TransportKind::Local,memory_bytes:Option::Some(9),\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);

@@ -90,26 +90,26 @@ const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
 /// Z0210.
 #[track_caller]
 pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin) {
-    let rounding = (config.mesh.data_ranks() * ALIGNMENT) as u128;
-    let (mut elements, mut operations, mut largest, mut i) = (2 * config.tokens() as u128, 0, 0, 0);
+    let rounding = (16 * config.mesh.data_ranks() * ALIGNMENT) as u128;
+    let (mut bytes, mut operations, mut largest, mut i) = (0, 0, 0, 0);
     while i < units.len() {
-        let of_unit = elements_of(&units[i]);
-        elements += of_unit + 8 * rounding;
+        let of_unit = bytes_of(&units[i]);
+        bytes += of_unit + 8 * rounding;
         operations += units[i].operations as u128;
-        largest = if of_unit > elements_of(&units[largest]) { i } else { largest };
+        largest = if of_unit > bytes_of(&units[largest]) { i } else { largest };
         i += 1;
     }
     let micro_batches = config.micro_batches as u128;
     // No region holds more than every unit for every micro-batch and chunk, or the largest unit in as many slots as
-    // there are units. What an element takes or sends is 16 bytes at most.
+    // there are units. A parameter takes or sends 16 bytes at most.
     let times = micro_batches * config.chunks_per_rank() as u128 + units.len() as u128 + 16;
-    if 16 * elements * times <= COUNT_MAX && 4 * operations * micro_batches + 16 * elements <= COUNT_MAX {
+    if bytes * times <= COUNT_MAX && 4 * operations * micro_batches + bytes <= COUNT_MAX {
         return;
     }
     let unit = &units[largest];
     let message = unit.name(Message::new().text("[Z0210] sizes too large to count in 64 bits: `")).text("` has ");
-    let message = message.number(unit.params).text(" parameters, takes ").number(unit.input).text(", gives ");
-    let message = message.number(unit.output).text(" and saves ").number(unit.saved).text(" elements, and there are ");
+    let message = message.number(unit.params).text(" parameters, takes ").number(unit.input_bytes).text(", gives ");
+    let message = message.number(unit.output_bytes).text(" and saves ").number(unit.saved_bytes).text(" bytes, and there are ");
     let message = message.number(units.len()).text(" units and ").number(config.micro_batches).text(" micro-batches");
     let message = origin.tell_number(message, "batch.sequences", config.sequences);
     let message = origin.tell_number(message, "batch.length", config.length);
@@ -117,9 +117,10 @@ pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin)
     panic!("{}", message.text("\n  fix: lower them, or the widths of the model").as_str());
 }
 
-const fn elements_of(unit: &Unit) -> u128 {
-    let activations = unit.saved as u128 + unit.workspace as u128 + unit.input as u128 + unit.output as u128;
-    unit.params as u128 + unit.takes as u128 + activations
+const fn bytes_of(unit: &Unit) -> u128 {
+    let inner = unit.saved_bytes as u128 + unit.workspace_bytes as u128;
+    let outer = unit.input_bytes as u128 + unit.output_bytes as u128 + unit.targets_bytes as u128;
+    16 * (unit.params as u128 + unit.takes as u128) + 2 * (inner + outer)
 }
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
     use crate::plan::PlanBuf;
 
-    const UNIT: Unit = Unit { params: 40, takes: 40, input: 4, output: 4, operations: 1, ..Unit::NONE };
+    const UNIT: Unit = Unit { params: 40, takes: 40, input_bytes: 4, output_bytes: 4, operations: 1, ..Unit::NONE };
 
     /// The compiler computes the ops of an evaluation, too.
     #[test]
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "[Z0210]")]
     fn activations_of_each_chunk_are_counted() {
-        let units = [Unit { saved: 1 << 40, ..UNIT }; 2];
+        let units = [Unit { saved_bytes: 1 << 43, ..UNIT }; 2];
         let config = Config { micro_batches: 1 << 12, ..Config::PLAIN };
         // With one chunk, everything can be counted.
         require_countable(&config, &units, &Origin::UNKNOWN);

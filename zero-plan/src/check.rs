@@ -35,7 +35,7 @@ pub struct Fault {
 pub struct UnitState {
     /// The rank's replica of its parameters (stages 0 to 2).
     replica: Held,
-    /// What was gathered or widened into a slot, or is gathered where it lies (stage 3).
+    /// What was gathered or converted into a slot, or is gathered where it lies (stage 3).
     slotted: Held,
     slot: usize,
     /// Whether a unit is in the slot of this index; there are no more slots than units.
@@ -204,7 +204,7 @@ const fn is_of_evaluations(op: Op) -> bool {
         op,
         Op::Gather { .. }
             | Op::Wait { .. }
-            | Op::Widen { .. }
+            | Op::Convert { .. }
             | Op::Release { .. }
             | Op::Receive { .. }
             | Op::Clear { .. }
@@ -305,7 +305,7 @@ impl<'a> Checker<'a, '_> {
         match op {
             Op::Gather { unit, slot } => self.gather(unit, slot),
             Op::Wait { unit } => self.wait(unit),
-            Op::Widen { unit, slot } => self.widen(unit, slot),
+            Op::Convert { unit, slot } => self.convert(unit, slot),
             Op::Release { unit } => self.release(unit),
             Op::Receive { parcel, unit, micro_batch, slot } => self.receive(parcel, unit, micro_batch, slot),
             Op::Clear { parcel } => self.clear(parcel),

@@ -88,7 +88,7 @@ pub enum Recompute {
     Fields(&'static [&'static str]),
 }
 
-/// The type that numbers are stored and sent in. All arithmetic is in f32.
+/// The type that numbers are stored and sent in. All sums are in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Width {
     /// IEEE single precision.
@@ -107,16 +107,18 @@ impl Width {
         }
     }
 
-    /// Whether it holds less than what is computed in.
+    /// Whether it holds less than an f32.
     pub const fn is_narrow(self) -> bool {
         matches!(self, Width::BF16)
     }
 }
 
-/// What each kind of state is stored in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What each kind of number is stored in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Precision {
-    /// Parameters as they are held for computation and travel.
+    /// What layers take and give: activations, their gradients, what is saved, and parameters as layers read them.
+    pub compute: Width,
+    /// Parameters as they are held and travel.
     pub params: Width,
     /// Gradients, as they are held and travel.
     pub reduce: Width,
@@ -198,7 +200,7 @@ impl Config {
         order: Order::OneFOneB,
         split: Split::Balanced,
         recompute: Recompute::None,
-        precision: Precision { params: Width::F32, reduce: Width::F32, master: Width::F32, moments: Width::F32 },
+        precision: Precision { compute: Width::F32, params: Width::F32, reduce: Width::F32, master: Width::F32, moments: Width::F32 },
         sequences: 1,
         length: 1,
         micro_batches: 1,
@@ -240,7 +242,7 @@ impl Config {
 
     /// Whether layers compute on a copy of the parameters in a slot, which has to be made for each use and released.
     pub const fn uses_slots(&self) -> bool {
-        self.precision.params.is_narrow()
+        self.precision.params.bytes() != self.precision.compute.bytes()
             || self.shards_parameters() && matches!(self.transport.gather(), Gather::Copied)
     }
 

@@ -6,7 +6,7 @@ mod sizes;
 
 use crate::config::Config;
 use crate::pipeline::{Chunk, Pass, Turns};
-use crate::unit::{ALIGNMENT, Unit, round_up};
+use crate::unit::{LINE_BYTES, Unit, round_up};
 
 pub use memory::{Home, Kind, Memory, Region};
 use sizes::Sizes;
@@ -18,7 +18,7 @@ pub const STAGING_SLOTS: usize = 2;
 /// Slots for what leaves for another pipeline stage, in each direction: one is filled while the one before it is read.
 pub const OUTGOING_SLOTS: usize = 2;
 
-/// Where a unit lies in the regions that hold something of every unit of a pipeline stage. Offsets and sizes in elements.
+/// Where a unit lies in the regions that hold something of every unit of a pipeline stage. Of flat buffers in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// The chunk that it belongs to.
@@ -33,9 +33,9 @@ pub struct Placement {
     /// Whether the stage holds parameters under this unit: its own, or a mirror of those of an owner on another stage.
     pub holds: bool,
     /// Start of what it saves for backward: in the slot of its micro-batch, or, where it is recomputed, in that region.
-    pub saved: usize,
+    pub saved_bytes: usize,
     /// Start of its output in the slot of its micro-batch, unless that leaves for another stage.
-    pub output: usize,
+    pub output_bytes: usize,
     /// The bucket that its gradients travel in.
     pub bucket: usize,
 }
@@ -43,7 +43,7 @@ pub struct Placement {
 impl Placement {
     /// Nothing, nowhere: what a table holds before it is filled.
     pub(crate) const NONE: Self =
-        Self { chunk: 0, stage: 0, start: 0, padded: 0, holds: false, saved: 0, output: 0, bucket: 0 };
+        Self { chunk: 0, stage: 0, start: 0, padded: 0, holds: false, saved_bytes: 0, output_bytes: 0, bucket: 0 };
 
     /// Elements of the shard of its flat buffer of one rank along `zero`.
     pub const fn shard(&self, config: &Config) -> usize {
@@ -231,7 +231,7 @@ pub const fn fill_placements(tables: &Tables, out: &mut [Placement]) {
 /// Places the units of a chunk, whose flat buffers begin at `start`; gives where they end.
 const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [Placement]) -> usize {
     let Chunk { first, end } = tables.chunks[chunk];
-    let mut activation = input_elements(tables, chunk);
+    let mut activation = entering_bytes(tables, chunk);
     let mut i = first;
     while i < end {
         let unit = &tables.units[i];
@@ -239,7 +239,7 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
         let mut saved = 0;
         if !tables.config.recomputes(tables.units, i) {
             saved = activation;
-            activation += round_up(unit.saved, ALIGNMENT);
+            activation += round_up(unit.saved_bytes, LINE_BYTES);
         }
         out[i] = Placement {
             chunk,
@@ -247,12 +247,12 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
             start,
             padded,
             holds: tables.holds(i),
-            saved,
-            output: activation,
+            saved_bytes: saved,
+            output_bytes: activation,
             bucket: bucket_of(tables.buckets, i),
         };
         if !tables.leaves(i) {
-            activation += round_up(unit.output, ALIGNMENT);
+            activation += round_up(unit.output_bytes, LINE_BYTES);
         }
         start += padded;
         i += 1;
@@ -260,16 +260,12 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
     start
 }
 
-/// Elements at the start of a slot for activations: what enters the chunk, and the targets behind it where it ends the
+/// Bytes at the start of a slot for activations: what enters the chunk, and the targets behind it where it ends the
 /// model.
-pub(crate) const fn input_elements(tables: &Tables, chunk: usize) -> usize {
-    let input = round_up(tables.units[tables.chunks[chunk].first].input, ALIGNMENT);
-    if chunk + 1 == tables.chunks.len() { input + round_up(target_elements(tables), ALIGNMENT) } else { input }
-}
-
-/// Elements of the targets of a micro-batch.
-pub(crate) const fn target_elements(tables: &Tables) -> usize {
-    tables.config.tokens() * tables.units[tables.units.len() - 1].target_width
+pub(crate) const fn entering_bytes(tables: &Tables, chunk: usize) -> usize {
+    let input = round_up(tables.units[tables.chunks[chunk].first].input_bytes, LINE_BYTES);
+    let targets = round_up(tables.units[tables.units.len() - 1].targets_bytes, LINE_BYTES);
+    if chunk + 1 == tables.chunks.len() { input + targets } else { input }
 }
 
 const fn bucket_of(buckets: &[Bucket], unit: usize) -> usize {

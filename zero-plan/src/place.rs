@@ -7,11 +7,11 @@ mod position;
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses};
 pub use position::Position;
 
-use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables, target_elements};
+use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::Parcel;
-use crate::unit::{ALIGNMENT, Unit, round_up};
+use crate::unit::{LINE_BYTES, Unit, round_up};
 
 /// A stretch of a region of one rank's arena. What ranks hold in common is one region, which begins with the share of the
 /// first of them.
@@ -124,15 +124,15 @@ impl<'a> Places<'a> {
     pub const fn region_bytes(&self, region: Kind) -> usize {
         let region = self.memory.region(region);
         match region.home {
-            Home::Common => region.bytes() * self.tables.config.mesh.zero,
-            Home::Private | Home::Shared => region.bytes(),
+            Home::Common => region.bytes * self.tables.config.mesh.zero,
+            Home::Private | Home::Shared => region.bytes,
         }
     }
 
-    /// A place of so many elements of the width that its region has.
-    const fn elements(&self, region: Kind, start: usize, len: usize) -> Place {
-        let bytes = region.width(self.tables.config).bytes();
-        Place { region, offset_bytes: start * bytes, len_bytes: len * bytes }
+    /// A place of so many elements of the width that its region has, or of so many bytes where it has no one width.
+    const fn place(&self, region: Kind, start: usize, len: usize) -> Place {
+        let config = self.tables.config;
+        Place { region, offset_bytes: region.bytes(config, start), len_bytes: region.bytes(config, len) }
     }
 }
 
@@ -145,7 +145,7 @@ impl Places<'_> {
 
     /// A unit's whole flat buffer in the region of parameters: replicated, or in common.
     pub const fn flat(&self, unit: usize) -> Place {
-        self.elements(Kind::Parameters, self.placement(unit).start, self.placement(unit).padded)
+        self.place(Kind::Parameters, self.placement(unit).start, self.placement(unit).padded)
     }
 
     /// This rank's shard of a unit's parameters.
@@ -154,7 +154,7 @@ impl Places<'_> {
         let is_common = matches!(self.memory.region(Kind::Parameters).home, Home::Common);
         if config.shards_parameters() && !is_common {
             let len = self.placement(unit).padded / zero;
-            return self.elements(Kind::Parameters, self.placement(unit).start / zero, len);
+            return self.place(Kind::Parameters, self.placement(unit).start / zero, len);
         }
         self.flat(unit).share(self.at.zero, zero)
     }
@@ -166,7 +166,7 @@ impl Places<'_> {
             return self.flat(unit);
         }
         let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
-        self.elements(Kind::Gathered, start, placement.padded)
+        self.place(Kind::Gathered, start, placement.padded)
     }
 
     /// This rank's share of a unit's flat buffer, where it is sharded along `zero`.
@@ -219,11 +219,13 @@ impl Places<'_> {
         }
         let owned = self.owned(unit);
         let start = if config.shards_optimizer() { placement.start / config.mesh.zero } else { placement.start };
-        let half = self.memory.region(Kind::Optimizer).elements / 2;
         let place = match state {
-            State::Master if config.precision.has_master_copy() => self.elements(Kind::Master, start, owned.len),
-            State::FirstMoment => self.elements(Kind::Optimizer, start, owned.len),
-            State::SecondMoment => self.elements(Kind::Optimizer, half + start, owned.len),
+            State::Master if config.precision.has_master_copy() => self.place(Kind::Master, start, owned.len),
+            State::FirstMoment => self.place(Kind::Optimizer, start, owned.len),
+            State::SecondMoment => {
+                let first = self.place(Kind::Optimizer, start, owned.len);
+                Place { offset_bytes: self.memory.region(Kind::Optimizer).bytes / 2 + first.offset_bytes, ..first }
+            }
             _ => return None,
         };
         // A mirror has parameters, and its owner all else.
@@ -237,12 +239,12 @@ impl Places<'_> {
     pub const fn local_gradients(&self, unit: usize) -> Place {
         let placement = self.placement(unit);
         let bucket = &self.tables.buckets[placement.bucket];
-        self.elements(Kind::Gradients, bucket.staging + placement.start - bucket.start, placement.padded)
+        self.place(Kind::Gradients, bucket.staging + placement.start - bucket.start, placement.padded)
     }
 
     /// Those of the unit in backward, before they are narrowed.
     pub const fn wide_gradients(&self, unit: usize) -> Place {
-        self.elements(Kind::UnitGradients, 0, self.placement(unit).padded)
+        self.place(Kind::UnitGradients, 0, self.placement(unit).padded)
     }
 
     /// What of this rank's local gradients the rank at `zero` sums.
@@ -257,7 +259,7 @@ impl Places<'_> {
             return self.local_share(unit, self.at.zero);
         }
         let zero = config.mesh.zero;
-        self.elements(Kind::Reduced, placement.start / zero, placement.padded / zero)
+        self.place(Kind::Reduced, placement.start / zero, placement.padded / zero)
     }
 
     /// The same shard, summed over its replica: where the whole sum lies, unless replicas have still to add to it.
@@ -268,7 +270,7 @@ impl Places<'_> {
         }
         let (zero, bucket) = (config.mesh.zero, &self.tables.buckets[placement.bucket]);
         let start = bucket.partial + (placement.start - bucket.start) / zero;
-        self.elements(Kind::Partial, start, placement.padded / zero)
+        self.place(Kind::Partial, start, placement.padded / zero)
     }
 
     /// What of a shard the rank at `replica` sums.
@@ -285,24 +287,25 @@ impl Places<'_> {
 
     /// A place in a slot for activations.
     const fn in_slot(&self, slot: usize, start: usize, len: usize) -> Place {
-        self.elements(Kind::Activations, slot * self.memory.activation_slot + start, len)
+        self.place(Kind::Activations, slot * self.memory.activation_slot_bytes + start, len)
     }
 
     /// A whole slot for activations.
     pub const fn slot(&self, slot: usize) -> Place {
-        self.in_slot(slot, 0, self.memory.activation_slot)
+        self.in_slot(slot, 0, self.memory.activation_slot_bytes)
     }
 
     /// What a unit takes: what entered its chunk, or the output of the unit before it.
     pub const fn input(&self, unit: usize, slot: usize) -> Place {
-        let start = if self.is_chunk_first(unit) { 0 } else { self.placement(unit - 1).output };
-        self.in_slot(slot, start, self.unit(unit).input)
+        let start = if self.is_chunk_first(unit) { 0 } else { self.placement(unit - 1).output_bytes };
+        self.in_slot(slot, start, self.unit(unit).input_bytes)
     }
 
     /// What is to be predicted, in a slot of the chunk that ends the model: after what enters it.
     pub const fn targets(&self, slot: usize) -> Place {
         let first = self.tables.chunks[self.tables.chunks.len() - 1].first;
-        self.in_slot(slot, round_up(self.unit(first).input, ALIGNMENT), target_elements(&self.tables))
+        let targets = self.unit(self.tables.units.len() - 1).targets_bytes;
+        self.in_slot(slot, round_up(self.unit(first).input_bytes, LINE_BYTES), targets)
     }
 
     /// What a unit gives: for the next one, or to leave from slot `outgoing`.
@@ -310,28 +313,29 @@ impl Places<'_> {
         if self.tables.leaves(unit) {
             return self.outgoing(Parcel::Activations, unit, outgoing);
         }
-        self.in_slot(slot, self.placement(unit).output, self.unit(unit).output)
+        self.in_slot(slot, self.placement(unit).output_bytes, self.unit(unit).output_bytes)
     }
 
     /// What a unit saves for its backward.
     pub const fn saved(&self, unit: usize, slot: usize) -> Place {
-        let saved = self.unit(unit).saved;
+        let saved = self.unit(unit).saved_bytes;
         if self.tables.config.recomputes(self.tables.units, unit) {
-            return self.elements(Kind::Recomputed, self.placement(unit).saved, saved);
+            return self.place(Kind::Recomputed, self.placement(unit).saved_bytes, saved);
         }
-        self.in_slot(slot, self.placement(unit).saved, saved)
+        self.in_slot(slot, self.placement(unit).saved_bytes, saved)
     }
 
     /// What a unit gives that runs forward a second time, which is no news: after what it saves.
     pub const fn output_again(&self, unit: usize) -> Place {
-        let Unit { saved, output, .. } = *self.unit(unit);
-        self.elements(Kind::Recomputed, self.placement(unit).saved + round_up(saved, ALIGNMENT), output)
+        let Unit { saved_bytes, output_bytes, .. } = *self.unit(unit);
+        let start = self.placement(unit).saved_bytes + round_up(saved_bytes, LINE_BYTES);
+        self.place(Kind::Recomputed, start, output_bytes)
     }
 
     /// The gradient of a unit's output. Units take turns with the two halves of the region.
     pub const fn output_gradient(&self, unit: usize) -> Place {
-        let half = self.memory.region(Kind::ActivationGradients).elements / 2;
-        self.elements(Kind::ActivationGradients, unit % 2 * half, self.unit(unit).output)
+        let half = self.memory.region(Kind::ActivationGradients).bytes / 2;
+        self.place(Kind::ActivationGradients, unit % 2 * half, self.unit(unit).output_bytes)
     }
 
     /// The gradient of a unit's input: for the unit before it, or to leave from slot `outgoing`. None where nobody needs it.
@@ -347,24 +351,31 @@ impl Places<'_> {
 
     /// Scratch of a unit's calls.
     pub const fn workspace(&self, unit: usize) -> Place {
-        self.elements(Kind::Workspace, 0, self.unit(unit).workspace)
+        self.place(Kind::Workspace, 0, self.unit(unit).workspace_bytes)
     }
 
-    /// Where inputs or targets of a micro-batch go that this pipeline stage does not need.
-    /// Where inputs or targets of a micro-batch go that this pipeline stage does not need.
+    /// Where inputs of a micro-batch go that are not stored as they are given, to be converted from there.
+    pub const fn given(&self) -> Place {
+        self.place(Kind::Workspace, 0, self.unit(0).given_bytes)
+    }
+
+    /// Where inputs or targets of a micro-batch go that this pipeline stage does not need: after those that it converts.
     pub const fn unneeded(&self) -> Place {
-        self.elements(Kind::Workspace, 0, self.memory.region(Kind::Workspace).elements)
+        let start = if self.at.pipeline == 0 { round_up(self.given().len_bytes, LINE_BYTES) } else { 0 };
+        self.place(Kind::Workspace, start, self.memory.region(Kind::Workspace).bytes - start)
     }
 
     /// What `unit` has made for another pipeline stage, in a slot that it leaves from. What is tied leaves from where it is
     /// kept: the sum of gradients from `reduced`, parameters from `updated`.
     pub const fn outgoing(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
-        let Memory { outgoing_slot, returning_slot, .. } = *self.memory;
+        let Memory { outgoing_slot_bytes, returning_slot_bytes, .. } = *self.memory;
         match parcel {
-            Parcel::Activations => self.elements(Kind::Outgoing, slot * outgoing_slot, self.unit(unit).output),
+            Parcel::Activations => {
+                self.place(Kind::Outgoing, slot * outgoing_slot_bytes, self.unit(unit).output_bytes)
+            }
             Parcel::Gradients => {
-                let start = OUTGOING_SLOTS * outgoing_slot + slot * returning_slot;
-                self.elements(Kind::Outgoing, start, self.unit(unit).input)
+                let start = OUTGOING_SLOTS * outgoing_slot_bytes + slot * returning_slot_bytes;
+                self.place(Kind::Outgoing, start, self.unit(unit).input_bytes)
             }
             Parcel::TiedGradients => self.part(self.reduced(unit), self.at.replica),
             Parcel::TiedParameters => self.updated(unit),

@@ -70,11 +70,11 @@ fn work(plan: &Plan) -> Vec<String> {
 }
 
 fn precision(precision: &Precision) -> String {
-    let Precision { params, reduce, master, moments } = precision;
+    let Precision { compute, params, reduce, master, moments } = precision;
     let master = if precision.has_master_copy() { format!(", master {master:?}") } else { String::new() };
     let StateBytes { params_bytes, gradients_bytes, optimizer_bytes } = StateBytes::of_param(precision);
     format!(
-        "precision: parameters {params:?}, gradients {reduce:?}{master}, moments {moments:?}; \
+        "precision: compute {compute:?}, parameters {params:?}, gradients {reduce:?}{master}, moments {moments:?}\n  \
          {params_bytes} + {gradients_bytes} + {optimizer_bytes} bytes a parameter"
     )
 }

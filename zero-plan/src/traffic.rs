@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
-use crate::unit::{ELEMENT_BYTES, Unit};
+use crate::unit::Unit;
 
 /// Bytes that one rank sends, by what they are for. A ring, like any algorithm that sends no byte twice, moves (N-1)/N
 /// of a buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section
@@ -88,12 +88,13 @@ fn is_read_in_place(config: &Config, op: Op) -> bool {
 /// What a parcel carries that `unit` has made, if it is sent, or needs, if it is received.
 fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
     let (config, placement) = (&plan.config, &plan.placements[unit]);
-    let Unit { input, output, .. } = plan.units[unit];
-    let (forward, backward) = if is_sent { (output, input) } else { (input, output) };
+    let Unit { input_bytes, output_bytes, .. } = plan.units[unit];
+    let (activation_bytes, gradient_bytes) =
+        if is_sent { (output_bytes, input_bytes) } else { (input_bytes, output_bytes) };
     let none = Traffic::default();
     match parcel {
-        Parcel::Activations => Traffic { activation_bytes: forward * ELEMENT_BYTES, ..none },
-        Parcel::Gradients => Traffic { gradient_bytes: backward * ELEMENT_BYTES, ..none },
+        Parcel::Activations => Traffic { activation_bytes, ..none },
+        Parcel::Gradients => Traffic { gradient_bytes, ..none },
         Parcel::TiedGradients => {
             Traffic { tied_bytes: placement.part(config) * config.precision.reduce.bytes(), ..none }
         }

@@ -5,18 +5,18 @@ use crate::config::{Config, Recompute, is_equal};
 use crate::message::Message;
 use crate::origin::Origin;
 
-/// Bytes of one element that is computed with (f32, or a token id).
-pub const ELEMENT_BYTES: usize = 4;
+/// Bytes of a cache line, on which everything in an arena starts.
+pub const LINE_BYTES: usize = 64;
 
-/// Elements in a cache line: every buffer and every shard starts on one.
-pub const ALIGNMENT: usize = 64 / ELEMENT_BYTES;
+/// Elements of a flat buffer that lie on one line as f32: buffers and shards are whole multiples of as many.
+pub const ALIGNMENT: usize = LINE_BYTES / 4;
 
 /// Rounds `value` up to a multiple of `multiple`.
 pub const fn round_up(value: usize, multiple: usize) -> usize {
     value.div_ceil(multiple) * multiple
 }
 
-/// One field of the model, or one element of an array field. Sizes are in elements, for one micro-batch of one rank.
+/// One field of the model, or one element of an array field. Sizes are those of one micro-batch of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
     /// Name of the field.
@@ -32,17 +32,19 @@ pub struct Unit {
     /// The unit whose flat buffer holds its parameters: itself, unless it is tied.
     pub source: usize,
     /// What forward keeps for backward.
-    pub saved: usize,
+    pub saved_bytes: usize,
     /// Scratch of one forward or backward call.
-    pub workspace: usize,
+    pub workspace_bytes: usize,
     /// Activations that enter.
-    pub input: usize,
+    pub input_bytes: usize,
     /// Activations that leave.
-    pub output: usize,
+    pub output_bytes: usize,
     /// Floating-point operations of one forward call.
     pub operations: usize,
-    /// Elements of what is to be predicted for each token, where it ends a model.
-    pub target_width: usize,
+    /// What data gives for its input, where that is stored otherwise than what enters; otherwise 0.
+    pub given_bytes: usize,
+    /// What is to be predicted, where it ends a model.
+    pub targets_bytes: usize,
 }
 
 impl Unit {
@@ -54,12 +56,13 @@ impl Unit {
         params: 0,
         takes: 0,
         source: 0,
-        saved: 0,
-        workspace: 0,
-        input: 0,
-        output: 0,
+        saved_bytes: 0,
+        workspace_bytes: 0,
+        input_bytes: 0,
+        output_bytes: 0,
         operations: 0,
-        target_width: 1,
+        given_bytes: 0,
+        targets_bytes: 0,
     };
 
     /// Elements of its flat buffer: its parameters, padded so that every part of it is as long as the others and ends on

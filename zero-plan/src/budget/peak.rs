@@ -4,7 +4,6 @@
 use crate::layout::{Kind, Memory, Tables};
 use crate::message::Message;
 use crate::schedule::{Op, Parcel};
-use crate::unit::ELEMENT_BYTES;
 
 /// The op at which most is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ pub const fn peak(tables: &Tables, memory: &Memory, ops: &[Op]) -> Peak {
     let mut i = 0;
     while i < Kind::ALL.len() {
         // What comes and goes within the step is filled in for each op, below.
-        now.bytes[i] = memory.regions[i].bytes();
+        now.bytes[i] = memory.regions[i].bytes;
         i += 1;
     }
     let mut in_use = InUse { slots: 0, gathered: 0, staged: 0 };
@@ -79,7 +78,7 @@ impl InUse {
         match op {
             Op::Forward { unit: 0, .. } | Op::Receive { parcel: Parcel::Activations, .. } => self.slots += 1,
             Op::Gather { .. } if tables.config.shards_parameters() => self.gathered += 1,
-            Op::Widen { .. } => self.gathered += 1,
+            Op::Convert { .. } => self.gathered += 1,
             Op::Claim { bucket } => self.staged += tables.buckets[bucket].elements,
             _ => {}
         }
@@ -95,31 +94,31 @@ impl InUse {
     }
 
     const fn fill(&self, tables: &Tables, memory: &Memory, op: Op, bytes: &mut [usize; Kind::ALL.len()]) {
-        bytes[Kind::Activations as usize] = self.slots * memory.activation_slot * ELEMENT_BYTES;
+        bytes[Kind::Activations as usize] = self.slots * memory.activation_slot_bytes;
         if tables.config.uses_slots() && !tables.config.holds_parameters() {
-            bytes[Kind::Gathered as usize] = self.gathered * memory.gathered_slot * ELEMENT_BYTES;
+            bytes[Kind::Gathered as usize] = Kind::Gathered.bytes(tables.config, self.gathered * memory.gathered_slot);
         }
         if tables.config.shards_gradients() {
-            bytes[Kind::Gradients as usize] = self.staged * tables.config.precision.reduce.bytes();
+            bytes[Kind::Gradients as usize] = Kind::Gradients.bytes(tables.config, self.staged);
         }
         let (mut workspace, mut boundary, mut recomputed, mut gradients) = (0, 0, 0, 0);
         match op {
-            Op::Forward { unit, .. } => workspace = tables.units[unit].workspace,
+            Op::Forward { unit, .. } => workspace = tables.units[unit].workspace_bytes,
             Op::Recompute { unit, .. } => {
-                workspace = tables.units[unit].workspace;
-                recomputed = tables.units[unit].saved;
+                workspace = tables.units[unit].workspace_bytes;
+                recomputed = tables.units[unit].saved_bytes;
             }
             Op::Backward { unit, .. } => {
-                workspace = tables.units[unit].workspace;
-                boundary = tables.units[unit].input + tables.units[unit].output;
-                recomputed = if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved } else { 0 };
+                workspace = tables.units[unit].workspace_bytes;
+                boundary = tables.units[unit].input_bytes + tables.units[unit].output_bytes;
+                recomputed = if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved_bytes } else { 0 };
                 gradients = if tables.config.precision.reduce.is_narrow() { tables.placements[unit].padded } else { 0 };
             }
             _ => {}
         }
-        bytes[Kind::Workspace as usize] = workspace * ELEMENT_BYTES;
-        bytes[Kind::ActivationGradients as usize] = boundary * ELEMENT_BYTES;
-        bytes[Kind::Recomputed as usize] = recomputed * ELEMENT_BYTES;
-        bytes[Kind::UnitGradients as usize] = gradients * ELEMENT_BYTES;
+        bytes[Kind::Workspace as usize] = workspace;
+        bytes[Kind::ActivationGradients as usize] = boundary;
+        bytes[Kind::Recomputed as usize] = recomputed;
+        bytes[Kind::UnitGradients as usize] = Kind::UnitGradients.bytes(tables.config, gradients);
     }
 }

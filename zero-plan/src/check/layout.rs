@@ -7,10 +7,7 @@ use crate::layout::{Bucket, Home, Kind, Memory, Tables};
 use crate::mesh::Coordinates;
 use crate::place::{Place, Places, State};
 use crate::schedule::Parcel;
-use crate::unit::{ALIGNMENT, ELEMENT_BYTES, round_up};
-
-/// Bytes of a cache line.
-const LINE_BYTES: usize = ALIGNMENT * ELEMENT_BYTES;
+use crate::unit::{ALIGNMENT, LINE_BYTES, round_up};
 
 /// The first rule that a layout breaks. `memories` has the arena of each pipeline stage.
 pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
@@ -51,9 +48,14 @@ const fn last_rank<'a>(tables: &Tables<'a>, memory: &'a Memory, pipeline: usize)
     Places { tables: *tables, memory, at: Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline } }
 }
 
-/// Whether an offset in elements lies on a cache line.
+/// Whether an offset in elements of a flat buffer lies on a cache line.
 const fn on_line(offset: usize) -> bool {
     offset.is_multiple_of(ALIGNMENT)
+}
+
+/// Whether an offset in bytes does.
+const fn bytes_on_line(offset: usize) -> bool {
+    offset.is_multiple_of(LINE_BYTES)
 }
 
 /// Chunks tile the units, and every unit knows its own.
@@ -129,7 +131,7 @@ const fn check_units(own: &Places) -> Broken {
             let at = &placements[i];
             if config.recomputes(units, i) {
                 rules! {
-                    on_line(at.saved) && fits(own, own.output_again(i)) =>
+                    bytes_on_line(at.saved_bytes) && fits(own, own.output_again(i)) =>
                         "recomputed activations that do not fit their region",
                 }
             } else {
@@ -180,8 +182,8 @@ const fn check_states(own: &Places, i: usize) -> Broken {
 const fn check_turns(own: &Places, i: usize) -> Broken {
     let at = &own.tables.placements[i];
     let gradient = own.output_gradient(i);
-    // Whichever of the two it is in, of whole elements.
-    let half = own.memory.region(Kind::ActivationGradients).elements / 2 * ELEMENT_BYTES;
+    // Whichever of the two it is in.
+    let half = own.memory.region(Kind::ActivationGradients).bytes / 2;
     rules! {
         !at.holds || at.padded <= own.memory.gathered_slot => "a flat buffer that does not fit a slot",
         round_up(gradient.len_bytes, LINE_BYTES) <= half && round_up(own.input(i, 0).len_bytes, LINE_BYTES) <= half =>
@@ -208,20 +210,22 @@ const fn check_turns(own: &Places, i: usize) -> Broken {
 /// Regions of slots hold as many as a schedule may fill at one time.
 const fn check_slots(own: &Places, holders: usize) -> Broken {
     let Tables { config, units, chunks, .. } = own.tables;
-    let Memory { gathered_slot, activation_slot, outgoing_slot, returning_slot, .. } = *own.memory;
+    let Memory { gathered_slot, activation_slot_bytes, outgoing_slot_bytes, returning_slot_bytes, .. } = *own.memory;
     let ahead = if config.shards_parameters() { config.prefetch } else { 0 };
     let slots = if ahead >= holders { holders } else { ahead + 1 };
-    let gathered = slots * gathered_slot * Kind::Gathered.width(config).bytes();
+    let gathered = Kind::Gathered.bytes(config, slots * gathered_slot);
     let is_at_an_end = own.at.pipeline == 0 || own.at.pipeline + 1 == config.mesh.pipeline;
     rules! {
         chunks.len() == 1 || !is_at_an_end || own.unneeded().len_bytes >= own.targets(0).len_bytes
-            && own.unneeded().len_bytes >= units[0].input * ELEMENT_BYTES =>
+            && own.unneeded().len_bytes >= units[0].input_bytes
+            && own.unneeded().len_bytes >= units[0].given_bytes =>
             "half a batch that does not fit the workspace",
+        own.at.pipeline > 0 || fits(own, own.given()) => "inputs that do not fit the workspace before they are converted",
         !config.uses_slots() || config.holds_parameters() || own.region_bytes(Kind::Gathered) >= gathered =>
             "slots that do not fit their region",
         fits(own, own.slot(own.tables.activation_slots(own.at.pipeline) - 1)) => "activations that do not fit their region",
-        on_line(gathered_slot) && on_line(activation_slot) => "a slot that does not start on a cache line",
-        on_line(outgoing_slot) && on_line(returning_slot) => "a result that does not leave from a cache line",
+        on_line(gathered_slot) && bytes_on_line(activation_slot_bytes) => "a slot that does not start on a cache line",
+        bytes_on_line(outgoing_slot_bytes) && bytes_on_line(returning_slot_bytes) => "a result that does not leave from a cache line",
     }
     None
 }
@@ -239,7 +243,7 @@ const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken
                 bucket.start == first.start => "a bucket that starts elsewhere than its first unit",
                 bucket.start + bucket.elements == last.start + last.padded =>
                     "a bucket that ends elsewhere than its last unit",
-                bucket.staging + bucket.elements <= memory.region(Kind::Gradients).elements => "staging out of bounds",
+                Kind::Gradients.bytes(config, bucket.staging + bucket.elements) <= memory.region(Kind::Gradients).bytes => "staging out of bounds",
                 on_line(bucket.staging) && on_line(bucket.partial) => "staging that does not start on a cache line",
                 bucket.slot.is_some() == (config.shards_gradients() && bucket.elements > 0) =>
                     "a staging slot where all gradients are kept, or none where they are not",
@@ -303,13 +307,12 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
     while i < memory.regions.len() {
         let region = &memory.regions[i];
         let (end, bytes) = match region.home {
-            Home::Private => (&mut private, region.bytes()),
-            Home::Shared => (&mut shared, region.bytes()),
-            Home::Common => (&mut common, region.bytes() * tables.config.mesh.zero),
+            Home::Private => (&mut private, region.bytes),
+            Home::Shared => (&mut shared, region.bytes),
+            Home::Common => (&mut common, region.bytes * tables.config.mesh.zero),
         };
         rules! {
             region.kind as usize == i => "regions in another order than their kinds",
-            region.width.bytes() == region.kind.width(tables.config).bytes() => "a region of another width than asked for",
             region.offset_bytes >= *end => "regions overlap",
             region.offset_bytes.is_multiple_of(64) => "a region that does not start on a cache line",
             suits(tables, region.kind, region.home) => "a region where those who read it cannot, or need not",

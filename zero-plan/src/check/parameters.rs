@@ -22,7 +22,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn widen(&mut self, unit: usize, slot: usize) -> Broken {
+    pub(super) const fn convert(&mut self, unit: usize, slot: usize) -> Broken {
         let config = self.subject.tables.config;
         rules! {
             self.at(unit).holds => "a copy of a unit without parameters of its own",

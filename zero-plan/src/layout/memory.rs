@@ -2,17 +2,14 @@
 
 use super::{Sizes, Tables};
 use crate::config::{Config, Gather, Width};
-use crate::unit::{ALIGNMENT, ELEMENT_BYTES, round_up};
-
-/// Bytes of a cache line, on which every region starts.
-const LINE_BYTES: usize = ALIGNMENT * ELEMENT_BYTES;
+use crate::unit::{LINE_BYTES, round_up};
 
 /// What a region of the arena holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Parameters: all of the pipeline stage, or the rank's shard of each unit.
     Parameters,
-    /// Slots for parameters that are gathered, or widened to be computed with.
+    /// Slots for parameters that are gathered, or converted to be computed with.
     Gathered,
     /// Gradients of this rank's own micro-batches: of every unit, or of the buckets in flight.
     Gradients,
@@ -75,14 +72,28 @@ impl Kind {
         }
     }
 
-    /// What it is stored in.
-    pub const fn width(self, config: &Config) -> Width {
+    /// What its numbers are stored in; none where numbers of several widths lie side by side.
+    pub const fn width(self, config: &Config) -> Option<Width> {
         match self {
-            Kind::Parameters => config.precision.params,
-            Kind::Gradients | Kind::Partial | Kind::Reduced => config.precision.reduce,
-            Kind::Master => config.precision.master,
-            Kind::Optimizer => config.precision.moments,
-            _ => Width::F32,
+            Kind::Parameters => Some(config.precision.params),
+            Kind::Gathered => Some(config.precision.compute),
+            Kind::Gradients | Kind::Partial | Kind::Reduced => Some(config.precision.reduce),
+            Kind::UnitGradients => Some(Width::F32),
+            Kind::Master => Some(config.precision.master),
+            Kind::Optimizer => Some(config.precision.moments),
+            Kind::Activations
+            | Kind::Recomputed
+            | Kind::ActivationGradients
+            | Kind::Outgoing
+            | Kind::Workspace => None,
+        }
+    }
+
+    /// Bytes of so many elements of it, or of so many bytes where it has no one width.
+    pub const fn bytes(self, config: &Config, len: usize) -> usize {
+        match self.width(config) {
+            Some(width) => len * width.bytes(),
+            None => len,
         }
     }
 }
@@ -105,19 +116,10 @@ pub struct Region {
     pub kind: Kind,
     /// Where it lies.
     pub home: Home,
-    /// What its elements are stored in.
-    pub width: Width,
-    /// Start within its home, in bytes.
+    /// Start within its home.
     pub offset_bytes: usize,
-    /// The rank's share, in elements.
-    pub elements: usize,
-}
-
-impl Region {
-    /// The rank's share, in bytes.
-    pub const fn bytes(&self) -> usize {
-        self.elements * self.width.bytes()
-    }
+    /// The rank's share.
+    pub bytes: usize,
 }
 
 /// The arena of a rank of one pipeline stage: a constant of the plan.
@@ -133,31 +135,25 @@ pub struct Memory {
     pub common_bytes: usize,
     /// Elements of one slot for gathered parameters.
     pub gathered_slot: usize,
-    /// Elements of one slot for activations: of one chunk of one micro-batch.
-    pub activation_slot: usize,
-    /// Elements of one slot for activations that leave; those for gradients of activations lie behind all of these.
-    pub outgoing_slot: usize,
-    /// Elements of one slot for gradients of activations that leave.
-    pub returning_slot: usize,
+    /// Bytes of one slot for activations: of one chunk of one micro-batch.
+    pub activation_slot_bytes: usize,
+    /// Bytes of one slot for activations that leave; those for gradients of activations lie behind all of these.
+    pub outgoing_slot_bytes: usize,
+    /// Bytes of one slot for gradients of activations that leave.
+    pub returning_slot_bytes: usize,
 }
 
 impl Memory {
     /// Nothing: what a table holds before it is filled.
     pub(crate) const NONE: Self = Self {
-        regions: [Region {
-            kind: Kind::Parameters,
-            home: Home::Private,
-            width: Width::F32,
-            offset_bytes: 0,
-            elements: 0,
-        }; Kind::ALL.len()],
+        regions: [Region { kind: Kind::Parameters, home: Home::Private, offset_bytes: 0, bytes: 0 }; Kind::ALL.len()],
         private_bytes: 0,
         shared_bytes: 0,
         common_bytes: 0,
         gathered_slot: 0,
-        activation_slot: 0,
-        outgoing_slot: 0,
-        returning_slot: 0,
+        activation_slot_bytes: 0,
+        outgoing_slot_bytes: 0,
+        returning_slot_bytes: 0,
     };
 
     /// The arena of a rank of pipeline stage `stage`. Needs the units and chunks of `tables`, nothing else.
@@ -165,25 +161,25 @@ impl Memory {
         let sizes = Sizes::of(tables, stage);
         let mut memory = Memory {
             gathered_slot: sizes.flat_max,
-            activation_slot: sizes.activation_slot,
-            outgoing_slot: sizes.outgoing_max,
-            returning_slot: sizes.incoming_max,
+            activation_slot_bytes: sizes.activation_slot_bytes,
+            outgoing_slot_bytes: sizes.outgoing_bytes_max,
+            returning_slot_bytes: sizes.incoming_bytes_max,
             ..Self::NONE
         };
         let mut i = 0;
         while i < Kind::ALL.len() {
             let kind = Kind::ALL[i];
-            let (home, width) = (home(tables, kind), kind.width(tables.config));
-            let elements = round_up(sizes.elements(tables, kind), LINE_BYTES / width.bytes());
+            let home = home(tables, kind);
+            let bytes = round_up(kind.bytes(tables.config, sizes.len(tables, kind)), LINE_BYTES);
             let end_bytes = match home {
                 Home::Private => &mut memory.private_bytes,
                 Home::Shared => &mut memory.shared_bytes,
                 Home::Common => &mut memory.common_bytes,
             };
-            memory.regions[i] = Region { kind, home, width, offset_bytes: *end_bytes, elements };
+            memory.regions[i] = Region { kind, home, offset_bytes: *end_bytes, bytes };
             *end_bytes += match home {
-                Home::Common => memory.regions[i].bytes() * tables.config.mesh.zero,
-                Home::Private | Home::Shared => memory.regions[i].bytes(),
+                Home::Common => bytes * tables.config.mesh.zero,
+                Home::Private | Home::Shared => bytes,
             };
             i += 1;
         }
@@ -199,7 +195,7 @@ impl Memory {
     pub const fn bytes_per_rank(&self) -> usize {
         let (mut bytes, mut i) = (0, 0);
         while i < self.regions.len() {
-            bytes += self.regions[i].bytes();
+            bytes += self.regions[i].bytes;
             i += 1;
         }
         bytes

@@ -1,7 +1,8 @@
-//! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from. In elements.
+//! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from: of parameters and
+//! gradients in elements, of activations in bytes.
 
-use super::{Bucket, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, input_elements, max, min, target_elements};
-use crate::unit::{ALIGNMENT, round_up};
+use super::{Bucket, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
+use crate::unit::{LINE_BYTES, round_up};
 
 pub(super) struct Sizes {
     /// Flat buffers of the parameters that the stage holds, mirrors included.
@@ -17,13 +18,13 @@ pub(super) struct Sizes {
     /// Staging slots that buckets take in turn (stages 2 and 3).
     pub(super) staging_slots: usize,
     /// One slot for the activations of one chunk of one micro-batch.
-    pub(super) activation_slot: usize,
+    pub(super) activation_slot_bytes: usize,
     activation_slots: usize,
-    recomputed_max: usize,
-    boundary_max: usize,
-    pub(super) outgoing_max: usize,
-    pub(super) incoming_max: usize,
-    workspace_max: usize,
+    recomputed_bytes_max: usize,
+    boundary_bytes_max: usize,
+    pub(super) outgoing_bytes_max: usize,
+    pub(super) incoming_bytes_max: usize,
+    workspace_bytes_max: usize,
 }
 
 impl Sizes {
@@ -37,34 +38,34 @@ impl Sizes {
             holders: 0,
             bucket_max: 0,
             staging_slots: 0,
-            activation_slot: 0,
+            activation_slot_bytes: 0,
             activation_slots: tables.activation_slots(stage),
-            recomputed_max: 0,
-            boundary_max: 0,
-            outgoing_max: 0,
-            incoming_max: 0,
-            workspace_max: 0,
+            recomputed_bytes_max: 0,
+            boundary_bytes_max: 0,
+            outgoing_bytes_max: 0,
+            incoming_bytes_max: 0,
+            workspace_bytes_max: 0,
         };
         let mut chunk = stage;
         while chunk < tables.chunks.len() {
             sizes.add_chunk(tables, chunk);
             chunk += tables.config.mesh.pipeline;
         }
-        sizes.workspace_max = max(sizes.workspace_max, spare_batch_elements(tables, stage));
+        sizes.workspace_bytes_max = max(sizes.workspace_bytes_max, spare_batch_bytes(tables, stage));
         sizes
     }
 
     const fn add_chunk(&mut self, tables: &Tables, chunk: usize) {
         let (first, end) = (tables.chunks[chunk].first, tables.chunks[chunk].end);
-        let mut activations = input_elements(tables, chunk);
+        let mut activations = entering_bytes(tables, chunk);
         let mut i = first;
         while i < end {
             activations += self.add_unit(tables, i);
             i += 1;
         }
-        self.activation_slot = max(self.activation_slot, activations);
+        self.activation_slot_bytes = max(self.activation_slot_bytes, activations);
         if first > 0 {
-            self.incoming_max = max(self.incoming_max, round_up(tables.units[first].input, ALIGNMENT));
+            self.incoming_bytes_max = max(self.incoming_bytes_max, round_up(tables.units[first].input_bytes, LINE_BYTES));
         }
         while i > first {
             let bucket = Bucket::ending_at(tables, i - 1);
@@ -75,7 +76,7 @@ impl Sizes {
         }
     }
 
-    /// Adds a unit; gives what it takes of a slot for activations.
+    /// Adds a unit; gives the bytes that it takes of a slot for activations.
     const fn add_unit(&mut self, tables: &Tables, i: usize) -> usize {
         let unit = &tables.units[i];
         let padded = tables.padded(i);
@@ -89,31 +90,33 @@ impl Sizes {
         if unit.params > 0 {
             self.owned += padded;
         }
-        self.boundary_max = max(self.boundary_max, round_up(max(unit.input, unit.output), ALIGNMENT));
-        self.workspace_max = max(self.workspace_max, unit.workspace);
-        let (saved, output) = (round_up(unit.saved, ALIGNMENT), round_up(unit.output, ALIGNMENT));
+        let boundary = round_up(max(unit.input_bytes, unit.output_bytes), LINE_BYTES);
+        self.boundary_bytes_max = max(self.boundary_bytes_max, boundary);
+        self.workspace_bytes_max = max(self.workspace_bytes_max, unit.workspace_bytes);
+        let (saved, output) = (round_up(unit.saved_bytes, LINE_BYTES), round_up(unit.output_bytes, LINE_BYTES));
         let mut kept = 0;
         if tables.config.recomputes(tables.units, i) {
-            self.recomputed_max = max(self.recomputed_max, saved + output);
+            self.recomputed_bytes_max = max(self.recomputed_bytes_max, saved + output);
         } else {
             kept += saved;
         }
         if tables.leaves(i) {
-            self.outgoing_max = max(self.outgoing_max, output);
+            self.outgoing_bytes_max = max(self.outgoing_bytes_max, output);
         } else {
             kept += output;
         }
         kept
     }
 
-    /// Slots for gathered or widened parameters: for the unit in use, and those that are gathered ahead.
+    /// Slots for gathered or converted parameters: for the unit in use, and those that are gathered ahead.
     const fn slots(&self, tables: &Tables) -> usize {
         let ahead = if tables.config.shards_parameters() { tables.config.prefetch } else { 0 };
         // No more slots than units: a unit is never gathered twice at one time.
         min(ahead.saturating_add(1), self.holders)
     }
 
-    pub(super) const fn elements(&self, tables: &Tables, kind: Kind) -> usize {
+    /// What [`Kind::bytes`] gives the bytes of.
+    pub(super) const fn len(&self, tables: &Tables, kind: Kind) -> usize {
         let config = tables.config;
         let zero = config.mesh.zero;
         let states = if config.shards_optimizer() { self.owned / zero } else { self.owned };
@@ -134,22 +137,23 @@ impl Sizes {
             Kind::Master if config.precision.has_master_copy() => states,
             Kind::Master => 0,
             Kind::Optimizer => 2 * states,
-            Kind::Activations => self.activation_slots * self.activation_slot,
-            Kind::Recomputed => self.recomputed_max,
-            Kind::ActivationGradients => 2 * self.boundary_max,
-            Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_max + self.incoming_max),
-            Kind::Workspace => self.workspace_max,
+            Kind::Activations => self.activation_slots * self.activation_slot_bytes,
+            Kind::Recomputed => self.recomputed_bytes_max,
+            Kind::ActivationGradients => 2 * self.boundary_bytes_max,
+            Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
+            Kind::Workspace => self.workspace_bytes_max,
         }
     }
 }
 
 /// Inputs and targets of a micro-batch come together; on a pipeline stage that needs only one of them, the other is left in
-/// the workspace.
-const fn spare_batch_elements(tables: &Tables, stage: usize) -> usize {
-    let stages = tables.config.mesh.pipeline;
-    if tables.chunks.len() > 1 && (stage == 0 || stage + 1 == stages) {
-        max(tables.units[0].input, target_elements(tables))
+/// the workspace. Inputs that are not stored as they are given lie there too, until they have been converted.
+const fn spare_batch_bytes(tables: &Tables, stage: usize) -> usize {
+    let (first, last) = (&tables.units[0], &tables.units[tables.units.len() - 1]);
+    let staged = if stage == 0 { round_up(first.given_bytes, LINE_BYTES) } else { 0 };
+    if tables.chunks.len() > 1 && (stage == 0 || stage + 1 == tables.config.mesh.pipeline) {
+        staged + max(max(first.input_bytes, first.given_bytes), last.targets_bytes)
     } else {
-        0
+        staged
     }
 }

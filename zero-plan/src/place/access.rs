@@ -100,7 +100,7 @@ pub fn accesses(plan: &Plan, pass: Pass, op: Op, position: &Position, at: Coordi
     let mut of_op = OfOp { plan, pass, own: plan.places(at), position, visit };
     match op {
         Op::Wait { unit } => of_op.gather(unit),
-        Op::Widen { unit, slot } => {
+        Op::Convert { unit, slot } => {
             let flat = of_op.own.flat(unit);
             of_op.parameters(at, unit, flat, 0, false);
             of_op.write_parameters(unit, of_op.own.computed_on(unit, slot), 0, false);
@@ -145,7 +145,7 @@ impl OfOp<'_, '_> {
 
     /// Bytes of so many elements of a region.
     fn bytes(&self, region: Kind, elements: usize) -> usize {
-        elements * region.width(&self.plan.config).bytes()
+        region.bytes(&self.plan.config, elements)
     }
 
     fn units_of(&self, bucket: usize) -> impl Iterator<Item = usize> + use<> {
@@ -217,6 +217,7 @@ impl OfOp<'_, '_> {
         let own = self.own;
         let chunk = self.plan.placements[unit].chunk;
         if unit == 0 {
+            self.note(own.at, own.given(), Content::Nothing, 0, true);
             self.activation(own.input(0, slot), 0, micro_batch, Value::Input, true);
         }
         if self.plan.chunks[chunk].first == unit && chunk + 1 == self.plan.chunks.len() {

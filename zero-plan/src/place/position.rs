@@ -8,7 +8,7 @@ use crate::schedule::{Op, Parcel};
 /// Where a rank is in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// For each unit, the slot that it was gathered or widened into last.
+    /// For each unit, the slot that it was gathered or converted into last.
     slots: Vec<usize>,
     /// Parcels of each kind sent and taken so far.
     sent: [usize; Parcel::ALL.len()],
@@ -30,7 +30,7 @@ impl Position {
     /// Goes past `op`.
     pub fn pass(&mut self, op: Op) {
         match op {
-            Op::Gather { unit, slot } | Op::Widen { unit, slot } => self.slots[unit] = slot,
+            Op::Gather { unit, slot } | Op::Convert { unit, slot } => self.slots[unit] = slot,
             Op::Send { parcel, .. } => self.sent[parcel as usize] += 1,
             Op::Receive { parcel, .. } => self.taken[parcel as usize] += 1,
             _ => {}

@@ -6,7 +6,7 @@ use super::*;
 /// Makes arena and step of two units as a build does, with placements that `spoil` has changed.
 fn build(spoil: impl Fn(&mut [Placement; 2])) -> bool {
     let config = Config { stage: 3, ..Config::PLAIN };
-    let unit = Unit { params: 16, takes: 16, input: 1, output: 1, ..Unit::NONE };
+    let unit = Unit { params: 16, takes: 16, input_bytes: 1, output_bytes: 1, ..Unit::NONE };
     let units = [unit, Unit { source: 1, ..unit }];
     let chunks: [Chunk; 1] = chunks(&config, &units);
     let cut = Tables { config: &config, units: &units, chunks: &chunks, placements: &[], buckets: &[] };

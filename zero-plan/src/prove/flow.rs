@@ -90,7 +90,7 @@ fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
                 State::Parameters => Content::Parameters { unit: plan.units[unit].source, is_updated },
                 state => Content::State { state, unit },
             };
-            let from_byte = stretch.start * place.region.width(&plan.config).bytes();
+            let from_byte = place.region.bytes(&plan.config, stretch.start);
             Some(Access { at, place, content, from_byte, writes: false })
         })
     };

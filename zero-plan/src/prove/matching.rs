@@ -3,6 +3,7 @@
 use super::{Flaw, Ranks};
 use crate::config::Width;
 use crate::groups::Scope;
+use crate::layout::Kind;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
@@ -117,50 +118,41 @@ struct Sent {
     /// The unit that needs it.
     unit: usize,
     micro_batch: usize,
-    width: Width,
-    elements: usize,
+    bytes: usize,
 }
 
 impl Sent {
     /// What an op sends of a kind, as its receiver has to see it.
     fn by(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
         let Op::Send { parcel, unit, micro_batch } = op else { return None };
-        let (to, elements) = match parcel {
-            Parcel::Activations => (unit + 1, plan.units[unit].output),
-            Parcel::Gradients => (unit - 1, plan.units[unit].input),
-            Parcel::TiedGradients => (plan.units[unit].source, tied_elements(plan, parcel, unit)),
-            Parcel::TiedParameters => (plan.tables().tied_to(unit)?, tied_elements(plan, parcel, unit)),
+        let (to, bytes) = match parcel {
+            Parcel::Activations => (unit + 1, plan.units[unit].output_bytes),
+            Parcel::Gradients => (unit - 1, plan.units[unit].input_bytes),
+            Parcel::TiedGradients => (plan.units[unit].source, tied_bytes(plan, parcel, unit)),
+            Parcel::TiedParameters => (plan.tables().tied_to(unit)?, tied_bytes(plan, parcel, unit)),
         };
-        (parcel == kind).then_some(Self { unit: to, micro_batch, width: width(plan, parcel), elements })
+        (parcel == kind).then_some(Self { unit: to, micro_batch, bytes })
     }
 
     /// What an op expects of a kind.
     fn to(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
         let Op::Receive { parcel, unit, micro_batch, .. } = op else { return None };
-        let elements = match parcel {
-            Parcel::Activations => plan.units[unit].input,
-            Parcel::Gradients => plan.units[unit].output,
-            Parcel::TiedGradients | Parcel::TiedParameters => tied_elements(plan, parcel, unit),
+        let bytes = match parcel {
+            Parcel::Activations => plan.units[unit].input_bytes,
+            Parcel::Gradients => plan.units[unit].output_bytes,
+            Parcel::TiedGradients | Parcel::TiedParameters => tied_bytes(plan, parcel, unit),
         };
-        (parcel == kind).then_some(Self { unit, micro_batch, width: width(plan, parcel), elements })
+        (parcel == kind).then_some(Self { unit, micro_batch, bytes })
     }
 }
 
-fn width(plan: &Plan, parcel: Parcel) -> Width {
+/// What one rank sends of the flat buffer of `unit` that is tied.
+fn tied_bytes(plan: &Plan, parcel: Parcel, unit: usize) -> usize {
+    let (config, placement) = (&plan.config, &plan.placements[unit]);
     match parcel {
-        Parcel::Activations | Parcel::Gradients => Width::F32,
-        Parcel::TiedGradients => plan.config.precision.reduce,
-        Parcel::TiedParameters => plan.config.precision.params,
-    }
-}
-
-/// Elements of the flat buffer of `unit` that one rank has of what ties send.
-fn tied_elements(plan: &Plan, parcel: Parcel, unit: usize) -> usize {
-    let placement = &plan.placements[unit];
-    match parcel {
-        Parcel::TiedGradients => placement.part(&plan.config),
-        _ if plan.config.shards_optimizer() => placement.shard(&plan.config),
-        _ => placement.padded,
+        Parcel::TiedGradients => Kind::Reduced.bytes(config, placement.part(config)),
+        _ if config.shards_optimizer() => Kind::Parameters.bytes(config, placement.shard(config)),
+        _ => Kind::Parameters.bytes(config, placement.padded),
     }
 }
 
@@ -216,11 +208,11 @@ mod tests {
     #[test]
     fn a_parcel_of_another_size_than_expected_is_found() {
         let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(1) }, ..Config::PLAIN };
-        let unit = |source, input, output| Unit { source, input, output, ..Unit::NONE };
+        let unit = |source, input_bytes, output_bytes| Unit { source, input_bytes, output_bytes, ..Unit::NONE };
         let proof = |input| PlanBuf::new("Two", config, &[unit(0, 1, 5), unit(1, input, 1)]).with(prove);
         assert!(proof(5).is_ok());
         let flaw = proof(6).unwrap_err();
         assert_eq!(flaw.rule, "parcel 0 of Activations is not what its receiver expects");
-        assert!(flaw.places[0].note.contains("elements: 5") && flaw.places[1].note.contains("elements: 6"), "{flaw}");
+        assert!(flaw.places[0].note.contains("bytes: 5") && flaw.places[1].note.contains("bytes: 6"), "{flaw}");
     }
 }

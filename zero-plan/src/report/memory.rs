@@ -36,7 +36,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     };
     let mut lines = per_stage(plan, title, |table, stages| {
         for kind in Kind::ALL {
-            let bytes: Vec<_> = stages.iter().map(|&stage| plan.stages[stage].memory.region(kind).bytes()).collect();
+            let bytes: Vec<_> = stages.iter().map(|&stage| plan.stages[stage].memory.region(kind).bytes).collect();
             if bytes.iter().any(|&bytes| bytes > 0) {
                 table.row(kind.name(), figures(&bytes));
             }

@@ -12,22 +12,22 @@ const TOKENS: usize = 512;
 
 /// A small GPT of `blocks` blocks, its sizes about right.
 fn gpt(blocks: usize) -> Vec<Unit> {
-    let wide = DIM * TOKENS;
+    let wide = 4 * DIM * TOKENS;
     let unit = |field, params, saved: usize, operations| Unit {
         field,
         params,
         takes: params,
-        saved: saved * TOKENS,
-        workspace: 4 * wide,
-        input: wide,
-        output: wide,
+        saved_bytes: 4 * saved * TOKENS,
+        workspace_bytes: 4 * wide,
+        input_bytes: wide,
+        output_bytes: wide,
         operations: operations * TOKENS,
         ..Unit::NONE
     };
-    let embed = Unit { input: TOKENS, ..unit("embed", 384 * DIM, 0, 0) };
+    let embed = Unit { input_bytes: 4 * TOKENS, ..unit("embed", 384 * DIM, 0, 0) };
     let block = |i| Unit { index: Some(i), ..unit("blocks", 12 * DIM * DIM + 13 * DIM, 16 * DIM, 24 * DIM * DIM) };
     let norm = unit("norm", 2 * DIM + 1, 2, 8 * DIM);
-    let head = Unit { output: 1, ..unit("head", 256 * DIM, 256, 2 * 256 * DIM) };
+    let head = Unit { output_bytes: 4, targets_bytes: 4 * TOKENS, ..unit("head", 256 * DIM, 256, 2 * 256 * DIM) };
     let units = [embed].into_iter().chain((0..blocks).map(block)).chain([norm, head]);
     units.enumerate().map(|(source, unit)| Unit { source, ..unit }).collect()
 }
@@ -49,7 +49,7 @@ const HYBRID: Config = Config { mesh: Mesh { nodes: 2, pipeline: 2, ..Mesh::of_z
 /// ZeRO-3 inside a node, replicas across.
 const HSDP: Config = Config { mesh: Mesh { nodes: 2, replica: 2, ..Mesh::of_zero(4) }, ..ZERO3 };
 
-const BF16: Precision = Precision { params: Width::BF16, reduce: Width::BF16, master: Width::F32, moments: Width::F32 };
+const BF16: Precision = Precision { params: Width::BF16, reduce: Width::BF16, ..Config::PLAIN.precision };
 
 fn report(config: Config, blocks: usize) -> String {
     PlanBuf::new("Gpt", config, &gpt(blocks)).with(|plan| Report(plan).to_string())
@@ -93,8 +93,8 @@ fn sections_that_do_not_apply_are_left_out() {
 #[test]
 fn widths_and_recomputed_units_are_named() {
     let text = report(Config { precision: BF16, recompute: Recompute::Fields(&["blocks"]), ..ZERO3 }, 4);
-    let precision = "precision: parameters BF16, gradients BF16, master F32, moments F32";
-    assert!(text.contains(&format!("\n{precision}; 2 + 2 + 12 bytes a parameter\n")), "{text}");
+    let precision = "precision: compute F32, parameters BF16, gradients BF16, master F32, moments F32";
+    assert!(text.contains(&format!("\n{precision}\n  2 + 2 + 12 bytes a parameter\n")), "{text}");
     // By hand: blocks of 24 d^2 operations a token run 4 times instead of 3, norm has 8 d, head 512 d: d = 192.
     let percent = 100.0 * (4.0 * 24.0 * 192.0) / (3.0 * (4.0 * 24.0 * 192.0 + 8.0 + 512.0));
     assert!(text.contains(&format!("\nrecompute: {percent:.1} % more operations; blocks[0..4]\n")), "{text}");
@@ -174,7 +174,7 @@ fn every_rank_has_a_place_among_a_few_lines() {
 /// Ops that differ from `op` in one number.
 fn changed(op: Op) -> Vec<Op> {
     match op {
-        Op::Gather { unit, slot } => vec![Op::Gather { unit, slot: slot + 1 }, Op::Widen { unit, slot }],
+        Op::Gather { unit, slot } => vec![Op::Gather { unit, slot: slot + 1 }, Op::Convert { unit, slot }],
         Op::Receive { parcel, unit, micro_batch, slot } => vec![
             Op::Receive { parcel, unit, micro_batch: micro_batch + 1, slot },
             Op::Receive { parcel, unit, micro_batch, slot: slot + 1 },

@@ -4,6 +4,7 @@
 use core::fmt;
 
 use super::names::wrap;
+use crate::config::Config;
 use crate::layout::Memory;
 use crate::plan::{PipelineStage, Plan};
 use crate::schedule::{Op, Parcel};
@@ -11,8 +12,8 @@ use crate::schedule::{Op, Parcel};
 /// Columns that lines of ops are wrapped at.
 const WIDTH: usize = 120;
 
-/// Prints all tables of a plan, pipeline stage by pipeline stage: the regions, with offsets in bytes and lengths in
-/// elements; where units and buckets lie, in elements; and the ops of a step and of an evaluation, a line for each turn
+/// Prints all tables of a plan, pipeline stage by pipeline stage: the regions, in bytes; where units and buckets lie, flat
+/// buffers in elements and activations in bytes; and the ops of a step and of an evaluation, a line for each turn
 /// of a micro-batch.
 pub struct ScheduleText<'a>(pub &'a Plan<'a>);
 
@@ -22,7 +23,7 @@ impl fmt::Display for ScheduleText<'_> {
         let mut lines = Vec::new();
         for (number, stage) in plan.stages.iter().enumerate() {
             lines.push(format!("pipeline stage {number}"));
-            lines.extend(memory(&stage.memory));
+            lines.extend(memory(&plan.config, &stage.memory));
             lines.extend(units(plan, number));
             lines.extend(buckets(plan, number));
             lines.extend(ops(plan, stage));
@@ -31,23 +32,24 @@ impl fmt::Display for ScheduleText<'_> {
     }
 }
 
-fn memory(memory: &Memory) -> Vec<String> {
-    let mut lines = vec![format!("  {:<24}{:<9}{:<6} {:>11} {:>11}", "region", "home", "width", "offset", "elements")];
-    for region in memory.regions.iter().filter(|region| region.elements > 0) {
+fn memory(config: &Config, memory: &Memory) -> Vec<String> {
+    let mut lines = vec![format!("  {:<24}{:<9}{:<6} {:>11} {:>11}", "region", "home", "width", "offset", "bytes")];
+    for region in memory.regions.iter().filter(|region| region.bytes > 0) {
         lines.push(format!(
             "  {:<24}{:<9}{:<6} {:>11} {:>11}",
             region.kind.name(),
             format!("{:?}", region.home),
-            format!("{:?}", region.width),
+            region.kind.width(config).map_or_else(|| "-".to_owned(), |width| format!("{width:?}")),
             region.offset_bytes,
-            region.elements,
+            region.bytes,
         ));
     }
     let Memory { private_bytes, shared_bytes, common_bytes, .. } = memory;
     lines.push(format!("  homes: private {private_bytes} B, shared {shared_bytes} B, common {common_bytes} B"));
-    let Memory { gathered_slot, activation_slot, outgoing_slot, returning_slot, .. } = memory;
+    let Memory { gathered_slot, activation_slot_bytes, outgoing_slot_bytes, returning_slot_bytes, .. } = memory;
     lines.push(format!(
-        "  slots: gathered {gathered_slot}, activations {activation_slot}, outgoing {outgoing_slot}, returning {returning_slot}"
+        "  slots: gathered {gathered_slot} elements, activations {activation_slot_bytes} B, outgoing \
+         {outgoing_slot_bytes} B, returning {returning_slot_bytes} B"
     ));
     lines
 }
@@ -57,7 +59,7 @@ fn units(plan: &Plan, stage: usize) -> Vec<String> {
     let mut lines = vec![row("unit", &columns)];
     for (unit, place) in plan.units.iter().zip(plan.placements).filter(|(_, place)| place.stage == stage) {
         let [chunk, start, padded, saved, output, bucket] =
-            [place.chunk, place.start, place.padded, place.saved, place.output, place.bucket]
+            [place.chunk, place.start, place.padded, place.saved_bytes, place.output_bytes, place.bucket]
                 .map(|figure| figure.to_string());
         lines.push(row(&unit.to_string(), &[chunk, start, padded, place.holds.to_string(), saved, output, bucket]));
     }
@@ -152,7 +154,7 @@ fn prepares(op: Op) -> bool {
         op,
         Op::Gather { .. }
             | Op::Wait { .. }
-            | Op::Widen { .. }
+            | Op::Convert { .. }
             | Op::Claim { .. }
             | Op::Clear { .. }
             | Op::Receive { parcel: Parcel::Activations | Parcel::Gradients, .. }
@@ -163,7 +165,7 @@ fn prepares(op: Op) -> bool {
 fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
     let unit = op.unit().map(|unit| plan.units[unit].to_string()).unwrap_or_default();
     let subject = match op {
-        Op::Gather { slot, .. } | Op::Widen { slot, .. } => format!("{unit} -> {slot}"),
+        Op::Gather { slot, .. } | Op::Convert { slot, .. } => format!("{unit} -> {slot}"),
         Op::Receive { parcel, micro_batch, slot, .. } => {
             format!("{} for {unit}{}", parcel.name(), place(parcel, micro_batch, Some(slot), turn))
         }

@@ -18,13 +18,13 @@ pub enum Op {
         unit: usize,
     },
     /// Copies a unit's replicated flat buffer into a slot, in the type that layers compute in.
-    Widen {
+    Convert {
         /// The unit.
         unit: usize,
         /// The slot.
         slot: usize,
     },
-    /// Gives up a unit's gathered or widened flat buffer.
+    /// Gives up a unit's gathered or converted flat buffer.
     Release {
         /// The unit.
         unit: usize,
@@ -137,7 +137,7 @@ impl Op {
         match self {
             Op::Gather { .. } => "gather",
             Op::Wait { .. } => "wait",
-            Op::Widen { .. } => "widen",
+            Op::Convert { .. } => "convert",
             Op::Release { .. } => "release",
             Op::Receive { .. } => "receive",
             Op::Clear { .. } => "clear",
@@ -161,7 +161,7 @@ impl Op {
         match self {
             Op::Gather { unit, .. }
             | Op::Wait { unit }
-            | Op::Widen { unit, .. }
+            | Op::Convert { unit, .. }
             | Op::Release { unit }
             | Op::Receive { unit, .. }
             | Op::Send { unit, .. }

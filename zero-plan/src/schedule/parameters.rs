@@ -1,5 +1,5 @@
 //! Parameters: gathers, waits and releases around a walk. Three ways, by what the configuration keeps: a unit is gathered
-//! for each use (stage 3), or once a step and held (stage 3, `gather: PerStep`), or widened for each use (narrow replicas).
+//! for each use (stage 3), or once a step and held (stage 3, `gather: PerStep`), or converted for each use (replicas of another width than layers compute in).
 
 use super::walk::{Cursor, Step, Use, Walk};
 use super::{Op, Ops, Pass};
@@ -106,7 +106,7 @@ const fn starts_hold(walk: &Walk, cursor: &Cursor) -> Option<usize> {
     }
 }
 
-/// Uses that are gathered ahead. Widening is work of this rank alone: there is nothing to be early for.
+/// Uses that are gathered ahead. Converting is work of this rank alone: there is nothing to be early for.
 const fn prefetch(walk: &Walk) -> usize {
     if walk.tables.config.shards_parameters() { walk.tables.config.prefetch } else { 0 }
 }
@@ -123,7 +123,7 @@ impl Ring {
                 break;
             }
             let (unit, slot) = (ahead.unit, self.started % self.slots);
-            ops.push(if gathers { Op::Gather { unit, slot } } else { Op::Widen { unit, slot } });
+            ops.push(if gathers { Op::Gather { unit, slot } } else { Op::Convert { unit, slot } });
             held[unit] = true;
             self.started += 1;
             self.in_flight += 1;

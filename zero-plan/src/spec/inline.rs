@@ -239,6 +239,7 @@ mod tests {
             ("sequences", " 2 ", "batch.sequences: 2"),
             ("length", "1_024", "batch.length: 1024"),
             ("micro_batches", "2", "batch.micro_batches: 2"),
+            ("compute", "BF16", "precision.compute: BF16"),
             ("params", "BF16", "precision.params: BF16"),
             ("master", "F32", "precision.master: F32"),
             ("moments", "BF16", "precision.moments: BF16"),

@@ -151,9 +151,10 @@ pub const KEYS: &[Key] = &[
         .about("Forwards and backwards before an update."),
     section("precision", "Precision", "a section such as `(params: BF16)`", OfItsKeys)
         .about("What each kind of state is stored and sent in."),
-    key!(precision.compute, any("`F32` or `BF16`"), Value("F32"))
-        .only_in_files()
-        .about("What layers compute in: `F32` is all there is."),
+    key!(precision.compute, any("`F32` or `BF16`"), Value("F32")).about(
+        "What layers take and give: activations, their gradients, what is saved for backward, and parameters as layers \
+         read them. Sums are f32, and so are losses and statistics.",
+    ),
     key!(precision.params, any("`F32` or `BF16`"), Value("F32"))
         .about("Parameters, as they are held for computation and travel."),
     key!(precision.reduce, any("`F32` or `BF16`"), Value("F32"))

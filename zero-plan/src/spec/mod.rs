@@ -34,7 +34,8 @@ pub use locate::{KeySpans, locate};
 pub use mesh::Mesh;
 pub use parse::parse;
 pub use pipeline::{Pipeline, Schedule, Units};
-pub use sections::{Batch, Model, Precision, Recompute, Stage, Zero};
+pub use crate::config::Precision;
+pub use sections::{Batch, Model, Recompute, Stage, Zero};
 pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
@@ -98,7 +99,7 @@ impl Spec {
             order: self.pipeline.schedule.order(),
             split: self.pipeline.units.split(),
             recompute: self.recompute.as_ref().map_or(config::Recompute::None, Recompute::config),
-            precision: self.precision.config(),
+            precision: self.precision,
             sequences: self.batch.sequences as usize,
             length: self.batch.length as usize,
             micro_batches: self.batch.micro_batches as usize,

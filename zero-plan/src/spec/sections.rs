@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::config::{self, Often, Width};
+use crate::config::{self, Often};
 
 /// Where the command line finds the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,28 +80,6 @@ pub struct Batch {
     pub length: u32,
     /// Forwards and backwards before an update.
     pub micro_batches: u32,
-}
-
-/// What each kind of state is stored and sent in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Precision {
-    /// What layers compute in.
-    pub compute: Width,
-    /// Parameters, as they are held for computation and travel.
-    pub params: Width,
-    /// Gradients, as they are held and travel.
-    pub reduce: Width,
-    /// Parameters, as the optimizer updates them.
-    pub master: Width,
-    /// The optimizer's two moments.
-    pub moments: Width,
-}
-
-impl Precision {
-    /// The constants that it stands for.
-    pub const fn config(&self) -> config::Precision {
-        config::Precision { params: self.params, reduce: self.reduce, master: self.master, moments: self.moments }
-    }
 }
 
 /// Which units keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is

@@ -7,7 +7,7 @@ use crate::layout::Kind;
 use crate::mesh::Mesh;
 use crate::plan::{Plan, PlanBuf};
 use crate::traffic::Traffic;
-use crate::unit::{ELEMENT_BYTES, Unit};
+use crate::unit::Unit;
 
 const BILLION: usize = 1_000_000_000;
 
@@ -164,9 +164,9 @@ fn units(count: usize) -> Vec<Unit> {
         params: 64 * (1 + i % 3),
         takes: 64 * (1 + i % 3),
         source: i,
-        saved: 32,
-        input: 16,
-        output: 16,
+        saved_bytes: 128,
+        input_bytes: 64,
+        output_bytes: 64,
         operations: 1000,
         ..Unit::NONE
     };
@@ -174,7 +174,7 @@ fn units(count: usize) -> Vec<Unit> {
 }
 
 const fn precision(params: Width, reduce: Width, master: Width, moments: Width) -> Precision {
-    Precision { params, reduce, master, moments }
+    Precision { params, reduce, master, moments, ..Config::PLAIN.precision }
 }
 
 const PRECISIONS: [(Precision, StateBytes); 4] = {
@@ -190,9 +190,9 @@ const PRECISIONS: [(Precision, StateBytes); 4] = {
 /// What a rank of `plan` keeps from one step to the next, and of gradients from their sum to the update.
 fn states_of(plan: &Plan) -> StateBytes {
     let memory = &plan.stages[0].memory;
-    let bytes = |kind| memory.region(kind).bytes();
+    let bytes = |kind| memory.region(kind).bytes;
     // From stage 2 on local gradients only pass through a ring of staging buffers. The paper counts none of it: its
-    // gradients go straight from backward into shards. Likewise the slots that parameters are gathered or widened into
+    // gradients go straight from backward into shards. Likewise the slots that parameters are gathered or converted into
     // (`Kind::Gathered`), and f32 gradients of the one unit in backward (`Kind::UnitGradients`).
     let local = if plan.config.stage >= 2 { 0 } else { bytes(Kind::Gradients) };
     StateBytes {
@@ -226,7 +226,7 @@ fn what_arenas_hold_beyond_the_formulas() {
     // The ring of staging: two buckets, the largest of which is one unit of 192 elements.
     for stage in [2, 3] {
         PlanBuf::new("Layers", config.at_stage(stage), &units(6)).with(|plan| {
-            assert_eq!(plan.stages[0].memory.region(Kind::Gradients).elements, 2 * 192);
+            assert_eq!(plan.stages[0].memory.region(Kind::Gradients).bytes, 2 * 192 * 4);
         });
     }
     // Sums over micro-batches need a place beside local gradients, unless those are summed first.
@@ -289,8 +289,8 @@ fn pipelines_keep_the_published_activations() {
                 assert_eq!(slots, Some((published * chunks).round() as usize), "{config:?}");
                 // Every slot is as large as the largest chunk: the same in bytes.
                 let memory = &plan.stages[0].memory;
-                let bytes = plan.tables().activation_slots(0) * memory.activation_slot * ELEMENT_BYTES;
-                assert_eq!(memory.region(Kind::Activations).bytes(), bytes);
+                let bytes = plan.tables().activation_slots(0) * memory.activation_slot_bytes;
+                assert_eq!(memory.region(Kind::Activations).bytes, bytes);
             });
         }
     }

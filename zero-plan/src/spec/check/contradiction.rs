@@ -3,13 +3,11 @@
 use super::super::Recompute;
 use super::super::locate::items;
 use super::{Rule, Subject};
-use crate::config::Width;
 use crate::diagnostic::Diagnostic;
 
 pub const RULES: &[Rule] = &[
     Rule { reads: &["mesh.within_node"], find: axis_twice },
     Rule { reads: &["recompute"], find: field_twice },
-    Rule { reads: &["precision.compute"], find: narrow_compute },
     Rule { reads: &["precision.params", "precision.master"], find: narrow_master },
 ];
 
@@ -42,19 +40,6 @@ fn listed_twice<T: PartialEq + std::fmt::Debug>(
     Some(problem)
 }
 
-fn narrow_compute(subject: &Subject) -> Option<Diagnostic> {
-    let path = "precision.compute";
-    let width = subject.spec.precision.compute;
-    if width == Width::F32 {
-        return None;
-    }
-    Some(
-        Diagnostic::new("Z0114", path, format!("`{path}` is {width:?}, but the device computes in F32"))
-            .at(subject.given(path)?.value, "expected `F32`")
-            .help(format!("remove `compute`; `params: {width:?}` halves what parameters take and send")),
-    )
-}
-
 fn narrow_master(subject: &Subject) -> Option<Diagnostic> {
     let precision = &subject.spec.precision;
     if precision.master.bytes() >= precision.params.bytes() {
@@ -77,10 +62,7 @@ mod tests {
         let text = "(zero: (stage: 1), precision: (master: BF16))";
         let message = "`precision.master` is BF16, narrower than `precision.params`, which is F32";
         one(text, "Z0114", (1, 40), message, "2 bytes of a parameter of 4 would be kept");
-        let text = "(zero: (stage: 1), precision: (compute: BF16, params: BF16))";
-        let message = "`precision.compute` is BF16, but the device computes in F32";
-        one(text, "Z0114", (1, 41), message, "expected `F32`");
-        for fine in ["params: BF16, master: BF16", "params: BF16", "reduce: BF16, moments: BF16", "compute: F32"] {
+        for fine in ["params: BF16, master: BF16", "params: BF16", "reduce: BF16, moments: BF16", "compute: BF16"] {
             assert_eq!(codes(&format!("(zero: (stage: 1), precision: ({fine}))")), [""; 0], "{fine}");
         }
     }

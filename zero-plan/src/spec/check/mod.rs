@@ -122,10 +122,10 @@ mod tests {
     mesh: (nodes: 3, pipeline: 4, zero: 2),
     zero: (stage: 2, prefetch: 1, gather: PerStep, reduce: PerStep),
     pipeline: (units: Split([1, 0])),
-    precision: (compute: BF16, master: BF16),
+    precision: (master: BF16),
     recompute: Every(0),
 )";
-        let expected = ["Z0111", "Z0113", "Z0108", "Z0108", "Z0108", "Z0115", "Z0114", "Z0114", "Z0106"];
+        let expected = ["Z0111", "Z0113", "Z0108", "Z0108", "Z0108", "Z0115", "Z0114", "Z0106"];
         assert_eq!(codes(text), expected);
     }
 }

@@ -137,7 +137,7 @@ fn defaults_are_as_documented() {
     assert_eq!((spec.mesh.replica, spec.mesh.pipeline, spec.mesh.nodes(), spec.mesh.within_node), (1, 1, 1, vec![]));
     assert_eq!((spec.zero.gather, spec.zero.reduce), (Often::PerMicroBatch, Often::PerMicroBatch));
     assert_eq!((spec.pipeline.schedule, spec.pipeline.units), (Schedule::OneFOneB, Units::Balanced));
-    assert_eq!((spec.precision.config(), spec.recompute), (config::Config::PLAIN.precision, None));
+    assert_eq!((spec.precision, spec.recompute), (config::Config::PLAIN.precision, None));
     assert_eq!(parse("(zero: (stage: 2))").unwrap().zero.prefetch(), 0);
 }
 
