@@ -6,7 +6,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::DeriveInput;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use zero_plan::config::Device;
+use zero_plan::config::{Device, Width};
 
 use crate::ast::{Field, Model};
 use crate::attr::stripped;
@@ -100,10 +100,11 @@ fn statement(model: &Model, position: usize) -> TokenStream {
 /// What the sizes of layers depend on, as the struct's own constants, and where they are written.
 fn shape(name: &Ident, choice: &Choice) -> TokenStream {
     let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
-    let (device, origin) = (device(choice), origin(choice));
+    let (device, compute, origin) = (device(choice), compute(choice), origin(choice));
     quote! {
         impl ::zero_runtime::layer::Shape for #name {
             type Device = #device;
+            type Compute = #compute;
             const SEQUENCES: usize = #sequences;
             const LENGTH: usize = #length;
             const ORIGIN: ::zero_runtime::plan::Origin = #origin;
@@ -116,6 +117,14 @@ fn device(choice: &Choice) -> TokenStream {
     match (&choice.device, choice.config.device) {
         (Some(own), _) => own.to_token_stream(),
         (None, Device::Cpu) => quote!(::zero_runtime::device::Cpu),
+    }
+}
+
+/// The type that layers compute in.
+fn compute(choice: &Choice) -> TokenStream {
+    match choice.config.precision.compute {
+        Width::F32 => quote!(f32),
+        Width::BF16 => quote!(::zero_runtime::device::bf16),
     }
 }
 
@@ -200,6 +209,7 @@ mod tests {
 
                 impl ::zero_runtime::layer::Shape for Gpt {
                     type Device = ::zero_runtime::device::Cpu;
+                    type Compute = f32;
                     const SEQUENCES: usize = 4;
                     const LENGTH: usize = 256;
                     const ORIGIN: ::zero_runtime::plan::Origin = ::zero_runtime::plan::Origin {

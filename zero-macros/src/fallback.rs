@@ -24,6 +24,7 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
         const _: () = {
             impl #parameters ::zero_runtime::layer::Shape for #name #arguments #bounds {
                 type Device = ::zero_runtime::device::Cpu;
+                type Compute = f32;
                 const SEQUENCES: usize = 1;
                 const LENGTH: usize = 1;
             }
@@ -38,7 +39,7 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
                     ::zero_runtime::model::HeadCode {
                         classes: 0,
                         outputs: 0,
-                        target_width: 0,
+                        targets_bytes: 0,
                         vocabulary: ::core::option::Option::None,
                         unit: "",
                         logits: |_, _, _, _| {},
@@ -88,11 +89,11 @@ pub fn layers(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
                 fn tensors(_: &mut ::zero_runtime::layer::Tensors) {}
                 fn forward(
                     _: &::zero_runtime::layer::Context<__S::Device>,
-                    _: ::zero_runtime::layer::Forward<__S::Device>,
+                    _: ::zero_runtime::layer::Forward<__S, __X>,
                 ) {}
                 fn backward(
                     _: &::zero_runtime::layer::Context<__S::Device>,
-                    _: ::zero_runtime::layer::Backward<__S::Device>,
+                    _: ::zero_runtime::layer::Backward<__S, __X>,
                 ) {}
             }
         };

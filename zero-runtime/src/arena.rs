@@ -171,59 +171,51 @@ impl<'p, D: Device> Arena<'p, D> {
             Home::Shared => (&self.shared, self.map.shared[rank], 1),
             Home::Common => (&self.shared, self.map.commons[rank], self.plan.config.mesh.zero),
         };
-        let bytes = region.bytes() * ranks;
+        let bytes = region.bytes * ranks;
         assert!(place.end_bytes() <= bytes, "{place:?} of {bytes} bytes");
         let first_byte = start + region.offset_bytes + place.offset_bytes;
         assert!(first_byte + place.len_bytes <= mapping.len(), "{} beyond its mapping", place.region.name());
         mapping.start().wrapping_add(first_byte)
     }
 
-    /// This rank's elements at a place, to read.
+    /// What `rank` has at a place, to read.
     ///
     /// # Safety
-    /// Nobody writes them while the view lives.
-    pub(crate) unsafe fn view<E: Pod>(&self, place: Place) -> View<'_, D, E> {
-        // SAFETY: memory starts zeroed, which is a value of plain data; places begin at multiples of a cache line or of an
-        // element; the caller promises the rest.
-        unsafe { View::from_raw(self.address(self.rank, place).cast(), place.len_bytes / size_of::<E>()) }
+    /// Nobody writes it while the view lives.
+    pub(crate) unsafe fn bytes(&self, rank: usize, place: Place) -> View<'_, D, u8> {
+        // SAFETY: memory starts zeroed, so bytes are initialised; the caller promises the rest.
+        unsafe { View::from_raw(self.address(rank, place), place.len_bytes) }
     }
 
-    /// This rank's elements at a place, to write.
+    /// What this rank has at a place, to write.
     ///
     /// # Safety
-    /// Nobody else reads or writes them while the view lives.
-    pub(crate) unsafe fn view_mut<E: Pod>(&self, place: Place) -> ViewMut<'_, D, E> {
-        // SAFETY: as for `view`.
-        unsafe { ViewMut::from_raw(self.address(self.rank, place).cast(), place.len_bytes / size_of::<E>()) }
+    /// Nobody else reads or writes it while the view lives.
+    pub(crate) unsafe fn bytes_mut(&self, place: Place) -> ViewMut<'_, D, u8> {
+        // SAFETY: as for `bytes`.
+        unsafe { ViewMut::from_raw(self.address(self.rank, place), place.len_bytes) }
     }
 
-    /// Numbers of `rank` at a place, in whatever width the region has, to read.
+    /// What this rank has at a place whose numbers have one width, to read.
     ///
     /// # Safety
-    /// Nobody writes them while the view lives.
-    pub(crate) unsafe fn stored(&self, rank: usize, place: Place) -> Stored<'_, D> {
-        let width = place.region.width(&self.plan.config);
-        let (address, len) = (self.address(rank, place), place.len_bytes / width.bytes());
-        // SAFETY: as for `view`.
-        unsafe {
-            match width {
-                Width::F32 => View::from_raw(address.cast::<f32>(), len).into(),
-                Width::BF16 => View::from_raw(address.cast::<crate::device::bf16>(), len).into(),
-            }
-        }
+    /// As for [`Arena::bytes`].
+    pub(crate) unsafe fn stored(&self, place: Place) -> Stored<'_, D> {
+        // SAFETY: by the caller's promise.
+        Stored::of(self.width(place), unsafe { self.bytes(self.rank, place) })
     }
 
-    /// This rank's numbers at a place, in whatever width the region has, to write.
+    /// What this rank has at a place whose numbers have one width, to write.
     ///
     /// # Safety
-    /// As for [`Arena::view_mut`].
+    /// As for [`Arena::bytes_mut`].
     pub(crate) unsafe fn stored_mut(&self, place: Place) -> StoredMut<'_, D> {
         // SAFETY: by the caller's promise.
-        unsafe {
-            match place.region.width(&self.plan.config) {
-                Width::F32 => self.view_mut::<f32>(place).into(),
-                Width::BF16 => self.view_mut::<crate::device::bf16>(place).into(),
-            }
-        }
+        StoredMut::of(self.width(place), unsafe { self.bytes_mut(place) })
+    }
+
+    /// What the numbers at a place are stored in.
+    pub(crate) fn width(&self, place: Place) -> Width {
+        place.region.width(&self.plan.config).expect("a region of one width")
     }
 }

@@ -3,12 +3,13 @@
 use core::marker::PhantomData;
 
 use zero_plan::message::Message;
-use zero_plan::unit::ELEMENT_BYTES;
 use zero_plan::{Field, Plan, Unit};
 
 use crate::device::Device;
+use crate::layer::size::{bytes, product};
 use crate::layer::{
-    Activation, Backward, Context, Entry, Forward, Head, Layer, Loss, SameAs, Shape, SharesWith, Tensors, size::product,
+    Activation, Backward, Context, Entry, Forward, Grads, Head, Layer, Loss, SameAs, Shape, SharesWith, Tensors,
+    activation_bytes,
 };
 use crate::view::{View, ViewMut};
 
@@ -37,12 +38,44 @@ pub trait Model: 'static {
 /// The device that a model computes on.
 pub type DeviceOf<M> = <<M as Model>::Shape as Shape>::Device;
 
+/// Arguments of a forward call, as the engine has them: what each byte is a part of, only the layer knows.
+pub struct ForwardBytes<'a, D> {
+    /// [`Forward::params`]
+    pub params: View<'a, D, u8>,
+    /// [`Forward::x`]
+    pub x: View<'a, D, u8>,
+    /// [`Forward::y`]
+    pub y: ViewMut<'a, D, u8>,
+    /// [`Forward::saved`]
+    pub saved: ViewMut<'a, D, u8>,
+    /// [`Forward::work`]
+    pub work: ViewMut<'a, D, u8>,
+}
+
+/// Arguments of a backward call, as the engine has them.
+pub struct BackwardBytes<'a, D> {
+    /// [`Backward::params`]
+    pub params: View<'a, D, u8>,
+    /// [`Backward::grads`]
+    pub grads: Grads<'a, D>,
+    /// [`Backward::x`]
+    pub x: View<'a, D, u8>,
+    /// [`Backward::saved`]
+    pub saved: View<'a, D, u8>,
+    /// [`Backward::dy`]
+    pub dy: View<'a, D, u8>,
+    /// [`Backward::dx`]
+    pub dx: Option<ViewMut<'a, D, u8>>,
+    /// [`Backward::work`]
+    pub work: ViewMut<'a, D, u8>,
+}
+
 /// What the engine calls for a unit.
 pub struct Code<D> {
     /// [`Layer::forward`]
-    pub forward: fn(&Context<D>, Forward<D>),
+    pub forward: fn(&Context<D>, ForwardBytes<D>),
     /// [`Layer::backward`]
-    pub backward: fn(&Context<D>, Backward<D>),
+    pub backward: fn(&Context<D>, BackwardBytes<D>),
     /// [`Layer::tensors`]
     pub tensors: fn(&mut Tensors),
 }
@@ -61,14 +94,14 @@ pub struct HeadCode<D> {
     pub classes: usize,
     /// [`Head::OUTPUTS`]
     pub outputs: usize,
-    /// Elements of a target.
-    pub target_width: usize,
+    /// Bytes of the targets of a micro-batch.
+    pub targets_bytes: usize,
     /// [`Entry::VOCABULARY`] of the first field.
     pub vocabulary: Option<usize>,
     /// [`Head::UNIT`]
     pub unit: &'static str,
-    /// [`Head::logits`]
-    pub logits: fn(&D, View<D>, View<D>, ViewMut<D>),
+    /// [`Head::logits`] of parameters and features, as the engine has them.
+    pub logits: fn(&D, View<D, u8>, View<D, u8>, ViewMut<D, f32>),
 }
 
 impl<D> Clone for HeadCode<D> {
@@ -108,29 +141,17 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     if let Some(fault) = L::FAULT {
         refuse(fault, name);
     }
-    if let Some(fault) = width_fault::<X>("an element of what the field takes") {
-        refuse(fault, name);
-    }
     let sizes = Unit {
         params: L::PARAMS,
         takes: L::PARAMS,
-        saved: L::SAVED,
-        workspace: L::WORKSPACE,
-        input: product(&[S::TOKENS, X::WIDTH]),
-        output: product(&[S::TOKENS, L::Output::WIDTH]),
+        saved_bytes: L::SAVED,
+        workspace_bytes: L::WORKSPACE,
+        input_bytes: activation_bytes::<S, X>(),
+        output_bytes: activation_bytes::<S, L::Output>(),
         operations: L::OPERATIONS,
         ..Unit::NONE
     };
     Field { name, count, tied, sizes }
-}
-
-/// The fault of an activation that does not fit an arena of 4-byte cells.
-const fn width_fault<X: Activation>(what: &str) -> Option<Message> {
-    if size_of::<X::Element>() == ELEMENT_BYTES {
-        return None;
-    }
-    let message = Message::new().text("[Z0204] ").text(what).text(" is of ");
-    Some(message.number(size_of::<X::Element>()).text(" bytes, not of ").number(ELEMENT_BYTES))
 }
 
 /// Stops the build where an array of layers has none.
@@ -167,15 +188,29 @@ pub(crate) const fn require_vocabulary<M: Model>() {
 }
 
 const fn code<S: Shape, X: Activation, L: Layer<S, X>>() -> Code<S::Device> {
-    Code { forward: L::forward, backward: L::backward, tensors: L::tensors }
+    Code {
+        forward: |cx, pass| {
+            let ForwardBytes { params, x, y, saved, work } = pass;
+            L::forward(cx, Forward { params: params.cast(), x: x.cast(), y: y.cast(), saved, work });
+        },
+        backward: |cx, pass| {
+            let BackwardBytes { params, grads, x, saved, dy, dx, work } = pass;
+            let (params, x, dy, dx) = (params.cast(), x.cast(), dy.cast(), dx.map(ViewMut::cast));
+            L::backward(cx, Backward { params, grads, x, saved, dy, dx, work });
+        },
+        tensors: L::tensors,
+    }
 }
 
 impl<S: Shape, const N: usize> Fields<S, (), N> {
     /// The first field.
     #[track_caller]
     pub const fn first<L: Entry + Layer<S, L::Input>>(name: &'static str) -> Fields<S, L::Output, N> {
+        let mut first = field::<S, L::Input, L>(name, None, None);
+        let given = product(&[S::TOKENS, L::Input::WIDTH, size_of::<<L::Input as Activation>::Data>()]);
+        first.sizes.given_bytes = if given == first.sizes.input_bytes { 0 } else { given };
         Fields {
-            sizes: [field::<S, L::Input, L>(name, None, None); N],
+            sizes: [first; N],
             code: [code::<S, L::Input, L>(); N],
             len: 1,
             vocabulary: L::VOCABULARY,
@@ -239,9 +274,9 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
             let fault = Message::new().text("[Z0204] the head gives ").number(Y::WIDTH);
             refuse(fault.text(" numbers for each token, not one, the loss"), last.name);
         }
-        last.sizes.target_width = head.target_width;
+        last.sizes.targets_bytes = head.targets_bytes;
         // Predictions lie there until the host has read them.
-        last.sizes.workspace = crate::layer::max(last.sizes.workspace, head.outputs);
+        last.sizes.workspace_bytes = crate::layer::max(last.sizes.workspace_bytes, bytes::<f32>(head.outputs));
         head.vocabulary = vocabulary;
         Whole { fields: Fields { sizes, code, len, vocabulary, output: PhantomData }, head }
     }
@@ -263,17 +298,13 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
 impl<D: Device> HeadCode<D> {
     /// Of a head; the vocabulary is the first field's to say.
     pub const fn of<S: Shape<Device = D>, L: Head<S> + ?Sized>() -> Self {
-        // Targets lie in the arena beside what enters the model.
-        if let Some(fault) = width_fault::<L::Target>("a target of the head") {
-            panic!("{}", fault.as_str());
-        }
         Self {
             classes: L::CLASSES,
             outputs: L::OUTPUTS,
-            target_width: L::Target::WIDTH,
+            targets_bytes: product(&[S::TOKENS, L::Target::WIDTH, size_of::<<L::Target as Activation>::Data>()]),
             vocabulary: None,
             unit: L::UNIT,
-            logits: L::logits,
+            logits: |device, params, x, logits| L::logits(device, params.cast(), x.cast(), logits),
         }
     }
 }

@@ -38,7 +38,7 @@ fn away_from_zero(seed: u64, i: u64) -> f32 {
 ///
 /// # Panics
 /// If something is forgotten or off by more than the tolerance, naming the layer, the tensor and the element.
-pub fn gradcheck<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>() {
+pub fn gradcheck<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>() {
     gradcheck_towards::<S, X, Tokens, L>();
 }
 
@@ -46,7 +46,7 @@ pub fn gradcheck<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>() {
 ///
 /// # Panics
 /// As [`gradcheck`].
-pub fn gradcheck_towards<S: Shape<Device = Cpu>, X: Sample, T: Sample, L: Layer<S, X>>() {
+pub fn gradcheck_towards<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>() {
     if let Some(fault) = L::FAULT {
         panic!("{}", fault.as_str());
     }
@@ -78,7 +78,7 @@ fn is_close(found: f64, expected: f64, admitted: f64) -> bool {
 
 /// What a layer may do in one pass is as if it were done after: something added to its output or to the gradient of its
 /// input, and all of it by another layer, if it says that it is a nonlinearity.
-fn check_one_pass<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+fn check_one_pass<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
     names: &Names,
     trial: &mut Trial,
     dy: &[f32],
@@ -109,7 +109,10 @@ fn check_one_pass<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
 
 /// A call may bring fewer tokens than the shape says: the first sequence but its last token gives the same there, since
 /// no token depends on a later one.
-fn check_shorter<S: Shape<Device = Cpu>, X: Sample, T: Sample, L: Layer<S, X>>(names: &Names, whole: &Trial) {
+fn check_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>(
+    names: &Names,
+    whole: &Trial,
+) {
     let length = S::LENGTH.saturating_sub(1).max(1);
     let mut part = Trial::new::<S, X, T, L>();
     let y = part.forward_shorter::<S, X, L>(length);
@@ -121,7 +124,7 @@ fn check_shorter<S: Shape<Device = Cpu>, X: Sample, T: Sample, L: Layer<S, X>>(n
     }
 }
 
-fn check<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+fn check<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
     names: &Names,
     trial: &mut Trial,
     dy: &[f32],
@@ -148,7 +151,7 @@ fn check<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
 }
 
 /// The weighted sum of outputs whose gradients are checked, with element `i` moved by some: where to, and the sum.
-fn objective_at<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+fn objective_at<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
     trial: &mut Trial,
     dy: &[f32],
     along: Along,

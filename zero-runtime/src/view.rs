@@ -7,8 +7,8 @@
 //! use std::cell::Cell;
 //! use zero_runtime::{device::Cpu, view::View};
 //!
-//! thread_local! { static KEPT: Cell<Option<View<'static, Cpu>>> = const { Cell::new(None) } }
-//! fn forward(params: View<'_, Cpu>) {
+//! thread_local! { static KEPT: Cell<Option<View<'static, Cpu, f32>>> = const { Cell::new(None) } }
+//! fn forward(params: View<'_, Cpu, f32>) {
 //!     KEPT.set(Some(params)); // error: borrowed data escapes outside of function
 //! }
 //! ```
@@ -16,15 +16,19 @@
 
 use core::marker::PhantomData;
 
+use bytemuck::Pod;
+
+use crate::layer::size::bytes;
+
 /// Elements that may be read. Only the device `D` can look at them; everyone else can cut.
-pub struct View<'a, D, T = f32> {
+pub struct View<'a, D, T> {
     pub(crate) start: *const T,
     len: usize,
     lifetime: PhantomData<(&'a [T], D)>,
 }
 
 /// Elements that may be written.
-pub struct ViewMut<'a, D, T = f32> {
+pub struct ViewMut<'a, D, T> {
     pub(crate) start: *mut T,
     len: usize,
     lifetime: PhantomData<(&'a mut [T], D)>,
@@ -86,6 +90,11 @@ impl<'a, D, T> View<'a, D, T> {
 }
 
 impl<'a, D, T> ViewMut<'a, D, T> {
+    /// A view of nothing.
+    pub fn empty() -> Self {
+        Self { start: core::ptr::NonNull::dangling().as_ptr(), len: 0, lifetime: PhantomData }
+    }
+
     /// A mutable view of `len` elements from `start`.
     ///
     /// # Safety
@@ -132,9 +141,70 @@ impl<'a, D, T> ViewMut<'a, D, T> {
     }
 }
 
-impl<'a, D> View<'a, D, f32> {
-    /// The same 4-byte cells as token ids: ids travel through the arena like every other element.
-    pub fn ids(self) -> View<'a, D, u32> {
-        View { start: self.start.cast(), len: self.len, lifetime: PhantomData }
+/// Checks that `len` elements of `T` from `address` are whole elements of `U`, and gives their number.
+fn recounted<T, U>(address: usize, len: usize) -> usize {
+    let bytes = len * size_of::<T>();
+    assert!(
+        bytes.is_multiple_of(size_of::<U>()) && (bytes == 0 || address.is_multiple_of(align_of::<U>())),
+        "{bytes} bytes at {address:#x} are no elements of {} bytes",
+        size_of::<U>()
+    );
+    bytes / size_of::<U>()
+}
+
+impl<'a, D, T: Pod> View<'a, D, T> {
+    /// The same bytes as elements of another type.
+    pub fn cast<U: Pod>(self) -> View<'a, D, U> {
+        let len = recounted::<T, U>(self.start.addr(), self.len);
+        // SAFETY: as many bytes, aligned by the check above; every pattern of bits is a value of plain data.
+        if len == 0 { View::empty() } else { unsafe { View::from_raw(self.start.cast(), len) } }
+    }
+}
+
+impl<'a, D, T: Pod> ViewMut<'a, D, T> {
+    /// The same bytes as elements of another type.
+    pub fn cast<U: Pod>(self) -> ViewMut<'a, D, U> {
+        let len = recounted::<T, U>(self.start.addr(), self.len);
+        // SAFETY: as for `View::cast`; `self` is consumed.
+        if len == 0 { ViewMut::empty() } else { unsafe { ViewMut::from_raw(self.start.cast(), len) } }
+    }
+}
+
+impl<'a, D> View<'a, D, u8> {
+    /// The first `len` elements, and the bytes after the [`bytes`] that they take.
+    pub fn take<T: Pod>(self, len: usize) -> (View<'a, D, T>, Self) {
+        let (first, rest) = self.split_at(bytes::<T>(len));
+        (first.split_at(len * size_of::<T>()).0.cast(), rest)
+    }
+}
+
+impl<'a, D> ViewMut<'a, D, u8> {
+    /// The first `len` elements, and the bytes after the [`bytes`] that they take.
+    pub fn take<T: Pod>(self, len: usize) -> (ViewMut<'a, D, T>, Self) {
+        let (first, rest) = self.split_at(bytes::<T>(len));
+        (first.split_at(len * size_of::<T>()).0.cast(), rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Cpu;
+
+    #[test]
+    fn pieces_lie_on_lines() {
+        let mut memory = [0u64; 24];
+        let all: ViewMut<Cpu, u8> = ViewMut::from(&mut memory[..]).cast();
+        let (first, rest) = all.take::<u32>(3);
+        let start = first.address().addr();
+        let (second, rest) = rest.take::<f32>(17);
+        assert_eq!((first.len(), second.len(), rest.len()), (3, 17, 0));
+        assert_eq!(second.address().addr() - start, 64);
+    }
+
+    #[test]
+    #[should_panic(expected = "are no elements of 4 bytes")]
+    fn a_part_of_an_element_is_refused() {
+        let _ = View::<Cpu, u8>::from(&[0u8; 6][..]).cast::<f32>();
     }
 }

@@ -75,8 +75,8 @@ pub trait Dataset: Sync {
     fn training(
         &self,
         draw: Draw,
-        input: &mut [<Self::Input as Activation>::Element],
-        targets: &mut [<Self::Target as Activation>::Element],
+        input: &mut [<Self::Input as Activation>::Data],
+        targets: &mut [<Self::Target as Activation>::Data],
     );
 
     /// Sequence `index`, less than [`Dataset::held_out_count`], of the held-out part, which no training sequence
@@ -84,8 +84,8 @@ pub trait Dataset: Sync {
     fn held_out(
         &self,
         index: usize,
-        input: &mut [<Self::Input as Activation>::Element],
-        targets: &mut [<Self::Target as Activation>::Element],
+        input: &mut [<Self::Input as Activation>::Data],
+        targets: &mut [<Self::Target as Activation>::Data],
     );
 
     /// Number of held-out sequences, 0 if nothing is held out.

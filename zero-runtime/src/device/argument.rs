@@ -1,7 +1,7 @@
 //! Argument: what ops take beside views: how to write, what follows, which nonlinearity, how a tensor is laid out. Never
 //! computes.
 
-use super::Device;
+use super::{Device, Element};
 use crate::view::{View, ViewMut};
 
 /// Whether a result overwrites its destination or is added to it.
@@ -14,18 +14,18 @@ pub enum Write {
 }
 
 /// What is done to a result before it leaves the cache: to the bit what the op of that name does to it afterwards.
-pub enum Then<'a, D> {
+pub enum Then<'a, D, E> {
     /// Nothing.
     Nothing,
     /// The nonlinearity of the result goes to another place; the result stays too, for backward.
-    Activate(Nonlinearity, ViewMut<'a, D>),
+    Activate(Nonlinearity, ViewMut<'a, D, E>),
     /// As much is added to the result.
-    Add(View<'a, D>),
+    Add(View<'a, D, E>),
 }
 
-impl<D: Device> Then<'_, D> {
+impl<D: Device, E: Element> Then<'_, D, E> {
     /// Does it to a result that is there already.
-    pub fn apply(self, device: &D, result: ViewMut<D>) {
+    pub fn apply(self, device: &D, result: ViewMut<D, E>) {
         match self {
             Then::Nothing => {}
             Then::Activate(kind, to) => device.activate(kind, result.as_view(), to),
@@ -35,9 +35,9 @@ impl<D: Device> Then<'_, D> {
 }
 
 /// A row-major (rows, cols) matrix, or the transpose of one.
-pub struct Matrix<'a, D> {
+pub struct Matrix<'a, D, E> {
     /// The elements.
-    pub view: View<'a, D>,
+    pub view: View<'a, D, E>,
     /// Rows as stored.
     pub rows: usize,
     /// Columns as stored.
@@ -46,9 +46,9 @@ pub struct Matrix<'a, D> {
     pub transposed: bool,
 }
 
-impl<'a, D> Matrix<'a, D> {
+impl<'a, D, E> Matrix<'a, D, E> {
     /// The matrix as stored.
-    pub fn new(view: View<'a, D>, rows: usize, cols: usize) -> Self {
+    pub fn new(view: View<'a, D, E>, rows: usize, cols: usize) -> Self {
         Self { view, rows, cols, transposed: false }
     }
 

@@ -36,7 +36,7 @@ unsafe impl Memory for Arc<Segment> {
 }
 
 /// Elements in memory of a device that belong to nobody else: beside an arena, for what is measured or tried out.
-pub struct Buffer<D: Device, T = f32> {
+pub struct Buffer<D: Device, T> {
     memory: D::Memory,
     len: usize,
     elements: PhantomData<T>,

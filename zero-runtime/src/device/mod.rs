@@ -35,9 +35,10 @@ use crate::view::{View, ViewMut};
 ///   [`Device::read`] waits for it.
 /// - **Aliasing.** What an op writes overlaps nothing else that it is given, unless it says so.
 /// - **Writing.** `:=` overwrites all of a destination, whatever it held, NaN included; `+=` adds to all of it.
-/// - **Rounding.** What is stored as f32 is computed in f32 or wider, and rounded when it is stored at the latest. Whether
-///   a product and a sum are rounded together is the implementation's choice, and so is how exponentials and roots are
-///   approximated: to a few units in the last place. Infinities and NaN show in the result.
+/// - **Rounding.** Whatever it is stored as, a result is computed in f32 or wider, and rounded once, when it is stored: to
+///   nearest, ties to even. Whether a product and a sum are rounded together is the implementation's choice, and so is how
+///   exponentials and roots are approximated: to a few units in the last place of an f32. Infinities and NaN show in the
+///   result. Of products of bf16, subnormal factors and sums may count as zeros.
 /// - **Sums.** Their order depends on shapes alone, neither on timing nor on threads: an op repeated gives the same bits.
 pub trait Device: Sized + Default + Send + 'static {
     /// The most features of a head in [`Device::attention`].
@@ -73,126 +74,160 @@ pub trait Device: Sized + Default + Send + 'static {
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]);
 
     /// `to` := `from`.
-    fn copy(&self, to: ViewMut<Self>, from: View<Self>);
+    fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>);
+    /// `to` := `value` everywhere.
+    fn fill<T: Pod>(&self, to: ViewMut<Self, T>, value: T);
     /// `to` := `from`, rounded to the nearest that `to` can store, ties to even; NaN stays NaN.
     fn convert(&self, to: StoredMut<Self>, from: Stored<Self>);
-    /// `to` := `from`, as [`Device::convert`].
-    fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>);
-    /// `to` := `from`, as [`Device::convert`].
-    fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>);
-    /// `to` := `value` everywhere.
-    fn fill(&self, to: ViewMut<Self>, value: f32);
     /// `y` += `x`.
-    fn add(&self, y: ViewMut<Self>, x: View<Self>);
+    fn add<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>);
     /// `y` *= `x`, elementwise.
-    fn mul(&self, y: ViewMut<Self>, x: View<Self>);
+    fn mul<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>);
     /// `y` *= `factor` everywhere.
-    fn scale(&self, y: ViewMut<Self>, factor: f32);
+    fn scale<E: Element>(&self, y: ViewMut<Self, E>, factor: f32);
 
     /// `c` (m, n) := or += `a` (m, k) `b` (k, n). A sum over k may begin with what `c` held or end with it.
-    fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write);
+    fn matmul<O: Element, E: Element>(&self, c: ViewMut<Self, O>, a: Matrix<Self, E>, b: Matrix<Self, E>, write: Write);
     /// `y` (rows, output) := `x` (rows, input) times the transpose of `weight` (output, input), plus `bias` (output) in
     /// every row; then what `then` says.
-    fn linear(&self, y: ViewMut<Self>, x: View<Self>, weight: Matrix<Self>, bias: Option<View<Self>>, then: Then<Self>);
+    fn linear<E: Element>(
+        &self,
+        y: ViewMut<Self, E>,
+        x: View<Self, E>,
+        weight: Matrix<Self, E>,
+        bias: Option<View<Self, E>>,
+        then: Then<Self, E>,
+    );
     /// `out` (width) := or += the sum of the rows of `x` (rows, width).
-    fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write);
+    fn sum_rows<E: Element>(&self, x: View<Self, E>, out: ViewMut<Self, f32>, write: Write);
     /// `y` := f(`x`), elementwise.
-    fn activate(&self, kind: Nonlinearity, x: View<Self>, y: ViewMut<Self>);
+    fn activate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>);
     /// `dx` := `dy` f'(`x`), elementwise.
-    fn activate_backward(&self, kind: Nonlinearity, x: View<Self>, dy: View<Self>, dx: ViewMut<Self>);
+    fn activate_backward<E: Element>(
+        &self,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+    );
 
     /// Layer norm of each row: `y` (rows, width) := (`x` - mean) / sqrt(variance + `epsilon`) `gain` + `bias`, where the
     /// variance is the biased one. `stats` (rows, 2) takes the mean and 1 / sqrt(variance + epsilon).
-    fn layer_norm(
+    fn layer_norm<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        bias: View<Self>,
-        y: ViewMut<Self>,
-        stats: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        bias: View<Self, E>,
+        y: ViewMut<Self, E>,
+        stats: ViewMut<Self, f32>,
         epsilon: f32,
     );
     /// Its vector-Jacobian product: `dx`, if wanted, := it, and `plus` added as [`Device::add`] does; `dgain` and `dbias`
     /// (width) := or += theirs.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
-    fn layer_norm_backward(
+    fn layer_norm_backward<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        stats: View<Self>,
-        dy: View<Self>,
-        dx: Option<ViewMut<Self>>,
-        plus: Option<View<Self>>,
-        dgain: ViewMut<Self>,
-        dbias: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        stats: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
+        dbias: ViewMut<Self, f32>,
         write: Write,
     );
     /// Root-mean-square norm of each row: `y` (rows, width) := `x` / sqrt(mean(x^2) + `epsilon`) `gain`. `inverse` (rows)
     /// takes 1 / sqrt(mean(x^2) + epsilon).
-    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>, epsilon: f32);
+    fn rms_norm<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        y: ViewMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    );
     /// Its vector-Jacobian product: as of [`Device::layer_norm`].
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
-    fn rms_norm_backward(
+    fn rms_norm_backward<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        inverse: View<Self>,
-        dy: View<Self>,
-        dx: Option<ViewMut<Self>>,
-        plus: Option<View<Self>>,
-        dgain: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
         write: Write,
     );
     /// Causal attention of each token to itself and those before it in its sequence. For each head, `out` (tokens, heads
     /// head_dim) := softmax(q k^T / sqrt(head_dim)) v, where q, k and v lie in `qkv` as [`AttentionShape`] says. `lse`
     /// (tokens, heads) takes the log-sum-exp of what the softmax is of. Scores may be of any finite size.
-    fn attention(&self, shape: AttentionShape, qkv: View<Self>, out: ViewMut<Self>, lse: ViewMut<Self>);
-    /// Its vector-Jacobian product: `dqkv` := it, laid out as `qkv`.
-    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
-    fn attention_backward(
+    fn attention<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self>,
-        out: View<Self>,
-        lse: View<Self>,
-        dout: View<Self>,
-        dqkv: ViewMut<Self>,
+        qkv: View<Self, E>,
+        out: ViewMut<Self, E>,
+        lse: ViewMut<Self, f32>,
+    );
+    /// Its vector-Jacobian product: `dqkv` := it, laid out as `qkv`.
+    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
+    fn attention_backward<E: Element>(
+        &self,
+        shape: AttentionShape,
+        qkv: View<Self, E>,
+        out: View<Self, E>,
+        lse: View<Self, f32>,
+        dout: View<Self, E>,
+        dqkv: ViewMut<Self, E>,
     );
     /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id; plus, if there are `positions` (context, width),
     /// their rows by place in the sequence, of which there are whole ones of `length` tokens, at most the context.
-    fn embed(
+    fn embed<E: Element>(
         &self,
         ids: View<Self, u32>,
-        table: View<Self>,
-        positions: Option<View<Self>>,
-        out: ViewMut<Self>,
+        table: View<Self, E>,
+        positions: Option<View<Self, E>>,
+        out: ViewMut<Self, E>,
         length: usize,
     );
     /// Its vector-Jacobian product. A row that no token refers to is 0, or left as it is.
-    fn embed_backward(
+    fn embed_backward<E: Element>(
         &self,
         ids: View<Self, u32>,
-        dout: View<Self>,
-        dtable: ViewMut<Self>,
-        dpositions: Option<ViewMut<Self>>,
+        dout: View<Self, E>,
+        dtable: ViewMut<Self, f32>,
+        dpositions: Option<ViewMut<Self, f32>>,
         length: usize,
         write: Write,
     );
     /// `loss` (rows) := log-sum-exp of each row of `logits` (rows, classes), kept in `lse` (rows), less the target's logit.
     /// Logits may be of any finite size.
-    fn cross_entropy(&self, logits: View<Self>, targets: View<Self, u32>, loss: ViewMut<Self>, lse: ViewMut<Self>);
-    /// Its vector-Jacobian product: turns `logits` into their gradient.
-    fn cross_entropy_backward(
+    fn cross_entropy<E: Element>(
         &self,
-        logits: ViewMut<Self>,
+        logits: View<Self, E>,
         targets: View<Self, u32>,
-        lse: View<Self>,
-        dloss: View<Self>,
+        loss: ViewMut<Self, f32>,
+        lse: ViewMut<Self, f32>,
+    );
+    /// Its vector-Jacobian product: turns `logits` into their gradient.
+    fn cross_entropy_backward<E: Element>(
+        &self,
+        logits: ViewMut<Self, E>,
+        targets: View<Self, u32>,
+        lse: View<Self, f32>,
+        dloss: View<Self, f32>,
     );
     /// `loss` (rows) := the mean of (x - t)^2 over each row of `x` and `targets` (rows, width).
-    fn squared_error(&self, x: View<Self>, targets: View<Self>, loss: ViewMut<Self>);
+    fn squared_error<E: Element>(&self, x: View<Self, E>, targets: View<Self, f32>, loss: ViewMut<Self, f32>);
     /// Its vector-Jacobian product: `dx` (rows, width).
-    fn squared_error_backward(&self, x: View<Self>, targets: View<Self>, dloss: View<Self>, dx: ViewMut<Self>);
+    fn squared_error_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        targets: View<Self, f32>,
+        dloss: View<Self, f32>,
+        dx: ViewMut<Self, E>,
+    );
 
     /// `to` := or += the sum of `count` stretches along the tree that halves them at powers of two: of n, the first
     /// `n.next_power_of_two() / 2` are summed before the others are added. Summand number `own` is what `to` holds, if one
@@ -209,7 +244,7 @@ pub trait Device: Sized + Default + Send + 'static {
         write: Write,
     );
     /// `to` (1) += the mean of `x`: its sum in f64, divided by its length.
-    fn add_mean(&self, x: View<Self>, to: ViewMut<Self, f64>);
+    fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>);
     /// `to` (1) := the sum of squares, in f64.
     fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>);
     /// `report` (1) := what `agreement` makes of the words of all ranks, (ranks, [`Agreement::values`]), and of `hyper` (1).

@@ -1,12 +1,14 @@
 //! Stored: views of numbers that are stored in one width or the other, chosen by the plan. Never converts.
 
-use super::element::bf16;
+use zero_plan::config::Width;
+
+use super::element::{Element, bf16};
 use crate::view::{View, ViewMut};
 
 /// Numbers that may be read.
 pub enum Stored<'a, D> {
     /// Stored as f32.
-    F32(View<'a, D>),
+    F32(View<'a, D, f32>),
     /// Stored as bf16.
     BF16(View<'a, D, bf16>),
 }
@@ -14,7 +16,7 @@ pub enum Stored<'a, D> {
 /// Numbers that may be written.
 pub enum StoredMut<'a, D> {
     /// Stored as f32.
-    F32(ViewMut<'a, D>),
+    F32(ViewMut<'a, D, f32>),
     /// Stored as bf16.
     BF16(ViewMut<'a, D, bf16>),
 }
@@ -37,7 +39,15 @@ impl<D> Clone for Stored<'_, D> {
 
 impl<D> Copy for Stored<'_, D> {}
 
-impl<D> Stored<'_, D> {
+impl<'a, D> Stored<'a, D> {
+    /// Numbers of such a width.
+    pub fn of(width: Width, bytes: View<'a, D, u8>) -> Self {
+        match width {
+            Width::F32 => Self::F32(bytes.cast()),
+            Width::BF16 => Self::BF16(bytes.cast()),
+        }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         each!(self, view => view.len())
@@ -62,7 +72,15 @@ impl<D> Stored<'_, D> {
     }
 }
 
-impl<D> StoredMut<'_, D> {
+impl<'a, D> StoredMut<'a, D> {
+    /// Numbers of such a width.
+    pub fn of(width: Width, bytes: ViewMut<'a, D, u8>) -> Self {
+        match width {
+            Width::F32 => Self::F32(bytes.cast()),
+            Width::BF16 => Self::BF16(bytes.cast()),
+        }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         each!(self, view => view.len())
@@ -97,27 +115,15 @@ impl<D> StoredMut<'_, D> {
     }
 }
 
-impl<'a, D> From<View<'a, D>> for Stored<'a, D> {
-    fn from(view: View<'a, D>) -> Self {
-        Self::F32(view)
+impl<'a, D, E: Element> From<View<'a, D, E>> for Stored<'a, D> {
+    fn from(view: View<'a, D, E>) -> Self {
+        Self::of(E::WIDTH, view.cast())
     }
 }
 
-impl<'a, D> From<View<'a, D, bf16>> for Stored<'a, D> {
-    fn from(view: View<'a, D, bf16>) -> Self {
-        Self::BF16(view)
-    }
-}
-
-impl<'a, D> From<ViewMut<'a, D>> for StoredMut<'a, D> {
-    fn from(view: ViewMut<'a, D>) -> Self {
-        Self::F32(view)
-    }
-}
-
-impl<'a, D> From<ViewMut<'a, D, bf16>> for StoredMut<'a, D> {
-    fn from(view: ViewMut<'a, D, bf16>) -> Self {
-        Self::BF16(view)
+impl<'a, D, E: Element> From<ViewMut<'a, D, E>> for StoredMut<'a, D> {
+    fn from(view: ViewMut<'a, D, E>) -> Self {
+        Self::of(E::WIDTH, view.cast())
     }
 }
 

@@ -5,7 +5,9 @@
 use core::fmt;
 
 use super::{Engine, InputOf, TargetOf, WalkState};
-use crate::device::Device;
+use zero_plan::config::Width;
+
+use crate::device::{Device, Stored, StoredMut};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
@@ -108,17 +110,22 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let (places, tokens) = (self.arena.places(), walk.shape.0 * walk.shape.1);
         let (input_bytes, target_bytes) =
             (tokens * size_of::<InputOf<M>>() * M::Input::WIDTH, tokens * size_of::<TargetOf<M>>() * M::Target::WIDTH);
-        let inputs = if begins { places.input(0, slot) } else { places.unneeded() };
-        let targets = if ends { places.targets(slot) } else { places.unneeded() };
-        // SAFETY: targets lie after inputs, or the two lie in different regions, as one of them at least is needed, and
-        // no other view of this op covers either.
-        let (inputs, targets) = unsafe {
-            (self.arena.view_mut(inputs.first(input_bytes)), self.arena.view_mut(targets.first(target_bytes)))
+        let converts = self.plan.units[0].given_bytes > 0;
+        let inputs = match (begins, converts) {
+            (true, false) => places.input(0, slot),
+            (true, true) => places.given(),
+            (false, _) => places.unneeded(),
         };
+        let inputs = inputs.first(input_bytes);
+        let targets = if ends { places.targets(slot) } else { places.unneeded() }.first(target_bytes);
+        // SAFETY: targets lie after inputs, or the two lie in different regions or parts of the workspace, as one of them at
+        // least is needed, and no other view of this op covers either.
+        let (inputs_view, targets) =
+            unsafe { (self.arena.bytes_mut(inputs).cast(), self.arena.bytes_mut(targets).cast()) };
         let is_prediction = walk.headless;
         let mut misfit = None;
         let device = &self.ranks.device;
-        device.stage(inputs, |inputs| {
+        device.stage(inputs_view, |inputs| {
             device.stage(targets, |targets| {
                 batch(micro_batch, inputs, targets);
                 if !is_prediction {
@@ -126,6 +133,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 }
             });
         });
+        if begins && converts {
+            let compute = self.plan.config.precision.compute;
+            let entering = self.share(walk).of_place(places.input(0, slot));
+            // SAFETY: the staged inputs, whose view has ended, and what the first unit takes, which lies elsewhere.
+            let (entering, given) =
+                unsafe { (self.arena.bytes_mut(entering), self.arena.bytes(self.arena.rank(), inputs)) };
+            device.convert(StoredMut::of(compute, entering), Stored::of(Width::F32, given));
+        }
         if let Some(misfit) = misfit {
             // All ranks find out together, where they agree on the loss, and none of them learns from this step.
             device.stage(self.arena.own_words_mut(1), |loss| loss.fill(f64::NAN));

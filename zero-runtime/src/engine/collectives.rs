@@ -9,6 +9,7 @@ use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Place, Places, Plan,
 use crate::arena::Arena;
 use crate::device::{Device, Stored, Write};
 use crate::transport::{Lost, Transport};
+use crate::view::View;
 
 /// One rank's part in what ranks do together: its memory, its device, and its way to the others. An [`super::Engine`] has
 /// one; by itself it is for measuring what communication takes.
@@ -118,7 +119,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     pub(super) unsafe fn execute(&mut self, op: Op, share: Share) {
         match op {
             Op::Wait { unit } => self.gather(unit),
-            Op::Widen { unit, slot } => {
+            Op::Convert { unit, slot } => {
                 let places = self.places();
                 self.convert(places.computed_on(unit, slot), self.arena.rank(), places.flat(unit));
             }
@@ -144,11 +145,23 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// What a rank has at a place.
-    fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
+    fn bytes(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         // SAFETY: see above.
         unsafe {
-            if rank == self.arena.rank() { self.arena.stored(rank, place) } else { self.transport.peer(rank, place) }
+            if rank == self.arena.rank() { self.arena.bytes(rank, place) } else { self.transport.peer(rank, place) }
         }
+    }
+
+    /// The numbers that a rank has at a place.
+    fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
+        Stored::of(self.arena.width(place), self.bytes(rank, place))
+    }
+
+    /// Copies what a peer has, whatever it is; gives the bytes.
+    fn copy(&self, to: Place, rank: usize, from: Place) -> usize {
+        // SAFETY: see above; the places lie in different ranks.
+        self.device.copy(unsafe { self.arena.bytes_mut(to) }, self.bytes(rank, from));
+        from.len_bytes
     }
 
     /// Copies what a rank has, from the width of one place to that of the other; gives the bytes that came from a peer.
@@ -198,7 +211,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         if cfg!(debug_assertions) && self.plan.config.uses_slots() {
             let slot = self.places().computed_on(unit, self.position.slot(unit));
             // SAFETY: see above: the slot is this rank's own.
-            self.device.fill(unsafe { self.arena.view_mut(slot) }, f32::NAN);
+            self.device.fill(unsafe { self.arena.bytes_mut(slot) }, u8::MAX);
         }
     }
 
@@ -276,11 +289,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         match parcel {
             Parcel::Activations => {
                 let from = share.of_place(there.outgoing(parcel, unit - 1, from));
-                self.moved.copied.activation_bytes += self.convert(share.of_place(to), rank, from);
+                self.moved.copied.activation_bytes += self.copy(share.of_place(to), rank, from);
             }
             Parcel::Gradients => {
                 let from = share.of_place(there.outgoing(parcel, unit + 1, from));
-                self.moved.copied.gradient_bytes += self.convert(share.of_place(to), rank, from);
+                self.moved.copied.gradient_bytes += self.copy(share.of_place(to), rank, from);
             }
             Parcel::TiedGradients => {
                 self.moved.in_place.tied_bytes += self.add_tied(self.plan.units.len() - 1, rank, there);

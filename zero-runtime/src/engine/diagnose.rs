@@ -110,7 +110,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             if self.plan.placements[unit].stage == at.pipeline {
                 let sums = self.arena.places().reduced(unit);
                 // SAFETY: every bucket is summed: nobody writes the sums before the next step.
-                let sums = unsafe { self.arena.stored(self.arena.rank(), sums) };
+                let sums = unsafe { self.arena.stored(sums) };
                 let finite = self.ranks.device.all_finite(sums);
                 search.note(Phase::Sum, unit, finite);
             }

@@ -61,10 +61,10 @@ use turn::Turn;
 use update::Segment;
 
 /// One element of what a model takes.
-pub type InputOf<M> = <<M as Model>::Input as Activation>::Element;
+pub type InputOf<M> = <<M as Model>::Input as Activation>::Data;
 
 /// One element of what a model is to predict.
-pub type TargetOf<M> = <<M as Model>::Target as Activation>::Element;
+pub type TargetOf<M> = <<M as Model>::Target as Activation>::Data;
 
 /// Why a step could not be done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -126,7 +126,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Safety
     /// As for [`crate::arena::Arena::view_mut`].
     unsafe fn write(&self, place: Place, numbers: &[f32]) {
-        let (device, width) = (&self.ranks.device, place.region.width(&self.plan.config));
+        let (device, width) = (&self.ranks.device, self.arena.width(place));
         let place = place.first(numbers.len() * width.bytes());
         // SAFETY: by the caller's promise.
         match unsafe { self.arena.stored_mut(place) } {
@@ -141,7 +141,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// As for [`crate::arena::Arena::view`].
     unsafe fn read(&self, place: Place) -> Vec<f32> {
         // SAFETY: by the caller's promise.
-        match unsafe { self.arena.stored(self.arena.rank(), place) } {
+        match unsafe { self.arena.stored(place) } {
             Stored::F32(from) => self.read_as(from),
             Stored::BF16(from) => self.read_as(from),
         }

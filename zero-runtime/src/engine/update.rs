@@ -82,7 +82,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 let summed = places.part(places.reduced(unit), places.at.replica);
                 let square = self.arena.own_words_mut(self.plan.agreed_values()).part(1 + unit, 1);
                 // SAFETY: every bucket is summed: nobody writes this rank's parts before the next step.
-                device.squares(unsafe { self.arena.stored(self.arena.rank(), summed) }, square);
+                device.squares(unsafe { self.arena.stored(summed) }, square);
             }
         }
         let values = self.plan.agreed_values();
@@ -98,14 +98,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let place = |state| places.state(state, unit).map(|(_, place)| place);
         for &Segment { start, len, decays } in &self.segments[unit] {
             let cut = |place: Place| {
-                let width = place.region.width(&self.plan.config).bytes();
+                let width = self.arena.width(place).bytes();
                 place.cut(start * width, len * width)
             };
             // SAFETY: stretches of different regions, and of the two halves of the optimizer state. All ranks have agreed,
             // which they do after their last use of the parameters, so nobody reads what is written here.
             let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(cut(place)) } };
             // SAFETY: as above.
-            let gradients: Stored<_> = unsafe { self.arena.stored(self.arena.rank(), cut(places.sums(unit))) };
+            let gradients: Stored<_> = unsafe { self.arena.stored(cut(places.sums(unit))) };
             let weights = Weights { params: state(places.updated(unit)), master: place(State::Master).map(state) };
             let moment = |which| state(place(which).expect("moments of what is updated"));
             let (m, v) = (moment(State::FirstMoment), moment(State::SecondMoment));

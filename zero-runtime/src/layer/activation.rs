@@ -20,11 +20,11 @@ macro_rules! activation {
 
             fn tensors(_: &mut Tensors) {}
 
-            fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+            fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<W>>) {
                 cx.device.activate(Nonlinearity::$name, pass.x, pass.y);
             }
 
-            fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+            fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {
                 if let Some(dx) = pass.dx {
                     cx.device.activate_backward(Nonlinearity::$name, pass.x, pass.dy, dx);
                 }

@@ -2,7 +2,7 @@
 
 use zero_plan::message::Message;
 
-use super::size::{SOFTMAX, either, empty, product, sum};
+use super::size::{SOFTMAX, bytes, either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear};
 use crate::device::{AttentionShape, Device, Then};
 
@@ -36,9 +36,14 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
         indivisible(W, HEADS, S::Device::HEAD_DIM_MAX),
     );
     // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
-    const SAVED: usize = product(&[S::TOKENS, sum(&[product(&[4, W]), HEADS])]);
+    const SAVED: usize = sum(&[
+        bytes::<S::Compute>(product(&[S::TOKENS, 3, W])),
+        bytes::<S::Compute>(product(&[S::TOKENS, W])),
+        bytes::<f32>(product(&[S::TOKENS, HEADS])),
+    ]);
     // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
-    const WORKSPACE: usize = product(&[S::TOKENS, 4, W]);
+    const WORKSPACE: usize =
+        sum(&[bytes::<S::Compute>(product(&[S::TOKENS, W])), bytes::<S::Compute>(product(&[S::TOKENS, 3, W]))]);
     // The projections; queries by keys and scores by values, 2 LENGTH W a token each; the softmax of the scores. Not halved
     // for the scores that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
     const OPERATIONS: usize = sum(&[
@@ -52,30 +57,30 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
         out.scope("out", |out| linear::tensors(W, W, out));
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<W>>) {
         <Self as Layer<S, Features<W>>>::forward_then(cx, pass, Then::Nothing);
     }
 
-    fn forward_then(cx: &Context<S::Device>, pass: Forward<S::Device>, then: Then<S::Device>) {
+    fn forward_then(cx: &Context<S::Device>, pass: Forward<S, Features<W>>, then: Then<S::Device, S::Compute>) {
         let tokens = cx.tokens();
         let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
-        let (mut qkv, rest) = pass.saved.split_at(tokens * 3 * W);
-        let (mut mixed, lse) = rest.split_at(tokens * W);
-        let lse = lse.split_at(tokens * HEADS).0;
+        let (mut qkv, rest) = pass.saved.take::<S::Compute>(tokens * 3 * W);
+        let (mut mixed, rest) = rest.take::<S::Compute>(tokens * W);
+        let lse = rest.take::<f32>(tokens * HEADS).0;
         linear::forward(cx, [W, 3 * W], params_qkv, pass.x, qkv.reborrow(), Then::Nothing);
         cx.device.attention(Self::shape(cx), qkv.as_view(), mixed.reborrow(), lse);
         linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y, then);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {
         let tokens = cx.tokens();
         let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
         let (grads_qkv, grads_out) = pass.grads.split_at(Self::QKV_PARAMS);
-        let (qkv, rest) = pass.saved.split_at(tokens * 3 * W);
-        let (mixed, lse) = rest.split_at(tokens * W);
-        let lse = lse.split_at(tokens * HEADS).0;
-        let (mut dmixed, work) = pass.work.split_at(tokens * W);
-        let mut dqkv = work.split_at(tokens * 3 * W).0;
+        let (qkv, rest) = pass.saved.take::<S::Compute>(tokens * 3 * W);
+        let (mixed, rest) = rest.take::<S::Compute>(tokens * W);
+        let lse = rest.take::<f32>(tokens * HEADS).0;
+        let (mut dmixed, work) = pass.work.take::<S::Compute>(tokens * W);
+        let mut dqkv = work.take::<S::Compute>(tokens * 3 * W).0;
         linear::backward(cx, [W, W], params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
         cx.device.attention_backward(Self::shape(cx), qkv, mixed, lse, dmixed.as_view(), dqkv.reborrow());
         linear::backward(cx, [W, 3 * W], params_qkv, grads_qkv, pass.x, dqkv.as_view(), pass.dx);

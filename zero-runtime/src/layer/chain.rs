@@ -3,8 +3,8 @@
 
 use zero_plan::message::Message;
 
-use super::size::{either, product, sum};
-use super::{Activation, Backward, Context, Entry, Forward, Layer, SameAs, Shape, Tensors, max};
+use super::size::{bytes, either, product, sum};
+use super::{Activation, Backward, Context, ElementOf, Entry, Forward, Layer, SameAs, Shape, Tensors, max};
 use crate::device::Then;
 use crate::view::View;
 
@@ -14,9 +14,9 @@ pub struct Chain<A, B>(A, B);
 impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X> for Chain<A, B> {
     type Output = B::Output;
     const PARAMS: usize = sum(&[A::PARAMS, B::PARAMS]);
-    const SAVED: usize = sum(&[A::SAVED, product(&[S::TOKENS, A::Output::WIDTH]), B::SAVED]);
+    const SAVED: usize = sum(&[A::SAVED, between::<S, A::Output>(), B::SAVED]);
     // Backward holds the gradient of what passes between while it runs either.
-    const WORKSPACE: usize = sum(&[product(&[S::TOKENS, A::Output::WIDTH]), max(A::WORKSPACE, B::WORKSPACE)]);
+    const WORKSPACE: usize = sum(&[between::<S, A::Output>(), max(A::WORKSPACE, B::WORKSPACE)]);
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
     const FAULT: Option<Message> = either(A::FAULT, B::FAULT);
 
@@ -25,31 +25,30 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
         B::tensors(out);
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, X, B::Output>) {
         Self::forward_then(cx, pass, Then::Nothing);
     }
 
-    fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S::Device>, then: Then<S::Device>) {
+    fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S, X, B::Output>, then: Then<S::Device, S::Compute>) {
         let (params_a, params_b) = pass.params.split_at(A::PARAMS);
         let (saved_a, rest) = pass.saved.split_at(A::SAVED);
-        let (between, saved_b) = rest.split_at(S::TOKENS * A::Output::WIDTH);
-        let mut between = between.split_at(cx.tokens() * A::Output::WIDTH).0;
+        let (mut between, saved_b) = rest.take::<ElementOf<S, A::Output>>(cx.tokens() * A::Output::WIDTH);
         let work = pass.work.reborrow();
         let pass_a = Forward { params: params_a, x: pass.x, y: between.reborrow(), saved: saved_a, work };
         if let Some(kind) = B::ACTIVATION {
-            A::forward_then(cx, pass_a, Then::Activate(kind, pass.y.reborrow()));
-            return then.apply(cx.device, pass.y);
+            A::forward_then(cx, pass_a, Then::Activate(kind, pass.y.reborrow().cast()));
+            return then.apply(cx.device, pass.y.cast());
         }
         A::forward(cx, pass_a);
         let pass_b = Forward { params: params_b, x: between.as_view(), y: pass.y, saved: saved_b, work: pass.work };
         B::forward_then(cx, pass_b, then);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, X, B::Output>) {
         Self::backward_with(cx, pass, A::backward);
     }
 
-    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, plus: View<S::Device>) {
+    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S, X, B::Output>, plus: View<S::Device, S::Compute>) {
         Self::backward_with(cx, pass, |cx, pass| A::backward_plus(cx, pass, plus));
     }
 }
@@ -58,8 +57,8 @@ impl<A, B> Chain<A, B> {
     /// The backward pass, with that of `A` as given.
     fn backward_with<S: Shape, X: Activation>(
         cx: &Context<S::Device>,
-        pass: Backward<S::Device>,
-        backward_a: impl FnOnce(&Context<S::Device>, Backward<S::Device>),
+        pass: Backward<S, X, B::Output>,
+        backward_a: impl FnOnce(&Context<S::Device>, Backward<S, X, A::Output>),
     ) where
         A: Layer<S, X>,
         B: Layer<S, A::Output>,
@@ -67,15 +66,15 @@ impl<A, B> Chain<A, B> {
         let (params_a, params_b) = pass.params.split_at(A::PARAMS);
         let (grads_a, grads_b) = pass.grads.split_at(A::PARAMS);
         let (saved_a, rest) = pass.saved.split_at(A::SAVED);
-        let (between, saved_b) = rest.split_at(S::TOKENS * A::Output::WIDTH);
         let len = cx.tokens() * A::Output::WIDTH;
-        let (mut dbetween, mut work) = pass.work.split_at(len);
+        let (between, saved_b) = rest.take::<ElementOf<S, A::Output>>(len);
+        let (mut dbetween, mut work) = pass.work.take::<ElementOf<S, A::Output>>(len);
         B::backward(
             cx,
             Backward {
                 params: params_b,
                 grads: grads_b,
-                x: between.split_at(len).0,
+                x: between,
                 saved: saved_b,
                 dy: pass.dy,
                 dx: Some(dbetween.reborrow()),
@@ -85,6 +84,11 @@ impl<A, B> Chain<A, B> {
         let dy = dbetween.as_view();
         backward_a(cx, Backward { params: params_a, grads: grads_a, x: pass.x, saved: saved_a, dy, dx: pass.dx, work });
     }
+}
+
+/// Bytes of what passes between two layers.
+const fn between<S: Shape, X: Activation>() -> usize {
+    bytes::<ElementOf<S, X>>(product(&[S::TOKENS, X::WIDTH]))
 }
 
 /// y = x + L(x).
@@ -106,14 +110,14 @@ where
         L::tensors(out);
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
-        let x = pass.x;
-        L::forward_then(cx, pass, Then::Add(x));
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, X>) {
+        let Forward { params, x, y, saved, work } = pass;
+        L::forward_then(cx, Forward { params, x, y: y.cast(), saved, work }, Then::Add(x.cast()));
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
-        let dy = pass.dy;
-        L::backward_plus(cx, pass, dy);
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, X>) {
+        let Backward { params, grads, x, saved, dy, dx, work } = pass;
+        L::backward_plus(cx, Backward { params, grads, x, saved, dy: dy.cast(), dx, work }, dy.cast());
     }
 }
 
@@ -135,26 +139,26 @@ macro_rules! __layer_items {
         const FAULT: Option<$crate::plan::message::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
         const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
 
-        fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S::Device>) {
+        fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S, X, Self::Output>) {
             <$body as $crate::layer::Layer<S, X>>::forward(cx, pass)
         }
 
-        fn backward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Backward<S::Device>) {
+        fn backward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Backward<S, X, Self::Output>) {
             <$body as $crate::layer::Layer<S, X>>::backward(cx, pass)
         }
 
         fn forward_then(
             cx: &$crate::layer::Context<S::Device>,
-            pass: $crate::layer::Forward<S::Device>,
-            then: $crate::device::Then<S::Device>,
+            pass: $crate::layer::Forward<S, X, Self::Output>,
+            then: $crate::device::Then<S::Device, S::Compute>,
         ) {
             <$body as $crate::layer::Layer<S, X>>::forward_then(cx, pass, then)
         }
 
         fn backward_plus(
             cx: &$crate::layer::Context<S::Device>,
-            pass: $crate::layer::Backward<S::Device>,
-            plus: $crate::view::View<S::Device>,
+            pass: $crate::layer::Backward<S, X, Self::Output>,
+            plus: $crate::view::View<S::Device, S::Compute>,
         ) {
             <$body as $crate::layer::Layer<S, X>>::backward_plus(cx, pass, plus)
         }

@@ -29,15 +29,15 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
         out.add("positions", &[CONTEXT, W], Init::Normal(0.02));
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Tokens, Features<W>>) {
         let (table, positions) = pass.params.split_at(VOCAB * W);
-        cx.device.embed(pass.x.ids(), table, Some(positions), pass.y, cx.length);
+        cx.device.embed(pass.x, table, Some(positions), pass.y, cx.length);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Tokens, Features<W>>) {
         let (grads, write) = pass.grads.into_parts();
         let (dtable, dpositions) = grads.split_at(VOCAB * W);
-        cx.device.embed_backward(pass.x.ids(), pass.dy, dtable, Some(dpositions), cx.length, write);
+        cx.device.embed_backward(pass.x, pass.dy, dtable, Some(dpositions), cx.length, write);
     }
 }
 

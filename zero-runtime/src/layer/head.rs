@@ -2,11 +2,11 @@
 
 use zero_plan::message::Message;
 
-use super::size::{SOFTMAX, empty, product, sum};
+use super::size::{SOFTMAX, bytes, empty, product, sum};
 use super::{
     Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, Tokens, max,
 };
-use crate::device::{Device, Matrix, Write};
+use crate::device::{Device, Element, Matrix, Write};
 use crate::model::HeadCode;
 use crate::view::{View, ViewMut};
 
@@ -28,8 +28,13 @@ pub trait Head<S: Shape> {
     /// What the engine needs of it; never anything else.
     const CODE: HeadCode<S::Device> = HeadCode::of::<S, Self>();
 
-    /// `logits` (rows, OUTPUTS), or whatever it predicts, of `x` (rows, input width).
-    fn logits(device: &S::Device, params: View<S::Device>, x: View<S::Device>, logits: ViewMut<S::Device>);
+    /// `logits` (rows, OUTPUTS), or whatever it predicts, of features `x` (rows, input width).
+    fn logits(
+        device: &S::Device,
+        params: View<S::Device, S::Compute>,
+        x: View<S::Device, S::Compute>,
+        logits: ViewMut<S::Device, f32>,
+    );
 }
 
 /// A layer whose parameters can be those at the start of `Owner`'s flat buffer.
@@ -67,8 +72,8 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
     const PARAMS: usize = product(&[VOCAB, W]);
     const FAULT: Option<Message> = empty("LmHead", &[("width", W), ("vocabulary", VOCAB)]);
     // Log-sum-exp of each token's logits.
-    const SAVED: usize = S::TOKENS;
-    const WORKSPACE: usize = product(&[Self::chunk(S::TOKENS), VOCAB]);
+    const SAVED: usize = bytes::<f32>(S::TOKENS);
+    const WORKSPACE: usize = bytes::<S::Compute>(product(&[Self::chunk(S::TOKENS), VOCAB]));
     // The logits, and their softmax.
     const OPERATIONS: usize = sum(&[product(&[2, S::TOKENS, VOCAB, W]), product(&[S::TOKENS, VOCAB, SOFTMAX])]);
 
@@ -76,30 +81,31 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
         out.add("weight", &[VOCAB, W], Init::Normal((3.0 * W as f32).sqrt().recip()));
     }
 
-    fn forward(cx: &Context<S::Device>, mut pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, mut pass: Forward<S, Features<W>, Loss>) {
         let tokens = cx.tokens();
-        let targets = cx.targets.ids();
+        let targets = cx.targets.cast();
+        let mut kept = pass.saved.take::<f32>(tokens).0;
         for start in (0..tokens).step_by(Self::CHUNK) {
             let rows = Self::chunk(tokens - start);
-            let mut logits = pass.work.reborrow().part(0, rows * VOCAB);
-            let x = pass.x.part(start * W, rows * W);
-            <Self as Head<S>>::logits(cx.device, pass.params, x, logits.reborrow());
+            let mut logits = pass.work.reborrow().take::<S::Compute>(rows * VOCAB).0;
+            logits_of(cx.device, W, pass.params, pass.x.part(start * W, rows * W), logits.reborrow());
             let loss = pass.y.reborrow().part(start, rows);
-            let lse = pass.saved.reborrow().part(start, rows);
+            let lse = kept.reborrow().part(start, rows);
             cx.device.cross_entropy(logits.as_view(), targets.part(start, rows), loss, lse);
         }
     }
 
-    fn backward(cx: &Context<S::Device>, mut pass: Backward<S::Device>) {
-        let (tokens, targets) = (cx.tokens(), cx.targets.ids());
+    fn backward(cx: &Context<S::Device>, mut pass: Backward<S, Features<W>, Loss>) {
+        let (tokens, targets) = (cx.tokens(), cx.targets.cast());
+        let kept = pass.saved.take::<f32>(tokens).0;
         let weight = || Matrix::new(pass.params, VOCAB, W);
         let (mut dweight, mut write) = pass.grads.into_parts();
         for start in (0..tokens).step_by(Self::CHUNK) {
             let rows = Self::chunk(tokens - start);
-            let mut logits = pass.work.reborrow().part(0, rows * VOCAB);
+            let mut logits = pass.work.reborrow().take::<S::Compute>(rows * VOCAB).0;
             let x = pass.x.part(start * W, rows * W);
-            <Self as Head<S>>::logits(cx.device, pass.params, x, logits.reborrow());
-            let (lse, dy) = (pass.saved.part(start, rows), pass.dy.part(start, rows));
+            logits_of(cx.device, W, pass.params, x, logits.reborrow());
+            let (lse, dy) = (kept.part(start, rows), pass.dy.part(start, rows));
             cx.device.cross_entropy_backward(logits.reborrow(), targets.part(start, rows), lse, dy);
             let dlogits = || Matrix::new(logits.as_view(), rows, VOCAB);
             if let Some(dx) = &mut pass.dx {
@@ -117,9 +123,25 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Head<S> for LmHead<W, VOCAB> 
     const UNIT: &'static str = "nats";
     const CLASSES: usize = VOCAB;
 
-    fn logits(device: &S::Device, params: View<S::Device>, x: View<S::Device>, logits: ViewMut<S::Device>) {
-        let rows = x.len() / W;
-        let weight = Matrix::new(params, VOCAB, W).transposed();
-        device.matmul(logits, Matrix::new(x, rows, W), weight, Write::Set);
+    fn logits(
+        device: &S::Device,
+        params: View<S::Device, S::Compute>,
+        x: View<S::Device, S::Compute>,
+        logits: ViewMut<S::Device, f32>,
+    ) {
+        logits_of(device, W, params, x, logits);
     }
+}
+
+/// `logits` (rows, classes) := `x` (rows, width) times the transpose of `weight` (classes, width).
+fn logits_of<D: Device, O: Element, E: Element>(
+    device: &D,
+    width: usize,
+    weight: View<D, E>,
+    x: View<D, E>,
+    logits: ViewMut<D, O>,
+) {
+    let (rows, classes) = (x.len() / width, weight.len() / width);
+    let weight = Matrix::new(weight, classes, width).transposed();
+    device.matmul(logits, Matrix::new(x, rows, width), weight, Write::Set);
 }

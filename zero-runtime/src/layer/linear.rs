@@ -4,7 +4,7 @@ use zero_plan::message::Message;
 
 use super::size::{empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
-use crate::device::{Device, Matrix, Then, Write};
+use crate::device::{Device, Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
 /// (tokens, I) to (tokens, O), with weight (O, I) and bias (O).
@@ -21,15 +21,19 @@ impl<S: Shape, const I: usize, const O: usize> Layer<S, Features<I>> for Linear<
         tensors(I, O, out);
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<I>, Features<O>>) {
         forward(cx, [I, O], pass.params, pass.x, pass.y, Then::Nothing);
     }
 
-    fn forward_then(cx: &Context<S::Device>, pass: Forward<S::Device>, then: Then<S::Device>) {
+    fn forward_then(
+        cx: &Context<S::Device>,
+        pass: Forward<S, Features<I>, Features<O>>,
+        then: Then<S::Device, S::Compute>,
+    ) {
         forward(cx, [I, O], pass.params, pass.x, pass.y, then);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<I>, Features<O>>) {
         backward(cx, [I, O], pass.params, pass.grads, pass.x, pass.dy, pass.dx);
     }
 }
@@ -46,27 +50,27 @@ pub(super) fn tensors(input: usize, output: usize, out: &mut Tensors) {
 }
 
 /// `y` (tokens, output) := `x` (tokens, input) times the transposed weight (output, input), plus the bias; then `then`.
-pub(super) fn forward<D: Device>(
+pub(super) fn forward<D: Device, E: Element>(
     cx: &Context<D>,
     [input, output]: [usize; 2],
-    params: View<D>,
-    x: View<D>,
-    y: ViewMut<D>,
-    then: Then<D>,
+    params: View<D, E>,
+    x: View<D, E>,
+    y: ViewMut<D, E>,
+    then: Then<D, E>,
 ) {
     let (weight, bias) = params.split_at(output * input);
     cx.device.linear(y, x, Matrix::new(weight, output, input), Some(bias), then);
 }
 
 /// The vector-Jacobian product of [`forward`].
-pub(super) fn backward<D: Device>(
+pub(super) fn backward<D: Device, E: Element>(
     cx: &Context<D>,
     [input, output]: [usize; 2],
-    params: View<D>,
+    params: View<D, E>,
     grads: Grads<D>,
-    x: View<D>,
-    dy: View<D>,
-    dx: Option<ViewMut<D>>,
+    x: View<D, E>,
+    dy: View<D, E>,
+    dx: Option<ViewMut<D, E>>,
 ) {
     let tokens = cx.tokens();
     if let Some(dx) = dx {

@@ -9,7 +9,7 @@
 //! /// Multiplies every feature by one learned factor.
 //! struct Scale<const W: usize>;
 //!
-//! impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Scale<W> {
+//! impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>> for Scale<W> {
 //!     type Output = Features<W>;
 //!     const PARAMS: usize = 1;
 //!     const SAVED: usize = 0;
@@ -19,14 +19,14 @@
 //!         out.add("factor", &[1], Init::Ones);
 //!     }
 //!
-//!     fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+//!     fn forward(_: &Context<Cpu>, pass: Forward<S, Features<W>>) {
 //!         let factor = pass.params.as_slice()[0];
 //!         for (y, x) in pass.y.into_slice().iter_mut().zip(pass.x.as_slice()) {
 //!             *y = factor * x;
 //!         }
 //!     }
 //!
-//!     fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+//!     fn backward(cx: &Context<Cpu>, pass: Backward<S, Features<W>>) {
 //!         let (x, dy) = (pass.x.as_slice(), pass.dy.as_slice());
 //!         let dot: f32 = x.iter().zip(dy).map(|(x, dy)| x * dy).sum();
 //!         pass.grads.put(cx.device, (&[dot][..]).into());
@@ -42,6 +42,7 @@
 //! struct Small;
 //! impl Shape for Small {
 //!     type Device = Cpu;
+//!     type Compute = f32;
 //!     const SEQUENCES: usize = 2;
 //!     const LENGTH: usize = 3;
 //! }
@@ -74,13 +75,15 @@ pub(crate) use size::max;
 use zero_plan::Origin;
 use zero_plan::message::Message;
 
-use crate::device::{Device, Nonlinearity, Then, Write};
+use crate::device::{Device, Element, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
 
-/// What the sizes of layers depend on: the shape of a micro-batch, and the device.
+/// What layers and their sizes depend on: the device, the width, and the shape of a micro-batch.
 pub trait Shape: 'static {
     /// Where layers compute.
     type Device: Device;
+    /// What features, their gradients and parameters are stored in as layers take and give them.
+    type Compute: Element;
     /// Sequences in a micro-batch.
     const SEQUENCES: usize;
     /// Tokens in a sequence.
@@ -93,35 +96,48 @@ pub trait Shape: 'static {
 
 /// What flows between layers.
 pub trait Activation: 'static {
-    /// One element; 4 bytes, whatever it is.
-    type Element: bytemuck::Pod;
+    /// One element as data gives it: an id, or a number.
+    type Data: bytemuck::Pod;
+    /// One element as layers take and give it, where features are `C`.
+    type Element<C: Element>: bytemuck::Pod;
     /// Elements for each token.
     const WIDTH: usize;
 }
 
 /// Token ids, (tokens), u32.
 pub struct Tokens;
-/// Feature vectors, (tokens, W), f32.
+/// Feature vectors, (tokens, W), in the width that layers compute in.
 pub struct Features<const W: usize>;
 /// A loss for each token, (tokens), f32.
 pub struct Loss;
 
 impl Activation for Tokens {
-    type Element = u32;
+    type Data = u32;
+    type Element<C: Element> = u32;
     const WIDTH: usize = 1;
 }
 impl<const W: usize> Activation for Features<W> {
-    type Element = f32;
+    type Data = f32;
+    type Element<C: Element> = C;
     const WIDTH: usize = W;
 }
 impl Activation for Loss {
-    type Element = f32;
+    type Data = f32;
+    type Element<C: Element> = f32;
     const WIDTH: usize = 1;
+}
+
+/// One element of `X` as the layers of `S` take and give it.
+pub type ElementOf<S, X> = <X as Activation>::Element<<S as Shape>::Compute>;
+
+/// Bytes of a micro-batch of `X`.
+pub(crate) const fn activation_bytes<S: Shape, X: Activation>() -> usize {
+    size::product(&[S::TOKENS, X::WIDTH, size_of::<ElementOf<S, X>>()])
 }
 
 /// A differentiable map from activations to activations, with parameters in one flat buffer.
 ///
-/// Sizes are in elements for a whole micro-batch. Rows are independent but for attention within a sequence, and a call
+/// Sizes are those of a whole micro-batch. Rows are independent but for attention within a sequence, and a call
 /// may bring fewer than `S::SEQUENCES` sequences, or shorter ones: the sizes are upper bounds, `Context` has the truth.
 ///
 /// The input is a parameter of the trait, so that an elementwise layer takes whatever the layer before it gives.
@@ -134,11 +150,11 @@ impl Activation for Loss {
 pub trait Layer<S: Shape, X: Activation> {
     /// What it gives.
     type Output: Activation;
-    /// Its parameters.
+    /// Number of its parameters.
     const PARAMS: usize;
-    /// What forward keeps for backward, beside its input.
+    /// Bytes that forward keeps for backward, beside its input: sums of [`size::bytes`].
     const SAVED: usize;
-    /// Scratch of one call, forward or backward.
+    /// Bytes of scratch of one call, forward or backward: sums of [`size::bytes`].
     const WORKSPACE: usize;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.
@@ -155,23 +171,27 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Names the parameters, in the order of the flat buffer.
     fn tensors(out: &mut Tensors);
     /// Computes `y` and fills `saved`.
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>);
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, X, Self::Output>);
     /// Computes `dx` and `grads` from `dy`.
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>);
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, X, Self::Output>);
 
     /// `forward`, and then what `then` says of `y`. For layers that can do both in one pass over memory.
-    fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S::Device>, then: Then<S::Device>) {
+    fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S, X, Self::Output>, then: Then<S::Device, S::Compute>) {
         let y = pass.y.reborrow();
         Self::forward(cx, Forward { y, work: pass.work, ..pass });
-        then.apply(cx.device, pass.y);
+        then.apply(cx.device, pass.y.cast());
     }
 
     /// `backward`, and then `plus` (tokens, input width) added to `dx`. For layers that can do both in one pass over memory.
-    fn backward_plus(cx: &Context<S::Device>, mut pass: Backward<S::Device>, plus: View<S::Device>) {
+    fn backward_plus(
+        cx: &Context<S::Device>,
+        mut pass: Backward<S, X, Self::Output>,
+        plus: View<S::Device, S::Compute>,
+    ) {
         let mut dx = pass.dx.take();
         Self::backward(cx, Backward { dx: dx.as_mut().map(ViewMut::reborrow), ..pass });
         if let Some(dx) = dx {
-            cx.device.add(dx, plus);
+            cx.device.add(dx.cast(), plus);
         }
     }
 }
@@ -207,8 +227,9 @@ pub struct Context<'a, D> {
     pub sequences: usize,
     /// Tokens in each of them.
     pub length: usize,
-    /// Targets, (tokens, target width), as ids where they are classes; empty where nothing is to be predicted.
-    pub targets: View<'a, D>,
+    /// Targets, (tokens, target width), as data gives them: u32 where they are classes, else f32. Empty where nothing is
+    /// to be predicted.
+    pub targets: View<'a, D, u8>,
 }
 
 impl<D> Context<'_, D> {
@@ -219,46 +240,46 @@ impl<D> Context<'_, D> {
 }
 
 /// Arguments of a forward call.
-pub struct Forward<'a, D> {
+pub struct Forward<'a, S: Shape, X: Activation, Y: Activation = X> {
     /// (`PARAMS`)
-    pub params: View<'a, D>,
+    pub params: View<'a, S::Device, S::Compute>,
     /// (tokens, input width)
-    pub x: View<'a, D>,
+    pub x: View<'a, S::Device, ElementOf<S, X>>,
     /// (tokens, output width): overwritten.
-    pub y: ViewMut<'a, D>,
+    pub y: ViewMut<'a, S::Device, ElementOf<S, Y>>,
     /// (`SAVED`): overwritten.
-    pub saved: ViewMut<'a, D>,
+    pub saved: ViewMut<'a, S::Device, u8>,
     /// (`WORKSPACE`): of any content.
-    pub work: ViewMut<'a, D>,
+    pub work: ViewMut<'a, S::Device, u8>,
 }
 
 /// Arguments of a backward call.
-pub struct Backward<'a, D> {
+pub struct Backward<'a, S: Shape, X: Activation, Y: Activation = X> {
     /// (`PARAMS`)
-    pub params: View<'a, D>,
-    /// (`PARAMS`)
-    pub grads: Grads<'a, D>,
+    pub params: View<'a, S::Device, S::Compute>,
+    /// (`PARAMS`), f32 whatever is computed in.
+    pub grads: Grads<'a, S::Device>,
     /// (tokens, input width): what forward took.
-    pub x: View<'a, D>,
+    pub x: View<'a, S::Device, ElementOf<S, X>>,
     /// (`SAVED`): what forward kept.
-    pub saved: View<'a, D>,
+    pub saved: View<'a, S::Device, u8>,
     /// (tokens, output width)
-    pub dy: View<'a, D>,
+    pub dy: View<'a, S::Device, ElementOf<S, Y>>,
     /// (tokens, input width): overwritten. `None` where nobody needs it.
-    pub dx: Option<ViewMut<'a, D>>,
+    pub dx: Option<ViewMut<'a, S::Device, ElementOf<S, X>>>,
     /// (`WORKSPACE`): of any content.
-    pub work: ViewMut<'a, D>,
+    pub work: ViewMut<'a, S::Device, u8>,
 }
 
 /// Where gradients of parameters go, and whether they are the first to go there.
 pub struct Grads<'a, D> {
-    view: ViewMut<'a, D>,
+    view: ViewMut<'a, D, f32>,
     write: Write,
 }
 
 impl<'a, D: Device> Grads<'a, D> {
     /// Gradients that go to `view`.
-    pub fn new(view: ViewMut<'a, D>, write: Write) -> Self {
+    pub fn new(view: ViewMut<'a, D, f32>, write: Write) -> Self {
         Self { view, write }
     }
 
@@ -269,12 +290,12 @@ impl<'a, D: Device> Grads<'a, D> {
     }
 
     /// The destination, and how to write it.
-    pub fn into_parts(self) -> (ViewMut<'a, D>, Write) {
+    pub fn into_parts(self) -> (ViewMut<'a, D, f32>, Write) {
         (self.view, self.write)
     }
 
     /// Writes or adds gradients that were computed elsewhere.
-    pub fn put(self, device: &D, from: View<D>) {
+    pub fn put(self, device: &D, from: View<D, f32>) {
         match self.write {
             Write::Set => device.copy(self.view, from),
             Write::Add => device.add(self.view, from),

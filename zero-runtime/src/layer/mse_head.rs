@@ -66,13 +66,13 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for MseHead<W> {
 
     fn tensors(_: &mut Tensors) {}
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
-        cx.device.squared_error(pass.x, cx.targets, pass.y);
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<W>, Loss>) {
+        cx.device.squared_error(pass.x, cx.targets.cast(), pass.y);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>, Loss>) {
         if let Some(dx) = pass.dx {
-            cx.device.squared_error_backward(pass.x, cx.targets, pass.dy, dx);
+            cx.device.squared_error_backward(pass.x, cx.targets.cast(), pass.dy, dx);
         }
     }
 }
@@ -83,7 +83,12 @@ impl<S: Shape, const W: usize> Head<S> for MseHead<W> {
     const CLASSES: usize = 0;
     const OUTPUTS: usize = W;
 
-    fn logits(device: &S::Device, _: View<S::Device>, x: View<S::Device>, outputs: ViewMut<S::Device>) {
-        device.copy(outputs, x);
+    fn logits(
+        device: &S::Device,
+        _: View<S::Device, S::Compute>,
+        x: View<S::Device, S::Compute>,
+        outputs: ViewMut<S::Device, f32>,
+    ) {
+        device.convert(outputs.into(), x.into());
     }
 }

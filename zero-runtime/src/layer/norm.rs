@@ -2,7 +2,7 @@
 
 use zero_plan::message::Message;
 
-use super::size::{empty, product};
+use super::size::{bytes, empty, product};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};
 use crate::device::Device;
 use crate::view::View;
@@ -15,7 +15,7 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
     const PARAMS: usize = product(&[2, W]);
     const FAULT: Option<Message> = empty("LayerNorm", &[("width", W)]);
     // Mean and reciprocal deviation of each token.
-    const SAVED: usize = product(&[2, S::TOKENS]);
+    const SAVED: usize = bytes::<f32>(product(&[2, S::TOKENS]));
     const WORKSPACE: usize = 0;
     // For each element: 1 for the mean, 3 for the variance, 2 to normalise, 2 for gain and bias.
     const OPERATIONS: usize = product(&[S::TOKENS, W, 8]);
@@ -25,17 +25,17 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for LayerNorm<W> {
         out.add("bias", &[W], Init::Zeros);
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<W>>) {
         let (gain, bias) = pass.params.split_at(W);
-        let stats = pass.saved.split_at(2 * cx.tokens()).0;
+        let stats = pass.saved.take::<f32>(2 * cx.tokens()).0;
         cx.device.layer_norm(pass.x, gain, bias, pass.y, stats, Self::EPSILON);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {
         Self::backward(cx, pass, None);
     }
 
-    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, plus: View<S::Device>) {
+    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S, Features<W>>, plus: View<S::Device, S::Compute>) {
         Self::backward(cx, pass, Some(plus));
     }
 }
@@ -44,9 +44,13 @@ impl<const W: usize> LayerNorm<W> {
     /// Added to the variance before its root.
     pub const EPSILON: f32 = 1e-5;
 
-    fn backward<D: Device>(cx: &Context<D>, pass: Backward<D>, plus: Option<View<D>>) {
+    fn backward<S: Shape>(
+        cx: &Context<S::Device>,
+        pass: Backward<S, Features<W>>,
+        plus: Option<View<S::Device, S::Compute>>,
+    ) {
         let gain = pass.params.split_at(W).0;
-        let stats = pass.saved.split_at(2 * cx.tokens()).0;
+        let stats = pass.saved.take::<f32>(2 * cx.tokens()).0;
         let (grads, write) = pass.grads.into_parts();
         let (dgain, dbias) = grads.split_at(W);
         cx.device.layer_norm_backward(pass.x, gain, stats, pass.dy, pass.dx, plus, dgain, dbias, write);
@@ -61,7 +65,7 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
     const PARAMS: usize = W;
     const FAULT: Option<Message> = empty("RmsNorm", &[("width", W)]);
     // Reciprocal root mean square of each token.
-    const SAVED: usize = S::TOKENS;
+    const SAVED: usize = bytes::<f32>(S::TOKENS);
     const WORKSPACE: usize = 0;
     // For each element: 2 for the sum of squares, 1 to normalise, 1 for the gain.
     const OPERATIONS: usize = product(&[S::TOKENS, W, 4]);
@@ -70,16 +74,16 @@ impl<S: Shape, const W: usize> Layer<S, Features<W>> for RmsNorm<W> {
         out.add("gain", &[W], Init::Ones);
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
-        let inverse = pass.saved.split_at(cx.tokens()).0;
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<W>>) {
+        let inverse = pass.saved.take::<f32>(cx.tokens()).0;
         cx.device.rms_norm(pass.x, pass.params, pass.y, inverse, Self::EPSILON);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {
         Self::backward(cx, pass, None);
     }
 
-    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S::Device>, plus: View<S::Device>) {
+    fn backward_plus(cx: &Context<S::Device>, pass: Backward<S, Features<W>>, plus: View<S::Device, S::Compute>) {
         Self::backward(cx, pass, Some(plus));
     }
 }
@@ -88,8 +92,12 @@ impl<const W: usize> RmsNorm<W> {
     /// Added to the mean square before its root.
     pub const EPSILON: f32 = 1e-5;
 
-    fn backward<D: Device>(cx: &Context<D>, pass: Backward<D>, plus: Option<View<D>>) {
-        let inverse = pass.saved.split_at(cx.tokens()).0;
+    fn backward<S: Shape>(
+        cx: &Context<S::Device>,
+        pass: Backward<S, Features<W>>,
+        plus: Option<View<S::Device, S::Compute>>,
+    ) {
+        let inverse = pass.saved.take::<f32>(cx.tokens()).0;
         let (dgain, write) = pass.grads.into_parts();
         cx.device.rms_norm_backward(pass.x, pass.params, inverse, pass.dy, pass.dx, plus, dgain, write);
     }

@@ -1,6 +1,7 @@
 //! Size: arithmetic on the sizes of layers, in constants. Never wraps around: what is too large to count stops the build.
 
 use zero_plan::message::Message;
+use zero_plan::unit::LINE_BYTES;
 
 /// Operations of one exponential: about what the processor's takes.
 pub(super) const EXP: usize = 20;
@@ -53,6 +54,15 @@ const fn too_large(numbers: &[usize], operator: &str) -> ! {
     }
     message = message.text("; lower the widths of the layer, or the sequences or tokens of a micro-batch");
     panic!("{}", message.as_str());
+}
+
+/// Bytes that `len` elements take of what a layer saves or works in: whole cache lines.
+///
+/// # Panics
+/// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
+#[track_caller]
+pub const fn bytes<T>(len: usize) -> usize {
+    sum(&[product(&[len, size_of::<T>()]), LINE_BYTES - 1]) / LINE_BYTES * LINE_BYTES
 }
 
 /// The larger of two sizes, in constants.

@@ -65,7 +65,9 @@ fn by_unit(plan: &Plan, ranks: &[Rank]) -> Table {
         ("backward", |op| matches!(op, Op::Backward { .. })),
     ];
     let moved: [Column; 3] = [
-        ("parameters", |op| matches!(op, Op::Gather { .. } | Op::Wait { .. } | Op::Widen { .. } | Op::Release { .. })),
+        ("parameters", |op| {
+            matches!(op, Op::Gather { .. } | Op::Wait { .. } | Op::Convert { .. } | Op::Release { .. })
+        }),
         ("parcels", |op| matches!(op, Op::Receive { .. } | Op::Send { .. })),
         ("update", |op| matches!(op, Op::Update { .. })),
     ];

@@ -131,7 +131,7 @@ fn details(plan: &Plan, at: Coordinates, op: Op) -> Details {
         | Op::Backward { micro_batch, slot, .. }
         | Op::Receive { micro_batch, slot, .. } => (Some(micro_batch), Some(slot)),
         Op::Send { micro_batch, .. } => (Some(micro_batch), None),
-        Op::Gather { slot, .. } | Op::Widen { slot, .. } => (None, Some(slot)),
+        Op::Gather { slot, .. } | Op::Convert { slot, .. } => (None, Some(slot)),
         _ => (None, None),
     };
     let round = match op {

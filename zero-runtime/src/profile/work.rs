@@ -1,6 +1,5 @@
 //! Work: how much an op computes and how many bytes it reads and writes, counted from the plan. Never measures.
 
-use zero_plan::unit::ELEMENT_BYTES;
 use zero_plan::{Axis, Coordinates, Op, Parcel, Plan, Stretch};
 
 /// What one op of one rank does.
@@ -31,15 +30,15 @@ fn operations(plan: &Plan, op: Op) -> usize {
 }
 
 /// Each source is read once and each destination written once, and read once more where something is added to it. With
-/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `N` ranks along `zero` and `R` replicas, and of a
+/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `c` in what is computed with, `N` ranks along `zero` and `R` replicas, and of a
 /// unit or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of `t = s / R`:
 ///
 /// | op | bytes |
 /// |---|---|
-/// | wait, into a slot | `n (p + 4)` |
+/// | wait, into a slot | `n (p + c)` |
 /// | wait for updated shards, into a replica | `(n - s) 2p` |
-/// | widen | `n (p + 4)` |
-/// | receive activations, or their gradients | `8` an element |
+/// | convert | `n (p + c)` |
+/// | receive activations, or their gradients | twice their own |
 /// | receive or fold tied gradients | `3 t g` |
 /// | receive tied parameters | `2p` an element that this rank updates |
 /// | settle | `(N + 1) s g`, and `s g` more to add; none if `N` is 1 and the sum is in place |
@@ -53,6 +52,7 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
     let (config, mesh) = (&plan.config, &plan.config.mesh);
     let precision = &config.precision;
     let (p, g, m) = (precision.params.bytes(), precision.reduce.bytes(), precision.moments.bytes());
+    let c = precision.compute.bytes();
     let place = |unit: usize| &plan.placements[unit];
     // Flat buffer, shard and part of a bucket.
     let of_bucket = |bucket: usize| {
@@ -60,13 +60,11 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         (n, n / mesh.zero, n / mesh.data_ranks())
     };
     match op {
-        Op::Wait { unit } if config.uses_slots() && config.shards_parameters() => {
-            place(unit).padded * (p + ELEMENT_BYTES)
-        }
+        Op::Wait { unit } if config.uses_slots() && config.shards_parameters() => place(unit).padded * (p + c),
         Op::Wait { unit } if !config.shards_parameters() => (place(unit).padded - place(unit).shard(config)) * 2 * p,
-        Op::Widen { unit, .. } => place(unit).padded * (p + ELEMENT_BYTES),
-        Op::Receive { parcel: Parcel::Activations, unit, .. } => plan.units[unit].input * 2 * ELEMENT_BYTES,
-        Op::Receive { parcel: Parcel::Gradients, unit, .. } => plan.units[unit].output * 2 * ELEMENT_BYTES,
+        Op::Convert { unit, .. } => place(unit).padded * (p + c),
+        Op::Receive { parcel: Parcel::Activations, unit, .. } => plan.units[unit].input_bytes * 2,
+        Op::Receive { parcel: Parcel::Gradients, unit, .. } => plan.units[unit].output_bytes * 2,
         Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
         Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => plan.places(at).owned(unit).len * 2 * p,
         Op::Settle { bucket, round } => {

@@ -5,6 +5,7 @@ use super::away_from_zero;
 use super::sample::Sample;
 use crate::device::{Cpu, Then, Write};
 use crate::layer::{Activation, Backward, Context, Forward, Grads, Layer, Shape};
+use crate::view::{View, ViewMut};
 
 /// Buffers that a layer writes.
 pub(super) const Y: Unwritten = Unwritten { name: "`y`", bits: 0x7fc0_0a01 };
@@ -52,6 +53,10 @@ impl Along {
     }
 }
 
+fn bytes(numbers: &[f32]) -> View<'_, Cpu, u8> {
+    View::from(numbers).cast()
+}
+
 /// Everything that one call of a layer touches.
 pub(super) struct Trial {
     params: Vec<f32>,
@@ -64,14 +69,14 @@ pub(super) struct Trial {
 
 impl Trial {
     /// `T` is what targets are.
-    pub(super) fn new<S: Shape<Device = Cpu>, X: Sample, T: Sample, L: Layer<S, X>>() -> Self {
+    pub(super) fn new<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>() -> Self {
         Self {
             params: (0..L::PARAMS as u64).map(|i| away_from_zero(2, i)).collect(),
             x: X::cells(1, S::TOKENS),
             y: Y.of(S::TOKENS * L::Output::WIDTH),
             targets: T::cells(3, S::TOKENS),
-            saved: SAVED.of(L::SAVED),
-            work: WORK.of(L::WORKSPACE),
+            saved: SAVED.of(L::SAVED / size_of::<f32>()),
+            work: WORK.of(L::WORKSPACE / size_of::<f32>()),
         }
     }
 
@@ -82,19 +87,22 @@ impl Trial {
         }
     }
 
-    fn context<S: Shape<Device = Cpu>>(targets: &[f32]) -> Context<'_, Cpu> {
-        Context { device: &Cpu::ONE_THREAD, sequences: S::SEQUENCES, length: S::LENGTH, targets: targets.into() }
+    fn context<S: Shape<Device = Cpu, Compute = f32>>(targets: &[f32]) -> Context<'_, Cpu> {
+        Context { device: &Cpu::ONE_THREAD, sequences: S::SEQUENCES, length: S::LENGTH, targets: bytes(targets) }
     }
 
     /// The output, and what `then` makes of it.
-    pub(super) fn forward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(&mut self, then: Then<Cpu>) {
+    pub(super) fn forward<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
+        &mut self,
+        then: Then<Cpu, f32>,
+    ) {
         self.y.fill(Y.value());
         let pass = Forward {
             params: self.params.as_slice().into(),
-            x: self.x.as_slice().into(),
-            y: self.y.as_mut_slice().into(),
-            saved: self.saved.as_mut_slice().into(),
-            work: self.work.as_mut_slice().into(),
+            x: View::from(self.x.as_slice()).cast(),
+            y: ViewMut::from(self.y.as_mut_slice()).cast(),
+            saved: ViewMut::from(self.saved.as_mut_slice()).cast(),
+            work: ViewMut::from(self.work.as_mut_slice()).cast(),
         };
         let context = Self::context::<S>(&self.targets);
         match then {
@@ -104,26 +112,26 @@ impl Trial {
     }
 
     /// The output of the first `length` tokens alone, as one sequence.
-    pub(super) fn forward_shorter<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+    pub(super) fn forward_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
         &mut self,
         length: usize,
     ) -> &[f32] {
         let (y_len, target_len) = (self.y.len() / S::TOKENS * length, self.targets.len() / S::TOKENS * length);
         let pass = Forward {
             params: self.params.as_slice().into(),
-            x: self.x[..length * X::WIDTH].into(),
-            y: (&mut self.y[..y_len]).into(),
-            saved: self.saved.as_mut_slice().into(),
-            work: self.work.as_mut_slice().into(),
+            x: View::from(&self.x[..length * X::WIDTH]).cast(),
+            y: ViewMut::from(&mut self.y[..y_len]).cast(),
+            saved: ViewMut::from(self.saved.as_mut_slice()).cast(),
+            work: ViewMut::from(self.work.as_mut_slice()).cast(),
         };
-        let targets = self.targets[..target_len].into();
+        let targets = bytes(&self.targets[..target_len]);
         L::forward(&Context { device: &Cpu::ONE_THREAD, sequences: 1, length, targets }, pass);
         &self.y[..y_len]
     }
 
     /// Gradients of parameters and input, given `dy`; `plus` is to be added to that of the input. `held` is what the
     /// gradients hold before.
-    pub(super) fn backward<S: Shape<Device = Cpu>, X: Sample, L: Layer<S, X>>(
+    pub(super) fn backward<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
         &mut self,
         dy: &[f32],
         plus: Option<&[f32]>,
@@ -136,11 +144,11 @@ impl Trial {
         let pass = Backward {
             params: self.params.as_slice().into(),
             grads: Grads::new(grads.as_mut_slice().into(), write),
-            x: self.x.as_slice().into(),
-            saved: self.saved.as_slice().into(),
-            dy: dy.into(),
-            dx: X::DIFFERENTIABLE.then(|| dx.as_mut_slice().into()),
-            work: self.work.as_mut_slice().into(),
+            x: View::from(self.x.as_slice()).cast(),
+            saved: bytes(&self.saved),
+            dy: View::from(dy).cast(),
+            dx: X::DIFFERENTIABLE.then(|| ViewMut::from(dx.as_mut_slice()).cast()),
+            work: ViewMut::from(self.work.as_mut_slice()).cast(),
         };
         let context = Self::context::<S>(&self.targets);
         match plus {

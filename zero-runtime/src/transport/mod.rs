@@ -52,7 +52,7 @@ pub unsafe trait Transport<'p, D: Device> {
     unsafe fn end(&mut self, op: Op, position: &Position);
 
     /// What `rank` has at a place that the op reads: where it lies, or where it was brought.
-    unsafe fn peer(&self, rank: usize, place: Place) -> Stored<'_, D>;
+    unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8>;
 
     /// Gathers as many numbers of each rank into `all` as `mine` has, in the order of ranks. No rank returns before all
     /// have called.

@@ -11,8 +11,8 @@ use super as kernels;
 use super::parallel::STACK_BYTES;
 use super::{MatrixMut, attention};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored, StoredMut, Then,
-    Weights, Write, bf16,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored,
+    StoredMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -31,7 +31,7 @@ impl Default for Cpu {
     }
 }
 
-fn matrix<'a>(matrix: &Matrix<'a, Cpu>) -> kernels::Matrix<'a> {
+fn matrix<'a, E: Element>(matrix: &Matrix<'a, Cpu, E>) -> kernels::Matrix<'a, E> {
     let stored = kernels::Matrix::new(matrix.view.as_slice(), matrix.rows, matrix.cols);
     if matrix.transposed { stored.transposed() } else { stored }
 }
@@ -51,11 +51,11 @@ impl Device for Cpu {
         Ok(pool.install(|| work(Self { threads, ..Self::ONE_THREAD })))
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Arc<Segment>, LaunchError> {
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {
         Segment::private(bytes).map(Arc::new)
     }
 
-    fn share(&self, segment: Arc<Segment>) -> Result<Arc<Segment>, LaunchError> {
+    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
         Ok(segment)
     }
 
@@ -67,39 +67,46 @@ impl Device for Cpu {
         to.copy_from_slice(from.as_slice());
     }
 
-    fn copy(&self, to: ViewMut<Self>, from: View<Self>) {
+    fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>) {
+        let (to, from) = (to.cast::<u8>(), from.cast::<u8>());
         self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| to.copy_from_slice(from));
     }
 
-    fn fill(&self, to: ViewMut<Self>, value: f32) {
-        self.by_elements(to.len(), to.into_slice(), |to| to.fill(value));
+    fn fill<T: Pod>(&self, to: ViewMut<Self, T>, value: T) {
+        to.into_slice().fill(value);
     }
 
-    fn add(&self, y: ViewMut<Self>, x: View<Self>) {
+    fn add<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
         self.by_elements(y.len(), (y.into_slice(), x.as_slice()), |(y, x)| kernels::add(y, x));
     }
 
-    fn mul(&self, y: ViewMut<Self>, x: View<Self>) {
+    fn mul<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
         self.by_elements(y.len(), (y.into_slice(), x.as_slice()), |(y, x)| kernels::mul(y, x));
     }
 
-    fn scale(&self, y: ViewMut<Self>, factor: f32) {
+    fn scale<E: Element>(&self, y: ViewMut<Self, E>, factor: f32) {
         self.by_elements(y.len(), y.into_slice(), |y| kernels::scale(y, factor));
     }
 
-    fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write) {
+    fn matmul<O: Element, E: Element>(
+        &self,
+        c: ViewMut<Self, O>,
+        a: Matrix<Self, E>,
+        b: Matrix<Self, E>,
+        write: Write,
+    ) {
         let ([rows, depth], [_, cols]) = (a.size(), b.size());
         let (c, a, b) = (MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b));
         self.by_products([rows, depth, cols], (c, a), |(c, a)| kernels::matmul(c, a, b, write));
     }
 
-    fn linear(
+    fn linear<E: Element>(
         &self,
-        y: ViewMut<Self>,
-        x: View<Self>,
-        weight: Matrix<Self>,
-        bias: Option<View<Self>>,
-        then: Then<Self>,
+        y: ViewMut<Self, E>,
+        x: View<Self, E>,
+        weight: Matrix<Self, E>,
+        bias: Option<View<Self, E>>,
+        then: Then<Self, E>,
     ) {
         let (weight, bias) = (matrix(&weight), bias.map(View::as_slice));
         let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
@@ -113,29 +120,35 @@ impl Device for Cpu {
         });
     }
 
-    fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write) {
+    fn sum_rows<E: Element>(&self, x: View<Self, E>, out: ViewMut<Self, f32>, write: Write) {
         let (x, width) = (x.as_slice(), out.len());
         self.by_columns(x.len() / width, width, (0..width, out.into_slice()), |(columns, out)| {
             kernels::sum_columns(x, width, columns, out, write);
         });
     }
 
-    fn activate(&self, kind: Nonlinearity, x: View<Self>, y: ViewMut<Self>) {
+    fn activate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>) {
         self.by_elements(x.len(), (x.as_slice(), y.into_slice()), |(x, y)| kernels::activate(kind, x, y));
     }
 
-    fn activate_backward(&self, kind: Nonlinearity, x: View<Self>, dy: View<Self>, dx: ViewMut<Self>) {
+    fn activate_backward<E: Element>(
+        &self,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+    ) {
         let parts = (x.as_slice(), dy.as_slice(), dx.into_slice());
         self.by_elements(x.len(), parts, |(x, dy, dx)| kernels::activate_backward(kind, x, dy, dx));
     }
 
-    fn layer_norm(
+    fn layer_norm<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        bias: View<Self>,
-        y: ViewMut<Self>,
-        stats: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        bias: View<Self, E>,
+        y: ViewMut<Self, E>,
+        stats: ViewMut<Self, f32>,
         epsilon: f32,
     ) {
         let (gain, bias) = (gain.as_slice(), bias.as_slice());
@@ -145,16 +158,16 @@ impl Device for Cpu {
         });
     }
 
-    fn layer_norm_backward(
+    fn layer_norm_backward<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        stats: View<Self>,
-        dy: View<Self>,
-        dx: Option<ViewMut<Self>>,
-        plus: Option<View<Self>>,
-        dgain: ViewMut<Self>,
-        dbias: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        stats: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
+        dbias: ViewMut<Self, f32>,
         write: Write,
     ) {
         kernels::layer_norm_backward(
@@ -170,7 +183,14 @@ impl Device for Cpu {
         );
     }
 
-    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>, epsilon: f32) {
+    fn rms_norm<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        y: ViewMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    ) {
         let gain = gain.as_slice();
         let parts = (x.as_slice(), y.into_slice(), inverse.into_slice());
         self.by_rows(x.len() / gain.len(), gain.len(), parts, |(x, y, inverse)| {
@@ -178,15 +198,15 @@ impl Device for Cpu {
         });
     }
 
-    fn rms_norm_backward(
+    fn rms_norm_backward<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        inverse: View<Self>,
-        dy: View<Self>,
-        dx: Option<ViewMut<Self>>,
-        plus: Option<View<Self>>,
-        dgain: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
         write: Write,
     ) {
         kernels::rms_norm_backward(
@@ -201,18 +221,24 @@ impl Device for Cpu {
         );
     }
 
-    fn attention(&self, shape: AttentionShape, qkv: View<Self>, out: ViewMut<Self>, lse: ViewMut<Self>) {
+    fn attention<E: Element>(
+        &self,
+        shape: AttentionShape,
+        qkv: View<Self, E>,
+        out: ViewMut<Self, E>,
+        lse: ViewMut<Self, f32>,
+    ) {
         kernels::attention(*self, shape, qkv.as_slice(), out.into_slice(), lse.into_slice());
     }
 
-    fn attention_backward(
+    fn attention_backward<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self>,
-        out: View<Self>,
-        lse: View<Self>,
-        dout: View<Self>,
-        dqkv: ViewMut<Self>,
+        qkv: View<Self, E>,
+        out: View<Self, E>,
+        lse: View<Self, f32>,
+        dout: View<Self, E>,
+        dqkv: ViewMut<Self, E>,
     ) {
         kernels::attention_backward(
             *self,
@@ -225,12 +251,12 @@ impl Device for Cpu {
         );
     }
 
-    fn embed(
+    fn embed<E: Element>(
         &self,
         ids: View<Self, u32>,
-        table: View<Self>,
-        positions: Option<View<Self>>,
-        out: ViewMut<Self>,
+        table: View<Self, E>,
+        positions: Option<View<Self, E>>,
+        out: ViewMut<Self, E>,
         length: usize,
     ) {
         let (table, positions) = (table.as_slice(), positions.map(View::as_slice));
@@ -241,12 +267,12 @@ impl Device for Cpu {
         });
     }
 
-    fn embed_backward(
+    fn embed_backward<E: Element>(
         &self,
         ids: View<Self, u32>,
-        dout: View<Self>,
-        dtable: ViewMut<Self>,
-        dpositions: Option<ViewMut<Self>>,
+        dout: View<Self, E>,
+        dtable: ViewMut<Self, f32>,
+        dpositions: Option<ViewMut<Self, f32>>,
         length: usize,
         write: Write,
     ) {
@@ -254,7 +280,13 @@ impl Device for Cpu {
         kernels::embed_backward(ids, dout, dtable.into_slice(), dpositions, length, write);
     }
 
-    fn cross_entropy(&self, logits: View<Self>, targets: View<Self, u32>, loss: ViewMut<Self>, lse: ViewMut<Self>) {
+    fn cross_entropy<E: Element>(
+        &self,
+        logits: View<Self, E>,
+        targets: View<Self, u32>,
+        loss: ViewMut<Self, f32>,
+        lse: ViewMut<Self, f32>,
+    ) {
         let (rows, classes) = (targets.len(), logits.len() / targets.len());
         let parts = (logits.as_slice(), targets.as_slice(), loss.into_slice(), lse.into_slice());
         self.by_rows(rows, classes, parts, |(logits, targets, loss, lse)| {
@@ -262,12 +294,12 @@ impl Device for Cpu {
         });
     }
 
-    fn cross_entropy_backward(
+    fn cross_entropy_backward<E: Element>(
         &self,
-        logits: ViewMut<Self>,
+        logits: ViewMut<Self, E>,
         targets: View<Self, u32>,
-        lse: View<Self>,
-        dloss: View<Self>,
+        lse: View<Self, f32>,
+        dloss: View<Self, f32>,
     ) {
         let (rows, classes) = (targets.len(), logits.len() / targets.len());
         let parts = (logits.into_slice(), targets.as_slice(), lse.as_slice(), dloss.as_slice());
@@ -276,14 +308,20 @@ impl Device for Cpu {
         });
     }
 
-    fn squared_error(&self, x: View<Self>, targets: View<Self>, loss: ViewMut<Self>) {
+    fn squared_error<E: Element>(&self, x: View<Self, E>, targets: View<Self, f32>, loss: ViewMut<Self, f32>) {
         let (rows, width) = (loss.len(), x.len() / loss.len());
         self.by_rows(rows, width, (x.as_slice(), targets.as_slice(), loss.into_slice()), |(x, targets, loss)| {
             kernels::squared_error(x, targets, loss);
         });
     }
 
-    fn squared_error_backward(&self, x: View<Self>, targets: View<Self>, dloss: View<Self>, dx: ViewMut<Self>) {
+    fn squared_error_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        targets: View<Self, f32>,
+        dloss: View<Self, f32>,
+        dx: ViewMut<Self, E>,
+    ) {
         let (rows, width) = (dloss.len(), x.len() / dloss.len());
         let parts = (x.as_slice(), targets.as_slice(), dloss.as_slice(), dx.into_slice());
         self.by_rows(rows, width, parts, |(x, targets, dloss, dx)| {
@@ -293,14 +331,6 @@ impl Device for Cpu {
 
     fn convert(&self, to: StoredMut<Self>, from: Stored<Self>) {
         self.by_elements(to.len(), (to, from), |(to, from)| kernels::stored::convert(to, from));
-    }
-
-    fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>) {
-        self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| kernels::convert(to, from));
-    }
-
-    fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>) {
-        self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| kernels::convert(to, from));
     }
 
     fn reduce<'a>(
@@ -314,7 +344,7 @@ impl Device for Cpu {
         kernels::reduce(to, count, own, source, write);
     }
 
-    fn add_mean(&self, x: View<Self>, to: ViewMut<Self, f64>) {
+    fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>) {
         let sum: f64 = x.as_slice().iter().map(|&x| f64::from(x)).sum();
         to.into_slice()[0] += sum / x.len() as f64;
     }

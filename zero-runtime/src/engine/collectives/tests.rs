@@ -68,7 +68,7 @@ fn a_gather_on_shared_memory_is_a_view_of_what_owners_write() {
         publish(&mut ranks);
         does(&mut ranks, &GATHER);
         // SAFETY: the view ends before anybody writes.
-        let gathered = unsafe { arena.view::<f32>(places.computed_on(0, 0)) }.as_slice();
+        let gathered = unsafe { arena.bytes(arena.rank(), places.computed_on(0, 0)).cast::<f32>() }.as_slice();
         let len = gathered.len() / RANKS;
         for owner in 0..RANKS {
             let written = places.along(zero_plan::Axis::Zero, owner).shard(0);
@@ -79,10 +79,10 @@ fn a_gather_on_shared_memory_is_a_view_of_what_owners_write() {
         }
         barrier(&mut ranks);
         // SAFETY: no rank has a view between the barriers.
-        unsafe { arena.view_mut::<f32>(places.shard(0)) }.into_slice().fill(1.0 + rank as f32);
+        unsafe { arena.bytes_mut(places.shard(0)).cast::<f32>() }.into_slice().fill(1.0 + rank as f32);
         barrier(&mut ranks);
         // SAFETY: no rank writes any more.
-        let gathered = unsafe { arena.view::<f32>(places.computed_on(0, 0)) }.as_slice();
+        let gathered = unsafe { arena.bytes(arena.rank(), places.computed_on(0, 0)).cast::<f32>() }.as_slice();
         let seen: Vec<f32> = gathered.chunks(len).map(|shard| shard[len - 1]).collect();
         assert_eq!(seen, [1.0, 2.0, 3.0], "rank {rank} sees what owners wrote after the gather");
     });
@@ -122,14 +122,14 @@ fn reduces(count: usize, stage: u8, micro_batches: usize) {
         for round in 0..micro_batches {
             does(&mut ranks, &[Op::Claim { bucket }]);
             // SAFETY: peers have read what lies in the staging once it is claimed.
-            let local = unsafe { arena.view_mut::<f32>(places.local_gradients(0)) }.into_slice();
+            let local = unsafe { arena.bytes_mut(places.local_gradients(0)).cast::<f32>() }.into_slice();
             local.iter_mut().enumerate().for_each(|(i, x)| *x = gradient(rank + round, i));
             does(&mut ranks, &[Op::Reduce { bucket, round }, Op::Settle { bucket, round }]);
         }
         let ops = vec![Op::Reduce { bucket, round: 0 }; micro_batches];
         assert_eq!(ranks.moved(), Moved::taken(ranks.plan, &ops), "{config:?}: rank {rank}");
         // SAFETY: it is whole, and nobody adds to it.
-        let sum = unsafe { arena.view::<f32>(places.reduced(0)) }.as_slice();
+        let sum = unsafe { arena.bytes(arena.rank(), places.reduced(0)).cast::<f32>() }.as_slice();
         for (i, found) in sum.iter().enumerate() {
             let term = |round: usize, peer: usize| gradient(peer + round, rank * sum.len() + i);
             let tree = |round: usize| match count {
@@ -159,7 +159,7 @@ fn a_released_slot_is_nan_in_a_debug_build() {
     run(config, |mut ranks| {
         let (arena, slot) = (ranks.arena.clone(), ranks.places().computed_on(0, 0));
         // SAFETY: the slot is this rank's own, and no view of it is kept.
-        let slot = || unsafe { arena.view::<f32>(slot) }.as_slice().to_vec();
+        let slot = || unsafe { arena.bytes(arena.rank(), slot).cast::<f32>() }.as_slice().to_vec();
         publish(&mut ranks);
         does(&mut ranks, &GATHER);
         assert!(slot().iter().all(|&x| x == 0.0), "before the release");
