@@ -2,10 +2,10 @@
 
 use super::math::{EXP_WITHIN, sigmoid, sigmoid_within};
 use super::simd::{check_len, vectorised};
-use crate::device::Nonlinearity;
+use crate::device::{Element, Nonlinearity};
 
 /// `y` := f(`x`).
-pub fn activate(kind: Nonlinearity, x: &[f32], y: &mut [f32]) {
+pub fn activate<E: Element>(kind: Nonlinearity, x: &[E], y: &mut [E]) {
     check_len("y", y.len(), x.len());
     match kind {
         Nonlinearity::Gelu => map(x, y, gelu),
@@ -15,7 +15,7 @@ pub fn activate(kind: Nonlinearity, x: &[f32], y: &mut [f32]) {
 }
 
 /// `dx` := `dy` * f'(`x`).
-pub fn activate_backward(kind: Nonlinearity, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+pub fn activate_backward<E: Element>(kind: Nonlinearity, x: &[E], dy: &[E], dx: &mut [E]) {
     check_len("dy", dy.len(), x.len());
     check_len("dx", dx.len(), x.len());
     match kind {
@@ -26,24 +26,24 @@ pub fn activate_backward(kind: Nonlinearity, x: &[f32], dy: &[f32], dx: &mut [f3
 }
 
 #[inline(always)]
-fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
+fn map<E: Element>(x: &[E], y: &mut [E], f: impl Fn(f32) -> f32) {
     vectorised(
         #[inline(always)]
         || {
-            for (y, &x) in y.iter_mut().zip(x) {
-                *y = f(x);
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = E::narrow(f(x.widen()));
             }
         },
     );
 }
 
 #[inline(always)]
-fn map_backward(x: &[f32], dy: &[f32], dx: &mut [f32], slope: impl Fn(f32) -> f32) {
+fn map_backward<E: Element>(x: &[E], dy: &[E], dx: &mut [E], slope: impl Fn(f32) -> f32) {
     vectorised(
         #[inline(always)]
         || {
-            for ((dx, &x), &dy) in dx.iter_mut().zip(x).zip(dy) {
-                *dx = dy * slope(x);
+            for ((dx, x), dy) in dx.iter_mut().zip(x).zip(dy) {
+                *dx = E::narrow(dy.widen() * slope(x.widen()));
             }
         },
     );

@@ -3,47 +3,50 @@
 
 use super::math::exp;
 use super::simd::{check_len, divided, max, sum, vectorised};
+use crate::device::Element;
 
 /// `loss` (rows) := `lse` - the target's logit, with `lse` (rows) := ln sum e^logit, kept for backward.
 ///
 /// `logits`: (rows, vocab); `targets`: (rows), each below vocab.
-pub fn cross_entropy(logits: &[f32], targets: &[u32], loss: &mut [f32], lse: &mut [f32]) {
-    let vocab = check_shapes(logits, targets, loss, lse);
+pub fn cross_entropy<E: Element>(logits: &[E], targets: &[u32], loss: &mut [f32], lse: &mut [f32]) {
+    let vocab = check_shapes(logits.len(), targets, loss, lse);
     vectorised(
         #[inline(always)]
         || {
             for (row, logits) in logits.chunks_exact(vocab).enumerate() {
                 let largest = max(logits);
                 lse[row] = largest + sum([logits], |[x]| exp(x - largest)).ln();
-                loss[row] = lse[row] - logits[targets[row] as usize];
+                loss[row] = lse[row] - logits[targets[row] as usize].widen();
             }
         },
     );
 }
 
 /// `logits` (rows, vocab) := their gradient, (softmax - 1 at the target) * `dloss`; `dloss`, `lse`: (rows).
-pub fn cross_entropy_backward(logits: &mut [f32], targets: &[u32], lse: &[f32], dloss: &[f32]) {
-    let vocab = check_shapes(logits, targets, dloss, lse);
+pub fn cross_entropy_backward<E: Element>(logits: &mut [E], targets: &[u32], lse: &[f32], dloss: &[f32]) {
+    let vocab = check_shapes(logits.len(), targets, dloss, lse);
     vectorised(
         #[inline(always)]
         || {
             for (row, logits) in logits.chunks_exact_mut(vocab).enumerate() {
-                let (lse, dloss) = (lse[row], dloss[row]);
+                let (target, lse, dloss) = (targets[row] as usize, lse[row], dloss[row]);
+                // Apart, since it is rounded only after the subtraction.
+                let at_target = exp(logits[target].widen() - lse) * dloss - dloss;
                 for x in &mut *logits {
-                    *x = exp(*x - lse) * dloss;
+                    *x = E::narrow(exp(x.widen() - lse) * dloss);
                 }
-                logits[targets[row] as usize] -= dloss;
+                logits[target] = E::narrow(at_target);
             }
         },
     );
 }
 
-/// The vocabulary's size; panics unless all shapes agree and every target lies in it.
+/// The vocabulary's size, of so many `logits`; panics unless all shapes agree and every target lies in it.
 #[track_caller]
-fn check_shapes(logits: &[f32], targets: &[u32], loss: &[f32], lse: &[f32]) -> usize {
+fn check_shapes(logits: usize, targets: &[u32], loss: &[f32], lse: &[f32]) -> usize {
     check_len("loss", loss.len(), targets.len());
     check_len("lse", lse.len(), targets.len());
-    let vocab = divided("logits", logits.len(), targets.len());
+    let vocab = divided("logits", logits, targets.len());
     if let Some(target) = targets.iter().find(|&&target| target as usize >= vocab) {
         panic!("target {target} is not in the vocabulary, expected an id below {vocab}");
     }

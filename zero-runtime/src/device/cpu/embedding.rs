@@ -1,39 +1,48 @@
 //! Token and position embedding: rows looked up and added. Never hides an id beyond the table.
 
 use super::rows::accumulate;
-use super::simd::{begin, check_len, divided, vectorised};
-use crate::device::Write;
+use super::simd::{begin, divided, vectorised};
+use crate::device::{Element, Write};
 
 /// `out` (tokens, width) := row `ids[t]` of `table` (vocab, width), plus, if there are any, row t % `length` of `positions`
 /// (context, width).
 ///
 /// `length` is that of one sequence; `ids` holds whole sequences.
-pub fn embed(ids: &[u32], table: &[f32], positions: Option<&[f32]>, out: &mut [f32], length: usize) {
-    let width = check_shapes(ids, table, positions, out, length);
+pub fn embed<E: Element>(ids: &[u32], table: &[E], positions: Option<&[E]>, out: &mut [E], length: usize) {
+    let width = check_shapes(ids, table.len(), positions.map(<[E]>::len), out.len(), length);
     vectorised(
         #[inline(always)]
         || {
             for (token, (&id, out)) in ids.iter().zip(out.chunks_exact_mut(width)).enumerate() {
-                out.copy_from_slice(&table[row(id as usize, width)]);
-                if let Some(positions) = positions {
-                    accumulate(out, &positions[row(token % length, width)]);
+                let word = &table[row(id as usize, width)];
+                match positions {
+                    Some(positions) => add_both(out, word, &positions[row(token % length, width)]),
+                    None => out.copy_from_slice(word),
                 }
             }
         },
     );
 }
 
+/// `out` := `x` + `y`, rounded once.
+#[inline(always)]
+fn add_both<E: Element>(out: &mut [E], x: &[E], y: &[E]) {
+    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
+        *out = E::narrow(x.widen() + y.widen());
+    }
+}
+
 /// The gradients of `embed`, given `dout` (tokens, width): `dtable` (vocab, width) and `dpositions` (context, width),
 /// written as `write` says, tokens in order. A row no token refers to is zeroed by `Set` and untouched by `Add`.
-pub fn embed_backward(
+pub fn embed_backward<E: Element>(
     ids: &[u32],
-    dout: &[f32],
+    dout: &[E],
     dtable: &mut [f32],
     mut dpositions: Option<&mut [f32]>,
     length: usize,
     write: Write,
 ) {
-    let width = check_shapes(ids, dtable, dpositions.as_deref(), dout, length);
+    let width = check_shapes(ids, dtable.len(), dpositions.as_ref().map(|d| d.len()), dout.len(), length);
     begin(dtable, write);
     if let Some(dpositions) = &mut dpositions {
         begin(dpositions, write);
@@ -56,15 +65,15 @@ fn row(index: usize, width: usize) -> std::ops::Range<usize> {
     index * width..(index + 1) * width
 }
 
-/// The width of a row, which `out` (tokens, width) tells; panics unless all shapes agree and every id has a row.
+/// The width of a row, from the lengths of all slices, of which `out` (tokens, width) tells it; panics unless all shapes
+/// agree and every id has a row.
 #[track_caller]
-fn check_shapes(ids: &[u32], table: &[f32], positions: Option<&[f32]>, out: &[f32], length: usize) -> usize {
+fn check_shapes(ids: &[u32], table: usize, positions: Option<usize>, out: usize, length: usize) -> usize {
     divided("ids", ids.len(), length);
-    let width = divided("out", out.len(), ids.len());
-    let vocab = divided("table", table.len(), width);
-    check_len("out", out.len(), ids.len() * width);
+    let width = divided("out", out, ids.len());
+    let vocab = divided("table", table, width);
     if let Some(positions) = positions {
-        let context = divided("positions", positions.len(), width);
+        let context = divided("positions", positions, width);
         assert!(length <= context, "sequences have {length} tokens, expected at most the context, {context}");
     }
     if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab) {

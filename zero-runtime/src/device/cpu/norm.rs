@@ -3,13 +3,13 @@
 
 use super::rows::accumulate;
 use super::simd::{begin, check_len, divided, sum, vectorised};
-use crate::device::Write;
+use crate::device::{Element, Write};
 
 /// `y` := (`x` - mean) / sqrt(variance + `eps`) * `gain` + `bias`, row by row.
 ///
 /// `x`, `y`: (rows, width); `gain`, `bias`: (width). `stats` (rows, 2) keeps mean and 1 / sqrt(variance + eps) for
 /// backward. The variance is the biased one (Ba et al., 2016).
-pub fn layer_norm(x: &[f32], gain: &[f32], bias: &[f32], y: &mut [f32], stats: &mut [f32], eps: f32) {
+pub fn layer_norm<E: Element>(x: &[E], gain: &[E], bias: &[E], y: &mut [E], stats: &mut [f32], eps: f32) {
     let width = gain.len();
     let rows = divided("x", x.len(), width);
     check_len("bias", bias.len(), width);
@@ -23,8 +23,8 @@ pub fn layer_norm(x: &[f32], gain: &[f32], bias: &[f32], y: &mut [f32], stats: &
                 let mean = sum([x], |[x]| x) / width as f32;
                 let variance = sum([x], |[x]| (x - mean) * (x - mean)) / width as f32;
                 let scale = 1.0 / (variance + eps).sqrt();
-                for (((y, &x), &gain), &bias) in y.iter_mut().zip(x).zip(gain).zip(bias) {
-                    *y = ((x - mean) * scale).mul_add(gain, bias);
+                for (((y, x), gain), bias) in y.iter_mut().zip(x).zip(gain).zip(bias) {
+                    *y = E::narrow(((x.widen() - mean) * scale).mul_add(gain.widen(), bias.widen()));
                 }
                 *stats = [mean, scale];
             }
@@ -34,17 +34,17 @@ pub fn layer_norm(x: &[f32], gain: &[f32], bias: &[f32], y: &mut [f32], stats: &
 
 /// The gradients of `layer_norm`, given `dy` (rows, width).
 ///
-/// `dx` (rows, width), if wanted, is overwritten, with `plus` (rows, width), if there is one, added to it: what a residual
+/// `dx` (rows, width), if wanted, is overwritten, with `plus` (rows, width), if there is one, added to what is stored: what a residual
 /// connection around the norm brings. `dgain` and `dbias` (width) are written as `write` says.
 // With n the normalised row and g = dy * gain: dx = scale (g - mean(g) - n mean(g n)).
 #[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
-pub fn layer_norm_backward(
-    x: &[f32],
-    gain: &[f32],
+pub fn layer_norm_backward<E: Element>(
+    x: &[E],
+    gain: &[E],
     stats: &[f32],
-    dy: &[f32],
-    mut dx: Option<&mut [f32]>,
-    plus: Option<&[f32]>,
+    dy: &[E],
+    mut dx: Option<&mut [E]>,
+    plus: Option<&[E]>,
     dgain: &mut [f32],
     dbias: &mut [f32],
     write: Write,
@@ -54,7 +54,7 @@ pub fn layer_norm_backward(
     check_len("stats", stats.len(), 2 * rows);
     check_len("dy", dy.len(), x.len());
     check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
-    check_len("plus", plus.map_or(x.len(), <[f32]>::len), x.len());
+    check_len("plus", plus.map_or(x.len(), <[E]>::len), x.len());
     check_len("dgain", dgain.len(), width);
     check_len("dbias", dbias.len(), width);
     begin(dgain, write);
@@ -65,19 +65,16 @@ pub fn layer_norm_backward(
             for (row, &[mean, scale]) in stats.as_chunks::<2>().0.iter().enumerate() {
                 let row = row * width..(row + 1) * width;
                 let (x, dy) = (&x[row.clone()], &dy[row.clone()]);
-                for (((dgain, dbias), &x), &dy) in dgain.iter_mut().zip(&mut *dbias).zip(x).zip(dy) {
+                for (((dgain, dbias), x), dy) in dgain.iter_mut().zip(&mut *dbias).zip(x).zip(dy) {
+                    let (x, dy) = (x.widen(), dy.widen());
                     *dgain = dy.mul_add((x - mean) * scale, *dgain);
                     *dbias += dy;
                 }
                 if let Some(dx) = dx.as_deref_mut() {
                     let along_one = sum([gain, dy], |[gain, dy]| gain * dy) / width as f32;
-                    let along_n = gradient_along(x, gain, dy, mean, scale);
-                    let dx = &mut dx[row.clone()];
-                    for (((dx, &x), &gain), &dy) in dx.iter_mut().zip(x).zip(gain).zip(dy) {
-                        *dx = scale * ((x - mean) * scale).mul_add(-along_n, gain * dy - along_one);
-                    }
+                    input_gradient(&mut dx[row.clone()], [x, gain, dy], [mean, scale], along_one);
                     if let Some(plus) = plus {
-                        accumulate(dx, &plus[row]);
+                        accumulate(&mut dx[row.clone()], &plus[row]);
                     }
                 }
             }
@@ -85,17 +82,21 @@ pub fn layer_norm_backward(
     );
 }
 
-/// mean(g n) of one row: g = dy * gain, n = (x - mean) * scale.
+/// `dx` := scale * (g - `along_one` - n mean(g n)), one row: g = dy * gain, n = (x - mean) * scale.
 #[inline(always)]
-fn gradient_along(x: &[f32], gain: &[f32], dy: &[f32], mean: f32, scale: f32) -> f32 {
-    let total = sum([x, gain, dy], |[x, gain, dy]| (x - mean) * scale * (gain * dy));
-    total / x.len() as f32
+fn input_gradient<E: Element>(dx: &mut [E], inputs: [&[E]; 3], [mean, scale]: [f32; 2], along_one: f32) {
+    let along_n = sum(inputs, |[x, gain, dy]| (x - mean) * scale * (gain * dy)) / dx.len() as f32;
+    let [x, gain, dy] = inputs;
+    for (((dx, x), gain), dy) in dx.iter_mut().zip(x).zip(gain).zip(dy) {
+        let (x, g) = (x.widen(), gain.widen() * dy.widen());
+        *dx = E::narrow(scale * ((x - mean) * scale).mul_add(-along_n, g - along_one));
+    }
 }
 
 /// `y` := `x` / sqrt(mean(x^2) + `eps`) * `gain`, row by row (Zhang and Sennrich, 2019).
 ///
 /// `x`, `y`: (rows, width); `gain`: (width). `inverse` (rows) keeps 1 / sqrt(mean(x^2) + eps) for backward.
-pub fn rms_norm(x: &[f32], gain: &[f32], y: &mut [f32], inverse: &mut [f32], eps: f32) {
+pub fn rms_norm<E: Element>(x: &[E], gain: &[E], y: &mut [E], inverse: &mut [f32], eps: f32) {
     let width = gain.len();
     let rows = divided("x", x.len(), width);
     check_len("y", y.len(), x.len());
@@ -106,8 +107,8 @@ pub fn rms_norm(x: &[f32], gain: &[f32], y: &mut [f32], inverse: &mut [f32], eps
             for ((x, y), inverse) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(inverse) {
                 let mean_square = sum([x], |[x]| x * x) / width as f32;
                 let scale = 1.0 / (mean_square + eps).sqrt();
-                for ((y, &x), &gain) in y.iter_mut().zip(x).zip(gain) {
-                    *y = x * scale * gain;
+                for ((y, x), gain) in y.iter_mut().zip(x).zip(gain) {
+                    *y = E::narrow(x.widen() * scale * gain.widen());
                 }
                 *inverse = scale;
             }
@@ -120,13 +121,13 @@ pub fn rms_norm(x: &[f32], gain: &[f32], y: &mut [f32], inverse: &mut [f32], eps
 /// `dx`, `plus` and `write` are as in [`layer_norm_backward`]; `dgain`: (width).
 // As in layer norm, without the mean: dx = scale (g - n mean(g n)).
 #[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
-pub fn rms_norm_backward(
-    x: &[f32],
-    gain: &[f32],
+pub fn rms_norm_backward<E: Element>(
+    x: &[E],
+    gain: &[E],
     inverse: &[f32],
-    dy: &[f32],
-    mut dx: Option<&mut [f32]>,
-    plus: Option<&[f32]>,
+    dy: &[E],
+    mut dx: Option<&mut [E]>,
+    plus: Option<&[E]>,
     dgain: &mut [f32],
     write: Write,
 ) {
@@ -135,7 +136,7 @@ pub fn rms_norm_backward(
     check_len("inverse", inverse.len(), rows);
     check_len("dy", dy.len(), x.len());
     check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
-    check_len("plus", plus.map_or(x.len(), <[f32]>::len), x.len());
+    check_len("plus", plus.map_or(x.len(), <[E]>::len), x.len());
     check_len("dgain", dgain.len(), width);
     begin(dgain, write);
     vectorised(
@@ -144,17 +145,13 @@ pub fn rms_norm_backward(
             for (row, &scale) in inverse.iter().enumerate() {
                 let row = row * width..(row + 1) * width;
                 let (x, dy) = (&x[row.clone()], &dy[row.clone()]);
-                for ((dgain, &x), &dy) in dgain.iter_mut().zip(x).zip(dy) {
-                    *dgain = dy.mul_add(x * scale, *dgain);
+                for ((dgain, x), dy) in dgain.iter_mut().zip(x).zip(dy) {
+                    *dgain = dy.widen().mul_add(x.widen() * scale, *dgain);
                 }
                 if let Some(dx) = dx.as_deref_mut() {
-                    let along_n = gradient_along(x, gain, dy, 0.0, scale);
-                    let dx = &mut dx[row.clone()];
-                    for (((dx, &x), &gain), &dy) in dx.iter_mut().zip(x).zip(gain).zip(dy) {
-                        *dx = scale * (x * scale).mul_add(-along_n, gain * dy);
-                    }
+                    input_gradient(&mut dx[row.clone()], [x, gain, dy], [0.0, scale], 0.0);
                     if let Some(plus) = plus {
-                        accumulate(dx, &plus[row]);
+                        accumulate(&mut dx[row.clone()], &plus[row]);
                     }
                 }
             }

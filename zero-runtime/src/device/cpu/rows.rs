@@ -1,17 +1,17 @@
-//! Rows, plainly: sum them, add and multiply element by element. Never looks inside an element.
+//! Rows, plainly: sum them, add and multiply element by element. Never knows what a row is of.
 
 use std::ops::Range;
 
 use super::simd::{begin, check_len, divided, vectorised};
-use crate::device::Write;
+use crate::device::{Element, Write};
 
 /// `out` (width) := or += the sum of the rows of `dy` (rows, width), first to last.
-pub fn sum_rows(dy: &[f32], out: &mut [f32], write: Write) {
+pub fn sum_rows<E: Element>(dy: &[E], out: &mut [f32], write: Write) {
     sum_columns(dy, out.len(), 0..out.len(), out, write);
 }
 
 /// `out` := or += those `columns` of the sum of the rows of `dy` (rows, width), first to last.
-pub fn sum_columns(dy: &[f32], width: usize, columns: Range<usize>, out: &mut [f32], write: Write) {
+pub fn sum_columns<E: Element>(dy: &[E], width: usize, columns: Range<usize>, out: &mut [f32], write: Write) {
     divided("dy", dy.len(), width);
     check_len("out", out.len(), columns.len());
     begin(out, write);
@@ -26,7 +26,7 @@ pub fn sum_columns(dy: &[f32], width: usize, columns: Range<usize>, out: &mut [f
 }
 
 /// `y` += `x`.
-pub fn add(y: &mut [f32], x: &[f32]) {
+pub fn add<E: Element>(y: &mut [E], x: &[E]) {
     check_len("x", x.len(), y.len());
     vectorised(
         #[inline(always)]
@@ -35,27 +35,27 @@ pub fn add(y: &mut [f32], x: &[f32]) {
 }
 
 /// `y` *= `x`.
-pub fn mul(y: &mut [f32], x: &[f32]) {
+pub fn mul<E: Element>(y: &mut [E], x: &[E]) {
     check_len("x", x.len(), y.len());
     vectorised(
         #[inline(always)]
-        || y.iter_mut().zip(x).for_each(|(y, &x)| *y *= x),
+        || y.iter_mut().zip(x).for_each(|(y, x)| *y = E::narrow(y.widen() * x.widen())),
     );
 }
 
 /// `y` *= `factor`.
-pub fn scale(y: &mut [f32], factor: f32) {
+pub fn scale<E: Element>(y: &mut [E], factor: f32) {
     vectorised(
         #[inline(always)]
-        || y.iter_mut().for_each(|y| *y *= factor),
+        || y.iter_mut().for_each(|y| *y = E::narrow(y.widen() * factor)),
     );
 }
 
 /// `y` += `x`, for use within a vectorised loop.
 #[inline(always)]
-pub(super) fn accumulate(y: &mut [f32], x: &[f32]) {
-    for (y, &x) in y.iter_mut().zip(x) {
-        *y += x;
+pub(super) fn accumulate<Y: Element, X: Element>(y: &mut [Y], x: &[X]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = Y::narrow(y.widen() + x.widen());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::device::Write;
+use crate::device::{Element, Write};
 
 /// Accumulators of a reduction: one AVX-512 register of `f32`. Fixed, so that every machine sums in the same order.
 pub const LANES: usize = 16;
@@ -26,42 +26,68 @@ pub fn dispatch<K: pulp::WithSimd>(kernel: K) -> K::Output {
 
 /// Sum over i of `term` of the i-th elements of `inputs`, which are equally long.
 #[inline(always)]
-pub fn sum<const N: usize>(inputs: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
+pub fn sum<const N: usize, E: Element>(inputs: [&[E]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
     let len = inputs[0].len();
     assert!(inputs.iter().all(|x| x.len() == len), "summands differ in length");
     let blocks = inputs.map(|x| x.as_chunks::<LANES>().0);
     let tails = inputs.map(|x| x.as_chunks::<LANES>().1);
     let mut lanes = [0.0; LANES];
     for block in 0..len / LANES {
-        // All terms before any addition: in one loop they would be computed one at a time, four times slower.
-        let mut terms = [0.0; LANES];
-        for (lane, value) in terms.iter_mut().enumerate() {
-            *value = term(blocks.map(|x| x[block][lane]));
-        }
-        for (total, term) in lanes.iter_mut().zip(terms) {
-            *total += term;
-        }
+        add_terms(&mut lanes, |lane| term(blocks.map(|x| x[block][lane].widen())));
     }
     for (lane, total) in lanes.iter_mut().enumerate().take(len % LANES) {
-        *total += term(tails.map(|x| x[lane]));
+        *total += term(tails.map(|x| x[lane].widen()));
     }
     fold(lanes, |a, b| a + b)
 }
 
+/// [`sum`] of two inputs that need not be stored alike.
+#[inline(always)]
+pub fn sum_pairs<X: Element, Y: Element>(x: &[X], y: &[Y], term: impl Fn(f32, f32) -> f32) -> f32 {
+    assert!(x.len() == y.len(), "summands differ in length");
+    let ((x_blocks, x_tail), (y_blocks, y_tail)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    let mut lanes = [0.0; LANES];
+    for (x, y) in x_blocks.iter().zip(y_blocks) {
+        add_terms(&mut lanes, |lane| term(x[lane].widen(), y[lane].widen()));
+    }
+    for ((total, x), y) in lanes.iter_mut().zip(x_tail).zip(y_tail) {
+        *total += term(x.widen(), y.widen());
+    }
+    fold(lanes, |a, b| a + b)
+}
+
+/// Adds the term of each lane to its total.
+#[inline(always)]
+fn add_terms(lanes: &mut [f32; LANES], term: impl Fn(usize) -> f32) {
+    // All terms before any addition: in one loop they would be computed one at a time, four times slower.
+    let mut terms = [0.0; LANES];
+    for (lane, value) in terms.iter_mut().enumerate() {
+        *value = term(lane);
+    }
+    for (total, term) in lanes.iter_mut().zip(terms) {
+        *total += term;
+    }
+}
+
 /// The largest element, NaN ignored; negative infinity if there is none.
 #[inline(always)]
-pub fn max(x: &[f32]) -> f32 {
+pub fn max<E: Element>(x: &[E]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let (blocks, tail) = x.as_chunks::<LANES>();
     for block in blocks {
-        for (largest, &x) in lanes.iter_mut().zip(block) {
-            *largest = if x > *largest { x } else { *largest };
-        }
+        raise(&mut lanes, block);
     }
-    for (largest, &x) in lanes.iter_mut().zip(tail) {
+    raise(&mut lanes, tail);
+    fold(lanes, f32::max)
+}
+
+/// `lanes` := the larger of each and its element of `x`, as far as there is one.
+#[inline(always)]
+fn raise<E: Element>(lanes: &mut [f32; LANES], x: &[E]) {
+    for (largest, x) in lanes.iter_mut().zip(x) {
+        let x = x.widen();
         *largest = if x > *largest { x } else { *largest };
     }
-    fold(lanes, f32::max)
 }
 
 /// Combines the lanes pairwise: halves, quarters, and so on.
@@ -120,6 +146,6 @@ mod tests {
             x[position] = -2.0;
             assert_eq!(max(&x), -2.0);
         }
-        assert_eq!(max(&[]), f32::NEG_INFINITY);
+        assert_eq!(max::<f32>(&[]), f32::NEG_INFINITY);
     }
 }

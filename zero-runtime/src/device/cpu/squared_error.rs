@@ -1,23 +1,24 @@
 //! Squared error: the mean over each row, and its gradient. Never averages over rows: the caller weighs each.
 
-use super::simd::{check_len, divided, sum, vectorised};
+use super::simd::{check_len, divided, sum_pairs, vectorised};
+use crate::device::Element;
 
 /// `loss` (rows) := the mean of (x - t)^2 over each row of `x` and `targets` (rows, width).
-pub fn squared_error(x: &[f32], targets: &[f32], loss: &mut [f32]) {
-    let width = check_shapes(x, targets, loss);
+pub fn squared_error<E: Element>(x: &[E], targets: &[f32], loss: &mut [f32]) {
+    let width = check_shapes(x.len(), targets, loss);
     vectorised(
         #[inline(always)]
         || {
             for ((x, targets), loss) in x.chunks_exact(width).zip(targets.chunks_exact(width)).zip(loss) {
-                *loss = sum([x, targets], |[x, t]| (x - t) * (x - t)) / width as f32;
+                *loss = sum_pairs(x, targets, |x, t| (x - t) * (x - t)) / width as f32;
             }
         },
     );
 }
 
 /// `dx` (rows, width) := 2 (x - t) / width * `dloss` (rows).
-pub fn squared_error_backward(x: &[f32], targets: &[f32], dloss: &[f32], dx: &mut [f32]) {
-    let width = check_shapes(x, targets, dloss);
+pub fn squared_error_backward<E: Element>(x: &[E], targets: &[f32], dloss: &[f32], dx: &mut [E]) {
+    let width = check_shapes(x.len(), targets, dloss);
     check_len("dx", dx.len(), x.len());
     vectorised(
         #[inline(always)]
@@ -26,18 +27,18 @@ pub fn squared_error_backward(x: &[f32], targets: &[f32], dloss: &[f32], dx: &mu
                 let (from, to) = (row * width, (row + 1) * width);
                 let slope = 2.0 * dloss[row] / width as f32;
                 for ((dx, x), t) in dx.iter_mut().zip(&x[from..to]).zip(&targets[from..to]) {
-                    *dx = slope * (x - t);
+                    *dx = E::narrow(slope * (x.widen() - t));
                 }
             }
         },
     );
 }
 
-/// The width of a row; panics unless all shapes agree.
+/// The width of a row of `x` elements in all; panics unless all shapes agree.
 #[track_caller]
-fn check_shapes(x: &[f32], targets: &[f32], loss: &[f32]) -> usize {
-    check_len("targets", targets.len(), x.len());
-    divided("x", x.len(), loss.len())
+fn check_shapes(x: usize, targets: &[f32], loss: &[f32]) -> usize {
+    check_len("targets", targets.len(), x);
+    divided("x", x, loss.len())
 }
 
 #[cfg(test)]
