@@ -3,17 +3,22 @@
 //! al., 2022).
 #![allow(unsafe_code)]
 
+mod backward;
+mod forward;
 mod product;
+mod softmax;
+mod stored;
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use super::Cpu;
-use super::math::exp_small;
 use super::parallel::PRODUCTS_PER_ELEMENT;
-use super::simd::{check_len, sum, vectorised};
-use crate::device::{AttentionShape, Write};
-use product::{Rows, RowsMut, Size, product};
+use super::simd::check_len;
+use crate::device::{AttentionShape, Element, Write};
+use backward::{Given, SPAN, backward};
+use product::{Rows, RowsMut};
+use stored::WIDENED;
 
 /// Queries worked on at a time. Scores lie in rows of as many, a row for each key, whether or not all of them are queries:
 /// so every loop over a row is a few whole vectors, softmax runs down the columns and needs no sum across a vector.
@@ -30,51 +35,57 @@ pub(super) const HEAD_DIM_MAX: usize = 1024;
 ///
 /// `qkv` is laid out as [`AttentionShape`] says; `out`: (tokens, heads * head_dim); `lse`: (tokens, heads), the log-sum-exp
 /// of each softmax row, kept for backward.
-pub fn attention(cpu: Cpu, shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
+///
+/// All sums are in f32. An element of `out` is rounded once more, when it is stored.
+pub fn attention<E: Element>(cpu: Cpu, shape: AttentionShape, qkv: &[E], out: &mut [E], lse: &mut [f32]) {
     check(shape, qkv, out, lse);
     let (out, lse) = (Destination(out.as_mut_ptr()), Destination(lse.as_mut_ptr()));
-    each_head(cpu, shape, 1, |head| {
-        // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and no
-        // two heads have an element in common.
-        unsafe { head.forward(qkv, out.start(), lse.start()) };
+    each_group(cpu, shape, 1, |heads| {
+        for head in heads {
+            // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and
+            // no two heads have an element in common.
+            unsafe { Head::of(shape, head).forward(qkv, out.start(), lse.start()) };
+        }
     });
 }
 
 /// `dqkv`, laid out as `qkv`, := the gradient of `attention`, given `dout` (tokens, heads * head_dim).
-pub fn attention_backward(
+///
+/// All sums are in f32. An element of `dqkv` is rounded once more, when it is stored.
+pub fn attention_backward<E: Element>(
     cpu: Cpu,
     shape: AttentionShape,
-    qkv: &[f32],
-    out: &[f32],
+    qkv: &[E],
+    out: &[E],
     lse: &[f32],
-    dout: &[f32],
-    dqkv: &mut [f32],
+    dout: &[E],
+    dqkv: &mut [E],
 ) {
     check(shape, qkv, out, lse);
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), qkv.len());
-    let saved = Saved { qkv, out, lse };
+    let given = Given { qkv, out, lse, dout };
     let dqkv = Destination(dqkv.as_mut_ptr());
-    each_head(cpu, shape, shape.sharing(), |head| {
-        // SAFETY: as for `attention`; and heads that share keys and values run one after another.
-        unsafe { head.backward(saved, dout, dqkv.start()) };
+    each_group(cpu, shape, shape.sharing(), |heads| {
+        // SAFETY: as for `attention`, where heads that share keys and values are one group.
+        unsafe { backward(shape, heads, given, dqkv.start()) };
     });
 }
 
 /// The start of a tensor of which each head is written by one thread.
-struct Destination(*mut f32);
+struct Destination<E>(*mut E);
 
 // SAFETY: an address; whoever writes through it argues for that.
-unsafe impl Sync for Destination {}
+unsafe impl<E> Sync for Destination<E> {}
 
-impl Destination {
-    fn start(&self) -> *mut f32 {
+impl<E> Destination<E> {
+    fn start(&self) -> *mut E {
         self.0
     }
 }
 
 #[track_caller]
-fn check(shape: AttentionShape, qkv: &[f32], out: &[f32], lse: &[f32]) {
+fn check<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], lse: &[f32]) {
     assert!(shape.head_dim <= HEAD_DIM_MAX, "a head of {} features, {HEAD_DIM_MAX} at most", shape.head_dim);
     shape.sharing();
     check_len("qkv", qkv.len(), shape.tokens() * shape.qkv_width());
@@ -82,11 +93,11 @@ fn check(shape: AttentionShape, qkv: &[f32], out: &[f32], lse: &[f32]) {
     check_len("lse", lse.len(), shape.tokens() * shape.heads);
 }
 
-/// `run` for each head of each sequence, some of them at a time; each `together` in order, on one thread.
-fn each_head(cpu: Cpu, shape: AttentionShape, together: usize, run: impl Fn(Head) + Sync) {
+/// `run` for all heads of all sequences, `together` of them at a time, and some of these groups at once.
+fn each_group(cpu: Cpu, shape: AttentionShape, together: usize, run: impl Fn(Range<usize>) + Sync) {
     let products = shape.length * shape.length * shape.head_dim * together;
     cpu.by_heads(shape.sequences * shape.heads / together, products / PRODUCTS_PER_ELEMENT, |groups| {
-        (groups.start * together..groups.end * together).for_each(|head| run(Head::of(shape, head)));
+        groups.for_each(|group| run(group * together..(group + 1) * together));
     });
 }
 
@@ -102,24 +113,16 @@ impl Panel {
         self.offset + row * self.stride
     }
 
-    fn rows(self, x: &[f32], first: usize) -> Rows {
+    fn rows<E>(self, x: &[E], first: usize) -> Rows<E> {
         Rows { start: x[self.at(first)..].as_ptr(), stride: self.stride }
     }
 
     /// # Safety
     /// `x` is the start of a tensor that has this row.
-    unsafe fn rows_mut(self, x: *mut f32, first: usize) -> RowsMut {
+    unsafe fn rows_mut<E>(self, x: *mut E, first: usize) -> RowsMut<E> {
         // SAFETY: by the caller's promise.
         RowsMut { start: unsafe { x.add(self.at(first)) }, stride: self.stride }
     }
-}
-
-/// What forward leaves for backward.
-#[derive(Clone, Copy)]
-struct Saved<'a> {
-    qkv: &'a [f32],
-    out: &'a [f32],
-    lse: &'a [f32],
 }
 
 /// One head of one sequence.
@@ -139,38 +142,53 @@ struct Head {
 type Strip = [[f32; QUERIES]; KEYS];
 
 /// What a thread works in: constant in size, and nobody else's.
-#[repr(align(64))]
 struct Scratch {
-    /// (dim, QUERIES): a block of queries, transposed.
+    block: Block,
+    /// Sums of the gradients of a span's keys and values.
+    span: [[f32; SPAN]; 2],
+}
+
+/// What it works in on a block of queries.
+#[repr(align(64))]
+struct Block {
+    /// (dim, QUERIES): the queries, transposed.
     queries: [[f32; QUERIES]; HEAD_DIM_MAX],
     /// (dim, QUERIES): the gradients of what they gave, transposed.
     gradients: [[f32; QUERIES]; HEAD_DIM_MAX],
     weights: Strip,
     dscores: Strip,
+    /// (queries, dim): sums of what they give, or of their gradients.
+    sums: [f32; QUERIES * HEAD_DIM_MAX],
+    widened: [f32; WIDENED],
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = const {
         RefCell::new(Scratch {
-            queries: [[0.0; QUERIES]; HEAD_DIM_MAX],
-            gradients: [[0.0; QUERIES]; HEAD_DIM_MAX],
-            weights: [[0.0; QUERIES]; KEYS],
-            dscores: [[0.0; QUERIES]; KEYS],
+            block: Block {
+                queries: [[0.0; QUERIES]; HEAD_DIM_MAX],
+                gradients: [[0.0; QUERIES]; HEAD_DIM_MAX],
+                weights: [[0.0; QUERIES]; KEYS],
+                dscores: [[0.0; QUERIES]; KEYS],
+                sums: [0.0; QUERIES * HEAD_DIM_MAX],
+                widened: [0.0; WIDENED],
+            },
+            span: [[0.0; SPAN]; 2],
         })
     };
 }
 
-fn rows_of<const N: usize>(matrix: &[[f32; N]]) -> Rows {
+fn rows_of<const N: usize>(matrix: &[[f32; N]]) -> Rows<f32> {
     Rows { start: matrix.as_flattened().as_ptr(), stride: N }
 }
 
-fn rows_of_mut<const N: usize>(matrix: &mut [[f32; N]]) -> RowsMut {
+fn rows_of_mut<const N: usize>(matrix: &mut [[f32; N]]) -> RowsMut<f32> {
     RowsMut { start: matrix.as_flattened_mut().as_mut_ptr(), stride: N }
 }
 
-/// Blocks of `size` that `0..end` is cut into.
-fn blocks(end: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..end).step_by(size).map(move |start| start..end.min(start + size))
+/// Blocks of `size` that `all` is cut into.
+fn blocks(all: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    all.clone().step_by(size).map(move |start| start..all.end.min(start.saturating_add(size)))
 }
 
 impl Head {
@@ -196,149 +214,15 @@ impl Head {
         1.0 / (self.dim as f32).sqrt()
     }
 
-    /// # Safety
-    /// `qkv`, `out` and `lse` are tensors of the shape that this head is of; of the last two, the rows of this head are
-    /// nobody else's.
-    unsafe fn forward(&self, qkv: &[f32], out: *mut f32, lse: *mut f32) {
-        SCRATCH.with_borrow_mut(|scratch| {
-            for queries in blocks(self.length, QUERIES) {
-                // SAFETY: by the caller's promise.
-                unsafe { self.forward_block(queries, qkv, out, lse, scratch) };
-            }
-        });
-    }
-
-    /// # Safety
-    /// As for `forward`.
-    unsafe fn forward_block(
-        &self,
-        queries: Range<usize>,
-        qkv: &[f32],
-        out: *mut f32,
-        lse: *mut f32,
-        scratch: &mut Scratch,
-    ) {
-        let (dim, count) = (self.dim, queries.len());
-        self.transpose(&mut scratch.queries, qkv, self.query, &queries, self.scale());
-        // SAFETY: by the caller's promise.
-        let mixed = unsafe { self.out.rows_mut(out, queries.start) };
-        let mut softmax = Softmax::new();
-        for keys in blocks(queries.end, KEYS) {
-            let weights = &mut scratch.weights[..keys.len()];
-            let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
-            let (key, value) = (self.key.rows(qkv, keys.start), self.value.rows(qkv, keys.start));
-            // SAFETY: `keys` are rows of this head; the strip is ours.
-            unsafe { product(size, key.left(), rows_of(&scratch.queries), rows_of_mut(weights), Write::Set) };
-            let factors = vectorised(
-                #[inline(always)]
-                || {
-                    hide_future(weights, keys.start, queries.start);
-                    softmax.advance(weights)
-                },
-            );
-            let write = if keys.start == 0 { Write::Set } else { Write::Add };
-            let size = Size { rows: count, depth: keys.len(), cols: dim };
-            // SAFETY: `queries` are rows of `out` that are ours, and the product reads `keys`, which are rows of this head.
-            unsafe {
-                if write == Write::Add {
-                    scale_rows(mixed, count, dim, &factors);
-                }
-                product(size, rows_of(weights).transposed(), value, mixed, write);
-            }
-        }
-        // Dividing here rather than in the strips touches `dim` elements a query instead of up to `length`.
-        // SAFETY: rows of `out` and elements of `lse` that are ours.
-        unsafe {
-            scale_rows(mixed, count, dim, &softmax.sums.map(f32::recip));
-            for (i, query) in queries.enumerate() {
-                *lse.add(self.lse.at(query)) = softmax.maxima[i] + softmax.sums[i].ln();
-            }
-        }
-    }
-
-    /// # Safety
-    /// All are tensors of the shape that this head is of; of `dqkv`, the rows of this head are nobody else's.
-    unsafe fn backward(&self, saved: Saved, dout: &[f32], dqkv: *mut f32) {
-        SCRATCH.with_borrow_mut(|scratch| {
-            for queries in blocks(self.length, QUERIES) {
-                // SAFETY: by the caller's promise.
-                unsafe { self.backward_block(queries, saved, dout, dqkv, scratch) };
-            }
-        });
-    }
-
-    // With p a softmax row and o = p v: ds = p (do v^T - do . o), dq = ds k, dk = ds^T q, dv = p^T do.
-    /// # Safety
-    /// As for `backward`.
-    unsafe fn backward_block(
-        &self,
-        queries: Range<usize>,
-        saved: Saved,
-        dout: &[f32],
-        dqkv: *mut f32,
-        scratch: &mut Scratch,
-    ) {
-        let (dim, count) = (self.dim, queries.len());
-        self.transpose(&mut scratch.queries, saved.qkv, self.query, &queries, self.scale());
-        self.transpose(&mut scratch.gradients, dout, self.out, &queries, 1.0);
-        // What is no query has no weight.
-        let (mut lse, mut shared) = ([f32::INFINITY; QUERIES], [0.0; QUERIES]);
-        for (i, query) in queries.clone().enumerate() {
-            let out = self.out.at(query)..self.out.at(query) + dim;
-            lse[i] = saved.lse[self.lse.at(query)];
-            shared[i] = vectorised(
-                #[inline(always)]
-                || sum([&dout[out.clone()], &saved.out[out.clone()]], |[dout, out]| dout * out),
-            );
-        }
-        for keys in blocks(queries.end, KEYS) {
-            let (weights, dscores) = (&mut scratch.weights[..keys.len()], &mut scratch.dscores[..keys.len()]);
-            let (key, value) = (self.key.rows(saved.qkv, keys.start), self.value.rows(saved.qkv, keys.start));
-            let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
-            // SAFETY: `keys` are rows of this head; the strips are ours.
-            unsafe {
-                product(size, key.left(), rows_of(&scratch.queries), rows_of_mut(weights), Write::Set);
-                product(size, value.left(), rows_of(&scratch.gradients), rows_of_mut(dscores), Write::Set);
-            }
-            let scale = self.scale();
-            vectorised(
-                #[inline(always)]
-                || {
-                    hide_future(weights, keys.start, queries.start);
-                    for (weights, dscores) in weights.iter_mut().zip(&mut *dscores) {
-                        for i in 0..QUERIES {
-                            weights[i] = exp_small(weights[i] - lse[i]);
-                            dscores[i] = scale * weights[i] * (dscores[i] - shared[i]);
-                        }
-                    }
-                },
-            );
-            let write = if keys.start == 0 { Write::Set } else { Write::Add };
-            let size = Size { rows: count, depth: keys.len(), cols: dim };
-            // SAFETY: `queries` are rows of this head, ours in `dqkv`, and `keys` are rows of this head.
-            unsafe {
-                let dquery = self.query.rows_mut(dqkv, queries.start);
-                product(size, rows_of(dscores).transposed(), key, dquery, write);
-            }
-            // This head sees keys of this very block for the first time, those before it again.
-            let middle = queries.start.clamp(keys.start, keys.end);
-            for (keys_part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, self.first)] {
-                let strip = keys_part.start - keys.start..keys_part.end - keys.start;
-                let size = Size { rows: strip.len(), depth: count, cols: dim };
-                let (query, dout) = (self.query.rows(saved.qkv, queries.start), self.out.rows(dout, queries.start));
-                // SAFETY: as above.
-                unsafe {
-                    let dkey = self.key.rows_mut(dqkv, keys_part.start);
-                    let dvalue = self.value.rows_mut(dqkv, keys_part.start);
-                    product(size, rows_of(&dscores[strip.clone()]).left(), query, dkey, write);
-                    product(size, rows_of(&weights[strip]).left(), dout, dvalue, write);
-                }
-            }
-        }
-    }
-
     /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; zero where there are no more.
-    fn transpose(&self, to: &mut [[f32; QUERIES]], x: &[f32], panel: Panel, queries: &Range<usize>, scale: f32) {
+    fn transpose<E: Element>(
+        &self,
+        to: &mut [[f32; QUERIES]],
+        x: &[E],
+        panel: Panel,
+        queries: &Range<usize>,
+        scale: f32,
+    ) {
         let to = &mut to[..self.dim];
         if queries.len() < QUERIES {
             to.as_flattened_mut().fill(0.0);
@@ -346,74 +230,10 @@ impl Head {
         for (i, query) in queries.clone().enumerate() {
             let from = &x[panel.at(query)..][..self.dim];
             for (to, from) in to.iter_mut().zip(from) {
-                to[i] = scale * from;
+                to[i] = scale * from.widen();
             }
         }
     }
-}
-
-/// A softmax down the columns of strips that come one after another.
-struct Softmax {
-    maxima: [f32; QUERIES],
-    /// Of e^(score - maximum).
-    sums: [f32; QUERIES],
-}
-
-impl Softmax {
-    fn new() -> Self {
-        Self { maxima: [f32::NEG_INFINITY; QUERIES], sums: [0.0; QUERIES] }
-    }
-
-    /// `strip` := e^(strip - the new maxima); gives what earlier exponentials are to be multiplied by.
-    #[inline(always)]
-    fn advance(&mut self, strip: &mut [[f32; QUERIES]]) -> [f32; QUERIES] {
-        let before = self.maxima;
-        for row in &*strip {
-            for (max, &score) in self.maxima.iter_mut().zip(row) {
-                *max = if score > *max { score } else { *max };
-            }
-        }
-        let mut factors = [0.0; QUERIES];
-        for i in 0..QUERIES {
-            factors[i] = exp_small(before[i] - self.maxima[i]);
-            self.sums[i] *= factors[i];
-        }
-        for row in strip {
-            for ((weight, max), sum) in row.iter_mut().zip(&self.maxima).zip(&mut self.sums) {
-                *weight = exp_small(*weight - max);
-                *sum += *weight;
-            }
-        }
-        factors
-    }
-}
-
-/// Scores of keys after their query := negative infinity.
-#[inline(always)]
-fn hide_future(strip: &mut [[f32; QUERIES]], first_key: usize, first_query: usize) {
-    let after = first_query.saturating_sub(first_key);
-    for (queries_before, row) in strip.iter_mut().skip(after).enumerate() {
-        row[..queries_before].fill(f32::NEG_INFINITY);
-    }
-}
-
-/// Multiplies row i by `factors[i]`.
-///
-/// # Safety
-/// `rows` has `count` rows of `width` elements, and they are nobody else's.
-unsafe fn scale_rows(rows: RowsMut, count: usize, width: usize, factors: &[f32; QUERIES]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (i, factor) in factors.iter().enumerate().take(count) {
-                // SAFETY: by the caller's promise.
-                let row = unsafe { core::slice::from_raw_parts_mut(rows.start.add(i * rows.stride), width) };
-                for x in row {
-                    *x *= factor;
-                }
-            }
-        },
-    );
 }
 
 #[cfg(test)]

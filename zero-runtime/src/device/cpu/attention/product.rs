@@ -3,21 +3,22 @@
 #![allow(unsafe_code)]
 
 use pulp::{Simd, WithSimd};
+use zero_plan::config::Width;
 
-use crate::device::Write;
 use crate::device::cpu::simd::dispatch;
+use crate::device::{Element, Write};
 
 /// Rows to read, each contiguous, `stride` after the one before.
 #[derive(Clone, Copy)]
-pub struct Rows {
-    pub start: *const f32,
+pub struct Rows<E> {
+    pub start: *const E,
     pub stride: usize,
 }
 
 /// Rows to write, each contiguous, `stride` after the one before.
 #[derive(Clone, Copy)]
-pub struct RowsMut {
-    pub start: *mut f32,
+pub struct RowsMut<E> {
+    pub start: *mut E,
     pub stride: usize,
 }
 
@@ -29,7 +30,7 @@ pub struct Left {
     col: usize,
 }
 
-impl Rows {
+impl Rows<f32> {
     /// These rows as a left operand.
     pub fn left(self) -> Left {
         Left { start: self.start, row: self.stride, col: 1 }
@@ -41,6 +42,17 @@ impl Rows {
     }
 }
 
+impl<E> RowsMut<E> {
+    /// The rows from number `first` on.
+    ///
+    /// # Safety
+    /// There are as many, or one fewer.
+    pub unsafe fn skip(self, first: usize) -> Self {
+        // SAFETY: by the caller's promise.
+        Self { start: unsafe { self.start.add(first * self.stride) }, ..self }
+    }
+}
+
 /// What a product measures.
 #[derive(Clone, Copy)]
 pub struct Size {
@@ -49,24 +61,25 @@ pub struct Size {
     pub cols: usize,
 }
 
-/// `c` (rows, cols) := or += `a` (rows, depth) `b` (depth, cols).
+/// `c` (rows, cols) := or += `a` (rows, depth) `b` (depth, cols), which is widened as it is read: each vector of it serves
+/// several rows of `a`, whose elements would be widened one by one.
 ///
 /// # Safety
 /// Every element of `a` and `b` can be read and every one of `c` written, and those of `c` are nobody else's, for the time
 /// of the call. `Write::Set` does not read `c`.
-pub unsafe fn product(size: Size, a: Left, b: Rows, c: RowsMut, write: Write) {
+pub unsafe fn product<E: Element>(size: Size, a: Left, b: Rows<E>, c: RowsMut<f32>, write: Write) {
     dispatch(Product { size, a, b, c, write });
 }
 
-struct Product {
+struct Product<E> {
     size: Size,
     a: Left,
-    b: Rows,
-    c: RowsMut,
+    b: Rows<E>,
+    c: RowsMut<f32>,
     write: Write,
 }
 
-impl WithSimd for Product {
+impl<E: Element> WithSimd for Product<E> {
     type Output = ();
 
     #[inline(always)]
@@ -84,7 +97,7 @@ impl WithSimd for Product {
     }
 }
 
-impl Product {
+impl<E: Element> Product<E> {
     /// All rows of N vectors of columns from `col`, of which the last is `width` wide.
     #[inline(always)]
     fn panel<S: Simd, const N: usize>(&self, simd: S, col: usize, width: usize) {
@@ -114,7 +127,7 @@ impl Product {
         for k in 0..size.depth {
             // SAFETY: row k of `b` and column k of `a` within this tile, which the caller of `product` lets us read.
             unsafe {
-                let b = load::<S, N>(simd, b.start.add(k * b.stride + col), width);
+                let b = load::<S, E, N>(simd, b.start.add(k * b.stride + col), width);
                 for (m, sums) in sums.iter_mut().enumerate() {
                     let a = simd.splat_f32s(*a.start.add((row + m) * a.row + k * a.col));
                     for (sum, &b) in sums.iter_mut().zip(&b) {
@@ -130,7 +143,7 @@ impl Product {
                 let sums = match write {
                     Write::Set => sums,
                     Write::Add => {
-                        let before = load::<S, N>(simd, to, width);
+                        let before = load::<S, f32, N>(simd, to, width);
                         core::array::from_fn(|n| simd.add_f32s(before[n], sums[n]))
                     }
                 };
@@ -145,18 +158,32 @@ impl Product {
 /// # Safety
 /// They can be read.
 #[inline(always)]
-unsafe fn load<S: Simd, const N: usize>(simd: S, from: *const f32, width: usize) -> [S::f32s; N] {
+unsafe fn load<S: Simd, E: Element, const N: usize>(simd: S, from: *const E, width: usize) -> [S::f32s; N] {
     core::array::from_fn(|n| {
-        // SAFETY: by the caller's promise; a whole vector is read only where the width is one.
+        // SAFETY: by the caller's promise; a whole vector is read only where the width is one. What is stored as f32 is
+        // one.
         unsafe {
             let from = from.add(n * S::F32_LANES);
-            if width == S::F32_LANES {
-                from.cast::<S::f32s>().read_unaligned()
-            } else {
-                simd.partial_load_f32s(core::slice::from_raw_parts(from, width))
+            match (E::WIDTH, width == S::F32_LANES) {
+                (Width::F32, true) => from.cast::<S::f32s>().read_unaligned(),
+                (Width::F32, false) => simd.partial_load_f32s(core::slice::from_raw_parts(from.cast(), width)),
+                // A loop of constant length becomes one instruction or two.
+                (Width::BF16, true) => widen(simd, core::slice::from_raw_parts(from, S::F32_LANES)),
+                (Width::BF16, false) => widen(simd, core::slice::from_raw_parts(from, width)),
             }
         }
     })
+}
+
+/// A vector of as many numbers, and then zeros.
+#[inline(always)]
+fn widen<S: Simd, E: Element>(simd: S, stored: &[E]) -> S::f32s {
+    let mut vector = simd.splat_f32s(0.0);
+    let lanes: &mut [f32] = bytemuck::cast_slice_mut(core::slice::from_mut(&mut vector));
+    for (lane, stored) in lanes.iter_mut().zip(stored) {
+        *lane = stored.widen();
+    }
+    vector
 }
 
 /// # Safety

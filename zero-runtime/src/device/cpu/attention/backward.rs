@@ -1,0 +1,193 @@
+//! Backward: the heads that share keys and values, one after another, a block of queries at a time.
+//!
+//! With p a softmax row and o = p v: ds = p (do v^T - do . o), dq = ds k, dk = ds^T q, dv = p^T do.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use zero_plan::config::Width;
+
+use super::product::{RowsMut, Size, product};
+use super::softmax::hide_future;
+use super::stored::{product_of_stored, store, sums, widened};
+use super::{Block, HEAD_DIM_MAX, Head, KEYS, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
+use crate::device::cpu::math::exp_small;
+use crate::device::cpu::simd::{sum, vectorised};
+use crate::device::{AttentionShape, Element, Write};
+
+/// Elements of the gradients of keys that are summed at a time where the tensor cannot hold sums, and as many of values: a
+/// block of keys of the widest head.
+pub const SPAN: usize = KEYS * HEAD_DIM_MAX;
+
+/// What backward reads.
+#[derive(Clone, Copy)]
+pub struct Given<'a, E> {
+    pub qkv: &'a [E],
+    pub out: &'a [E],
+    pub lse: &'a [f32],
+    pub dout: &'a [E],
+}
+
+/// Tokens whose gradients of keys and values are summed at a time, and where: whole blocks of keys.
+struct Span {
+    tokens: Range<usize>,
+    dkey: RowsMut<f32>,
+    dvalue: RowsMut<f32>,
+}
+
+/// A block of queries, and for each of them what the gradients of all of its scores need; what is no query has no weight.
+struct Queries {
+    range: Range<usize>,
+    lse: [f32; QUERIES],
+    /// do . o
+    shared: [f32; QUERIES],
+}
+
+/// How many tokens a span has at most.
+fn span_max<E: Element>(dim: usize) -> usize {
+    match E::WIDTH {
+        // All: the tensor itself holds the sums.
+        Width::F32 => usize::MAX,
+        Width::BF16 => SPAN / dim.max(1) / KEYS * KEYS,
+    }
+}
+
+/// The gradients of `heads`, which are all that share their keys and values.
+///
+/// # Safety
+/// All are tensors of the shape; of `dqkv`, the rows of these heads are nobody else's.
+pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, given: Given<E>, dqkv: *mut E) {
+    let first = Head::of(shape, heads.start);
+    SCRATCH.with_borrow_mut(|scratch| {
+        for tokens in blocks(0..shape.length, span_max::<E>(shape.head_dim)) {
+            let (start, count) = (tokens.start, tokens.len());
+            // SAFETY: tokens of this sequence.
+            let (dkey, dvalue) = unsafe { (first.key.rows_mut(dqkv, start), first.value.rows_mut(dqkv, start)) };
+            let [dkey_sums, dvalue_sums] = &mut scratch.span;
+            let dkey_sums = sums(dkey, dkey_sums, shape.head_dim);
+            let dvalue_sums = sums(dvalue, dvalue_sums, shape.head_dim);
+            let span = Span { tokens, dkey: dkey_sums, dvalue: dvalue_sums };
+            for head in heads.clone().map(|head| Head::of(shape, head)) {
+                for queries in blocks(start..shape.length, QUERIES) {
+                    // SAFETY: by the caller's promise.
+                    unsafe { head.backward_block(queries, &span, given, dqkv, &mut scratch.block) };
+                }
+            }
+            // SAFETY: the sums of all queries of all heads, and rows of `dqkv` that are ours.
+            unsafe {
+                store(dkey_sums, dkey, count, shape.head_dim);
+                store(dvalue_sums, dvalue, count, shape.head_dim);
+            }
+        }
+    });
+}
+
+impl Head {
+    /// What the span's keys and values gain from these queries. The queries' own gradients are there after the span that
+    /// they are in, which goes through all earlier keys once more: of those, sums of a part would have no place to lie.
+    ///
+    /// # Safety
+    /// As for `backward`; none of the queries is before the span.
+    unsafe fn backward_block<E: Element>(
+        &self,
+        queries: Range<usize>,
+        span: &Span,
+        given: Given<E>,
+        dqkv: *mut E,
+        block: &mut Block,
+    ) {
+        let (dim, count, inside) = (self.dim, queries.len(), queries.start < span.tokens.end);
+        // SAFETY: by the caller's promise.
+        let dquery = unsafe { self.query.rows_mut(dqkv, queries.start) };
+        let dquery_sums = sums(dquery, &mut block.sums, dim);
+        let queries = self.prepare(queries, given, block);
+        let first_key = if inside { 0 } else { span.tokens.start };
+        for keys in blocks(first_key..queries.range.end.min(span.tokens.end), KEYS) {
+            self.score(&queries, &keys, given.qkv, block);
+            if inside {
+                let write = if keys.start == 0 { Write::Set } else { Write::Add };
+                let size = Size { rows: count, depth: keys.len(), cols: dim };
+                let dscores = rows_of(&block.dscores).transposed();
+                // SAFETY: sums of as many rows as there are queries, and ours; `keys` are rows of this head.
+                unsafe { product(size, dscores, self.key.rows(given.qkv, keys.start), dquery_sums, write) };
+            }
+            if keys.start >= span.tokens.start {
+                // SAFETY: by the caller's promise.
+                unsafe { self.add_to_span(&queries.range, &keys, span, given, block) };
+            }
+        }
+        if inside {
+            // SAFETY: the sums over all keys, and rows of `dqkv` that are ours.
+            unsafe { store(dquery_sums, dquery, count, dim) };
+        }
+    }
+
+    fn prepare<E: Element>(&self, range: Range<usize>, given: Given<E>, block: &mut Block) -> Queries {
+        self.transpose(&mut block.queries, given.qkv, self.query, &range, self.scale());
+        self.transpose(&mut block.gradients, given.dout, self.out, &range, 1.0);
+        let mut queries = Queries { range, lse: [f32::INFINITY; QUERIES], shared: [0.0; QUERIES] };
+        let (dout_room, out_room) = block.widened.split_at_mut(HEAD_DIM_MAX);
+        for (i, query) in queries.range.clone().enumerate() {
+            let out = self.out.at(query)..self.out.at(query) + self.dim;
+            let (dout, out) = (widened(&given.dout[out.clone()], dout_room), widened(&given.out[out], out_room));
+            queries.lse[i] = given.lse[self.lse.at(query)];
+            queries.shared[i] = vectorised(
+                #[inline(always)]
+                || sum([dout, out], |[dout, out]| dout * out),
+            );
+        }
+        queries
+    }
+
+    /// The block's weights and the gradients of its scores.
+    fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, qkv: &[E], block: &mut Block) {
+        let (weights, dscores) = (&mut block.weights[..keys.len()], &mut block.dscores[..keys.len()]);
+        let (key, value) = (self.key.rows(qkv, keys.start), self.value.rows(qkv, keys.start));
+        let size = Size { rows: keys.len(), depth: self.dim, cols: QUERIES };
+        let room = &mut block.widened;
+        // SAFETY: `keys` are rows of this head; the strips are ours.
+        unsafe {
+            product_of_stored(size, key, rows_of(&block.queries), rows_of_mut(weights), room);
+            product_of_stored(size, value, rows_of(&block.gradients), rows_of_mut(dscores), room);
+        }
+        let scale = self.scale();
+        let Queries { range, lse, shared } = queries;
+        vectorised(
+            #[inline(always)]
+            || {
+                hide_future(weights, keys.start, range.start);
+                for (weights, dscores) in weights.iter_mut().zip(dscores) {
+                    for i in 0..QUERIES {
+                        weights[i] = exp_small(weights[i] - lse[i]);
+                        dscores[i] = scale * weights[i] * (dscores[i] - shared[i]);
+                    }
+                }
+            },
+        );
+    }
+
+    /// # Safety
+    /// As for `backward_block`; `keys` are within the span.
+    unsafe fn add_to_span<E: Element>(
+        &self,
+        queries: &Range<usize>,
+        keys: &Range<usize>,
+        span: &Span,
+        given: Given<E>,
+        block: &Block,
+    ) {
+        let (query, dout) = (self.query.rows(given.qkv, queries.start), self.out.rows(given.dout, queries.start));
+        // This head sees keys of this very block for the first time, those before it again.
+        let middle = queries.start.clamp(keys.start, keys.end);
+        for (part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, self.first)] {
+            let strip = part.start - keys.start..part.end - keys.start;
+            let size = Size { rows: strip.len(), depth: queries.len(), cols: self.dim };
+            let row = part.start - span.tokens.start;
+            // SAFETY: `queries` are rows of this head, and the sums of `part` are ours.
+            unsafe {
+                product(size, rows_of(&block.dscores[strip.clone()]).left(), query, span.dkey.skip(row), write);
+                product(size, rows_of(&block.weights[strip]).left(), dout, span.dvalue.skip(row), write);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Stored: how attention reads and writes tensors that store other than f32: rows are widened into scratch some at a time,
+//! and sums are kept in scratch until they can be rounded. What stores f32 is read and summed in place.
+#![allow(unsafe_code)]
+
+use zero_plan::config::Width;
+
+use super::product::{Rows, RowsMut, Size, product};
+use super::{HEAD_DIM_MAX, blocks};
+use crate::device::cpu::convert;
+use crate::device::cpu::simd::vectorised;
+use crate::device::element::known;
+use crate::device::{Element, Write};
+
+/// Elements widened at a time: of the widest head as many rows as a product takes at once.
+pub const WIDENED: usize = 8 * HEAD_DIM_MAX;
+
+/// Numbers as f32, in `room` if they are not stored as that.
+pub fn widened<'a, E: Element>(stored: &'a [E], room: &'a mut [f32]) -> &'a [f32] {
+    if let Some(numbers) = known(stored) {
+        return numbers;
+    }
+    let room = &mut room[..stored.len()];
+    convert(room, stored);
+    room
+}
+
+/// `c` (rows, cols) := `a` (rows, depth) `b` (depth, cols), where `a` is at most `HEAD_DIM_MAX` deep.
+///
+/// # Safety
+/// As for `product`.
+pub unsafe fn product_of_stored<E: Element>(
+    size: Size,
+    a: Rows<E>,
+    b: Rows<f32>,
+    c: RowsMut<f32>,
+    room: &mut [f32; WIDENED],
+) {
+    if E::WIDTH == Width::F32 {
+        let a = Rows { start: a.start.cast(), stride: a.stride };
+        // SAFETY: by the caller's promise; what is stored as f32 is one.
+        return unsafe { product(size, a.left(), b, c, Write::Set) };
+    }
+    let depth = size.depth.max(1);
+    // However many rows there are at a time, each sum is the same.
+    for rows in blocks(0..size.rows, WIDENED / depth) {
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, room) in rows.clone().zip(room.chunks_exact_mut(depth)) {
+                    // SAFETY: a row of `a`, which the caller lets us read.
+                    let stored = unsafe { core::slice::from_raw_parts(a.start.add(row * a.stride), size.depth) };
+                    for (wide, stored) in room.iter_mut().zip(stored) {
+                        *wide = stored.widen();
+                    }
+                }
+            },
+        );
+        let a = Rows { start: room.as_ptr(), stride: depth }.left();
+        // SAFETY: `a` are the rows just widened; the others are as the caller promises, from `rows` on.
+        unsafe {
+            product(Size { rows: rows.len(), ..size }, a, b, c.skip(rows.start), Write::Set);
+        }
+    }
+}
+
+/// Where rows of `width` elements that belong `to` some place are summed: there if it stores f32, else in `room`.
+pub fn sums<E: Element>(to: RowsMut<E>, room: &mut [f32], width: usize) -> RowsMut<f32> {
+    match E::WIDTH {
+        Width::F32 => RowsMut { start: to.start.cast(), stride: to.stride },
+        Width::BF16 => RowsMut { start: room.as_mut_ptr(), stride: width },
+    }
+}
+
+/// Rounds what was summed where `sums` said, `count` rows of `width` elements, to where it belongs.
+///
+/// # Safety
+/// Sums can be read, and `to` has as many rows that are nobody else's.
+pub unsafe fn store<E: Element>(sums: RowsMut<f32>, to: RowsMut<E>, count: usize, width: usize) {
+    if E::WIDTH == Width::F32 {
+        return;
+    }
+    vectorised(
+        #[inline(always)]
+        || {
+            for row in 0..count {
+                // SAFETY: by the caller's promise; what is not stored as f32 is summed elsewhere.
+                let (sums, to) = unsafe {
+                    (
+                        core::slice::from_raw_parts(sums.start.add(row * sums.stride), width),
+                        core::slice::from_raw_parts_mut(to.start.add(row * to.stride), width),
+                    )
+                };
+                for (to, &sum) in to.iter_mut().zip(sums) {
+                    *to = E::narrow(sum);
+                }
+            }
+        },
+    );
+}
