@@ -12,6 +12,7 @@ mod wrong;
 struct Small;
 impl Shape for Small {
     type Device = Cpu;
+    type Compute = f32;
     const SEQUENCES: usize = 2;
     const LENGTH: usize = 5;
 }
@@ -20,6 +21,7 @@ impl Shape for Small {
 struct Single;
 impl Shape for Single {
     type Device = Cpu;
+    type Compute = f32;
     const SEQUENCES: usize = 1;
     const LENGTH: usize = 1;
 }
@@ -28,6 +30,7 @@ impl Shape for Single {
 struct Long;
 impl Shape for Long {
     type Device = Cpu;
+    type Compute = f32;
     const SEQUENCES: usize = 1;
     const LENGTH: usize = 67;
 }

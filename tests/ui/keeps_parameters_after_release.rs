@@ -4,11 +4,11 @@ use zero_runtime::prelude::*;
 use std::cell::Cell;
 use zero_runtime::view::View;
 
-thread_local!(static KEPT: Cell<Option<View<'static, Cpu>>> = const { Cell::new(None) });
+thread_local!(static KEPT: Cell<Option<View<'static, Cpu, f32>>> = const { Cell::new(None) });
 
 struct Hoarder;
 
-impl<S: Shape<Device = Cpu>, X: Activation> Layer<S, X> for Hoarder {
+impl<S: Shape<Device = Cpu, Compute = f32>, X: Activation> Layer<S, X> for Hoarder {
     type Output = X;
     const PARAMS: usize = 1;
     const SAVED: usize = 0;
@@ -18,11 +18,11 @@ impl<S: Shape<Device = Cpu>, X: Activation> Layer<S, X> for Hoarder {
         out.add("factor", &[1], Init::Ones);
     }
 
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<S, X>) {
         KEPT.set(Some(pass.params));
     }
 
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<S, X>) {}
 }
 
 fn main() {}

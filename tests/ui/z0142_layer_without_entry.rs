@@ -3,15 +3,15 @@ use zero_runtime::prelude::*;
 
 struct Twice;
 
-impl<S: Shape<Device = Cpu>, X: Activation> Layer<S, X> for Twice {
+impl<S: Shape<Device = Cpu, Compute = f32>, X: Activation> Layer<S, X> for Twice {
     type Output = X;
     const PARAMS: usize = 0;
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
 
     fn tensors(_: &mut Tensors) {}
-    fn forward(_: &Context<Cpu>, _: Forward<Cpu>) {}
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn forward(_: &Context<Cpu>, _: Forward<S, X>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<S, X>) {}
 }
 
 #[zero(stage = 3)]

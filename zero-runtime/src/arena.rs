@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use bytemuck::Pod;
 use zero_plan::config::Width;
 use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes, words_bytes};
 use zero_plan::{Axis, Coordinates, Home, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};

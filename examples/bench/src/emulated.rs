@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zero_runtime::arena::Arena;
-use zero_runtime::device::{Device, Stored};
+use zero_runtime::device::{Device};
 use zero_runtime::plan::{Moved, Op, Place, Plan, Position, Traffic};
 use zero_runtime::transport::{Lost, Transport};
 use zero_runtime::view::{View, ViewMut};
@@ -145,7 +145,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
         }
     }
 
-    unsafe fn peer(&self, rank: usize, place: Place) -> Stored<'_, D> {
+    unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         unsafe { self.inner.peer(rank, place) }
     }
 

@@ -22,7 +22,7 @@ pub struct EmptyHead<const P: usize>;
 
 macro_rules! does_nothing {
     ($layer:ident, $output:ty) => {
-        impl<S: Shape<Device = Cpu>, const P: usize> Layer<S, Features<1>> for $layer<P> {
+        impl<S: Shape<Device = Cpu, Compute = f32>, const P: usize> Layer<S, Features<1>> for $layer<P> {
             type Output = $output;
             const PARAMS: usize = P;
             const SAVED: usize = 0;
@@ -34,14 +34,14 @@ macro_rules! does_nothing {
                 }
             }
 
-            fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+            fn forward(_: &Context<Cpu>, pass: Forward<S, Features<1>, $output>) {
                 // A debug build has filled with NaN what a layer is to write.
                 if cfg!(debug_assertions) {
                     pass.y.into_slice().fill(0.0);
                 }
             }
 
-            fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+            fn backward(cx: &Context<Cpu>, pass: Backward<S, Features<1>, $output>) {
                 if cfg!(debug_assertions) {
                     pass.grads.put(cx.device, (&[0.0; P][..]).into());
                     pass.dx.into_iter().for_each(|dx| dx.into_slice().fill(0.0));
@@ -58,12 +58,12 @@ impl<const P: usize> Entry for Empty<P> {
     type Input = Features<1>;
 }
 
-impl<S: Shape<Device = Cpu>, const P: usize> Head<S> for EmptyHead<P> {
+impl<S: Shape<Device = Cpu, Compute = f32>, const P: usize> Head<S> for EmptyHead<P> {
     type Target = Tokens;
     const UNIT: &'static str = "nothing";
     const CLASSES: usize = 1;
 
-    fn logits(_: &Cpu, _: View<Cpu>, _: View<Cpu>, _: ViewMut<Cpu>) {}
+    fn logits(_: &Cpu, _: View<Cpu, f32>, _: View<Cpu, f32>, _: ViewMut<Cpu, f32>) {}
 }
 
 /// Layers with one parameter each.

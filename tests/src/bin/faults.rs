@@ -42,7 +42,7 @@ impl<const W: usize> Entry for Power<W> {
     type Input = Features<W>;
 }
 
-impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Power<W> {
+impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>> for Power<W> {
     type Output = Features<W>;
     const PARAMS: usize = W;
     const SAVED: usize = 0;
@@ -52,7 +52,7 @@ impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Power<W> 
         out.add("exponent", &[W], Init::Ones);
     }
 
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<S, Features<W>>) {
         let exponents = pass.params.as_slice().iter().cycle();
         for ((y, x), exponent) in pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).zip(exponents) {
             *y = x.powf(*exponent);
@@ -60,7 +60,7 @@ impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Power<W> 
     }
 
     /// The first layer of a model: nobody needs `dx`.
-    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+    fn backward(cx: &Context<Cpu>, pass: Backward<S, Features<W>>) {
         let mut grads = [0.0; W];
         let exponents = pass.params.as_slice();
         for (i, (x, dy)) in pass.x.as_slice().iter().zip(pass.dy.as_slice()).enumerate() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use zero_runtime::device::{
     AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored,
-    StoredMut, Then, Weights, Write, bf16,
+    StoredMut, Then, Weights, Write,
 };
 use zero_runtime::launch::{LaunchError, Segment};
 use zero_runtime::view::{View, ViewMut};
@@ -61,25 +61,35 @@ fn begin(to: &mut [f32], write: Write) {
 }
 
 /// Element (i, j) of a matrix or of its transpose.
-fn element(matrix: &Matrix<Naive>, i: usize, j: usize) -> f32 {
+fn element<E: Element>(matrix: &Matrix<Naive, E>, i: usize, j: usize) -> f32 {
     let [i, j] = if matrix.transposed { [j, i] } else { [i, j] };
-    look(matrix.view)[i * matrix.cols + j]
+    look(matrix.view)[i * matrix.cols + j].widen()
+}
+
+/// What a view shows, in f32.
+fn wide<E: Element>(view: View<Naive, E>) -> Vec<f32> {
+    look(view).iter().map(|x| x.widen()).collect()
+}
+
+/// Lets numbers change in f32, and rounds what they have become.
+fn change<E: Element>(view: ViewMut<Naive, E>, change: impl FnOnce(&mut [f32])) {
+    let stored = hold(view);
+    let mut numbers: Vec<f32> = stored.iter().map(|x| x.widen()).collect();
+    change(&mut numbers);
+    stored.iter_mut().zip(numbers).for_each(|(stored, number)| *stored = E::narrow(number));
 }
 
 fn widened(stored: Stored<Naive>) -> Vec<f32> {
     match stored {
-        Stored::F32(view) => look(view).to_vec(),
-        Stored::BF16(view) => look(view).iter().map(|x| x.widen()).collect(),
+        Stored::F32(view) => wide(view),
+        Stored::BF16(view) => wide(view),
     }
 }
 
 fn store(to: StoredMut<Naive>, numbers: &[f32]) {
     match to {
-        StoredMut::F32(to) => hold(to).copy_from_slice(numbers),
-        StoredMut::BF16(to) => {
-            assert_eq!(to.len(), numbers.len());
-            hold(to).iter_mut().zip(numbers).for_each(|(to, &number)| *to = bf16::narrow(number));
-        }
+        StoredMut::F32(to) => change(to, |to| to.copy_from_slice(numbers)),
+        StoredMut::BF16(to) => change(to, |to| to.copy_from_slice(numbers)),
     }
 }
 
@@ -99,26 +109,40 @@ fn tree(summands: &[Vec<f32>]) -> Vec<f32> {
     }
 }
 
-/// dx = scale (g - mean(g) - n mean(g n)) with g = dy gain, where n is the normalised row; without the mean of g where rows
-/// are not centred. Adds to `dgain` what the row brings.
-fn norm_row_backward(
-    [n, gain, dy]: [&[f32]; 3],
-    scale: f32,
-    is_centred: bool,
-    dx: Option<(&mut [f32], Option<&[f32]>)>,
-    dgain: &mut [f32],
-) {
-    let width = gain.len() as f32;
-    let g: Vec<f32> = dy.iter().zip(gain).map(|(dy, gain)| dy * gain).collect();
-    let mean = if is_centred { g.iter().sum::<f32>() / width } else { 0.0 };
-    let along = dot(&g, n) / width;
-    for i in 0..gain.len() {
-        dgain[i] += dy[i] * n[i];
-    }
-    if let Some((dx, plus)) = dx {
-        for i in 0..gain.len() {
-            dx[i] = scale * (g[i] - mean - n[i] * along);
-            dx[i] += plus.map_or(0.0, |plus| plus[i]);
+impl Naive {
+    /// The gradients of a norm: dx = scale (g - mean(g) - n mean(g n)) with g = dy gain, without the mean of g where rows are
+    /// not centred. `rows` gives n, the normalised row, and its scale.
+    #[expect(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
+    fn norm_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        rows: impl Fn(usize, &[f32]) -> (Vec<f32>, f32),
+        dy: View<Self, E>,
+        mut dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        is_centred: bool,
+        dgain: ViewMut<Self, f32>,
+        write: Write,
+    ) {
+        let (gain, width, dgain) = (wide(gain), gain.len(), hold(dgain));
+        begin(dgain, write);
+        let mut gradients = Vec::new();
+        for (row, (x, dy)) in wide(x).chunks(width).zip(wide(dy).chunks(width)).enumerate() {
+            let (n, scale) = rows(row, x);
+            let g: Vec<f32> = dy.iter().zip(&gain).map(|(dy, gain)| dy * gain).collect();
+            let mean = if is_centred { g.iter().sum::<f32>() / width as f32 } else { 0.0 };
+            let along = dot(&g, &n) / width as f32;
+            for i in 0..width {
+                dgain[i] += dy[i] * n[i];
+                gradients.push(scale * (g[i] - mean - n[i] * along));
+            }
+        }
+        if let Some(dx) = &mut dx {
+            change(dx.reborrow(), |dx| dx.copy_from_slice(&gradients));
+            if let Some(plus) = plus {
+                self.add(dx.reborrow(), plus);
+            }
         }
     }
 }
@@ -128,11 +152,11 @@ impl Device for Naive {
 
     type Memory = Hidden;
 
-    fn allocate(&self, bytes: usize) -> Result<Hidden, LaunchError> {
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {
         Segment::private(bytes).map(|segment| Hidden(Arc::new(segment)))
     }
 
-    fn share(&self, segment: Arc<Segment>) -> Result<Hidden, LaunchError> {
+    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
         Ok(Hidden(segment))
     }
 
@@ -147,7 +171,7 @@ impl Device for Naive {
         to.copy_from_slice(look(from));
     }
 
-    fn copy(&self, to: ViewMut<Self>, from: View<Self>) {
+    fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>) {
         hold(to).copy_from_slice(look(from));
     }
 
@@ -155,204 +179,218 @@ impl Device for Naive {
         store(to, &widened(from));
     }
 
-    fn widen(&self, to: ViewMut<Self>, from: View<Self, bf16>) {
-        self.convert(to.into(), from.into());
-    }
-
-    fn narrow(&self, to: ViewMut<Self, bf16>, from: View<Self>) {
-        self.convert(to.into(), from.into());
-    }
-
-    fn fill(&self, to: ViewMut<Self>, value: f32) {
+    fn fill<T: Pod>(&self, to: ViewMut<Self, T>, value: T) {
         hold(to).fill(value);
     }
 
-    fn add(&self, y: ViewMut<Self>, x: View<Self>) {
+    fn add<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
         assert_eq!(y.len(), x.len());
-        hold(y).iter_mut().zip(look(x)).for_each(|(y, x)| *y += x);
+        change(y, |y| y.iter_mut().zip(wide(x)).for_each(|(y, x)| *y += x));
     }
 
-    fn mul(&self, y: ViewMut<Self>, x: View<Self>) {
+    fn mul<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
         assert_eq!(y.len(), x.len());
-        hold(y).iter_mut().zip(look(x)).for_each(|(y, x)| *y *= x);
+        change(y, |y| y.iter_mut().zip(wide(x)).for_each(|(y, x)| *y *= x));
     }
 
-    fn scale(&self, y: ViewMut<Self>, factor: f32) {
-        hold(y).iter_mut().for_each(|y| *y *= factor);
+    fn scale<E: Element>(&self, y: ViewMut<Self, E>, factor: f32) {
+        change(y, |y| y.iter_mut().for_each(|y| *y *= factor));
     }
 
-    fn matmul(&self, c: ViewMut<Self>, a: Matrix<Self>, b: Matrix<Self>, write: Write) {
+    fn matmul<O: Element, E: Element>(&self, c: ViewMut<Self, O>, a: Matrix<Self, E>, b: Matrix<Self, E>, write: Write) {
         let ([m, k], [depth, n]) = (a.size(), b.size());
         assert_eq!((k, c.len()), (depth, m * n));
-        let c = hold(c);
-        begin(c, write);
-        for i in 0..m {
-            for j in 0..n {
-                c[i * n + j] += (0..k).map(|l| element(&a, i, l) * element(&b, l, j)).sum::<f32>();
+        change(c, |c| {
+            begin(c, write);
+            for i in 0..m {
+                for j in 0..n {
+                    c[i * n + j] += (0..k).map(|l| element(&a, i, l) * element(&b, l, j)).sum::<f32>();
+                }
             }
-        }
+        });
     }
 
-    fn linear(
+    fn linear<E: Element>(
         &self,
-        mut y: ViewMut<Self>,
-        x: View<Self>,
-        weight: Matrix<Self>,
-        bias: Option<View<Self>>,
-        then: Then<Self>,
+        y: ViewMut<Self, E>,
+        x: View<Self, E>,
+        weight: Matrix<Self, E>,
+        bias: Option<View<Self, E>>,
+        then: Then<Self, E>,
     ) {
         let [output, input] = weight.size();
         let rows = x.len() / input;
-        self.matmul(y.reborrow(), Matrix::new(x, rows, input), weight.transposed(), Write::Set);
-        if let Some(bias) = bias {
-            hold(y.reborrow()).chunks_mut(output).flat_map(|y| y.iter_mut().zip(look(bias))).for_each(|(y, b)| *y += b);
-        }
+        let (x, weight, bias) = (Matrix::new(x, rows, input), weight.transposed(), bias.map(wide));
+        change(y.reborrow(), |y| {
+            for (i, y) in y.chunks_mut(output).enumerate() {
+                for (j, y) in y.iter_mut().enumerate() {
+                    *y = (0..input).map(|l| element(&x, i, l) * element(&weight, l, j)).sum::<f32>();
+                    *y += bias.as_ref().map_or(0.0, |bias| bias[j]);
+                }
+            }
+        });
         then.apply(self, y);
     }
 
-    fn sum_rows(&self, x: View<Self>, out: ViewMut<Self>, write: Write) {
+    fn sum_rows<E: Element>(&self, x: View<Self, E>, out: ViewMut<Self, f32>, write: Write) {
         let out = hold(out);
         begin(out, write);
-        for row in look(x).chunks(out.len()) {
+        for row in wide(x).chunks(out.len()) {
             out.iter_mut().zip(row).for_each(|(out, x)| *out += x);
         }
     }
 
-    fn activate(&self, kind: Nonlinearity, x: View<Self>, y: ViewMut<Self>) {
+    fn activate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>) {
         assert_eq!(x.len(), y.len());
-        hold(y).iter_mut().zip(look(x)).for_each(|(y, &x)| *y = nonlinearity(kind, x)[0]);
+        change(y, |y| y.iter_mut().zip(wide(x)).for_each(|(y, x)| *y = nonlinearity(kind, x)[0]));
     }
 
-    fn activate_backward(&self, kind: Nonlinearity, x: View<Self>, dy: View<Self>, dx: ViewMut<Self>) {
-        assert_eq!((x.len(), dy.len()), (dx.len(), dx.len()));
-        for ((dx, dy), &x) in hold(dx).iter_mut().zip(look(dy)).zip(look(x)) {
-            *dx = dy * nonlinearity(kind, x)[1];
-        }
-    }
-
-    fn layer_norm(
+    fn activate_backward<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        bias: View<Self>,
-        y: ViewMut<Self>,
-        stats: ViewMut<Self>,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+    ) {
+        assert_eq!((x.len(), dy.len()), (dx.len(), dx.len()));
+        change(dx, |dx| {
+            for ((dx, dy), x) in dx.iter_mut().zip(wide(dy)).zip(wide(x)) {
+                *dx = dy * nonlinearity(kind, x)[1];
+            }
+        });
+    }
+
+    fn layer_norm<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        bias: View<Self, E>,
+        y: ViewMut<Self, E>,
+        stats: ViewMut<Self, f32>,
         epsilon: f32,
     ) {
-        let (gain, bias, width) = (look(gain), look(bias), gain.len());
-        for ((x, y), stats) in look(x).chunks(width).zip(hold(y).chunks_mut(width)).zip(hold(stats).chunks_mut(2)) {
-            let mean = x.iter().sum::<f32>() / width as f32;
-            let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / width as f32;
-            let scale = 1.0 / (variance + epsilon).sqrt();
-            stats.copy_from_slice(&[mean, scale]);
-            for i in 0..width {
-                y[i] = (x[i] - mean) * scale * gain[i] + bias[i];
+        let (gain, bias, width) = (wide(gain), wide(bias), gain.len());
+        change(y, |y| {
+            for ((x, y), stats) in wide(x).chunks(width).zip(y.chunks_mut(width)).zip(hold(stats).chunks_mut(2)) {
+                let mean = x.iter().sum::<f32>() / width as f32;
+                let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / width as f32;
+                let scale = 1.0 / (variance + epsilon).sqrt();
+                stats.copy_from_slice(&[mean, scale]);
+                for i in 0..width {
+                    y[i] = (x[i] - mean) * scale * gain[i] + bias[i];
+                }
             }
-        }
+        });
     }
 
-    fn layer_norm_backward(
+    fn layer_norm_backward<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        stats: View<Self>,
-        dy: View<Self>,
-        dx: Option<ViewMut<Self>>,
-        plus: Option<View<Self>>,
-        dgain: ViewMut<Self>,
-        dbias: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        stats: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
+        dbias: ViewMut<Self, f32>,
         write: Write,
     ) {
         self.sum_rows(dy, dbias, write);
-        let (gain, width, plus) = (look(gain), gain.len(), plus.map(look));
-        let (mut dx, dgain) = (dx.map(hold), hold(dgain));
-        begin(dgain, write);
-        for (row, stats) in look(stats).chunks(2).enumerate() {
-            let row = row * width..(row + 1) * width;
-            let n: Vec<f32> = look(x)[row.clone()].iter().map(|x| (x - stats[0]) * stats[1]).collect();
-            let dx = dx.as_mut().map(|dx| (&mut dx[row.clone()], plus.map(|plus| &plus[row.clone()])));
-            norm_row_backward([&n, gain, &look(dy)[row.clone()]], stats[1], true, dx, dgain);
-        }
+        let rows = |row: usize, x: &[f32]| {
+            let [mean, scale] = [2 * row, 2 * row + 1].map(|i| look(stats)[i]);
+            (x.iter().map(|x| (x - mean) * scale).collect(), scale)
+        };
+        self.norm_backward(x, gain, rows, dy, dx, plus, true, dgain, write);
     }
 
-    fn rms_norm(&self, x: View<Self>, gain: View<Self>, y: ViewMut<Self>, inverse: ViewMut<Self>, epsilon: f32) {
-        let (gain, width) = (look(gain), gain.len());
-        for ((x, y), inverse) in look(x).chunks(width).zip(hold(y).chunks_mut(width)).zip(hold(inverse)) {
-            *inverse = 1.0 / (dot(x, x) / width as f32 + epsilon).sqrt();
-            for i in 0..width {
-                y[i] = x[i] * *inverse * gain[i];
-            }
-        }
-    }
-
-    fn rms_norm_backward(
+    fn rms_norm<E: Element>(
         &self,
-        x: View<Self>,
-        gain: View<Self>,
-        inverse: View<Self>,
-        dy: View<Self>,
-        dx: Option<ViewMut<Self>>,
-        plus: Option<View<Self>>,
-        dgain: ViewMut<Self>,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        y: ViewMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    ) {
+        let (gain, width) = (wide(gain), gain.len());
+        change(y, |y| {
+            for ((x, y), inverse) in wide(x).chunks(width).zip(y.chunks_mut(width)).zip(hold(inverse)) {
+                *inverse = 1.0 / (dot(x, x) / width as f32 + epsilon).sqrt();
+                for i in 0..width {
+                    y[i] = x[i] * *inverse * gain[i];
+                }
+            }
+        });
+    }
+
+    fn rms_norm_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
         write: Write,
     ) {
-        let (gain, width, plus) = (look(gain), gain.len(), plus.map(look));
-        let (mut dx, dgain) = (dx.map(hold), hold(dgain));
-        begin(dgain, write);
-        for (row, &inverse) in look(inverse).iter().enumerate() {
-            let row = row * width..(row + 1) * width;
-            let n: Vec<f32> = look(x)[row.clone()].iter().map(|x| x * inverse).collect();
-            let dx = dx.as_mut().map(|dx| (&mut dx[row.clone()], plus.map(|plus| &plus[row.clone()])));
-            norm_row_backward([&n, gain, &look(dy)[row.clone()]], inverse, false, dx, dgain);
-        }
+        let rows = |row: usize, x: &[f32]| (x.iter().map(|x| x * look(inverse)[row]).collect(), look(inverse)[row]);
+        self.norm_backward(x, gain, rows, dy, dx, plus, false, dgain, write);
     }
 
-    fn attention(&self, shape: AttentionShape, qkv: View<Self>, out: ViewMut<Self>, lse: ViewMut<Self>) {
-        attention::forward(shape, look(qkv), hold(out), hold(lse));
-    }
-
-    fn attention_backward(
+    fn attention<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self>,
-        out: View<Self>,
-        lse: View<Self>,
-        dout: View<Self>,
-        dqkv: ViewMut<Self>,
+        qkv: View<Self, E>,
+        out: ViewMut<Self, E>,
+        lse: ViewMut<Self, f32>,
     ) {
-        attention::backward(shape, [qkv, out, lse, dout].map(look), hold(dqkv));
+        change(out, |out| attention::forward(shape, &wide(qkv), out, hold(lse)));
     }
 
-    fn embed(
+    fn attention_backward<E: Element>(
+        &self,
+        shape: AttentionShape,
+        qkv: View<Self, E>,
+        out: View<Self, E>,
+        lse: View<Self, f32>,
+        dout: View<Self, E>,
+        dqkv: ViewMut<Self, E>,
+    ) {
+        change(dqkv, |dqkv| attention::backward(shape, [&wide(qkv), &wide(out), look(lse), &wide(dout)], dqkv));
+    }
+
+    fn embed<E: Element>(
         &self,
         ids: View<Self, u32>,
-        table: View<Self>,
-        positions: Option<View<Self>>,
-        out: ViewMut<Self>,
+        table: View<Self, E>,
+        positions: Option<View<Self, E>>,
+        out: ViewMut<Self, E>,
         length: usize,
     ) {
-        let (width, table, positions) = (out.len() / ids.len(), look(table), positions.map(look));
-        for (token, (out, &id)) in hold(out).chunks_mut(width).zip(look(ids)).enumerate() {
-            for i in 0..width {
-                let position = positions.map_or(0.0, |positions| positions[token % length * width + i]);
-                out[i] = table[id as usize * width + i] + position;
+        let (width, table, positions) = (out.len() / ids.len(), wide(table), positions.map(wide));
+        change(out, |out| {
+            for (token, (out, &id)) in out.chunks_mut(width).zip(look(ids)).enumerate() {
+                for i in 0..width {
+                    let position = positions.as_ref().map_or(0.0, |positions| positions[token % length * width + i]);
+                    out[i] = table[id as usize * width + i] + position;
+                }
             }
-        }
+        });
     }
 
-    fn embed_backward(
+    fn embed_backward<E: Element>(
         &self,
         ids: View<Self, u32>,
-        dout: View<Self>,
-        dtable: ViewMut<Self>,
-        dpositions: Option<ViewMut<Self>>,
+        dout: View<Self, E>,
+        dtable: ViewMut<Self, f32>,
+        dpositions: Option<ViewMut<Self, f32>>,
         length: usize,
         write: Write,
     ) {
         let (width, dtable, mut dpositions) = (dout.len() / ids.len(), hold(dtable), dpositions.map(hold));
         begin(dtable, write);
         dpositions.iter_mut().for_each(|dpositions| begin(dpositions, write));
-        for (token, (dout, &id)) in look(dout).chunks(width).zip(look(ids)).enumerate() {
+        for (token, (dout, &id)) in wide(dout).chunks(width).zip(look(ids)).enumerate() {
             for i in 0..width {
                 dtable[id as usize * width + i] += dout[i];
                 if let Some(dpositions) = &mut dpositions {
@@ -362,40 +400,56 @@ impl Device for Naive {
         }
     }
 
-    fn cross_entropy(&self, logits: View<Self>, targets: View<Self, u32>, loss: ViewMut<Self>, lse: ViewMut<Self>) {
+    fn cross_entropy<E: Element>(
+        &self,
+        logits: View<Self, E>,
+        targets: View<Self, u32>,
+        loss: ViewMut<Self, f32>,
+        lse: ViewMut<Self, f32>,
+    ) {
         let (targets, loss, lse) = (look(targets), hold(loss), hold(lse));
-        for (row, logits) in look(logits).chunks(logits.len() / targets.len()).enumerate() {
+        for (row, logits) in wide(logits).chunks(logits.len() / targets.len()).enumerate() {
             lse[row] = log_sum_exp(logits);
             loss[row] = lse[row] - logits[targets[row] as usize];
         }
     }
 
-    fn cross_entropy_backward(
+    fn cross_entropy_backward<E: Element>(
         &self,
-        logits: ViewMut<Self>,
+        logits: ViewMut<Self, E>,
         targets: View<Self, u32>,
-        lse: View<Self>,
-        dloss: View<Self>,
+        lse: View<Self, f32>,
+        dloss: View<Self, f32>,
     ) {
         let (targets, lse, dloss, classes) = (look(targets), look(lse), look(dloss), logits.len() / targets.len());
-        for (row, logits) in hold(logits).chunks_mut(classes).enumerate() {
-            logits.iter_mut().for_each(|x| *x = (*x - lse[row]).exp() * dloss[row]);
-            logits[targets[row] as usize] -= dloss[row];
-        }
+        change(logits, |logits| {
+            for (row, logits) in logits.chunks_mut(classes).enumerate() {
+                logits.iter_mut().for_each(|x| *x = (*x - lse[row]).exp() * dloss[row]);
+                logits[targets[row] as usize] -= dloss[row];
+            }
+        });
     }
 
-    fn squared_error(&self, x: View<Self>, targets: View<Self>, loss: ViewMut<Self>) {
+    fn squared_error<E: Element>(&self, x: View<Self, E>, targets: View<Self, f32>, loss: ViewMut<Self, f32>) {
         let width = x.len() / loss.len();
-        for ((x, targets), loss) in look(x).chunks(width).zip(look(targets).chunks(width)).zip(hold(loss)) {
+        for ((x, targets), loss) in wide(x).chunks(width).zip(look(targets).chunks(width)).zip(hold(loss)) {
             *loss = x.iter().zip(targets).map(|(x, t)| (x - t) * (x - t)).sum::<f32>() / width as f32;
         }
     }
 
-    fn squared_error_backward(&self, x: View<Self>, targets: View<Self>, dloss: View<Self>, dx: ViewMut<Self>) {
-        let (x, targets, dloss, width) = (look(x), look(targets), look(dloss), x.len() / dloss.len());
-        for (i, dx) in hold(dx).iter_mut().enumerate() {
-            *dx = 2.0 * (x[i] - targets[i]) / width as f32 * dloss[i / width];
-        }
+    fn squared_error_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        targets: View<Self, f32>,
+        dloss: View<Self, f32>,
+        dx: ViewMut<Self, E>,
+    ) {
+        let (x, targets, dloss, width) = (wide(x), look(targets), look(dloss), x.len() / dloss.len());
+        change(dx, |dx| {
+            for (i, dx) in dx.iter_mut().enumerate() {
+                *dx = 2.0 * (x[i] - targets[i]) / width as f32 * dloss[i / width];
+            }
+        });
     }
 
     fn reduce<'a>(
@@ -412,7 +466,7 @@ impl Device for Naive {
         store(to, &if write == Write::Add { sum_of(&held, &sum) } else { sum });
     }
 
-    fn add_mean(&self, x: View<Self>, to: ViewMut<Self, f64>) {
+    fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>) {
         hold(to)[0] += look(x).iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64;
     }
 

@@ -1,7 +1,8 @@
 //! A layer of a user's own that is more than a chain, written on operations of the device alone: as fast as the library's
 //! layers, on as many threads, on whatever device.
 
-use zero_runtime::device::{Matrix, Nonlinearity, Write};
+use zero_runtime::device::{Element, Matrix, Nonlinearity, Write};
+use zero_runtime::layer::size::{bytes, product, sum};
 use zero_runtime::prelude::*;
 use zero_runtime::view::{View, ViewMut};
 
@@ -10,7 +11,13 @@ use zero_runtime::view::{View, ViewMut};
 pub struct SwiGlu<const W: usize, const H: usize>;
 
 /// `y` (rows, output) := `x` (rows, input) times the transposed `weight` (output, input).
-fn apply<D: Device>(device: &D, y: ViewMut<D>, x: View<D>, weight: View<D>, [input, output]: [usize; 2]) {
+fn apply<D: Device, E: Element>(
+    device: &D,
+    y: ViewMut<D, E>,
+    x: View<D, E>,
+    weight: View<D, E>,
+    [input, output]: [usize; 2],
+) {
     let rows = y.len() / output;
     device.matmul(y, Matrix::new(x, rows, input), Matrix::new(weight, output, input).transposed(), Write::Set);
 }
@@ -19,9 +26,9 @@ impl<S: Shape, const W: usize, const H: usize> Layer<S, Features<W>> for SwiGlu<
     type Output = Features<W>;
     const PARAMS: usize = 3 * W * H;
     /// `gate` x and `up` x, each (tokens, H).
-    const SAVED: usize = 2 * S::TOKENS * H;
+    const SAVED: usize = sum(&[bytes::<S::Compute>(product(&[S::TOKENS, H])); 2]);
     /// Two more of that size.
-    const WORKSPACE: usize = 2 * S::TOKENS * H;
+    const WORKSPACE: usize = sum(&[bytes::<S::Compute>(product(&[S::TOKENS, H])); 2]);
 
     fn tensors(out: &mut Tensors) {
         out.add("gate", &[H, W], Init::Normal(0.02));
@@ -29,13 +36,13 @@ impl<S: Shape, const W: usize, const H: usize> Layer<S, Features<W>> for SwiGlu<
         out.add("down", &[W, H], Init::Normal(0.02));
     }
 
-    fn forward(cx: &Context<S::Device>, pass: Forward<S::Device>) {
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<W>>) {
         let (device, len) = (cx.device, cx.tokens() * H);
         let (gate, rest) = pass.params.split_at(W * H);
         let (up, down) = rest.split_at(W * H);
-        let (mut gated, raised) = pass.saved.split_at(S::TOKENS * H);
-        let (mut gated, mut raised) = (gated.reborrow().part(0, len), raised.part(0, len));
-        let mut hidden = pass.work.part(0, len);
+        let (mut gated, rest) = pass.saved.take::<S::Compute>(len);
+        let mut raised = rest.take::<S::Compute>(len).0;
+        let mut hidden = pass.work.take::<S::Compute>(len).0;
         apply(device, gated.reborrow(), pass.x, gate, [W, H]);
         apply(device, raised.reborrow(), pass.x, up, [W, H]);
         device.activate(Nonlinearity::Silu, gated.as_view(), hidden.reborrow());
@@ -43,15 +50,15 @@ impl<S: Shape, const W: usize, const H: usize> Layer<S, Features<W>> for SwiGlu<
         apply(device, pass.y, hidden.as_view(), down, [H, W]);
     }
 
-    fn backward(cx: &Context<S::Device>, pass: Backward<S::Device>) {
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {
         let (device, tokens) = (cx.device, cx.tokens());
         let len = tokens * H;
         let (gate, rest) = pass.params.split_at(W * H);
         let (up, down) = rest.split_at(W * H);
-        let (gated, raised) = pass.saved.split_at(S::TOKENS * H);
-        let (gated, raised) = (gated.part(0, len), raised.part(0, len));
-        let (hidden, dhidden) = pass.work.split_at(S::TOKENS * H);
-        let (mut hidden, mut dhidden) = (hidden.part(0, len), dhidden.part(0, len));
+        let (gated, rest) = pass.saved.take::<S::Compute>(len);
+        let raised = rest.take::<S::Compute>(len).0;
+        let (mut hidden, rest) = pass.work.take::<S::Compute>(len);
+        let mut dhidden = rest.take::<S::Compute>(len).0;
         let (grads, write) = pass.grads.into_parts();
         let (dgate, rest) = grads.split_at(W * H);
         let (dup, ddown) = rest.split_at(W * H);

@@ -1,6 +1,7 @@
 //! Layers with one mistake each: what the check says of it names the layer, the tensor and the element.
 
 use zero_runtime::device::Nonlinearity;
+use zero_runtime::layer::size::bytes;
 use zero_runtime::prelude::*;
 use zero_runtime::testing::gradcheck;
 use zero_runtime::view::View;
@@ -15,8 +16,8 @@ macro_rules! wrong {
         impl Layer<Small, Features<3>> for $name {
             type Output = Features<3>;
             const PARAMS: usize = 3;
-            const SAVED: usize = 1;
-            const WORKSPACE: usize = 1;
+            const SAVED: usize = bytes::<f32>(1);
+            const WORKSPACE: usize = bytes::<f32>(1);
             $($item)*
         }
     };
@@ -26,13 +27,13 @@ fn gain(out: &mut Tensors) {
     out.add("scale.gain", &[1, 3], Init::Ones);
 }
 
-fn forward(pass: Forward<Cpu>) {
+fn forward(pass: Forward<Small, Features<3>>) {
     let gain = pass.params.as_slice();
     let rows = pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).enumerate();
     rows.for_each(|(i, (y, x))| *y = gain[i % 3] * x);
 }
 
-fn grads(pass: &Backward<Cpu>) -> [f32; 3] {
+fn grads(pass: &Backward<Small, Features<3>>) -> [f32; 3] {
     let mut grads = [0.0; 3];
     let pairs = pass.x.as_slice().iter().zip(pass.dy.as_slice()).enumerate();
     pairs.for_each(|(i, (x, dy))| grads[i % 3] += x * dy);
@@ -40,7 +41,7 @@ fn grads(pass: &Backward<Cpu>) -> [f32; 3] {
 }
 
 /// `dx`, each time `factor` as large as it should be.
-fn dx(pass: &mut Backward<Cpu>, factor: f32) {
+fn dx(pass: &mut Backward<Small, Features<3>>, factor: f32) {
     let gain = pass.params.as_slice();
     let rows = pass.dx.take().expect("an input that is differentiable").into_slice().iter_mut();
     rows.zip(pass.dy.as_slice()).enumerate().for_each(|(i, (dx, dy))| *dx = factor * gain[i % 3] * dy);
@@ -48,31 +49,31 @@ fn dx(pass: &mut Backward<Cpu>, factor: f32) {
 
 wrong! { ForgetsOutput:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, _: Forward<Cpu>) {}
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn forward(_: &Context<Cpu>, _: Forward<Small, Features<3>>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
 wrong! { ForgetsRow:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) {
         pass.y.into_slice()[..7].fill(1.0);
     }
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
 wrong! { ReadsSaved:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
-        let unwritten = pass.saved.as_view().as_slice()[0];
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) {
+        let unwritten = pass.saved.take::<f32>(1).0.as_view().as_slice()[0];
         pass.y.into_slice().fill(unwritten);
     }
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
 wrong! { ForgetsDx:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
-    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, pass: Backward<Small, Features<3>>) {
         let grads = grads(&pass);
         pass.grads.put(cx.device, grads.as_slice().into());
     }
@@ -80,14 +81,14 @@ wrong! { ForgetsDx:
 
 wrong! { ForgetsGrads:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
-    fn backward(_: &Context<Cpu>, mut pass: Backward<Cpu>) { dx(&mut pass, 1.0) }
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
+    fn backward(_: &Context<Cpu>, mut pass: Backward<Small, Features<3>>) { dx(&mut pass, 1.0) }
 }
 
 wrong! { WrongDx:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
-    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Small, Features<3>>) {
         let grads = grads(&pass);
         dx(&mut pass, 2.0);
         pass.grads.put(cx.device, grads.as_slice().into());
@@ -96,8 +97,8 @@ wrong! { WrongDx:
 
 wrong! { WrongGrads:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
-    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Small, Features<3>>) {
         let mut grads = grads(&pass);
         grads[2] *= 3.0;
         dx(&mut pass, 1.0);
@@ -107,8 +108,8 @@ wrong! { WrongGrads:
 
 wrong! { Overwrites:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
-    fn backward(_: &Context<Cpu>, mut pass: Backward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
+    fn backward(_: &Context<Cpu>, mut pass: Backward<Small, Features<3>>) {
         let grads = grads(&pass);
         dx(&mut pass, 1.0);
         pass.grads.into_parts().0.into_slice().copy_from_slice(&grads);
@@ -117,26 +118,26 @@ wrong! { Overwrites:
 
 wrong! { Miscounts:
     fn tensors(out: &mut Tensors) { out.add("gain", &[2], Init::Ones) }
-    fn forward(_: &Context<Cpu>, _: Forward<Cpu>) {}
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn forward(_: &Context<Cpu>, _: Forward<Small, Features<3>>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
 wrong! { ForgetsPlus:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
-    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Small, Features<3>>) {
         let grads = grads(&pass);
         dx(&mut pass, 1.0);
         pass.grads.put(cx.device, grads.as_slice().into());
     }
-    fn backward_plus(cx: &Context<Cpu>, pass: Backward<Cpu>, _: View<Cpu>) { Self::backward(cx, pass) }
+    fn backward_plus(cx: &Context<Cpu>, pass: Backward<Small, Features<3>>, _: View<Cpu, f32>) { Self::backward(cx, pass) }
 }
 
 wrong! { ForgetsThen:
     fn tensors(out: &mut Tensors) { gain(out) }
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) { forward(pass) }
-    fn forward_then(_: &Context<Cpu>, pass: Forward<Cpu>, _: zero_runtime::device::Then<Cpu>) { forward(pass) }
-    fn backward(cx: &Context<Cpu>, mut pass: Backward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
+    fn forward_then(_: &Context<Cpu>, pass: Forward<Small, Features<3>>, _: zero_runtime::device::Then<Cpu, f32>) { forward(pass) }
+    fn backward(cx: &Context<Cpu>, mut pass: Backward<Small, Features<3>>) {
         let grads = grads(&pass);
         dx(&mut pass, 1.0);
         pass.grads.put(cx.device, grads.as_slice().into());
@@ -152,10 +153,10 @@ impl Layer<Small, Features<3>> for Counts {
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
     fn tensors(_: &mut Tensors) {}
-    fn forward(cx: &Context<Cpu>, pass: Forward<Cpu>) {
+    fn forward(cx: &Context<Cpu>, pass: Forward<Small, Features<3>>) {
         cx.device.fill(pass.y, cx.tokens() as f32);
     }
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
 /// Says that it is a nonlinearity, but is twice that.
@@ -168,11 +169,11 @@ impl Layer<Small, Features<3>> for NotRelu {
     const WORKSPACE: usize = 0;
     const ACTIVATION: Option<Nonlinearity> = Some(Nonlinearity::Relu);
     fn tensors(_: &mut Tensors) {}
-    fn forward(cx: &Context<Cpu>, mut pass: Forward<Cpu>) {
+    fn forward(cx: &Context<Cpu>, mut pass: Forward<Small, Features<3>>) {
         cx.device.activate(Nonlinearity::Relu, pass.x, pass.y.reborrow());
         cx.device.scale(pass.y, 2.0);
     }
-    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+    fn backward(cx: &Context<Cpu>, pass: Backward<Small, Features<3>>) {
         let mut dx = pass.dx.expect("an input that is differentiable");
         cx.device.activate_backward(Nonlinearity::Relu, pass.x, pass.dy, dx.reborrow());
         cx.device.scale(dx, 2.0);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use zero_plan::config::{Often, Precision, Width};
 use zero_plan::{Config, Moved, Op, Parcel, Place, PlanBuf, Position, TransportKind};
 use zero_runtime::arena::Arena;
-use zero_runtime::device::{Cpu, Stored};
+use zero_runtime::device::{Cpu};
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;
@@ -49,7 +49,7 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
         unsafe { self.inner.end(op, position) };
     }
 
-    unsafe fn peer(&self, rank: usize, place: Place) -> Stored<'_, Cpu> {
+    unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, Cpu, u8> {
         unsafe { self.inner.peer(rank, place) }
     }
 

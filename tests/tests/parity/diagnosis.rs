@@ -13,7 +13,7 @@ use crate::meshes::{pipelines, stages};
 /// are the largest there is, its gradients are as large, and two of them are too much.
 struct Fragile<const W: usize>;
 
-impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Fragile<W> {
+impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>> for Fragile<W> {
     type Output = Features<W>;
     const PARAMS: usize = W;
     const SAVED: usize = 0;
@@ -23,12 +23,12 @@ impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Fragile<W
         out.add("health", &[W], Init::Ones);
     }
 
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<S, Features<W>>) {
         let health = pass.params.as_slice()[0];
         pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).for_each(|(y, x)| *y = x + 0.0 * health);
     }
 
-    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+    fn backward(cx: &Context<Cpu>, pass: Backward<S, Features<W>>) {
         let health = pass.params.as_slice()[0];
         let gradient = if health == f32::MAX { health } else { 0.0 };
         pass.grads.put(cx.device, [gradient; W].as_slice().into());

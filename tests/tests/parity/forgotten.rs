@@ -3,6 +3,7 @@
 
 use zero_plan::PlanBuf;
 use zero_runtime::engine::{Engine, Phase, RunError};
+use zero_runtime::layer::size::bytes;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;
 use zero_tests::tiny::{DIM, VOCAB};
@@ -19,31 +20,32 @@ const DX: usize = 4;
 const GRADS: usize = 5;
 const NOTHING: usize = 6;
 
-impl<S: Shape<Device = Cpu>, const WHAT: usize> Layer<S, Features<DIM>> for Forgets<WHAT> {
+impl<S: Shape<Device = Cpu, Compute = f32>, const WHAT: usize> Layer<S, Features<DIM>> for Forgets<WHAT> {
     type Output = Features<DIM>;
     const PARAMS: usize = 1;
-    const SAVED: usize = 1;
-    const WORKSPACE: usize = 1;
+    const SAVED: usize = bytes::<f32>(1);
+    const WORKSPACE: usize = bytes::<f32>(1);
 
     fn tensors(out: &mut Tensors) {
         out.add("gain", &[1], Init::Ones);
     }
 
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
-        let (gain, work) = (pass.params.as_slice()[0], pass.work.into_slice());
+    fn forward(_: &Context<Cpu>, pass: Forward<S, Features<DIM>>) {
+        let (gain, work) = (pass.params.as_slice()[0], pass.work.take::<f32>(1).0.into_slice());
         if WHAT != WORK {
             work[0] = gain;
         }
         if WHAT != SAVED {
-            pass.saved.into_slice()[0] = gain;
+            pass.saved.take::<f32>(1).0.into_slice()[0] = gain;
         }
         if WHAT != OUTPUT {
             pass.y.into_slice().iter_mut().zip(pass.x.as_slice()).for_each(|(y, x)| *y = work[0] * x);
         }
     }
 
-    fn backward(_: &Context<Cpu>, pass: Backward<Cpu>) {
-        let (gain, work) = (pass.saved.as_slice()[0], pass.work.into_slice());
+    fn backward(_: &Context<Cpu>, pass: Backward<S, Features<DIM>>) {
+        let gain = pass.saved.take::<f32>(1).0.as_slice()[0];
+        let work = pass.work.take::<f32>(1).0.into_slice();
         let dot: f32 = pass.x.as_slice().iter().zip(pass.dy.as_slice()).map(|(x, dy)| x * dy).sum();
         if WHAT != WORK_OF_BACKWARD {
             work[0] = gain;

@@ -67,10 +67,10 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
         }
         Op::Gather { unit, .. } => vec![(Thing::Shard(unit), false), (Thing::Parameters(unit), true)],
         Op::Wait { unit } => changes(&[Thing::Parameters(unit)]),
-        Op::Widen { unit, slot } => changes(&[Thing::Parameters(unit), Thing::Gathered(slot)]),
+        Op::Convert { unit, slot } => changes(&[Thing::Parameters(unit), Thing::Gathered(slot)]),
         Op::Release { unit } => {
             let slot = ops[..at].iter().rev().find_map(|op| match *op {
-                Op::Gather { unit: held, slot } | Op::Widen { unit: held, slot } if held == unit => Some(slot),
+                Op::Gather { unit: held, slot } | Op::Convert { unit: held, slot } if held == unit => Some(slot),
                 _ => None,
             });
             let slot = slot.map(|slot| (Thing::Gathered(slot), true));
@@ -175,7 +175,7 @@ type Rule = (fn(&Op) -> bool, &'static str);
 pub const SWAPS: [Rule; 16] = [
     (|op| matches!(op, Op::Gather { .. }), "a gather at another time: its slot is free, nobody uses its unit"),
     (|op| matches!(op, Op::Wait { .. }), "a wait at another time between gather and first use"),
-    (|op| matches!(op, Op::Widen { .. }), "a copy at another time between release and first use"),
+    (|op| matches!(op, Op::Convert { .. }), "a copy at another time between release and first use"),
     (|op| matches!(op, Op::Release { .. }), "a release at another time between last use and next gather"),
     (|op| matches!(op, Op::Claim { .. }), "a claim at another time between settle and first gradient"),
     (|op| matches!(op, Op::Reduce { .. }), "a reduce at another time between last gradient and settle, in order"),
@@ -215,7 +215,7 @@ pub const SLOTS: [&str; 2] =
 pub fn of_slots(plan: &Plan, ops: &[Op], mutant: &[Op]) -> Option<&'static str> {
     let without_slot = |&op: &Op| match op {
         Op::Gather { unit, .. } => Op::Gather { unit, slot: 0 },
-        Op::Widen { unit, .. } => Op::Widen { unit, slot: 0 },
+        Op::Convert { unit, .. } => Op::Convert { unit, slot: 0 },
         Op::Forward { unit, micro_batch, .. } => Op::Forward { unit, micro_batch, slot: 0 },
         op => op,
     };

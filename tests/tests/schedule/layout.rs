@@ -93,10 +93,10 @@ fn assert_activations(plan: &Plan, stage: usize) {
             if unit + 1 < chunk.end || chunk.end == plan.units.len() {
                 stretches.push(stretch(at.output, sizes.output));
             } else {
-                assert!(sizes.output <= memory.outgoing_slot);
+                assert!(sizes.output <= memory.outgoing_slot_bytes);
             }
         }
-        assert_disjoint(stretches, memory.activation_slot);
+        assert_disjoint(stretches, memory.activation_slot_bytes);
     }
 }
 
@@ -222,9 +222,9 @@ fn assert_sizes(plan: &Plan, stage: usize) {
     let boundary = most(&|unit| line(plan.units[unit].input.max(plan.units[unit].output)));
     assert_eq!(memory.region(Kind::ActivationGradients).elements, 2 * boundary);
     let slots = plan.tables().activation_slots(stage);
-    assert_eq!(memory.region(Kind::Activations).elements, slots * memory.activation_slot);
+    assert_eq!(memory.region(Kind::Activations).elements, slots * memory.activation_slot_bytes);
     let outgoing = memory.region(Kind::Outgoing).elements;
-    assert_eq!(outgoing, 2 * (memory.outgoing_slot + memory.returning_slot));
+    assert_eq!(outgoing, 2 * (memory.outgoing_slot_bytes + memory.returning_slot_bytes));
     assert!(outgoing == 0 || plan.chunks.len() > 1);
     assert_eq!(memory.bytes_per_rank(), memory.regions.iter().map(|region| region.bytes()).sum::<usize>());
 }

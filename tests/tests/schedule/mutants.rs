@@ -322,7 +322,7 @@ pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     for unit in 0..=plan.units.len() {
         ops.extend([Op::Wait { unit }, Op::Release { unit }, Op::Update { unit }, Op::Fold { unit }]);
         for slot in 0..=config.prefetch.min(plan.units.len()) + 1 {
-            ops.extend([Op::Gather { unit, slot }, Op::Widen { unit, slot }]);
+            ops.extend([Op::Gather { unit, slot }, Op::Convert { unit, slot }]);
         }
         for micro_batch in 0..=config.micro_batches {
             ops.extend(Parcel::ALL.map(|parcel| Op::Send { parcel, unit, micro_batch }));

@@ -219,7 +219,7 @@ impl World<'_> {
         match op {
             Op::Gather { unit, slot } => self.gather(rank, unit, slot),
             Op::Wait { unit } => self.wait(rank, unit),
-            Op::Widen { unit, slot } => self.widen(rank, unit, slot),
+            Op::Convert { unit, slot } => self.widen(rank, unit, slot),
             Op::Release { unit } => self.release(rank, unit),
             Op::Receive { parcel, unit, micro_batch, slot } => match parcel {
                 Parcel::Activations => self.receive_activations(rank, unit, micro_batch, slot),

@@ -117,9 +117,9 @@ impl Tables {
             Place::Shared(stage) => &mut self.memories[stage].shared_bytes,
             Place::Common(stage) => &mut self.memories[stage].common_bytes,
             Place::GatheredSlot(stage) => &mut self.memories[stage].gathered_slot,
-            Place::ActivationSlot(stage) => &mut self.memories[stage].activation_slot,
-            Place::OutgoingSlot(stage) => &mut self.memories[stage].outgoing_slot,
-            Place::ReturningSlot(stage) => &mut self.memories[stage].returning_slot,
+            Place::ActivationSlot(stage) => &mut self.memories[stage].activation_slot_bytes,
+            Place::OutgoingSlot(stage) => &mut self.memories[stage].outgoing_slot_bytes,
+            Place::ReturningSlot(stage) => &mut self.memories[stage].returning_slot_bytes,
         }
     }
 }

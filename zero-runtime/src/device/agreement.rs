@@ -111,7 +111,7 @@ mod tests {
         let order = [Axis::Pipeline, Axis::Replica, Axis::Zero];
         let mesh = Mesh { nodes: 1, zero: 3, replica: 2, pipeline: 2, order };
         let config = Config { mesh, stage: 1, micro_batches, ..Config::PLAIN };
-        let unit = |source| Unit { source, params: 64, takes: 64, input: 1, output: 1, ..Unit::NONE };
+        let unit = |source| Unit { source, params: 64, takes: 64, input_bytes: 4, output_bytes: 4, ..Unit::NONE };
         PlanBuf::new("", config, &[unit(0), unit(1)]).with(Agreement::of)
     }
 

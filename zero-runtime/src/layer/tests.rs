@@ -12,6 +12,7 @@ struct Small;
 
 impl Shape for Small {
     type Device = Cpu;
+    type Compute = f32;
     const SEQUENCES: usize = 5;
     const LENGTH: usize = 7;
 }
@@ -56,8 +57,8 @@ impl Layer<Small, Features<3>> for Silent {
     const WORKSPACE: usize = 0;
 
     fn tensors(_: &mut Tensors) {}
-    fn forward(_: &Context<Cpu>, _: Forward<Cpu>) {}
-    fn backward(_: &Context<Cpu>, _: Backward<Cpu>) {}
+    fn forward(_: &Context<Cpu>, _: Forward<Small, Features<3>>) {}
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
 #[test]

@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_proven_whatever_is_shown_of_it() {
-        let unit = Unit { field: "only", params: 8, takes: 8, input: 4, output: 4, ..Unit::NONE };
+        let unit = Unit { field: "only", params: 8, takes: 8, input_bytes: 16, output_bytes: 16, ..Unit::NONE };
         let config = Config { mesh: Mesh::of_zero(2), ..Config::PLAIN.at_stage(3) };
         PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
             let without_first: Vec<Op> = plan.stages[0].step[1..].to_vec();

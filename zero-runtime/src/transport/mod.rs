@@ -15,7 +15,7 @@ use std::sync::Arc;
 use zero_plan::{Moved, Op, Place, Position};
 
 use crate::arena::Arena;
-use crate::device::{Device, Stored};
+use crate::device::Device;
 use crate::view::{View, ViewMut};
 
 pub use shared::Shared;

@@ -11,7 +11,7 @@ use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
 use super::control::{Control, PATIENCE, Signal, Spins, Waiter};
 use super::{Lost, Transport};
 use crate::arena::Arena;
-use crate::device::{Cpu, Device, Stored};
+use crate::device::{Cpu, Device};
 use crate::view::{View, ViewMut};
 
 /// The communication of one rank.

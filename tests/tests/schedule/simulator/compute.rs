@@ -25,7 +25,7 @@ impl World<'_> {
 
     /// Start of a slot for activations.
     fn slot(&self, rank: usize, slot: usize) -> usize {
-        slot * self.plan.of_rank(rank).memory.activation_slot
+        slot * self.plan.of_rank(rank).memory.activation_slot_bytes
     }
 
     /// Start of the input of a unit.
@@ -50,9 +50,9 @@ impl World<'_> {
         let memory = &self.plan.of_rank(rank).memory;
         let slot = nth % OUTGOING_SLOTS;
         match parcel {
-            Parcel::Activations => (slot * memory.outgoing_slot, self.plan.units[unit].output),
+            Parcel::Activations => (slot * memory.outgoing_slot_bytes, self.plan.units[unit].output),
             _ => {
-                let start = OUTGOING_SLOTS * memory.outgoing_slot + slot * memory.returning_slot;
+                let start = OUTGOING_SLOTS * memory.outgoing_slot_bytes + slot * memory.returning_slot_bytes;
                 (start, self.plan.units[unit].input)
             }
         }

@@ -4,13 +4,20 @@ use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
 use super::*;
 
 const F32: Precision = Config::PLAIN.precision;
-const MIXED: Precision =
-    Precision { params: Width::BF16, reduce: Width::BF16, master: Width::F32, moments: Width::F32 };
+const MIXED: Precision = Precision { params: Width::BF16, reduce: Width::BF16, ..F32 };
 
 /// The work of an op of the unit `only`, or of its bucket. Its 100 parameters take 128 elements with their padding; of
 /// those, a shard is 64 on two ranks, and a part 32 on two replicas of these.
 fn work(config: Config, zero: usize, op: Op) -> Work {
-    let unit = Unit { field: "only", params: 100, takes: 100, input: 32, output: 48, operations: 640, ..Unit::NONE };
+    let unit = Unit {
+        field: "only",
+        params: 100,
+        takes: 100,
+        input_bytes: 128,
+        output_bytes: 192,
+        operations: 640,
+        ..Unit::NONE
+    };
     let at = Coordinates { zero, replica: 0, pipeline: 0 };
     PlanBuf::new("", config, &[unit]).with(|plan| Work::of(plan, at, op))
 }
@@ -50,7 +57,7 @@ fn bytes_are_those_of_each_source_and_destination() {
         (Config { transport: TransportKind::Shm, ..sharded }, wait, 0),
         (config(1, 2, 1, 1, F32), wait, 64 * (4 + 4)),
         (config(3, 2, 1, 1, MIXED), wait, 128 * (2 + 4)),
-        (config(0, 2, 1, 1, MIXED), Op::Widen { unit, slot: 0 }, 128 * (2 + 4)),
+        (config(0, 2, 1, 1, MIXED), Op::Convert { unit, slot: 0 }, 128 * (2 + 4)),
         // Two shards in, one out; in later rounds, what is there already comes in, too.
         (plain, settle(0), 3 * 64 * 4),
         (added, settle(0), 3 * 64 * 4),

@@ -1,6 +1,7 @@
 //! Tests of what the device does beside calling kernels: memory, the host's two ways in, and the ops on words.
 
 use super::*;
+use crate::device::bf16;
 use crate::device::cpu::testing::{STEP, noise};
 use crate::device::{Element, Memory};
 
@@ -94,7 +95,7 @@ fn the_report_is_that_of_the_agreement() {
     use zero_plan::unit::Unit;
     use zero_plan::{Config, Mesh, PlanBuf};
     let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
-    let unit = Unit { params: 64, takes: 64, input: 1, output: 1, ..Unit::NONE };
+    let unit = Unit { params: 64, takes: 64, input_bytes: 4, output_bytes: 4, ..Unit::NONE };
     let agreement = PlanBuf::new("", config, &[unit]).with(Agreement::of);
     let mut report = [ReportBlock { loss: f64::NAN, gradient_norm: f64::NAN, grad_scale: f64::NAN, is_finite: 0.0 }];
     CPU.agree(&agreement, (&[1.0, 7.0, 2.0, 9.0][..]).into(), (&[HYPER][..]).into(), (&mut report[..]).into());

@@ -27,11 +27,11 @@ impl Written {
     }
 }
 
-fn view(x: &[f32]) -> View<'_, Cpu> {
+fn view(x: &[f32]) -> View<'_, Cpu, f32> {
     View::from(x)
 }
 
-fn view_mut(x: &mut [f32]) -> ViewMut<'_, Cpu> {
+fn view_mut(x: &mut [f32]) -> ViewMut<'_, Cpu, f32> {
     ViewMut::from(x)
 }
 
@@ -64,10 +64,8 @@ fn elementwise(cpu: &Cpu, width: usize, written: &mut Written) {
         written.note(format!("{kind:?} backward"), &y);
     }
     let mut small = narrow(&dy);
-    cpu.narrow(small.as_mut_slice().into(), view(&x));
-    written.note("narrow", &widened(&small));
-    cpu.widen(view_mut(&mut y), small.as_slice().into());
-    written.note("widen", &y);
+    cpu.convert(ViewMut::from(small.as_mut_slice()).into(), view(&x).into());
+    written.note("convert to narrow", &widened(&small));
     cpu.convert(view_mut(&mut y).into(), View::from(small.as_slice()).into());
     written.note("convert", &y);
     let summands = [&x, &dy];
