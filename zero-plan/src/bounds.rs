@@ -109,7 +109,8 @@ pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin)
     let unit = &units[largest];
     let message = unit.name(Message::new().text("[Z0210] sizes too large to count in 64 bits: `")).text("` has ");
     let message = message.number(unit.params).text(" parameters, takes ").number(unit.input_bytes).text(", gives ");
-    let message = message.number(unit.output_bytes).text(" and saves ").number(unit.saved_bytes).text(" bytes, and there are ");
+    let message =
+        message.number(unit.output_bytes).text(" and saves ").number(unit.saved_bytes).text(" bytes, and there are ");
     let message = message.number(units.len()).text(" units and ").number(config.micro_batches).text(" micro-batches");
     let message = origin.tell_number(message, "batch.sequences", config.sequences);
     let message = origin.tell_number(message, "batch.length", config.length);

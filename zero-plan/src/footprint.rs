@@ -151,7 +151,8 @@ mod tests {
     use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
-    const UNIT: Unit = Unit { params: 100, takes: 100, saved_bytes: 128, input_bytes: 128, output_bytes: 128, ..Unit::NONE };
+    const UNIT: Unit =
+        Unit { params: 100, takes: 100, saved_bytes: 128, input_bytes: 128, output_bytes: 128, ..Unit::NONE };
 
     fn with_plan(check: impl Fn(&Plan)) {
         let mesh = Mesh { replica: 2, ..Mesh::of_zero(3) };

@@ -370,9 +370,7 @@ impl Places<'_> {
     pub const fn outgoing(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
         let Memory { outgoing_slot_bytes, returning_slot_bytes, .. } = *self.memory;
         match parcel {
-            Parcel::Activations => {
-                self.place(Kind::Outgoing, slot * outgoing_slot_bytes, self.unit(unit).output_bytes)
-            }
+            Parcel::Activations => self.place(Kind::Outgoing, slot * outgoing_slot_bytes, self.unit(unit).output_bytes),
             Parcel::Gradients => {
                 let start = OUTGOING_SLOTS * outgoing_slot_bytes + slot * returning_slot_bytes;
                 self.place(Kind::Outgoing, start, self.unit(unit).input_bytes)

@@ -71,7 +71,7 @@ impl Collective {
         PlanBuf::new(
             "buffer",
             config,
-            &[Unit { field: "buffer", params, takes: params, input: 1, output: 1, ..Unit::NONE }],
+            &[Unit { field: "buffer", params, takes: params, input_bytes: 4, output_bytes: 4, ..Unit::NONE }],
         )
     }
 
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_gather_has_no_place_to_copy_to() {
         Collective::Gather.plan(BYTES[0]).with(|plan| {
-            assert_eq!(plan.stages[0].memory.region(Kind::Gathered).elements, 0);
+            assert_eq!(plan.stages[0].memory.region(Kind::Gathered).bytes, 0);
         });
     }
 }

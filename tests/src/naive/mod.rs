@@ -197,7 +197,13 @@ impl Device for Naive {
         change(y, |y| y.iter_mut().for_each(|y| *y *= factor));
     }
 
-    fn matmul<O: Element, E: Element>(&self, c: ViewMut<Self, O>, a: Matrix<Self, E>, b: Matrix<Self, E>, write: Write) {
+    fn matmul<O: Element, E: Element>(
+        &self,
+        c: ViewMut<Self, O>,
+        a: Matrix<Self, E>,
+        b: Matrix<Self, E>,
+        write: Write,
+    ) {
         let ([m, k], [depth, n]) = (a.size(), b.size());
         assert_eq!((k, c.len()), (depth, m * n));
         change(c, |c| {
@@ -212,7 +218,7 @@ impl Device for Naive {
 
     fn linear<E: Element>(
         &self,
-        y: ViewMut<Self, E>,
+        mut y: ViewMut<Self, E>,
         x: View<Self, E>,
         weight: Matrix<Self, E>,
         bias: Option<View<Self, E>>,

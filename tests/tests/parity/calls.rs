@@ -8,7 +8,7 @@ use std::sync::Arc;
 use zero_plan::config::{Often, Precision, Width};
 use zero_plan::{Config, Moved, Op, Parcel, Place, PlanBuf, Position, TransportKind};
 use zero_runtime::arena::Arena;
-use zero_runtime::device::{Cpu};
+use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;

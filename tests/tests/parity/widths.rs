@@ -12,12 +12,12 @@ use crate::stages::moved_bytes_and_mappings_are_planned;
 const F32: Width = Width::F32;
 const BF16: Width = Width::BF16;
 
-/// The ZeRO paper's, with reductions in f32, all narrow, and a narrow master copy that is the parameters themselves.
+/// The ZeRO paper's states, with reductions in f32, all narrow, and a narrow master copy that is the parameters themselves.
 const PRECISIONS: [Precision; 4] = [
-    Precision { params: BF16, reduce: BF16, master: F32, moments: F32 },
-    Precision { params: BF16, reduce: F32, master: F32, moments: F32 },
-    Precision { params: BF16, reduce: BF16, master: BF16, moments: BF16 },
-    Precision { params: BF16, reduce: F32, master: BF16, moments: F32 },
+    Precision { compute: F32, params: BF16, reduce: BF16, master: F32, moments: F32 },
+    Precision { compute: F32, params: BF16, reduce: F32, master: F32, moments: F32 },
+    Precision { compute: F32, params: BF16, reduce: BF16, master: BF16, moments: BF16 },
+    Precision { compute: F32, params: BF16, reduce: F32, master: BF16, moments: F32 },
 ];
 
 #[test]

@@ -143,15 +143,14 @@ const fn smaller(tables: &Tables, parts: usize, scratch: &mut [Unit]) -> Change 
     let mut i = 0;
     while i < tables.units.len() {
         let unit = tables.units[i];
-        scratch[i] =
-            Unit {
-                saved_bytes: unit.saved_bytes.div_ceil(parts),
-                input_bytes: unit.input_bytes / parts,
-                output_bytes: unit.output_bytes / parts,
-                given_bytes: unit.given_bytes / parts,
-                targets_bytes: unit.targets_bytes / parts,
-                ..unit
-            };
+        scratch[i] = Unit {
+            saved_bytes: unit.saved_bytes.div_ceil(parts),
+            input_bytes: unit.input_bytes / parts,
+            output_bytes: unit.output_bytes / parts,
+            given_bytes: unit.given_bytes / parts,
+            targets_bytes: unit.targets_bytes / parts,
+            ..unit
+        };
         i += 1;
     }
     let before = tables.config;

@@ -111,7 +111,8 @@ impl InUse {
             Op::Backward { unit, .. } => {
                 workspace = tables.units[unit].workspace_bytes;
                 boundary = tables.units[unit].input_bytes + tables.units[unit].output_bytes;
-                recomputed = if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved_bytes } else { 0 };
+                recomputed =
+                    if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved_bytes } else { 0 };
                 gradients = if tables.config.precision.reduce.is_narrow() { tables.placements[unit].padded } else { 0 };
             }
             _ => {}

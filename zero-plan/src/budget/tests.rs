@@ -5,7 +5,15 @@ use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
 use crate::plan::PlanBuf;
 
-const UNIT: Unit = Unit { params: 100, takes: 100, saved_bytes: 128, input_bytes: 128, output_bytes: 128, operations: 10, ..Unit::NONE };
+const UNIT: Unit = Unit {
+    params: 100,
+    takes: 100,
+    saved_bytes: 128,
+    input_bytes: 128,
+    output_bytes: 128,
+    operations: 10,
+    ..Unit::NONE
+};
 
 /// All that can be given up at stage 3 is in use.
 const AT_STAGE_3: Config = Config {

@@ -76,7 +76,8 @@ mod tests {
 
     /// Who waits for whom in the end, and whether that goes round.
     fn stuck(mesh: Mesh, ops: &[&[Op]]) -> (Vec<String>, bool) {
-        let units = [0, 1, 2].map(|source| Unit { params: 9, takes: 9, input_bytes: 1, output_bytes: 1, source, ..Unit::NONE });
+        let units =
+            [0, 1, 2].map(|source| Unit { params: 9, takes: 9, input_bytes: 1, output_bytes: 1, source, ..Unit::NONE });
         PlanBuf::new("Three", Config { mesh, stage: 3, ..Config::PLAIN }, &units).with(|plan| {
             let stuck = execute(plan, &Groups::of(plan), ops, &mut |_, _| 0).err().expect("a rank that cannot go on");
             let told = |wait: &super::Wait| format!("{} at {} for {} {}", wait.rank, wait.op, wait.on, wait.what);

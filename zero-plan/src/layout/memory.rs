@@ -81,11 +81,7 @@ impl Kind {
             Kind::UnitGradients => Some(Width::F32),
             Kind::Master => Some(config.precision.master),
             Kind::Optimizer => Some(config.precision.moments),
-            Kind::Activations
-            | Kind::Recomputed
-            | Kind::ActivationGradients
-            | Kind::Outgoing
-            | Kind::Workspace => None,
+            Kind::Activations | Kind::Recomputed | Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => None,
         }
     }
 

@@ -65,7 +65,8 @@ impl Sizes {
         }
         self.activation_slot_bytes = max(self.activation_slot_bytes, activations);
         if first > 0 {
-            self.incoming_bytes_max = max(self.incoming_bytes_max, round_up(tables.units[first].input_bytes, LINE_BYTES));
+            self.incoming_bytes_max =
+                max(self.incoming_bytes_max, round_up(tables.units[first].input_bytes, LINE_BYTES));
         }
         while i > first {
             let bucket = Bucket::ending_at(tables, i - 1);

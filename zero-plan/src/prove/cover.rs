@@ -198,7 +198,15 @@ mod tests {
     /// Two pipeline stages of two replicas of two ranks; the last unit is tied to the first, and one lies between.
     fn plan() -> PlanBuf {
         let mesh = Mesh { pipeline: 2, replica: 2, ..Mesh::of_zero(2) };
-        let unit = |source, params| Unit { source, params, takes: 9, input_bytes: 4, output_bytes: 4, operations: 1, ..Unit::NONE };
+        let unit = |source, params| Unit {
+            source,
+            params,
+            takes: 9,
+            input_bytes: 4,
+            output_bytes: 4,
+            operations: 1,
+            ..Unit::NONE
+        };
         let units = [unit(0, 9), unit(1, 9), unit(2, 9), unit(0, 0)];
         PlanBuf::new("Tied", Config { mesh, micro_batches: 2, stage: 2, ..Config::PLAIN }, &units)
     }

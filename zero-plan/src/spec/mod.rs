@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::config::{self, Config};
 
+pub use crate::config::Precision;
 pub use crate::config::{Device, TransportKind};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
@@ -34,7 +35,6 @@ pub use locate::{KeySpans, locate};
 pub use mesh::Mesh;
 pub use parse::parse;
 pub use pipeline::{Pipeline, Schedule, Units};
-pub use crate::config::Precision;
 pub use sections::{Batch, Model, Recompute, Stage, Zero};
 pub use size::Size;
 pub use table::{keys_table, options_table};

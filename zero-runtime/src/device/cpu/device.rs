@@ -232,13 +232,7 @@ impl Device for Cpu {
         out: ViewMut<Self, E>,
         lse: ViewMut<Self, f32>,
     ) {
-        kernels::attention(
-            *self,
-            shape,
-            qkv.cast::<f32>().as_slice(),
-            out.cast::<f32>().into_slice(),
-            lse.cast::<f32>().into_slice(),
-        );
+        kernels::attention(*self, shape, qkv.as_slice(), out.into_slice(), lse.into_slice());
     }
 
     fn attention_backward<E: Element>(
@@ -253,11 +247,11 @@ impl Device for Cpu {
         kernels::attention_backward(
             *self,
             shape,
-            qkv.cast::<f32>().as_slice(),
-            out.cast::<f32>().as_slice(),
-            lse.cast::<f32>().as_slice(),
-            dout.cast::<f32>().as_slice(),
-            dqkv.cast::<f32>().into_slice(),
+            qkv.as_slice(),
+            out.as_slice(),
+            lse.as_slice(),
+            dout.as_slice(),
+            dqkv.into_slice(),
         );
     }
 
