@@ -6,25 +6,30 @@ mod ops;
 mod training;
 
 use bytemuck::Pod;
-use zero_runtime::device::{Buffer, Device, Element, bf16};
+use zero_plan::config::Width;
+use zero_runtime::device::{Buffer, Device, Element};
 
 /// How far two devices may be apart, next to the largest number of a tensor. They round sums of some hundred terms in
 /// another order and have exponentials of their own: a few dozen times what f32 resolves, which is 6e-8. A wrong formula is
 /// off by far more.
 const TOLERANCE: f32 = 2e-5;
 
+/// And where results are rounded to 8 bits: by so little before, two may be rounded apart, and the sum of two of these.
+const TOLERANCE_BF16: f32 = 2.0 / 256.0;
+
 /// What a device wrote, each tensor under a name.
 type Written = Vec<(&'static str, Vec<f32>)>;
 
 #[track_caller]
-fn assert_alike(found: &Written, expected: &Written) {
+fn assert_alike(width: Width, found: &Written, expected: &Written) {
+    let tolerance = if width == Width::F32 { TOLERANCE } else { TOLERANCE_BF16 };
     assert!(!expected.is_empty());
     assert_eq!(found.len(), expected.len());
     for ((name, found), (_, expected)) in found.iter().zip(expected) {
         assert_eq!(found.len(), expected.len(), "{name}");
         let largest = expected.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
         for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-            let is_near = (found - expected).abs() <= TOLERANCE * largest;
+            let is_near = (found - expected).abs() <= tolerance * largest;
             assert!(is_near, "{name} [{i}]: the processor has {expected}, the naive device {found}");
         }
     }
@@ -42,9 +47,9 @@ fn of<D: Device, T: Pod>(device: &D, values: &[T]) -> Buffer<D, T> {
     buffer
 }
 
-/// These values, rounded.
-fn narrowed<D: Device>(device: &D, values: &[f32]) -> Buffer<D, bf16> {
-    of(device, &values.iter().map(|&x| bf16::narrow(x)).collect::<Vec<_>>())
+/// These values, in memory of the device, each rounded.
+fn stored<D: Device, E: Element>(device: &D, values: &[f32]) -> Buffer<D, E> {
+    of(device, &values.iter().map(|&x| E::narrow(x)).collect::<Vec<_>>())
 }
 
 /// What a buffer holds.
@@ -55,6 +60,6 @@ fn values<D: Device, T: Pod>(device: &D, buffer: &Buffer<D, T>) -> Vec<T> {
 }
 
 /// What a buffer holds, as f32.
-fn widened<D: Device>(device: &D, buffer: &Buffer<D, bf16>) -> Vec<f32> {
-    values(device, buffer).iter().map(|x| x.widen()).collect()
+fn numbers<D: Device, E: Element>(device: &D, buffer: &Buffer<D, E>) -> Vec<f32> {
+    values(device, buffer).into_iter().map(E::widen).collect()
 }

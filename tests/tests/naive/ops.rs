@@ -1,23 +1,28 @@
 //! Each op of the contract once, on awkward shapes.
 
+use zero_plan::config::Width;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, HyperBlock, Matrix, Nonlinearity, ReportBlock, Then,
-    Weights, Write,
+    AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock,
+    Then, Weights, Write, bf16,
 };
 use zero_tests::naive::Naive;
 
-use super::{Written, assert_alike, narrowed, noise, of, values, widened};
+use super::{Written, assert_alike, noise, numbers, of, stored, values};
 
-/// Each a test of the ops that its function calls.
+/// Each a test of the ops that its function calls: in both widths, or as it says itself.
 macro_rules! ops {
-    ($($name:ident)*) => {
-        $(#[test] fn $name() { assert_alike(&on::$name(&Naive), &on::$name(&Cpu::default())); })*
+    ($($both:ident)*; $($name:ident)*) => {
+        $(#[test] fn $both() {
+            assert_alike(Width::F32, &on::$both::<_, f32>(&Naive), &on::$both::<_, f32>(&Cpu::default()));
+            assert_alike(Width::BF16, &on::$both::<_, bf16>(&Naive), &on::$both::<_, bf16>(&Cpu::default()));
+        })*
+        $(#[test] fn $name() { assert_alike(Width::F32, &on::$name(&Naive), &on::$name(&Cpu::default())); })*
     };
 }
 
 ops! {
-    elementwise nonlinearities widths products linear layer_norm rms_norm attention embedding cross_entropy squared_error
-    sums_over_ranks sums words update adamw
+    elementwise nonlinearities products linear layer_norm rms_norm attention embedding cross_entropy squared_error sums;
+    widths sums_over_ranks words update adamw
 }
 
 const ROWS: usize = 7;
@@ -40,80 +45,74 @@ const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_sc
 mod on {
     use super::*;
 
-    fn tensor<D: Device>(device: &D, len: usize, seed: u64) -> Buffer<D> {
-        of(device, &noise(len, seed))
+    fn tensor<D: Device, E: Element>(device: &D, len: usize, seed: u64) -> Buffer<D, E> {
+        stored(device, &noise(len, seed))
     }
 
     /// What holds no number that an op may take into account.
-    fn unwritten<D: Device>(device: &D, len: usize) -> Buffer<D> {
-        of(device, &vec![f32::NAN; len])
+    fn unwritten<D: Device, E: Element>(device: &D, len: usize) -> Buffer<D, E> {
+        stored(device, &vec![f32::NAN; len])
     }
 
-    pub fn elementwise<D: Device>(device: &D) -> Written {
-        let (x, mut y) = (tensor(device, WIDTH, 1), tensor(device, WIDTH, 2));
-        let (mut copy, mut filled) = (unwritten(device, WIDTH), unwritten(device, WIDTH));
+    pub fn elementwise<D: Device, E: Element>(device: &D) -> Written {
+        let (x, mut y) = (tensor::<D, E>(device, WIDTH, 1), tensor(device, WIDTH, 2));
+        let (mut copy, mut filled) = (unwritten::<D, E>(device, WIDTH), unwritten(device, WIDTH));
         device.copy(copy.view_mut(), x.view());
-        device.fill(filled.view_mut(), 0.25);
+        device.fill(filled.view_mut(), E::narrow(0.25));
         device.add(y.view_mut(), x.view());
         device.mul(y.view_mut(), x.view());
         device.scale(y.view_mut(), 0.3);
         vec![
-            ("copy", values(device, &copy)),
-            ("fill", values(device, &filled)),
-            ("add, mul, scale", values(device, &y)),
+            ("copy", numbers(device, &copy)),
+            ("fill", numbers(device, &filled)),
+            ("add, mul, scale", numbers(device, &y)),
         ]
     }
 
-    pub fn nonlinearities<D: Device>(device: &D) -> Written {
+    pub fn nonlinearities<D: Device, E: Element>(device: &D) -> Written {
         let mut written = Written::new();
         for (kind, name) in [(Nonlinearity::Gelu, "gelu"), (Nonlinearity::Relu, "relu"), (Nonlinearity::Silu, "silu")] {
-            let (x, dy) = (tensor(device, 300, 1), tensor(device, 300, 2));
+            let (x, dy) = (tensor::<D, E>(device, 300, 1), tensor(device, 300, 2));
             let (mut y, mut dx) = (unwritten(device, 300), unwritten(device, 300));
             device.activate(kind, x.view(), y.view_mut());
             device.activate_backward(kind, x.view(), dy.view(), dx.view_mut());
-            written.extend([(name, values(device, &y)), (name, values(device, &dx))]);
+            written.extend([(name, numbers(device, &y)), (name, numbers(device, &dx))]);
         }
         written
     }
 
     pub fn widths<D: Device>(device: &D) -> Written {
-        let (wide, narrow) = (tensor(device, WIDTH, 1), narrowed(device, &noise(WIDTH, 2)));
-        let [mut widened_too, mut converted] = [(); 2].map(|()| unwritten(device, WIDTH));
-        let [mut narrowed_too, mut rounded] = [(); 2].map(|()| narrowed(device, &[0.0; WIDTH]));
-        device.widen(widened_too.view_mut(), narrow.view());
-        device.narrow(narrowed_too.view_mut(), wide.view());
+        let (wide, narrow) = (tensor::<D, f32>(device, WIDTH, 1), tensor::<D, bf16>(device, WIDTH, 2));
+        let (mut converted, mut rounded) = (unwritten::<D, f32>(device, WIDTH), unwritten::<D, bf16>(device, WIDTH));
         device.convert(converted.view_mut().into(), narrow.view().into());
         device.convert(rounded.view_mut().into(), wide.view().into());
-        vec![
-            ("widen", values(device, &widened_too)),
-            ("narrow", widened(device, &narrowed_too)),
-            ("convert to f32", values(device, &converted)),
-            ("convert to bf16", widened(device, &rounded)),
-        ]
+        vec![("convert to f32", numbers(device, &converted)), ("convert to bf16", numbers(device, &rounded))]
     }
 
-    pub fn products<D: Device>(device: &D) -> Written {
+    pub fn products<D: Device, E: Element>(device: &D) -> Written {
         let [m, n, k] = [5, 9, 70];
-        let (a, b) = (tensor(device, m * k, 1), tensor(device, k * n, 2));
+        let (a, b) = (tensor::<D, E>(device, m * k, 1), tensor(device, k * n, 2));
         let mut written = Written::new();
         for write in [Write::Set, Write::Add] {
             for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true), (true, true)] {
-                let mut c = tensor(device, m * n, 3);
+                let (mut c, mut wide) = (tensor::<D, E>(device, m * n, 3), tensor::<D, f32>(device, m * n, 3));
                 let of = |x, rows, cols, transpose| match transpose {
                     false => Matrix::new(x, rows, cols),
                     true => Matrix::new(x, cols, rows).transposed(),
                 };
-                device.matmul(c.view_mut(), of(a.view(), m, k, transpose_a), of(b.view(), k, n, transpose_b), write);
-                written.push(("matmul", values(device, &c)));
+                let (a, b) = (|| of(a.view(), m, k, transpose_a), || of(b.view(), k, n, transpose_b));
+                device.matmul(c.view_mut(), a(), b(), write);
+                device.matmul(wide.view_mut(), a(), b(), write);
+                written.extend([("matmul", numbers(device, &c)), ("matmul in f32", numbers(device, &wide))]);
             }
         }
         written
     }
 
-    pub fn linear<D: Device>(device: &D) -> Written {
+    pub fn linear<D: Device, E: Element>(device: &D) -> Written {
         let [rows, input, output] = [5, 70, 9];
-        let (x, weight, bias) = (tensor(device, rows * input, 1), tensor(device, output * input, 2), noise(output, 3));
-        let bias = of(device, &bias);
+        let (x, weight) = (tensor::<D, E>(device, rows * input, 1), tensor::<D, E>(device, output * input, 2));
+        let bias = tensor::<D, E>(device, output, 3);
         let mut written = Written::new();
         for bias in [None, Some(bias.view())] {
             for kind in [None, Some(Nonlinearity::Gelu)] {
@@ -123,23 +122,23 @@ mod on {
                     Some(kind) => Then::Activate(kind, z.view_mut()),
                 };
                 device.linear(y.view_mut(), x.view(), Matrix::new(weight.view(), output, input), bias, then);
-                written.extend([("y", values(device, &y)), ("z", values(device, &z))]);
+                written.extend([("y", numbers(device, &y)), ("z", numbers(device, &z))]);
             }
         }
         let (mut y, weight) =
             (unwritten(device, rows * output), Matrix::new(weight.view(), input, output).transposed());
         device.linear(y.view_mut(), x.view(), weight, None, Then::Nothing);
-        written.push(("by a transpose", values(device, &y)));
+        written.push(("by a transpose", numbers(device, &y)));
         written
     }
 
-    pub fn layer_norm<D: Device>(device: &D) -> Written {
+    pub fn layer_norm<D: Device, E: Element>(device: &D) -> Written {
         let len = ROWS * WIDTH;
-        let [x, dy, plus] = [1, 2, 3].map(|seed| tensor(device, len, seed));
+        let [x, dy, plus] = [1, 2, 3].map(|seed| tensor::<D, E>(device, len, seed));
         let [gain, bias] = [4, 5].map(|seed| tensor(device, WIDTH, seed));
         let (mut y, mut stats) = (unwritten(device, len), unwritten(device, 2 * ROWS));
         device.layer_norm(x.view(), gain.view(), bias.view(), y.view_mut(), stats.view_mut(), 0.1);
-        let mut written = vec![("y", values(device, &y)), ("stats", values(device, &stats))];
+        let mut written = vec![("y", numbers(device, &y)), ("stats", numbers(device, &stats))];
         for (write, wants_dx, plus) in
             [(Write::Set, true, None), (Write::Add, true, Some(plus.view())), (Write::Add, false, None)]
         {
@@ -156,19 +155,19 @@ mod on {
                 dbias.view_mut(),
                 write,
             );
-            written.extend([("dgain", values(device, &dgain)), ("dbias", values(device, &dbias))]);
-            written.extend(wants_dx.then(|| ("dx", values(device, &dx))));
+            written.extend([("dgain", numbers(device, &dgain)), ("dbias", numbers(device, &dbias))]);
+            written.extend(wants_dx.then(|| ("dx", numbers(device, &dx))));
         }
         written
     }
 
-    pub fn rms_norm<D: Device>(device: &D) -> Written {
+    pub fn rms_norm<D: Device, E: Element>(device: &D) -> Written {
         let len = ROWS * WIDTH;
-        let [x, dy, plus] = [1, 2, 3].map(|seed| tensor(device, len, seed));
+        let [x, dy, plus] = [1, 2, 3].map(|seed| tensor::<D, E>(device, len, seed));
         let gain = tensor(device, WIDTH, 4);
         let (mut y, mut inverse) = (unwritten(device, len), unwritten(device, ROWS));
         device.rms_norm(x.view(), gain.view(), y.view_mut(), inverse.view_mut(), 0.1);
-        let mut written = vec![("y", values(device, &y)), ("inverse", values(device, &inverse))];
+        let mut written = vec![("y", numbers(device, &y)), ("inverse", numbers(device, &inverse))];
         for (write, wants_dx, plus) in
             [(Write::Set, true, None), (Write::Add, true, Some(plus.view())), (Write::Add, false, None)]
         {
@@ -183,65 +182,66 @@ mod on {
                 dgain.view_mut(),
                 write,
             );
-            written.push(("dgain", values(device, &dgain)));
-            written.extend(wants_dx.then(|| ("dx", values(device, &dx))));
+            written.push(("dgain", numbers(device, &dgain)));
+            written.extend(wants_dx.then(|| ("dx", numbers(device, &dx))));
         }
         written
     }
 
-    pub fn attention<D: Device>(device: &D) -> Written {
+    pub fn attention<D: Device, E: Element>(device: &D) -> Written {
         let mut written = Written::new();
         for (length, heads, key_heads) in [(1, 1, 1), (37, 2, 2), (70, 6, 2)] {
             let shape = AttentionShape { sequences: 2, length, heads, key_heads, head_dim: 5 };
             let (tokens, width) = (shape.tokens(), shape.out_width());
-            let (qkv, dout) = (tensor(device, tokens * shape.qkv_width(), 1), tensor(device, tokens * width, 2));
+            let (qkv, dout) =
+                (tensor::<D, E>(device, tokens * shape.qkv_width(), 1), tensor(device, tokens * width, 2));
             let (mut out, mut lse) = (unwritten(device, tokens * width), unwritten(device, tokens * heads));
             let mut dqkv = unwritten(device, tokens * shape.qkv_width());
             device.attention(shape, qkv.view(), out.view_mut(), lse.view_mut());
             device.attention_backward(shape, qkv.view(), out.view(), lse.view(), dout.view(), dqkv.view_mut());
             written.extend([
-                ("out", values(device, &out)),
-                ("lse", values(device, &lse)),
-                ("dqkv", values(device, &dqkv)),
+                ("out", numbers(device, &out)),
+                ("lse", numbers(device, &lse)),
+                ("dqkv", numbers(device, &dqkv)),
             ]);
         }
         written
     }
 
-    pub fn embedding<D: Device>(device: &D) -> Written {
+    pub fn embedding<D: Device, E: Element>(device: &D) -> Written {
         let (ids, length) = (of(device, &[3u32, 0, 3, 1, 3, 3]), 3);
         let mut written = Written::new();
         for has_positions in [true, false] {
-            let (table, positions) = (tensor(device, 5 * WIDTH, 1), tensor(device, 4 * WIDTH, 2));
-            let (mut out, dout) = (unwritten(device, 6 * WIDTH), tensor(device, 6 * WIDTH, 3));
+            let (table, positions) = (tensor::<D, E>(device, 5 * WIDTH, 1), tensor(device, 4 * WIDTH, 2));
+            let (mut out, dout) = (unwritten::<D, E>(device, 6 * WIDTH), tensor::<D, E>(device, 6 * WIDTH, 3));
             device.embed(ids.view(), table.view(), has_positions.then(|| positions.view()), out.view_mut(), length);
-            written.push(("out", values(device, &out)));
+            written.push(("out", numbers(device, &out)));
             for write in [Write::Set, Write::Add] {
                 let (mut dtable, mut dpositions) = (tensor(device, 5 * WIDTH, 4), tensor(device, 4 * WIDTH, 5));
                 let to = has_positions.then(|| dpositions.view_mut());
                 device.embed_backward(ids.view(), dout.view(), dtable.view_mut(), to, length, write);
-                written.extend([("dtable", values(device, &dtable)), ("dpositions", values(device, &dpositions))]);
+                written.extend([("dtable", numbers(device, &dtable)), ("dpositions", numbers(device, &dpositions))]);
             }
         }
         written
     }
 
-    pub fn cross_entropy<D: Device>(device: &D) -> Written {
+    pub fn cross_entropy<D: Device, E: Element>(device: &D) -> Written {
         let targets = of(device, &[0u32, 32, 5, 5, 31, 1, 2]);
-        let (mut logits, dloss) = (tensor(device, ROWS * WIDTH, 1), tensor(device, ROWS, 2));
+        let (mut logits, dloss) = (tensor::<D, E>(device, ROWS * WIDTH, 1), tensor(device, ROWS, 2));
         let (mut loss, mut lse) = (unwritten(device, ROWS), unwritten(device, ROWS));
         device.cross_entropy(logits.view(), targets.view(), loss.view_mut(), lse.view_mut());
         device.cross_entropy_backward(logits.view_mut(), targets.view(), lse.view(), dloss.view());
-        vec![("loss", values(device, &loss)), ("lse", values(device, &lse)), ("dlogits", values(device, &logits))]
+        vec![("loss", numbers(device, &loss)), ("lse", numbers(device, &lse)), ("dlogits", numbers(device, &logits))]
     }
 
-    pub fn squared_error<D: Device>(device: &D) -> Written {
-        let [x, targets] = [1, 2].map(|seed| tensor(device, ROWS * WIDTH, seed));
+    pub fn squared_error<D: Device, E: Element>(device: &D) -> Written {
+        let (x, targets) = (tensor::<D, E>(device, ROWS * WIDTH, 1), tensor(device, ROWS * WIDTH, 2));
         let (dloss, mut loss) = (tensor(device, ROWS, 3), unwritten(device, ROWS));
         let mut dx = unwritten(device, ROWS * WIDTH);
         device.squared_error(x.view(), targets.view(), loss.view_mut());
         device.squared_error_backward(x.view(), targets.view(), dloss.view(), dx.view_mut());
-        vec![("loss", values(device, &loss)), ("dx", values(device, &dx))]
+        vec![("loss", numbers(device, &loss)), ("dx", numbers(device, &dx))]
     }
 
     /// In both widths, in place and apart.
@@ -252,24 +252,24 @@ mod on {
         {
             let summands: Vec<Vec<f32>> = (0..count).map(|i| noise(WIDTH, i)).collect();
             let wide: Vec<_> = summands.iter().map(|x| of(device, x)).collect();
-            let mut to = tensor(device, WIDTH, 9);
+            let mut to = tensor::<D, f32>(device, WIDTH, 9);
             device.reduce(to.view_mut().into(), wide.len(), own, &|i| wide[i].view().into(), write);
-            written.push(("in f32", values(device, &to)));
-            let narrow: Vec<_> = summands.iter().map(|x| narrowed(device, x)).collect();
-            let mut to = narrowed(device, &noise(WIDTH, 9));
+            written.push(("in f32", numbers(device, &to)));
+            let narrow: Vec<_> = summands.iter().map(|x| stored::<D, bf16>(device, x)).collect();
+            let mut to = tensor::<D, bf16>(device, WIDTH, 9);
             device.reduce(to.view_mut().into(), narrow.len(), own, &|i| narrow[i].view().into(), write);
-            written.push(("in bf16", widened(device, &to)));
+            written.push(("in bf16", numbers(device, &to)));
         }
         written
     }
 
-    pub fn sums<D: Device>(device: &D) -> Written {
-        let x = tensor(device, ROWS * WIDTH, 1);
+    pub fn sums<D: Device, E: Element>(device: &D) -> Written {
+        let x = tensor::<D, E>(device, ROWS * WIDTH, 1);
         let mut written = Written::new();
         for write in [Write::Set, Write::Add] {
             let mut sum = tensor(device, WIDTH, 2);
             device.sum_rows(x.view(), sum.view_mut(), write);
-            written.push(("of rows", values(device, &sum)));
+            written.push(("of rows", numbers(device, &sum)));
         }
         let finite = [0.0, f32::MAX, f32::INFINITY, f32::NAN].map(|x| device.all_finite(of(device, &[x]).view()));
         assert_eq!(finite, [true, true, false, false]);
@@ -281,11 +281,11 @@ mod on {
         use zero_plan::unit::Unit;
         use zero_plan::{Config, Mesh, PlanBuf};
         let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
-        let unit = Unit { params: 64, takes: 64, input: 1, output: 1, ..Unit::NONE };
+        let unit = Unit { params: 64, takes: 64, input_bytes: 4, output_bytes: 4, ..Unit::NONE };
         let agreement = PlanBuf::new("", config, &[unit]).with(Agreement::of);
         let (mut words, hyper) = (of(device, &[1.0, f64::NAN, 2.0, 9.0]), of(device, &[HYPER]));
         let (loss, squares) = words.view_mut().split_at(1);
-        let x = tensor(device, WIDTH, 1);
+        let x = tensor::<D, f32>(device, WIDTH, 1);
         device.add_mean(x.view(), loss);
         device.squares(x.view().into(), squares.part(0, 1));
         let mut report = of(device, &[ReportBlock { is_finite: 0.0, ..REPORT }]);
@@ -295,27 +295,31 @@ mod on {
     }
 
     pub fn update<D: Device>(device: &D) -> Written {
-        let (hyper, grads) = (of(device, &[HYPER]), tensor(device, WIDTH, 4));
+        let (hyper, grads) = (of(device, &[HYPER]), tensor::<D, f32>(device, WIDTH, 4));
         let mut written = Written::new();
         for (decays, is_finite) in [(true, 1.0), (false, 1.0), (true, 0.0)] {
             let report = of(device, &[ReportBlock { is_finite, ..REPORT }]);
-            let [mut params, mut m] = [1, 2].map(|seed| tensor(device, WIDTH, seed));
-            let mut v = of(device, &[0.5; WIDTH]);
+            let [mut params, mut m] = [1, 2].map(|seed| tensor::<D, f32>(device, WIDTH, seed));
+            let mut v = of(device, &[0.5f32; WIDTH]);
             let weights = params.view_mut().into();
             let [to_m, to_v] = [&mut m, &mut v].map(|x| x.view_mut().into());
             device.update(decays, hyper.view(), report.view(), weights, grads.view().into(), to_m, to_v);
-            written.extend([("params", values(device, &params)), ("m", values(device, &m)), ("v", values(device, &v))]);
+            written.extend([
+                ("params", numbers(device, &params)),
+                ("m", numbers(device, &m)),
+                ("v", numbers(device, &v)),
+            ]);
         }
         written
     }
 
     /// Parameters in bf16, with a master copy; the copy alone is looked at, as a number next to a tie may be rounded either way.
     pub fn adamw<D: Device>(device: &D) -> Written {
-        let (mut stored, mut master) = (narrowed(device, &[0.0; WIDTH]), tensor(device, WIDTH, 1));
-        let (mut m, mut v) = (tensor(device, WIDTH, 2), of(device, &[0.5; WIDTH]));
-        let weights = Weights { params: stored.view_mut().into(), master: Some(master.view_mut().into()) };
+        let (mut params, mut master) = (unwritten::<D, bf16>(device, WIDTH), tensor::<D, f32>(device, WIDTH, 1));
+        let (mut m, mut v) = (tensor::<D, f32>(device, WIDTH, 2), of(device, &[0.5f32; WIDTH]));
+        let weights = Weights { params: params.view_mut().into(), master: Some(master.view_mut().into()) };
         let step = AdamW::of(&HYPER, &REPORT, true);
-        device.adamw(&step, weights, narrowed(device, &noise(WIDTH, 4)).view(), m.view_mut(), v.view_mut());
-        vec![("master", values(device, &master)), ("m", values(device, &m)), ("v", values(device, &v))]
+        device.adamw(&step, weights, tensor::<D, bf16>(device, WIDTH, 4).view(), m.view_mut(), v.view_mut());
+        vec![("master", numbers(device, &master)), ("m", numbers(device, &m)), ("v", numbers(device, &v))]
     }
 }
