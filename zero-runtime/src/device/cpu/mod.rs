@@ -35,6 +35,7 @@ pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use linear::{Then, linear};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 pub use optimizer::{adamw, all_finite, sum_squares};
+pub use product::instructions;
 pub use reduce::reduce;
 pub use rows::{add, mul, scale, sum_columns, sum_rows};
 pub use squared_error::{squared_error, squared_error_backward};

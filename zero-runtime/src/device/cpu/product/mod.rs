@@ -2,6 +2,8 @@
 //! each block of sums is handed on while it is in the cache.
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod pack;
 mod scratch;
@@ -10,6 +12,7 @@ mod tests;
 mod tile;
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::Matrix;
 use crate::device::Element;
@@ -44,13 +47,58 @@ impl Sums<'_> {
     }
 }
 
+/// What multiplies bf16 on this machine.
+#[derive(Clone, Copy)]
+enum Instructions {
+    #[cfg(target_arch = "x86_64")]
+    Amx,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    Widened,
+}
+
+impl Instructions {
+    /// The fastest there are.
+    #[cfg(target_arch = "x86_64")]
+    fn found() -> Self {
+        match () {
+            () if amx::is_there() => Self::Amx,
+            () if avx512::is_there() => Self::Avx512,
+            () => Self::Widened,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn found() -> Self {
+        Self::Widened
+    }
+}
+
+static INSTRUCTIONS: LazyLock<Instructions> = LazyLock::new(Instructions::found);
+
+/// What multiplies bf16 on this machine, for reports.
+pub fn instructions() -> &'static str {
+    match *INSTRUCTIONS {
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Amx => "amx_bf16",
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx512 => "avx512_bf16",
+        Instructions::Widened => "widened to f32",
+    }
+}
+
 /// `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
+///
+/// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine to
+/// machine, but not with the rows and columns beside it.
 pub fn product<E: Element>(a: Matrix<E>, b: Matrix<E>, finish: impl FnMut(Sums)) {
     #[cfg(target_arch = "x86_64")]
-    if let (Some(a), Some(b)) = (a.known(), b.known())
-        && avx512::is_there()
-    {
-        return product_by::<avx512::Avx512>(a, b, finish);
+    if let (Some(a), Some(b)) = (a.known(), b.known()) {
+        match *INSTRUCTIONS {
+            Instructions::Amx => return product_by::<amx::Amx>(a, b, finish),
+            Instructions::Avx512 => return product_by::<avx512::Avx512>(a, b, finish),
+            Instructions::Widened => {}
+        }
     }
     product_by::<Widened<E>>(a, b, finish);
 }

@@ -103,6 +103,10 @@ macro_rules! each_tile {
     ($check:ident) => {
         $check::<Widened<bf16>>("widened");
         #[cfg(target_arch = "x86_64")]
+        if amx::is_there() {
+            $check::<amx::Amx>("amx_bf16");
+        }
+        #[cfg(target_arch = "x86_64")]
         if avx512::is_there() {
             $check::<avx512::Avx512>("avx512_bf16");
         }
