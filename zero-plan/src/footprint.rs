@@ -24,7 +24,7 @@ const PROGRAM_BYTES: usize = 16 << 20;
 /// read when they are needed, into buffers of a few KiB, so their pages lie in the system's cache and in no rank.
 pub const DATA_BYTES: usize = 16 << 20;
 /// What one thread works in outside the arena.
-pub const THREAD_BYTES: usize = PACKED_BYTES + ATTENTION_BYTES + STACK_BYTES + HEAP_BYTES;
+pub const THREAD_BYTES: usize = PACKED_BYTES + PRODUCT_BYTES + ATTENTION_BYTES + STACK_BYTES + HEAP_BYTES;
 
 /// The most rows that `gemm` is given at once; larger matrix products are cut.
 pub const PACKED_ROWS: usize = 2048;
@@ -37,6 +37,9 @@ const KERNEL_ROWS: usize = 48;
 /// `gemm` packs the whole of one operand and 16 micro-panels of the other. Where the other has more, it packs them 8 at
 /// a time into a buffer that the thread keeps.
 pub const PACKED_BYTES: usize = PACKED_DEPTH * (PACKED_ROWS + (16 + 8) * KERNEL_ROWS) * size_of::<f32>();
+/// What products of other widths pack operands and sum products in: by columns 64 cells, each 16 words square, of 256 rows
+/// of one operand and of 512 columns of the other, and f32 sums of so many rows of 16 columns more.
+pub const PRODUCT_BYTES: usize = (64 * 16 * (256 + 512) + 256 * (512 + 16)) * size_of::<f32>();
 /// One block of queries and one of keys, in attention.
 const ATTENTION_BYTES: usize = 272 << 10;
 /// What calls use of the stack: one huge page, where the system gives stacks in those.

@@ -1,44 +1,57 @@
-//! Matrix product over strided views, by the `gemm` crate on the calling thread. Never copies or transposes a matrix
-//! itself: a transpose is a swap of strides.
+//! Matrix product over strided views: of f32 by the `gemm` crate on the calling thread, of other widths by `product`. Never
+//! copies or transposes a matrix itself: a transpose is a swap of strides.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use zero_plan::footprint::PACKED_ROWS;
 
 use super::parallel::COLS_MIN;
-use crate::device::Write;
+use super::product::product;
+use super::simd::vectorised;
+use crate::device::element::{known, known_mut};
+use crate::device::{Element, Write};
 
 thread_local! {
     static INSIDE_GEMM: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is within a call of the `gemm` crate, which takes memory to pack matrices in. An allocator that
-/// counts can so tell its allocations from those of a step, of which there are none.
+/// Whether this thread is within a call of the `gemm` crate, which takes memory to pack matrices in, or takes memory for the
+/// same itself, which it does once. An allocator that counts can so tell these allocations from those of a step, of which
+/// there are none.
 pub fn inside_gemm() -> bool {
     INSIDE_GEMM.get()
 }
 
+/// Does `work`, which takes memory to pack matrices in.
+pub(super) fn making_room<R>(work: impl FnOnce() -> R) -> R {
+    INSIDE_GEMM.set(true);
+    let result = work();
+    INSIDE_GEMM.set(false);
+    result
+}
+
 /// A (rows, cols) matrix seen through strides, in elements.
 #[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a> {
-    data: &'a [f32],
+pub struct Matrix<'a, T = f32> {
+    data: &'a [T],
     rows: usize,
     cols: usize,
     row_stride: usize,
     col_stride: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, T> Matrix<'a, T> {
     /// All of `data` as (rows, cols), row-major.
     #[track_caller]
-    pub fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+    pub fn new(data: &'a [T], rows: usize, cols: usize) -> Self {
         super::simd::check_len("matrix", data.len(), rows * cols);
         Self::strided(data, rows, cols, cols)
     }
 
     /// (rows, cols) at the start of `data`, each row `row_stride` after the one before.
     #[track_caller]
-    pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+    pub fn strided(data: &'a [T], rows: usize, cols: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, cols, row_stride);
         Self { data, rows, cols, row_stride, col_stride: 1 }
     }
@@ -63,28 +76,55 @@ impl<'a> Matrix<'a> {
     pub fn transposed(self) -> Self {
         Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
+
+    /// These rows and columns, of which there are some.
+    pub(super) fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
+        assert!(rows.end <= self.rows && cols.end <= self.cols, "a part beyond its matrix");
+        let data = &self.data[rows.start * self.row_stride + cols.start * self.col_stride..];
+        Self { data, rows: rows.len(), cols: cols.len(), ..self }
+    }
+
+    /// Whether the elements of a row lie one after another; else those of a column do.
+    #[inline(always)]
+    pub(super) fn has_rows(&self) -> bool {
+        self.col_stride == 1
+    }
+
+    /// So many elements of a row, from column `col`, where rows lie one after another.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize, col: usize, cols: usize) -> &'a [T] {
+        &self.data[row * self.row_stride + col..][..cols]
+    }
+}
+
+impl<'a, T: Element> Matrix<'a, T> {
+    /// The same matrix, if it is of this type.
+    pub(super) fn known<To: Element>(self) -> Option<Matrix<'a, To>> {
+        let Self { data, rows, cols, row_stride, col_stride } = self;
+        known(data).map(|data| Matrix { data, rows, cols, row_stride, col_stride })
+    }
 }
 
 /// A (rows, cols) row-major matrix to write to; its rows do not overlap.
 #[derive(Debug)]
-pub struct MatrixMut<'a> {
-    data: &'a mut [f32],
+pub struct MatrixMut<'a, T = f32> {
+    data: &'a mut [T],
     rows: usize,
     cols: usize,
     row_stride: usize,
 }
 
-impl<'a> MatrixMut<'a> {
+impl<'a, T> MatrixMut<'a, T> {
     /// All of `data` as (rows, cols), row-major.
     #[track_caller]
-    pub fn new(data: &'a mut [f32], rows: usize, cols: usize) -> Self {
+    pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Self {
         super::simd::check_len("matrix", data.len(), rows * cols);
         Self::strided(data, rows, cols, cols)
     }
 
     /// (rows, cols) at the start of `data`, each row `row_stride` after the one before.
     #[track_caller]
-    pub fn strided(data: &'a mut [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+    pub fn strided(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize) -> Self {
         assert!(row_stride >= cols, "rows of {cols} overlap at row stride {row_stride}");
         check_extent(data.len(), rows, cols, row_stride);
         Self { data, rows, cols, row_stride }
@@ -95,6 +135,14 @@ impl<'a> MatrixMut<'a> {
         let Self { data, rows, cols, row_stride } = self;
         let (data, others) = data.split_at_mut(at * row_stride);
         (Self { data, rows: at, cols, row_stride }, Self { data: others, rows: rows - at, cols, row_stride })
+    }
+}
+
+impl<T: Element> MatrixMut<'_, T> {
+    /// The same matrix, if it is of this type.
+    fn known<To: Element>(&mut self) -> Option<MatrixMut<'_, To>> {
+        let Self { rows, cols, row_stride, .. } = *self;
+        known_mut(self.data).map(|data| MatrixMut { data, rows, cols, row_stride })
     }
 }
 
@@ -110,9 +158,9 @@ fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
     }
 }
 
-/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. In pieces where `a` has so many rows that what `gemm` packs
-/// would exceed what the plan has room for.
-pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
+/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. Sums are f32, whatever the widths, and rounded once when they
+/// are stored.
+pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: Matrix<E>, b: Matrix<E>, write: Write) {
     assert!(
         (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
         "({}, {}) x ({}, {}) does not give ({}, {})",
@@ -123,6 +171,26 @@ pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
         c.rows,
         c.cols
     );
+    if let (Some(c), Some(a), Some(b)) = (c.known(), a.known(), b.known()) {
+        return by_gemm(c, a, b, write);
+    }
+    product(a, b, |sums| {
+        vectorised(
+            #[inline(always)]
+            || {
+                for row in sums.rows.clone() {
+                    let to = &mut c.data[row * c.row_stride..][sums.cols.clone()];
+                    for (to, &sum) in to.iter_mut().zip(sums.row(row)) {
+                        *to = O::narrow(if write == Write::Add { to.widen() + sum } else { sum });
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// In pieces where `a` has so many rows that what `gemm` packs would exceed what the plan has room for.
+fn by_gemm(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
     // Of very few columns `gemm` sums each row in a way that depends on the number of rows, and packs nothing.
     let mut pieces = if c.cols < COLS_MIN { 1 } else { c.rows.div_ceil(PACKED_ROWS) };
     let (mut c, mut a) = (c, a);
@@ -130,20 +198,19 @@ pub fn matmul(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
         // Halves of so many rows, or more, are not summed otherwise than the whole: see `by_products`.
         let rows = c.rows / pieces;
         let ((c_first, c_rest), (a_first, a_rest)) = (c.split_at(rows), a.split_at(rows));
-        product(c_first, a_first, b, write);
+        gemm_once(c_first, a_first, b, write);
         (c, a, pieces) = (c_rest, a_rest, pieces - 1);
     }
-    product(c, a, b, write);
+    gemm_once(c, a, b, write);
 }
 
 /// One call of `gemm`, which packs at most as many rows as `a` has.
 #[expect(unsafe_code, reason = "gemm takes pointers and strides")]
-fn product(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
-    INSIDE_GEMM.set(true);
+fn gemm_once(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
     // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
-    // of `matmul` that gemm visits no others: pieces have the same columns and as many rows. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not
-    // overlap each other. `Write::Set` never reads `c`.
-    unsafe {
+    // of `matmul` that gemm visits no others: pieces have the same columns and as many rows. `c` is a unique borrow, so it
+    // overlaps neither `a` nor `b`, and its rows do not overlap each other. `Write::Set` never reads `c`.
+    making_room(|| unsafe {
         gemm::gemm(
             c.rows,
             c.cols,
@@ -165,8 +232,7 @@ fn product(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
             false,
             gemm::Parallelism::None,
         );
-    }
-    INSIDE_GEMM.set(false);
+    });
 }
 
 #[cfg(test)]
@@ -223,7 +289,7 @@ mod tests {
                 let row_stride = n + 1;
                 let mut whole = noise((m - 1) * row_stride + n, 3);
                 let mut pieces = whole.clone();
-                product(MatrixMut::strided(&mut whole, m, n, row_stride), a, b, write);
+                gemm_once(MatrixMut::strided(&mut whole, m, n, row_stride), a, b, write);
                 matmul(MatrixMut::strided(&mut pieces, m, n, row_stride), a, b, write);
                 assert!(pieces == whole, "({m}, {k}) x ({k}, {n})");
             }

@@ -5,31 +5,32 @@ use std::ops::Range;
 
 use super::activation::{gelu, relu, silu};
 use super::gemm::{Matrix, MatrixMut, matmul};
-use super::rows::accumulate;
+use super::product::product;
 use super::simd::{check_len, divided, vectorised};
-use crate::device::{Nonlinearity, Write};
+use crate::device::element::{known, known_mut};
+use crate::device::{Element, Nonlinearity, Write};
 
 /// The most columns of the result worked on at a time. What follows finds a few hundred rows of so many in a second-level cache;
 /// narrower panels lose more in the product, and in rows too short to stream, than they save.
 const PANEL: usize = 768;
 
-/// What follows the product, in the same pass.
-pub enum Then<'a> {
+/// What follows the product, in the same pass: to the bit what it would be afterwards, of the result as it is stored.
+pub enum Then<'a, E = f32> {
     /// Nothing.
     Nothing,
     /// The nonlinearity of the result, to another matrix of its shape.
-    Activate(Nonlinearity, &'a mut [f32]),
+    Activate(Nonlinearity, &'a mut [E]),
     /// Another matrix of its shape is added to the result.
-    Add(&'a [f32]),
+    Add(&'a [E]),
 }
 
 /// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there is
-/// one, in every row; then what `then` says.
-pub fn linear(y: &mut [f32], x: &[f32], weight: Matrix, bias: Option<&[f32]>, mut then: Then) {
+/// one, in every row; then what `then` says. Sums are f32, and rounded once, with the bias, when they are stored.
+pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: Matrix<E>, bias: Option<&[E]>, mut then: Then<E>) {
     let [output, input] = [weight.rows(), weight.cols()];
     let rows = divided("y", y.len(), output);
     check_len("x", x.len(), rows * input);
-    check_len("bias", bias.map_or(output, <[f32]>::len), output);
+    check_len("bias", bias.map_or(output, <[E]>::len), output);
     match &then {
         Then::Nothing => {}
         Then::Activate(_, z) => check_len("z", z.len(), y.len()),
@@ -38,74 +39,98 @@ pub fn linear(y: &mut [f32], x: &[f32], weight: Matrix, bias: Option<&[f32]>, mu
     if rows == 0 {
         return;
     }
+    let columns_of = |cols: &Range<usize>| bias.map(|bias| &bias[cols.clone()]);
+    let (Some(x_f32), Some(weight_f32)) = (known::<E, f32>(x), weight.known::<f32>()) else {
+        return product(Matrix::new(x, rows, input), weight.transposed(), |sums| {
+            let bias = columns_of(&sums.cols);
+            finish(
+                y,
+                output,
+                sums.rows.clone(),
+                &sums.cols,
+                &mut then,
+                #[inline(always)]
+                |y, row| store(y, sums.row(row), bias),
+            );
+        });
+    };
     // As wide as one another, but for a column: `gemm` has another order of summation for very few of them.
     let panels = output.div_ceil(PANEL);
     for panel in 0..panels {
-        let columns = output * panel / panels..output * (panel + 1) / panels;
-        let weight = weight.split_at(columns.start).1.split_at(columns.len()).0.transposed();
-        let part = MatrixMut::strided(&mut y[columns.start..], rows, columns.len(), output);
-        matmul(part, Matrix::new(x, rows, input), weight, Write::Set);
-        let bias = bias.map(|bias| &bias[columns.clone()]);
-        match &mut then {
-            Then::Nothing => vectorised(
-                #[inline(always)]
-                || {
-                    if let Some(bias) = bias {
-                        for y in y.chunks_exact_mut(output) {
-                            accumulate(&mut y[columns.clone()], bias);
-                        }
-                    }
-                },
-            ),
-            Then::Add(other) => vectorised(
-                #[inline(always)]
-                || {
-                    for (y, other) in y.chunks_exact_mut(output).zip(other.chunks_exact(output)) {
-                        add_both(&mut y[columns.clone()], bias, &other[columns.clone()]);
-                    }
-                },
-            ),
-            Then::Activate(Nonlinearity::Gelu, z) => activate([y, z], output, columns, bias, gelu),
-            Then::Activate(Nonlinearity::Relu, z) => activate([y, z], output, columns, bias, relu),
-            Then::Activate(Nonlinearity::Silu, z) => activate([y, z], output, columns, bias, silu),
-        }
+        let cols = output * panel / panels..output * (panel + 1) / panels;
+        let weight = weight_f32.split_at(cols.start).1.split_at(cols.len()).0.transposed();
+        let part: &mut [f32] = known_mut(&mut y[cols.start..]).expect("as wide as `x`");
+        let part = MatrixMut::strided(part, rows, cols.len(), output);
+        matmul(part, Matrix::new(x_f32, rows, input), weight, Write::Set);
+        let bias = columns_of(&cols);
+        finish(
+            y,
+            output,
+            0..rows,
+            &cols,
+            &mut then,
+            #[inline(always)]
+            |y, _| {
+                if let Some(bias) = bias {
+                    accumulate(y, bias);
+                }
+            },
+        );
     }
 }
 
-/// `y` += `bias` + `other`, in this order.
+/// `y` := `sums` + `bias`.
 #[inline(always)]
-fn add_both(y: &mut [f32], bias: Option<&[f32]>, other: &[f32]) {
-    let Some(bias) = bias else { return accumulate(y, other) };
-    for ((y, bias), other) in y.iter_mut().zip(bias).zip(other) {
-        *y = (*y + bias) + other;
+fn store<E: Element>(y: &mut [E], sums: &[f32], bias: Option<&[E]>) {
+    let Some(bias) = bias else { return y.iter_mut().zip(sums).for_each(|(y, &sum)| *y = E::narrow(sum)) };
+    for ((y, &sum), bias) in y.iter_mut().zip(sums).zip(bias) {
+        *y = E::narrow(sum + bias.widen());
     }
 }
 
-/// `y` += `bias` and `z` := f(`y`), in these columns of every row of `width`.
+/// In these columns of these rows of `y`, each row of which is as long as `width`: what `begin` does to a row and its number,
+/// then what `then` says.
 #[inline(always)]
-fn activate(
-    [y, z]: [&mut [f32]; 2],
+fn finish<E: Element>(
+    y: &mut [E],
     width: usize,
-    columns: Range<usize>,
-    bias: Option<&[f32]>,
-    f: impl Fn(f32) -> f32,
+    rows: Range<usize>,
+    cols: &Range<usize>,
+    then: &mut Then<E>,
+    begin: impl Fn(&mut [E], usize),
 ) {
     vectorised(
         #[inline(always)]
         || {
-            for (y, z) in y.chunks_exact_mut(width).zip(z.chunks_exact_mut(width)) {
-                activate_row(&mut y[columns.clone()], bias, &mut z[columns.clone()], &f);
+            for row in rows {
+                let part = row * width + cols.start..row * width + cols.end;
+                let y = &mut y[part.clone()];
+                begin(y, row);
+                match then {
+                    Then::Nothing => {}
+                    Then::Add(other) => accumulate(y, &other[part]),
+                    Then::Activate(Nonlinearity::Gelu, z) => map(y, &mut z[part], gelu),
+                    Then::Activate(Nonlinearity::Relu, z) => map(y, &mut z[part], relu),
+                    Then::Activate(Nonlinearity::Silu, z) => map(y, &mut z[part], silu),
+                }
             }
         },
     );
 }
 
+/// `y` += `x`.
 #[inline(always)]
-fn activate_row(y: &mut [f32], bias: Option<&[f32]>, z: &mut [f32], f: impl Fn(f32) -> f32) {
-    let Some(bias) = bias else { return z.iter_mut().zip(y).for_each(|(z, y)| *z = f(*y)) };
-    for ((y, bias), z) in y.iter_mut().zip(bias).zip(z) {
-        *y += bias;
-        *z = f(*y);
+fn accumulate<E: Element>(y: &mut [E], x: &[E]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = E::narrow(y.widen() + x.widen());
+    }
+}
+
+/// `z` := f(`y`).
+#[inline(always)]
+fn map<E: Element>(y: &[E], z: &mut [E], f: impl Fn(f32) -> f32) {
+    for (y, z) in y.iter().zip(z) {
+        *z = E::narrow(f(y.widen()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The CPU device: single-threaded, deterministic kernels over row-major slices, and what shares their work among threads.
-//! Never allocates in an op (the `gemm` crate's packing buffers excepted), never owns a buffer but attention's scratch, one
-//! for each thread.
+//! Never allocates in an op (the `gemm` crate's packing buffers excepted), never owns a buffer but the scratch of attention
+//! and of products, one for each thread.
 
 mod activation;
 mod attention;
@@ -15,6 +15,7 @@ mod memory;
 mod norm;
 mod optimizer;
 mod parallel;
+mod product;
 mod reduce;
 mod rows;
 mod simd;
@@ -34,6 +35,7 @@ pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use linear::{Then, linear};
 pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 pub use optimizer::{adamw, all_finite, sum_squares};
+pub use product::instructions;
 pub use reduce::reduce;
 pub use rows::{add, mul, scale, sum_columns, sum_rows};
 pub use squared_error::{squared_error, squared_error_backward};

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::simd::{LANES, divided};
 use super::{Cpu, Matrix, MatrixMut, Then};
-use crate::device::{Stored, StoredMut, Weights};
+use crate::device::{Element, Stored, StoredMut, Weights};
 
 /// Elements that are worth a thread of their own: a few times as long as it takes to wake one.
 const ELEMENTS_MIN: usize = 1 << 16;
@@ -125,21 +125,21 @@ impl<T: Send> Cut for &mut [T] {
 }
 
 /// By rows.
-impl Cut for Matrix<'_> {
+impl<T: Sync> Cut for Matrix<'_, T> {
     fn cut(self, at: usize, _: usize) -> (Self, Self) {
         self.split_at(at)
     }
 }
 
 /// By rows.
-impl Cut for MatrixMut<'_> {
+impl<T: Send> Cut for MatrixMut<'_, T> {
     fn cut(self, at: usize, _: usize) -> (Self, Self) {
         self.split_at(at)
     }
 }
 
 /// By rows.
-impl Cut for Then<'_> {
+impl<E: Element> Cut for Then<'_, E> {
     fn cut(self, at: usize, of: usize) -> (Self, Self) {
         match self {
             Self::Nothing => (Self::Nothing, Self::Nothing),

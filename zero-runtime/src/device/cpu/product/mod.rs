@@ -1,0 +1,158 @@
+//! Product: matrix products with sums in f32 for elements of any width, cut into blocks for the caches. Never writes a result:
+//! each block of sums is handed on while it is in the cache.
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod pack;
+mod scratch;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::Matrix;
+use crate::device::Element;
+use pack::{Cell, Packing, SIDE, Side, Widened, cells_of, pack};
+use scratch::with_scratch;
+use tile::{BLOCK, STRIDE, Tile};
+
+/// Rows and columns of the sums that are kept until they are whole. With as many rows, an element of the right operand is
+/// used often enough for each time that it comes from a third-level cache; so is one of the left for each time it is packed.
+const ROWS: usize = 256;
+const COLS: usize = 512;
+
+/// Cells of the common dimension that are packed at a time.
+const DEPTH_CELLS: usize = 64;
+/// Cells of it that are multiplied at a time: two strips of the right operand then lie in a first-level cache.
+const NEAR_CELLS: usize = 16;
+
+/// Some rows and columns of a product.
+pub struct Sums<'a> {
+    /// Which rows.
+    pub rows: Range<usize>,
+    /// Which columns.
+    pub cols: Range<usize>,
+    sums: &'a [f32],
+}
+
+impl Sums<'_> {
+    /// The sums in these columns of row `row` of the product.
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.sums[(row - self.rows.start) * STRIDE..][..self.cols.len()]
+    }
+}
+
+/// What multiplies bf16 on this machine.
+#[derive(Clone, Copy)]
+enum Instructions {
+    #[cfg(target_arch = "x86_64")]
+    Amx,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    Widened,
+}
+
+impl Instructions {
+    /// The fastest there are.
+    #[cfg(target_arch = "x86_64")]
+    fn found() -> Self {
+        match () {
+            () if amx::is_there() => Self::Amx,
+            () if avx512::is_there() => Self::Avx512,
+            () => Self::Widened,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn found() -> Self {
+        Self::Widened
+    }
+}
+
+static INSTRUCTIONS: LazyLock<Instructions> = LazyLock::new(Instructions::found);
+
+/// What multiplies bf16 on this machine, for reports.
+pub fn instructions() -> &'static str {
+    match *INSTRUCTIONS {
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Amx => "amx_bf16",
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx512 => "avx512_bf16",
+        Instructions::Widened => "widened to f32",
+    }
+}
+
+/// `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
+///
+/// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine to
+/// machine, but not with the rows and columns beside it.
+pub fn product<E: Element>(a: Matrix<E>, b: Matrix<E>, finish: impl FnMut(Sums)) {
+    #[cfg(target_arch = "x86_64")]
+    if let (Some(a), Some(b)) = (a.known(), b.known()) {
+        match *INSTRUCTIONS {
+            Instructions::Amx => return product_by::<amx::Amx>(a, b, finish),
+            Instructions::Avx512 => return product_by::<avx512::Avx512>(a, b, finish),
+            Instructions::Widened => {}
+        }
+    }
+    product_by::<Widened<E>>(a, b, finish);
+}
+
+type ElementOf<T> = <<T as Tile>::Packing as Packing>::Element;
+
+fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut finish: impl FnMut(Sums)) {
+    let depth_max = DEPTH_CELLS * SIDE * T::Packing::IN_WORD;
+    // A column of `b` is packed as a row of `a` is.
+    let b = b.transposed();
+    with_scratch(|scratch| {
+        let (left, right, sums) = scratch.parts();
+        for cols in pieces(b.rows(), COLS) {
+            let mut is_packed = false;
+            for rows in pieces(a.rows(), ROWS) {
+                sums.fill(0.0);
+                for depth in pieces(a.cols(), depth_max) {
+                    let cells = cells_of::<T::Packing>(depth.len());
+                    let left = &mut left[..strips(&rows) * cells];
+                    let right = &mut right[..strips(&cols) * cells];
+                    pack::<T::Packing>(a.part(rows.clone(), depth.clone()), Side::Left, left);
+                    if !is_packed {
+                        pack::<T::Packing>(b.part(cols.clone(), depth.clone()), Side::Right, right);
+                    }
+                    is_packed = depth.len() == a.cols();
+                    T::during(|| multiply::<T>(left, right, cells, sums));
+                }
+                finish(Sums { rows, cols: cols.clone(), sums });
+            }
+        }
+    });
+}
+
+/// `sums` += the product of strips that are so many `cells` long.
+fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, sums: &mut [f32]) {
+    for near in pieces(cells, NEAR_CELLS) {
+        for (col, right) in right.chunks_exact(2 * cells).enumerate() {
+            for (row, left) in left.chunks_exact(2 * cells).enumerate() {
+                let [left, right] = [left, right].map(|strips| {
+                    let (first, second) = strips.split_at(cells);
+                    [&first[near.clone()], &second[near.clone()]]
+                });
+                T::multiply(left, right, &mut sums[row * BLOCK * STRIDE + col * BLOCK..]);
+            }
+        }
+    }
+}
+
+/// Strips that hold so many rows, in twos.
+fn strips(rows: &Range<usize>) -> usize {
+    2 * rows.len().div_ceil(BLOCK)
+}
+
+/// All of `len`, at most `max` at a time.
+fn pieces(len: usize, max: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(max).map(move |start| start..len.min(start + max))
+}

@@ -1,0 +1,161 @@
+//! Pack: brings strips of a matrix into the order in which products read them, with zeros beyond its edges. Never computes.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::device::cpu::Matrix;
+use crate::device::cpu::simd::vectorised;
+use crate::device::{Element, bf16};
+
+/// Rows, or columns, of a strip, and words of the common dimension in a cell.
+pub const SIDE: usize = 16;
+
+/// A square of words of a strip. In a left operand a row of the cell is one row of the matrix, in a right operand its words
+/// that stand at one place of the common dimension; either way it fills a cache line, a vector, and a row of an AMX tile.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct Cell(pub [[u32; SIDE]; SIDE]);
+
+impl Cell {
+    /// The same words, rows and columns exchanged: first squares of 8 words, then of 4, of 2 and of 1.
+    #[inline(always)]
+    fn transposed(self) -> Self {
+        let Self(mut rows) = self;
+        exchange::<8>(&mut rows);
+        exchange::<4>(&mut rows);
+        exchange::<2>(&mut rows);
+        exchange::<1>(&mut rows);
+        Self(rows)
+    }
+}
+
+/// In every square of 2 N words, exchanges the upper right quarter with the lower left.
+#[inline(always)]
+fn exchange<const N: usize>(rows: &mut [[u32; SIDE]; SIDE]) {
+    for first in (0..SIDE).filter(|row| row & N == 0) {
+        let (upper, lower) = (rows[first], rows[first + N]);
+        rows[first] = core::array::from_fn(|col| if col & N == 0 { upper[col] } else { lower[col ^ N] });
+        rows[first + N] = core::array::from_fn(|col| if col & N == 0 { upper[col ^ N] } else { lower[col] });
+    }
+}
+
+/// How elements are packed into words of 32 bits.
+pub trait Packing {
+    /// What is packed.
+    type Element: Element;
+    /// Elements in a word, consecutive ones of the common dimension.
+    const IN_WORD: usize;
+
+    /// The words of one row, or column, from at most `SIDE * IN_WORD` of its elements.
+    fn along(elements: &[Self::Element]) -> [u32; SIDE];
+    /// A word of each row, or column, of at most `SIDE`: from the elements of all at each of at most `IN_WORD` places.
+    fn across(places: [&[Self::Element]; 2]) -> [u32; SIDE];
+}
+
+/// Two bf16 in a word, as instructions for them expect it.
+pub enum Pairs {}
+
+impl Packing for Pairs {
+    type Element = bf16;
+    const IN_WORD: usize = 2;
+
+    #[inline(always)]
+    fn along(elements: &[bf16]) -> [u32; SIDE] {
+        let elements = padded::<_, { 2 * SIDE }>(elements);
+        core::array::from_fn(|word| pair(elements[2 * word], elements[2 * word + 1]))
+    }
+
+    #[inline(always)]
+    fn across([first, second]: [&[bf16]; 2]) -> [u32; SIDE] {
+        let (first, second) = (padded::<_, SIDE>(first), padded::<_, SIDE>(second));
+        core::array::from_fn(|word| pair(first[word], second[word]))
+    }
+}
+
+#[inline(always)]
+fn pair(first: bf16, second: bf16) -> u32 {
+    u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16
+}
+
+/// The bits of one f32 in a word.
+pub struct Widened<E>(E);
+
+impl<E: Element> Packing for Widened<E> {
+    type Element = E;
+    const IN_WORD: usize = 1;
+
+    #[inline(always)]
+    fn along(elements: &[E]) -> [u32; SIDE] {
+        padded::<_, SIDE>(elements).map(|element| element.widen().to_bits())
+    }
+
+    #[inline(always)]
+    fn across([elements, _]: [&[E]; 2]) -> [u32; SIDE] {
+        Self::along(elements)
+    }
+}
+
+/// At most N elements, and zeros after them.
+#[inline(always)]
+fn padded<E: Element, const N: usize>(elements: &[E]) -> [E; N] {
+    match elements.first_chunk() {
+        Some(elements) => *elements,
+        None => {
+            let mut all = [E::zeroed(); N];
+            all[..elements.len()].copy_from_slice(elements);
+            all
+        }
+    }
+}
+
+/// What the rows of a cell are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Rows of the matrix: of a left operand.
+    Left,
+    /// Places of the common dimension: of a right operand.
+    Right,
+}
+
+/// Packs `matrix`, of a right operand its transpose: its rows in strips, in each of them its columns cell by cell. `to` may
+/// have more strips than there are rows.
+pub fn pack<P: Packing>(matrix: Matrix<P::Element>, side: Side, to: &mut [Cell]) {
+    let strip_cells = cells_of::<P>(matrix.cols());
+    vectorised(
+        #[inline(always)]
+        || {
+            for (strip, to) in to.chunks_exact_mut(strip_cells).enumerate() {
+                let first = (strip * SIDE).min(matrix.rows());
+                for (cell, to) in to.iter_mut().enumerate() {
+                    *to = packed::<P>(matrix, side, first, cell * SIDE * P::IN_WORD);
+                }
+            }
+        },
+    );
+}
+
+/// Cells of a strip that is so long.
+pub fn cells_of<P: Packing>(elements: usize) -> usize {
+    elements.div_ceil(SIDE * P::IN_WORD)
+}
+
+/// The cell at this row and column of `matrix`.
+#[inline(always)]
+fn packed<P: Packing>(matrix: Matrix<P::Element>, side: Side, row: usize, col: usize) -> Cell {
+    let rows = SIDE.min(matrix.rows() - row);
+    let mut cell = Cell::zeroed();
+    if matrix.has_rows() {
+        let cols = (SIDE * P::IN_WORD).min(matrix.cols() - col);
+        for (place, to) in cell.0.iter_mut().enumerate().take(rows) {
+            *to = P::along(matrix.row(row + place, col, cols));
+        }
+    } else {
+        let matrix = matrix.transposed();
+        let at = |place: usize| if place < matrix.rows() { matrix.row(place, row, rows) } else { &[] };
+        for (word, to) in cell.0.iter_mut().enumerate() {
+            let place = col + word * P::IN_WORD;
+            *to = P::across([at(place), at(place + 1)]);
+        }
+    }
+    // Read along rows, a row of the cell is one of the matrix; else it is a place of the common dimension.
+    if matrix.has_rows() == (side == Side::Left) { cell } else { cell.transposed() }
+}
