@@ -41,14 +41,35 @@ impl Element for bf16 {
 
     #[inline(always)]
     fn narrow(number: f32) -> Self {
-        let bits = number.to_bits();
-        let last_kept = (bits >> 16) & 1;
-        // Carries into the upper half from just above a tie on, and at a tie where the last bit kept is 1.
-        let rounded = bits.wrapping_add(0x7fff + last_kept) >> 16;
-        // A NaN whose upper half has an empty fraction would become an infinity: its quiet bit is set.
-        let quiet = (bits >> 16) | 0x40;
-        Self::from_bits(if number.is_nan() { quiet } else { rounded } as u16)
+        Self::from_bits((rounded(number) >> 16) as u16)
     }
+}
+
+/// Bits of which the upper half is the nearest bf16.
+#[inline(always)]
+fn rounded(number: f32) -> u32 {
+    let bits = number.to_bits();
+    let last_kept = (bits >> 16) & 1;
+    // Carries into the upper half from just above a tie on, and at a tie where the last bit kept is 1.
+    let rounded = bits.wrapping_add(0x7fff + last_kept);
+    // A NaN whose upper half has an empty fraction would become an infinity: its quiet bit is set.
+    let quiet = bits | 0x40_0000;
+    if number.is_nan() { quiet } else { rounded }
+}
+
+/// [`Element::widen`] of two that share a word.
+#[inline(always)]
+pub fn widen_pair(pair: [bf16; 2]) -> [f32; 2] {
+    let word: u32 = bytemuck::cast(pair);
+    let numbers = [word << 16, word & 0xffff_0000].map(f32::from_bits);
+    if cfg!(target_endian = "little") { numbers } else { [numbers[1], numbers[0]] }
+}
+
+/// [`Element::narrow`] of two that share a word.
+#[inline(always)]
+pub fn narrow_pair(numbers: [f32; 2]) -> [bf16; 2] {
+    let [low, high] = if cfg!(target_endian = "little") { numbers } else { [numbers[1], numbers[0]] };
+    bytemuck::cast((rounded(low) >> 16) | (rounded(high) & 0xffff_0000))
 }
 
 /// The same elements by the name of their type, where code that holds for every width has a better way for one of them.
@@ -85,6 +106,20 @@ mod tests {
                 let wide = f32::from_bits((upper << 16) | lower);
                 let (found, expected) = (bf16::narrow(wide), bf16::from_f32(wide));
                 assert_eq!(found.to_bits(), expected.to_bits(), "{:#010x}", wide.to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn a_pair_is_as_its_elements() {
+        let wide =
+            [0x3f81_8000, 1, 0x0000_8001, 0x7f80_0000, 0x7f80_0001, 0xffff_ffff, 0x7f7f_8000].map(f32::from_bits);
+        for first in wide {
+            for second in wide {
+                let pair = [first, second].map(bf16::narrow);
+                let bits = |pair: [bf16; 2]| pair.map(bf16::to_bits);
+                assert_eq!(bits(narrow_pair([first, second])), bits(pair));
+                assert_eq!(widen_pair(pair).map(f32::to_bits), pair.map(|x| x.widen().to_bits()));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Elementwise nonlinearities and their derivatives. Never NaN for a finite input.
 
+use super::elementwise::each;
 use super::math::{EXP_WITHIN, sigmoid, sigmoid_within};
 use super::simd::{check_len, vectorised};
 use crate::device::{Element, Nonlinearity};
@@ -29,11 +30,7 @@ pub fn activate_backward<E: Element>(kind: Nonlinearity, x: &[E], dy: &[E], dx: 
 fn map<E: Element>(x: &[E], y: &mut [E], f: impl Fn(f32) -> f32) {
     vectorised(
         #[inline(always)]
-        || {
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = E::narrow(f(x.widen()));
-            }
-        },
+        || each(y, [x], |_, [x]| f(x)),
     );
 }
 
@@ -41,11 +38,7 @@ fn map<E: Element>(x: &[E], y: &mut [E], f: impl Fn(f32) -> f32) {
 fn map_backward<E: Element>(x: &[E], dy: &[E], dx: &mut [E], slope: impl Fn(f32) -> f32) {
     vectorised(
         #[inline(always)]
-        || {
-            for ((dx, x), dy) in dx.iter_mut().zip(x).zip(dy) {
-                *dx = E::narrow(dy.widen() * slope(x.widen()));
-            }
-        },
+        || each(dx, [x, dy], |_, [x, dy]| dy * slope(x)),
     );
 }
 
@@ -105,7 +98,8 @@ fn silu_slope(x: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cpu::testing::{assert_close, noise, to_f64};
+    use crate::device::bf16;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, stored, to_f64};
 
     const KINDS: [Nonlinearity; 3] = [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu];
 
@@ -126,42 +120,58 @@ mod tests {
         }
     }
 
+    fn match_f64<E: Element>(kind: Nonlinearity, len: usize) {
+        let x: Vec<E> = noise(len, 1).iter().map(|x| E::narrow(4.0 * x)).collect();
+        let dy = stored::<E>(len, 2);
+        let (mut y, mut dx) = (vec![E::narrow(f32::NAN); len], vec![E::narrow(f32::NAN); len]);
+        activate(kind, &x, &mut y);
+        activate_backward(kind, &x, &dy, &mut dx);
+        let expected: Vec<_> = to_f64(&x).iter().map(|&x| naive(kind, x)).collect();
+        let values: Vec<f64> = expected.iter().map(|e| e.0).collect();
+        let gradients: Vec<f64> = expected.iter().zip(to_f64(&dy)).map(|(e, dy)| e.1 * dy).collect();
+        assert_close("y", &y, &values, 1e-6);
+        assert_close("dx", &dx, &gradients, 2e-6);
+    }
+
     #[test]
     fn matches_f64_forward_and_backward() {
         for kind in KINDS {
-            let x: Vec<f32> = noise(1003, 1).iter().map(|x| 4.0 * x).collect();
-            let dy = noise(x.len(), 2);
-            let (mut y, mut dx) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
-            activate(kind, &x, &mut y);
-            activate_backward(kind, &x, &dy, &mut dx);
-            let expected: Vec<_> = to_f64(&x).iter().map(|&x| naive(kind, x)).collect();
-            let values: Vec<f64> = expected.iter().map(|e| e.0).collect();
-            let gradients: Vec<f64> = expected.iter().zip(&dy).map(|(e, &dy)| e.1 * f64::from(dy)).collect();
-            assert_close("y", &y, &values, 1e-6);
-            assert_close("dx", &dx, &gradients, 2e-6);
+            for len in LENGTHS.into_iter().chain([1003]) {
+                match_f64::<f32>(kind, len);
+                match_f64::<bf16>(kind, len);
+            }
         }
+    }
+
+    /// The nonlinearity of `x`, and its derivative.
+    fn of<const N: usize, E: Element>(kind: Nonlinearity, x: [f32; N]) -> [[f32; N]; 2] {
+        let x = x.map(E::narrow);
+        let (mut y, mut dx) = (x, x);
+        activate(kind, &x, &mut y);
+        activate_backward(kind, &x, &[1.0; N].map(E::narrow), &mut dx);
+        [y.map(E::widen), dx.map(E::widen)]
     }
 
     #[test]
     fn an_overflow_before_gelu_shows_after_it() {
-        let (mut y, mut dx) = ([0.0; 1], [0.0; 1]);
-        activate(Nonlinearity::Gelu, &[f32::NEG_INFINITY], &mut y);
-        activate_backward(Nonlinearity::Gelu, &[f32::NEG_INFINITY], &[1.0], &mut dx);
-        assert!(y[0].is_nan() && dx[0].is_nan(), "{y:?} {dx:?}");
+        for [y, dx] in [of::<1, f32>, of::<1, bf16>].map(|of| of(Nonlinearity::Gelu, [f32::NEG_INFINITY])) {
+            assert!(y[0].is_nan() && dx[0].is_nan(), "{y:?} {dx:?}");
+        }
+    }
+
+    fn extremes_stay_finite<E: Element>(largest: f32) {
+        for kind in KINDS {
+            let [y, dx] = of::<8, E>(kind, [-largest, -1e20, -90.0, -0.0, f32::MIN_POSITIVE, 90.0, 1e20, largest]);
+            assert_eq!((y[0], y[7], dx[0], dx[7]), (0.0, largest, 0.0, 1.0), "{kind:?}");
+            assert!(y.iter().chain(&dx).all(|v| v.is_finite()), "{kind:?}: {y:?} {dx:?}");
+            let [y, dx] = of::<1, E>(kind, [f32::NAN]);
+            assert!(y[0].is_nan() && (dx[0].is_nan() || kind == Nonlinearity::Relu), "{kind:?}");
+        }
     }
 
     #[test]
     fn extremes_stay_finite_and_nan_shows() {
-        let x = [f32::MIN, -1e20, -90.0, -0.0, f32::MIN_POSITIVE, 90.0, 1e20, f32::MAX];
-        for kind in KINDS {
-            let (mut y, mut dx) = ([0.0; 8], [0.0; 8]);
-            activate(kind, &x, &mut y);
-            activate_backward(kind, &x, &[1.0; 8], &mut dx);
-            assert_eq!((y[0], y[7], dx[0], dx[7]), (0.0, f32::MAX, 0.0, 1.0), "{kind:?}");
-            assert!(y.iter().chain(&dx).all(|v| v.is_finite()), "{kind:?}: {y:?} {dx:?}");
-            activate(kind, &[f32::NAN], &mut y[..1]);
-            activate_backward(kind, &[f32::NAN], &[1.0], &mut dx[..1]);
-            assert!(y[0].is_nan() && (dx[0].is_nan() || kind == Nonlinearity::Relu), "{kind:?}");
-        }
+        extremes_stay_finite::<f32>(f32::MAX);
+        extremes_stay_finite::<bf16>(bf16::MAX.widen());
     }
 }

@@ -1,6 +1,7 @@
 //! Softmax cross-entropy over the vocabulary, and its gradient in place of the logits. Never averages: the caller
 //! weighs each row.
 
+use super::elementwise::each;
 use super::math::exp;
 use super::simd::{check_len, divided, max, sum, vectorised};
 use crate::device::Element;
@@ -32,9 +33,7 @@ pub fn cross_entropy_backward<E: Element>(logits: &mut [E], targets: &[u32], lse
                 let (target, lse, dloss) = (targets[row] as usize, lse[row], dloss[row]);
                 // Apart, since it is rounded only after the subtraction.
                 let at_target = exp(logits[target].widen() - lse) * dloss - dloss;
-                for x in &mut *logits {
-                    *x = E::narrow(exp(x.widen() - lse) * dloss);
-                }
+                each(logits, [], |x, []| exp(x - lse) * dloss);
                 logits[target] = E::narrow(at_target);
             }
         },
@@ -56,33 +55,54 @@ fn check_shapes(logits: usize, targets: &[u32], loss: &[f32], lse: &[f32]) -> us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::bf16;
     use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+
+    fn match_f64<E: Element>(rows: usize, vocab: usize) {
+        let mut logits: Vec<E> = noise(rows * vocab, 1).iter().map(|x| E::narrow(10.0 * x)).collect();
+        let targets: Vec<u32> = (0..rows).map(|row| (row * 7 % vocab) as u32).collect();
+        let dloss = noise(rows, 2);
+        let (mut losses, mut gradients) = (vec![], vec![]);
+        for (row, logits) in to_f64(&logits).chunks(vocab).enumerate() {
+            let total: f64 = logits.iter().map(|x| x.exp()).sum();
+            let target = targets[row] as usize;
+            losses.push(total.ln() - logits[target]);
+            let slope = |(i, x): (usize, &f64)| x.exp() / total - f64::from(u8::from(i == target));
+            gradients.extend(logits.iter().enumerate().map(|logit| slope(logit) * f64::from(dloss[row])));
+        }
+        let (mut loss, mut lse) = (vec![0.0; rows], vec![0.0; rows]);
+        cross_entropy(&logits, &targets, &mut loss, &mut lse);
+        assert_close("loss", &loss, &losses, 2e-6);
+        cross_entropy_backward(&mut logits, &targets, &lse, &dloss);
+        assert_close("dlogits", &logits, &gradients, 4e-6);
+    }
 
     #[test]
     fn matches_f64_forward_and_backward() {
         for vocab in LENGTHS {
-            let rows = 5;
-            let mut logits: Vec<f32> = noise(rows * vocab, 1).iter().map(|x| 10.0 * x).collect();
-            let targets: Vec<u32> = (0..rows).map(|row| (row * 7 % vocab) as u32).collect();
-            let dloss = noise(rows, 2);
-            let (mut losses, mut gradients) = (vec![], vec![]);
-            for (row, logits) in to_f64(&logits).chunks(vocab).enumerate() {
-                let total: f64 = logits.iter().map(|x| x.exp()).sum();
-                let target = targets[row] as usize;
-                losses.push(total.ln() - logits[target]);
-                gradients.extend(
-                    logits
-                        .iter()
-                        .enumerate()
-                        .map(|(i, x)| (x.exp() / total - f64::from(u8::from(i == target))) * f64::from(dloss[row])),
-                );
+            for rows in [1, 5] {
+                match_f64::<f32>(rows, vocab);
+                match_f64::<bf16>(rows, vocab);
             }
-            let (mut loss, mut lse) = (vec![0.0; rows], vec![0.0; rows]);
-            cross_entropy(&logits, &targets, &mut loss, &mut lse);
-            assert_close("loss", &loss, &losses, 2e-6);
-            cross_entropy_backward(&mut logits, &targets, &lse, &dloss);
-            assert_close("dlogits", &logits, &gradients, 4e-6);
         }
+    }
+
+    fn show_what_is_not_finite<E: Element>() {
+        for bad in [f32::NAN, f32::INFINITY] {
+            let mut logits = [0.0, bad, 0.0, 0.0].map(E::narrow);
+            let (mut loss, mut lse) = ([0.0; 2], [0.0; 2]);
+            cross_entropy(&logits, &[0, 0], &mut loss, &mut lse);
+            assert!(loss[0].is_nan() && loss[1] == 2f32.ln(), "{loss:?}");
+            cross_entropy_backward(&mut logits, &[0, 0], &lse, &[1.0; 2]);
+            let gradients = logits.map(E::widen);
+            assert!(gradients[..2].iter().all(|x| x.is_nan()) && gradients[3] == 0.5, "{gradients:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_shows() {
+        show_what_is_not_finite::<f32>();
+        show_what_is_not_finite::<bf16>();
     }
 
     #[test]

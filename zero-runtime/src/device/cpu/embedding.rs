@@ -1,5 +1,6 @@
 //! Token and position embedding: rows looked up and added. Never hides an id beyond the table.
 
+use super::elementwise::each;
 use super::rows::accumulate;
 use super::simd::{begin, divided, vectorised};
 use crate::device::{Element, Write};
@@ -16,20 +17,14 @@ pub fn embed<E: Element>(ids: &[u32], table: &[E], positions: Option<&[E]>, out:
             for (token, (&id, out)) in ids.iter().zip(out.chunks_exact_mut(width)).enumerate() {
                 let word = &table[row(id as usize, width)];
                 match positions {
-                    Some(positions) => add_both(out, word, &positions[row(token % length, width)]),
+                    Some(positions) => {
+                        each(out, [word, &positions[row(token % length, width)]], |_, [word, place]| word + place);
+                    }
                     None => out.copy_from_slice(word),
                 }
             }
         },
     );
-}
-
-/// `out` := `x` + `y`, rounded once.
-#[inline(always)]
-fn add_both<E: Element>(out: &mut [E], x: &[E], y: &[E]) {
-    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
-        *out = E::narrow(x.widen() + y.widen());
-    }
 }
 
 /// The gradients of `embed`, given `dout` (tokens, width): `dtable` (vocab, width) and `dpositions` (context, width),
@@ -85,25 +80,55 @@ fn check_shapes(ids: &[u32], table: usize, positions: Option<usize>, out: usize,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cpu::testing::{LENGTHS, noise};
+    use crate::device::bf16;
+    use crate::device::cpu::testing::{LENGTHS, noise, stored};
 
     const IDS: [u32; 6] = [3, 0, 3, 1, 3, 3];
     const LENGTH: usize = 3;
     const VOCAB: usize = 5;
     const CONTEXT: usize = 4;
 
-    #[test]
-    fn embed_adds_the_token_and_its_position() {
+    fn sums_of_two<E: Element>() {
         for width in LENGTHS {
-            let (table, positions) = (noise(VOCAB * width, 1), noise(CONTEXT * width, 2));
-            let mut out = vec![f32::NAN; IDS.len() * width];
+            let (table, positions) = (stored::<E>(VOCAB * width, 1), stored::<E>(CONTEXT * width, 2));
+            let mut out = vec![E::narrow(f32::NAN); IDS.len() * width];
             embed(&IDS, &table, Some(&positions), &mut out, LENGTH);
-            for (i, &found) in out.iter().enumerate() {
+            for (i, found) in out.iter().enumerate() {
                 let (token, column) = (i / width, i % width);
-                let expected = table[IDS[token] as usize * width + column] + positions[token % LENGTH * width + column];
-                assert_eq!(found, expected, "out[{i}]");
+                let word = table[IDS[token] as usize * width + column];
+                let expected = E::narrow(word.widen() + positions[token % LENGTH * width + column].widen());
+                assert_eq!(found.widen(), expected.widen(), "out[{i}]");
             }
         }
+    }
+
+    #[test]
+    fn embed_adds_the_token_and_its_position() {
+        sums_of_two::<f32>();
+        sums_of_two::<bf16>();
+    }
+
+    #[test]
+    fn gradients_are_summed_as_f32() {
+        for width in LENGTHS {
+            let dout = stored::<bf16>(IDS.len() * width, 1);
+            let wide: Vec<f32> = dout.iter().map(|x| x.widen()).collect();
+            let (mut dtable, mut dpositions) = (noise(VOCAB * width, 2), noise(CONTEXT * width, 3));
+            let (mut expected, mut expected_too) = (dtable.clone(), dpositions.clone());
+            embed_backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), LENGTH, Write::Add);
+            embed_backward(&IDS, &wide, &mut expected, Some(&mut expected_too), LENGTH, Write::Add);
+            assert_eq!([dtable, dpositions], [expected, expected_too]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_shows() {
+        let table = [f32::NAN, f32::INFINITY, 1.0, 1.0, 1.0].map(bf16::narrow);
+        let (mut out, mut dtable) = ([bf16::ZERO; 3], [0.0; VOCAB]);
+        embed(&[0, 1, 2], &table, Some(&[bf16::ONE, bf16::ONE, bf16::NEG_INFINITY]), &mut out, 3);
+        assert!(out[0].widen().is_nan() && out[1..] == [bf16::INFINITY, bf16::NEG_INFINITY], "{out:?}");
+        embed_backward(&[0, 1, 2], &out, &mut dtable, None, 3, Write::Add);
+        assert!(dtable[0].is_nan() && dtable[1..3] == [f32::INFINITY, f32::NEG_INFINITY], "{dtable:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod attention;
 mod convert;
 mod cross_entropy;
 mod device;
+mod elementwise;
 mod embedding;
 mod gemm;
 mod linear;

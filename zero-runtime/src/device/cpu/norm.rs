@@ -1,7 +1,7 @@
 //! Layer norm and RMS norm over the last dimension, and their vector-Jacobian products. Never keeps the normalised
 //! rows: backward rebuilds them from the input and the saved statistics.
 
-use super::rows::accumulate;
+use super::elementwise::each;
 use super::simd::{begin, check_len, divided, sum, vectorised};
 use crate::device::{Element, Write};
 
@@ -23,9 +23,7 @@ pub fn layer_norm<E: Element>(x: &[E], gain: &[E], bias: &[E], y: &mut [E], stat
                 let mean = sum([x], |[x]| x) / width as f32;
                 let variance = sum([x], |[x]| (x - mean) * (x - mean)) / width as f32;
                 let scale = 1.0 / (variance + eps).sqrt();
-                for (((y, x), gain), bias) in y.iter_mut().zip(x).zip(gain).zip(bias) {
-                    *y = E::narrow(((x.widen() - mean) * scale).mul_add(gain.widen(), bias.widen()));
-                }
+                each(y, [x, gain, bias], |_, [x, gain, bias]| ((x - mean) * scale).mul_add(gain, bias));
                 *stats = [mean, scale];
             }
         },
@@ -74,7 +72,7 @@ pub fn layer_norm_backward<E: Element>(
                     let along_one = sum([gain, dy], |[gain, dy]| gain * dy) / width as f32;
                     input_gradient(&mut dx[row.clone()], [x, gain, dy], [mean, scale], along_one);
                     if let Some(plus) = plus {
-                        accumulate(&mut dx[row.clone()], &plus[row]);
+                        each(&mut dx[row.clone()], [&plus[row]], |dx, [plus]| dx + plus);
                     }
                 }
             }
@@ -86,11 +84,7 @@ pub fn layer_norm_backward<E: Element>(
 #[inline(always)]
 fn input_gradient<E: Element>(dx: &mut [E], inputs: [&[E]; 3], [mean, scale]: [f32; 2], along_one: f32) {
     let along_n = sum(inputs, |[x, gain, dy]| (x - mean) * scale * (gain * dy)) / dx.len() as f32;
-    let [x, gain, dy] = inputs;
-    for (((dx, x), gain), dy) in dx.iter_mut().zip(x).zip(gain).zip(dy) {
-        let (x, g) = (x.widen(), gain.widen() * dy.widen());
-        *dx = E::narrow(scale * ((x - mean) * scale).mul_add(-along_n, g - along_one));
-    }
+    each(dx, inputs, |_, [x, gain, dy]| scale * ((x - mean) * scale).mul_add(-along_n, gain * dy - along_one));
 }
 
 /// `y` := `x` / sqrt(mean(x^2) + `eps`) * `gain`, row by row (Zhang and Sennrich, 2019).
@@ -107,9 +101,7 @@ pub fn rms_norm<E: Element>(x: &[E], gain: &[E], y: &mut [E], inverse: &mut [f32
             for ((x, y), inverse) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(inverse) {
                 let mean_square = sum([x], |[x]| x * x) / width as f32;
                 let scale = 1.0 / (mean_square + eps).sqrt();
-                for ((y, x), gain) in y.iter_mut().zip(x).zip(gain) {
-                    *y = E::narrow(x.widen() * scale * gain.widen());
-                }
+                each(y, [x, gain], |_, [x, gain]| x * scale * gain);
                 *inverse = scale;
             }
         },
@@ -151,7 +143,7 @@ pub fn rms_norm_backward<E: Element>(
                 if let Some(dx) = dx.as_deref_mut() {
                     input_gradient(&mut dx[row.clone()], [x, gain, dy], [0.0, scale], 0.0);
                     if let Some(plus) = plus {
-                        accumulate(&mut dx[row.clone()], &plus[row]);
+                        each(&mut dx[row.clone()], [&plus[row]], |dx, [plus]| dx + plus);
                     }
                 }
             }
@@ -162,8 +154,9 @@ pub fn rms_norm_backward<E: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::bf16;
     use crate::device::cpu::add;
-    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+    use crate::device::cpu::testing::{LENGTHS, assert_close, bits, stored, to_f64};
 
     const EPS: f32 = 1e-5;
 
@@ -174,7 +167,8 @@ mod tests {
     }
 
     /// Either norm in f64, its `dx` through the full Jacobian d n_j / d x_i.
-    fn naive(x: &[f32], gain: &[f32], bias: &[f32], dy: &[f32], centred: bool) -> Expected {
+    fn naive<E: Element>(x: &[E], gain: &[E], bias: &[E], dy: &[E], centred: bool) -> Expected {
+        let (gain, bias) = (to_f64(gain), to_f64(bias));
         let width = gain.len();
         let mut expected = Expected { y: vec![], dx: vec![], dgain: vec![0.0; width] };
         for (x, dy) in to_f64(x).chunks(width).zip(to_f64(dy).chunks(width)) {
@@ -183,7 +177,7 @@ mod tests {
             let scale = 1.0 / (variance + f64::from(EPS)).sqrt();
             let n: Vec<f64> = x.iter().map(|x| (x - mean) * scale).collect();
             for j in 0..width {
-                expected.y.push(n[j] * f64::from(gain[j]) + f64::from(bias[j]));
+                expected.y.push(n[j] * gain[j] + bias[j]);
                 expected.dgain[j] += dy[j] * n[j];
             }
             for i in 0..width {
@@ -192,61 +186,108 @@ mod tests {
                     let direct = f64::from(u8::from(i == j));
                     scale * (direct - through_mean - n[i] * n[j] / width as f64)
                 };
-                expected.dx.push((0..width).map(|j| dy[j] * f64::from(gain[j]) * slope(j)).sum());
+                expected.dx.push((0..width).map(|j| dy[j] * gain[j] * slope(j)).sum());
             }
         }
         expected
     }
 
+    fn layer_norms_match_f64<E: Element>(rows: usize, width: usize) {
+        let (x, dy) = (stored::<E>(rows * width, 1), stored::<E>(rows * width, 2));
+        let (gain, bias) = (stored::<E>(width, 3), stored::<E>(width, 4));
+        let expected = naive(&x, &gain, &bias, &dy, true);
+        let (mut y, mut stats) = (x.clone(), vec![0.0; 2 * rows]);
+        layer_norm(&x, &gain, &bias, &mut y, &mut stats, EPS);
+        assert_close("y", &y, &expected.y, 1e-5);
+
+        let (mut dx, mut dgain, mut dbias) = (x.clone(), vec![f32::NAN; width], vec![0.5; width]);
+        layer_norm_backward(&x, &gain, &stats, &dy, None, None, &mut dgain, &mut dbias, Write::Set);
+        layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut dx), None, &mut dgain, &mut dbias, Write::Add);
+        assert_close("dx", &dx, &expected.dx, 2e-5);
+        let (plus, mut sum) = (stored::<E>(x.len(), 5), x.clone());
+        let (mut dgain_too, mut dbias_too) = (dgain.clone(), dbias.clone());
+        let (dgain_too, dbias_too) = (&mut dgain_too, &mut dbias_too);
+        layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut sum), Some(&plus), dgain_too, dbias_too, Write::Set);
+        add(&mut dx, &plus);
+        assert_eq!(bits(&sum), bits(&dx), "in one pass or in two, to the bit");
+        let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
+        assert_close("dgain", &dgain, &twice, 1e-5);
+        let dy = to_f64(&dy);
+        let column = |j: usize| (0..rows).map(|row| dy[row * width + j]).sum::<f64>();
+        assert_close("dbias", &dbias, &(0..width).map(|j| 2.0 * column(j)).collect::<Vec<_>>(), 1e-5);
+    }
+
     #[test]
     fn layer_norm_matches_f64() {
         for width in LENGTHS {
-            let rows = 5;
-            let (x, dy) = (noise(rows * width, 1), noise(rows * width, 2));
-            let (gain, bias) = (noise(width, 3), noise(width, 4));
-            let expected = naive(&x, &gain, &bias, &dy, true);
-            let (mut y, mut stats) = (vec![0.0; x.len()], vec![0.0; 2 * rows]);
-            layer_norm(&x, &gain, &bias, &mut y, &mut stats, EPS);
-            assert_close("y", &y, &expected.y, 1e-5);
-
-            let (mut dx, mut dgain, mut dbias) = (vec![0.0; x.len()], vec![f32::NAN; width], vec![0.5; width]);
-            layer_norm_backward(&x, &gain, &stats, &dy, None, None, &mut dgain, &mut dbias, Write::Set);
-            layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut dx), None, &mut dgain, &mut dbias, Write::Add);
-            assert_close("dx", &dx, &expected.dx, 2e-5);
-            let (plus, mut sum) = (noise(x.len(), 5), vec![0.0; x.len()]);
-            let (mut dgain_too, mut dbias_too) = (dgain.clone(), dbias.clone());
-            let (dgain_too, dbias_too) = (&mut dgain_too, &mut dbias_too);
-            layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut sum), Some(&plus), dgain_too, dbias_too, Write::Set);
-            add(&mut dx, &plus);
-            assert_eq!(sum, dx, "in one pass or in two, to the bit");
-            let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
-            assert_close("dgain", &dgain, &twice, 1e-5);
-            let column = |j: usize| (0..rows).map(|row| f64::from(dy[row * width + j])).sum::<f64>();
-            assert_close("dbias", &dbias, &(0..width).map(|j| 2.0 * column(j)).collect::<Vec<_>>(), 1e-5);
+            for rows in [1, 5] {
+                layer_norms_match_f64::<f32>(rows, width);
+                layer_norms_match_f64::<bf16>(rows, width);
+            }
         }
+    }
+
+    fn rms_norms_match_f64<E: Element>(rows: usize, width: usize) {
+        let (x, dy, gain) = (stored::<E>(rows * width, 1), stored::<E>(rows * width, 2), stored::<E>(width, 3));
+        let expected = naive(&x, &gain, &vec![E::narrow(0.0); width], &dy, false);
+        let (mut y, mut inverse) = (x.clone(), vec![0.0; rows]);
+        rms_norm(&x, &gain, &mut y, &mut inverse, EPS);
+        assert_close("y", &y, &expected.y, 1e-5);
+
+        let (mut dx, mut dgain) = (x.clone(), vec![f32::NAN; width]);
+        rms_norm_backward(&x, &gain, &inverse, &dy, None, None, &mut dgain, Write::Set);
+        rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut dx), None, &mut dgain, Write::Add);
+        assert_close("dx", &dx, &expected.dx, 2e-5);
+        let (plus, mut sum) = (stored::<E>(x.len(), 5), x.clone());
+        rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut sum), Some(&plus), &mut dgain.clone(), Write::Set);
+        add(&mut dx, &plus);
+        assert_eq!(bits(&sum), bits(&dx), "in one pass or in two, to the bit");
+        let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
+        assert_close("dgain", &dgain, &twice, 1e-5);
     }
 
     #[test]
     fn rms_norm_matches_f64() {
         for width in LENGTHS {
-            let rows = 5;
-            let (x, dy, gain) = (noise(rows * width, 1), noise(rows * width, 2), noise(width, 3));
-            let expected = naive(&x, &gain, &vec![0.0; width], &dy, false);
-            let (mut y, mut inverse) = (vec![0.0; x.len()], vec![0.0; rows]);
-            rms_norm(&x, &gain, &mut y, &mut inverse, EPS);
-            assert_close("y", &y, &expected.y, 1e-5);
-
-            let (mut dx, mut dgain) = (vec![0.0; x.len()], vec![f32::NAN; width]);
-            rms_norm_backward(&x, &gain, &inverse, &dy, None, None, &mut dgain, Write::Set);
-            rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut dx), None, &mut dgain, Write::Add);
-            assert_close("dx", &dx, &expected.dx, 2e-5);
-            let (plus, mut sum) = (noise(x.len(), 5), vec![0.0; x.len()]);
-            rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut sum), Some(&plus), &mut dgain.clone(), Write::Set);
-            add(&mut dx, &plus);
-            assert_eq!(sum, dx, "in one pass or in two, to the bit");
-            let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
-            assert_close("dgain", &dgain, &twice, 1e-5);
+            for rows in [1, 5] {
+                rms_norms_match_f64::<f32>(rows, width);
+                rms_norms_match_f64::<bf16>(rows, width);
+            }
         }
+    }
+
+    /// In its own row, and in no other.
+    fn show_what_is_not_finite<E: Element>() {
+        for bad in [f32::NAN, f32::INFINITY] {
+            let (x, ones) = ([bad, 2.0, 1.0, 2.0].map(E::narrow), [1.0; 4].map(E::narrow));
+            let (mut y, mut dx, mut stats, mut inverse) = (x, x, [0.0; 4], [0.0; 2]);
+            let (mut dgain, mut dbias) = ([0.0; 2], [0.0; 2]);
+            let shows = |y: [E; 4]| y.map(|y| y.widen().is_nan()) == [true, true, false, false];
+            layer_norm(&x, &ones[..2], &ones[..2], &mut y, &mut stats, EPS);
+            assert!(shows(y) && stats[..2].iter().all(|x| !x.is_finite()), "{stats:?}");
+            let gradients = (&mut dgain, &mut dbias);
+            layer_norm_backward(
+                &x,
+                &ones[..2],
+                &stats,
+                &ones,
+                Some(&mut dx),
+                None,
+                gradients.0,
+                gradients.1,
+                Write::Set,
+            );
+            assert!(shows(dx) && dgain.iter().all(|x| x.is_nan()), "{dgain:?}");
+            rms_norm(&x, &ones[..2], &mut y, &mut inverse, EPS);
+            rms_norm_backward(&x, &ones[..2], &inverse, &ones, Some(&mut dx), None, &mut dgain, Write::Set);
+            assert!(y[0].widen().is_nan() && dx[0].widen().is_nan() && dgain[0].is_nan());
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_shows() {
+        show_what_is_not_finite::<f32>();
+        show_what_is_not_finite::<bf16>();
     }
 
     #[test]

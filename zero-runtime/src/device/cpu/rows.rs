@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::elementwise::each;
 use super::simd::{begin, check_len, divided, vectorised};
 use crate::device::{Element, Write};
 
@@ -30,7 +31,7 @@ pub fn add<E: Element>(y: &mut [E], x: &[E]) {
     check_len("x", x.len(), y.len());
     vectorised(
         #[inline(always)]
-        || accumulate(y, x),
+        || each(y, [x], |y, [x]| y + x),
     );
 }
 
@@ -39,7 +40,7 @@ pub fn mul<E: Element>(y: &mut [E], x: &[E]) {
     check_len("x", x.len(), y.len());
     vectorised(
         #[inline(always)]
-        || y.iter_mut().zip(x).for_each(|(y, x)| *y = E::narrow(y.widen() * x.widen())),
+        || each(y, [x], |y, [x]| y * x),
     );
 }
 
@@ -47,7 +48,7 @@ pub fn mul<E: Element>(y: &mut [E], x: &[E]) {
 pub fn scale<E: Element>(y: &mut [E], factor: f32) {
     vectorised(
         #[inline(always)]
-        || y.iter_mut().for_each(|y| *y = E::narrow(y.widen() * factor)),
+        || each(y, [], |y, []| y * factor),
     );
 }
 
@@ -62,22 +63,69 @@ pub(super) fn accumulate<Y: Element, X: Element>(y: &mut [Y], x: &[X]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+    use crate::device::bf16;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, bits, noise, stored, to_f64};
 
-    #[test]
-    fn sum_rows_matches_f64() {
+    fn sums_match_f64<E: Element>() {
         for width in LENGTHS {
             for rows in [1, 5, 17] {
-                let dy = noise(rows * width, 1);
+                let dy = stored::<E>(rows * width, 1);
                 let mut out = noise(width, 2);
                 let mut expected = to_f64(&out);
                 for row in dy.chunks_exact(width) {
-                    expected.iter_mut().zip(row).for_each(|(e, &x)| *e += f64::from(x));
+                    expected.iter_mut().zip(to_f64(row)).for_each(|(e, x)| *e += x);
                 }
                 sum_rows(&dy, &mut out, Write::Add);
                 assert_close("sum", &out, &expected, 1e-5);
             }
         }
+    }
+
+    #[test]
+    fn sum_rows_matches_f64() {
+        sums_match_f64::<f32>();
+        sums_match_f64::<bf16>();
+    }
+
+    /// To the bit: one operation, rounded once.
+    fn match_the_definition<E: Element>() {
+        for len in LENGTHS {
+            let (x, y) = (stored::<E>(len, 1), stored::<E>(len, 2));
+            let expected = |of: fn(f32, f32) -> f32| {
+                let results = y.iter().zip(&x).map(|(y, x)| E::narrow(of(y.widen(), x.widen())));
+                bits(&results.collect::<Vec<_>>())
+            };
+            let found = |op: fn(&mut [E], &[E])| {
+                let mut found = y.clone();
+                op(&mut found, &x);
+                bits(&found)
+            };
+            assert_eq!(found(add), expected(|y, x| y + x));
+            assert_eq!(found(mul), expected(|y, x| y * x));
+            assert_eq!(found(|y, _| scale(y, 0.3)), expected(|y, _| y * 0.3));
+        }
+    }
+
+    #[test]
+    fn elements_match_the_definition() {
+        match_the_definition::<f32>();
+        match_the_definition::<bf16>();
+    }
+
+    fn show_what_is_not_finite<E: Element>() {
+        let inputs = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0].map(E::narrow);
+        let (mut sum, mut out) = (inputs, [0.0; 4]);
+        add(&mut sum, &[f32::NEG_INFINITY; 4].map(E::narrow));
+        assert!(sum[0].widen().is_nan() && sum[1].widen().is_nan(), "NaN, and infinities against each other");
+        assert_eq!([sum[2], sum[3]].map(E::widen), [f32::NEG_INFINITY; 2]);
+        sum_rows(&inputs, &mut out, Write::Set);
+        assert!(out[0].is_nan() && out[1..] == [f32::INFINITY, f32::NEG_INFINITY, 1.0], "{out:?}");
+    }
+
+    #[test]
+    fn what_is_not_finite_shows() {
+        show_what_is_not_finite::<f32>();
+        show_what_is_not_finite::<bf16>();
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub fn dispatch<K: pulp::WithSimd>(kernel: K) -> K::Output {
 pub fn sum<const N: usize, E: Element>(inputs: [&[E]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
     let len = inputs[0].len();
     assert!(inputs.iter().all(|x| x.len() == len), "summands differ in length");
-    let blocks = inputs.map(|x| x.as_chunks::<LANES>().0);
+    let blocks = inputs.map(|x| &x.as_chunks::<LANES>().0[..len / LANES]);
     let tails = inputs.map(|x| x.as_chunks::<LANES>().1);
     let mut lanes = [0.0; LANES];
     for block in 0..len / LANES {
@@ -127,16 +127,25 @@ pub fn divided(name: &str, len: usize, by: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cpu::testing::{LENGTHS, assert_close, noise};
+    use crate::device::bf16;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, stored, to_f64};
+
+    fn match_f64<E: Element>() {
+        for len in LENGTHS {
+            let (x, y) = (stored::<E>(len, 1), stored::<E>(len, 2));
+            let naive: f64 = to_f64(&x).iter().zip(to_f64(&y)).map(|(x, y)| x * y).sum();
+            let found = vectorised(|| sum([&x, &y], |[x, y]| x * y));
+            assert_close("sum", &[found], &[naive], 1e-5);
+            let wide: Vec<f32> = y.iter().map(|y| y.widen()).collect();
+            let pairs = vectorised(|| sum_pairs(&x, &wide, |x, y| x * y));
+            assert_eq!(pairs, found, "in the same order, however stored");
+        }
+    }
 
     #[test]
     fn sums_match_f64_at_every_tail_length() {
-        for len in LENGTHS {
-            let (x, y) = (noise(len, 1), noise(len, 2));
-            let naive: f64 = x.iter().zip(&y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
-            let found = vectorised(|| sum([&x, &y], |[x, y]| x * y));
-            assert_close("sum", &[found], &[naive], 1e-5);
-        }
+        match_f64::<f32>();
+        match_f64::<bf16>();
     }
 
     #[test]
@@ -145,6 +154,7 @@ mod tests {
             let mut x = vec![-3.0; 35];
             x[position] = -2.0;
             assert_eq!(max(&x), -2.0);
+            assert_eq!(max(&x.iter().map(|&x| bf16::narrow(x)).collect::<Vec<_>>()), -2.0);
         }
         assert_eq!(max::<f32>(&[]), f32::NEG_INFINITY);
     }

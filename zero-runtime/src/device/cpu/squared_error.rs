@@ -44,24 +44,47 @@ fn check_shapes(x: usize, targets: &[f32], loss: &[f32]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, to_f64};
+    use crate::device::bf16;
+    use crate::device::cpu::testing::{LENGTHS, assert_close, noise, stored, to_f64};
+
+    fn match_f64<E: Element>(rows: usize, width: usize) {
+        let (x, targets, dloss) = (stored::<E>(rows * width, 1), noise(rows * width, 2), noise(rows, 3));
+        let (mut loss, mut dx) = (vec![f32::NAN; rows], vec![E::narrow(f32::NAN); rows * width]);
+        squared_error(&x, &targets, &mut loss);
+        squared_error_backward(&x, &targets, &dloss, &mut dx);
+        let errors: Vec<f64> = to_f64(&x).iter().zip(&targets).map(|(x, &t)| x - f64::from(t)).collect();
+        let mean = |row: &[f64]| row.iter().map(|e| e * e).sum::<f64>() / width as f64;
+        let losses: Vec<f64> = errors.chunks_exact(width).map(mean).collect();
+        let slope = |i: usize| 2.0 * f64::from(dloss[i / width]) / width as f64;
+        let gradients: Vec<f64> = errors.iter().enumerate().map(|(i, e)| slope(i) * e).collect();
+        assert_close("loss", &loss, &losses, 1e-5);
+        assert_close("dx", &dx, &gradients, 1e-5);
+    }
 
     #[test]
     fn matches_f64_forward_and_backward() {
         for width in LENGTHS {
-            let rows = 5;
-            let (x, targets, dloss) = (noise(rows * width, 1), noise(rows * width, 2), noise(rows, 3));
-            let (mut loss, mut dx) = (vec![f32::NAN; rows], vec![f32::NAN; rows * width]);
-            squared_error(&x, &targets, &mut loss);
-            squared_error_backward(&x, &targets, &dloss, &mut dx);
-            let errors: Vec<f64> = to_f64(&x).iter().zip(&targets).map(|(x, &t)| x - f64::from(t)).collect();
-            let mean = |row: &[f64]| row.iter().map(|e| e * e).sum::<f64>() / width as f64;
-            let losses: Vec<f64> = errors.chunks_exact(width).map(mean).collect();
-            let slope = |i: usize| 2.0 * f64::from(dloss[i / width]) / width as f64;
-            let gradients: Vec<f64> = errors.iter().enumerate().map(|(i, e)| slope(i) * e).collect();
-            assert_close("loss", &loss, &losses, 1e-5);
-            assert_close("dx", &dx, &gradients, 1e-5);
+            for rows in [1, 5] {
+                match_f64::<f32>(rows, width);
+                match_f64::<bf16>(rows, width);
+            }
         }
+    }
+
+    fn show_what_is_not_finite<E: Element>() {
+        let x = [f32::NAN, 0.0, f32::INFINITY, 0.0].map(E::narrow);
+        let (mut loss, mut dx) = ([0.0; 2], x);
+        squared_error(&x, &[0.0; 4], &mut loss);
+        squared_error_backward(&x, &[0.0; 4], &[1.0; 2], &mut dx);
+        assert!(loss[0].is_nan() && loss[1] == f32::INFINITY, "{loss:?}");
+        let dx = dx.map(E::widen);
+        assert!(dx[0].is_nan() && dx[1..] == [0.0, f32::INFINITY, 0.0], "{dx:?}");
+    }
+
+    #[test]
+    fn what_is_not_finite_shows() {
+        show_what_is_not_finite::<f32>();
+        show_what_is_not_finite::<bf16>();
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! Elementwise: loops whose every result depends on the elements at one place alone. Never keeps the order in which they
+//! lie: two bf16 that share a word are taken apart and put together again, which costs less than to spread them out.
+
+use zero_plan::config::Width;
+
+use crate::device::element::{known, known_mut, narrow_pair, widen_pair};
+use crate::device::{Element, bf16};
+
+/// `y` := `f` of what it holds and of the elements of `inputs`, which are as long, at the same place. For use within a
+/// vectorised loop.
+#[inline(always)]
+pub fn each<const N: usize, E: Element>(y: &mut [E], inputs: [&[E]; N], f: impl Fn(f32, [f32; N]) -> f32) {
+    let len = y.len();
+    let inputs = inputs.map(|x| &x[..len]);
+    if E::WIDTH == Width::BF16 {
+        let y = known_mut(y).expect("a bf16");
+        return each_pair(y, inputs.map(|x| known(x).expect("a bf16")), f);
+    }
+    for i in 0..len {
+        y[i] = E::narrow(f(y[i].widen(), inputs.map(|x| x[i].widen())));
+    }
+}
+
+/// [`each`], two at a time.
+#[inline(always)]
+fn each_pair<const N: usize>(y: &mut [bf16], inputs: [&[bf16]; N], f: impl Fn(f32, [f32; N]) -> f32) {
+    let (pairs, last) = y.as_chunks_mut::<2>();
+    let (len, input_last) = (pairs.len(), inputs.map(|x| x.as_chunks::<2>().1));
+    let inputs = inputs.map(|x| &x.as_chunks::<2>().0[..len]);
+    for i in 0..len {
+        let (held, wide) = (widen_pair(pairs[i]), inputs.map(|x| widen_pair(x[i])));
+        pairs[i] = narrow_pair([f(held[0], wide.map(|x| x[0])), f(held[1], wide.map(|x| x[1]))]);
+    }
+    if let [last] = last {
+        *last = bf16::narrow(f(last.widen(), input_last.map(|x| x[0].widen())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::simd::vectorised;
+    use crate::device::cpu::testing::{LENGTHS, bits, stored};
+
+    /// To the bit, from even places and odd ones, of words that are aligned and not.
+    fn match_their_definition<E: Element>() {
+        let f = |y: f32, [a, b]: [f32; 2]| (y - a).mul_add(b, 0.3);
+        for len in LENGTHS.into_iter().flat_map(|len| [len, len + 1]) {
+            for start in [0, 1] {
+                let (mut y, a, b) = (stored::<E>(start + len, 1), stored::<E>(len, 2), stored::<E>(start + len, 3));
+                let expected: Vec<E> = (0..len)
+                    .map(|i| E::narrow(f(y[start + i].widen(), [a[i].widen(), b[start + i].widen()])))
+                    .collect();
+                vectorised(|| each(&mut y[start..], [&a, &b[start..]], f));
+                assert_eq!(bits(&y[start..]), bits(&expected), "{len} from {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_match_their_definition() {
+        match_their_definition::<f32>();
+        match_their_definition::<bf16>();
+        each::<0, bf16>(&mut [], [], |y, []| y);
+    }
+}
