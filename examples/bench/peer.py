@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The peer to beat: this benchmark's model trained by PyTorch on CPU ranks over gloo, and gloo's collectives alone.
 
-Times whole training steps, or collectives, and prints JSON lines, from rank 0. It measures speed and memory and nothing
+Times whole training steps, collectives or matrix products, and prints JSON lines, from rank 0. It measures speed and memory and nothing
 else: tokens are random, no loss is reported, nothing is written. Needs only `torch`. One thread a rank:
 
     OMP_NUM_THREADS=1 python peer.py --mode single
+    OMP_NUM_THREADS=1 python peer.py --mode single --precision bf16
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode fsdp
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode fsdp --dim 64 --heads 4 --layers 12 --seq 64
 
@@ -16,7 +17,16 @@ else: tokens are random, no loss is reported, nothing is written. Needs only `to
 | fsdp2       | fully_shard, parameters kept gathered between forward and backward | stage 2       |
 | fsdp        | fully_shard, one unit a block, released after use                  | stage 3       |
 | collectives | gloo's collectives over buffers of two sizes, and no model         | transport     |
+| product     | products of square matrices, in f32 and in bf16                    | gemm          |
 | version     | nothing: tells the versions of torch and Python                    |               |
+
+| precision | parameters and AdamW's moments | forward and backward                             | reduced gradients |
+|-----------|--------------------------------|--------------------------------------------------|-------------------|
+| f32       | f32                            | f32                                              | f32               |
+| bf16      | f32                            | bf16: autocast, or fully_shard's mixed precision | f32               |
+| bf16-pure | bf16                           | bf16                                             | bf16              |
+
+The loss is computed in f32 from logits of any precision. Only modes that train heed `--precision`.
 """
 
 import argparse
@@ -31,7 +41,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 
@@ -40,13 +50,19 @@ UNTIMED_STEPS = 2
 LEARNING_RATE = 1e-3
 
 # Those that one process runs, and those that torchrun starts.
-ALONE = ("single", "version")
+ALONE = ("single", "product", "version")
 MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives")
+
+PRECISIONS = ("f32", "bf16", "bf16-pure")
 
 # Sizes of the buffer that every rank has of a collective, in bytes of f32.
 COLLECTIVE_BYTES = (16 << 10, 16 << 20)
 # Times that a number of iterations of a collective is timed, after one that is not.
 REPETITIONS = 7
+
+# Side of the square matrices of a product, and times that it is timed, after some that are not.
+SIDE = 1024
+PRODUCTS = 100
 
 
 class Attention(nn.Module):
@@ -100,12 +116,16 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
-def distribute(model, mode, ranks):
+def distribute(model, mode, precision, ranks):
     """The model as `mode` trains it."""
+    if precision == "bf16-pure":
+        model.bfloat16()
     if mode in ("ddp", "zero1"):
         return nn.parallel.DistributedDataParallel(model)
     if mode in ("fsdp2", "fsdp"):
         options = dict(mesh=init_device_mesh("cpu", (ranks,)), reshard_after_forward=mode == "fsdp")
+        if precision == "bf16":
+            options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for block in model.blocks:
             fully_shard(block, **options)
         fully_shard(model, **options)
@@ -120,14 +140,16 @@ def build_optimizer(model, mode):
     return torch.optim.AdamW(model.parameters(), **options)
 
 
-def time_steps(model, optimizer, ids, targets, steps):
+def time_steps(model, optimizer, ids, targets, steps, autocast):
     """Seconds of each timed step. All ranks start a step together, so that none is charged for another's lateness."""
     seconds = []
     for _ in range(UNTIMED_STEPS + steps):
         if dist.is_initialized():
             dist.barrier()
         start = time.perf_counter()
-        loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = model(ids)
+        loss = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -162,6 +184,21 @@ def time_collectives(rank, ranks):
                 print(json.dumps({"collective": name, "bytes": size, "seconds": statistics.median(seconds[1:])}))
 
 
+def time_products():
+    """Prints the time of a product of matrices of each type."""
+    for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
+        a, b = torch.randn(2, SIDE, SIDE).to(dtype)
+        out = torch.zeros(SIDE, SIDE, dtype=dtype)
+        seconds = []
+        for _ in range(UNTIMED_STEPS + PRODUCTS):
+            start = time.perf_counter()
+            torch.mm(a, b, out=out)
+            seconds.append(time.perf_counter() - start)
+        timed = seconds[UNTIMED_STEPS:]
+        line = {"product": name, "side": SIDE, "seconds_min": min(timed), "seconds": statistics.median(timed)}
+        print(json.dumps(line))
+
+
 def peak_rss_bytes():
     """This process's largest resident set so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -174,6 +211,7 @@ def version():
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=MODES, default="single")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32")
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--heads", type=int, default=6)
     parser.add_argument("--layers", type=int, default=6)
@@ -196,6 +234,9 @@ def main():
         return
     threads = int(os.environ.get("OMP_NUM_THREADS", 1))
     torch.set_num_threads(threads)
+    if options.mode == "product":
+        time_products()
+        return
     if options.mode != "single":
         dist.init_process_group("gloo")
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -214,17 +255,20 @@ def train(options, rank, ranks, threads):
     torch.manual_seed(0)  # The same weights on every rank: nothing broadcasts them under fully_shard.
     model = Gpt(options.vocab, options.seq, options.dim, options.heads, options.layers)
     params = sum(parameter.numel() for parameter in model.parameters())
-    model = distribute(model, options.mode, ranks)
+    model = distribute(model, options.mode, options.precision, ranks)
     optimizer = build_optimizer(model, options.mode)
     torch.manual_seed(1 + rank)
     ids, targets = torch.randint(options.vocab, (2, options.batch, options.seq))
-    seconds = time_steps(model, optimizer, ids, targets, options.steps)
+    # fully_shard has a precision of its own.
+    autocast = options.precision == "bf16" and options.mode in ("single", "ddp", "zero1")
+    seconds = time_steps(model, optimizer, ids, targets, options.steps, autocast)
 
     step_s_median = statistics.median(seconds)
     if rank == 0:
         print(json.dumps({
             "peer": version(),
             "mode": options.mode,
+            "precision": options.precision,
             "ranks": ranks,
             "threads_per_rank": threads,
             "params": params,
