@@ -1,5 +1,8 @@
 //! Tiny models whose parameter counts divide by nothing, with the sizes of the golden files.
 
+use zero_plan::Unit;
+use zero_plan::config::Width;
+use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 
 /// Ids, whatever they stand for.
@@ -18,43 +21,89 @@ pub struct TinyBlock {
     mlp: (LayerNorm<DIM>, Linear<DIM, { 4 * DIM }>, Gelu, Linear<{ 4 * DIM }, DIM>),
 }
 
-/// A GPT with a head of its own.
-#[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2)]
-pub struct Untied {
-    embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [TinyBlock; 2],
-    norm: LayerNorm<DIM>,
-    head: LmHead<DIM, VOCAB>,
+/// The models, in a width.
+macro_rules! tiny {
+    ($compute:ident) => {
+        /// A GPT with a head of its own.
+        #[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2, compute = $compute)]
+        pub struct Untied {
+            embed: Embedding<VOCAB, CONTEXT, DIM>,
+            blocks: [TinyBlock; 2],
+            norm: LayerNorm<DIM>,
+            head: LmHead<DIM, VOCAB>,
+        }
+
+        /// A GPT whose head shares the embedding.
+        #[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2, compute = $compute)]
+        pub struct Tied {
+            embed: Embedding<VOCAB, CONTEXT, DIM>,
+            blocks: [TinyBlock; 2],
+            norm: LayerNorm<DIM>,
+            #[tied(embed)]
+            head: LmHead<DIM, VOCAB>,
+        }
+
+        /// [`Untied`] with twice the sequences in a micro-batch.
+        #[zero(stage = 0, ranks = 1, sequences = 4, length = 11, compute = $compute)]
+        pub struct Wide {
+            embed: Embedding<VOCAB, CONTEXT, DIM>,
+            blocks: [TinyBlock; 2],
+            norm: LayerNorm<DIM>,
+            head: LmHead<DIM, VOCAB>,
+        }
+
+        /// [`Tied`] with enough tokens in a micro-batch for threads to share a matrix product.
+        #[zero(stage = 0, ranks = 1, sequences = 40, length = 11, compute = $compute)]
+        pub struct Tall {
+            embed: Embedding<VOCAB, CONTEXT, DIM>,
+            blocks: [TinyBlock; 2],
+            norm: LayerNorm<DIM>,
+            #[tied(embed)]
+            head: LmHead<DIM, VOCAB>,
+        }
+
+        /// As deep as the model of the specs, for each of their layouts.
+        #[zero(stage = 0, ranks = 1, sequences = 1, length = 128, compute = $compute)]
+        pub struct Deep {
+            embed: Embedding<VOCAB, 128, DIM>,
+            blocks: [TinyBlock; 4],
+            norm: LayerNorm<DIM>,
+            #[tied(embed)]
+            head: LmHead<DIM, VOCAB>,
+        }
+    };
 }
 
-/// A GPT whose head shares the embedding.
-#[zero(stage = 3, ranks = 2, sequences = 2, length = 11, micro_batches = 2)]
-pub struct Tied {
-    embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [TinyBlock; 2],
-    norm: LayerNorm<DIM>,
-    #[tied(embed)]
-    head: LmHead<DIM, VOCAB>,
+tiny!(F32);
+
+/// The same, computing in bf16.
+pub mod narrow {
+    use super::*;
+
+    tiny!(BF16);
 }
 
-/// [`Untied`] with twice the sequences in a micro-batch.
-#[zero(stage = 0, ranks = 1, sequences = 4, length = 11)]
-pub struct Wide {
-    embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [TinyBlock; 2],
-    norm: LayerNorm<DIM>,
-    head: LmHead<DIM, VOCAB>,
+/// A model, and the same in bf16.
+pub trait InBothWidths: Model<Input = Tokens, Target = Tokens> {
+    /// It computes in bf16.
+    type Narrow: Model<Input = Tokens, Target = Tokens>;
+
+    /// The units of the one that computes in a width.
+    fn units(compute: Width) -> &'static [Unit] {
+        match compute {
+            Width::F32 => Self::PLAN.units,
+            Width::BF16 => Self::Narrow::PLAN.units,
+        }
+    }
 }
 
-/// [`Tied`] with enough tokens in a micro-batch for threads to share a matrix product.
-#[zero(stage = 0, ranks = 1, sequences = 40, length = 11)]
-pub struct Tall {
-    embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [TinyBlock; 2],
-    norm: LayerNorm<DIM>,
-    #[tied(embed)]
-    head: LmHead<DIM, VOCAB>,
+macro_rules! in_both_widths {
+    ($($name:ident)*) => {
+        $(impl InBothWidths for $name { type Narrow = narrow::$name; })*
+    };
 }
+
+in_both_widths!(Untied Tied Wide Tall Deep);
 
 /// Values of a byte.
 pub const BYTES: usize = 256;

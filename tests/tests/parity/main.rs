@@ -18,10 +18,18 @@ mod turns;
 mod widths;
 
 use zero_plan::Config;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_plan::config::{Precision, Width};
+use zero_tests::tiny::InBothWidths;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 
-fn run<M: Model<Input = Tokens, Target = Tokens>>(config: Config, steps: u64) -> Outcome {
-    train::<M>(config, HYPER, steps, Start::Seed(7), &noise(config))
+/// Steps of a model in the width that a configuration computes in.
+fn run<M: InBothWidths>(config: Config, steps: u64) -> Outcome {
+    let (start, data) = (Start::Seed(7), &noise(config));
+    match config.precision.compute {
+        Width::F32 => train::<M>(config, HYPER, steps, start, data),
+        Width::BF16 => train::<M::Narrow>(config, HYPER, steps, start, data),
+    }
 }
+
+/// Layers compute in f32, and so is all that is kept; and in bf16, with all else as before.
+const WIDTHS: [Precision; 2] = [Config::PLAIN.precision, Precision { compute: Width::BF16, ..Config::PLAIN.precision }];

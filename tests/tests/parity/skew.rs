@@ -9,11 +9,11 @@ use zero_plan::config::{Often, Order};
 use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::{Shape, Tokens};
+use zero_runtime::layer::Shape;
 use zero_runtime::model::Model;
 use zero_runtime::random::mix;
 use zero_runtime::transport::{Shared, local};
-use zero_tests::tiny::{Tied, Untied};
+use zero_tests::tiny::{InBothWidths, Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 
 use crate::meshes::plain;
@@ -25,7 +25,7 @@ const STEPS: u64 = 6;
 /// Longer than a step of a tiny model takes on a rank that waits for nobody.
 const LATE_US_MAX: u64 = 2000;
 
-fn equals_plain_when_late<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(config: &Config) {
+fn equals_plain_when_late<M: InBothWidths<Shape: Shape<Device = Cpu>>>(config: &Config) {
     let expected = run::<M>(plain(config), STEPS).bits();
     let (noise, calls) = (noise(*config), AtomicU64::new(0));
     let late = train::<M>(*config, HYPER, STEPS, Start::Seed(7), &|step, rank, micro_batch, ids, targets| {

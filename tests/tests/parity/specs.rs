@@ -4,11 +4,15 @@
 use std::path::Path;
 use std::process::Command;
 
+use zero_plan::config::{Precision, Width};
 use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::specs::{NAMES, Visitor, visit};
+use zero_tests::specs::{NAMES, PlanOf, Visitor, visit};
+use zero_tests::tiny::Deep;
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, Told, noise, train};
+
+use crate::run;
 
 /// Plain data parallelism over what the spec of a model has: stage 0 on one axis, on threads.
 struct Plain;
@@ -50,6 +54,28 @@ fn every_spec_trains_as_plain_data_parallelism_does() {
         for (unit, expected) in expected.units.iter().enumerate() {
             assert!(expected.is_none() || found.iter().any(|told| told.units[unit].is_some()), "{name}: unit {unit}");
         }
+    }
+}
+
+/// The same layouts in bf16, on threads.
+#[test]
+fn every_layout_trains_as_plain_data_parallelism_does_in_bf16() {
+    for &name in NAMES {
+        let spec = visit(name, PlanOf).expect("a spec of that name").config;
+        let precision = Precision { compute: Width::BF16, ..spec.precision };
+        // As many tokens as the tiny model has been built for.
+        let spec = Config { precision, sequences: 1, length: 128, memory_bytes: None, ..spec };
+        let plain = Config {
+            mesh: Mesh::of_zero(spec.mesh.data_ranks()),
+            reduce: spec.reduce,
+            micro_batches: spec.micro_batches,
+            sequences: 1,
+            length: 128,
+            precision,
+            transport: TransportKind::Local,
+            ..Config::PLAIN
+        };
+        assert!(run::<Deep>(spec, STEPS).bits() == run::<Deep>(plain, STEPS).bits(), "{name}");
     }
 }
 

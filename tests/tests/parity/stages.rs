@@ -2,12 +2,11 @@
 
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 use zero_runtime::engine::Hyper;
-use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::tiny::{Tied, Untied, Wide};
+use zero_tests::tiny::{InBothWidths, Tied, Untied, Wide};
 use zero_tests::training::{CONFIG, HYPER, Outcome, Start, assert_as_planned, noise, train};
 
-use crate::run;
+use crate::{WIDTHS, run};
 
 /// All configurations of a number of ranks and micro-batches.
 fn configurations(ranks: usize, micro_batches: usize) -> Vec<Config> {
@@ -22,12 +21,13 @@ fn configurations(ranks: usize, micro_batches: usize) -> Vec<Config> {
     all
 }
 
-fn stages_agree<M: Model<Input = Tokens, Target = Tokens>>() {
-    for ranks in 1..=4 {
-        for micro_batches in [1, 3] {
-            let plain = run::<M>(Config { mesh: Mesh::of_zero(ranks), micro_batches, ..CONFIG }, 3);
+fn stages_agree<M: InBothWidths>() {
+    for precision in WIDTHS {
+        for (ranks, micro_batches) in [(1, 1), (1, 3), (2, 1), (2, 3), (3, 1), (3, 3), (4, 1), (4, 3)] {
+            let plain = run::<M>(Config { mesh: Mesh::of_zero(ranks), micro_batches, precision, ..CONFIG }, 3);
             assert!(plain.norms.iter().all(|&norm| norm > 0.25), "every step clips: {:?}", plain.norms);
             for config in configurations(ranks, micro_batches) {
+                let config = Config { precision, ..config };
                 assert!(run::<M>(config, 3).bits() == plain.bits(), "{config:?} differs from stage 0");
             }
         }
@@ -89,9 +89,9 @@ fn other_data_or_no_clipping_give_another_result() {
 }
 
 /// Trains two steps and holds what every rank moved and mapped against the plan.
-pub fn moved_bytes_and_mappings_are_planned<M: Model<Input = Tokens, Target = Tokens>>(config: Config) {
+pub fn moved_bytes_and_mappings_are_planned<M: InBothWidths>(config: Config) {
     let outcome = run::<M>(config, 2);
-    PlanBuf::new("", config, M::PLAN.units).with(|plan| {
+    PlanBuf::new("", config, M::units(config.precision.compute)).with(|plan| {
         for rank in 0..config.mesh.ranks() {
             assert_as_planned(plan, rank, 2, outcome.moved[rank], outcome.mapped_bytes[rank]);
         }
@@ -103,7 +103,8 @@ fn moved_bytes_and_mappings_are_those_of_the_plan() {
     for ranks in 1..=4 {
         for micro_batches in [1, 3] {
             for config in configurations(ranks, micro_batches) {
-                moved_bytes_and_mappings_are_planned::<Tied>(config);
+                let precision = WIDTHS[config.stage as usize % 2];
+                moved_bytes_and_mappings_are_planned::<Tied>(Config { precision, ..config });
             }
         }
     }

@@ -3,16 +3,17 @@
 use std::num::NonZeroUsize;
 
 use zero_plan::config::Recompute;
+use zero_plan::config::Width;
 use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
-use zero_tests::tiny::{Tall, Tied, Untied};
+use zero_tests::tiny::{InBothWidths, Tall, Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, train_engine};
 
-use crate::run;
+use crate::{WIDTHS, run};
 
 /// Trains with ranks of this many threads, who share out even the least.
 fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
@@ -33,10 +34,21 @@ fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device 
     })
 }
 
-fn threads_agree<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(config: Config) {
-    let alone = run::<M>(config, 3);
-    for threads in [1, 3] {
-        assert!(run_on_threads::<M>(config, threads).bits() == alone.bits(), "{threads} threads differ: {config:?}");
+/// In both widths.
+fn threads_agree<M>(config: Config)
+where
+    M: InBothWidths<Shape: Shape<Device = Cpu>, Narrow: Model<Shape: Shape<Device = Cpu>>>,
+{
+    for precision in WIDTHS {
+        let config = Config { precision, ..config };
+        let alone = run::<M>(config, 3);
+        for threads in [1, 3] {
+            let shared = match precision.compute {
+                Width::F32 => run_on_threads::<M>(config, threads),
+                Width::BF16 => run_on_threads::<M::Narrow>(config, threads),
+            };
+            assert!(shared.bits() == alone.bits(), "{threads} threads differ: {config:?}");
+        }
     }
 }
 

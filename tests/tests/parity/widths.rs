@@ -13,11 +13,15 @@ const F32: Width = Width::F32;
 const BF16: Width = Width::BF16;
 
 /// The ZeRO paper's states, with reductions in f32, all narrow, and a narrow master copy that is the parameters themselves.
-const PRECISIONS: [Precision; 4] = [
+const PRECISIONS: [Precision; 7] = [
     Precision { compute: F32, params: BF16, reduce: BF16, master: F32, moments: F32 },
     Precision { compute: F32, params: BF16, reduce: F32, master: F32, moments: F32 },
     Precision { compute: F32, params: BF16, reduce: BF16, master: BF16, moments: BF16 },
     Precision { compute: F32, params: BF16, reduce: F32, master: BF16, moments: F32 },
+    // Layers compute in bf16: on parameters that are converted for them, on those that are kept, and all in bf16.
+    Precision { compute: BF16, params: F32, reduce: BF16, master: F32, moments: F32 },
+    Precision { compute: BF16, params: BF16, reduce: BF16, master: F32, moments: F32 },
+    Precision { compute: BF16, params: BF16, reduce: BF16, master: BF16, moments: BF16 },
 ];
 
 #[test]

@@ -51,8 +51,8 @@ pub use record::{Record, Span};
 pub use update::Hyper;
 
 use crate::arena::Arena;
-use crate::device::{Agreement, Device, ReportBlock};
-use crate::layer::Activation;
+use crate::device::{Agreement, Device, Element, ReportBlock};
+use crate::layer::{Activation, Shape};
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 use batch::Misfit;
@@ -134,6 +134,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
         assert_eq!(plan.units, M::PLAN.units, "a plan of another model");
+        let compute = <<M::Shape as Shape>::Compute as Element>::WIDTH;
+        assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
         Self {
             segments: update::segments::<M>(&arena.places()),
             agreement: Agreement::of(plan),

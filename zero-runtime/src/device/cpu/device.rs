@@ -31,8 +31,8 @@ impl Default for Cpu {
     }
 }
 
-fn matrix<'a, E: Element>(matrix: &Matrix<'a, Cpu, E>) -> kernels::Matrix<'a> {
-    let stored = kernels::Matrix::new(matrix.view.cast::<f32>().as_slice(), matrix.rows, matrix.cols);
+fn matrix<'a, E: Element>(matrix: &Matrix<'a, Cpu, E>) -> kernels::Matrix<'a, E> {
+    let stored = kernels::Matrix::new(matrix.view.as_slice(), matrix.rows, matrix.cols);
     if matrix.transposed { stored.transposed() } else { stored }
 }
 
@@ -96,7 +96,7 @@ impl Device for Cpu {
         write: Write,
     ) {
         let ([rows, depth], [_, cols]) = (a.size(), b.size());
-        let (c, a, b) = (MatrixMut::new(c.cast::<f32>().into_slice(), rows, cols), matrix(&a), matrix(&b));
+        let (c, a, b) = (MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b));
         self.by_products([rows, depth, cols], (c, a), |(c, a)| kernels::matmul(c, a, b, write));
     }
 
@@ -108,20 +108,16 @@ impl Device for Cpu {
         bias: Option<View<Self, E>>,
         then: Then<Self, E>,
     ) {
-        let (weight, bias) = (matrix(&weight), bias.map(|b| b.cast::<f32>().as_slice()));
+        let (weight, bias) = (matrix(&weight), bias.map(View::as_slice));
         let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
         let then = match then {
             Then::Nothing => kernels::Then::Nothing,
-            Then::Activate(kind, to) => kernels::Then::Activate(kind, to.cast::<f32>().into_slice()),
-            Then::Add(other) => kernels::Then::Add(other.cast::<f32>().as_slice()),
+            Then::Activate(kind, to) => kernels::Then::Activate(kind, to.into_slice()),
+            Then::Add(other) => kernels::Then::Add(other.as_slice()),
         };
-        self.by_products(
-            [rows, depth, output],
-            (y.cast::<f32>().into_slice(), x.cast::<f32>().as_slice(), then),
-            |(y, x, then)| {
-                kernels::linear(y, x, weight, bias, then);
-            },
-        );
+        self.by_products([rows, depth, output], (y.into_slice(), x.as_slice(), then), |(y, x, then)| {
+            kernels::linear(y, x, weight, bias, then);
+        });
     }
 
     fn sum_rows<E: Element>(&self, x: View<Self, E>, out: ViewMut<Self, f32>, write: Write) {
