@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::device::Write;
+use crate::device::{Element, Write};
 
 /// Accumulators of a reduction: one AVX-512 register of `f32`. Fixed, so that every machine sums in the same order.
 pub const LANES: usize = 16;
@@ -26,7 +26,7 @@ pub fn dispatch<K: pulp::WithSimd>(kernel: K) -> K::Output {
 
 /// Sum over i of `term` of the i-th elements of `inputs`, which are equally long.
 #[inline(always)]
-pub fn sum<const N: usize>(inputs: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
+pub fn sum<const N: usize, E: Element>(inputs: [&[E]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
     let len = inputs[0].len();
     assert!(inputs.iter().all(|x| x.len() == len), "summands differ in length");
     let blocks = inputs.map(|x| x.as_chunks::<LANES>().0);
@@ -36,14 +36,14 @@ pub fn sum<const N: usize>(inputs: [&[f32]; N], term: impl Fn([f32; N]) -> f32) 
         // All terms before any addition: in one loop they would be computed one at a time, four times slower.
         let mut terms = [0.0; LANES];
         for (lane, value) in terms.iter_mut().enumerate() {
-            *value = term(blocks.map(|x| x[block][lane]));
+            *value = term(blocks.map(|x| x[block][lane].widen()));
         }
         for (total, term) in lanes.iter_mut().zip(terms) {
             *total += term;
         }
     }
     for (lane, total) in lanes.iter_mut().enumerate().take(len % LANES) {
-        *total += term(tails.map(|x| x[lane]));
+        *total += term(tails.map(|x| x[lane].widen()));
     }
     fold(lanes, |a, b| a + b)
 }

@@ -1,6 +1,8 @@
 //! Helpers of the kernels' tests: reproducible inputs and comparison with an f64 reference. Never part of a build.
 
-use crate::device::AdamW;
+use zero_plan::config::Width;
+
+use crate::device::{AdamW, Element};
 
 /// Awkward lengths: empty of whole vectors, one short, exact, one over, several.
 pub const LENGTHS: [usize; 8] = [1, 3, 15, 16, 17, 33, 65, 130];
@@ -30,19 +32,39 @@ pub fn noise(len: usize, seed: u64) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-pub fn to_f64(x: &[f32]) -> Vec<f64> {
-    x.iter().copied().map(f64::from).collect()
+/// [`noise`], stored.
+pub fn stored<E: Element>(len: usize, seed: u64) -> Vec<E> {
+    noise(len, seed).into_iter().map(E::narrow).collect()
 }
 
-/// Asserts |found - expected| <= tolerance x (1 + |expected|), element by element.
+pub fn to_f64<E: Element>(x: &[E]) -> Vec<f64> {
+    x.iter().map(|x| f64::from(x.widen())).collect()
+}
+
+/// The bits of what is stored, in their width or in f32.
+pub fn bits<E: Element>(x: &[E]) -> Vec<u32> {
+    x.iter().map(|x| x.widen().to_bits()).collect()
+}
+
+/// How far from a result it may be stored, relative to it, beyond the error that f32 has: half a unit in the last of the 8
+/// bits of a bf16.
+fn rounding<E: Element>() -> f64 {
+    match E::WIDTH {
+        Width::F32 => 0.0,
+        Width::BF16 => f64::powi(2.0, -8),
+    }
+}
+
+/// Asserts that each element found is within `tolerance` x (1 + |expected|) of what is expected, and from there at most one
+/// rounding away.
 #[track_caller]
-pub fn assert_close(name: &str, found: &[f32], expected: &[f64], tolerance: f64) {
+pub fn assert_close<E: Element>(name: &str, found: &[E], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "length of {name}");
-    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+    for (i, (found, &expected)) in found.iter().zip(expected).enumerate() {
+        let found = found.widen();
         let error = (f64::from(found) - expected).abs();
-        assert!(
-            error <= tolerance * (1.0 + expected.abs()),
-            "{name}[{i}]: found {found}, expected {expected}, error {error:e} over {tolerance:e}"
-        );
+        let computed = tolerance * (1.0 + expected.abs());
+        let bound = computed + rounding::<E>() * (expected.abs() + computed);
+        assert!(error <= bound, "{name}[{i}]: found {found}, expected {expected}, error {error:e} over {bound:e}");
     }
 }

@@ -9,7 +9,7 @@ use zero_plan::config::Width;
 
 use super::product::{RowsMut, Size, product};
 use super::softmax::hide_future;
-use super::stored::{product_of_stored, store, sums, widened};
+use super::stored::{product_of_stored, store, sums};
 use super::{Block, HEAD_DIM_MAX, Head, KEYS, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
 use crate::device::cpu::math::exp_small;
 use crate::device::cpu::simd::{sum, vectorised};
@@ -126,14 +126,12 @@ impl Head {
         self.transpose(&mut block.queries, given.qkv, self.query, &range, self.scale());
         self.transpose(&mut block.gradients, given.dout, self.out, &range, 1.0);
         let mut queries = Queries { range, lse: [f32::INFINITY; QUERIES], shared: [0.0; QUERIES] };
-        let (dout_room, out_room) = block.widened.split_at_mut(HEAD_DIM_MAX);
         for (i, query) in queries.range.clone().enumerate() {
             let out = self.out.at(query)..self.out.at(query) + self.dim;
-            let (dout, out) = (widened(&given.dout[out.clone()], dout_room), widened(&given.out[out], out_room));
             queries.lse[i] = given.lse[self.lse.at(query)];
             queries.shared[i] = vectorised(
                 #[inline(always)]
-                || sum([dout, out], |[dout, out]| dout * out),
+                || sum([&given.dout[out.clone()], &given.out[out.clone()]], |[dout, out]| dout * out),
             );
         }
         queries
