@@ -103,7 +103,8 @@ impl Head {
         let queries = self.prepare(queries, given, block);
         let first_key = if inside { 0 } else { span.tokens.start };
         for keys in blocks(first_key..queries.range.end.min(span.tokens.end), KEYS) {
-            self.score(&queries, &keys, given.qkv, block);
+            // SAFETY: `keys` are rows of this head.
+            unsafe { self.score(&queries, &keys, given.qkv, block) };
             if inside {
                 let write = if keys.start == 0 { Write::Set } else { Write::Add };
                 let size = Size { rows: count, depth: keys.len(), cols: dim };
@@ -122,6 +123,7 @@ impl Head {
         }
     }
 
+    /// Transposes the queries and the gradients of what they gave.
     fn prepare<E: Element>(&self, range: Range<usize>, given: Given<E>, block: &mut Block) -> Queries {
         self.transpose(&mut block.queries, given.qkv, self.query, &range, self.scale());
         self.transpose(&mut block.gradients, given.dout, self.out, &range, 1.0);
@@ -138,12 +140,15 @@ impl Head {
     }
 
     /// The block's weights and the gradients of its scores.
-    fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, qkv: &[E], block: &mut Block) {
+    ///
+    /// # Safety
+    /// `qkv` is a tensor of the shape that this head is of, and has these keys.
+    unsafe fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, qkv: &[E], block: &mut Block) {
         let (weights, dscores) = (&mut block.weights[..keys.len()], &mut block.dscores[..keys.len()]);
         let (key, value) = (self.key.rows(qkv, keys.start), self.value.rows(qkv, keys.start));
         let size = Size { rows: keys.len(), depth: self.dim, cols: QUERIES };
         let room = &mut block.widened;
-        // SAFETY: `keys` are rows of this head; the strips are ours.
+        // SAFETY: by the caller's promise; the strips are ours.
         unsafe {
             product_of_stored(size, key, rows_of(&block.queries), rows_of_mut(weights), room);
             product_of_stored(size, value, rows_of(&block.gradients), rows_of_mut(dscores), room);
