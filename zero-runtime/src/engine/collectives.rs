@@ -153,7 +153,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// The numbers that a rank has at a place.
-    fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
+    pub(super) fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
         Stored::of(self.arena.width(place), self.bytes(rank, place))
     }
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use bytemuck::Pod;
-use zero_plan::{Op, Place, State, Stretch};
+use zero_plan::{Axis, Op, Place, State, Stretch};
 
 use super::Engine;
 use crate::device::{Device, Element, Stored, StoredMut, bf16};
@@ -141,7 +141,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// As for [`crate::arena::Arena::view`].
     unsafe fn read(&self, place: Place) -> Vec<f32> {
         // SAFETY: by the caller's promise.
-        match unsafe { self.arena.stored(place) } {
+        self.read_stored(unsafe { self.arena.stored(place) })
+    }
+
+    fn read_stored(&self, from: Stored<DeviceOf<M>>) -> Vec<f32> {
+        match from {
             Stored::F32(from) => self.read_as(from),
             Stored::BF16(from) => self.read_as(from),
         }
@@ -171,23 +175,25 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if params == 0 {
             return Ok(Some(Vec::new()));
         }
-        let is_gathered = self.plan.config.shards_parameters();
-        let flat = if is_gathered { places.computed_on(unit, 0) } else { places.flat(unit) };
         // SAFETY: between steps nobody writes parameters, and no step ends before this rank is in it: what it reads here it
-        // has read by then. The view ends before the release.
-        unsafe {
-            if is_gathered {
+        // has read by then. Views end before the release.
+        let mut flat = unsafe {
+            if self.plan.config.shards_parameters() {
                 self.ranks.position.restart();
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;
-            }
-            let mut flat = self.read(flat);
-            flat.truncate(params);
-            if is_gathered {
+                // Not from a slot: what is computed on may be rounded.
+                let shard = |zero| (self.arena.along(Axis::Zero, zero), places.along(Axis::Zero, zero).shard(unit));
+                let shards = (0..self.plan.config.mesh.zero).map(shard);
+                let flat = shards.flat_map(|(rank, shard)| self.read_stored(self.ranks.of_rank(rank, shard))).collect();
                 self.ranks.run(Op::Release { unit })?;
+                flat
+            } else {
+                self.read(places.flat(unit))
             }
-            Ok(Some(flat))
-        }
+        };
+        flat.truncate(params);
+        Ok(Some(flat))
     }
 
     /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none on

@@ -214,7 +214,8 @@ impl Head {
         1.0 / (self.dim as f32).sqrt()
     }
 
-    /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; zero where there are no more.
+    /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; the last one again where there are no
+    /// more.
     fn transpose<E: Element>(
         &self,
         to: &mut [[f32; QUERIES]],
@@ -223,14 +224,13 @@ impl Head {
         queries: &Range<usize>,
         scale: f32,
     ) {
-        let to = &mut to[..self.dim];
-        if queries.len() < QUERIES {
-            to.as_flattened_mut().fill(0.0);
-        }
-        for (i, query) in queries.clone().enumerate() {
-            let from = &x[panel.at(query)..][..self.dim];
-            for (to, from) in to.iter_mut().zip(from) {
-                to[i] = scale * from.widen();
+        let row = |query: usize| &x[panel.at(query.min(queries.end - 1))..][..self.dim];
+        // Four rows at a time: single elements would be as many times the stores, each to another line.
+        for group in 0..QUERIES / 4 {
+            let query = queries.start + 4 * group;
+            let rows = row(query).iter().zip(row(query + 1)).zip(row(query + 2)).zip(row(query + 3));
+            for (to, (((a, b), c), d)) in to.iter_mut().zip(rows) {
+                to.as_chunks_mut().0[group] = [a, b, c, d].map(|x| scale * x.widen());
             }
         }
     }

@@ -4,7 +4,7 @@ use zero_plan::unit::Unit;
 use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, Position, TransportKind};
 
 use super::Collectives;
-use crate::device::{Cpu, Stored};
+use crate::device::Cpu;
 use crate::transport::{Lost, Shared, Transport, local};
 
 type Ranks<'p> = Collectives<'p, Cpu, Shared<'p, Cpu>>;

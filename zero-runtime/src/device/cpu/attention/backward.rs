@@ -9,7 +9,7 @@ use zero_plan::config::Width;
 
 use super::product::{RowsMut, Size, product};
 use super::softmax::hide_future;
-use super::stored::{product_of_stored, store, sums, widened};
+use super::stored::{product_of_stored, store, sums};
 use super::{Block, HEAD_DIM_MAX, Head, KEYS, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
 use crate::device::cpu::math::exp_small;
 use crate::device::cpu::simd::{sum, vectorised};
@@ -103,7 +103,8 @@ impl Head {
         let queries = self.prepare(queries, given, block);
         let first_key = if inside { 0 } else { span.tokens.start };
         for keys in blocks(first_key..queries.range.end.min(span.tokens.end), KEYS) {
-            self.score(&queries, &keys, given.qkv, block);
+            // SAFETY: `keys` are rows of this head.
+            unsafe { self.score(&queries, &keys, given.qkv, block) };
             if inside {
                 let write = if keys.start == 0 { Write::Set } else { Write::Add };
                 let size = Size { rows: count, depth: keys.len(), cols: dim };
@@ -122,30 +123,32 @@ impl Head {
         }
     }
 
+    /// Transposes the queries and the gradients of what they gave.
     fn prepare<E: Element>(&self, range: Range<usize>, given: Given<E>, block: &mut Block) -> Queries {
         self.transpose(&mut block.queries, given.qkv, self.query, &range, self.scale());
         self.transpose(&mut block.gradients, given.dout, self.out, &range, 1.0);
         let mut queries = Queries { range, lse: [f32::INFINITY; QUERIES], shared: [0.0; QUERIES] };
-        let (dout_room, out_room) = block.widened.split_at_mut(HEAD_DIM_MAX);
         for (i, query) in queries.range.clone().enumerate() {
             let out = self.out.at(query)..self.out.at(query) + self.dim;
-            let (dout, out) = (widened(&given.dout[out.clone()], dout_room), widened(&given.out[out], out_room));
             queries.lse[i] = given.lse[self.lse.at(query)];
             queries.shared[i] = vectorised(
                 #[inline(always)]
-                || sum([dout, out], |[dout, out]| dout * out),
+                || sum([&given.dout[out.clone()], &given.out[out.clone()]], |[dout, out]| dout * out),
             );
         }
         queries
     }
 
     /// The block's weights and the gradients of its scores.
-    fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, qkv: &[E], block: &mut Block) {
+    ///
+    /// # Safety
+    /// `qkv` is a tensor of the shape that this head is of, and has these keys.
+    unsafe fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, qkv: &[E], block: &mut Block) {
         let (weights, dscores) = (&mut block.weights[..keys.len()], &mut block.dscores[..keys.len()]);
         let (key, value) = (self.key.rows(qkv, keys.start), self.value.rows(qkv, keys.start));
         let size = Size { rows: keys.len(), depth: self.dim, cols: QUERIES };
         let room = &mut block.widened;
-        // SAFETY: `keys` are rows of this head; the strips are ours.
+        // SAFETY: by the caller's promise; the strips are ours.
         unsafe {
             product_of_stored(size, key, rows_of(&block.queries), rows_of_mut(weights), room);
             product_of_stored(size, value, rows_of(&block.gradients), rows_of_mut(dscores), room);

@@ -6,23 +6,11 @@ use zero_plan::config::Width;
 
 use super::product::{Rows, RowsMut, Size, product};
 use super::{HEAD_DIM_MAX, blocks};
-use crate::device::cpu::convert;
-use crate::device::cpu::simd::vectorised;
-use crate::device::element::known;
+use crate::device::cpu::simd::{LANES, vectorised};
 use crate::device::{Element, Write};
 
 /// Elements widened at a time: of the widest head as many rows as a product takes at once.
 pub const WIDENED: usize = 8 * HEAD_DIM_MAX;
-
-/// Numbers as f32, in `room` if they are not stored as that.
-pub fn widened<'a, E: Element>(stored: &'a [E], room: &'a mut [f32]) -> &'a [f32] {
-    if let Some(numbers) = known(stored) {
-        return numbers;
-    }
-    let room = &mut room[..stored.len()];
-    convert(room, stored);
-    room
-}
 
 /// `c` (rows, cols) := `a` (rows, depth) `b` (depth, cols), where `a` is at most `HEAD_DIM_MAX` deep.
 ///
@@ -49,9 +37,7 @@ pub unsafe fn product_of_stored<E: Element>(
                 for (row, room) in rows.clone().zip(room.chunks_exact_mut(depth)) {
                     // SAFETY: a row of `a`, which the caller lets us read.
                     let stored = unsafe { core::slice::from_raw_parts(a.start.add(row * a.stride), size.depth) };
-                    for (wide, stored) in room.iter_mut().zip(stored) {
-                        *wide = stored.widen();
-                    }
+                    widen(stored, room);
                 }
             },
         );
@@ -60,6 +46,22 @@ pub unsafe fn product_of_stored<E: Element>(
         unsafe {
             product(Size { rows: rows.len(), ..size }, a, b, c.skip(rows.start), Write::Set);
         }
+    }
+}
+
+/// `to` := `from`, a whole vector at a time as far as there are any.
+#[inline(always)]
+fn widen<E: Element>(from: &[E], to: &mut [f32]) {
+    let ((from, from_rest), (to, to_rest)) = (from.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
+    for (to, from) in to.iter_mut().zip(from) {
+        let mut wide = [0.0; LANES];
+        for (wide, from) in wide.iter_mut().zip(from) {
+            *wide = from.widen();
+        }
+        *to = wide;
+    }
+    for (to, from) in to_rest.iter_mut().zip(from_rest) {
+        *to = from.widen();
     }
 }
 

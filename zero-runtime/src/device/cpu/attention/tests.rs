@@ -1,7 +1,11 @@
 //! Attention against an f64 reference that holds the whole (length, length) matrix.
 
+use std::num::NonZeroUsize;
+
 use super::*;
-use crate::device::cpu::testing::{assert_close, noise};
+use crate::device::cpu::convert;
+use crate::device::cpu::testing::{assert_close, bits, stored, to_f64};
+use crate::device::{Device, bf16};
 
 struct Reference {
     out: Vec<f64>,
@@ -9,7 +13,9 @@ struct Reference {
     dqkv: Vec<f64>,
 }
 
-fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
+/// Gradients are those of a softmax whose mean gradient is taken from `out` as it is stored, as the kernel takes it.
+fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]) -> Reference {
+    let (qkv, out, dout) = (to_f64(qkv), to_f64(out), to_f64(dout));
     let AttentionShape { sequences, length, heads, key_heads, head_dim } = shape;
     let width = heads * head_dim;
     let scale = 1.0 / (head_dim as f64).sqrt();
@@ -25,7 +31,7 @@ fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
             let row_width = (heads + 2 * key_heads) * head_dim;
             let at =
                 |row: usize, kind: usize, d: usize| (sequence * length + row) * row_width + first[kind] * head_dim + d;
-            let x = |row, kind, d| f64::from(qkv[at(row, kind, d)]);
+            let x = |row, kind, d| qkv[at(row, kind, d)];
             for i in 0..length {
                 let token = sequence * length + i;
                 let out_at = |d: usize| token * width + head * head_dim + d;
@@ -34,16 +40,15 @@ fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
                 let total: f64 = scores.iter().map(|s| s.exp()).sum();
                 r.lse[token * heads + head] = total.ln();
                 let p: Vec<f64> = scores.iter().map(|s| s.exp() / total).collect();
-                let dp: Vec<f64> =
-                    (0..=i).map(|j| (0..head_dim).map(|d| f64::from(dout[out_at(d)]) * x(j, 2, d)).sum()).collect();
-                let mean_dp: f64 = p.iter().zip(&dp).map(|(p, dp)| p * dp).sum();
+                let dp: Vec<f64> = (0..=i).map(|j| (0..head_dim).map(|d| dout[out_at(d)] * x(j, 2, d)).sum()).collect();
+                let mean_dp: f64 = (0..head_dim).map(|d| dout[out_at(d)] * out[out_at(d)]).sum();
                 for j in 0..=i {
                     let ds = p[j] * (dp[j] - mean_dp) * scale;
                     for d in 0..head_dim {
                         r.out[out_at(d)] += p[j] * x(j, 2, d);
                         r.dqkv[at(i, 0, d)] += ds * x(j, 1, d);
                         r.dqkv[at(j, 1, d)] += ds * x(i, 0, d);
-                        r.dqkv[at(j, 2, d)] += p[j] * f64::from(dout[out_at(d)]);
+                        r.dqkv[at(j, 2, d)] += p[j] * dout[out_at(d)];
                     }
                 }
             }
@@ -52,42 +57,160 @@ fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
     r
 }
 
-fn check(shape: AttentionShape) {
-    let (tokens, width) = (shape.tokens(), shape.out_width());
-    let (qkv, dout) = (noise(tokens * shape.qkv_width(), 1), noise(tokens * width, 2));
-    let expected = reference(shape, &qkv, &dout);
-    // NaN wherever a kernel must write before it reads.
-    let (mut out, mut lse) = (vec![f32::NAN; tokens * width], vec![f32::NAN; tokens * shape.heads]);
-    let mut dqkv = vec![f32::NAN; qkv.len()];
-    attention(Cpu::ONE_THREAD, shape, &qkv, &mut out, &mut lse);
-    assert_close("out", &out, &expected.out, 1e-5);
-    assert_close("lse", &lse, &expected.lse, 1e-5);
-    attention_backward(Cpu::ONE_THREAD, shape, &qkv, &out, &lse, &dout, &mut dqkv);
-    assert_close("dqkv", &dqkv, &expected.dqkv, 3e-5);
+/// Shapes that leave something over: of vectors, of blocks of queries and of keys, and of the spans whose gradients of keys
+/// are summed at a time where tensors are bf16: 64 tokens of the widest head.
+fn awkward_shapes() -> impl Iterator<Item = AttentionShape> {
+    let shapes = [
+        [1, 1, 1, 1, 1],
+        [2, 3, 2, 1, 5],
+        [1, 17, 3, 3, 3],
+        [2, 31, 2, 2, 8],
+        [1, 32, 4, 2, 17],
+        [3, 33, 1, 1, 100],
+        [2, 63, 1, 1, 16],
+        [1, 64, 2, 2, 7],
+        [2, 65, 6, 2, 8],
+        [2, 97, 4, 1, 33],
+        [1, 130, 1, 1, 3],
+        [1, 200, 2, 2, 64],
+        [1, 200, 3, 1, 400],
+        [1, 130, 2, 1, HEAD_DIM_MAX],
+    ];
+    shapes.into_iter().map(|[sequences, length, heads, key_heads, head_dim]| AttentionShape {
+        sequences,
+        length,
+        heads,
+        key_heads,
+        head_dim,
+    })
+}
+
+/// What the kernels make of noise, or of tensors that were spoilt.
+struct Run<E> {
+    qkv: Vec<E>,
+    dout: Vec<E>,
+    out: Vec<E>,
+    lse: Vec<f32>,
+    dqkv: Vec<E>,
+}
+
+impl<E: Element> Run<E> {
+    fn of_noise(shape: AttentionShape) -> Self {
+        let (qkv, dout) = (shape.tokens() * shape.qkv_width(), shape.tokens() * shape.out_width());
+        Self::of(Cpu::ONE_THREAD, shape, stored(qkv, 1), stored(dout, 2))
+    }
+
+    fn of(cpu: Cpu, shape: AttentionShape, qkv: Vec<E>, dout: Vec<E>) -> Self {
+        // NaN wherever a kernel must write before it reads.
+        let nan = E::narrow(f32::NAN);
+        let (mut out, mut lse) = (vec![nan; dout.len()], vec![f32::NAN; shape.tokens() * shape.heads]);
+        let mut dqkv = vec![nan; qkv.len()];
+        attention(cpu, shape, &qkv, &mut out, &mut lse);
+        attention_backward(cpu, shape, &qkv, &out, &lse, &dout, &mut dqkv);
+        Self { qkv, dout, out, lse, dqkv }
+    }
+
+    fn bits(&self) -> [Vec<u32>; 3] {
+        [bits(&self.out), bits(&self.lse), bits(&self.dqkv)]
+    }
+}
+
+/// Within what sums in f32 err by, and of what is stored as bf16 one rounding more.
+fn matches_f64<E: Element>(shape: AttentionShape) {
+    let run = Run::<E>::of_noise(shape);
+    let expected = reference(shape, &run.qkv, &run.out, &run.dout);
+    assert_close("out", &run.out, &expected.out, 1e-5);
+    assert_close("lse", &run.lse, &expected.lse, 1e-5);
+    assert_close("dqkv", &run.dqkv, &expected.dqkv, 3e-5);
 }
 
 #[test]
 fn matches_f64_on_awkward_shapes() {
-    for [sequences, length, heads, head_dim] in [
-        [1, 1, 1, 1],
-        [2, 3, 2, 5],
-        [1, 17, 3, 3],
-        [2, 63, 1, 16],
-        [1, 64, 2, 7],
-        [2, 65, 2, 8],
-        [1, 130, 1, 3],
-        [1, 200, 2, 64],
-        [1, 97, 2, 40],
-        [3, 33, 1, 100],
-    ] {
-        check(AttentionShape { sequences, length, heads, key_heads: heads, head_dim });
+    for shape in awkward_shapes() {
+        matches_f64::<f32>(shape);
+        matches_f64::<bf16>(shape);
+    }
+}
+
+fn converted<To: Element, From: Element>(from: &[From]) -> Vec<To> {
+    let mut to = vec![To::narrow(f32::NAN); from.len()];
+    convert(&mut to, from);
+    to
+}
+
+/// So there is but one rounding, wherever sums are kept until then.
+#[test]
+fn bf16_is_f32_of_the_same_numbers_rounded_once() {
+    for shape in awkward_shapes() {
+        let narrow = Run::<bf16>::of_noise(shape);
+        let (qkv, dout): (Vec<f32>, Vec<f32>) = (converted(&narrow.qkv), converted(&narrow.dout));
+        let wide = Run::of(Cpu::ONE_THREAD, shape, qkv, dout);
+        assert_eq!(bits(&narrow.out), bits(&converted::<bf16, _>(&wide.out)), "{shape:?}");
+        assert_eq!(bits(&narrow.lse), bits(&wide.lse), "{shape:?}");
+        // Backward reads `out` as it was stored.
+        let (out, mut dqkv) = (converted(&narrow.out), vec![f32::NAN; wide.qkv.len()]);
+        attention_backward(Cpu::ONE_THREAD, shape, &wide.qkv, &out, &wide.lse, &wide.dout, &mut dqkv);
+        assert_eq!(bits(&narrow.dqkv), bits(&converted::<bf16, _>(&dqkv)), "{shape:?}");
+    }
+}
+
+fn same_on_threads<E: Element>(shape: AttentionShape) {
+    let alone = Run::<E>::of_noise(shape);
+    for threads in [2, 3, 5] {
+        let threads = NonZeroUsize::new(threads).expect("threads");
+        let work = |cpu: Cpu| Run::of(cpu.eager(), shape, alone.qkv.clone(), alone.dout.clone()).bits();
+        let found = Cpu::on_threads(threads, "test", work).expect("threads");
+        assert!(found == alone.bits(), "{threads} threads, {shape:?}");
     }
 }
 
 #[test]
-fn heads_share_keys_and_values() {
-    for [sequences, length, heads, key_heads, head_dim] in [[2, 3, 2, 1, 5], [1, 65, 6, 2, 7], [2, 97, 4, 1, 33]] {
-        check(AttentionShape { sequences, length, heads, key_heads, head_dim });
+fn no_bit_depends_on_the_number_of_threads() {
+    for [sequences, length, heads, key_heads, head_dim] in [[3, 37, 4, 2, 5], [1, 100, 6, 6, 17], [2, 70, 4, 1, 1000]] {
+        let shape = AttentionShape { sequences, length, heads, key_heads, head_dim };
+        same_on_threads::<f32>(shape);
+        same_on_threads::<bf16>(shape);
+    }
+}
+
+/// What is not finite shows in what depends on it, and in no other head or sequence. What its sequence has of the same
+/// feature may be NaN before it, in the product of a weight of 0.
+fn shows_what_is_not_finite<E: Element>(spoilt: f32) {
+    let shape = AttentionShape { sequences: 2, length: 70, heads: 2, key_heads: 2, head_dim: 3 };
+    let (token, width) = (37, shape.out_width());
+    let finite = Run::<E>::of_noise(shape);
+    let mut qkv = finite.qkv.clone();
+    // A value of the first head.
+    qkv[token * shape.qkv_width() + 2 * width] = E::narrow(spoilt);
+    let run = Run::of(Cpu::ONE_THREAD, shape, qkv, finite.dout.clone());
+    for (i, x) in run.out.iter().enumerate() {
+        let (row, column) = (i / width, i % width);
+        if row >= shape.length || column > 0 {
+            assert!(x.widen().is_finite(), "out[{i}]");
+        } else if row >= token {
+            assert!(!x.widen().is_finite(), "out[{i}]");
+        }
+    }
+    let mut dout = finite.dout.clone();
+    dout[token * width] = E::narrow(spoilt);
+    let run = Run::of(Cpu::ONE_THREAD, shape, finite.qkv.clone(), dout);
+    for (i, x) in run.dqkv.iter().enumerate() {
+        let (row, column) = (i / shape.qkv_width(), i % shape.qkv_width());
+        let (kind, column) = (column / width, column % width);
+        // The value's gradient depends on this feature of `dout` alone, those of the query and the keys on all.
+        if row >= shape.length || column >= shape.head_dim || (kind == 2 && column > 0) || (kind == 0 && row != token) {
+            assert!(x.widen().is_finite(), "dqkv[{i}]");
+        } else if row <= token {
+            assert!(!x.widen().is_finite(), "dqkv[{i}]");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_shows() {
+    for spoilt in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        shows_what_is_not_finite::<f32>(spoilt);
+        shows_what_is_not_finite::<bf16>(spoilt);
     }
 }
 
