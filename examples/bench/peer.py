@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The peer to beat: this benchmark's model trained by PyTorch on CPU ranks over gloo, and gloo's collectives alone.
 
-Times whole training steps, collectives or matrix products, and prints JSON lines, from rank 0. It measures speed and memory and nothing
-else: tokens are random, no loss is reported, nothing is written. Needs only `torch`. One thread a rank:
+Times whole training steps, collectives or matrix products, and prints JSON lines, from rank 0. It measures speed and
+memory and nothing else: tokens are random, no loss is reported, nothing is written. Needs only `torch`. One thread a
+rank:
 
     OMP_NUM_THREADS=1 python peer.py --mode single
     OMP_NUM_THREADS=1 python peer.py --mode single --precision bf16
