@@ -1,15 +1,21 @@
 //! Reduce: a sum of stretches of which the destination may be one. Never sums in another order than [`tree_sum`].
 
 use super::Cpu;
+use super::simd::check_len;
 use super::tree_sum::tree_sum;
 use crate::device::{Element, Stored, StoredMut, Write};
 
 /// Elements that a sum in place works on at a time, beside the sources: half of a first-level cache.
 const BLOCK: usize = 4096;
 
+/// The most summands that threads share the sum of: each has all of them at hand, since only the calling one may ask for
+/// them.
+const SHARED_MAX: usize = 256;
+
 /// `to` := or += tree(0..`count`), as [`tree_sum`] of `source`; summand number `own` is what `to` holds. All are stored in
-/// one width.
+/// one width, and shared out by elements.
 pub fn reduce<'a>(
+    cpu: Cpu,
     to: StoredMut<Cpu>,
     count: usize,
     own: Option<usize>,
@@ -22,16 +28,37 @@ pub fn reduce<'a>(
                 Stored::F32(summand) => summand.as_slice(),
                 Stored::BF16(_) => panic!("summand {i} is stored as bf16, and the sum as f32"),
             };
-            reduce_as(to.into_slice(), count, own, source, write);
+            share(cpu, to.into_slice(), count, own, source, write);
         }
         StoredMut::BF16(to) => {
             let source = |i| match source(i) {
                 Stored::BF16(summand) => summand.as_slice(),
                 Stored::F32(_) => panic!("summand {i} is stored as f32, and the sum as bf16"),
             };
-            reduce_as(to.into_slice(), count, own, source, write);
+            share(cpu, to.into_slice(), count, own, source, write);
         }
     }
+}
+
+fn share<'a, E: Element>(
+    cpu: Cpu,
+    to: &mut [E],
+    count: usize,
+    own: Option<usize>,
+    source: impl Fn(usize) -> &'a [E],
+    write: Write,
+) {
+    if count > SHARED_MAX {
+        return reduce_as(to, count, own, source, write);
+    }
+    let mut summands: [&[E]; SHARED_MAX] = [&[]; SHARED_MAX];
+    for i in (0..count).filter(|&i| own != Some(i)) {
+        summands[i] = source(i);
+        check_len("source", summands[i].len(), to.len());
+    }
+    cpu.by_elements(to.len(), (0..to.len(), to), |(part, to)| {
+        reduce_as(to, count, own, |i| &summands[i][part.clone()], write);
+    });
 }
 
 fn reduce_as<'a, E: Element>(
@@ -82,7 +109,14 @@ mod tests {
                             assert_ne!(i, own, "asked for what lies at the destination");
                             Stored::from(View::from(data[i].as_slice()))
                         };
-                        reduce(ViewMut::from(found.as_mut_slice()).into(), count, Some(own), &source, write);
+                        reduce(
+                            Cpu::ONE_THREAD,
+                            ViewMut::from(found.as_mut_slice()).into(),
+                            count,
+                            Some(own),
+                            &source,
+                            write,
+                        );
                         let bits = |x: &[E]| x.iter().map(|x| x.widen().to_bits()).collect::<Vec<_>>();
                         assert_eq!(bits(&found), bits(&expected), "{count} of {len}, own {own}, {write:?}");
                     }
@@ -101,6 +135,6 @@ mod tests {
     #[should_panic(expected = "summand 0 is stored as bf16, and the sum as f32")]
     fn widths_must_agree() {
         let source = |_| View::from(&[bf16::ONE][..]).into();
-        reduce(ViewMut::from(&mut [0.0][..]).into(), 1, None, &source, Write::Set);
+        reduce(Cpu::ONE_THREAD, ViewMut::from(&mut [0.0][..]).into(), 1, None, &source, Write::Set);
     }
 }
