@@ -1,5 +1,5 @@
-//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention, which
-//! shares out its heads itself. Never computes.
+//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention and the
+//! sums of ranks and of squares, which share it out themselves. Never computes.
 
 use std::io;
 use std::num::NonZeroUsize;

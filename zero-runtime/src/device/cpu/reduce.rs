@@ -88,47 +88,40 @@ fn reduce_as<'a, E: Element>(
 mod tests {
     use super::*;
     use crate::device::bf16;
-    use crate::device::cpu::testing::noise;
+    use crate::device::cpu::testing::{bits, stored};
     use crate::view::{View, ViewMut};
 
-    /// In place or apart, to the bit; lengths below, at and beyond a block.
-    fn in_place_is_as_apart<E: Element>()
+    /// In place or apart, to the bit.
+    fn in_place_is_as_apart<E: Element>(len: usize, count: usize)
     where
         for<'a> Stored<'a, Cpu>: From<View<'a, Cpu, E>>,
         for<'a> StoredMut<'a, Cpu>: From<ViewMut<'a, Cpu, E>>,
     {
-        for len in [1, BLOCK, BLOCK + 17] {
-            for count in 1..=6 {
-                let stored = |seed| noise(len, seed).into_iter().map(E::narrow).collect::<Vec<E>>();
-                let data: Vec<Vec<E>> = (0..count as u64).map(stored).collect();
-                for own in 0..count {
-                    for write in [Write::Set, Write::Add] {
-                        let (mut found, mut expected) = (data[own].clone(), data[own].clone());
-                        tree_sum(&mut expected, |i| &data[i], count, write);
-                        let source = |i: usize| {
-                            assert_ne!(i, own, "asked for what lies at the destination");
-                            Stored::from(View::from(data[i].as_slice()))
-                        };
-                        reduce(
-                            Cpu::ONE_THREAD,
-                            ViewMut::from(found.as_mut_slice()).into(),
-                            count,
-                            Some(own),
-                            &source,
-                            write,
-                        );
-                        let bits = |x: &[E]| x.iter().map(|x| x.widen().to_bits()).collect::<Vec<_>>();
-                        assert_eq!(bits(&found), bits(&expected), "{count} of {len}, own {own}, {write:?}");
-                    }
-                }
+        let data: Vec<Vec<E>> = (0..count as u64).map(|seed| stored(len, seed)).collect();
+        for own in 0..count {
+            for write in [Write::Set, Write::Add] {
+                let (mut found, mut expected) = (data[own].clone(), data[own].clone());
+                tree_sum(&mut expected, |i| &data[i], count, write);
+                let source = |i: usize| {
+                    assert_ne!(i, own, "asked for what lies at the destination");
+                    Stored::from(View::from(data[i].as_slice()))
+                };
+                let to = ViewMut::from(found.as_mut_slice()).into();
+                reduce(Cpu::ONE_THREAD, to, count, Some(own), &source, write);
+                assert_eq!(bits(&found), bits(&expected), "{count} of {len}, own {own}, {write:?}");
             }
         }
     }
 
+    /// Lengths below, at and beyond a block; summands as many as threads share, and more.
     #[test]
     fn a_sum_in_place_is_as_one_apart() {
-        in_place_is_as_apart::<f32>();
-        in_place_is_as_apart::<bf16>();
+        let lengths = [1, BLOCK, BLOCK + 17];
+        let sizes = lengths.into_iter().flat_map(|len| (1..=6).map(move |count| (len, count)));
+        for (len, count) in sizes.chain([(2, SHARED_MAX), (2, SHARED_MAX + 1)]) {
+            in_place_is_as_apart::<f32>(len, count);
+            in_place_is_as_apart::<bf16>(len, count);
+        }
     }
 
     #[test]
