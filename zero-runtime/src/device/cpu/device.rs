@@ -1,5 +1,5 @@
-//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention, which
-//! shares out its heads itself. Never computes.
+//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention and the
+//! sums of ranks and of squares, which share it out themselves. Never computes.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -9,7 +9,7 @@ use bytemuck::Pod;
 
 use super as kernels;
 use super::parallel::STACK_BYTES;
-use super::{MatrixMut, attention};
+use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
     AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored,
     StoredMut, Then, Weights, Write,
@@ -170,17 +170,21 @@ impl Device for Cpu {
         dbias: ViewMut<Self, f32>,
         write: Write,
     ) {
-        kernels::layer_norm_backward(
-            x.as_slice(),
-            gain.as_slice(),
-            stats.as_slice(),
-            dy.as_slice(),
-            dx.map(ViewMut::into_slice),
-            plus.map(View::as_slice),
-            dgain.into_slice(),
-            dbias.into_slice(),
-            write,
-        );
+        let (x, gain, stats, dy) = (x.as_slice(), gain.as_slice(), stats.as_slice(), dy.as_slice());
+        let (dgain, dbias, width) = (dgain.into_slice(), dbias.into_slice(), gain.len());
+        let (dx, plus) = (dx.map(ViewMut::into_slice), plus.map(View::as_slice));
+        if let Some(dx) = dx {
+            // In one pass where one thread does all: threads that share it are given rows, or columns of all rows.
+            if !self.shares(x.len()) {
+                return kernels::layer_norm_backward(x, gain, stats, dy, dx, plus, dgain, dbias, write);
+            }
+            self.by_rows(x.len() / width, width, (x, stats, dy, dx, plus), |(x, stats, dy, dx, plus)| {
+                kernels::layer_norm_dx(x, gain, stats, dy, dx, plus);
+            });
+        }
+        self.by_columns(x.len() / width, width, (0..width, dgain, dbias), |(columns, dgain, dbias)| {
+            kernels::layer_norm_dparams(x, stats, dy, width, columns, dgain, dbias, write);
+        });
     }
 
     fn rms_norm<E: Element>(
@@ -209,16 +213,20 @@ impl Device for Cpu {
         dgain: ViewMut<Self, f32>,
         write: Write,
     ) {
-        kernels::rms_norm_backward(
-            x.as_slice(),
-            gain.as_slice(),
-            inverse.as_slice(),
-            dy.as_slice(),
-            dx.map(ViewMut::into_slice),
-            plus.map(View::as_slice),
-            dgain.into_slice(),
-            write,
-        );
+        let (x, gain, inverse, dy) = (x.as_slice(), gain.as_slice(), inverse.as_slice(), dy.as_slice());
+        let (dgain, width) = (dgain.into_slice(), gain.len());
+        let (dx, plus) = (dx.map(ViewMut::into_slice), plus.map(View::as_slice));
+        if let Some(dx) = dx {
+            if !self.shares(x.len()) {
+                return kernels::rms_norm_backward(x, gain, inverse, dy, dx, plus, dgain, write);
+            }
+            self.by_rows(x.len() / width, width, (x, inverse, dy, dx, plus), |(x, inverse, dy, dx, plus)| {
+                kernels::rms_norm_dx(x, gain, inverse, dy, dx, plus);
+            });
+        }
+        self.by_columns(x.len() / width, width, (0..width, dgain), |(columns, dgain)| {
+            kernels::rms_norm_dgain(x, inverse, dy, width, columns, dgain, write);
+        });
     }
 
     fn attention<E: Element>(
@@ -276,8 +284,17 @@ impl Device for Cpu {
         length: usize,
         write: Write,
     ) {
-        let (ids, dout, dpositions) = (ids.as_slice(), dout.as_slice(), dpositions.map(ViewMut::into_slice));
-        kernels::embed_backward(ids, dout, dtable.into_slice(), dpositions, length, write);
+        let (ids, dout, dtable) = (ids.as_slice(), dout.as_slice(), dtable.into_slice());
+        let (mut dpositions, width) = (dpositions.map(ViewMut::into_slice), dout.len() / ids.len());
+        if write == Write::Set {
+            for gradient in [Some(&mut *dtable), dpositions.as_deref_mut()].into_iter().flatten() {
+                self.by_elements(gradient.len(), gradient, |gradient| gradient.fill(0.0));
+            }
+        }
+        let parts = (ColumnsMut::new(dtable, width), dpositions.map(|gradient| ColumnsMut::new(gradient, width)));
+        self.by_columns(ids.len(), width, parts, |(dtable, dpositions)| {
+            kernels::embed_backward(ids, dout, dtable, dpositions, length);
+        });
     }
 
     fn cross_entropy<E: Element>(
@@ -341,7 +358,7 @@ impl Device for Cpu {
         source: &dyn Fn(usize) -> Stored<'a, Self>,
         write: Write,
     ) {
-        kernels::reduce(to, count, own, source, write);
+        kernels::reduce(*self, to, count, own, source, write);
     }
 
     fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>) {
@@ -350,7 +367,7 @@ impl Device for Cpu {
     }
 
     fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>) {
-        to.into_slice()[0] = kernels::stored::sum_squares(x);
+        to.into_slice()[0] = kernels::stored::sum_squares(*self, x);
     }
 
     fn agree(

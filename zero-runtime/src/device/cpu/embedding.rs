@@ -1,9 +1,10 @@
 //! Token and position embedding: rows looked up and added. Never hides an id beyond the table.
 
+use super::columns::ColumnsMut;
 use super::elementwise::each;
 use super::rows::accumulate;
-use super::simd::{begin, divided, vectorised};
-use crate::device::{Element, Write};
+use super::simd::{check_len, divided, vectorised};
+use crate::device::Element;
 
 /// `out` (tokens, width) := row `ids[t]` of `table` (vocab, width), plus, if there are any, row t % `length` of `positions`
 /// (context, width).
@@ -27,28 +28,27 @@ pub fn embed<E: Element>(ids: &[u32], table: &[E], positions: Option<&[E]>, out:
     );
 }
 
-/// The gradients of `embed`, given `dout` (tokens, width): `dtable` (vocab, width) and `dpositions` (context, width),
-/// written as `write` says, tokens in order. A row no token refers to is zeroed by `Set` and untouched by `Add`.
+/// Adds the gradients of `embed`, given `dout` (tokens, width), to the same columns of `dtable` (vocab, width) and
+/// `dpositions` (context, width), tokens in order.
 pub fn embed_backward<E: Element>(
     ids: &[u32],
     dout: &[E],
-    dtable: &mut [f32],
-    mut dpositions: Option<&mut [f32]>,
+    mut dtable: ColumnsMut<f32>,
+    mut dpositions: Option<ColumnsMut<f32>>,
     length: usize,
-    write: Write,
 ) {
-    let width = check_shapes(ids, dtable.len(), dpositions.as_ref().map(|d| d.len()), dout.len(), length);
-    begin(dtable, write);
-    if let Some(dpositions) = &mut dpositions {
-        begin(dpositions, write);
-    }
+    let (width, columns) = (dtable.width(), dtable.columns());
+    let context = dpositions.as_ref().map(|dpositions| dpositions.rows() * width);
+    check_shapes(ids, dtable.rows() * width, context, dout.len(), length);
+    check_len("dout", dout.len(), ids.len() * width);
     vectorised(
         #[inline(always)]
         || {
             for (token, (&id, dout)) in ids.iter().zip(dout.chunks_exact(width)).enumerate() {
-                accumulate(&mut dtable[row(id as usize, width)], dout);
+                let dout = &dout[columns.clone()];
+                accumulate(dtable.row(id as usize), dout);
                 if let Some(dpositions) = &mut dpositions {
-                    accumulate(&mut dpositions[row(token % length, width)], dout);
+                    accumulate(dpositions.row(token % length), dout);
                 }
             }
         },
@@ -88,6 +88,12 @@ mod tests {
     const VOCAB: usize = 5;
     const CONTEXT: usize = 4;
 
+    /// [`embed_backward`] of all columns.
+    fn backward<E: Element>(ids: &[u32], dout: &[E], dtable: &mut [f32], dpositions: Option<&mut [f32]>, width: usize) {
+        let dpositions = dpositions.map(|dpositions| ColumnsMut::new(dpositions, width));
+        embed_backward(ids, dout, ColumnsMut::new(dtable, width), dpositions, LENGTH);
+    }
+
     fn sums_of_two<E: Element>() {
         for width in LENGTHS {
             let (table, positions) = (stored::<E>(VOCAB * width, 1), stored::<E>(CONTEXT * width, 2));
@@ -115,8 +121,8 @@ mod tests {
             let wide: Vec<f32> = dout.iter().map(|x| x.widen()).collect();
             let (mut dtable, mut dpositions) = (noise(VOCAB * width, 2), noise(CONTEXT * width, 3));
             let (mut expected, mut expected_too) = (dtable.clone(), dpositions.clone());
-            embed_backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), LENGTH, Write::Add);
-            embed_backward(&IDS, &wide, &mut expected, Some(&mut expected_too), LENGTH, Write::Add);
+            backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), width);
+            backward(&IDS, &wide, &mut expected, Some(&mut expected_too), width);
             assert_eq!([dtable, dpositions], [expected, expected_too]);
         }
     }
@@ -127,27 +133,27 @@ mod tests {
         let (mut out, mut dtable) = ([bf16::ZERO; 3], [0.0; VOCAB]);
         embed(&[0, 1, 2], &table, Some(&[bf16::ONE, bf16::ONE, bf16::NEG_INFINITY]), &mut out, 3);
         assert!(out[0].widen().is_nan() && out[1..] == [bf16::INFINITY, bf16::NEG_INFINITY], "{out:?}");
-        embed_backward(&[0, 1, 2], &out, &mut dtable, None, 3, Write::Add);
+        backward(&[0, 1, 2], &out, &mut dtable, None, 1);
         assert!(dtable[0].is_nan() && dtable[1..3] == [f32::INFINITY, f32::NEG_INFINITY], "{dtable:?}");
     }
 
     #[test]
     fn positions_may_be_absent() {
-        let (table, mut out, mut dtable) = (noise(VOCAB, 1), [f32::NAN; 6], [f32::NAN; VOCAB]);
+        let (table, mut out, mut dtable) = (noise(VOCAB, 1), [f32::NAN; 6], [0.0; VOCAB]);
         embed(&IDS, &table, None, &mut out, LENGTH);
         assert_eq!(out, IDS.map(|id| table[id as usize]));
-        embed_backward(&IDS, &[1.0; 6], &mut dtable, None, LENGTH, Write::Set);
+        backward(&IDS, &[1.0; 6], &mut dtable, None, 1);
         assert_eq!(dtable, [1.0, 1.0, 0.0, 4.0, 0.0]);
     }
 
     #[test]
     fn backward_sums_repeated_ids() {
         let dout = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
-        let (mut dtable, mut dpositions) = ([f32::NAN; VOCAB], [f32::NAN; CONTEXT]);
-        embed_backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), LENGTH, Write::Set);
+        let (mut dtable, mut dpositions) = ([0.0; VOCAB], [0.0; CONTEXT]);
+        backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), 1);
         assert_eq!(dtable, [2.0, 8.0, 0.0, 1.0 + 4.0 + 16.0 + 32.0, 0.0]);
         assert_eq!(dpositions, [9.0, 18.0, 36.0, 0.0]);
-        embed_backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), LENGTH, Write::Add);
+        backward(&IDS, &dout, &mut dtable, Some(&mut dpositions), 1);
         assert_eq!((dtable[3], dpositions[2]), (106.0, 72.0));
     }
 

@@ -4,6 +4,7 @@
 
 mod activation;
 mod attention;
+mod columns;
 mod convert;
 mod cross_entropy;
 mod device;
@@ -28,13 +29,17 @@ mod tree_sum;
 
 pub use activation::{activate, activate_backward};
 pub use attention::{attention, attention_backward};
+pub use columns::ColumnsMut;
 pub use convert::convert;
 pub use cross_entropy::{cross_entropy, cross_entropy_backward};
 pub use device::Cpu;
 pub use embedding::{embed, embed_backward};
 pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use linear::{Then, linear};
-pub use norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
+pub use norm::{
+    layer_norm, layer_norm_backward, layer_norm_dparams, layer_norm_dx, rms_norm, rms_norm_backward, rms_norm_dgain,
+    rms_norm_dx,
+};
 pub use optimizer::{adamw, all_finite, sum_squares};
 pub use product::instructions;
 pub use reduce::reduce;

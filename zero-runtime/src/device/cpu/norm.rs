@@ -1,6 +1,8 @@
 //! Layer norm and RMS norm over the last dimension, and their vector-Jacobian products. Never keeps the normalised
 //! rows: backward rebuilds them from the input and the saved statistics.
 
+use std::ops::Range;
+
 use super::elementwise::each;
 use super::simd::{begin, check_len, divided, sum, vectorised};
 use crate::device::{Element, Write};
@@ -30,29 +32,22 @@ pub fn layer_norm<E: Element>(x: &[E], gain: &[E], bias: &[E], y: &mut [E], stat
     );
 }
 
-/// The gradients of `layer_norm`, given `dy` (rows, width).
-///
-/// `dx` (rows, width), if wanted, is overwritten, with `plus` (rows, width), if there is one, added to what is stored: what a residual
-/// connection around the norm brings. `dgain` and `dbias` (width) are written as `write` says.
-// With n the normalised row and g = dy * gain: dx = scale (g - mean(g) - n mean(g n)).
+/// The gradients of `layer_norm`, given `dy` (rows, width), in one pass: [`layer_norm_dx`] and [`layer_norm_dparams`] of all
+/// columns, to the bit.
 #[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
 pub fn layer_norm_backward<E: Element>(
     x: &[E],
     gain: &[E],
     stats: &[f32],
     dy: &[E],
-    mut dx: Option<&mut [E]>,
+    dx: &mut [E],
     plus: Option<&[E]>,
     dgain: &mut [f32],
     dbias: &mut [f32],
     write: Write,
 ) {
     let width = gain.len();
-    let rows = divided("x", x.len(), width);
-    check_len("stats", stats.len(), 2 * rows);
-    check_len("dy", dy.len(), x.len());
-    check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
-    check_len("plus", plus.map_or(x.len(), <[E]>::len), x.len());
+    check_input(x, width, stats.len() / 2, dy, dx, plus);
     check_len("dgain", dgain.len(), width);
     check_len("dbias", dbias.len(), width);
     begin(dgain, write);
@@ -60,31 +55,102 @@ pub fn layer_norm_backward<E: Element>(
     vectorised(
         #[inline(always)]
         || {
-            for (row, &[mean, scale]) in stats.as_chunks::<2>().0.iter().enumerate() {
+            for (row, &stats) in stats.as_chunks::<2>().0.iter().enumerate() {
                 let row = row * width..(row + 1) * width;
                 let (x, dy) = (&x[row.clone()], &dy[row.clone()]);
-                for (((dgain, dbias), x), dy) in dgain.iter_mut().zip(&mut *dbias).zip(x).zip(dy) {
-                    let (x, dy) = (x.widen(), dy.widen());
-                    *dgain = dy.mul_add((x - mean) * scale, *dgain);
-                    *dbias += dy;
-                }
-                if let Some(dx) = dx.as_deref_mut() {
-                    let along_one = sum([gain, dy], |[gain, dy]| gain * dy) / width as f32;
-                    input_gradient(&mut dx[row.clone()], [x, gain, dy], [mean, scale], along_one);
-                    if let Some(plus) = plus {
-                        each(&mut dx[row.clone()], [&plus[row]], |dx, [plus]| dx + plus);
-                    }
-                }
+                add_dparams(dgain, dbias, x, dy, stats);
+                layer_norm_dx_row(&mut dx[row.clone()], [x, gain, dy], stats, plus.map(|plus| &plus[row]));
             }
         },
     );
 }
 
-/// `dx` := scale * (g - `along_one` - n mean(g n)), one row: g = dy * gain, n = (x - mean) * scale.
+/// `dx` (rows, width) := the gradient of the input of `layer_norm`, given `dy` (rows, width). `plus` (rows, width), if there
+/// is one, is added to what is stored: what a residual connection around the norm brings.
+// With n the normalised row and g = dy * gain: dx = scale (g - mean(g) - n mean(g n)).
+pub fn layer_norm_dx<E: Element>(x: &[E], gain: &[E], stats: &[f32], dy: &[E], dx: &mut [E], plus: Option<&[E]>) {
+    let width = gain.len();
+    check_input(x, width, stats.len() / 2, dy, dx, plus);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, &stats) in stats.as_chunks::<2>().0.iter().enumerate() {
+                let row = row * width..(row + 1) * width;
+                let inputs = [&x[row.clone()], gain, &dy[row.clone()]];
+                layer_norm_dx_row(&mut dx[row.clone()], inputs, stats, plus.map(|plus| &plus[row]));
+            }
+        },
+    );
+}
+
+/// `dgain` and `dbias` := or += those `columns` of the gradients of `layer_norm`'s parameters, given `dy` (rows, width).
+#[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
+pub fn layer_norm_dparams<E: Element>(
+    x: &[E],
+    stats: &[f32],
+    dy: &[E],
+    width: usize,
+    columns: Range<usize>,
+    dgain: &mut [f32],
+    dbias: &mut [f32],
+    write: Write,
+) {
+    check_rows(x, width, stats.len() / 2, dy);
+    check_len("dgain", dgain.len(), columns.len());
+    check_len("dbias", dbias.len(), columns.len());
+    begin(dgain, write);
+    begin(dbias, write);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, &stats) in stats.as_chunks::<2>().0.iter().enumerate() {
+                let columns = row * width + columns.start..row * width + columns.end;
+                add_dparams(dgain, dbias, &x[columns.clone()], &dy[columns], stats);
+            }
+        },
+    );
+}
+
 #[inline(always)]
-fn input_gradient<E: Element>(dx: &mut [E], inputs: [&[E]; 3], [mean, scale]: [f32; 2], along_one: f32) {
+fn layer_norm_dx_row<E: Element>(dx: &mut [E], inputs: [&[E]; 3], stats: [f32; 2], plus: Option<&[E]>) {
+    let [_, gain, dy] = inputs;
+    let along_one = sum([gain, dy], |[gain, dy]| gain * dy) / dx.len() as f32;
+    dx_row(dx, inputs, stats, along_one, plus);
+}
+
+/// Adds what one row brings.
+#[inline(always)]
+fn add_dparams<E: Element>(dgain: &mut [f32], dbias: &mut [f32], x: &[E], dy: &[E], [mean, scale]: [f32; 2]) {
+    for (((dgain, dbias), x), dy) in dgain.iter_mut().zip(dbias).zip(x).zip(dy) {
+        let (x, dy) = (x.widen(), dy.widen());
+        *dgain = dy.mul_add((x - mean) * scale, *dgain);
+        *dbias += dy;
+    }
+}
+
+/// `dx` := scale * (g - `along_one` - n mean(g n)), one row: g = dy * gain, n = (x - mean) * scale; then `plus` is added.
+#[inline(always)]
+fn dx_row<E: Element>(dx: &mut [E], inputs: [&[E]; 3], [mean, scale]: [f32; 2], along_one: f32, plus: Option<&[E]>) {
     let along_n = sum(inputs, |[x, gain, dy]| (x - mean) * scale * (gain * dy)) / dx.len() as f32;
     each(dx, inputs, |_, [x, gain, dy]| scale * ((x - mean) * scale).mul_add(-along_n, gain * dy - along_one));
+    if let Some(plus) = plus {
+        each(dx, [plus], |dx, [plus]| dx + plus);
+    }
+}
+
+/// Panics unless `x` and `dy` are (rows, width).
+#[track_caller]
+fn check_rows<E>(x: &[E], width: usize, rows: usize, dy: &[E]) {
+    check_len("x", x.len(), rows * width);
+    check_len("dy", dy.len(), x.len());
+}
+
+/// [`check_rows`], of what is as large too.
+#[track_caller]
+fn check_input<E>(x: &[E], width: usize, rows: usize, dy: &[E], dx: &[E], plus: Option<&[E]>) {
+    check_rows(x, width, rows, dy);
+    check_len("dx", dx.len(), x.len());
+    check_len("plus", plus.map_or(x.len(), <[E]>::len), x.len());
 }
 
 /// `y` := `x` / sqrt(mean(x^2) + `eps`) * `gain`, row by row (Zhang and Sennrich, 2019).
@@ -108,27 +174,21 @@ pub fn rms_norm<E: Element>(x: &[E], gain: &[E], y: &mut [E], inverse: &mut [f32
     );
 }
 
-/// The gradients of `rms_norm`, given `dy` (rows, width).
-///
-/// `dx`, `plus` and `write` are as in [`layer_norm_backward`]; `dgain`: (width).
-// As in layer norm, without the mean: dx = scale (g - n mean(g n)).
+/// The gradients of `rms_norm`, given `dy` (rows, width), in one pass: [`rms_norm_dx`] and [`rms_norm_dgain`] of all columns,
+/// to the bit.
 #[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
 pub fn rms_norm_backward<E: Element>(
     x: &[E],
     gain: &[E],
     inverse: &[f32],
     dy: &[E],
-    mut dx: Option<&mut [E]>,
+    dx: &mut [E],
     plus: Option<&[E]>,
     dgain: &mut [f32],
     write: Write,
 ) {
     let width = gain.len();
-    let rows = divided("x", x.len(), width);
-    check_len("inverse", inverse.len(), rows);
-    check_len("dy", dy.len(), x.len());
-    check_len("dx", dx.as_ref().map_or(x.len(), |dx| dx.len()), x.len());
-    check_len("plus", plus.map_or(x.len(), <[E]>::len), x.len());
+    check_input(x, width, inverse.len(), dy, dx, plus);
     check_len("dgain", dgain.len(), width);
     begin(dgain, write);
     vectorised(
@@ -137,18 +197,60 @@ pub fn rms_norm_backward<E: Element>(
             for (row, &scale) in inverse.iter().enumerate() {
                 let row = row * width..(row + 1) * width;
                 let (x, dy) = (&x[row.clone()], &dy[row.clone()]);
-                for ((dgain, x), dy) in dgain.iter_mut().zip(x).zip(dy) {
-                    *dgain = dy.widen().mul_add(x.widen() * scale, *dgain);
-                }
-                if let Some(dx) = dx.as_deref_mut() {
-                    input_gradient(&mut dx[row.clone()], [x, gain, dy], [0.0, scale], 0.0);
-                    if let Some(plus) = plus {
-                        each(&mut dx[row.clone()], [&plus[row]], |dx, [plus]| dx + plus);
-                    }
-                }
+                add_dgain(dgain, x, dy, scale);
+                dx_row(&mut dx[row.clone()], [x, gain, dy], [0.0, scale], 0.0, plus.map(|plus| &plus[row]));
             }
         },
     );
+}
+
+/// `dx` (rows, width) := the gradient of the input of `rms_norm`, given `dy` (rows, width); `plus` as of [`layer_norm_dx`].
+// As of layer norm, without the mean: dx = scale (g - n mean(g n)).
+pub fn rms_norm_dx<E: Element>(x: &[E], gain: &[E], inverse: &[f32], dy: &[E], dx: &mut [E], plus: Option<&[E]>) {
+    let width = gain.len();
+    check_input(x, width, inverse.len(), dy, dx, plus);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, &scale) in inverse.iter().enumerate() {
+                let row = row * width..(row + 1) * width;
+                let inputs = [&x[row.clone()], gain, &dy[row.clone()]];
+                dx_row(&mut dx[row.clone()], inputs, [0.0, scale], 0.0, plus.map(|plus| &plus[row]));
+            }
+        },
+    );
+}
+
+/// `dgain` := or += those `columns` of the gradient of `rms_norm`'s gain, given `dy` (rows, width).
+pub fn rms_norm_dgain<E: Element>(
+    x: &[E],
+    inverse: &[f32],
+    dy: &[E],
+    width: usize,
+    columns: Range<usize>,
+    dgain: &mut [f32],
+    write: Write,
+) {
+    check_rows(x, width, inverse.len(), dy);
+    check_len("dgain", dgain.len(), columns.len());
+    begin(dgain, write);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, &scale) in inverse.iter().enumerate() {
+                let columns = row * width + columns.start..row * width + columns.end;
+                add_dgain(dgain, &x[columns.clone()], &dy[columns], scale);
+            }
+        },
+    );
+}
+
+/// Adds what one row brings.
+#[inline(always)]
+fn add_dgain<E: Element>(dgain: &mut [f32], x: &[E], dy: &[E], scale: f32) {
+    for ((dgain, x), dy) in dgain.iter_mut().zip(x).zip(dy) {
+        *dgain = dy.widen().mul_add(x.widen() * scale, *dgain);
+    }
 }
 
 #[cfg(test)]
@@ -201,13 +303,11 @@ mod tests {
         assert_close("y", &y, &expected.y, 1e-5);
 
         let (mut dx, mut dgain, mut dbias) = (x.clone(), vec![f32::NAN; width], vec![0.5; width]);
-        layer_norm_backward(&x, &gain, &stats, &dy, None, None, &mut dgain, &mut dbias, Write::Set);
-        layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut dx), None, &mut dgain, &mut dbias, Write::Add);
+        layer_norm_dparams(&x, &stats, &dy, width, 0..width, &mut dgain, &mut dbias, Write::Set);
+        layer_norm_backward(&x, &gain, &stats, &dy, &mut dx, None, &mut dgain, &mut dbias, Write::Add);
         assert_close("dx", &dx, &expected.dx, 2e-5);
         let (plus, mut sum) = (stored::<E>(x.len(), 5), x.clone());
-        let (mut dgain_too, mut dbias_too) = (dgain.clone(), dbias.clone());
-        let (dgain_too, dbias_too) = (&mut dgain_too, &mut dbias_too);
-        layer_norm_backward(&x, &gain, &stats, &dy, Some(&mut sum), Some(&plus), dgain_too, dbias_too, Write::Set);
+        layer_norm_dx(&x, &gain, &stats, &dy, &mut sum, Some(&plus));
         add(&mut dx, &plus);
         assert_eq!(bits(&sum), bits(&dx), "in one pass or in two, to the bit");
         let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
@@ -235,11 +335,11 @@ mod tests {
         assert_close("y", &y, &expected.y, 1e-5);
 
         let (mut dx, mut dgain) = (x.clone(), vec![f32::NAN; width]);
-        rms_norm_backward(&x, &gain, &inverse, &dy, None, None, &mut dgain, Write::Set);
-        rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut dx), None, &mut dgain, Write::Add);
+        rms_norm_dgain(&x, &inverse, &dy, width, 0..width, &mut dgain, Write::Set);
+        rms_norm_backward(&x, &gain, &inverse, &dy, &mut dx, None, &mut dgain, Write::Add);
         assert_close("dx", &dx, &expected.dx, 2e-5);
         let (plus, mut sum) = (stored::<E>(x.len(), 5), x.clone());
-        rms_norm_backward(&x, &gain, &inverse, &dy, Some(&mut sum), Some(&plus), &mut dgain.clone(), Write::Set);
+        rms_norm_dx(&x, &gain, &inverse, &dy, &mut sum, Some(&plus));
         add(&mut dx, &plus);
         assert_eq!(bits(&sum), bits(&dx), "in one pass or in two, to the bit");
         let twice: Vec<f64> = expected.dgain.iter().map(|d| 2.0 * d).collect();
@@ -265,21 +365,10 @@ mod tests {
             let shows = |y: [E; 4]| y.map(|y| y.widen().is_nan()) == [true, true, false, false];
             layer_norm(&x, &ones[..2], &ones[..2], &mut y, &mut stats, EPS);
             assert!(shows(y) && stats[..2].iter().all(|x| !x.is_finite()), "{stats:?}");
-            let gradients = (&mut dgain, &mut dbias);
-            layer_norm_backward(
-                &x,
-                &ones[..2],
-                &stats,
-                &ones,
-                Some(&mut dx),
-                None,
-                gradients.0,
-                gradients.1,
-                Write::Set,
-            );
+            layer_norm_backward(&x, &ones[..2], &stats, &ones, &mut dx, None, &mut dgain, &mut dbias, Write::Set);
             assert!(shows(dx) && dgain.iter().all(|x| x.is_nan()), "{dgain:?}");
             rms_norm(&x, &ones[..2], &mut y, &mut inverse, EPS);
-            rms_norm_backward(&x, &ones[..2], &inverse, &ones, Some(&mut dx), None, &mut dgain, Write::Set);
+            rms_norm_backward(&x, &ones[..2], &inverse, &ones, &mut dx, None, &mut dgain, Write::Set);
             assert!(y[0].widen().is_nan() && dx[0].widen().is_nan() && dgain[0].is_nan());
         }
     }

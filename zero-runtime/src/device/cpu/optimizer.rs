@@ -1,6 +1,7 @@
 //! The optimizer step, and what is asked of a gradient before it. Never depends on how a flat range is cut into calls,
 //! where it is elementwise.
 
+use super::Cpu;
 use super::simd::{LANES, check_len, fold, vectorised};
 use crate::device::{AdamW, Element};
 
@@ -31,8 +32,15 @@ pub fn adamw(step: &AdamW, params: &mut [f32], grads: &[f32], m: &mut [f32], v: 
     );
 }
 
+/// Squares are summed in blocks of so many elements, and blocks along a tree: the order depends on the length alone.
+const BLOCK: usize = 4096;
+
 /// The sum of squares, in f64 and in a fixed order.
-pub fn sum_squares<E: Element>(x: &[E]) -> f64 {
+pub fn sum_squares<E: Element>(cpu: Cpu, x: &[E]) -> f64 {
+    cpu.sum_by_blocks(x, BLOCK, &sum_block)
+}
+
+fn sum_block<E: Element>(x: &[E]) -> f64 {
     vectorised(
         #[inline(always)]
         || {
@@ -146,12 +154,12 @@ mod tests {
 
     #[test]
     fn sum_squares_matches_f64() {
-        for len in LENGTHS {
+        for len in LENGTHS.into_iter().chain([BLOCK, BLOCK + 1, 5 * BLOCK - 7]) {
             let x = noise(len, 1);
             let naive: f64 = to_f64(&x).iter().map(|x| x * x).sum();
-            assert!((sum_squares(&x) - naive).abs() <= 1e-13 * naive, "length {len}");
+            assert!((sum_squares(Cpu::ONE_THREAD, &x) - naive).abs() <= 1e-13 * naive, "length {len}");
         }
-        assert_eq!(sum_squares::<f32>(&[]), 0.0);
+        assert_eq!(sum_squares::<f32>(Cpu::ONE_THREAD, &[]), 0.0);
     }
 
     #[test]
@@ -159,7 +167,8 @@ mod tests {
         for len in LENGTHS {
             let stored: Vec<_> = noise(len, 1).iter().map(|&x| bf16::from_f32(x)).collect();
             let wide: Vec<_> = stored.iter().map(|x| x.to_f32()).collect();
-            assert_eq!(sum_squares(&stored).to_bits(), sum_squares(&wide).to_bits(), "length {len}");
+            let [narrow, wide] = [sum_squares(Cpu::ONE_THREAD, &stored), sum_squares(Cpu::ONE_THREAD, &wide)];
+            assert_eq!(narrow.to_bits(), wide.to_bits(), "length {len}");
         }
     }
 

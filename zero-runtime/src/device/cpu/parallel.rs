@@ -1,5 +1,5 @@
 //! Parallel: the work of one op shared among the threads of a rank, by rows, columns, elements or heads of what it writes.
-//! Never splits a sum, so that no bit of a result depends on the number of threads; never allocates in an op.
+//! Never lets the order of a sum depend on the number of threads, and so no bit of a result; never allocates in an op.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -34,6 +34,11 @@ impl Cpu {
         Self { elements_min: 1, ..self }
     }
 
+    /// Whether work on so many elements is shared out at all.
+    pub(super) fn shares(self, elements: usize) -> bool {
+        self.threads.get() > 1 && elements / 2 >= self.elements_min
+    }
+
     /// `run` on all of `parts`, which have `rows` rows of `width` elements each, or on some rows each time.
     pub(super) fn by_rows<P: Cut>(self, rows: usize, width: usize, parts: P, run: impl Fn(P) + Sync) {
         let rows_min = self.elements_min.div_ceil(width.max(1));
@@ -60,6 +65,22 @@ impl Cpu {
         let rows_min = products_min.div_ceil((depth * cols).max(1)).max(ROWS_MIN);
         let threads = if cols < COLS_MIN { NonZeroUsize::MIN } else { self.threads };
         for_each(threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
+    }
+
+    /// The sum of `of` all blocks of `x`, which have `block` elements each but for the last: along the tree that halves
+    /// their number, whichever threads sum its branches.
+    pub(super) fn sum_by_blocks<T: Sync>(self, x: &[T], block: usize, of: &(impl Fn(&[T]) -> f64 + Sync)) -> f64 {
+        if x.len() <= block {
+            return of(x);
+        }
+        let (left, right) = x.split_at(x.len().div_ceil(block) / 2 * block);
+        let branch = |x: &[T]| self.sum_by_blocks(x, block, of);
+        let (left, right) = if self.shares(x.len()) {
+            rayon::join(|| branch(left), || branch(right))
+        } else {
+            (branch(left), branch(right))
+        };
+        left + right
     }
 
     /// `run` on all of `heads`, which are each as much work as `elements` elsewhere, or on some heads each time.
@@ -204,6 +225,7 @@ macro_rules! tuple {
 tuple!(A restA, B restB);
 tuple!(A restA, B restB, C restC);
 tuple!(A restA, B restB, C restC, D restD);
+tuple!(A restA, B restB, C restC, D restD, E restE);
 
 #[cfg(test)]
 mod tests;

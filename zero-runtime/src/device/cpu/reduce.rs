@@ -1,15 +1,21 @@
 //! Reduce: a sum of stretches of which the destination may be one. Never sums in another order than [`tree_sum`].
 
 use super::Cpu;
+use super::simd::check_len;
 use super::tree_sum::tree_sum;
 use crate::device::{Element, Stored, StoredMut, Write};
 
 /// Elements that a sum in place works on at a time, beside the sources: half of a first-level cache.
 const BLOCK: usize = 4096;
 
+/// The most summands that threads share the sum of: each has all of them at hand, since only the calling one may ask for
+/// them.
+const SHARED_MAX: usize = 256;
+
 /// `to` := or += tree(0..`count`), as [`tree_sum`] of `source`; summand number `own` is what `to` holds. All are stored in
-/// one width.
+/// one width, and shared out by elements.
 pub fn reduce<'a>(
+    cpu: Cpu,
     to: StoredMut<Cpu>,
     count: usize,
     own: Option<usize>,
@@ -22,16 +28,37 @@ pub fn reduce<'a>(
                 Stored::F32(summand) => summand.as_slice(),
                 Stored::BF16(_) => panic!("summand {i} is stored as bf16, and the sum as f32"),
             };
-            reduce_as(to.into_slice(), count, own, source, write);
+            share(cpu, to.into_slice(), count, own, source, write);
         }
         StoredMut::BF16(to) => {
             let source = |i| match source(i) {
                 Stored::BF16(summand) => summand.as_slice(),
                 Stored::F32(_) => panic!("summand {i} is stored as f32, and the sum as bf16"),
             };
-            reduce_as(to.into_slice(), count, own, source, write);
+            share(cpu, to.into_slice(), count, own, source, write);
         }
     }
+}
+
+fn share<'a, E: Element>(
+    cpu: Cpu,
+    to: &mut [E],
+    count: usize,
+    own: Option<usize>,
+    source: impl Fn(usize) -> &'a [E],
+    write: Write,
+) {
+    if count > SHARED_MAX {
+        return reduce_as(to, count, own, source, write);
+    }
+    let mut summands: [&[E]; SHARED_MAX] = [&[]; SHARED_MAX];
+    for i in (0..count).filter(|&i| own != Some(i)) {
+        summands[i] = source(i);
+        check_len("source", summands[i].len(), to.len());
+    }
+    cpu.by_elements(to.len(), (0..to.len(), to), |(part, to)| {
+        reduce_as(to, count, own, |i| &summands[i][part.clone()], write);
+    });
 }
 
 fn reduce_as<'a, E: Element>(
@@ -61,46 +88,46 @@ fn reduce_as<'a, E: Element>(
 mod tests {
     use super::*;
     use crate::device::bf16;
-    use crate::device::cpu::testing::noise;
+    use crate::device::cpu::testing::{bits, stored};
     use crate::view::{View, ViewMut};
 
-    /// In place or apart, to the bit; lengths below, at and beyond a block.
-    fn in_place_is_as_apart<E: Element>()
+    /// In place or apart, to the bit.
+    fn in_place_is_as_apart<E: Element>(len: usize, count: usize)
     where
         for<'a> Stored<'a, Cpu>: From<View<'a, Cpu, E>>,
         for<'a> StoredMut<'a, Cpu>: From<ViewMut<'a, Cpu, E>>,
     {
-        for len in [1, BLOCK, BLOCK + 17] {
-            for count in 1..=6 {
-                let stored = |seed| noise(len, seed).into_iter().map(E::narrow).collect::<Vec<E>>();
-                let data: Vec<Vec<E>> = (0..count as u64).map(stored).collect();
-                for own in 0..count {
-                    for write in [Write::Set, Write::Add] {
-                        let (mut found, mut expected) = (data[own].clone(), data[own].clone());
-                        tree_sum(&mut expected, |i| &data[i], count, write);
-                        let source = |i: usize| {
-                            assert_ne!(i, own, "asked for what lies at the destination");
-                            Stored::from(View::from(data[i].as_slice()))
-                        };
-                        reduce(ViewMut::from(found.as_mut_slice()).into(), count, Some(own), &source, write);
-                        let bits = |x: &[E]| x.iter().map(|x| x.widen().to_bits()).collect::<Vec<_>>();
-                        assert_eq!(bits(&found), bits(&expected), "{count} of {len}, own {own}, {write:?}");
-                    }
-                }
+        let data: Vec<Vec<E>> = (0..count as u64).map(|seed| stored(len, seed)).collect();
+        for own in 0..count {
+            for write in [Write::Set, Write::Add] {
+                let (mut found, mut expected) = (data[own].clone(), data[own].clone());
+                tree_sum(&mut expected, |i| &data[i], count, write);
+                let source = |i: usize| {
+                    assert_ne!(i, own, "asked for what lies at the destination");
+                    Stored::from(View::from(data[i].as_slice()))
+                };
+                let to = ViewMut::from(found.as_mut_slice()).into();
+                reduce(Cpu::ONE_THREAD, to, count, Some(own), &source, write);
+                assert_eq!(bits(&found), bits(&expected), "{count} of {len}, own {own}, {write:?}");
             }
         }
     }
 
+    /// Lengths below, at and beyond a block; summands as many as threads share, and more.
     #[test]
     fn a_sum_in_place_is_as_one_apart() {
-        in_place_is_as_apart::<f32>();
-        in_place_is_as_apart::<bf16>();
+        let lengths = [1, BLOCK, BLOCK + 17];
+        let sizes = lengths.into_iter().flat_map(|len| (1..=6).map(move |count| (len, count)));
+        for (len, count) in sizes.chain([(2, SHARED_MAX), (2, SHARED_MAX + 1)]) {
+            in_place_is_as_apart::<f32>(len, count);
+            in_place_is_as_apart::<bf16>(len, count);
+        }
     }
 
     #[test]
     #[should_panic(expected = "summand 0 is stored as bf16, and the sum as f32")]
     fn widths_must_agree() {
         let source = |_| View::from(&[bf16::ONE][..]).into();
-        reduce(ViewMut::from(&mut [0.0][..]).into(), 1, None, &source, Write::Set);
+        reduce(Cpu::ONE_THREAD, ViewMut::from(&mut [0.0][..]).into(), 1, None, &source, Write::Set);
     }
 }

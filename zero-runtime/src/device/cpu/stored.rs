@@ -27,10 +27,10 @@ pub fn adamw(step: &AdamW, weights: Weights<Cpu>, grads: Stored<Cpu>, m: StoredM
 }
 
 /// [`super::sum_squares`] of either width.
-pub fn sum_squares(x: Stored<Cpu>) -> f64 {
+pub fn sum_squares(cpu: Cpu, x: Stored<Cpu>) -> f64 {
     match x {
-        Stored::F32(x) => optimizer::sum_squares(x.as_slice()),
-        Stored::BF16(x) => optimizer::sum_squares(x.as_slice()),
+        Stored::F32(x) => optimizer::sum_squares(cpu, x.as_slice()),
+        Stored::BF16(x) => optimizer::sum_squares(cpu, x.as_slice()),
     }
 }
 

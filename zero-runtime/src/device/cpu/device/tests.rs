@@ -42,7 +42,7 @@ fn words_are_those_of_the_sums() {
     CPU.add_mean(x.as_slice().into(), mean.into());
     CPU.squares(View::from(x.as_slice()).into(), squares.into());
     let sum: f64 = x.iter().map(|&x| f64::from(x)).sum();
-    assert_eq!(words, [0.25 + sum / 33.0, kernels::stored::sum_squares(View::from(x.as_slice()).into())]);
+    assert_eq!(words, [0.25 + sum / 33.0, kernels::stored::sum_squares(CPU, View::from(x.as_slice()).into())]);
 }
 
 #[test]

@@ -68,16 +68,29 @@ fn elementwise(cpu: &Cpu, width: usize, written: &mut Written) {
     written.note("convert to narrow", &widened(&small));
     cpu.convert(view_mut(&mut y).into(), View::from(small.as_slice()).into());
     written.note("convert", &y);
-    let summands = [&x, &dy];
-    cpu.reduce(view_mut(&mut y).into(), 3, Some(1), &|i| view(summands[i / 2]).into(), Write::Add);
-    written.note("reduce", &y);
-    let mut words = [0.0; 3];
+    assert!(cpu.all_finite(view(&x)));
+}
+
+fn sums(cpu: &Cpu, len: usize, written: &mut Written) {
+    let (x, dy, mut y) = (noise(len, 1), noise(len, 2), noise(len, 3));
+    let (small, mut small_y) = (narrow(&dy), narrow(&y));
+    for write in [Write::Add, Write::Set] {
+        for own in [None, Some(1)] {
+            let summands = [&x, &dy, &dy];
+            cpu.reduce(view_mut(&mut y).into(), 3, own, &|i| view(summands[i]).into(), write);
+            written.note(format!("reduce {own:?} {write:?}"), &y);
+            let source = |_| View::from(small.as_slice()).into();
+            cpu.reduce(ViewMut::from(small_y.as_mut_slice()).into(), 2, own, &source, write);
+            written.note(format!("reduce bf16 {own:?} {write:?}"), &widened(&small_y));
+        }
+    }
+    let mut words = [0.0f64; 3];
     let [mean, wide, narrow] = words.each_mut().map(core::slice::from_mut);
     cpu.add_mean(view(&x), mean.into());
     cpu.squares(view(&x).into(), wide.into());
     cpu.squares(View::from(small.as_slice()).into(), narrow.into());
-    written.note("words", &words.map(|word| word as f32));
-    assert!(cpu.all_finite(view(&x)));
+    let halves = |word: f64| [word.to_bits() as u32, (word.to_bits() >> 32) as u32];
+    written.0.push(("words".into(), words.into_iter().flat_map(halves).collect()));
 }
 
 fn adamw(cpu: &Cpu, width: usize, written: &mut Written) {
@@ -122,21 +135,20 @@ fn norms(cpu: &Cpu, width: usize, written: &mut Written) {
     written.note("rms_norm", &y);
     written.note("inverse", inverse);
     for write in [Write::Add, Write::Set] {
-        let inverse = &stats[..ROWS];
-        cpu.rms_norm_backward(
-            view(&x),
-            view(&gain),
-            view(inverse),
-            view(&dy),
-            Some(view_mut(&mut dx)),
-            Some(view(&x)),
-            view_mut(&mut dgain),
-            write,
-        );
-        for (name, x) in [("rms_norm dx", &dx), ("rms_norm dgain", &dgain)] {
-            written.note(name, x);
-        }
         for wants_dx in [true, false] {
+            cpu.rms_norm_backward(
+                view(&x),
+                view(&gain),
+                view(&stats[..ROWS]),
+                view(&dy),
+                wants_dx.then(|| view_mut(&mut dx)),
+                wants_dx.then(|| view(&x)),
+                view_mut(&mut dgain),
+                write,
+            );
+            for (name, x) in [("rms_norm dx", &dx), ("rms_norm dgain", &dgain)] {
+                written.note(name, x);
+            }
             cpu.layer_norm_backward(
                 view(&x),
                 view(&gain),
@@ -165,10 +177,14 @@ fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
     let ids = View::from(ids.as_slice());
     cpu.embed(ids, view(&table), Some(view(&positions)), view_mut(&mut out), LENGTH);
     written.note("embed", &out);
-    let dpositions = Some(view_mut(&mut positions));
-    cpu.embed_backward(ids, view(&out), view_mut(&mut table), dpositions, LENGTH, Write::Add);
-    written.note("dtable", &table);
-    written.note("dpositions", &positions);
+    for write in [Write::Add, Write::Set] {
+        let dpositions = Some(view_mut(&mut positions));
+        cpu.embed_backward(ids, view(&out), view_mut(&mut table), dpositions, LENGTH, write);
+        written.note("dtable", &table);
+        written.note("dpositions", &positions);
+        cpu.embed_backward(ids, view(&out), view_mut(&mut table), None, LENGTH, write);
+        written.note("dtable alone", &table);
+    }
 
     let targets: Vec<u32> = (0..ROWS).map(|token| (token % width) as u32).collect();
     let targets = View::from(targets.as_slice());
@@ -240,6 +256,7 @@ fn all_ops(cpu: Cpu) -> Written {
         norms(&cpu, width, &mut written);
         tokens(&cpu, width, &mut written);
     }
+    [1, 33, 4096, 40_001].into_iter().for_each(|len| sums(&cpu, len, &mut written));
     attention(&cpu, &mut written);
     PRODUCTS.into_iter().for_each(|sizes| products(&cpu, sizes, &mut written));
     PRODUCTS.into_iter().chain([[300, 769, 5]]).for_each(|sizes| linear(&cpu, sizes, &mut written));
@@ -290,6 +307,23 @@ fn every_item_is_in_one_piece() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn blocks_are_summed_whole_and_once() {
+    for len in [0, 1, 7, 8, 9, 16, 100] {
+        let x: Vec<u32> = (0..len).collect();
+        let blocks = Mutex::new(Vec::new());
+        let sum = |block: &[u32]| {
+            blocks.lock().unwrap().extend_from_slice(block);
+            assert!(block.len() == 8 || block.last() == x.last(), "{block:?}");
+            f64::from(block.iter().sum::<u32>())
+        };
+        let found = Cpu::on_threads(threads(3), "test", |cpu| cpu.eager().sum_by_blocks(&x, 8, &sum)).unwrap();
+        let mut blocks = blocks.into_inner().unwrap();
+        blocks.sort();
+        assert_eq!((found, blocks), (f64::from(x.iter().sum::<u32>()), x));
     }
 }
 
