@@ -137,8 +137,17 @@ fn map<E: Element>(y: &[E], z: &mut [E], f: impl Fn(f32) -> f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::bf16;
     use crate::device::cpu::testing::{assert_close, noise};
     use crate::device::cpu::{activate, add};
+
+    fn narrowed(x: &[f32]) -> Vec<bf16> {
+        x.iter().map(|&x| bf16::narrow(x)).collect()
+    }
+
+    fn widened(x: &[bf16]) -> Vec<f32> {
+        x.iter().map(|x| x.widen()).collect()
+    }
 
     fn expected(x: &[f32], weight: &[f32], bias: &[f32], input: usize) -> Vec<f64> {
         let row = |x: &[f32]| {
@@ -155,6 +164,49 @@ mod tests {
             let mut y = vec![f32::NAN; rows * output];
             linear(&mut y, &x, Matrix::new(&weight, output, input), Some(&bias), Then::Nothing);
             assert_close("y", &y, &expected(&x, &weight, &bias, input), 1e-5);
+        }
+    }
+
+    /// A result is off by its last rounding, and by what the roundings of its terms, its bias and their sums come to.
+    #[test]
+    fn bf16_is_rounded_once() {
+        for [rows, input, output] in [[1, 1, 1], [3, 5, 7], [70, 33, 40], [5, 3, PANEL + 9]] {
+            let [x, weight, bias] =
+                [(rows * input, 1), (output * input, 2), (output, 3)].map(|(len, seed)| narrowed(&noise(len, seed)));
+            let mut y = vec![bf16::NAN; rows * output];
+            linear(&mut y, &x, Matrix::new(&weight, output, input), Some(&bias), Then::Nothing);
+            let expected = expected(&widened(&x), &widened(&weight), &widened(&bias), input);
+            for (y, expected) in y.iter().zip(expected) {
+                // No term is larger than 4.
+                let of_sums = 4.0 * (input + 1) as f64 * (input + 1) as f64 * f64::from(f32::EPSILON);
+                let most = of_sums + (expected.abs() + of_sums) * bf16::EPSILON.to_f64() / 2.0;
+                assert!((f64::from(y.widen()) - expected).abs() <= most, "found {y}, expected {expected}");
+            }
+        }
+    }
+
+    /// Of the rounded result, to the bit, beyond a block of rows and of columns.
+    #[test]
+    fn what_follows_in_bf16_is_as_if_it_came_after() {
+        let (rows, input, output) = (300, 6, PANEL + 21);
+        let [x, weight, bias, other] = [(rows * input, 1), (output * input, 2), (output, 3), (rows * output, 4)]
+            .map(|(n, s)| narrowed(&noise(n, s)));
+        let weight = Matrix::new(&weight, output, input);
+        for bias in [None, Some(&bias[..])] {
+            let mut plain = vec![bf16::NAN; rows * output];
+            linear(&mut plain, &x, weight, bias, Then::Nothing);
+            for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
+                let (mut y, mut z) = (vec![bf16::NAN; plain.len()], vec![bf16::NAN; plain.len()]);
+                linear(&mut y, &x, weight, bias, Then::Activate(kind, &mut z));
+                let mut activated = vec![f32::NAN; plain.len()];
+                activate(kind, &widened(&plain), &mut activated);
+                assert!(y == plain && z == narrowed(&activated), "{kind:?}");
+            }
+            let mut y = vec![bf16::NAN; plain.len()];
+            linear(&mut y, &x, weight, bias, Then::Add(&other));
+            let mut added = widened(&plain);
+            add(&mut added, &widened(&other));
+            assert!(y == narrowed(&added));
         }
     }
 

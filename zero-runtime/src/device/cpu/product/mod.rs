@@ -10,6 +10,7 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod transpose;
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -90,7 +91,7 @@ pub fn instructions() -> &'static str {
 /// `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
 ///
 /// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine to
-/// machine, but not with the rows and columns beside it.
+/// machine, but not with the rows and columns beside it. Where there are instructions for bf16, what is subnormal counts as 0.
 pub fn product<E: Element>(a: Matrix<E>, b: Matrix<E>, finish: impl FnMut(Sums)) {
     #[cfg(target_arch = "x86_64")]
     if let (Some(a), Some(b)) = (a.known(), b.known()) {
@@ -114,7 +115,6 @@ fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut fin
         for cols in pieces(b.rows(), COLS) {
             let mut is_packed = false;
             for rows in pieces(a.rows(), ROWS) {
-                sums.fill(0.0);
                 for depth in pieces(a.cols(), depth_max) {
                     let cells = cells_of::<T::Packing>(depth.len());
                     let left = &mut left[..strips(&rows) * cells];
@@ -124,7 +124,11 @@ fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut fin
                         pack::<T::Packing>(b.part(cols.clone(), depth.clone()), Side::Right, right);
                     }
                     is_packed = depth.len() == a.cols();
-                    T::during(|| multiply::<T>(left, right, cells, sums));
+                    let is_first = depth.start == 0;
+                    T::during(|| multiply::<T>(left, right, cells, is_first, sums));
+                }
+                if a.cols() == 0 {
+                    sums.fill(0.0);
                 }
                 finish(Sums { rows, cols: cols.clone(), sums });
             }
@@ -132,16 +136,20 @@ fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut fin
     });
 }
 
-/// `sums` += the product of strips that are so many `cells` long.
-fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, sums: &mut [f32]) {
+/// `sums` += the product of strips that are so many `cells` long; or := it, if it is the first.
+fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_first: bool, sums: &mut [f32]) {
     for near in pieces(cells, NEAR_CELLS) {
         for (col, right) in right.chunks_exact(2 * cells).enumerate() {
             for (row, left) in left.chunks_exact(2 * cells).enumerate() {
+                let sums = &mut sums[row * BLOCK * STRIDE + col * BLOCK..];
+                if is_first && near.start == 0 {
+                    sums.chunks_mut(STRIDE).take(BLOCK).for_each(|row| row[..BLOCK].fill(0.0));
+                }
                 let [left, right] = [left, right].map(|strips| {
                     let (first, second) = strips.split_at(cells);
                     [&first[near.clone()], &second[near.clone()]]
                 });
-                T::multiply(left, right, &mut sums[row * BLOCK * STRIDE + col * BLOCK..]);
+                T::multiply(left, right, sums);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::transpose::transpose;
 use crate::device::cpu::Matrix;
 use crate::device::cpu::simd::vectorised;
 use crate::device::{Element, bf16};
@@ -14,29 +15,6 @@ pub const SIDE: usize = 16;
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Cell(pub [[u32; SIDE]; SIDE]);
-
-impl Cell {
-    /// The same words, rows and columns exchanged: first squares of 8 words, then of 4, of 2 and of 1.
-    #[inline(always)]
-    fn transposed(self) -> Self {
-        let Self(mut rows) = self;
-        exchange::<8>(&mut rows);
-        exchange::<4>(&mut rows);
-        exchange::<2>(&mut rows);
-        exchange::<1>(&mut rows);
-        Self(rows)
-    }
-}
-
-/// In every square of 2 N words, exchanges the upper right quarter with the lower left.
-#[inline(always)]
-fn exchange<const N: usize>(rows: &mut [[u32; SIDE]; SIDE]) {
-    for first in (0..SIDE).filter(|row| row & N == 0) {
-        let (upper, lower) = (rows[first], rows[first + N]);
-        rows[first] = core::array::from_fn(|col| if col & N == 0 { upper[col] } else { lower[col ^ N] });
-        rows[first + N] = core::array::from_fn(|col| if col & N == 0 { upper[col ^ N] } else { lower[col] });
-    }
-}
 
 /// How elements are packed into words of 32 bits.
 pub trait Packing {
@@ -119,14 +97,21 @@ pub enum Side {
 /// Packs `matrix`, of a right operand its transpose: its rows in strips, in each of them its columns cell by cell. `to` may
 /// have more strips than there are rows.
 pub fn pack<P: Packing>(matrix: Matrix<P::Element>, side: Side, to: &mut [Cell]) {
-    let strip_cells = cells_of::<P>(matrix.cols());
+    let cells = cells_of::<P>(matrix.cols());
+    let strips = to.len() / cells;
     vectorised(
         #[inline(always)]
         || {
-            for (strip, to) in to.chunks_exact_mut(strip_cells).enumerate() {
-                let first = (strip * SIDE).min(matrix.rows());
-                for (cell, to) in to.iter_mut().enumerate() {
-                    *to = packed::<P>(matrix, side, first, cell * SIDE * P::IN_WORD);
+            // Along what lies together in memory, so that every line of it is read once.
+            if matrix.has_rows() {
+                for (at, to) in to.iter_mut().enumerate() {
+                    pack_along::<P>(matrix, side, [at / cells, at % cells], to);
+                }
+            } else {
+                let turned = matrix.transposed();
+                for at in 0..cells * strips {
+                    let (cell, strip) = (at / strips, at % strips);
+                    pack_across::<P>(turned, side, [strip, cell], &mut to[strip * cells + cell]);
                 }
             }
         },
@@ -138,24 +123,30 @@ pub fn cells_of<P: Packing>(elements: usize) -> usize {
     elements.div_ceil(SIDE * P::IN_WORD)
 }
 
-/// The cell at this row and column of `matrix`.
+/// A cell of a strip, from the rows that it is of.
 #[inline(always)]
-fn packed<P: Packing>(matrix: Matrix<P::Element>, side: Side, row: usize, col: usize) -> Cell {
-    let rows = SIDE.min(matrix.rows() - row);
-    let mut cell = Cell::zeroed();
-    if matrix.has_rows() {
-        let cols = (SIDE * P::IN_WORD).min(matrix.cols() - col);
-        for (place, to) in cell.0.iter_mut().enumerate().take(rows) {
-            *to = P::along(matrix.row(row + place, col, cols));
-        }
-    } else {
-        let matrix = matrix.transposed();
-        let at = |place: usize| if place < matrix.rows() { matrix.row(place, row, rows) } else { &[] };
-        for (word, to) in cell.0.iter_mut().enumerate() {
-            let place = col + word * P::IN_WORD;
-            *to = P::across([at(place), at(place + 1)]);
-        }
+fn pack_along<P: Packing>(matrix: Matrix<P::Element>, side: Side, [strip, cell]: [usize; 2], to: &mut Cell) {
+    let (first, col) = (strip * SIDE, cell * SIDE * P::IN_WORD);
+    let cols = (SIDE * P::IN_WORD).min(matrix.cols() - col);
+    for (row, to) in (first..first + SIDE).zip(&mut to.0) {
+        *to = if row < matrix.rows() { P::along(matrix.row(row, col, cols)) } else { [0; SIDE] };
     }
-    // Read along rows, a row of the cell is one of the matrix; else it is a place of the common dimension.
-    if matrix.has_rows() == (side == Side::Left) { cell } else { cell.transposed() }
+    if side == Side::Right {
+        transpose(&mut to.0);
+    }
+}
+
+/// A cell of a strip, from the rows that are columns of the strip.
+#[inline(always)]
+fn pack_across<P: Packing>(turned: Matrix<P::Element>, side: Side, [strip, cell]: [usize; 2], to: &mut Cell) {
+    let (col, first) = ((strip * SIDE).min(turned.cols()), cell * SIDE * P::IN_WORD);
+    let cols = SIDE.min(turned.cols() - col);
+    let places = |place: usize| if place < turned.rows() { turned.row(place, col, cols) } else { &[] };
+    for (word, to) in to.0.iter_mut().enumerate() {
+        let place = first + word * P::IN_WORD;
+        *to = P::across([places(place), places(place + 1)]);
+    }
+    if side == Side::Left {
+        transpose(&mut to.0);
+    }
 }
