@@ -1,7 +1,7 @@
 //! Footprint: what a rank takes of its host's memory: the lengths of the mappings that hold the arenas, to the byte,
 //! and a bound of what lies outside of them, which is the program, data, and what each thread works in. Never measures.
 
-use crate::config::Config;
+use crate::config::{Config, Width};
 use crate::layout::{Memory, Tables};
 use crate::plan::Plan;
 use crate::unit::round_up;
@@ -23,8 +23,14 @@ const PROGRAM_BYTES: usize = 16 << 20;
 /// Data that is held in memory: a text in the binary, or the paths of the files of a directory. Files themselves are
 /// read when they are needed, into buffers of a few KiB, so their pages lie in the system's cache and in no rank.
 pub const DATA_BYTES: usize = 16 << 20;
-/// What one thread works in outside the arena.
-pub const THREAD_BYTES: usize = PACKED_BYTES + PRODUCT_BYTES + ATTENTION_BYTES + STACK_BYTES + HEAP_BYTES;
+/// What one thread works in outside the arena, where layers compute in a width.
+pub const fn thread_bytes(compute: Width) -> usize {
+    let kernels = match compute {
+        Width::F32 => PACKED_BYTES + ATTENTION_BYTES,
+        Width::BF16 => PACKED_BYTES + PRODUCT_BYTES + ATTENTION_BYTES + ATTENTION_SUMS_BYTES,
+    };
+    kernels + STACK_BYTES + HEAP_BYTES
+}
 
 /// The most rows that `gemm` is given at once; larger matrix products are cut.
 pub const PACKED_ROWS: usize = 2048;
@@ -42,6 +48,9 @@ pub const PACKED_BYTES: usize = PACKED_DEPTH * (PACKED_ROWS + (16 + 8) * KERNEL_
 pub const PRODUCT_BYTES: usize = (64 * 16 * (256 + 512) + 256 * (512 + 16)) * size_of::<f32>();
 /// One block of queries and one of keys, in attention.
 const ATTENTION_BYTES: usize = 272 << 10;
+/// What attention holds in f32 until it is rounded: sums of a block of queries, and of the keys and values of a span; and
+/// rows that are widened.
+const ATTENTION_SUMS_BYTES: usize = (128 + 512 + 32) << 10;
 /// What calls use of the stack: one huge page, where the system gives stacks in those.
 const STACK_BYTES: usize = 2 << 20;
 /// What an allocator keeps for a thread, rounded up to a huge page.
@@ -88,7 +97,7 @@ pub const fn segment_mapping_bytes(plan: &Plan) -> usize {
 /// The most that a rank with `threads` threads takes outside its arena.
 pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     let (config, agreed) = (tables.config, 1 + tables.units.len());
-    PROGRAM_BYTES + DATA_BYTES + threads * THREAD_BYTES + exchange_bytes(config, agreed)
+    PROGRAM_BYTES + DATA_BYTES + threads * thread_bytes(config.precision.compute) + exchange_bytes(config, agreed)
 }
 
 /// The most that a rank with this arena takes in the smallest run, inside the arena and outside of it.
@@ -181,9 +190,9 @@ mod tests {
             // A control block; two exchanges of a word and three numbers; on the device eight hyperparameters, a report of
             // four words, and the numbers of the rank and of all six; the rank's numbers on their way; and six pages.
             let exchange = 256 + 2 * (8 + 3 * 8) + (8 + 4 + 7 * 3) * 8 + 3 * 8 + 6 * 4096;
-            assert_eq!(least, PROGRAM_BYTES + DATA_BYTES + THREAD_BYTES + exchange);
+            assert_eq!(least, PROGRAM_BYTES + DATA_BYTES + thread_bytes(Width::F32) + exchange);
             let of = |run: RunSize| plan.outside_bytes(&run) - least;
-            assert_eq!(of(RunSize { threads: 3, ..RunSize::LEAST }), 2 * THREAD_BYTES);
+            assert_eq!(of(RunSize { threads: 3, ..RunSize::LEAST }), 2 * thread_bytes(Width::F32));
             assert_eq!(of(RunSize { data_bytes: 7, ..RunSize::LEAST }), 7);
             let ops = plan.stages[0].step.len();
             assert_eq!(of(RunSize { profiled_steps: 2, ..RunSize::LEAST }), 2 * (1 + ops) * 16 * 21);

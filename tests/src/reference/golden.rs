@@ -48,24 +48,51 @@ pub struct Golden {
     targets: Vec<u32>, // (steps, ranks, micro_batches, sequences, length)
 }
 
+/// The same run where everything that a plan in bf16 rounds is rounded, from the same weights; step i has the batch of step
+/// i of the exact run, counted anew after its last.
+#[derive(Clone, Debug)]
+pub struct Rounded {
+    /// Gradients of step 0, as in [`Golden`].
+    pub gradients: Gpt,
+    /// Loss of each step.
+    pub losses: Vec<f64>,
+    /// Global gradient norm of each step, before clipping.
+    pub norms: Vec<f64>,
+}
+
+impl Rounded {
+    /// Reads `golden/gpt_<variant>_bf16.safetensors`.
+    ///
+    /// # Panics
+    /// As [`Golden::read`].
+    pub fn read(variant: &str) -> Self {
+        let bytes = read_file(&format!("{variant}_bf16"));
+        let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+        let settings = Settings::read(&bytes);
+        let steps = settings.get("steps");
+        Self {
+            gradients: Gpt::new(settings.model(), |name, shape| floats(&file, &format!("gradient.{name}"), shape)),
+            losses: floats(&file, "losses", &[steps]),
+            norms: floats(&file, "norms", &[steps]),
+        }
+    }
+}
+
+fn read_file(variant: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/gpt_{variant}.safetensors"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 impl Golden {
     /// Reads `golden/gpt_<variant>.safetensors`; the variants are `untied` and `tied`.
     ///
     /// # Panics
     /// If the file is not there or not as `make.py` writes it.
     pub fn read(variant: &str) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/gpt_{variant}.safetensors"));
-        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let bytes = read_file(variant);
         let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
         let settings = Settings::read(&bytes);
-        let config = Config {
-            vocab: settings.get("vocab"),
-            context: settings.get("context"),
-            dim: settings.get("dim"),
-            heads: settings.get("heads"),
-            layers: settings.get("layers"),
-            tied: settings.get::<u8>("tied") == 1,
-        };
+        let config = settings.model();
         let model = |prefix: &str| Gpt::new(config, |name, shape| floats(&file, &format!("{prefix}.{name}"), shape));
         let steps = settings.get("steps");
         Self {
@@ -108,6 +135,17 @@ impl Settings {
         let text = &header.metadata().as_ref().expect("metadata")["settings"];
         let pairs = text.split(' ').map(|pair| pair.split_once('=').expect("name=value"));
         Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    fn model(&self) -> Config {
+        Config {
+            vocab: self.get("vocab"),
+            context: self.get("context"),
+            dim: self.get("dim"),
+            heads: self.get("heads"),
+            layers: self.get("layers"),
+            tied: self.get::<u8>("tied") == 1,
+        }
     }
 
     fn get<T: FromStr>(&self, name: &str) -> T {

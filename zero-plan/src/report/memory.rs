@@ -4,7 +4,7 @@
 use super::percent;
 use super::table::Table;
 use crate::budget::peak;
-use crate::footprint::{RunSize, THREAD_BYTES};
+use crate::footprint::{RunSize, thread_bytes};
 use crate::layout::Kind;
 use crate::message::{Bytes, Message};
 use crate::plan::Plan;
@@ -49,7 +49,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             table.row("budget", figures(&vec![budget; stages.len()]));
         }
     });
-    let thread = Bytes(THREAD_BYTES);
+    let thread = Bytes(thread_bytes(plan.config.precision.compute));
     lines.push(format!("  outside: program, data, what a thread works in; {thread} for each further thread"));
     lines.push(most_in_use(plan));
     lines.push(most_padding(plan));

@@ -26,6 +26,10 @@ use bytemuck::Pod;
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
+/// Room for a thread's own calls and for the scratch of its kernels: as much as a main thread usually has, so that what runs
+/// there runs on every thread.
+pub(crate) const STACK_BYTES: usize = 8 << 20;
+
 /// Operations on views of one device's memory. What holds for all of them:
 ///
 /// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that an op is not told follow from the lengths of

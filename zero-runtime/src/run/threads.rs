@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 
-use crate::plan::footprint::THREAD_BYTES;
+use crate::plan::footprint::thread_bytes;
 use crate::plan::{Plan, RunSize};
 
 /// How the processor is divided.
@@ -34,7 +34,8 @@ impl Threads {
 /// As many threads as the budget of the spec has room for.
 fn threads_max(plan: &Plan) -> usize {
     let least = plan.total_bytes_max(&RunSize::LEAST);
-    plan.config.memory_bytes.map_or(usize::MAX, |budget| 1 + budget.saturating_sub(least) / THREAD_BYTES)
+    let thread = thread_bytes(plan.config.precision.compute);
+    plan.config.memory_bytes.map_or(usize::MAX, |budget| 1 + budget.saturating_sub(least) / thread)
 }
 
 impl fmt::Display for Threads {

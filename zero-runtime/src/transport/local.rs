@@ -10,7 +10,7 @@ use zero_plan::Plan;
 use super::Shared;
 use super::control::Control;
 use crate::arena::{Arena, segment_bytes};
-use crate::device::Device;
+use crate::device::{Device, STACK_BYTES};
 use crate::launch::{LaunchError, Segment};
 
 /// Runs `rank_main` on one thread for each rank of `plan`, and gives what each returned. When one rank panics or says so
@@ -43,7 +43,7 @@ pub fn run<D: Device, R: Send>(
     };
     std::thread::scope(|scope| {
         let threads = arenas.into_iter().enumerate().map(|(rank, arena)| {
-            let thread = std::thread::Builder::new().name(format!("rank {rank}"));
+            let thread = std::thread::Builder::new().name(format!("rank {rank}")).stack_size(STACK_BYTES);
             thread.spawn_scoped(scope, move || run_rank(rank, arena)).map_err(LaunchError::system("start a thread"))
         });
         // Otherwise ranks that were started would wait for those that were not.

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super as kernels;
-use super::parallel::STACK_BYTES;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored,
-    StoredMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, STACK_BYTES,
+    Stored, StoredMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};

@@ -22,9 +22,6 @@ pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
 const ROWS_MIN: usize = 128;
 pub(super) const COLS_MIN: usize = 3;
 
-/// Room for a thread's own calls: as much as a main thread usually has, so that what runs on one thread runs on several.
-pub(super) const STACK_BYTES: usize = 8 << 20;
-
 impl Cpu {
     /// This processor, the calling thread alone.
     pub const ONE_THREAD: Self = Self { threads: NonZeroUsize::MIN, elements_min: ELEMENTS_MIN };
