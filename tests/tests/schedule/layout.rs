@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use zero_plan::config::{Often, Width};
 use zero_plan::unit::ALIGNMENT;
-use zero_plan::{Config, Home, Kind, Memory, Pass, Plan, TransportKind};
+use zero_plan::{Config, Coordinates, Home, Kind, Memory, Pass, Plan, TransportKind};
 
 use crate::model::{Model, config, mesh, models};
 
@@ -61,6 +61,7 @@ fn assert_sound(plan: &Plan) {
     for stage in 0..plan.stages.len() {
         assert_owners(plan, stage);
         assert_activations(plan, stage);
+        assert_batch(plan, stage);
         assert_staging(plan, stage);
         assert_regions(plan, stage);
         assert_sizes(plan, stage);
@@ -121,6 +122,21 @@ fn assert_activations(plan: &Plan, stage: usize) {
             }
         }
         assert_disjoint(stretches, memory.activation_slot_bytes);
+    }
+}
+
+/// What data gives and a stage converts lies apart from the half of a batch that it does not need.
+fn assert_batch(plan: &Plan, stage: usize) {
+    let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline: stage });
+    let (given, unneeded) = (places.given(), places.unneeded());
+    let region = plan.stages[stage].memory.region(Kind::Workspace).bytes;
+    assert_eq!((given.offset_bytes, given.len_bytes), (0, plan.units[0].given_bytes));
+    assert_eq!((unneeded.offset_bytes % 64, unneeded.end_bytes()), (0, region));
+    assert!(stage > 0 || given.end_bytes() <= unneeded.offset_bytes, "what is given would be overwritten");
+    if plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.stages.len()) {
+        assert!(unneeded.len_bytes >= targets(plan), "targets that the first stage cannot leave");
+        let inputs = plan.units[0].input_bytes.max(plan.units[0].given_bytes);
+        assert!(unneeded.len_bytes >= inputs, "inputs that the last stage cannot leave");
     }
 }
 
