@@ -52,7 +52,16 @@ const AT_THE_BOUND: Config = Config {
     transport: TransportKind::Local,
     ..Config::PLAIN
 };
-const SIZES: Unit = Unit { params: 100, takes: 100, saved: 32, input: 32, output: 32, operations: 6400, ..Unit::NONE };
+const SIZES: Unit = Unit {
+    params: 100,
+    takes: 100,
+    saved_bytes: 128,
+    input_bytes: 128,
+    output_bytes: 128,
+    targets_bytes: 4,
+    operations: 6400,
+    ..Unit::NONE
+};
 const FIELDS: &[Field] = &[Field { name: "layers", count: Some(44), tied: None, sizes: SIZES }];
 static LARGE: Plan<'static> = static_plan!("Large", AT_THE_BOUND, FIELDS);
 
@@ -96,12 +105,12 @@ fn z0212_what_is_offered_fits() {
 
 #[test]
 fn z0210_sizes_that_cannot_be_counted_together() {
-    let unit = |saved: usize, operations: usize| [Unit { saved, operations, ..SIZES }; 2];
+    let unit = |saved_bytes: usize, operations: usize| [Unit { saved_bytes, operations, ..SIZES }; 2];
     let refusal =
         |config: Config, units: [Unit; 2]| message_of(move || require_countable(&config, &units, &Origin::UNKNOWN));
     let large = Config { micro_batches: 8192, ..config(3) };
-    assert_eq!(refusal(large, unit(1 << 40, 1 << 40)), None);
-    for units in [unit(1 << 50, 1), unit(usize::MAX, 1), unit(1, 1 << 50), unit(1, usize::MAX)] {
+    assert_eq!(refusal(large, unit(1 << 42, 1 << 40)), None);
+    for units in [unit(1 << 52, 1), unit(usize::MAX, 1), unit(1, 1 << 50), unit(1, usize::MAX)] {
         let message = refusal(large, units).expect("a sum beyond 64 bits");
         assert!(message.starts_with("[Z0210] ") && message.contains("8192 micro-batches"), "{message}");
     }

@@ -84,7 +84,7 @@ fn where_no_change_fits_it_makes_several() {
     // Activations of a MiB and states of as much: neither change would do by itself.
     let model = |memory_bytes: usize| {
         let mut model = model(0, memory_bytes);
-        model.units.iter_mut().for_each(|unit| unit.saved = MIB / 16);
+        model.units.iter_mut().for_each(|unit| unit.saved_bytes = MIB / 4);
         model
     };
     let refused = refusal(&model(2 * MIB + MIB / 4).plan()).expect("5 MiB do not fit 2.25");
@@ -185,8 +185,9 @@ fn smaller_micro_batches_need_at_most_what_is_said() {
     let of = |sequences: usize, memory_bytes: usize| {
         let mut model = model(3, memory_bytes);
         let scale = |unit: &mut Unit| {
-            (unit.saved, unit.input, unit.output) = (sequences * 65_536, sequences * 80, sequences * 80);
-            (unit.workspace, unit.operations) = (MIB / 16, sequences * 7);
+            (unit.saved_bytes, unit.targets_bytes) = (sequences * 4 * 65_536, sequences * 12);
+            (unit.input_bytes, unit.output_bytes) = (sequences * 320, sequences * 320);
+            (unit.workspace_bytes, unit.operations) = (MIB / 4, sequences * 7);
         };
         model.units.iter_mut().for_each(scale);
         (model.config.sequences, model.config.micro_batches) = (sequences, 4 / sequences);

@@ -21,7 +21,7 @@ const PIPED: Config = Config {
     mesh: Mesh { nodes: 1, zero: 2, replica: 2, pipeline: 4, order: DEEP.mesh.order },
     order: Order::Interleaved { chunks: 2 },
     recompute: Recompute::Every(2),
-    precision: Precision { params: Width::BF16, reduce: Width::BF16, master: Width::F32, moments: Width::F32 },
+    precision: Precision { params: Width::BF16, reduce: Width::BF16, ..DEEP.precision },
     micro_batches: 8,
     ..DEEP
 };
@@ -29,23 +29,29 @@ const PIPED: Config = Config {
 const EMBED: Unit = Unit {
     params: 50_257 * 384,
     takes: 50_257 * 384,
-    input: 512,
-    output: 512 * 384,
+    input_bytes: 4 * 512,
+    output_bytes: 4 * 512 * 384,
     operations: 512 * 384,
     ..Unit::NONE
 };
 const BLOCK: Unit = Unit {
     params: 1_774_464,
     takes: 1_774_464,
-    saved: 4_096_001,
-    workspace: 99,
-    input: 512 * 384,
+    saved_bytes: 4 * 4_096_001,
+    workspace_bytes: 4 * 99,
+    input_bytes: 4 * 512 * 384,
     operations: 2 * 512 * 1_774_464,
     ..EMBED
 };
-const NORM: Unit = Unit { params: 768, takes: 768, saved: 1024, operations: 512 * 384 * 8, ..BLOCK };
-const HEAD: Unit =
-    Unit { saved: 512 * 50_257, input: 512 * 384, output: 512, operations: 2 * 512 * 384 * 50_257, ..EMBED };
+const NORM: Unit = Unit { params: 768, takes: 768, saved_bytes: 4 * 1024, operations: 512 * 384 * 8, ..BLOCK };
+const HEAD: Unit = Unit {
+    saved_bytes: 4 * 512 * 50_257,
+    input_bytes: 4 * 512 * 384,
+    output_bytes: 4 * 512,
+    targets_bytes: 4 * 512,
+    operations: 2 * 512 * 384 * 50_257,
+    ..EMBED
+};
 
 const FIELDS: &[Field] = &[
     Field { name: "embed", count: None, tied: None, sizes: EMBED },

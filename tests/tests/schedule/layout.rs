@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use zero_plan::config::Often;
+use zero_plan::config::{Often, Width};
 use zero_plan::unit::ALIGNMENT;
-use zero_plan::{Config, Home, Kind, Memory, Pass, Plan, TransportKind};
+use zero_plan::{Config, Coordinates, Home, Kind, Memory, Pass, Plan, TransportKind};
 
 use crate::model::{Model, config, mesh, models};
 
@@ -19,13 +19,37 @@ fn assert_disjoint(mut stretches: Vec<Range<usize>>, end: usize) {
     assert!(stretches.last().is_none_or(|last| last.end <= end), "{stretches:?} leave 0..{end}");
 }
 
-fn stretch(start: usize, len: usize) -> Range<usize> {
-    assert_eq!(start % ALIGNMENT, 0, "{start} is not on a cache line");
+/// A stretch of a flat buffer.
+fn elements(start: usize, len: usize) -> Range<usize> {
+    assert_eq!(start % ALIGNMENT, 0, "element {start} is not on a cache line of f32");
     start..start + len
 }
 
-fn line(elements: usize) -> usize {
-    elements.next_multiple_of(ALIGNMENT)
+/// A stretch of anything else.
+fn bytes(start: usize, len: usize) -> Range<usize> {
+    assert_eq!(start % 64, 0, "byte {start} is not on a cache line");
+    start..start + len
+}
+
+fn line(bytes: usize) -> usize {
+    bytes.next_multiple_of(64)
+}
+
+/// Bytes of what the sizes of a region count: of its numbers, or 1 where numbers of several widths lie in it.
+fn width(plan: &Plan, kind: Kind) -> usize {
+    let precision = plan.config.precision;
+    let width = match kind {
+        Kind::Parameters => precision.params,
+        Kind::Gathered => precision.compute,
+        Kind::Gradients | Kind::Partial | Kind::Reduced => precision.reduce,
+        Kind::UnitGradients => Width::F32,
+        Kind::Master => precision.master,
+        Kind::Optimizer => precision.moments,
+        Kind::Activations | Kind::Recomputed | Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => {
+            return 1;
+        }
+    };
+    width.bytes()
 }
 
 /// The units of a pipeline stage.
@@ -37,6 +61,7 @@ fn assert_sound(plan: &Plan) {
     for stage in 0..plan.stages.len() {
         assert_owners(plan, stage);
         assert_activations(plan, stage);
+        assert_batch(plan, stage);
         assert_staging(plan, stage);
         assert_regions(plan, stage);
         assert_sizes(plan, stage);
@@ -57,7 +82,7 @@ fn assert_owners(plan: &Plan, stage: usize) {
         assert_eq!(part * ranks, at.padded);
         assert!((params..params + ranks * ALIGNMENT).contains(&at.padded), "padded more than needed");
         for rank in 0..ranks {
-            for element in stretch(at.start + rank * part, part) {
+            for element in elements(at.start + rank * part, part) {
                 assert_eq!(owners[element].replace(rank), None, "{element} has two owners");
             }
         }
@@ -69,34 +94,49 @@ fn assert_owners(plan: &Plan, stage: usize) {
     assert!(owners.iter().all(Option::is_some), "an element without an owner");
 }
 
-/// Elements of the targets of a micro-batch.
+/// Bytes of the targets of a micro-batch.
 fn targets(plan: &Plan) -> usize {
-    plan.units.last().expect("a unit").target_width * plan.config.tokens()
+    plan.units.last().expect("a unit").targets_bytes
 }
 
 /// What lies in a slot for activations does so apart: inputs, targets, and what units save and give.
 fn assert_activations(plan: &Plan, stage: usize) {
     let memory = &plan.stages[stage].memory;
     for chunk in plan.chunks.iter().skip(stage).step_by(plan.stages.len()) {
-        let mut stretches = vec![stretch(0, plan.units[chunk.first].input)];
+        let mut stretches = vec![bytes(0, plan.units[chunk.first].input_bytes)];
         if chunk.end == plan.units.len() {
-            stretches.push(stretch(line(plan.units[chunk.first].input), targets(plan)));
+            stretches.push(bytes(line(plan.units[chunk.first].input_bytes), targets(plan)));
         }
         for unit in chunk.first..chunk.end {
             let (sizes, at) = (&plan.units[unit], &plan.placements[unit]);
             if plan.config.recomputes(plan.units, unit) {
-                let end = line(sizes.saved) + sizes.output;
-                assert!(at.saved == 0 && end <= memory.region(Kind::Recomputed).elements);
+                let end = line(sizes.saved_bytes) + sizes.output_bytes;
+                assert!(at.saved_bytes == 0 && end <= memory.region(Kind::Recomputed).bytes);
             } else {
-                stretches.push(stretch(at.saved, sizes.saved));
+                stretches.push(bytes(at.saved_bytes, sizes.saved_bytes));
             }
             if unit + 1 < chunk.end || chunk.end == plan.units.len() {
-                stretches.push(stretch(at.output, sizes.output));
+                stretches.push(bytes(at.output_bytes, sizes.output_bytes));
             } else {
-                assert!(sizes.output <= memory.outgoing_slot_bytes);
+                assert!(sizes.output_bytes <= memory.outgoing_slot_bytes);
             }
         }
         assert_disjoint(stretches, memory.activation_slot_bytes);
+    }
+}
+
+/// What data gives and a stage converts lies apart from the half of a batch that it does not need.
+fn assert_batch(plan: &Plan, stage: usize) {
+    let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline: stage });
+    let (given, unneeded) = (places.given(), places.unneeded());
+    let region = plan.stages[stage].memory.region(Kind::Workspace).bytes;
+    assert_eq!((given.offset_bytes, given.len_bytes), (0, plan.units[0].given_bytes));
+    assert_eq!((unneeded.offset_bytes % 64, unneeded.end_bytes()), (0, region));
+    assert!(stage > 0 || given.end_bytes() <= unneeded.offset_bytes, "what is given would be overwritten");
+    if plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.stages.len()) {
+        assert!(unneeded.len_bytes >= targets(plan), "targets that the first stage cannot leave");
+        let inputs = plan.units[0].input_bytes.max(plan.units[0].given_bytes);
+        assert!(unneeded.len_bytes >= inputs, "inputs that the last stage cannot leave");
     }
 }
 
@@ -136,12 +176,12 @@ fn stages_gradients(plan: &Plan) -> bool {
 
 /// Buckets that share a slot lie at one place, all others apart; where gradients are kept no bucket shares.
 fn assert_staging(plan: &Plan, stage: usize) {
-    let region = plan.stages[stage].memory.region(Kind::Gradients).elements;
+    let region = plan.stages[stage].memory.region(Kind::Gradients).bytes / width(plan, Kind::Gradients);
     let buckets: Vec<_> = plan.buckets.iter().filter(|bucket| bucket.stage == stage).collect();
     let mut apart = Vec::new();
     for (index, bucket) in buckets.iter().enumerate() {
         assert_eq!(bucket.slot.is_some(), stages_gradients(plan) && bucket.elements > 0);
-        let place = stretch(bucket.staging, bucket.elements);
+        let place = elements(bucket.staging, bucket.elements);
         assert!(place.end <= region);
         let shares = |other: &&&zero_plan::Bucket| bucket.slot.is_some() && other.slot == bucket.slot;
         match buckets[..index].iter().find(shares) {
@@ -166,7 +206,7 @@ fn assert_regions(plan: &Plan, stage: usize) {
     for (home, size) in homes {
         let shares = if home == Home::Common { plan.config.mesh.zero } else { 1 };
         let regions = memory.regions.iter().filter(|region| region.home == home);
-        let stretches: Vec<_> = regions.map(|region| stretch(region.offset_bytes, region.bytes() * shares)).collect();
+        let stretches: Vec<_> = regions.map(|region| bytes(region.offset_bytes, region.bytes * shares)).collect();
         assert_eq!(stretches.iter().map(Range::len).sum::<usize>(), size, "{home:?} has room that nobody uses");
         assert_disjoint(stretches, size);
     }
@@ -192,41 +232,48 @@ fn assert_sizes(plan: &Plan, stage: usize) {
         3 if config.gather == Often::PerStep => held,
         _ => holders.min(ahead + 1) * most(&held_of),
     };
-    let is_narrow = |width: zero_plan::config::Width| width.bytes() == 2;
-    let has_slots = is_narrow(config.precision.params) || config.stage == 3 && config.transport == TransportKind::Local;
+    // Layers compute on a copy of parameters that are stored in another width, or lie where their rank cannot read them.
+    let is_copied = config.stage == 3 && config.transport == TransportKind::Local;
+    let has_slots = config.precision.params != config.precision.compute || is_copied;
+    assert_eq!(config.uses_slots(), has_slots);
     let rounds = if config.reduce == Often::PerStep { 1 } else { config.micro_batches };
     let apart = stages_gradients(plan) || rounds > 1;
     let largest = plan.buckets.iter().filter(|bucket| bucket.stage == stage).map(|bucket| bucket.elements).max();
     let staged = plan.buckets.iter().filter(|bucket| bucket.stage == stage && bucket.elements > 0).count().min(2);
     let largest = largest.unwrap_or(0);
-    // The first and the last stage of a pipeline need one half of a batch and leave the other in the workspace.
+    // The first and the last stage of a pipeline need one half of a batch and leave the other in the workspace. Inputs
+    // that are stored otherwise than they are given begin there.
     let at_an_end = stage == 0 || stage + 1 == config.mesh.pipeline;
-    let half_a_batch = plan.units[0].input.max(targets(plan));
+    let given = plan.units[0].given_bytes;
+    let half_a_batch = plan.units[0].input_bytes.max(given).max(targets(plan));
     let half_a_batch = if plan.chunks.len() > 1 && at_an_end { half_a_batch } else { 0 };
+    let batch = if stage == 0 { line(given) + half_a_batch } else { half_a_batch };
     let needed = [
         (Kind::Parameters, if config.stage == 3 { held / config.mesh.zero } else { held }),
         (Kind::Gathered, if has_slots { gathered } else { 0 }),
         (Kind::Gradients, if stages_gradients(plan) { staged * largest } else { gradients }),
-        (Kind::UnitGradients, if is_narrow(config.precision.reduce) { most(&padded) } else { 0 }),
+        (Kind::UnitGradients, if config.precision.reduce == Width::BF16 { most(&padded) } else { 0 }),
         (Kind::Partial, if config.mesh.replica > 1 && apart { 2 * largest / config.mesh.zero } else { 0 }),
         (Kind::Reduced, if apart { gradients / config.mesh.zero } else { 0 }),
         (Kind::Master, if config.precision.master == config.precision.params { 0 } else { states }),
         (Kind::Optimizer, 2 * states),
-        (Kind::Workspace, most(&|unit| plan.units[unit].workspace).max(half_a_batch)),
+        (Kind::Workspace, most(&|unit| plan.units[unit].workspace_bytes).max(batch)),
     ];
-    for (kind, elements) in needed {
-        let region = memory.region(kind);
-        let expected = elements.next_multiple_of(64 / region.width.bytes());
-        assert_eq!(region.elements, expected, "{kind:?} on pipeline stage {stage}");
+    for kind in Kind::ALL {
+        assert_eq!(kind.width(config).map_or(1, Width::bytes), width(plan, kind), "{kind:?}");
     }
-    let boundary = most(&|unit| line(plan.units[unit].input.max(plan.units[unit].output)));
-    assert_eq!(memory.region(Kind::ActivationGradients).elements, 2 * boundary);
+    for (kind, len) in needed {
+        let expected = line(len * width(plan, kind));
+        assert_eq!(memory.region(kind).bytes, expected, "{kind:?} on pipeline stage {stage}");
+    }
+    let boundary = most(&|unit| line(plan.units[unit].input_bytes.max(plan.units[unit].output_bytes)));
+    assert_eq!(memory.region(Kind::ActivationGradients).bytes, 2 * boundary);
     let slots = plan.tables().activation_slots(stage);
-    assert_eq!(memory.region(Kind::Activations).elements, slots * memory.activation_slot_bytes);
-    let outgoing = memory.region(Kind::Outgoing).elements;
+    assert_eq!(memory.region(Kind::Activations).bytes, slots * memory.activation_slot_bytes);
+    let outgoing = memory.region(Kind::Outgoing).bytes;
     assert_eq!(outgoing, 2 * (memory.outgoing_slot_bytes + memory.returning_slot_bytes));
     assert!(outgoing == 0 || plan.chunks.len() > 1);
-    assert_eq!(memory.bytes_per_rank(), memory.regions.iter().map(|region| region.bytes()).sum::<usize>());
+    assert_eq!(memory.bytes_per_rank(), memory.regions.iter().map(|region| region.bytes).sum::<usize>());
 }
 
 /// A stage needs no more memory than the one before it, with two exceptions. Stage 2 replaces gradients of every unit by
@@ -245,7 +292,7 @@ fn assert_stages_compare(model: &Model) {
 
 /// The same for one pipeline stage: its arenas at each stage.
 fn assert_memories_compare(model: &Model, at_stage: [&Memory; 4]) {
-    let bytes = |stage: usize, kind| at_stage[stage].region(kind).bytes();
+    let bytes = |stage: usize, kind| at_stage[stage].region(kind).bytes;
     // Stage by stage, each kind of state becomes a share of it.
     for (stage, kind) in [(1, Kind::Optimizer), (1, Kind::Master), (3, Kind::Parameters)] {
         assert!(bytes(stage, kind) <= bytes(stage - 1, kind), "{kind:?} at {stage}");
@@ -295,7 +342,7 @@ fn only_what_others_read_is_shared() {
         Model::new(config, &[32; 3], tied).plan().with(|plan| {
             let of_stage = |memory: &Memory| -> Vec<Kind> {
                 let regions = Kind::ALL.map(|kind| memory.region(kind)).into_iter();
-                let shared = regions.filter(|region| region.elements > 0 && region.home != Home::Private);
+                let shared = regions.filter(|region| region.bytes > 0 && region.home != Home::Private);
                 shared.map(|region| region.kind).collect()
             };
             plan.stages.iter().map(|stage| of_stage(&stage.memory)).collect::<Vec<_>>()

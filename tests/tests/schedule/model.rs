@@ -12,11 +12,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model whose units have `params`; the last shares the parameters of unit `tied` instead, if that is given.
+    /// A model whose units have `params`; the last shares the parameters of unit `tied` instead, if that is given. What
+    /// enters it is given in f32.
     pub fn new(config: Config, params: &[usize], tied: Option<usize>) -> Self {
         let mut units: Vec<Unit> = params.iter().enumerate().map(|(i, &params)| unit(i, params)).collect();
         if let Some(owner) = tied {
             tie_last(&mut units, owner, params[owner]);
+        }
+        if config.precision.compute.is_narrow() {
+            units[0].given_bytes = 2 * units[0].input_bytes;
         }
         Self { config, units }
     }
@@ -29,8 +33,21 @@ impl Model {
 /// A unit with parameters of its own. Its field says whether its number is even, so that one of the two can be recomputed.
 fn unit(source: usize, params: usize) -> Unit {
     let field = ["even", "odd"][source % 2];
-    let sizes = Unit { saved: 3 + source, workspace: source, input: 5, output: 5, operations: 7, ..Unit::NONE };
-    Unit { field, position: source, params, takes: params, source, ..sizes }
+    Unit {
+        field,
+        position: source,
+        params,
+        takes: params,
+        source,
+        // What the first units save fits one line, what others save takes two.
+        saved_bytes: 61 + source,
+        workspace_bytes: source,
+        input_bytes: 21,
+        output_bytes: 21,
+        targets_bytes: 25,
+        operations: 7,
+        ..Unit::NONE
+    }
 }
 
 fn tie_last(units: &mut [Unit], owner: usize, takes: usize) {
@@ -63,13 +80,15 @@ pub fn precision(params: Width, reduce: Width) -> Precision {
 
 /// Small models that have between them what schedules can have: every stage, transport, order and axis, buckets of one and
 /// of several units, ties within a pipeline stage and across, units without parameters at either end and in the middle,
-/// slots for all units or for few, what is held for a step, what is computed again.
+/// slots for all units or for few, what is held for a step, what is computed again, narrow parameters or activations.
 pub fn small_models() -> Vec<Model> {
     let mut models = Vec::new();
     for stage in 0..=3 {
         let base = config(stage);
         let mut add = |config: Config, params: &[usize], tied| models.push(Model::new(config, params, tied));
         let narrow = precision(Width::BF16, Width::F32);
+        let computed = Precision { compute: Width::BF16, ..Precision::default() };
+        let all_narrow = Precision { compute: Width::BF16, ..precision(Width::BF16, Width::BF16) };
         let interleaved = Order::Interleaved { chunks: 2 };
         add(base, &[40, 7, 90], None);
         add(Config { micro_batches: 2, prefetch: 0, bucket_bytes: 300, ..base }, &[9, 70, 20, 0], Some(1));
@@ -77,6 +96,9 @@ pub fn small_models() -> Vec<Model> {
         add(Config { micro_batches: 3, prefetch: 7, ..base }, &[5, 6, 0], Some(1));
         add(Config { recompute: Recompute::Fields(&["odd"]), precision: narrow, ..base }, &[8, 9, 10], Some(0));
         add(Config { recompute: Recompute::Fields(&["odd"]), bucket_bytes: usize::MAX, ..base }, &[8, 9, 10], None);
+        add(Config { micro_batches: 2, precision: computed, ..base }, &[8, 70, 0], Some(0));
+        add(Config { transport: TransportKind::Shm, precision: computed, ..base }, &[8, 9, 10], None);
+        add(Config { transport: TransportKind::Shm, precision: all_narrow, ..base }, &[8, 9, 0], Some(1));
         add(Config { mesh: mesh(1, 1, 1), order: Order::GPipe, micro_batches: 2, ..base }, &[8, 9, 0], Some(1));
         add(Config { mesh: mesh(1, 2, 2), micro_batches: 2, ..base }, &[7, 90, 40], None);
         add(Config { mesh: mesh(1, 1, 2), ..base }, &[40, 7, 0], Some(0));
@@ -87,6 +109,7 @@ pub fn small_models() -> Vec<Model> {
         add(Config { mesh: mesh(2, 2, 1), gather: Often::PerStep, ..piped }, &[4, 7, 0], Some(1));
         add(Config { mesh: mesh(2, 1, 2), micro_batches: 2, reduce: Often::PerStep, ..piped }, &[4, 7, 9], Some(0));
         add(Config { mesh: mesh(2, 1, 2), precision: narrow, ..piped }, &[4, 7, 9], None);
+        add(Config { gather: Often::PerStep, precision: computed, ..piped }, &[4, 7, 0], Some(0));
         add(Config { order: interleaved, micro_batches: 2, ..piped }, &[4, 7, 9, 8], Some(0));
     }
     models
@@ -97,9 +120,11 @@ pub fn models(ranks_max: usize) -> impl Strategy<Value = Model> {
     configs(ranks_max).prop_flat_map(|config| {
         let chunks = config.chunks();
         let tied = prop::option::of((any::<prop::sample::Index>(), 0..=100_usize));
-        (Just(config), prop::collection::vec(sizes(), chunks..=chunks + 6), tied, splits()).prop_map(
-            |(config, sizes, tied, split)| {
-                let units = chain(&sizes, tied);
+        let given = prop_oneof![Just(0), 1..=400_usize];
+        (Just(config), prop::collection::vec(sizes(), chunks..=chunks + 6), given, tied, splits()).prop_map(
+            |(config, sizes, given, tied, split)| {
+                let mut units = chain(&sizes, tied);
+                units[0].given_bytes = given;
                 let split = split.of(units.len(), config.chunks());
                 Model { config: Config { split, ..config }, units }
             },
@@ -135,15 +160,15 @@ fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
     let order = (meshes(ranks_max), prop::sample::select(&ORDERS[..]), 1..=6_usize);
     let sharding =
         (0..=3_u8, 0..=15_usize, bucket_bytes, prop::sample::select(&[TransportKind::Local, TransportKind::Shm][..]));
-    let rest = (often(), often(), prop::sample::select(&RECOMPUTES[..]), [width(), width(), width(), width()]);
+    let rest = (often(), often(), prop::sample::select(&RECOMPUTES[..]), [width(), width(), width(), width(), width()]);
     (order, sharding, rest, 1..=3_usize, 1..=7_usize).prop_map(|(order, sharding, rest, sequences, length)| {
         let (mesh, order, micro_batches) = order;
         let (stage, prefetch, bucket_bytes, transport) = sharding;
-        let (gather, reduce, recompute, [params, grads, master, moments]) = rest;
+        let (gather, reduce, recompute, [compute, params, grads, master, moments]) = rest;
         // Interleaved stages work on as many micro-batches at a time as there are stages.
         let is_interleaved = matches!(order, Order::Interleaved { .. });
         let micro_batches = if is_interleaved { micro_batches.div_ceil(2) * mesh.pipeline } else { micro_batches };
-        let precision = Precision { params, reduce: grads, master, moments };
+        let precision = Precision { compute, params, reduce: grads, master, moments };
         Config {
             mesh,
             stage,
@@ -192,22 +217,23 @@ impl Placing {
     }
 }
 
-/// Parameters, saved, workspace, output and operations of a unit. Many units have few parameters or none: there the special
-/// cases are.
+/// Parameters, operations, and bytes of what is saved, scratch and output of a unit. Many units have few parameters or none:
+/// there the special cases are.
 fn sizes() -> impl Strategy<Value = [usize; 5]> {
     let params = prop_oneof![2 => Just(0_usize), 2 => 1..=40_usize, 4 => 1..=5_000_usize];
-    (params, 0..=90_usize, 0..=90_usize, 1..=90_usize, 0..=1000_usize).prop_map(<[usize; 5]>::from)
+    (params, 0..=1000_usize, 0..=360_usize, 0..=360_usize, 1..=360_usize).prop_map(<[usize; 5]>::from)
 }
 
 /// Units that take what the one before gives. `tied` picks the owner of the last unit's parameters, and how many percent
 /// of them it takes.
 fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Vec<Unit> {
-    let mut input = 11;
+    let mut input_bytes = 45;
     let mut units = Vec::new();
-    for (i, &[params, saved, workspace, output, operations]) in sizes.iter().enumerate() {
-        let target_width = 1 + operations % 3;
-        units.push(Unit { saved, workspace, input, output, operations, target_width, ..unit(i, params) });
-        input = output;
+    for (i, &[params, operations, saved_bytes, workspace_bytes, output_bytes]) in sizes.iter().enumerate() {
+        let targets_bytes = 1 + operations % 200;
+        let activations = Unit { saved_bytes, input_bytes, output_bytes, targets_bytes, ..unit(i, params) };
+        units.push(Unit { workspace_bytes, operations, ..activations });
+        input_bytes = output_bytes;
     }
     if let (Some((owner, percent)), [_, _, ..]) = (tied, units.as_slice()) {
         let owner = owner.index(units.len() - 1);

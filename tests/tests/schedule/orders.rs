@@ -147,7 +147,7 @@ fn as_many_activations_are_kept_as_published() {
                 let kept = live_max(plan, stage);
                 assert_eq!(kept, expected(stage), "{order:?}, {stages} stages, {micro_batches} micro-batches, {stage}");
                 let memory = &plan.stages[stage].memory;
-                assert_eq!(memory.region(Kind::Activations).elements, kept * memory.activation_slot_bytes);
+                assert_eq!(memory.region(Kind::Activations).bytes, kept * memory.activation_slot_bytes);
             }
         });
     };

@@ -13,6 +13,7 @@ mod wait;
 
 use std::collections::HashMap;
 
+use zero_plan::config::Width;
 use zero_plan::{Coordinates, Kind, Op, Parcel, Pass, Plan};
 
 use crate::spans::Spans;
@@ -170,10 +171,14 @@ pub fn simulate_ranks(plan: &Plan, steps: &[&[Op]], evaluations: &[&[Op]], mut p
     world.require_updated(2)
 }
 
+/// What a region has room for: elements, or bytes where numbers of several widths lie in it.
+fn room(plan: &Plan, rank: usize, kind: Kind) -> usize {
+    plan.of_rank(rank).memory.region(kind).bytes / kind.width(&plan.config).map_or(1, Width::bytes)
+}
+
 impl Rank {
     fn new(plan: &Plan, rank: usize) -> Self {
-        let memory = &plan.of_rank(rank).memory;
-        let elements = |kind| memory.region(kind).elements;
+        let room = |kind| room(plan, rank, kind);
         let at = plan.config.mesh.coordinates(rank);
         Self {
             at,
@@ -184,13 +189,13 @@ impl Rank {
             parameters: vec![vec![0; plan.config.mesh.zero]; plan.units.len()],
             gathers: vec![Gathering::Idle; plan.units.len()],
             slots: vec![0; plan.units.len()],
-            gathered: Spans::new(elements(Kind::Gathered)),
-            gradients: Spans::new(elements(Kind::Gradients)),
-            partial: Spans::new(elements(Kind::Partial)),
-            reduced: Spans::new(elements(Kind::Reduced)),
-            activations: Spans::new(elements(Kind::Activations)),
-            recomputed: Spans::new(elements(Kind::Recomputed)),
-            outgoing: Spans::new(elements(Kind::Outgoing)),
+            gathered: Spans::new(room(Kind::Gathered)),
+            gradients: Spans::new(room(Kind::Gradients)),
+            partial: Spans::new(room(Kind::Partial)),
+            reduced: Spans::new(room(Kind::Reduced)),
+            activations: Spans::new(room(Kind::Activations)),
+            recomputed: Spans::new(room(Kind::Recomputed)),
+            outgoing: Spans::new(room(Kind::Outgoing)),
             activation_gradients: [None; 2],
             losses: Vec::new(),
             agreed: None,
@@ -219,7 +224,7 @@ impl World<'_> {
         match op {
             Op::Gather { unit, slot } => self.gather(rank, unit, slot),
             Op::Wait { unit } => self.wait(rank, unit),
-            Op::Convert { unit, slot } => self.widen(rank, unit, slot),
+            Op::Convert { unit, slot } => self.convert(rank, unit, slot),
             Op::Release { unit } => self.release(rank, unit),
             Op::Receive { parcel, unit, micro_batch, slot } => match parcel {
                 Parcel::Activations => self.receive_activations(rank, unit, micro_batch, slot),

@@ -3,14 +3,14 @@
 /// Stretches of a region that have been written as a whole. A write destroys what it overlaps.
 #[derive(Clone, Debug)]
 pub struct Spans<T> {
-    elements: usize,
+    len: usize,
     spans: Vec<(usize, usize, T)>,
 }
 
 impl<T> Spans<T> {
-    /// A region of so many elements, in which nothing has been written.
-    pub fn new(elements: usize) -> Self {
-        Self { elements, spans: Vec::new() }
+    /// A region of this length, in elements or in bytes, in which nothing has been written.
+    pub fn new(len: usize) -> Self {
+        Self { len, spans: Vec::new() }
     }
 
     /// Forgets what lies at `start..start + len`, all of it or a part.
@@ -18,10 +18,10 @@ impl<T> Spans<T> {
         self.spans.retain(|&(other, other_len, _)| other + other_len <= start || start + len <= other);
     }
 
-    /// Writes `value` to `start..start + len`. A stretch of no elements holds nothing.
+    /// Writes `value` to `start..start + len`. A stretch of length 0 holds nothing.
     pub fn write(&mut self, start: usize, len: usize, value: T) -> Result<(), String> {
-        if start + len > self.elements {
-            return Err(format!("a write to {start}..{} of {} elements", start + len, self.elements));
+        if start + len > self.len {
+            return Err(format!("a write to {start}..{} of {}", start + len, self.len));
         }
         self.clear(start, len);
         if len > 0 {

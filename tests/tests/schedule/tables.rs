@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use zero_plan::unit::ALIGNMENT;
+use zero_plan::config::Width;
+use zero_plan::unit::{ALIGNMENT, LINE_BYTES};
 use zero_plan::{Bucket, Chunk, Home, Kind, Memory, PipelineStage, Placement, Plan, prove};
 
 use crate::model::{models, small_models};
@@ -39,7 +40,7 @@ enum Place {
     StagingSlot(usize),
     Partial(usize),
     RegionOffset(usize, Kind),
-    RegionElements(usize, Kind),
+    RegionBytes(usize, Kind),
     Private(usize),
     Shared(usize),
     Common(usize),
@@ -47,6 +48,18 @@ enum Place {
     ActivationSlot(usize),
     OutgoingSlot(usize),
     ReturningSlot(usize),
+}
+
+impl Place {
+    /// A cache line, in what the number counts.
+    fn line(self) -> usize {
+        match self {
+            Self::Saved(_) | Self::Output(_) | Self::RegionOffset(..) | Self::RegionBytes(..) => LINE_BYTES,
+            Self::Private(_) | Self::Shared(_) | Self::Common(_) => LINE_BYTES,
+            Self::ActivationSlot(_) | Self::OutgoingSlot(_) | Self::ReturningSlot(_) => LINE_BYTES,
+            _ => ALIGNMENT,
+        }
+    }
 }
 
 impl Tables {
@@ -88,7 +101,7 @@ impl Tables {
             places.extend([Private(stage), Shared(stage), Common(stage)]);
             places.extend([GatheredSlot(stage), ActivationSlot(stage), OutgoingSlot(stage), ReturningSlot(stage)]);
             places.extend(Kind::ALL.map(|kind| RegionOffset(stage, kind)));
-            places.extend(Kind::ALL.map(|kind| RegionElements(stage, kind)));
+            places.extend(Kind::ALL.map(|kind| RegionBytes(stage, kind)));
         }
         places
     }
@@ -100,8 +113,8 @@ impl Tables {
             Place::Stage(unit) => &mut self.placements[unit].stage,
             Place::Start(unit) => &mut self.placements[unit].start,
             Place::Padded(unit) => &mut self.placements[unit].padded,
-            Place::Saved(unit) => &mut self.placements[unit].saved,
-            Place::Output(unit) => &mut self.placements[unit].output,
+            Place::Saved(unit) => &mut self.placements[unit].saved_bytes,
+            Place::Output(unit) => &mut self.placements[unit].output_bytes,
             Place::BucketOf(unit) => &mut self.placements[unit].bucket,
             Place::BucketFirst(bucket) => &mut self.buckets[bucket].first,
             Place::BucketLast(bucket) => &mut self.buckets[bucket].last,
@@ -112,7 +125,7 @@ impl Tables {
             Place::StagingSlot(bucket) => self.buckets[bucket].slot.as_mut().expect("a bucket with a slot"),
             Place::Partial(bucket) => &mut self.buckets[bucket].partial,
             Place::RegionOffset(stage, kind) => &mut self.memories[stage].regions[kind as usize].offset_bytes,
-            Place::RegionElements(stage, kind) => &mut self.memories[stage].regions[kind as usize].elements,
+            Place::RegionBytes(stage, kind) => &mut self.memories[stage].regions[kind as usize].bytes,
             Place::Private(stage) => &mut self.memories[stage].private_bytes,
             Place::Shared(stage) => &mut self.memories[stage].shared_bytes,
             Place::Common(stage) => &mut self.memories[stage].common_bytes,
@@ -129,19 +142,19 @@ fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static 
     match place {
         Place::Private(_) | Place::Shared(_) | Place::Common(_) if to > from => Some("room to spare"),
         Place::GatheredSlot(_) | Place::OutgoingSlot(_) | Place::ReturningSlot(_) if to > from => Some("room to spare"),
-        Place::RegionElements(..) | Place::RegionOffset(..) | Place::ActivationSlot(_) if to > from => {
+        Place::RegionBytes(..) | Place::RegionOffset(..) | Place::ActivationSlot(_) if to > from => {
             Some("room to spare")
         }
         // Of a chunk or a unit that is not the largest, or behind the last.
         Place::Saved(_) | Place::Output(_) | Place::Staging(_) if to > from => Some("room to spare"),
         Place::Output(unit) if plan.tables().leaves(unit) => Some("the place of an output that lies where it leaves"),
-        // Regions end on a cache line, which is twice as many narrow elements.
-        Place::RegionElements(stage, kind)
-            if from - to <= ALIGNMENT && plan.stages[stage].memory.region(kind).width.is_narrow() =>
+        // Regions end on a cache line, of which narrow numbers may leave a half.
+        Place::RegionBytes(_, kind)
+            if from - to <= LINE_BYTES / 2 && kind.width(&plan.config).is_some_and(Width::is_narrow) =>
         {
             Some("less room to spare")
         }
-        Place::RegionElements(stage, kind) if to >= needed(plan, stage, kind)? => Some("less room to spare"),
+        Place::RegionBytes(stage, kind) if to >= needed(plan, stage, kind)? => Some("less room to spare"),
         Place::StagingSlot(bucket) if !shares_slot(plan, bucket, from) && !shares_slot(plan, bucket, to) => {
             Some("another name for a slot that one bucket has to itself")
         }
@@ -175,16 +188,22 @@ fn shares_partial(plan: &Plan, bucket: usize) -> bool {
     others.any(|(_, other)| other.partial == own.partial)
 }
 
-/// What is put into the regions whose sizes are rounded up, or made for larger buckets than the one that lies last.
+/// Bytes of what is put into the regions whose sizes are rounded up, or made for larger buckets than the one that lies last.
 fn needed(plan: &Plan, stage: usize, kind: Kind) -> Option<usize> {
     let buckets = || plan.buckets.iter().filter(move |bucket| bucket.stage == stage);
-    let zero = plan.config.mesh.zero;
+    let (zero, width) = (plan.config.mesh.zero, plan.config.precision.reduce.bytes());
     match kind {
-        Kind::Gradients => buckets().map(|bucket| bucket.staging + bucket.elements).max(),
-        Kind::Partial => buckets().map(|bucket| bucket.partial + bucket.elements / zero).max(),
+        Kind::Gradients => buckets().map(|bucket| width * (bucket.staging + bucket.elements)).max(),
+        Kind::Partial => buckets().map(|bucket| width * (bucket.partial + bucket.elements / zero)).max(),
         Kind::Workspace => {
             let units = plan.units.iter().zip(plan.placements).filter(|(_, at)| at.stage == stage);
-            units.map(|(unit, _)| unit.workspace).max()
+            let scratch = units.map(|(unit, _)| unit.workspace_bytes).max()?;
+            let (first, last) = (&plan.units[0], plan.units.last()?);
+            // What data gives is converted from the start of it, and what the stage does not need lies behind that.
+            let given = if stage == 0 { first.given_bytes.next_multiple_of(LINE_BYTES) } else { 0 };
+            let is_at_an_end = plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.stages.len());
+            let unneeded = first.input_bytes.max(first.given_bytes).max(last.targets_bytes);
+            Some(scratch.max(given + if is_at_an_end { unneeded } else { 0 }))
         }
         _ => None,
     }
@@ -196,7 +215,8 @@ fn change_each_number(plan: &Plan) -> (usize, BTreeMap<&'static str, usize>) {
     let (mut rejected, mut excused) = (0, BTreeMap::new());
     for place in tables.places() {
         let from = *tables.clone().number(place);
-        let values = [Some(from + 1), from.checked_sub(1), Some(from + ALIGNMENT), from.checked_sub(ALIGNMENT)];
+        let line = place.line();
+        let values = [Some(from + 1), from.checked_sub(1), Some(from + line), from.checked_sub(line)];
         for to in values.into_iter().flatten() {
             let mut changed = tables.clone();
             *changed.number(place) = to;
@@ -262,7 +282,7 @@ fn assert_home_matters(plan: &Plan, stage: usize, kind: Kind) {
         pack(memory, plan.config.mesh.zero);
         let is_accepted = tables.with(plan, |changed| changed.check().is_ok());
         let is_less = matches!((was, home), (Home::Shared, Home::Private));
-        let is_read = plan.stages[stage].memory.region(kind).elements > 0 && plan.config.mesh.zero > 1;
+        let is_read = plan.stages[stage].memory.region(kind).bytes > 0 && plan.config.mesh.zero > 1;
         let may_be = home == was || (was, home) == (Home::Private, Home::Shared) || is_less && !is_read;
         assert!(is_accepted == (home == was) || may_be, "{kind:?} in {home:?}, not {was:?}");
     }
@@ -273,9 +293,9 @@ fn pack(memory: &mut Memory, shards: usize) {
     (memory.private_bytes, memory.shared_bytes, memory.common_bytes) = (0, 0, 0);
     for region in &mut memory.regions {
         let (end, bytes) = match region.home {
-            Home::Private => (&mut memory.private_bytes, region.bytes()),
-            Home::Shared => (&mut memory.shared_bytes, region.bytes()),
-            Home::Common => (&mut memory.common_bytes, region.bytes() * shards),
+            Home::Private => (&mut memory.private_bytes, region.bytes),
+            Home::Shared => (&mut memory.shared_bytes, region.bytes),
+            Home::Common => (&mut memory.common_bytes, region.bytes * shards),
         };
         region.offset_bytes = *end;
         *end += bytes;

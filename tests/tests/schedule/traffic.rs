@@ -7,7 +7,7 @@
 //! micro-batch. U equal units so make m (2 U - 1) - (m - 1) gathers. What is held for a step is sent once in it.
 
 use proptest::prelude::*;
-use zero_plan::config::{Often, Width};
+use zero_plan::config::{Often, Precision, Width};
 use zero_plan::{Config, Moved, Op, Plan, Traffic, TransportKind};
 
 use crate::model::{Model, config, mesh, models, precision};
@@ -86,22 +86,22 @@ fn a_small_model_sends_what_was_worked_out_by_hand() {
 /// and are computed with as they are, those. Everything else is copied.
 #[test]
 fn views_and_terms_of_sums_are_not_copied() {
-    let moved = |stage, transport, params| {
-        let config =
-            Config { mesh: mesh(1, 2, 2), transport, precision: precision(params, Width::F32), ..config(stage) };
+    let moved = |stage, transport, params, compute| {
+        let precision = Precision { compute, ..precision(params, Width::F32) };
+        let config = Config { mesh: mesh(1, 2, 2), transport, precision, ..config(stage) };
         Model::new(config, &[40, 100, 10], None).plan().with(|plan| Moved::sent(plan, plan.stages[0].step))
     };
-    for transport in [TransportKind::Local, TransportKind::Shm] {
-        for width in [Width::F32, Width::BF16] {
-            for stage in 0..=3 {
-                let Moved { copied, in_place } = moved(stage, transport, width);
-                assert!(in_place.reduce_bytes > 0 && in_place.replica_reduce_bytes > 0);
-                assert_eq!((copied.reduce_bytes, copied.replica_reduce_bytes), (0, 0));
-                assert_eq!((in_place.spread_bytes, in_place.replica_spread_bytes, in_place.agree_bytes), (0, 0, 0));
-                let is_view = stage == 3 && transport == TransportKind::Shm && width == Width::F32;
-                assert_eq!(in_place.gather_bytes > 0, is_view, "stage {stage}, {transport:?}, {width:?}");
-                assert_eq!(copied.gather_bytes > 0, stage > 0 && !is_view, "stage {stage}, {transport:?}, {width:?}");
-            }
+    let widths = [Width::F32, Width::BF16];
+    for (stage, transport) in (0..=3).flat_map(|stage| [(stage, TransportKind::Local), (stage, TransportKind::Shm)]) {
+        for (params, compute) in widths.into_iter().flat_map(|params| widths.map(|compute| (params, compute))) {
+            let Moved { copied, in_place } = moved(stage, transport, params, compute);
+            assert!(in_place.reduce_bytes > 0 && in_place.replica_reduce_bytes > 0);
+            assert_eq!((copied.reduce_bytes, copied.replica_reduce_bytes), (0, 0));
+            assert_eq!((in_place.spread_bytes, in_place.replica_spread_bytes, in_place.agree_bytes), (0, 0, 0));
+            let is_view = stage == 3 && transport == TransportKind::Shm && params == compute;
+            let case = format!("stage {stage}, {transport:?}, {params:?} computed with as {compute:?}");
+            assert_eq!(in_place.gather_bytes > 0, is_view, "{case}");
+            assert_eq!(copied.gather_bytes > 0, stage > 0 && !is_view, "{case}");
         }
     }
 }
@@ -123,14 +123,14 @@ fn replicas_send_shards_only() {
     assert_eq!(traffic(3), [64, 64, 0]);
 }
 
-/// The activations of the models here have 5 elements, 20 bytes, and gradients of activations as many.
+/// The activations of the models here have 21 bytes, and gradients of activations as many.
 #[test]
 fn pipelines_send_what_crosses_and_what_is_tied() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 3, ..config(1) };
     Model::new(config, &[40, 7, 9, 0], Some(0)).plan().with(|plan| {
         let (first, last) = (step(plan, 0), step(plan, 1));
-        assert_eq!((first.activation_bytes, first.gradient_bytes), (3 * 20, 0));
-        assert_eq!((last.activation_bytes, last.gradient_bytes), (0, 3 * 20));
+        assert_eq!((first.activation_bytes, first.gradient_bytes), (3 * 21, 0));
+        assert_eq!((last.activation_bytes, last.gradient_bytes), (0, 3 * 21));
         // 40 parameters pad to 48: updated ones go one way, their gradients the other.
         assert_eq!((first.tied_bytes, last.tied_bytes), (4 * 48, 4 * 48));
     });
@@ -216,8 +216,9 @@ fn expected(plan: &Plan, stage: usize) -> Traffic {
         replica_reduce_bytes: rounds * to_others(summed / mesh.zero, mesh.replica),
         replica_spread_bytes: to_others(spread / mesh.zero, mesh.replica),
         activation_bytes: config.micro_batches
-            * sum(&|unit| if crosses(unit + 1) { 4 * plan.units[unit].output } else { 0 }),
-        gradient_bytes: config.micro_batches * sum(&|unit| if crosses(unit) { 4 * plan.units[unit].input } else { 0 }),
+            * sum(&|unit| if crosses(unit + 1) { plan.units[unit].output_bytes } else { 0 }),
+        gradient_bytes: config.micro_batches
+            * sum(&|unit| if crosses(unit) { plan.units[unit].input_bytes } else { 0 }),
         tied_bytes,
         agree_bytes: 8 * (1 + plan.units.len()) * (mesh.ranks() - 1),
     }

@@ -2,7 +2,7 @@
 
 use zero_plan::Parcel;
 use zero_plan::layout::OUTGOING_SLOTS;
-use zero_plan::unit::{ALIGNMENT, round_up};
+use zero_plan::unit::{LINE_BYTES, round_up};
 
 use super::{Done, Mark, What, World, require};
 
@@ -30,19 +30,18 @@ impl World<'_> {
 
     /// Start of the input of a unit.
     fn input(&self, rank: usize, unit: usize, slot: usize) -> usize {
-        let within = if self.is_chunk_first(unit) { 0 } else { self.plan.placements[unit - 1].output };
+        let within = if self.is_chunk_first(unit) { 0 } else { self.plan.placements[unit - 1].output_bytes };
         self.slot(rank, slot) + within
     }
 
     /// Start of the targets, behind the input of the last chunk.
     fn targets(&self, rank: usize, slot: usize) -> usize {
         let chunk = self.plan.chunks[self.plan.chunks.len() - 1];
-        self.slot(rank, slot) + round_up(self.plan.units[chunk.first].input, ALIGNMENT)
+        self.slot(rank, slot) + round_up(self.plan.units[chunk.first].input_bytes, LINE_BYTES)
     }
 
-    fn target_elements(&self) -> usize {
-        let head = &self.plan.units[self.plan.units.len() - 1];
-        self.plan.config.tokens() * head.target_width
+    fn target_bytes(&self) -> usize {
+        self.plan.units[self.plan.units.len() - 1].targets_bytes
     }
 
     /// Where a parcel lies until it is taken, and how large it is.
@@ -50,10 +49,10 @@ impl World<'_> {
         let memory = &self.plan.of_rank(rank).memory;
         let slot = nth % OUTGOING_SLOTS;
         match parcel {
-            Parcel::Activations => (slot * memory.outgoing_slot_bytes, self.plan.units[unit].output),
+            Parcel::Activations => (slot * memory.outgoing_slot_bytes, self.plan.units[unit].output_bytes),
             _ => {
                 let start = OUTGOING_SLOTS * memory.outgoing_slot_bytes + slot * memory.returning_slot_bytes;
-                (start, self.plan.units[unit].input)
+                (start, self.plan.units[unit].input_bytes)
             }
         }
     }
@@ -83,7 +82,7 @@ impl World<'_> {
         let expected = self.mark(rank, What::Output, unit - 1, micro_batch);
         require(mark == expected, || format!("{mark:?} arrives in place of {expected:?}"))?;
         let start = self.slot(rank, slot);
-        self.ranks[rank].activations.write(start, self.plan.units[unit].input, mark)
+        self.ranks[rank].activations.write(start, self.plan.units[unit].input_bytes, mark)
     }
 
     pub(super) fn receive_gradient(&mut self, rank: usize, unit: usize, micro_batch: usize) -> Done {
@@ -102,10 +101,10 @@ impl World<'_> {
             _ => self.mark(rank, What::Output, unit - 1, micro_batch),
         };
         let activations = &self.ranks[rank].activations;
-        let input = activations.read(self.input(rank, unit, slot), self.plan.units[unit].input)?;
+        let input = activations.read(self.input(rank, unit, slot), self.plan.units[unit].input_bytes)?;
         require(*input == expected, || format!("the input is {input:?}"))?;
         if self.is_last(unit) {
-            let targets = activations.read(self.targets(rank, slot), self.target_elements())?;
+            let targets = activations.read(self.targets(rank, slot), self.target_bytes())?;
             let expected = self.mark(rank, What::Targets, unit, micro_batch);
             require(*targets == expected, || format!("the targets are {targets:?}"))?;
         }
@@ -116,13 +115,13 @@ impl World<'_> {
     fn load(&mut self, rank: usize, unit: usize, micro_batch: usize, slot: usize) -> Done {
         if unit == 0 {
             let (start, tokens) = (self.slot(rank, slot), self.mark(rank, What::Tokens, 0, micro_batch));
-            self.ranks[rank].activations.write(start, self.plan.units[0].input, tokens)?;
+            self.ranks[rank].activations.write(start, self.plan.units[0].input_bytes, tokens)?;
         }
         let last_chunk = self.plan.chunks[self.plan.chunks.len() - 1];
         if unit == last_chunk.first {
             let targets = self.mark(rank, What::Targets, last_chunk.end - 1, micro_batch);
-            let (start, elements) = (self.targets(rank, slot), self.target_elements());
-            self.ranks[rank].activations.write(start, elements, targets)?;
+            let (start, bytes) = (self.targets(rank, slot), self.target_bytes());
+            self.ranks[rank].activations.write(start, bytes, targets)?;
         }
         Ok(())
     }
@@ -139,8 +138,8 @@ impl World<'_> {
         if self.plan.tables().leaves(unit) {
             self.write_outgoing(rank, Parcel::Activations, unit, output)?;
         } else {
-            let start = self.slot(rank, slot) + at.output;
-            self.ranks[rank].activations.write(start, sizes.output, output)?;
+            let start = self.slot(rank, slot) + at.output_bytes;
+            self.ranks[rank].activations.write(start, sizes.output_bytes, output)?;
         }
         if self.is_last(unit) {
             self.ranks[rank].losses.push(output);
@@ -152,10 +151,10 @@ impl World<'_> {
     fn save(&mut self, rank: usize, saved: Mark, slot: usize) -> Done {
         let (sizes, at) = (&self.plan.units[saved.unit], &self.plan.placements[saved.unit]);
         if self.recomputes(saved.unit) {
-            self.ranks[rank].recomputed.write(at.saved, sizes.saved, saved)
+            self.ranks[rank].recomputed.write(at.saved_bytes, sizes.saved_bytes, saved)
         } else {
-            let start = self.slot(rank, slot) + at.saved;
-            self.ranks[rank].activations.write(start, sizes.saved, saved)
+            let start = self.slot(rank, slot) + at.saved_bytes;
+            self.ranks[rank].activations.write(start, sizes.saved_bytes, saved)
         }
     }
 
@@ -166,7 +165,11 @@ impl World<'_> {
         self.save(rank, self.mark(rank, What::Saved, unit, micro_batch), slot)?;
         let (sizes, at) = (&self.plan.units[unit], &self.plan.placements[unit]);
         let output = self.mark(rank, What::Output, unit, micro_batch);
-        self.ranks[rank].recomputed.write(at.saved + round_up(sizes.saved, ALIGNMENT), sizes.output, output)
+        self.ranks[rank].recomputed.write(
+            at.saved_bytes + round_up(sizes.saved_bytes, LINE_BYTES),
+            sizes.output_bytes,
+            output,
+        )
     }
 
     pub(super) fn backward(&mut self, rank: usize, unit: usize, micro_batch: usize, slot: usize) -> Done {
@@ -174,11 +177,11 @@ impl World<'_> {
         self.require_input(rank, unit, micro_batch, slot)?;
         let (sizes, at) = (&self.plan.units[unit], &self.plan.placements[unit]);
         let own = &self.ranks[rank];
-        if sizes.saved > 0 {
+        if sizes.saved_bytes > 0 {
             let saved = if self.recomputes(unit) {
-                own.recomputed.read(at.saved, sizes.saved)?
+                own.recomputed.read(at.saved_bytes, sizes.saved_bytes)?
             } else {
-                own.activations.read(self.slot(rank, slot) + at.saved, sizes.saved)?
+                own.activations.read(self.slot(rank, slot) + at.saved_bytes, sizes.saved_bytes)?
             };
             let expected = self.mark(rank, What::Saved, unit, micro_batch);
             require(*saved == expected, || format!("saved is {saved:?}"))?;

@@ -1,8 +1,8 @@
-//! Parameters: gathered, widened, released, updated, mirrored. Never waits.
+//! Parameters: gathered, converted, released, updated, mirrored. Never waits.
 
 use zero_plan::{Kind, Op, Parcel};
 
-use super::{Done, Gathering, Shard, World, require};
+use super::{Done, Gathering, Shard, World, require, room};
 
 impl World<'_> {
     /// Where a unit lies among gathered parameters: in its slot; in a place of its own where all are held for a step.
@@ -28,7 +28,7 @@ impl World<'_> {
     fn clear_slot(&mut self, rank: usize, unit: usize) -> Done {
         if self.plan.config.uses_slots() {
             let start = self.slot_start(rank, unit);
-            let elements = self.plan.of_rank(rank).memory.region(Kind::Gathered).elements;
+            let elements = room(self.plan, rank, Kind::Gathered);
             let end = start + self.plan.placements[unit].padded;
             require(end <= elements, || format!("a slot that ends at {end} of {elements}"))?;
             self.ranks[rank].gathered.clear(start, end - start);
@@ -50,7 +50,7 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(super) fn widen(&mut self, rank: usize, unit: usize, slot: usize) -> Done {
+    pub(super) fn convert(&mut self, rank: usize, unit: usize, slot: usize) -> Done {
         self.ranks[rank].gathers[unit] = Gathering::Whole;
         self.ranks[rank].slots[unit] = slot;
         self.clear_slot(rank, unit)?;
