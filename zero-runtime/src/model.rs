@@ -270,9 +270,11 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
     pub const fn end(self, mut head: HeadCode<S::Device>) -> Whole<S, N> {
         let Fields { mut sizes, code, len, vocabulary, .. } = self;
         let last = &mut sizes[len - 1];
-        if Y::WIDTH != Loss::WIDTH {
-            let fault = Message::new().text("[Z0204] the head gives ").number(Y::WIDTH);
-            refuse(fault.text(" numbers for each token, not one, the loss"), last.name);
+        if activation_bytes::<S, Y>() != activation_bytes::<S, Loss>() {
+            let fault = Message::new().text("[Z0204] the head gives ").number(activation_bytes::<S, Y>());
+            let fault = fault.text(" bytes for ").number(S::TOKENS).text(" tokens, and losses are ");
+            let fault = fault.number(activation_bytes::<S, Loss>()).text(": one f32 for each");
+            refuse(fault.text("\n  fix: `type Output = Loss`"), last.name);
         }
         last.sizes.targets_bytes = head.targets_bytes;
         // Predictions lie there until the host has read them.

@@ -30,11 +30,10 @@ pub(super) const CODES: &[Code] = &[
     },
     Code {
         code: "Z0204",
-        title: "activation of another width",
-        explanation: "What flows between layers travels through an arena of 4-byte cells, so an activation's element \
-            must have 4 bytes, as f32 and token ids have. This is about a type of your own that implements \
-            `Activation`.",
-        example: "impl Activation for Samples { type Element = f64; const WIDTH: usize = 1; }",
+        title: "head that gives no loss",
+        explanation: "The last field gives one f32 for each token, its loss: `type Output = Loss`. What several numbers a \
+            token, or numbers of another width, would mean for a step is not known.",
+        example: "impl<S: Shape> Layer<S, Features<8>> for Head { type Output = Features<2>; /* ... */ }",
     },
     Code {
         code: "Z0205",
