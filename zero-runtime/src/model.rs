@@ -88,6 +88,9 @@ impl<D> Clone for Code<D> {
 
 impl<D> Copy for Code<D> {}
 
+/// Predictions of parameters and features, each as bytes.
+pub type Logits<D> = fn(&D, View<D, u8>, View<D, u8>, ViewMut<D, f32>);
+
 /// What predictions are made with.
 pub struct HeadCode<D> {
     /// [`Head::CLASSES`]
@@ -100,8 +103,8 @@ pub struct HeadCode<D> {
     pub vocabulary: Option<usize>,
     /// [`Head::UNIT`]
     pub unit: &'static str,
-    /// [`Head::logits`] of parameters and features, as the engine has them.
-    pub logits: fn(&D, View<D, u8>, View<D, u8>, ViewMut<D, f32>),
+    /// [`Head::logits`]
+    pub logits: Logits<D>,
 }
 
 impl<D> Clone for HeadCode<D> {
