@@ -107,6 +107,14 @@ impl Width {
         }
     }
 
+    /// What people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Width::F32 => "f32",
+            Width::BF16 => "bf16",
+        }
+    }
+
     /// Whether it holds less than an f32.
     pub const fn is_narrow(self) -> bool {
         matches!(self, Width::BF16)

@@ -1,12 +1,17 @@
-//! Claims: the figures that say how well this does, each computed within a round. Never says what would be good enough.
+//! Claims: the figures that say how well this does, each computed within a round, and what is asked of some of them. Never says
+//! whether a figure is good enough: that is for whoever knows what else the machine did.
 
+use std::fmt;
+
+use zero_runtime::device::cpu::instructions;
 use zero_runtime::model::Model;
 use zero_runtime::plan::Kind;
+use zero_runtime::plan::config::Width;
 
 use crate::collectives::{BYTES, Collective};
 use crate::figures::Round;
 use crate::models::{ROWS, Row};
-use crate::rounds::{GEMM, collective, op, ours, peak, peers, step};
+use crate::rounds::{collective, gemm, op, ours, peak, peers, product, step};
 use crate::schedule::Tiny;
 
 /// Computes a figure of a round, if all that it takes was measured.
@@ -20,6 +25,44 @@ pub struct Claim {
     pub value: Box<Figure>,
     /// Digits behind the point.
     pub digits: usize,
+    /// What is asked of it.
+    pub bound: Option<Bound>,
+}
+
+impl Claim {
+    fn asked(self, bound: Option<Bound>) -> Self {
+        Self { bound, ..self }
+    }
+}
+
+/// What is asked of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// No less.
+    AtLeast(f64),
+    /// No less, and better this much.
+    AtLeastAndAim(f64, f64),
+    /// No more, and better as little as this.
+    AtMostAndAim(f64, f64),
+}
+
+impl Bound {
+    /// What would be better than enough.
+    pub fn aim(self) -> Option<f64> {
+        match self {
+            Self::AtLeast(_) => None,
+            Self::AtLeastAndAim(_, aim) | Self::AtMostAndAim(_, aim) => Some(aim),
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(least) | Self::AtLeastAndAim(least, _) => write!(f, "at least {least}"),
+            Self::AtMostAndAim(most, _) => write!(f, "at most {most}"),
+        }
+    }
 }
 
 /// What a process may hold beside its arena, in bytes: program, stacks, thread-local buffers.
@@ -36,6 +79,7 @@ pub fn all() -> Vec<Claim> {
             round.ratio(&ours(&step("zero3")), &ours(&step("single")))
         }),
     ];
+    claims.extend(in_bf16(instructions() == "amx_bf16"));
     claims.extend(BYTES.map(|bytes| {
         let name = collective(Collective::ReduceScatter.name(), bytes);
         let what = format!("reduce-scatter of {}, 2 ranks: gloo's time / ours", size(bytes));
@@ -51,17 +95,52 @@ pub fn all() -> Vec<Claim> {
         per_op(0),
         per_op(3),
         claim("share of gemm's peak in a whole step, 1 rank, by the published count, %", 1, |round| {
-            peak_share(round, |row| row.step().published())
+            peak_share(round, "single", |row| row.step().published())
         }),
         claim("the same without embedding tables and what the causal mask removes, %", 1, |round| {
-            peak_share(round, |row| row.step().strict())
+            peak_share(round, "single", |row| row.step().strict())
+        }),
+        claim("share of bf16 gemm's peak in a whole step in bf16, 1 rank, by the published count, %", 1, |round| {
+            peak_share(round, "single_bf16", |row| row.step().published())
         }),
     ]);
     claims
 }
 
+/// Those about computing in bf16. More is asked where a matrix unit multiplies bf16: elsewhere f32 is about as fast.
+fn in_bf16(has_matrix_unit: bool) -> [Claim; 5] {
+    let asked = |least: f64, aim: f64, elsewhere: Option<f64>| {
+        if has_matrix_unit { Some(Bound::AtLeastAndAim(least, aim)) } else { elsewhere.map(Bound::AtLeast) }
+    };
+    [
+        claim("default size, 1 rank, bf16: the faster of PyTorch's `bf16` and `bf16-pure` / ours", 2, |round| {
+            let of = |row| round.get(&peers(&step(row)));
+            Some(of("single_bf16")?.min(of("single_bf16_params")?) / round.get(&ours(&step("single_bf16")))?)
+        })
+        .asked(asked(1.3, 2.0, Some(1.0))),
+        beside_peer("default size, 2 ranks, stage 3, bf16: PyTorch's `fsdp` / ours", "zero3_bf16").asked(asked(
+            1.5,
+            2.2,
+            Some(1.0),
+        )),
+        claim("default size, 1 rank: our f32 / our bf16", 2, |round| {
+            round.ratio(&ours(&step("single")), &ours(&step("single_bf16")))
+        })
+        .asked(asked(2.5, 4.0, Some(0.9))),
+        claim("the fastest product of bf16 matrices of 1024 rows: PyTorch's time / ours", 2, |round| {
+            let product = product(Width::BF16.name());
+            round.ratio(&peers(&product), &ours(&product))
+        })
+        .asked(asked(0.9, 1.1, None)),
+        claim("peak resident memory of a rank, 8 x 512 tokens: in bf16 / in f32", 2, |round| {
+            round.ratio(&ours(&peak("long_bf16")), &ours(&peak("long")))
+        })
+        .asked(Some(Bound::AtMostAndAim(0.65, 0.55))),
+    ]
+}
+
 fn claim(what: impl Into<String>, digits: usize, value: impl Fn(&Round) -> Option<f64> + 'static) -> Claim {
-    Claim { what: what.into(), value: Box::new(value), digits }
+    Claim { what: what.into(), value: Box::new(value), digits, bound: None }
 }
 
 fn beside_peer(what: &str, row: &'static str) -> Claim {
@@ -88,10 +167,10 @@ fn memory_share(round: &Round) -> Option<f64> {
     ROWS.iter().filter_map(of).max_by(f64::total_cmp)
 }
 
-/// Percent of the rate of the matrix product that a step on one rank comes to, if it is `flop` operations.
-fn peak_share(round: &Round, flop: impl Fn(&Row) -> f64) -> Option<f64> {
-    let row = ROWS.iter().find(|row| row.ours == "single")?;
-    Some(100.0 * flop(row) / round.get(&ours(&step(row.ours)))? / round.get(GEMM)?)
+/// Percent of the rate of the matrix product that a step of a row on one rank comes to, if it is `flop` operations.
+fn peak_share(round: &Round, row: &str, flop: impl Fn(&Row) -> f64) -> Option<f64> {
+    let row = Row::of(row)?;
+    Some(100.0 * flop(row) / round.get(&ours(&step(row.ours)))? / round.get(&gemm(row.width()))?)
 }
 
 /// A size that is a whole number of KiB or MiB.
@@ -122,11 +201,11 @@ mod tests {
 
     #[test]
     fn a_step_at_the_rate_of_gemm_has_all_of_it() {
-        let single = ROWS.iter().find(|row| row.ours == "single").unwrap();
+        let single = Row::of("single").unwrap();
         let mut round = Round::default();
         round.put(ours(&step("single")), 2.0);
-        round.put(GEMM, single.step().published() / 2.0);
-        assert_eq!(value("published", &round), Some(100.0));
+        round.put(gemm(Width::F32), single.step().published() / 2.0);
+        assert_eq!(value("gemm's peak in a whole step, 1 rank", &round), Some(100.0));
         // 6 blocks of 12 x 384^2 + 13 x 384, a norm of 768 and a head of 512 x 384: 10 844 160 parameters multiply;
         // 768 x 384 = 294 912 are looked up; 12 x 6 x 384 x 256 = 7 077 888 are attention's, of each of 1024 tokens.
         assert_eq!(single.step().published(), 1024.0 * (6.0 * (10_844_160.0 + 294_912.0) + 7_077_888.0));
@@ -137,10 +216,31 @@ mod tests {
     fn memory_is_that_beyond_the_allowance() {
         let mut round = Round::default();
         for (row, times) in [("single", 1.1), ("zero3", 1.05)] {
-            let arena = ROWS.iter().find(|known| known.ours == row).unwrap().plan.bytes_per_rank_max() as f64;
+            let arena = Row::of(row).unwrap().plan.bytes_per_rank_max() as f64;
             round.put(ours(&peak(row)), 30e6 + times * arena);
         }
-        assert!((value("peak resident", &round).unwrap() - 1.1).abs() < 1e-12);
+        assert!((value("planned arena", &round).unwrap() - 1.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_faster_of_the_peers_two_counts() {
+        let mut round = Round::default();
+        for (figure, seconds) in [(ours(&step("single_bf16")), 0.2), (peers(&step("single_bf16")), 0.9)] {
+            round.put(figure, seconds);
+        }
+        assert_eq!(value("the faster of", &round), None);
+        round.put(peers(&step("single_bf16_params")), 0.5);
+        assert_eq!(value("the faster of", &round), Some(2.5));
+    }
+
+    #[test]
+    fn more_is_asked_of_a_matrix_unit() {
+        let bounds = |has_matrix_unit| in_bf16(has_matrix_unit).map(|claim| claim.bound.map(|bound| bound.to_string()));
+        let most = "at most 0.65";
+        let of_unit = ["at least 1.3", "at least 1.5", "at least 2.5", "at least 0.9", most];
+        assert_eq!(bounds(true), of_unit.map(|bound| Some(bound.to_owned())));
+        let elsewhere = [Some("at least 1"), Some("at least 1"), Some("at least 0.9"), None, Some(most)];
+        assert_eq!(bounds(false), elsewhere.map(|bound| bound.map(str::to_owned)));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Flop: floating-point operations of a training step by the published count, and the rate at which the matrix product of
-//! this machine does them. A multiply-add counts 2.
+//! Flop: floating-point operations of a training step by the published count, and how fast the matrix product of this
+//! machine does them. A multiply-add counts 2.
 
 use std::time::Instant;
 
-use zero_runtime::device::{Cpu, Device, Matrix, Write};
+use zero_runtime::device::{Cpu, Device, Element, Matrix, Write, bf16};
 use zero_runtime::plan::Plan;
+use zero_runtime::plan::config::Width;
 
 /// What the operations of a step of a GPT are counted from.
 #[derive(Clone, Copy, Debug)]
@@ -46,22 +47,34 @@ impl Step {
     }
 }
 
-/// Side of the square matrices by whose product the peak rate is found.
-const SIDE: usize = 1024;
-/// Products; the fastest counts.
+/// Side of the square matrices of a product: the peer's too.
+pub const SIDE: usize = 1024;
+/// Products by which the peak rate is found.
 const PRODUCTS: usize = 20;
 
-/// Operations a second of the fastest of several products of square matrices, on one thread.
-pub fn gemm_peak_per_s() -> f64 {
-    let (a, b, mut c) = (vec![0.5; SIDE * SIDE], vec![0.25; SIDE * SIDE], vec![0.0; SIDE * SIDE]);
+/// Operations a second of the fastest of several products of matrices of this width, on one thread.
+pub fn gemm_peak_per_s(width: Width) -> f64 {
+    2.0 * (SIDE * SIDE * SIDE) as f64 / fastest_product_s(width, PRODUCTS)
+}
+
+/// Seconds of the fastest of `products` products of square matrices of this width, on one thread.
+pub fn fastest_product_s(width: Width, products: usize) -> f64 {
+    match width {
+        Width::F32 => fastest_s::<f32>(products),
+        Width::BF16 => fastest_s::<bf16>(products),
+    }
+}
+
+fn fastest_s<E: Element>(products: usize) -> f64 {
+    let filled = |value| vec![E::narrow(value); SIDE * SIDE];
+    let (a, b, mut c) = (filled(0.5), filled(0.25), filled(0.0));
     let mut product_s = || {
         let (a, b) = (Matrix::new(a.as_slice().into(), SIDE, SIDE), Matrix::new(b.as_slice().into(), SIDE, SIDE));
         let start = Instant::now();
         Cpu::ONE_THREAD.matmul(c.as_mut_slice().into(), a, b, Write::Set);
         start.elapsed().as_secs_f64()
     };
-    let least_s = (0..PRODUCTS).map(|_| product_s()).fold(f64::INFINITY, f64::min);
-    2.0 * (SIDE * SIDE * SIDE) as f64 / least_s
+    (0..products).map(|_| product_s()).fold(f64::INFINITY, f64::min)
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use std::process::Command;
 
+use zero_runtime::device::cpu::instructions;
+
 /// A few lines: date, processor, kernel, compiler, version of ours.
 pub fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let lines = [
         ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
         ("processor", Some(format!("{}, {cores} cores, {}", processor(), simd()))),
+        ("bf16", Some(bf16())),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("load before", read("/proc/loadavg").and_then(|load| Some(load.split_whitespace().next()?.to_owned()))),
         ("compiler", said("rustc", &["--version"])),
@@ -29,14 +32,27 @@ fn read(path: &str) -> Option<String> {
 }
 
 fn processor() -> String {
-    let model = read("/proc/cpuinfo").and_then(|table| model_name(&table).map(str::to_owned));
-    model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    let table = read("/proc/cpuinfo").unwrap_or_default();
+    first(&table, "model name").unwrap_or(std::env::consts::ARCH).to_owned()
 }
 
-/// The name of the first processor of `/proc/cpuinfo`.
-fn model_name(table: &str) -> Option<&str> {
-    let line = table.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim())
+/// What the processor has for bf16, and what products of it are made with.
+fn bf16() -> String {
+    let table = read("/proc/cpuinfo").unwrap_or_default();
+    let flags = bf16_flags(&table).join(" ");
+    let flags = if flags.is_empty() { "no flags" } else { &flags };
+    format!("{flags}; our products: {}", instructions())
+}
+
+/// What the first processor of `/proc/cpuinfo` says of itself.
+fn first<'a>(table: &'a str, key: &str) -> Option<&'a str> {
+    let (_, value) = table.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.trim() == key)?;
+    Some(value.trim())
+}
+
+fn bf16_flags(table: &str) -> Vec<&str> {
+    let flags = first(table, "flags").or_else(|| first(table, "Features")).unwrap_or_default();
+    flags.split_whitespace().filter(|flag| flag.contains("bf16") || flag.starts_with("amx")).collect()
 }
 
 /// The widest vectors that kernels can use here.
@@ -62,8 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_processor_has_a_name() {
-        assert_eq!(model_name("processor\t: 0\nmodel name\t: A 1 @ 2: x\nmodel name\t: B\n"), Some("A 1 @ 2: x"));
-        assert_eq!(model_name("processor\t: 0\n"), None);
+    fn the_first_processor_has_a_name_and_flags() {
+        let table = "processor\t: 0\nmodel name\t: A 1 @ 2: x\nflags\t\t: fma amx_tile avx512_bf16\nmodel name\t: B\n";
+        assert_eq!(first(table, "model name"), Some("A 1 @ 2: x"));
+        assert_eq!(bf16_flags(table), ["amx_tile", "avx512_bf16"]);
+        assert_eq!(first("processor\t: 0\n", "model name"), None);
+        assert!(bf16_flags("").is_empty());
     }
 }

@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use bench::{Outcome, collectives, machine, models, overlap, rounds, tables};
 use clap::Parser;
 
-/// Times training steps at every stage, collectives and the schedule; with `--python`, beside PyTorch's in turn.
+/// Times training steps at every stage and in bf16, products, collectives and the schedule; with `--python`, beside PyTorch's in turn.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {
-    /// A Python with torch, whose steps and collectives are timed in turn with ours
+    /// A Python with torch, whose steps, products and collectives are timed in turn with ours
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
     /// Times that everything is measured, one round after the other
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         if name == rounds::COLLECTIVES {
             return collectives::run();
         }
-        if let Some(row) = models::ROWS.iter().find(|row| name == row.ours) {
+        if let Some(row) = name.to_str().and_then(models::Row::of) {
             return (row.train)([program].into_iter().chain(rest).cloned().collect());
         }
     }

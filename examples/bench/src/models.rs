@@ -1,10 +1,12 @@
-//! The benchmark's GPT in two sizes, each under several specs: one module a spec, named after the peer's mode.
+//! The benchmark's GPT in two sizes, each under several specs: one module a spec, named after what the spec says.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::process::ExitCode;
 
 use zero_runtime::model::Model;
 use zero_runtime::plan::Plan;
+use zero_runtime::plan::config::Width;
 
 use crate::flop;
 
@@ -44,17 +46,25 @@ gpt!(ddp: dim 384, heads 6, layers 6, context 256; stage = 0, ranks = 2, bucket 
 gpt!(zero1: dim 384, heads 6, layers 6, context 256; stage = 1, ranks = 2, bucket = MiB(8));
 gpt!(zero2: dim 384, heads 6, layers 6, context 256; stage = 2, ranks = 2, bucket = MiB(8));
 gpt!(zero3: dim 384, heads 6, layers 6, context 256; stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8));
+gpt!(single_bf16: dim 384, heads 6, layers 6, context 256; stage = 0, ranks = 1, compute = BF16);
+gpt!(single_bf16_params: dim 384, heads 6, layers 6, context 256;
+    stage = 0, ranks = 1, compute = BF16, params = BF16, master = F32);
+gpt!(zero3_bf16: dim 384, heads 6, layers 6, context 256;
+    stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), compute = BF16);
+gpt!(long: dim 384, heads 6, layers 6, context 512; stage = 0, ranks = 1, sequences = 8, length = 512);
+gpt!(long_bf16: dim 384, heads 6, layers 6, context 512;
+    stage = 0, ranks = 1, sequences = 8, length = 512, compute = BF16);
 gpt!(small_single: dim 64, heads 4, layers 12, context 64; stage = 0, ranks = 1, length = 64);
 gpt!(small_ddp: dim 64, heads 4, layers 12, context 64; stage = 0, ranks = 2, length = 64);
 gpt!(small_zero3: dim 64, heads 4, layers 12, context 64; stage = 3, prefetch = 2, ranks = 2, length = 64);
 gpt!(overlap: dim 64, heads 4, layers 12, context 64; stage = 3, ranks = 2, length = 64, transport = Local);
 
-/// One row of the table: a spec of ours and the mode of the peer that does the same.
+/// One row of the table: a spec of ours and how the peer does the same.
 pub struct Row {
     /// Name of our module.
     pub ours: &'static str,
-    /// The peer's `--mode`.
-    pub peer: &'static str,
+    /// How the peer does it. Without it only our memory counts, for which a step is enough.
+    pub peer: Option<Mode>,
     /// Options of the peer that give the size of ours.
     pub size: &'static [&'static str],
     /// Our plan.
@@ -65,7 +75,32 @@ pub struct Row {
     pub train: fn(Vec<OsString>) -> ExitCode,
 }
 
+/// How the peer trains.
+pub struct Mode {
+    /// Its `--mode`.
+    pub name: &'static str,
+    /// Its `--precision`.
+    pub precision: &'static str,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        if self.precision == F32 { Ok(()) } else { write!(f, ", {}", self.precision) }
+    }
+}
+
 impl Row {
+    /// The row of that name.
+    pub fn of(ours: &str) -> Option<&'static Self> {
+        ROWS.iter().find(|row| row.ours == ours)
+    }
+
+    /// What our layers compute in.
+    pub fn width(&self) -> Width {
+        self.plan.config.precision.compute
+    }
+
     /// Ranks of both.
     pub fn ranks(&self) -> usize {
         self.plan.config.mesh.ranks()
@@ -79,8 +114,15 @@ impl Row {
 
 const SMALL: &[&str] = &["--dim", "64", "--heads", "4", "--layers", "12", "--seq", "64"];
 
+/// The peer's name for full precision.
+const F32: &str = "f32";
+
+const fn mode(name: &'static str, precision: &'static str) -> Option<Mode> {
+    Some(Mode { name, precision })
+}
+
 macro_rules! row {
-    ($module:ident, $peer:literal, $size:expr) => {
+    ($module:ident, $peer:expr, $size:expr) => {
         Row {
             ours: stringify!($module),
             peer: $peer,
@@ -94,12 +136,17 @@ macro_rules! row {
 
 /// All rows, in the order in which a round measures them.
 pub const ROWS: &[Row] = &[
-    row!(single, "single", &[]),
-    row!(zero3, "fsdp", &[]),
-    row!(zero2, "fsdp2", &[]),
-    row!(zero1, "zero1", &[]),
-    row!(ddp, "ddp", &[]),
-    row!(small_single, "single", SMALL),
-    row!(small_zero3, "fsdp", SMALL),
-    row!(small_ddp, "ddp", SMALL),
+    row!(single, mode("single", F32), &[]),
+    row!(zero3, mode("fsdp", F32), &[]),
+    row!(single_bf16, mode("single", "bf16"), &[]),
+    row!(zero3_bf16, mode("fsdp", "bf16"), &[]),
+    row!(single_bf16_params, mode("single", "bf16-pure"), &[]),
+    row!(zero2, mode("fsdp2", F32), &[]),
+    row!(zero1, mode("zero1", F32), &[]),
+    row!(ddp, mode("ddp", F32), &[]),
+    row!(small_single, mode("single", F32), SMALL),
+    row!(small_zero3, mode("fsdp", F32), SMALL),
+    row!(small_ddp, mode("ddp", F32), SMALL),
+    row!(long, None, &[]),
+    row!(long_bf16, None, &[]),
 ];

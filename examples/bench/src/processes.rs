@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::Outcome;
 use crate::collectives::RANKS;
 use crate::figures::median;
-use crate::models::Row;
+use crate::flop::SIDE;
+use crate::models::{Mode, Row};
 use crate::rounds::COLLECTIVES;
 
 /// Steps at the start of a run that do not count: first touch of memory, caches, lazy set-up.
@@ -82,14 +83,22 @@ impl Peer {
         Ok(finished(command, "the peer's version")?.trim().to_owned())
     }
 
-    /// Trains as a row says.
+    /// Trains in a mode as large a model as a row's.
     ///
     /// # Errors
     /// If it fails, with what it printed.
-    pub fn train(&self, row: &Row, steps: u32) -> Outcome<Sample> {
-        let mut command = self.command(row.peer, row.ranks());
-        command.args(["--steps", &steps.to_string()]).args(row.size);
-        read_peer(&finished(command, row.peer)?, row.plan.params())
+    pub fn train(&self, mode: &Mode, row: &Row, steps: u32) -> Outcome<Sample> {
+        let mut command = self.command(mode.name, row.ranks());
+        command.args(["--precision", mode.precision, "--steps", &steps.to_string()]).args(row.size);
+        read_peer(&finished(command, mode.name)?, row.plan.params())
+    }
+
+    /// Seconds of its fastest product of matrices of each type, by name.
+    ///
+    /// # Errors
+    /// If it fails, with what it printed.
+    pub fn time_products(&self) -> Outcome<Vec<(String, f64)>> {
+        read_products(&finished(self.command("product", 1), "the peer's products")?)
     }
 
     /// Times its collectives.
@@ -151,6 +160,17 @@ fn read_collectives(output: &str) -> Outcome<Vec<Timed>> {
     objects(output)?.iter().map(timed).collect()
 }
 
+/// Reads what the peer prints about its products: a line of JSON for each. They must be as large as ours.
+fn read_products(output: &str) -> Outcome<Vec<(String, f64)>> {
+    let timed = |line: &Value| {
+        if number(line, "side")? != SIDE as f64 {
+            return Err(format!("the peer's matrices have {} rows, ours {SIDE}", line["side"]).into());
+        }
+        Ok((line["product"].as_str().ok_or("no name of a product")?.to_owned(), number(line, "seconds_min")?))
+    };
+    objects(output)?.iter().map(timed).collect()
+}
+
 fn objects(output: &str) -> Outcome<Vec<Value>> {
     let lines = output.lines().filter(|line| line.starts_with('{'));
     Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
@@ -190,5 +210,12 @@ mod tests {
         let expected = Timed { name: "all_reduce".to_owned(), bytes: 16384, seconds: 2e-6 };
         assert_eq!(read_collectives(output).unwrap(), [expected]);
         assert!(read_collectives("{\"bytes\": 1}\n").is_err());
+    }
+
+    #[test]
+    fn products_are_as_large_as_ours() {
+        let line = |side: usize| format!("{{\"product\": \"bf16\", \"side\": {side}, \"seconds_min\": 2e-3}}\n");
+        assert_eq!(read_products(&line(SIDE)).unwrap(), [("bf16".to_owned(), 2e-3)]);
+        assert!(read_products(&line(SIDE / 2)).unwrap_err().to_string().contains("have 512 rows, ours 1024"));
     }
 }

@@ -4,14 +4,17 @@
 use std::path::PathBuf;
 
 use zero_runtime::model::Model;
+use zero_runtime::plan::config::Width;
 
 use crate::Outcome;
 use crate::figures::{Round, median};
-use crate::flop::gemm_peak_per_s;
+use crate::flop::{fastest_product_s, gemm_peak_per_s};
 use crate::models::{ROWS, Row};
 use crate::processes::{self, Peer, Timed};
 use crate::schedule::{self, Bare, Tiny};
 
+/// Name of the measurement of matrix products.
+pub const PRODUCTS: &str = "products";
 /// Name of the measurement of collectives.
 pub const COLLECTIVES: &str = "collectives";
 /// Name of the measurement of ops that compute nothing.
@@ -19,6 +22,12 @@ pub const SCHEDULE: &str = "schedule";
 
 /// Steps of a model that computes nothing: some 20 ms.
 const EMPTY_STEPS: u64 = 500;
+
+/// Products of ours, of which the fastest counts: as many as the peer's.
+const PRODUCT_TIMES: usize = 100;
+
+/// What is multiplied.
+pub const WIDTHS: [Width; 2] = [Width::F32, Width::BF16];
 
 /// What to measure.
 pub struct Choice {
@@ -77,11 +86,18 @@ pub fn op(model: &str, stage: u8) -> String {
 }
 
 /// The highest rate of the matrix product in a round.
-pub const GEMM: &str = "gemm";
+pub fn gemm(width: Width) -> String {
+    format!("gemm in {}", width.name())
+}
+
+/// The time of the fastest product of square matrices, by the name of what they hold.
+pub fn product(width: &str) -> String {
+    format!("product in {width}")
+}
 
 /// Everything that can be asked for by name.
 pub fn names() -> Vec<&'static str> {
-    ROWS.iter().map(|row| row.ours).chain([COLLECTIVES, SCHEDULE]).collect()
+    ROWS.iter().map(|row| row.ours).chain([PRODUCTS, COLLECTIVES, SCHEDULE]).collect()
 }
 
 /// Measures, and tells of each figure on standard error as it comes.
@@ -107,13 +123,21 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
         if place % 2 == 1 {
             train_ours(row, choice.steps, &mut round)?;
         }
-        if let Some(peer) = peer {
-            let sample = peer.train(row, choice.steps)?;
+        if let (Some(peer), Some(mode)) = (peer, &row.peer) {
+            let sample = peer.train(mode, row, choice.steps)?;
             put(&mut round, &peers(&step(row.ours)), sample.step_s);
             put(&mut round, &peers(&peak(row.ours)), sample.peak_bytes);
         }
         if place % 2 == 0 {
             train_ours(row, choice.steps, &mut round)?;
+        }
+    }
+    if choice.has(PRODUCTS) {
+        for width in WIDTHS {
+            put(&mut round, &ours(&product(width.name())), fastest_product_s(width, PRODUCT_TIMES));
+        }
+        for (name, seconds) in peer.map(Peer::time_products).transpose()?.unwrap_or_default() {
+            put(&mut round, &peers(&product(&name)), seconds);
         }
     }
     if choice.has(COLLECTIVES) {
@@ -134,11 +158,12 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
 }
 
 fn train_ours(row: &Row, steps: u32, round: &mut Round) -> Outcome<()> {
-    if row.ranks() == 1 {
-        let peak = gemm_peak_per_s().max(round.get(GEMM).unwrap_or(0.0));
-        put(round, GEMM, peak);
+    if row.ranks() == 1 && row.peer.is_some() {
+        let gemm = gemm(row.width());
+        let peak = gemm_peak_per_s(row.width()).max(round.get(&gemm).unwrap_or(0.0));
+        put(round, &gemm, peak);
     }
-    let sample = processes::train_ours(row, steps)?;
+    let sample = processes::train_ours(row, if row.peer.is_some() { steps } else { 1 })?;
     put(round, &ours(&step(row.ours)), sample.step_s);
     put(round, &ours(&peak(row.ours)), sample.peak_bytes);
     Ok(())

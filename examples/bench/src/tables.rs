@@ -3,8 +3,9 @@
 use crate::claims::{self, size};
 use crate::collectives::{BYTES, Collective};
 use crate::figures::{Round, Spread};
+use crate::flop::SIDE;
 use crate::models::{ROWS, Row};
-use crate::rounds::{Measured, collective, ours, peak, peers, step};
+use crate::rounds::{Measured, WIDTHS, collective, ours, peak, peers, product, step};
 
 /// Prints all tables.
 pub fn print(measured: &Measured) {
@@ -20,6 +21,12 @@ pub fn print(measured: &Measured) {
         has_peer,
         ROWS.iter().filter_map(|row| step_row(row, rounds, has_peer)).collect(),
     );
+    table(
+        &["product of matrices of", "rows", "ours, ms"],
+        &["peer's, ms", "peer's / ours"],
+        has_peer,
+        WIDTHS.iter().filter_map(|width| product_row(width.name(), rounds, has_peer)).collect(),
+    );
     let each = BYTES.iter().flat_map(|&bytes| Collective::ALL.map(|one| (one, bytes)));
     table(
         &["collective of 2 ranks", "buffer", "ours, us"],
@@ -29,10 +36,13 @@ pub fn print(measured: &Measured) {
     );
     let claim = |claim: claims::Claim| {
         let spread = Spread::over(rounds, &claim.value)?;
-        Some(vec![claim.what, format!("{:.*}", claim.digits, spread.median), range(spread, claim.digits)])
+        let median = format!("{:.*}", claim.digits, spread.median);
+        let bound = claim.bound.map(|bound| bound.to_string()).unwrap_or_default();
+        let aim = claim.bound.and_then(|bound| bound.aim()).map(|aim| aim.to_string()).unwrap_or_default();
+        Some(vec![claim.what, median, range(spread, claim.digits), bound, aim])
     };
     let claims: Vec<_> = claims::all().into_iter().filter_map(claim).collect();
-    table(&["what", "median", "least to most"], &[], false, claims);
+    table(&["what", "median", "least to most", "bound", "aim"], &[], false, claims);
 }
 
 fn step_row(row: &Row, rounds: &[Round], has_peer: bool) -> Option<Vec<String>> {
@@ -47,9 +57,23 @@ fn step_row(row: &Row, rounds: &[Round], has_peer: bool) -> Option<Vec<String>> 
         megabytes(ours(&peak))?,
         format!("{arena_mb:.0}"),
     ];
+    match &row.peer {
+        Some(mode) if has_peer => {
+            let ratio = Spread::over(rounds, |round| round.ratio(&peers(&step), &ours(&step)))?;
+            cells.extend([mode.to_string(), seconds(peers(&step))?, megabytes(peers(&peak))?, cell(ratio, 2)]);
+        }
+        None if has_peer => cells.extend([""; 4].map(str::to_owned)),
+        _ => {}
+    }
+    Some(cells)
+}
+
+fn product_row(width: &str, rounds: &[Round], has_peer: bool) -> Option<Vec<String>> {
+    let (ours, peers) = (ours(&product(width)), peers(&product(width)));
+    let ms = |name: &str| Some(cell(Spread::over(rounds, |round| Some(1e3 * round.get(name)?))?, 2));
+    let mut cells = vec![width.to_owned(), SIDE.to_string(), ms(&ours)?];
     if has_peer {
-        let ratio = Spread::over(rounds, |round| round.ratio(&peers(&step), &ours(&step)))?;
-        cells.extend([row.peer.into(), seconds(peers(&step))?, megabytes(peers(&peak))?, cell(ratio, 2)]);
+        cells.extend([ms(&peers)?, cell(Spread::over(rounds, |round| round.ratio(&peers, &ours))?, 2)]);
     }
     Some(cells)
 }

@@ -3,9 +3,10 @@
 
 use std::hint::black_box;
 
-use crate::device::{Buffer, Device, Matrix, Write};
+use crate::device::{Buffer, Device, Element, Matrix, Write};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::layer::Shape;
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
 
@@ -23,14 +24,14 @@ const TIMES_MIN: usize = 3;
 /// What one rank reaches while all ranks measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Speed of a matrix product, in 10^9 floating-point operations a second.
+    /// Speed of a matrix product in the width that layers compute in, in 10^9 floating-point operations a second.
     pub gflop_per_s: f64,
     /// Speed of a copy, in 10^9 bytes a second, read and written ones together.
     pub gb_per_s: f64,
 }
 
 impl Machine {
-    /// Memory that a rank takes while it measures.
+    /// Memory that a rank takes at most while it measures: as matrices of the widest elements do.
     pub const BYTES: usize = 2 * COPIED_BYTES + 3 * MATRIX * MATRIX * size_of::<f32>();
 
     /// Measures it, for each rank. Every rank must call it.
@@ -42,7 +43,7 @@ impl Machine {
     ) -> Result<Vec<Self>, Error> {
         engine.gather_numbers(&[0.0])?;
         let operations = 2 * MATRIX.pow(3);
-        let gflop_per_s = operations as f64 / matrix_product_ns(engine.device())?;
+        let gflop_per_s = operations as f64 / matrix_product_ns::<_, <M::Shape as Shape>::Compute>(engine.device())?;
         engine.gather_numbers(&[0.0])?;
         let gb_per_s = 2.0 * COPIED_BYTES as f64 / copy_ns(engine.device())?;
         let ranks = gather(engine, &[gflop_per_s, gb_per_s])?;
@@ -50,10 +51,10 @@ impl Machine {
     }
 }
 
-fn matrix_product_ns<D: Device>(device: &D) -> Result<f64, Error> {
-    let filled = |value| Buffer::filled(device, MATRIX * MATRIX, value);
+fn matrix_product_ns<D: Device, E: Element>(device: &D) -> Result<f64, Error> {
+    let filled = |value| Buffer::filled(device, MATRIX * MATRIX, E::narrow(value));
     let (a, b, mut c) = (filled(0.5)?, filled(0.25)?, filled(0.0)?);
-    let mut last = [0.0];
+    let mut last = [E::narrow(0.0)];
     Ok(best_ns(|| {
         let matrix = |elements| Matrix::new(elements, MATRIX, MATRIX);
         device.matmul(c.view_mut(), matrix(a.view()), matrix(b.view()), Write::Set);

@@ -20,14 +20,20 @@ impl fmt::Display for Tables<'_> {
         let ranks: Vec<Rank> = ranks.iter().enumerate().map(|(rank, record)| Rank::new(plan, rank, record)).collect();
         let machine = mean_machine(machines);
         writeln!(f, "profile: milliseconds in a step of a rank, mean of steps {from} to {}", from + steps - 1)?;
-        for table in [by_op(&ranks, &machine), by_unit(plan, &ranks), by_bucket(plan, &ranks)] {
+        for table in [by_op(plan, &ranks, &machine), by_unit(plan, &ranks), by_bucket(plan, &ranks)] {
             writeln!(f, "\n{}", table.fitted().lines().join("\n"))?;
         }
-        writeln!(f, "\n{}", whole_step(&ranks, &machine))
+        writeln!(f, "\n{}", whole_step(plan, &ranks, &machine))
     }
 }
 
-fn by_op(ranks: &[Rank], machine: &Machine) -> Table {
+/// The name of the width that layers compute in, and so of the products that the machine was measured by.
+fn width(plan: &Plan) -> &'static str {
+    plan.config.precision.compute.name()
+}
+
+fn by_op(plan: &Plan, ranks: &[Rank], machine: &Machine) -> Table {
+    let product_rate = rate(machine.gflop_per_s, &format!("{} GFLOP/s", width(plan)));
     let headings = ["ops", "ms", "min..max", "share", "achieved", "this machine"];
     let mut table = Table::new("op", headings.map(str::to_owned).to_vec());
     let mut names: Vec<&str> = ranks.iter().flat_map(|rank| rank.ops).map(|op| op.name()).collect();
@@ -46,7 +52,7 @@ fn by_op(ranks: &[Rank], machine: &Machine) -> Table {
         let (achieved, can) = match (name, all.work) {
             ("all", _) | (_, Work { operations: 0, bytes: 0 }) => Default::default(),
             (_, Work { operations: 0, .. }) => (rate(all.gb_per_s(), "GB/s"), rate(machine.gb_per_s, "GB/s")),
-            _ => (rate(all.gflop_per_s(), "GFLOP/s"), rate(machine.gflop_per_s, "GFLOP/s")),
+            _ => (rate(all.gflop_per_s(), "GFLOP/s"), product_rate.clone()),
         };
         let ops = if all.ops == 0 { String::new() } else { brief(all.ops as f64 / ranks.len() as f64) };
         let share = format!("{:.1} %", 100.0 * ms(&sums) / step_ms);
@@ -112,12 +118,13 @@ fn time(all: &Sum, ranks: &[Rank], stage: usize) -> String {
     if all.ops == 0 { String::new() } else { figure(all.ms / count as f64) }
 }
 
-fn whole_step(ranks: &[Rank], machine: &Machine) -> String {
+fn whole_step(plan: &Plan, ranks: &[Rank], machine: &Machine) -> String {
     let speed = mean(ranks.iter().map(|rank| rank.needed_operations as f64 / rank.median_ms * 1e-6));
     format!(
-        "whole step: {} a rank, {:.1} % of a matrix product here; median {} ms",
+        "whole step: {} a rank, {:.1} % of a matrix product in {} here; median {} ms",
         rate(speed, "GFLOP/s"),
         100.0 * speed / machine.gflop_per_s,
+        width(plan),
         figure(mean(ranks.iter().map(|rank| rank.median_ms))),
     )
 }

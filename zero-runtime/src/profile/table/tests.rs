@@ -1,4 +1,4 @@
-use zero_plan::config::Recompute;
+use zero_plan::config::{Precision, Recompute, Width};
 use zero_plan::{Config, Mesh, PlanBuf, Unit};
 
 use super::*;
@@ -35,8 +35,8 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
     for row in [
         "profile: milliseconds in a step of a rank, mean of steps 3 to 4",
         // 8 million operations in 3 ms; a share of (8.25 + 16.25) / 2.
-        "forward 1 1.50 1.00..2.00 12.2 % 2.67 GFLOP/s 10.0 GFLOP/s",
-        "backward 1 1.50 1.00..2.00 12.2 % 5.33 GFLOP/s 10.0 GFLOP/s",
+        "forward 1 1.50 1.00..2.00 12.2 % 2.67 GFLOP/s 10.0 f32 GFLOP/s",
+        "backward 1 1.50 1.00..2.00 12.2 % 5.33 GFLOP/s 10.0 f32 GFLOP/s",
         // 2 x 2800 bytes in 3 ms.
         "update 1 1.50 1.00..2.00 12.2 % 0.002 GB/s 5.00 GB/s",
         "agree 1 1.50 1.00..2.00 12.2 %",
@@ -44,7 +44,7 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
         "all 8 12.2 8.25..16.2 100.0 %",
         "only 1.50 2.67 1.50 5.33 1.50",
         // 12 million operations in 8 and in 16 ms.
-        "whole step: 1.12 GFLOP/s a rank, 11.2 % of a matrix product here; median 12.0 ms",
+        "whole step: 1.12 GFLOP/s a rank, 11.2 % of a matrix product in f32 here; median 12.0 ms",
     ] {
         assert!(rows.iter().any(|found| found == row), "no `{row}` in\n{text}");
     }
@@ -65,5 +65,18 @@ fn the_whole_step_counts_no_outlier_and_nothing_that_is_recomputed() {
             assert!(text.contains(&format!("whole step: {speed} GFLOP/s a rank, ")), "{text}");
             assert!(text.contains(&format!("; median {} ms", figure(median_ms))), "{text}");
         }
+    });
+}
+
+#[test]
+fn the_product_that_a_step_is_held_against_is_of_the_width_that_layers_compute_in() {
+    let unit = Unit { params: 100, takes: 100, operations: 4_000_000, ..Unit::NONE };
+    let precision = Precision { compute: Width::BF16, ..Precision::default() };
+    PlanBuf::new("", Config { precision, ..Config::PLAIN }, &[unit]).with(|plan| {
+        let ranks = [profile(plan.stages[0].step.len(), &[1])];
+        let machines = [Machine { gflop_per_s: 8.0, gb_per_s: 1.0 }];
+        let text = Tables(Recorded { plan, ranks: &ranks, machines: &machines }).to_string();
+        assert_eq!(text.matches("8.00 bf16 GFLOP/s").count(), 2, "{text}");
+        assert!(text.contains("of a matrix product in bf16 here") && !text.contains("f32"), "{text}");
     });
 }
