@@ -17,7 +17,7 @@ use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
-use zero_tests::tiny::{Tall, Tied};
+use zero_tests::tiny::{Tall, Tied, narrow};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 struct Counting;
@@ -90,8 +90,11 @@ fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
 }
 
 /// Allocations of one rank: its own, and gemm's.
-fn allocations(transport: Shared, is_profiled: bool) -> [usize; 2] {
-    let mut engine = Engine::<Tied, _>::new(transport);
+fn allocations<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
+    transport: Shared,
+    is_profiled: bool,
+) -> [usize; 2] {
+    let mut engine = Engine::<M, _>::new(transport);
     engine.initialize(1);
     if is_profiled {
         engine.record(2);
@@ -142,11 +145,15 @@ fn no_step_allocates() {
         ] {
             let config =
                 Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
-            assert_no_step_allocates::<Tied>(config, |transport| allocations(transport, false));
-            assert_no_step_allocates::<Tied>(config, |transport| allocations(transport, true));
+            assert_no_step_allocates::<Tied>(config, |transport| allocations::<Tied>(transport, false));
+            assert_no_step_allocates::<Tied>(config, |transport| allocations::<Tied>(transport, true));
+            let config = Config { precision: narrow::Tied::PLAN.config.precision, ..config };
+            assert_no_step_allocates::<narrow::Tied>(config, |transport| allocations::<narrow::Tied>(transport, false));
         }
     }
     // In the same test, since another one beside it would allocate too.
     assert_no_step_allocates::<Tied>(CONFIG.at_stage(3), allocations_on_threads::<Tied>);
+    let narrowed = Config { precision: narrow::Tied::PLAN.config.precision, ..CONFIG.at_stage(3) };
+    assert_no_step_allocates::<narrow::Tied>(narrowed, allocations_on_threads::<narrow::Tied>);
     assert_no_step_allocates::<Tall>(Config { sequences: 40, ..CONFIG.at_stage(3) }, allocations_on_threads::<Tall>);
 }

@@ -5,7 +5,7 @@ use zero_runtime::prelude::*;
 /// Multiplies every feature by one learned factor.
 struct Scale<const W: usize>;
 
-impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Scale<W> {
+impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>> for Scale<W> {
     type Output = Features<W>;
     const PARAMS: usize = 1;
     const SAVED: usize = 0;
@@ -15,14 +15,14 @@ impl<S: Shape<Device = Cpu>, const W: usize> Layer<S, Features<W>> for Scale<W> 
         out.add("factor", &[1], Init::Ones);
     }
 
-    fn forward(_: &Context<Cpu>, pass: Forward<Cpu>) {
+    fn forward(_: &Context<Cpu>, pass: Forward<S, Features<W>>) {
         let factor = pass.params.as_slice()[0];
         for (y, x) in pass.y.into_slice().iter_mut().zip(pass.x.as_slice()) {
             *y = factor * x;
         }
     }
 
-    fn backward(cx: &Context<Cpu>, pass: Backward<Cpu>) {
+    fn backward(cx: &Context<Cpu>, pass: Backward<S, Features<W>>) {
         let (x, dy) = (pass.x.as_slice(), pass.dy.as_slice());
         let dot: f32 = x.iter().zip(dy).map(|(x, dy)| x * dy).sum();
         pass.grads.put(cx.device, (&[dot][..]).into());
@@ -51,6 +51,7 @@ fn the_gradient_is_right() {
     struct Small;
     impl Shape for Small {
         type Device = Cpu;
+        type Compute = f32;
         const SEQUENCES: usize = 2;
         const LENGTH: usize = 3;
     }
