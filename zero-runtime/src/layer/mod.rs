@@ -48,6 +48,9 @@
 //! }
 //! zero_runtime::testing::gradcheck::<Small, Features<5>, Scale<5>>();
 //! ```
+//!
+//! It looks at elements as f32 of this processor, and says so in its bounds. A layer that only calls [`Device`] operations
+//! needs no bounds, and computes on any device and in whatever width a plan asks for.
 
 mod activation;
 mod attention;
