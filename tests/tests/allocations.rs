@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zero_plan::config::Recompute;
+use zero_plan::config::{Recompute, Width};
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
 use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::Write;
@@ -128,7 +128,9 @@ fn assert_no_step_allocates<M: Model<Shape: Shape<Device = Cpu>>>(
         .with(|plan| local::run(plan, |_| false, rank).expect("the memory of a tiny model"));
     for [own, gemm] in counts {
         assert_eq!(own, 0, "{config:?}: {own} allocations in three steps");
-        assert!(gemm > 0, "the counter counts nothing");
+        // Products of bf16 are packed in what a thread takes once.
+        let is_counted = gemm > 0 || config.precision.compute == Width::BF16;
+        assert!(is_counted, "the counter counts nothing");
     }
 }
 
