@@ -1,9 +1,10 @@
 //! Every file of `specs/`, trained on the naive device as on the processor: the engine, the arena and the collectives look into
 //! no memory but through the device that they are given.
 
+use zero_plan::config::Precision;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::specs::{NAMES, Visitor, visit, visit_naive};
+use zero_tests::specs::{NAMES, PlanOf, Visitor, visit, visit_naive};
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, noise, train};
 
 struct Train;
@@ -17,9 +18,10 @@ impl Visitor for Train {
     }
 }
 
-/// What is stored in bf16 is rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
+/// What is bf16 is rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
 fn tolerance(name: &str) -> f64 {
-    if name == "mixed" { 2e-2 } else { 1e-4 }
+    let plan = visit(name, PlanOf).expect("a spec of that name");
+    if plan.config.precision == Precision::default() { 1e-4 } else { 2e-2 }
 }
 
 #[test]
