@@ -3,7 +3,7 @@ use zero_runtime::plan::__tables as t;
 use zero_runtime::plan::config::Config;
 
 const CONFIG: Config = Config { stage: 3, ..Config::PLAIN };
-const SIZES: t::Unit = t::Unit { params: 16, takes: 16, input: 1, output: 1, ..t::Unit::NONE };
+const SIZES: t::Unit = t::Unit { params: 16, takes: 16, input_bytes: 4, output_bytes: 4, ..t::Unit::NONE };
 const UNITS: [t::Unit; 2] = [SIZES, t::Unit { source: 1, ..SIZES }];
 const CHUNKS: [t::Chunk; 1] = t::chunks(&CONFIG, &UNITS);
 const CUT: t::Tables = t::Tables { config: &CONFIG, units: &UNITS, chunks: &CHUNKS, placements: &[], buckets: &[] };
