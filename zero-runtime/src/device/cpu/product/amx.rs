@@ -91,6 +91,8 @@ pub enum Amx {}
 
 impl Tile for Amx {
     type Packing = Pairs;
+    /// Tiles are read so fast that those of the right operand have to lie in a first-level cache.
+    const NEAR_CELLS: usize = 16;
 
     /// Tiles have their shapes, in this thread, for as long.
     fn during(work: impl FnOnce()) {

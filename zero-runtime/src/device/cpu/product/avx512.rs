@@ -23,6 +23,7 @@ pub enum Avx512 {}
 
 impl Tile for Avx512 {
     type Packing = Pairs;
+    const NEAR_CELLS: usize = 32;
 
     #[inline(always)]
     fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]) {

@@ -28,8 +28,6 @@ const COLS: usize = 512;
 
 /// Cells of the common dimension that are packed at a time.
 const DEPTH_CELLS: usize = 64;
-/// Cells of it that are multiplied at a time: two strips of the right operand then lie in a first-level cache.
-const NEAR_CELLS: usize = 16;
 
 /// Some rows and columns of a product.
 pub struct Sums<'a> {
@@ -138,7 +136,7 @@ fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut fin
 
 /// `sums` += the product of strips that are so many `cells` long; or := it, if it is the first.
 fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_first: bool, sums: &mut [f32]) {
-    for near in pieces(cells, NEAR_CELLS) {
+    for near in pieces(cells, T::NEAR_CELLS) {
         for (col, right) in right.chunks_exact(2 * cells).enumerate() {
             for (row, left) in left.chunks_exact(2 * cells).enumerate() {
                 let sums = &mut sums[row * BLOCK * STRIDE + col * BLOCK..];

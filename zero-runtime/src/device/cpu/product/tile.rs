@@ -22,6 +22,9 @@ pub trait Tile {
     /// How strips are packed.
     type Packing: Packing;
 
+    /// Cells of a strip that are multiplied at a time. Fewer keep two strips in a first-level cache, more write sums less often.
+    const NEAR_CELLS: usize;
+
     /// Does `work`, which multiplies.
     fn during(work: impl FnOnce()) {
         work();
@@ -35,6 +38,7 @@ pub trait Tile {
 /// One term after another is added, in f32.
 impl<E: Element> Tile for Widened<E> {
     type Packing = Self;
+    const NEAR_CELLS: usize = 64;
 
     #[inline(always)]
     fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]) {
