@@ -14,7 +14,7 @@ const SIZES: [[usize; 3]; 9] = [
     [17, 5, 33],
     [32, 32, 0],
     [64, 96, 64],
-    [ROWS + 1, 35, NEAR_CELLS * SIDE * 2 + 1],
+    [ROWS + 1, 35, DEPTH_CELLS * SIDE * 2 + 1],
     [3, COLS + 1, DEPTH_CELLS * SIDE * 2 + 3],
 ];
 const TRANSPOSES: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
