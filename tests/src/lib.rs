@@ -1,6 +1,7 @@
 //! What the tests share: tiny models, a way to train them under any plan, an independent reference, and the golden files
 //! that both are held against.
 
+pub mod buffers;
 pub mod naive;
 pub mod reference;
 pub mod specs;

@@ -3,6 +3,8 @@
 use zero_runtime::prelude::*;
 use zero_runtime::testing::{gradcheck, gradcheck_towards};
 
+#[path = "layers/narrow.rs"]
+mod narrow;
 #[path = "layers/swiglu.rs"]
 mod swiglu;
 #[path = "layers/wrong.rs"]

@@ -5,9 +5,10 @@ use zero_runtime::device::{
     AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock,
     Then, Weights, Write, bf16,
 };
+use zero_tests::buffers::{Written, noise, numbers, of, stored, values};
 use zero_tests::naive::Naive;
 
-use super::{Written, assert_alike, noise, numbers, of, stored, values};
+use super::assert_alike;
 
 /// Each a test of the ops that its function calls: in both widths, or as it says itself.
 macro_rules! ops {

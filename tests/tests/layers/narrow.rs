@@ -1,0 +1,83 @@
+//! Layers in bf16, against the same layers in f32 by the same numbers: as far apart as their roundings bring them, and no
+//! farther. In f32 they are held against finite differences.
+
+use std::marker::PhantomData;
+
+use zero_runtime::device::{Element, bf16};
+use zero_runtime::prelude::*;
+use zero_runtime::testing::Sample;
+use zero_tests::buffers::run;
+
+use super::swiglu::SwiGlu;
+
+/// Two sequences of five tokens, or of as many as are said.
+struct Of<E, const LENGTH: usize = 5>(PhantomData<E>);
+
+impl<E: Element, const TOKENS: usize> Shape for Of<E, TOKENS> {
+    type Device = Cpu;
+    type Compute = E;
+    const SEQUENCES: usize = 2;
+    const LENGTH: usize = TOKENS;
+}
+
+/// What one rounding to 8 bits changes of a number, at most.
+const ROUNDING: f64 = 1.0 / 256.0;
+
+/// What sums in another order change, where nothing is rounded to bf16.
+const SUMS: f64 = 1e-5;
+
+fn norm(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// `roundings` to bf16 on the way to the output, to gradients of parameters, and to that of the input. Norms of tensors are
+/// compared: a rounding changes each by [`ROUNDING`] of it at most, usually by a third of that, which leaves room for what a
+/// layer makes more of.
+fn rounds<X: Sample, T: Sample, L, const LENGTH: usize>(roundings: [u32; 3])
+where
+    L: Layer<Of<f32, LENGTH>, X> + Layer<Of<bf16, LENGTH>, X>,
+{
+    let cpu = Cpu::default();
+    let (wide, narrow) = (run::<Of<f32, LENGTH>, X, T, L>(&cpu), run::<Of<bf16, LENGTH>, X, T, L>(&cpu));
+    assert_eq!(wide.len(), narrow.len());
+    for (((name, wide), (_, narrow)), roundings) in wide.iter().zip(&narrow).zip(roundings) {
+        assert_eq!(wide.len(), narrow.len(), "{name}");
+        let difference = norm(wide.iter().zip(narrow).map(|(wide, narrow)| f64::from(wide - narrow)));
+        let whole = norm(wide.iter().map(|&x| f64::from(x)));
+        let admitted = SUMS + ROUNDING * f64::from(roundings);
+        assert!(difference <= admitted * whole, "{name}: {difference} of {whole} is more than {roundings} roundings");
+        assert!(roundings == 0 || difference > 0.0, "{name}: nothing is rounded");
+    }
+}
+
+macro_rules! rounds {
+    ($($name:ident: $input:ty, $target:ty, $layer:ty, $length:literal, $roundings:expr;)*) => {
+        $(#[test] fn $name() { rounds::<$input, $target, $layer, $length>($roundings); })*
+    };
+}
+
+// Of the output, of gradients of parameters, of the gradient of the input.
+rounds! {
+    embedding: Tokens, Tokens, Embedding<3, 5, 7>, 5, [1, 0, 0];
+    linear: Features<3>, Tokens, Linear<3, 17>, 5, [1, 0, 1];
+    linear_of_one_row: Features<33>, Tokens, Linear<33, 5>, 1, [1, 0, 1];
+    linear_beyond_a_tile: Features<65>, Tokens, Linear<65, 37>, 35, [1, 0, 1];
+    layer_norm: Features<7>, Tokens, LayerNorm<7>, 5, [1, 0, 1];
+    layer_norm_wide: Features<33>, Tokens, LayerNorm<33>, 5, [1, 0, 1];
+    rms_norm: Features<7>, Tokens, RmsNorm<7>, 5, [1, 0, 1];
+    gelu: Features<13>, Tokens, Gelu, 5, [1, 0, 1];
+    relu: Features<13>, Tokens, Relu, 5, [0, 0, 0];
+    silu: Features<13>, Tokens, Silu, 5, [1, 0, 1];
+    // Queries, keys and values; what attention gives; the result. Backward reads the first two, and rounds its own.
+    attention: Features<6>, Tokens, CausalSelfAttention<6, 2>, 5, [3, 4, 5];
+    attention_of_one_token: Features<4>, Tokens, CausalSelfAttention<4, 2>, 1, [3, 4, 5];
+    attention_longer_than_a_block: Features<3>, Tokens, CausalSelfAttention<3, 1>, 67, [3, 4, 5];
+    // What passes between, and its gradient; the residual rounds once more.
+    residual: Features<5>, Tokens, Residual<(RmsNorm<5>, Linear<5, 5>)>, 5, [3, 2, 4];
+    // The logits of two features that the loss is a difference of; their gradient.
+    language_head: Features<5>, Tokens, LmHead<5, 11>, 5, [2, 2, 3];
+    head_of_many_chunks: Features<2>, Tokens, LmHead<2, 5000>, 67, [2, 2, 3];
+    error_head: Features<5>, Features<5>, MseHead<5>, 5, [0, 0, 1];
+    // Two products, their gate and product; backward rounds each of them and of their gradients.
+    swiglu: Features<5>, Tokens, SwiGlu<5, 7>, 5, [5, 8, 9];
+}
