@@ -41,8 +41,8 @@ if ! cargo "+$nightly" miri --version >/dev/null 2>&1; then
 elif [ ! -e "$sources" ]; then
   skipped+=("Miri: rustup component add rust-src --toolchain $nightly")
 else
-  MIRIFLAGS="-Zmiri-disable-isolation" part "Miri: the collectives" \
-    cargo "+$nightly" miri test --package zero-runtime --lib -- engine::collectives::tests
+  MIRIFLAGS="-Zmiri-disable-isolation" part "Miri: collectives, views and columns" \
+    cargo "+$nightly" miri test --package zero-runtime --lib -- engine::collectives::tests device::cpu::columns view::
 fi
 
 # ThreadSanitizer must see the standard library too, or it takes its locks and channels for races. The queues of rayon's
