@@ -47,10 +47,10 @@ pub const PACKED_BYTES: usize = PACKED_DEPTH * (PACKED_ROWS + (16 + 8) * KERNEL_
 /// of one operand and of 512 columns of the other, and f32 sums of so many rows of 16 columns more.
 pub const PRODUCT_BYTES: usize = (64 * 16 * (256 + 512) + 256 * (512 + 16)) * size_of::<f32>();
 /// One block of queries and one of keys, in attention.
-const ATTENTION_BYTES: usize = 272 << 10;
+pub const ATTENTION_BYTES: usize = 272 << 10;
 /// What attention holds in f32 until it is rounded: sums of a block of queries, and of the keys and values of a span; and
 /// rows that are widened.
-const ATTENTION_SUMS_BYTES: usize = (128 + 512 + 32) << 10;
+pub const ATTENTION_SUMS_BYTES: usize = (128 + 512 + 32) << 10;
 /// What calls use of the stack: one huge page, where the system gives stacks in those.
 const STACK_BYTES: usize = 2 << 20;
 /// What an allocator keeps for a thread, rounded up to a huge page.

@@ -11,13 +11,20 @@ const INPUTS: usize = 3;
 /// More for each token than it has inputs, and than a cache line has room for.
 const OUTPUTS: usize = 21;
 
-#[zero(stage = 0, ranks = 1, sequences = 2, length = 11)]
-struct Numbers {
-    hidden: (Linear<INPUTS, 16>, Silu),
-    between: [(RmsNorm<16>, Linear<16, 16>, Silu); 2],
-    out: Linear<16, OUTPUTS>,
-    head: MseHead<OUTPUTS>,
+macro_rules! numbers {
+    ($name:ident, $compute:ident) => {
+        #[zero(stage = 0, ranks = 1, sequences = 2, length = 11, compute = $compute)]
+        struct $name {
+            hidden: (Linear<INPUTS, 16>, Silu),
+            between: [(RmsNorm<16>, Linear<16, 16>, Silu); 2],
+            out: Linear<16, OUTPUTS>,
+            head: MseHead<OUTPUTS>,
+        }
+    };
 }
+
+numbers!(Numbers, F32);
+numbers!(NumbersInBf16, BF16);
 
 /// Micro-batch (step, data rank, micro-batch) of `config`, cut from one global batch.
 fn batch(config: &Config, step: u64, rank: usize, micro_batch: usize, inputs: &mut [f32], targets: &mut [f32]) {
@@ -31,14 +38,19 @@ fn batch(config: &Config, step: u64, rank: usize, micro_batch: usize, inputs: &m
 }
 
 /// Bits of the losses, and of the parameters that the first rank has at the end.
-fn train(config: Config, hyper: Hyper, steps: u64) -> (Vec<u64>, Vec<Vec<u32>>) {
-    let ranks = PlanBuf::new("", config, Numbers::PLAN.units).with(|plan| {
+fn train<M: Model<Input = Features<INPUTS>, Target = Features<OUTPUTS>>>(
+    config: Config,
+    hyper: Hyper,
+    steps: u64,
+) -> (Vec<u64>, Vec<Vec<u32>>) {
+    let config = Config { precision: M::PLAN.config.precision, ..config };
+    let ranks = PlanBuf::new("", config, M::PLAN.units).with(|plan| {
         assert_eq!(plan.check(), Ok(()), "{config:?}");
         local::run(
             plan,
             |_| false,
             |transport| {
-                let mut engine = Engine::<Numbers, _>::new(transport);
+                let mut engine = Engine::<M, _>::new(transport);
                 let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
                 engine.initialize(7);
                 let step = |step: u64| {
@@ -67,13 +79,22 @@ fn train(config: Config, hyper: Hyper, steps: u64) -> (Vec<u64>, Vec<Vec<u32>>) 
     all
 }
 
-#[test]
-fn stages_and_meshes_agree_bit_for_bit() {
-    let plain = train(Config { mesh: mesh(1, 1, 2), micro_batches: 4, ..CONFIG.at_stage(0) }, HYPER, 3);
+fn stages_and_meshes_agree<M: Model<Input = Features<INPUTS>, Target = Features<OUTPUTS>>>() -> Vec<u64> {
+    let plain = train::<M>(Config { mesh: mesh(1, 1, 2), micro_batches: 4, ..CONFIG.at_stage(0) }, HYPER, 3);
     assert!(plain.1.iter().flatten().any(|&bits| bits != 0));
     for (pipeline, replica, zero, stage) in [(1, 1, 2, 1), (1, 2, 1, 2), (1, 1, 2, 3), (2, 1, 2, 3), (4, 2, 1, 0)] {
         let config = Config { mesh: mesh(pipeline, replica, zero), micro_batches: 4, ..CONFIG.at_stage(stage) };
-        assert!(train(config, HYPER, 3) == plain, "{config:?} differs");
+        assert!(train::<M>(config, HYPER, 3) == plain, "{config:?} differs");
+    }
+    plain.0
+}
+
+/// In bf16, inputs are converted out of the workspace: to the losses of f32 within some roundings to 8 bits.
+#[test]
+fn stages_and_meshes_agree_bit_for_bit() {
+    let (wide, narrow) = (stages_and_meshes_agree::<Numbers>(), stages_and_meshes_agree::<NumbersInBf16>());
+    for (wide, narrow) in wide.into_iter().map(f64::from_bits).zip(narrow.into_iter().map(f64::from_bits)) {
+        assert!(wide != narrow && (wide - narrow).abs() < 1e-2 * wide, "losses {wide} and {narrow}");
     }
 }
 
@@ -104,7 +125,7 @@ fn the_loss_is_the_mean_squared_error_of_the_predictions() {
 #[test]
 fn it_learns() {
     let hyper = Hyper { lr: 1e-2, weight_decay: 0.0, clip: None, ..HYPER };
-    let (losses, _) = train(CONFIG.at_stage(0), hyper, 60);
+    let (losses, _) = train::<Numbers>(CONFIG.at_stage(0), hyper, 60);
     let loss = |step: usize| f64::from_bits(losses[step]);
     assert!(loss(59) < 0.1 * loss(0), "from {} to {}", loss(0), loss(59));
 }

@@ -53,7 +53,7 @@ const fn on_line(offset: usize) -> bool {
     offset.is_multiple_of(ALIGNMENT)
 }
 
-/// Whether an offset in bytes does.
+/// Whether an offset in bytes lies on a cache line.
 const fn bytes_on_line(offset: usize) -> bool {
     offset.is_multiple_of(LINE_BYTES)
 }
@@ -225,7 +225,8 @@ const fn check_slots(own: &Places, holders: usize) -> Broken {
             "slots that do not fit their region",
         fits(own, own.slot(own.tables.activation_slots(own.at.pipeline) - 1)) => "activations that do not fit their region",
         on_line(gathered_slot) && bytes_on_line(activation_slot_bytes) => "a slot that does not start on a cache line",
-        bytes_on_line(outgoing_slot_bytes) && bytes_on_line(returning_slot_bytes) => "a result that does not leave from a cache line",
+        bytes_on_line(outgoing_slot_bytes) && bytes_on_line(returning_slot_bytes) =>
+            "a result that does not leave from a cache line",
     }
     None
 }
@@ -243,7 +244,8 @@ const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken
                 bucket.start == first.start => "a bucket that starts elsewhere than its first unit",
                 bucket.start + bucket.elements == last.start + last.padded =>
                     "a bucket that ends elsewhere than its last unit",
-                Kind::Gradients.bytes(config, bucket.staging + bucket.elements) <= memory.region(Kind::Gradients).bytes => "staging out of bounds",
+                Kind::Gradients.bytes(config, bucket.staging + bucket.elements) <= memory.region(Kind::Gradients).bytes =>
+                    "staging out of bounds",
                 on_line(bucket.staging) && on_line(bucket.partial) => "staging that does not start on a cache line",
                 bucket.slot.is_some() == (config.shards_gradients() && bucket.elements > 0) =>
                     "a staging slot where all gradients are kept, or none where they are not",

@@ -1,5 +1,6 @@
 //! Parameters: gathers, waits and releases around a walk. Three ways, by what the configuration keeps: a unit is gathered
-//! for each use (stage 3), or once a step and held (stage 3, `gather: PerStep`), or converted for each use (replicas of another width than layers compute in).
+//! for each use (stage 3), or once a step and held (stage 3, `gather: PerStep`), or converted for each use (replicas of
+//! another width than layers compute in).
 
 use super::walk::{Cursor, Step, Use, Walk};
 use super::{Op, Ops, Pass};

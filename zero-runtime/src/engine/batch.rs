@@ -4,9 +4,9 @@
 
 use core::fmt;
 
-use super::{Engine, InputOf, TargetOf, WalkState};
 use zero_plan::config::Width;
 
+use super::{Engine, InputOf, TargetOf, WalkState};
 use crate::device::{Device, Stored, StoredMut};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};

@@ -1,11 +1,10 @@
 //! Compute: the ops that call layers, each with views of exactly what it may touch.
 #![allow(unsafe_code)]
 
+use zero_plan::config::Width;
 use zero_plan::{Parcel, Place};
 
 use super::{Engine, Share, WalkState};
-use zero_plan::config::Width;
-
 use crate::device::{Device, Stored, Write};
 use crate::layer::{Context, Grads};
 use crate::model::{BackwardBytes, DeviceOf, ForwardBytes, Model};

@@ -30,7 +30,8 @@ fn operations(plan: &Plan, op: Op) -> usize {
 }
 
 /// Each source is read once and each destination written once, and read once more where something is added to it. With
-/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `c` in what is computed with, `N` ranks along `zero` and `R` replicas, and of a
+/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `c` in what is computed with, `N` ranks along `zero`
+/// and `R` replicas, and of a
 /// unit or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of `t = s / R`:
 ///
 /// | op | bytes |

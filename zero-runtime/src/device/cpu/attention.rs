@@ -12,6 +12,8 @@ mod stored;
 use std::cell::RefCell;
 use std::ops::Range;
 
+use zero_plan::footprint::{ATTENTION_BYTES, ATTENTION_SUMS_BYTES};
+
 use super::Cpu;
 use super::parallel::PRODUCTS_PER_ELEMENT;
 use super::simd::check_len;
@@ -161,6 +163,8 @@ struct Block {
     sums: [f32; QUERIES * HEAD_DIM_MAX],
     widened: [f32; WIDENED],
 }
+
+const _: () = assert!(size_of::<Scratch>() == ATTENTION_BYTES + ATTENTION_SUMS_BYTES, "plans count another size");
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = const {

@@ -105,13 +105,13 @@ impl Tile for Amx {
     }
 
     #[inline(always)]
-    fn multiply([left, lower_left]: [&[Cell]; 2], [right, next_right]: [&[Cell]; 2], sums: &mut [f32]) {
+    unsafe fn multiply([left, lower_left]: [&[Cell]; 2], [right, next_right]: [&[Cell]; 2], sums: &mut [f32]) {
         let cells = left.len();
         assert!([lower_left, right, next_right].map(<[Cell]>::len) == [cells; 3], "strips differ in length");
         let sums = &mut sums[..(BLOCK - 1) * STRIDE + BLOCK];
         if cells > 0 {
-            // SAFETY: all strips have so many cells, at least one; `sums` has all rows of a block; and whoever multiplies
-            // does so within `during`, which asks whether the instructions are there.
+            // SAFETY: all strips have so many cells, at least one; `sums` has all rows of a block; and by the caller's
+            // promise the instructions are there, and tiles have their shapes.
             unsafe { multiply([left, lower_left, right, next_right].map(<[Cell]>::as_ptr), cells, sums.as_mut_ptr()) }
         }
     }

@@ -1,5 +1,6 @@
 //! Product: matrix products with sums in f32 for elements of any width, cut into blocks for the caches. Never writes a result:
 //! each block of sums is handed on while it is in the cache.
+#![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -94,17 +95,24 @@ pub fn product<E: Element>(a: Matrix<E>, b: Matrix<E>, finish: impl FnMut(Sums))
     #[cfg(target_arch = "x86_64")]
     if let (Some(a), Some(b)) = (a.known(), b.known()) {
         match *INSTRUCTIONS {
-            Instructions::Amx => return product_by::<amx::Amx>(a, b, finish),
-            Instructions::Avx512 => return product_by::<avx512::Avx512>(a, b, finish),
+            // SAFETY: the instructions were found.
+            Instructions::Amx => return unsafe { product_by::<amx::Amx>(a, b, finish) },
+            // SAFETY: the instructions were found.
+            Instructions::Avx512 => return unsafe { product_by::<avx512::Avx512>(a, b, finish) },
             Instructions::Widened => {}
         }
     }
-    product_by::<Widened<E>>(a, b, finish);
+    // SAFETY: every machine widens.
+    unsafe { product_by::<Widened<E>>(a, b, finish) }
 }
 
 type ElementOf<T> = <<T as Tile>::Packing as Packing>::Element;
 
-fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut finish: impl FnMut(Sums)) {
+/// [`product`] by a tile.
+///
+/// # Safety
+/// This machine has the instructions of the tile.
+unsafe fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut finish: impl FnMut(Sums)) {
     let depth_max = DEPTH_CELLS * SIDE * T::Packing::IN_WORD;
     // A column of `b` is packed as a row of `a` is.
     let b = b.transposed();
@@ -123,7 +131,8 @@ fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut fin
                     }
                     is_packed = depth.len() == a.cols();
                     let is_first = depth.start == 0;
-                    T::during(|| multiply::<T>(left, right, cells, is_first, sums));
+                    // SAFETY: by the caller's promise.
+                    T::during(|| unsafe { multiply::<T>(left, right, cells, is_first, sums) });
                 }
                 if a.cols() == 0 {
                     sums.fill(0.0);
@@ -135,7 +144,10 @@ fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut fin
 }
 
 /// `sums` += the product of strips that are so many `cells` long; or := it, if it is the first.
-fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_first: bool, sums: &mut [f32]) {
+///
+/// # Safety
+/// As for [`Tile::multiply`].
+unsafe fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_first: bool, sums: &mut [f32]) {
     for near in pieces(cells, T::NEAR_CELLS) {
         for (col, right) in right.chunks_exact(2 * cells).enumerate() {
             for (row, left) in left.chunks_exact(2 * cells).enumerate() {
@@ -147,7 +159,8 @@ fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_first: bool
                     let (first, second) = strips.split_at(cells);
                     [&first[near.clone()], &second[near.clone()]]
                 });
-                T::multiply(left, right, sums);
+                // SAFETY: by the caller's promise.
+                unsafe { T::multiply(left, right, sums) };
             }
         }
     }

@@ -14,9 +14,9 @@ use crate::device::cpu::gemm::making_room;
 #[derive(Default)]
 pub struct Scratch {
     /// Strips of the left operand.
-    pub left: Box<[Cell]>,
+    left: Box<[Cell]>,
     /// Strips of the right operand.
-    pub right: Box<[Cell]>,
+    right: Box<[Cell]>,
     sums: Box<[Cell]>,
 }
 

@@ -1,5 +1,6 @@
 //! Tile: what multiplies packed strips, and the implementation that any machine has. Never knows how strips are packed or
 //! where results go.
+#![allow(unsafe_code)]
 
 use pulp::{Simd, WithSimd};
 
@@ -32,7 +33,10 @@ pub trait Tile {
 
     /// A block of `sums`, which starts with its first and has rows of [`STRIDE`], += the product of two strips `left` and
     /// two strips `right`, all equally long.
-    fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]);
+    ///
+    /// # Safety
+    /// This machine has the instructions of the tile, and the call is within [`Tile::during`].
+    unsafe fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]);
 }
 
 /// One term after another is added, in f32.
@@ -41,7 +45,7 @@ impl<E: Element> Tile for Widened<E> {
     const NEAR_CELLS: usize = 64;
 
     #[inline(always)]
-    fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]) {
+    unsafe fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]) {
         dispatch(Multiply { left, right, sums });
     }
 }
