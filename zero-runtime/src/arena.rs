@@ -181,9 +181,18 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Safety
     /// Nobody writes it while the view lives.
-    pub(crate) unsafe fn bytes(&self, rank: usize, place: Place) -> View<'_, D, u8> {
+    pub(crate) unsafe fn bytes_of(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         // SAFETY: memory starts zeroed, so bytes are initialised; the caller promises the rest.
         unsafe { View::from_raw(self.address(rank, place), place.len_bytes) }
+    }
+
+    /// What this rank has at a place, to read.
+    ///
+    /// # Safety
+    /// As for [`Arena::bytes_of`].
+    pub(crate) unsafe fn bytes(&self, place: Place) -> View<'_, D, u8> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.bytes_of(self.rank, place) }
     }
 
     /// What this rank has at a place, to write.
@@ -191,17 +200,17 @@ impl<'p, D: Device> Arena<'p, D> {
     /// # Safety
     /// Nobody else reads or writes it while the view lives.
     pub(crate) unsafe fn bytes_mut(&self, place: Place) -> ViewMut<'_, D, u8> {
-        // SAFETY: as for `bytes`.
+        // SAFETY: as for `bytes_of`.
         unsafe { ViewMut::from_raw(self.address(self.rank, place), place.len_bytes) }
     }
 
     /// What this rank has at a place whose numbers have one width, to read.
     ///
     /// # Safety
-    /// As for [`Arena::bytes`].
+    /// As for [`Arena::bytes_of`].
     pub(crate) unsafe fn stored(&self, place: Place) -> Stored<'_, D> {
         // SAFETY: by the caller's promise.
-        Stored::of(self.width(place), unsafe { self.bytes(self.rank, place) })
+        Stored::of(self.width(place), unsafe { self.bytes(place) })
     }
 
     /// What this rank has at a place whose numbers have one width, to write.

@@ -3,7 +3,7 @@
 
 use zero_runtime::device::AttentionShape;
 
-use super::dot;
+use super::numbers::{dot, log_sum_exp};
 
 /// One query of one head, and where what it has to do with lies.
 struct Query {
@@ -67,7 +67,7 @@ pub(super) fn forward(shape: AttentionShape, qkv: &[f32], out: &mut [f32], lse: 
     out.fill(0.0);
     for query in Query::all(shape) {
         let scores: Vec<f32> = query.seen().map(|token| query.score(qkv, token)).collect();
-        lse[query.lse()] = super::log_sum_exp(&scores);
+        lse[query.lse()] = log_sum_exp(&scores);
         for (token, score) in query.seen().zip(scores) {
             let weight = (score - lse[query.lse()]).exp();
             for d in 0..shape.head_dim {

@@ -4,6 +4,7 @@
 
 mod attention;
 mod memory;
+mod numbers;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use zero_runtime::view::{View, ViewMut};
 
 pub use memory::Hidden;
 use memory::{hold, look};
+use numbers::{begin, change, dot, element, log_sum_exp, nonlinearity, store, sum_of, tree, wide, widened};
 
 /// What is staged before the host has filled it: bytes that make no sensible number of any kind.
 const STALE: u8 = 0xa5;
@@ -24,90 +26,6 @@ const STALE: u8 = 0xa5;
 /// The device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Naive;
-
-fn dot(x: &[f32], y: &[f32]) -> f32 {
-    assert_eq!(x.len(), y.len());
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
-}
-
-fn log_sum_exp(x: &[f32]) -> f32 {
-    let largest = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    largest + x.iter().map(|x| (x - largest).exp()).sum::<f32>().ln()
-}
-
-/// f(x), and f'(x).
-fn nonlinearity(kind: Nonlinearity, x: f32) -> [f32; 2] {
-    match kind {
-        Nonlinearity::Gelu => {
-            let scale = (2.0 / std::f32::consts::PI).sqrt();
-            let tanh = (scale * (x + 0.044_715 * x * x * x)).tanh();
-            let slope = scale * (1.0 + 3.0 * 0.044_715 * x * x);
-            [0.5 * x * (1.0 + tanh), 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * slope]
-        }
-        Nonlinearity::Relu if x < 0.0 => [0.0, 0.0],
-        Nonlinearity::Relu => [x, if x > 0.0 { 1.0 } else { 0.0 }],
-        Nonlinearity::Silu => {
-            let gate = 1.0 / (1.0 + (-x).exp());
-            [x * gate, gate * (1.0 + x * (1.0 - gate))]
-        }
-    }
-}
-
-/// Makes room for what is added to it.
-fn begin(to: &mut [f32], write: Write) {
-    if write == Write::Set {
-        to.fill(0.0);
-    }
-}
-
-/// Element (i, j) of a matrix or of its transpose.
-fn element<E: Element>(matrix: &Matrix<Naive, E>, i: usize, j: usize) -> f32 {
-    let [i, j] = if matrix.transposed { [j, i] } else { [i, j] };
-    look(matrix.view)[i * matrix.cols + j].widen()
-}
-
-/// What a view shows, in f32.
-fn wide<E: Element>(view: View<Naive, E>) -> Vec<f32> {
-    look(view).iter().map(|x| x.widen()).collect()
-}
-
-/// Lets numbers change in f32, and rounds what they have become.
-fn change<E: Element>(view: ViewMut<Naive, E>, change: impl FnOnce(&mut [f32])) {
-    let stored = hold(view);
-    let mut numbers: Vec<f32> = stored.iter().map(|x| x.widen()).collect();
-    change(&mut numbers);
-    stored.iter_mut().zip(numbers).for_each(|(stored, number)| *stored = E::narrow(number));
-}
-
-fn widened(stored: Stored<Naive>) -> Vec<f32> {
-    match stored {
-        Stored::F32(view) => wide(view),
-        Stored::BF16(view) => wide(view),
-    }
-}
-
-fn store(to: StoredMut<Naive>, numbers: &[f32]) {
-    match to {
-        StoredMut::F32(to) => change(to, |to| to.copy_from_slice(numbers)),
-        StoredMut::BF16(to) => change(to, |to| to.copy_from_slice(numbers)),
-    }
-}
-
-fn sum_of(x: &[f32], y: &[f32]) -> Vec<f32> {
-    assert_eq!(x.len(), y.len());
-    x.iter().zip(y).map(|(x, y)| x + y).collect()
-}
-
-/// The sum along the tree that halves at powers of two.
-fn tree(summands: &[Vec<f32>]) -> Vec<f32> {
-    match summands {
-        [one] => one.clone(),
-        _ => {
-            let (left, right) = summands.split_at(summands.len().next_power_of_two() / 2);
-            sum_of(&tree(left), &tree(right))
-        }
-    }
-}
 
 impl Naive {
     /// The gradients of a norm: dx = scale (g - mean(g) - n mean(g n)) with g = dy gain, without the mean of g where rows are
@@ -179,7 +97,7 @@ impl Device for Naive {
         store(to, &widened(from));
     }
 
-    fn fill<T: Pod>(&self, to: ViewMut<Self, T>, value: T) {
+    fn fill<T: Pod + Send + Sync>(&self, to: ViewMut<Self, T>, value: T) {
         hold(to).fill(value);
     }
 

@@ -80,7 +80,7 @@ pub trait Device: Sized + Default + Send + 'static {
     /// `to` := `from`.
     fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>);
     /// `to` := `value` everywhere.
-    fn fill<T: Pod>(&self, to: ViewMut<Self, T>, value: T);
+    fn fill<T: Pod + Send + Sync>(&self, to: ViewMut<Self, T>, value: T);
     /// `to` := `from`, rounded to the nearest that `to` can store, ties to even; NaN stays NaN.
     fn convert(&self, to: StoredMut<Self>, from: Stored<Self>);
     /// `y` += `x`.

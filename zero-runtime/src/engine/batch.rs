@@ -137,8 +137,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             let compute = self.plan.config.precision.compute;
             let entering = self.share(walk).of_place(places.input(0, slot));
             // SAFETY: the staged inputs, whose view has ended, and what the first unit takes, which lies elsewhere.
-            let (entering, given) =
-                unsafe { (self.arena.bytes_mut(entering), self.arena.bytes(self.arena.rank(), inputs)) };
+            let (entering, given) = unsafe { (self.arena.bytes_mut(entering), self.arena.bytes(inputs)) };
             device.convert(StoredMut::of(compute, entering), Stored::of(Width::F32, given));
         }
         if let Some(misfit) = misfit {

@@ -147,9 +147,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// What a rank has at a place.
     fn bytes(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         // SAFETY: see above.
-        unsafe {
-            if rank == self.arena.rank() { self.arena.bytes(rank, place) } else { self.transport.peer(rank, place) }
-        }
+        unsafe { if rank == self.arena.rank() { self.arena.bytes(place) } else { self.transport.peer(rank, place) } }
     }
 
     /// The numbers that a rank has at a place.

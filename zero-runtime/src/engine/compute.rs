@@ -30,14 +30,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let taken = flat.first(takes * self.arena.width(flat).bytes());
         // SAFETY: the schedule has gathered it and waited for it, or converted it, and releases it after this op; where it is
         // kept, only updates, waits for gathers and tied parameters write it, and they are other ops.
-        unsafe { self.arena.bytes(self.arena.rank(), taken) }
+        unsafe { self.arena.bytes(taken) }
     }
 
     fn input(&self, unit: usize, slot: usize, share: Share) -> View<'_, DeviceOf<M>, u8> {
         let place = share.of_place(self.arena.places().input(unit, slot));
         // SAFETY: written by `fill_batch`, by a receive or by the forward of the unit before, which are over, and by no
         // other op of this micro-batch.
-        unsafe { self.arena.bytes(self.arena.rank(), place) }
+        unsafe { self.arena.bytes(place) }
     }
 
     fn context(&self, unit: usize, slot: usize, walk: &WalkState) -> Context<'_, DeviceOf<M>> {
@@ -46,7 +46,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let targets = if ends {
             let place = self.share(walk).of_place(self.arena.places().targets(slot));
             // SAFETY: as for the inputs.
-            unsafe { self.arena.bytes(self.arena.rank(), place) }
+            unsafe { self.arena.bytes(place) }
         } else {
             View::empty()
         };
@@ -66,7 +66,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let output = self.arena.places().output(unit, slot, self.ranks.position.outgoing(Parcel::Activations));
         self.run_forward(unit, slot, output, walk);
         // SAFETY: the views of the call have ended.
-        let y = unsafe { self.arena.bytes(self.arena.rank(), self.share(walk).of_place(output)) };
+        let y = unsafe { self.arena.bytes(self.share(walk).of_place(output)) };
         if is_head {
             self.ranks.device.add_mean(y.cast(), self.arena.own_words_mut(1));
         }
@@ -114,7 +114,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             (
                 self.arena.bytes_mut(places.output_gradient(unit)),
                 input_gradient.map(|place| self.arena.bytes_mut(place)),
-                self.arena.bytes(self.arena.rank(), places.saved(unit, slot)),
+                self.arena.bytes(places.saved(unit, slot)),
             )
         };
         if self.is_head(unit) {
@@ -142,7 +142,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             // SAFETY: the views above have ended, and the bucket is not offered before the next op.
             let is_finite = unsafe {
                 let gradients = self.arena.stored(gradients).part(0, sizes.takes);
-                let of_input = input_gradient.map(|place| self.arena.bytes(self.arena.rank(), place));
+                let of_input = input_gradient.map(|place| self.arena.bytes(place));
                 self.ranks.device.all_finite(gradients)
                     && of_input.is_none_or(|of_input| {
                         self.ranks.device.all_finite(Stored::of(self.width_of(unit - 1), of_input))

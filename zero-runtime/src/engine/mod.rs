@@ -39,6 +39,7 @@ mod turn;
 mod update;
 mod words;
 
+use core::any::TypeId;
 use std::sync::Arc;
 
 use zero_plan::{Moved, Op, Pass, Plan};
@@ -134,6 +135,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
         assert_eq!(plan.units, M::PLAN.units, "a plan of another model");
+        let is_number = TypeId::of::<InputOf<M>>() == TypeId::of::<f32>();
+        assert!(is_number || plan.units[0].given_bytes == 0, "inputs that are converted but are no f32");
         let compute = <<M::Shape as Shape>::Compute as Element>::WIDTH;
         assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
         Self {

@@ -243,7 +243,7 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         // SAFETY: the op has begun, so nobody writes what it reads.
-        unsafe { self.arena.bytes(rank, place) }
+        unsafe { self.arena.bytes_of(rank, place) }
     }
 
     unsafe fn exchange(

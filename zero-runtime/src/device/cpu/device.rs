@@ -71,8 +71,8 @@ impl Device for Cpu {
         self.by_elements(to.len(), (to.into_slice(), from.as_slice()), |(to, from)| to.copy_from_slice(from));
     }
 
-    fn fill<T: Pod>(&self, to: ViewMut<Self, T>, value: T) {
-        to.into_slice().fill(value);
+    fn fill<T: Pod + Send + Sync>(&self, to: ViewMut<Self, T>, value: T) {
+        self.by_elements(to.len(), to.into_slice(), |to| to.fill(value));
     }
 
     fn add<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {

@@ -68,12 +68,12 @@ fn a_gather_on_shared_memory_is_a_view_of_what_owners_write() {
         publish(&mut ranks);
         does(&mut ranks, &GATHER);
         // SAFETY: the view ends before anybody writes.
-        let gathered = unsafe { arena.bytes(arena.rank(), places.computed_on(0, 0)).cast::<f32>() }.as_slice();
+        let gathered = unsafe { arena.bytes(places.computed_on(0, 0)).cast::<f32>() }.as_slice();
         let len = gathered.len() / RANKS;
         for owner in 0..RANKS {
             let written = places.along(zero_plan::Axis::Zero, owner).shard(0);
             // SAFETY: as above.
-            let written = unsafe { arena.bytes(owner, written) };
+            let written = unsafe { arena.bytes_of(owner, written) };
             let is_view = std::ptr::eq(&gathered[owner * len], written.address().cast());
             assert!(is_view, "rank {rank} reads a copy of the shard of rank {owner}");
         }
@@ -82,7 +82,7 @@ fn a_gather_on_shared_memory_is_a_view_of_what_owners_write() {
         unsafe { arena.bytes_mut(places.shard(0)).cast::<f32>() }.into_slice().fill(1.0 + rank as f32);
         barrier(&mut ranks);
         // SAFETY: no rank writes any more.
-        let gathered = unsafe { arena.bytes(arena.rank(), places.computed_on(0, 0)).cast::<f32>() }.as_slice();
+        let gathered = unsafe { arena.bytes(places.computed_on(0, 0)).cast::<f32>() }.as_slice();
         let seen: Vec<f32> = gathered.chunks(len).map(|shard| shard[len - 1]).collect();
         assert_eq!(seen, [1.0, 2.0, 3.0], "rank {rank} sees what owners wrote after the gather");
     });
@@ -129,7 +129,7 @@ fn reduces(count: usize, stage: u8, micro_batches: usize) {
         let ops = vec![Op::Reduce { bucket, round: 0 }; micro_batches];
         assert_eq!(ranks.moved(), Moved::taken(ranks.plan, &ops), "{config:?}: rank {rank}");
         // SAFETY: it is whole, and nobody adds to it.
-        let sum = unsafe { arena.bytes(arena.rank(), places.reduced(0)).cast::<f32>() }.as_slice();
+        let sum = unsafe { arena.bytes(places.reduced(0)).cast::<f32>() }.as_slice();
         for (i, found) in sum.iter().enumerate() {
             let term = |round: usize, peer: usize| gradient(peer + round, rank * sum.len() + i);
             let tree = |round: usize| match count {
@@ -159,7 +159,7 @@ fn a_released_slot_is_nan_in_a_debug_build() {
     run(config, |mut ranks| {
         let (arena, slot) = (ranks.arena.clone(), ranks.places().computed_on(0, 0));
         // SAFETY: the slot is this rank's own, and no view of it is kept.
-        let slot = || unsafe { arena.bytes(arena.rank(), slot).cast::<f32>() }.as_slice().to_vec();
+        let slot = || unsafe { arena.bytes(slot).cast::<f32>() }.as_slice().to_vec();
         publish(&mut ranks);
         does(&mut ranks, &GATHER);
         assert!(slot().iter().all(|&x| x == 0.0), "before the release");
