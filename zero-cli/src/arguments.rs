@@ -23,6 +23,9 @@ pub struct Request {
     /// The binary of the model's package, where it has several
     #[arg(long, value_name = "NAME")]
     pub bin: Option<String>,
+    /// The size of the model, where it comes in several; without it, the smallest
+    #[arg(long, value_name = "NAME")]
+    pub size: Option<String>,
 }
 
 /// What to do.
@@ -42,7 +45,7 @@ pub enum Verb {
         #[command(flatten)]
         request: Option<Request>,
         /// Only print the files of this workspace whose text the binary would carry, with their bytes
-        #[arg(long, conflicts_with_all = ["spec", "bin"])]
+        #[arg(long, conflicts_with_all = ["spec", "bin", "size"])]
         list: bool,
     },
     /// Build the binary and print its plan
@@ -169,10 +172,10 @@ mod tests {
 
     #[test]
     fn the_command_is_cargos_an_alias_or_a_persons() {
-        let run = parsed("run x.ron --bin b -- --steps 5").expect("a command");
-        let request = Request { spec: "x.ron".into(), bin: Some("b".to_owned()) };
+        let run = parsed("run x.ron --bin b --size 4B -- --steps 5").expect("a command");
+        let request = Request { spec: "x.ron".into(), bin: Some("b".to_owned()), size: Some("4B".to_owned()) };
         assert_eq!(run, Verb::Run { request, arguments: vec!["--steps".into(), "5".into()] });
-        assert_eq!(parsed("zero run x.ron --bin b -- --steps 5").expect("a command"), run);
+        assert_eq!(parsed("zero run x.ron --bin b --size 4B -- --steps 5").expect("a command"), run);
         assert!(
             parsed("run zero")
                 .is_ok_and(|verb| matches!(verb, Verb::Run { request, .. } if request.spec == Path::new("zero")))

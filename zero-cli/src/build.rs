@@ -16,7 +16,7 @@ use crate::model;
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and says on standard error what text the binary carries.
-pub fn build(Request { spec: path, bin }: &Request) -> Result<Binary, Error> {
+pub fn build(Request { spec: path, bin, size }: &Request) -> Result<Binary, Error> {
     let spec = read(path)?;
     let model = spec.model.ok_or_else(|| Error::NoModel { spec: path.clone() })?;
     let workspace = Workspace::find()?;
@@ -34,10 +34,12 @@ pub fn build(Request { spec: path, bin }: &Request) -> Result<Binary, Error> {
     write_if_changed(&text, carried.text.as_bytes())?;
     let (files, bytes) = (carried.files.len(), carried.text.len());
     eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
-    let (built, at) = compile(&program, &absolute, &text)?;
+    let (built, at) = compile(&program, &absolute, &text, size.as_deref())?;
     model::require(&at, path, &program.name)?;
+    model::require_size(&at, &program.name, size.as_deref())?;
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);
-    let binary = Binary::keep(built, place(&target, &absolute, &program.name), &own.join("fresh"))?;
+    let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
+    let binary = Binary::keep(built, place(&target, &absolute, &name), &own.join("fresh"))?;
     prove(&binary, path)?;
     Ok(binary)
 }

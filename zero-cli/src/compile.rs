@@ -10,10 +10,14 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::workspace::{Program, cargo};
 
-/// Runs cargo. The spec and the text reach the macro through environment variables. The binary is opened as soon as
+/// Runs cargo. The spec and the text reach the macro, and the size the model, through environment variables. The binary is opened as soon as
 /// cargo names it, so that another build to the same path does not replace it.
-pub fn compile(program: &Program, spec: &Path, text: &Path) -> Result<(File, PathBuf), Error> {
-    let mut child = cargo()
+pub fn compile(program: &Program, spec: &Path, text: &Path, size: Option<&str>) -> Result<(File, PathBuf), Error> {
+    let mut cargo = cargo();
+    if let Some(size) = size {
+        cargo.env("ZERO_SIZE", size);
+    }
+    let mut child = cargo
         .args(["build", "--release", "--message-format", "json-render-diagnostics"])
         .args(["--package", &program.package, program.kind, &program.name])
         .env("ZERO_SPEC", spec)

@@ -302,7 +302,7 @@ impl Config {
 }
 
 /// Whether two names are equal, in constants.
-pub(crate) const fn is_equal(a: &str, b: &str) -> bool {
+pub const fn is_equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;
     while i < a.len() && i < b.len() && a[i] == b[i] {

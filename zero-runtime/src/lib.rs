@@ -28,6 +28,7 @@
 //! sequences that [`data`] draws.
 
 pub mod arena;
+mod choice;
 pub mod data;
 pub mod device;
 pub mod engine;
@@ -43,11 +44,13 @@ pub mod testing;
 pub mod transport;
 pub mod view;
 
+pub use choice::chosen;
 pub use run::{main, main_with};
 pub use zero_plan as plan;
 
 /// What a model's file needs.
 pub mod prelude {
+    pub use crate::chosen;
     pub use crate::device::{Cpu, Device};
     pub use crate::layer::*;
     pub use crate::model::Model;

@@ -106,6 +106,13 @@ pub(super) const CODES: &[Code] = &[
         example: "embed: Embedding<100, 256, 8>,\nhead: LmHead<8, 256>, // and `zero_runtime::main`",
     },
     Code {
+        code: "Z0214",
+        title: "size that a model does not come in",
+        explanation: "An architecture comes in several sizes, of which `--size` or the variable `ZERO_SIZE` chooses one by \
+            its name when it is built. There is none of this name: the message lists all of them.",
+        example: "cargo zero plan specs/qwen3.ron --size 5B",
+    },
+    Code {
         code: "Z0219",
         title: "recomputation of nothing",
         explanation: "`recompute: Every(k)` is about units number k, 2 k and so on, but never the last of the model, \

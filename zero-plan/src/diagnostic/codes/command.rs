@@ -119,4 +119,12 @@ pub(super) const CODES: &[Code] = &[
             says is in the message; `cargo metadata` says it again until it is corrected.",
         example: "cargo zero run my.ron # beside a Cargo.toml with a misspelled section",
     },
+    Code {
+        code: "Z0136",
+        title: "size of a model that has one size",
+        explanation: "`--size` chooses among the sizes that a model comes in: it sets the variable `ZERO_SIZE` for the \
+            compiler, which this model never reads. Leave it out, or write the sizes of the model as a list from which \
+            `zero_runtime::chosen` takes one.",
+        example: "cargo zero run specs/zero3.ron --size 4B",
+    },
 ];

@@ -1,0 +1,15 @@
+//! Models: the architectures of `examples/`, against what `transformers` says of tiny ones (`golden/models/make.py`), and
+//! against themselves on every kind of layout; published sizes by their numbers of parameters, and by what of them fits.
+
+// Types of a private module in public aliases; the sources are the examples', in other sizes.
+#[allow(missing_docs, private_interfaces)]
+mod sized {
+    include!(concat!(env!("OUT_DIR"), "/models.rs"));
+}
+
+#[path = "models/agreement.rs"]
+mod agreement;
+#[path = "models/parity.rs"]
+mod parity;
+#[path = "models/published.rs"]
+mod published;

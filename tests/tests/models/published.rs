@@ -1,0 +1,69 @@
+//! Published: models of real sizes have as many parameters as is published, and plans say on which layouts they fit.
+
+use zero_plan::config::{Precision, Recompute, Width};
+use zero_plan::message::Bytes;
+use zero_plan::{Config, Mesh, PlanBuf, Report};
+use zero_runtime::model::Model;
+
+use crate::sized::*;
+
+fn parameters<M: Model>() -> usize {
+    M::PLAN.units.iter().map(|unit| unit.params).sum()
+}
+
+/// As the model cards of Hugging Face count them.
+#[test]
+fn numbers_of_parameters_are_those_published() {
+    assert_eq!(parameters::<gpt2_124M::Model>(), 124_439_808);
+    assert_eq!(parameters::<gpt2_1_5B::Model>(), 1_557_611_200);
+    assert_eq!(parameters::<llama_3_2_1B::Model>(), 1_235_814_400);
+    assert_eq!(parameters::<llama_3_1_8B::Model>(), 8_030_261_248);
+    assert_eq!(parameters::<llama_3_1_70B::Model>(), 70_553_706_496);
+    assert_eq!(parameters::<qwen3_0_6B::Model>(), 596_049_920);
+    assert_eq!(parameters::<qwen3_4B::Model>(), 4_022_468_096);
+    assert_eq!(parameters::<qwen3_8B::Model>(), 8_190_735_360);
+    assert_eq!(parameters::<olmo3_7B::Model>(), 7_298_011_136);
+}
+
+/// Everything in two bytes, as in the case of two devices of 24 GB.
+const ALL_BF16: Precision = Precision {
+    compute: Width::BF16,
+    params: Width::BF16,
+    reduce: Width::BF16,
+    master: Width::BF16,
+    moments: Width::BF16,
+};
+
+/// One sequence of 1024 tokens a rank, activations computed again.
+fn on_two(stage: u8, precision: Precision) -> Config {
+    Config {
+        mesh: Mesh::of_zero(2),
+        sequences: 1,
+        length: 1024,
+        bucket_bytes: 64 << 20,
+        prefetch: 1,
+        recompute: Recompute::Fields(&["blocks"]),
+        precision,
+        ..Config::PLAIN.at_stage(stage)
+    }
+}
+
+/// The table of the README.
+#[test]
+fn qwen3_4b_on_two_devices_of_24_gb() {
+    let mut table = String::from("| stage | parameters | gradients | optimizer | activations | total | of 24 GB |\n");
+    table += "|---|---|---|---|---|---|---|\n";
+    for stage in 0..4 {
+        table += &row(stage, on_two(stage, ALL_BF16));
+    }
+    insta::with_settings!({ snapshot_path => "../../plans", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("qwen3-4b-24gb", table);
+    });
+}
+
+fn row(stage: u8, config: Config) -> String {
+    PlanBuf::new("Qwen3", config, qwen3_4B::Model::PLAN.units).with(|plan| {
+        assert_eq!(plan.check(), Ok(()));
+        format!("{stage}: {}\n", Report(plan)) + &Bytes(0).to_string()
+    })
+}
