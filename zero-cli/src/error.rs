@@ -51,7 +51,9 @@ pub enum Error {
         "error[Z0135]: cargo cannot read the workspace around the current directory\n{message}  = help: correct it until `cargo metadata` succeeds"
     )]
     BadWorkspace { message: String },
-    #[error("error[Z0136]: `--size {size}` was given, but the model `{model}` comes in one size\n  = help: leave it out, or choose the size of the model by `zero_runtime::chosen`")]
+    #[error(
+        "error[Z0136]: `--size {size}` was given, but the model `{model}` comes in one size\n  = help: leave it out, or choose the size of the model by `zero_runtime::chosen`"
+    )]
     OneSize { model: String, size: String },
     #[error("{}", .0.report())]
     Text(#[from] zero_runtime::data::DataError),

@@ -21,8 +21,7 @@ const SEQUENCES: usize = 4;
 const LENGTH: usize = 13;
 
 /// That of `golden/models/make.py`.
-const HYPER: Hyper =
-    Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.5) };
+const HYPER: Hyper = Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.5) };
 
 struct Golden {
     weights: File,
@@ -125,17 +124,21 @@ fn logits<M: Model<Input = Tokens, Target = Tokens>>(golden: &Golden) -> Vec<f64
     let ids: Vec<u32> = golden.ids(0, 0, 0).collect();
     let flat = golden.flat::<M>();
     PlanBuf::new("", config, M::PLAN.units).with(|plan| {
-        let predicted = local::run(plan, |_| false, |transport: Shared<_>| {
-            let mut engine = Engine::<M, _>::new(transport);
-            flat.iter().enumerate().for_each(|(unit, flat)| engine.load(unit, flat));
-            let mut all = Vec::new();
-            let mut row = vec![0.0; M::HEAD.classes];
-            for end in 1..=LENGTH {
-                engine.predict(&ids[..end], &mut row).expect("one rank");
-                all.extend(row.iter().map(|&logit| f64::from(logit)));
-            }
-            all
-        });
+        let predicted = local::run(
+            plan,
+            |_| false,
+            |transport: Shared<_>| {
+                let mut engine = Engine::<M, _>::new(transport);
+                flat.iter().enumerate().for_each(|(unit, flat)| engine.load(unit, flat));
+                let mut all = Vec::new();
+                let mut row = vec![0.0; M::HEAD.classes];
+                for end in 1..=LENGTH {
+                    engine.predict(&ids[..end], &mut row).expect("one rank");
+                    all.extend(row.iter().map(|&logit| f64::from(logit)));
+                }
+                all
+            },
+        );
         predicted.expect("the memory of a tiny model").remove(0)
     })
 }
@@ -179,7 +182,10 @@ fn agrees<M: Model<Input = Tokens, Target = Tokens>>(name: &str, stages: &[u8], 
         for (what, found, expected) in [("loss", &outcome.losses, "losses"), ("norm", &outcome.norms, "norms")] {
             for (step, (found, expected)) in found.iter().zip(&golden.numbers[expected]).enumerate() {
                 let distance = (found / expected - 1.0).abs();
-                assert!(distance < of_losses, "{name} at stage {stage}: {what} of step {step} is {found}, not {expected}");
+                assert!(
+                    distance < of_losses,
+                    "{name} at stage {stage}: {what} of step {step} is {found}, not {expected}"
+                );
             }
         }
     }
@@ -196,7 +202,8 @@ fn in_f32(golden: &Golden) -> [f64; 4] {
 
 /// In bf16, no further from exact numbers than 1.5 times as far as `transformers` in bf16 is.
 fn in_bf16(golden: &Golden) -> [f64; 4] {
-    let [logits, gradients, losses] = ["logits", "gradients", "losses"].map(|what| golden.notes[&format!("bf16_{what}")]);
+    let [logits, gradients, losses] =
+        ["logits", "gradients", "losses"].map(|what| golden.notes[&format!("bf16_{what}")]);
     [1.5 * logits, 1.5 * gradients, 10.0 * gradients, 3.0 * losses.max(gradients)]
 }
 
