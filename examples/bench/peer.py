@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer to beat: this benchmark's model trained by PyTorch on CPU ranks over gloo, and gloo's collectives alone.
+"""The peer to beat: this benchmark's models trained by PyTorch on CPU ranks over gloo, and gloo's collectives alone.
 
 Times whole training steps, collectives or matrix products, and prints JSON lines, from rank 0. It measures speed and
 memory and nothing else: tokens are random, no loss is reported, nothing is written. Needs only `torch`. One thread a
@@ -61,6 +61,9 @@ COLLECTIVE_BYTES = (16 << 10, 16 << 20)
 # Times that a number of iterations of a collective is timed, after one that is not.
 REPETITIONS = 7
 
+# Base of the Llama's rotary positions.
+ROTARY_BASE = 5e5
+
 # Side of the square matrices of a product, and times that it is timed, after some that are not.
 SIDE = 1024
 PRODUCTS = 100
@@ -99,6 +102,75 @@ class Block(nn.Module):
         return x + self.mlp(x)
 
 
+class GroupedAttention(nn.Module):
+    """Causal self-attention with rotary positions, whose heads share keys and values by fours."""
+
+    def __init__(self, dim, heads, length):
+        super().__init__()
+        self.heads, self.key_heads, width = heads, heads // 4, dim // heads
+        self.q = nn.Linear(dim, heads * width, bias=False)
+        self.k = nn.Linear(dim, self.key_heads * width, bias=False)
+        self.v = nn.Linear(dim, self.key_heads * width, bias=False)
+        self.out = nn.Linear(heads * width, dim, bias=False)
+        turns = torch.outer(torch.arange(length), ROTARY_BASE ** (-torch.arange(0, width, 2) / width))
+        self.register_buffer("cos", turns.cos().repeat(1, 2), persistent=False)
+        self.register_buffer("sin", turns.sin().repeat(1, 2), persistent=False)
+
+    def rotate(self, x):
+        first, second = x.chunk(2, dim=-1)
+        return x * self.cos.to(x.dtype) + torch.cat((-second, first), dim=-1) * self.sin.to(x.dtype)
+
+    def forward(self, x):
+        split = lambda y, heads: y.unflatten(-1, (heads, -1)).transpose(1, 2)
+        queries, keys = self.rotate(split(self.q(x), self.heads)), self.rotate(split(self.k(x), self.key_heads))
+        values = split(self.v(x), self.key_heads)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class SwiGlu(nn.Module):
+    """Three matrices: up, a gate for it, and down."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.gate = nn.Linear(dim, 3 * dim, bias=False)
+        self.up = nn.Linear(dim, 3 * dim, bias=False)
+        self.down = nn.Linear(3 * dim, dim, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class LlamaBlock(nn.Module):
+    """One pre-norm block of a Llama."""
+
+    def __init__(self, dim, heads, length):
+        super().__init__()
+        self.attention = nn.Sequential(nn.RMSNorm(dim, eps=1e-5), GroupedAttention(dim, heads, length))
+        self.mlp = nn.Sequential(nn.RMSNorm(dim, eps=1e-5), SwiGlu(dim))
+
+    def forward(self, x):
+        x = x + self.attention(x)
+        return x + self.mlp(x)
+
+
+class Llama(nn.Module):
+    """No positions but the rotary ones, a head of its own. Ids in, logits out."""
+
+    def __init__(self, vocab, length, dim, heads, layers):
+        super().__init__()
+        self.table = nn.Embedding(vocab, dim)
+        self.blocks = nn.ModuleList(LlamaBlock(dim, heads, length) for _ in range(layers))
+        self.norm = nn.RMSNorm(dim, eps=1e-5)
+        self.head = nn.Linear(dim, vocab, bias=False)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
 class Gpt(nn.Module):
     """Learned positions, pre-norm blocks, a head of its own without bias. Ids in, logits out."""
 
@@ -115,6 +187,9 @@ class Gpt(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
+
+
+MODELS = {"gpt": Gpt, "llama": Llama}
 
 
 def distribute(model, mode, precision, ranks):
@@ -213,6 +288,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=MODES, default="single")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32")
+    parser.add_argument("--model", choices=MODELS, default="gpt")
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--heads", type=int, default=6)
     parser.add_argument("--layers", type=int, default=6)
@@ -254,7 +330,7 @@ def train(options, rank, ranks, threads):
     # What importing torch costs, which differs between its builds by hundreds of MiB.
     import_rss_bytes = peak_rss_bytes()
     torch.manual_seed(0)  # The same weights on every rank: nothing broadcasts them under fully_shard.
-    model = Gpt(options.vocab, options.seq, options.dim, options.heads, options.layers)
+    model = MODELS[options.model](options.vocab, options.seq, options.dim, options.heads, options.layers)
     params = sum(parameter.numel() for parameter in model.parameters())
     model = distribute(model, options.mode, options.precision, ranks)
     optimizer = build_optimizer(model, options.mode)

@@ -1,4 +1,4 @@
-//! The benchmark's GPT in two sizes, each under several specs: one module a spec, named after what the spec says.
+//! The benchmark's GPT in two sizes and a Llama, each under several specs: one module a spec, named after what the spec says.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -59,6 +59,51 @@ gpt!(small_ddp: dim 64, heads 4, layers 12, context 64; stage = 0, ranks = 2, le
 gpt!(small_zero3: dim 64, heads 4, layers 12, context 64; stage = 3, prefetch = 2, ranks = 2, length = 64);
 gpt!(overlap: dim 64, heads 4, layers 12, context 64; stage = 3, ranks = 2, length = 64, transport = Local);
 
+macro_rules! llama {
+    ($module:ident: $($option:tt)*) => {
+        /// A Llama of 8 layers under a spec.
+        pub mod $module {
+            use zero_runtime::prelude::*;
+
+            /// Blocks.
+            pub const LAYERS: usize = 8;
+            /// Width of the residual stream.
+            pub const WIDTH: usize = 512;
+
+            struct Mix;
+
+            impl Heads for Mix {
+                const HEADS: usize = 8;
+                const KEY_HEADS: usize = 2;
+                const HEAD_DIM: usize = 64;
+                const ROTARY: Option<Rotary> = Some(Rotary { base: 5e5, scaling: Scaling::None });
+            }
+
+            #[derive(Layer)]
+            struct Block {
+                #[residual]
+                attention: (RmsNorm<WIDTH>, Attention<WIDTH, Mix>),
+                #[residual]
+                mlp: (RmsNorm<WIDTH>, SwiGlu<WIDTH, 1536>, Linear<1536, WIDTH, false>),
+            }
+
+            #[zero(sequences = 4, length = 512, $($option)*)]
+            #[doc = "The model."]
+            pub struct Llama {
+                embed: TokenEmbedding<4096, WIDTH>,
+                blocks: [Block; LAYERS],
+                norm: RmsNorm<WIDTH>,
+                head: LmHead<WIDTH, 4096>,
+            }
+
+            pub use Llama as Gpt;
+        }
+    };
+}
+
+llama!(llama: stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8));
+llama!(llama_bf16: stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), compute = BF16);
+
 /// One row of the table: a spec of ours and how the peer does the same.
 pub struct Row {
     /// Name of our module.
@@ -112,6 +157,8 @@ impl Row {
     }
 }
 
+const LLAMA: &[&str] =
+    &["--model", "llama", "--dim", "512", "--heads", "8", "--layers", "8", "--seq", "512", "--vocab", "4096"];
 const SMALL: &[&str] = &["--dim", "64", "--heads", "4", "--layers", "12", "--seq", "64"];
 
 /// The peer's name for full precision.
@@ -141,6 +188,8 @@ pub const ROWS: &[Row] = &[
     row!(single_bf16, mode("single", "bf16"), &[]),
     row!(zero3_bf16, mode("fsdp", "bf16"), &[]),
     row!(single_bf16_params, mode("single", "bf16-pure"), &[]),
+    row!(llama, mode("fsdp", F32), LLAMA),
+    row!(llama_bf16, mode("fsdp", "bf16"), LLAMA),
     row!(zero2, mode("fsdp2", F32), &[]),
     row!(zero1, mode("zero1", F32), &[]),
     row!(ddp, mode("ddp", F32), &[]),
