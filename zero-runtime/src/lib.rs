@@ -48,6 +48,12 @@ pub use choice::chosen;
 pub use run::{main, main_with};
 pub use zero_plan as plan;
 
+/// What generated code names of other crates.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde_json;
+}
+
 /// What a model's file needs.
 pub mod prelude {
     pub use crate::chosen;
