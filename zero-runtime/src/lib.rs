@@ -57,7 +57,7 @@ pub mod __private {
 /// What a model's file needs.
 pub mod prelude {
     pub use crate::chosen;
-    pub use crate::device::{Cpu, Device};
+    pub use crate::device::{Cpu, Device, Rotary, Scaling};
     pub use crate::layer::*;
     pub use crate::model::Model;
     pub use zero_macros::{Layer, zero};

@@ -7,8 +7,8 @@ use safetensors::{Dtype, SafeTensors};
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 use zero_runtime::device::bf16;
 use zero_runtime::engine::{Engine, Hyper};
-use zero_runtime::layer::{Tensor, Tensors, Tokens, published};
-use zero_runtime::model::Model;
+use zero_runtime::layer::{Tensor, Tensors, Tokens};
+use zero_runtime::model::{Model, published};
 use zero_runtime::transport::{Shared, local};
 use zero_tests::training::{CONFIG, Outcome, Start, train};
 
