@@ -76,6 +76,10 @@ specs! {
     OneFOneB = "1f1b" at "../specs/1f1b.ron",
     Interleaved = "interleaved" at "../specs/interleaved.ron",
     Hybrid = "hybrid" at "../specs/hybrid.ron",
+    Gpt2 = "gpt2" at "../specs/gpt2.ron",
+    Llama = "llama" at "../specs/llama.ron",
+    Qwen3 = "qwen3" at "../specs/qwen3.ron",
+    Olmo3 = "olmo3" at "../specs/olmo3.ron",
 }
 
 /// The plan of a model.

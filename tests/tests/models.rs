@@ -2,7 +2,7 @@
 //! against themselves on every kind of layout; published sizes by their numbers of parameters, and by what of them fits.
 
 // Types of a private module in public aliases; the sources are the examples', in other sizes.
-#[allow(missing_docs, private_interfaces)]
+#[allow(missing_docs, non_snake_case, private_interfaces)]
 mod sized {
     include!(concat!(env!("OUT_DIR"), "/models.rs"));
 }

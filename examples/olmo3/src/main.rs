@@ -73,6 +73,11 @@ struct Block<H: Heads> {
     mlp: (SwiGlu<DIM, HIDDEN>, Linear<HIDDEN, DIM, false>, RmsNorm<DIM, E6>),
 }
 
+/// What `config.json` calls the layers.
+fn layer_types() -> Vec<&'static str> {
+    ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"].repeat(SIZE.layers / 4)
+}
+
 #[zero(spec = "../../specs/olmo3.ron")]
 #[config({
     "architectures": ["Olmo3ForCausalLM"],
@@ -86,7 +91,7 @@ struct Block<H: Heads> {
     "hidden_act": "silu",
     "rms_norm_eps": 1e-6,
     "sliding_window": SIZE.window,
-    "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"].repeat(SIZE.layers / 4),
+    "layer_types": layer_types(),
     "rope_theta": BASE,
     "rope_scaling": {
         "rope_type": "yarn",

@@ -76,7 +76,7 @@ fn by_unit<M: Model>() -> Vec<Vec<(Tensor, String, bool)>> {
     let of_unit = |unit: &zero_plan::Unit| {
         let mut tensors = Tensors::default();
         if unit.params > 0 {
-            (M::CODE[unit.position].tensors)(&mut tensors);
+            M::CODE[unit.position].tensors(&mut tensors);
         }
         let named = |tensor: Tensor| {
             let transposed = tensor.weights.as_ref().is_some_and(|weights| weights.transposed);
