@@ -10,6 +10,7 @@ mod cross_entropy;
 mod device;
 mod elementwise;
 mod embedding;
+mod few_rows;
 mod gemm;
 mod linear;
 mod math;
@@ -34,6 +35,7 @@ pub use convert::convert;
 pub use cross_entropy::{cross_entropy, cross_entropy_backward};
 pub use device::Cpu;
 pub use embedding::{embed, embed_backward};
+pub use few_rows::{are_few, few_rows};
 pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use linear::{Then, linear};
 pub use norm::{
