@@ -75,7 +75,8 @@ pub fn all() -> Vec<Claim> {
         beside_peer("default size, 2 ranks, stage 0: PyTorch's `ddp` / ours", "ddp"),
         beside_peer("default size, 1 rank: PyTorch's `single` / ours", "single"),
         beside_peer("small size, 2 ranks, stage 3: PyTorch's `fsdp` / ours", "small_zero3"),
-        beside_peer("a Llama, 2 ranks, stage 3: PyTorch's `fsdp` / ours", "llama").asked(Some(Bound::AtLeastAndAim(1.4, 1.8))),
+        beside_peer("a Llama, 2 ranks, stage 3: PyTorch's `fsdp` / ours", "llama")
+            .asked(Some(Bound::AtLeastAndAim(1.4, 1.8))),
         beside_peer("a Llama, 2 ranks, stage 3, bf16: PyTorch's `fsdp` / ours", "llama_bf16")
             .asked((instructions() == "amx_bf16").then_some(Bound::AtLeastAndAim(1.4, 1.8))),
         claim("our stage 3 on 2 ranks / our 1 rank, same work a rank", 3, |round| {

@@ -50,7 +50,8 @@ fn on_two(stage: u8) -> Config {
 /// The table of the README.
 #[test]
 fn qwen3_4b_on_two_devices_of_24_gb() {
-    let mut table = String::from("| stage | parameters | gradients | optimizer state | all else | arena | of 24 GB |\n");
+    let mut table =
+        String::from("| stage | parameters | gradients | optimizer state | all else | arena | of 24 GB |\n");
     table += "|---|---|---|---|---|---|---|\n";
     for stage in 0..4 {
         PlanBuf::new("Qwen3", on_two(stage), qwen3_4B::Model::PLAN.units).with(|plan| {
@@ -84,6 +85,7 @@ fn row(plan: &Plan) -> String {
         None | Some(0) => "fits".to_owned(),
         Some(over) => format!("{} too much", gb(over)),
     };
-    let cells = [parameters, gradients, optimizer, arena - parameters - gradients - optimizer, arena].map(gb).join(" | ");
+    let cells =
+        [parameters, gradients, optimizer, arena - parameters - gradients - optimizer, arena].map(gb).join(" | ");
     format!("| {} | {cells} | {verdict} |\n", plan.config.stage)
 }
