@@ -30,7 +30,24 @@ use mistake::both;
 /// of your own, which takes the place of the file's. `ZERO_SPEC` at build time takes the place of the file.
 ///
 /// Fields are the units that are gathered and released, in the order of forward: each takes what the one before it gives.
-/// `[Block; 6]` is six units. The last field is the head; `#[tied(embed)]` on it shares the parameters of another field.
+/// `[Block; 6]` is six units. The last field is the head.
+///
+/// On fields:
+///
+/// - `#[tied(embed)]`, on the head: it shares the parameters of another field; with `#[tied(embed, if TIED)]` where the
+///   constant is true, and it has its own where it is not.
+/// - `#[alternating]`, on an array of tuples: `[(A, B); 8]` is 16 units, A and B in turn, each with sizes of its own.
+/// - `#[weights("model.norm")]`: what the field is called where the model is published. The names of the fields that a
+///   tensor lies in and its own are joined by dots. `{}` in a name stands for the index of an element of an array. A list,
+///   `#[weights("ln_1", transposed("attn"))]`, names the parts of the field in order: the elements of a tuple, the fields of
+///   a struct or, where there are none, the tensors, whose names are then whole. `_` is for a part that adds nothing to
+///   the names of its tensors, and all matrices below `transposed("...")` are stored as (inputs, outputs). Without the
+///   attribute, a field is called as it is in the struct, followed by the index.
+/// - `#[init(0.02)]`: the standard deviation that its matrices are drawn with, any expression that is an f32; with
+///   `#[init(0.02, last = 0.01)]` the last of them has another. What is said of a field inside stays.
+///
+/// On the struct, below `#[zero]`, `#[config({ "n_embd": DIM })]` is JSON with Rust expressions as values: what the
+/// model's `config.json` says where it is published.
 ///
 /// These are the options beside `spec`. Values are written as in a spec, whose keys `zero_plan::spec` lists.
 ///
@@ -56,7 +73,8 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Makes a struct of layers a layer: its fields one behind the other, each named by its field. `#[residual]` on a field
-/// adds the field's input to what it gives; the other attributes that are named here are refused with an error that helps.
+/// adds the field's input to what it gives; `#[weights(...)]` and `#[init(...)]` are as under `#[zero]`. The other attributes
+/// that are named here are refused with an error that helps.
 #[proc_macro_derive(
     Layer,
     attributes(

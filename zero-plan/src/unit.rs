@@ -266,3 +266,56 @@ pub(crate) const fn gathered(units: &[Unit]) -> usize {
     }
     gathered
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: Unit = Unit { params: 10, takes: 10, ..Unit::NONE };
+    const ALONE: Field = Field { name: "embed", count: None, tied: None, turns: 1, sizes: SIZES };
+    const fn turn(turns: usize, params: usize, count: usize) -> Field {
+        Field { name: "blocks", count: Some(count), turns, sizes: Unit { params, ..SIZES }, ..ALONE }
+    }
+
+    #[test]
+    fn units_of_an_alternating_array_take_turns() {
+        const FIELDS: &[Field] = &[
+            ALONE,
+            turn(3, 1, 2),
+            turn(0, 2, 2),
+            turn(0, 3, 2),
+            turn(1, 4, 2),
+            Field { name: "norm", ..ALONE },
+            Field { name: "head", tied: Some(5), ..ALONE },
+        ];
+        let units: [Unit; unit_count(FIELDS)] = units(FIELDS);
+        let position: Vec<_> = units.iter().map(|unit| (unit.position, unit.index, unit.params, unit.source)).collect();
+        let expected = [
+            (0, None, 10, 0),
+            (1, Some(0), 1, 1),
+            (2, Some(1), 2, 2),
+            (3, Some(2), 3, 3),
+            (1, Some(3), 1, 4),
+            (2, Some(4), 2, 5),
+            (3, Some(5), 3, 6),
+            (4, Some(0), 4, 7),
+            (4, Some(1), 4, 8),
+            (5, None, 10, 9),
+            (6, None, 0, 9),
+        ];
+        assert_eq!(position, expected);
+        let config = Config { recompute: Recompute::Fields(&["blocks"]), ..Config::PLAIN };
+        let recomputed = (0..units.len()).filter(|&unit| config.recomputes(&units, unit));
+        assert_eq!(recomputed.collect::<Vec<_>>(), (1..9).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn z0212_units_that_alternate_are_counted_together() {
+        let refused = std::panic::catch_unwind(|| unit_count(&[ALONE, turn(2, 1, 600), turn(0, 1, 600)])).unwrap_err();
+        let message = refused.downcast_ref::<String>().unwrap();
+        assert!(message.starts_with("[Z0212] the model has 1201 units"), "{message}");
+        assert!(message.contains("field `blocks` alone has 1200"), "{message}");
+        assert_eq!(unit_count(&[ALONE, turn(2, 1, 500), turn(0, 1, 500)]), 1001);
+        std::panic::catch_unwind(|| unit_count(&[turn(2, 1, usize::MAX), turn(0, 1, usize::MAX)])).unwrap_err();
+    }
+}

@@ -23,6 +23,48 @@
 //! println!("{}", zero_runtime::plan::Report(Tiny::PLAN));
 //! ```
 //!
+//! What tensors are called where a model is published, how they start and what its configuration says are attributes:
+//!
+//! ```
+//! use zero_runtime::model::published;
+//! use zero_runtime::prelude::*;
+//!
+//! const DIM: usize = 8;
+//! const LAYERS: usize = 2;
+//! const IS_TIED: bool = false;
+//!
+//! /// A block that maps to the width `W` and back.
+//! #[derive(Layer)]
+//! struct Block<const W: usize> {
+//!     #[residual]
+//!     #[weights("norm", "mlp.up", _, transposed("mlp.down"))]
+//!     #[init(0.02, last = 0.02 / (2.0 * LAYERS as f32).sqrt())]
+//!     mlp: (LayerNorm<DIM>, Linear<DIM, W>, Gelu, Linear<W, DIM>),
+//! }
+//!
+//! #[zero(stage = 3, ranks = 2)]
+//! #[config({ "model_type": "tiny", "hidden_size": DIM, "tie_word_embeddings": IS_TIED })]
+//! struct Named {
+//!     #[weights("tokens.weight", "positions.weight")]
+//!     embed: Embedding<256, 256, DIM>,
+//!     #[alternating]
+//!     #[weights("layers.{}")]
+//!     blocks: [(Block<32>, Block<16>); LAYERS],
+//!     #[tied(embed, if IS_TIED)]
+//!     head: LmHead<DIM, 256>,
+//! }
+//!
+//! let unit = &Named::PLAN.units[4];
+//! let mut tensors = Tensors::default();
+//! Named::CODE[unit.position].tensors(&mut tensors);
+//! let tensors = tensors.into_list();
+//! assert_eq!(unit.to_string(), "blocks[3]");
+//! assert_eq!((&*tensors[4].name, &tensors[4].shape[..]), ("mlp.3.weight", &[8, 16][..]));
+//! assert_eq!(tensors[4].init, Init::Normal(0.01));
+//! assert_eq!(published(unit, &tensors[4]), "layers.3.mlp.down.weight");
+//! assert_eq!(Named::config()["hidden_size"], 8);
+//! ```
+//!
 //! How data flows: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them.
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
 //! sequences that [`data`] draws.

@@ -16,8 +16,7 @@ use crate::layer::{
 };
 use crate::view::{View, ViewMut};
 
-pub use names::published;
-pub(crate) use names::require_names;
+pub use names::{published, require_names};
 pub use turns::Turns;
 
 /// A model under one spec. Implemented by `#[zero]`.

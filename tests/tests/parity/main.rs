@@ -1,6 +1,7 @@
 //! Parity: what stage, mesh, schedule, transport, buckets, prefetch, recompute and the numbers of ranks and threads must
 //! not change.
 
+mod alternating;
 mod calls;
 mod diagnosis;
 mod evaluation;

@@ -68,7 +68,8 @@ pub fn of_struct(item: &DeriveInput) -> impl Iterator<Item = Mistake> + '_ {
 
 /// Attributes of models that stand on a layer.
 pub fn of_a_layer(item: &DeriveInput) -> impl Iterator<Item = Mistake> + '_ {
-    item.attrs.iter().filter(|attribute| is_one_of(attribute, OF_STRUCTS)).map(|attribute| {
+    let ours = item.attrs.iter().filter(|attribute| is_one_of(attribute, OF_STRUCTS) && !has_other_derives(item));
+    ours.map(|attribute| {
         let message = format!("`#[{}]` on `{}`, which is a layer", shown(attribute), item.ident);
         misplaced(attribute, message, "move it to the struct under `#[zero]`")
     })

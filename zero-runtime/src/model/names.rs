@@ -22,8 +22,12 @@ pub fn published(unit: &Unit, tensor: &Tensor) -> String {
     }
 }
 
-/// That lists of published names fit the layers that they stand on, and that each names one tensor.
-pub(crate) fn require_names<M: Model>() -> Result<(), Error> {
+/// That lists of published names fit the layers that they stand on, and that each names one tensor. A program does this
+/// before its ranks start.
+///
+/// # Errors
+/// [`Error::Names`], for the first name that does not.
+pub fn require_names<M: Model>() -> Result<(), Error> {
     let mut taken = HashMap::new();
     for unit in M::PLAN.units.iter().filter(|unit| unit.params > 0) {
         let mut tensors = Tensors::default();

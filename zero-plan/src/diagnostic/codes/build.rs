@@ -122,6 +122,24 @@ pub(super) const CODES: &[Code] = &[
         example: "#[zero(stage = 1, recompute = Every(100))] // and a model of 7 units",
     },
     Code {
+        code: "Z0220",
+        title: "published names that do not fit a layer",
+        explanation: "`#[weights(...)]` with several names gives one to each part of a field's layer: the fields of a struct, \
+            or the tensors of a layer without any. It has more names than parts, or fewer, which shows once the layer is \
+            asked for its parts, before ranks start. Give one name for all of it, or one for each part, with `_` for a \
+            part without one.",
+        example: "#[weights(\"wte.weight\", \"wpe.weight\", \"ln.weight\")]\nembed: Embedding<65, 256, 8>, // which has two tensors",
+    },
+    Code {
+        code: "Z0221",
+        title: "published name of more than one tensor",
+        explanation: "Whoever reads or writes the weights of a model knows a tensor by its name, so no two can have one. Most \
+            often `{}` is missing in the name of an array field, whose place the index of each element takes. A name \
+            has one index, and none outside of an array. What is named in a layer is joined to what is named outside of \
+            it, so this shows once all names of a model are known, before ranks start.",
+        example: "#[weights(\"h\")]\nblocks: [Block; 4], // without `h.{}`",
+    },
+    Code {
         code: "Z0225",
         title: "odd heads that are to turn",
         explanation: "Rotary positions turn pairs of features, the first half of a head's by the second, so `HEAD_DIM` has \

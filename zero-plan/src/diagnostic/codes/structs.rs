@@ -2,15 +2,16 @@
 
 use super::Code;
 
-/// Z0140 to Z0149, in order.
+/// Z0140 to Z0159, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0140",
         title: "attribute that a field cannot have",
-        explanation: "On the fields of a model there is `#[tied(field)]`, and on those of a struct under \
-            `#[derive(Layer)]` there is `#[residual]`. Neither can stand where the other does: a unit of a model has \
-            no residual connection around it, and a layer inside of a unit shares no parameters. An unknown attribute \
-            is most often a slip, and if it were ignored, something else would be trained.",
+        explanation: "Fields of a model and of a struct under `#[derive(Layer)]` take `#[weights(...)]` and `#[init(...)]`. \
+            Only those of a model take `#[alternating]`, if they are arrays, and `#[tied(field)]`, if they are last: a layer \
+            inside of a unit shares no parameters. Only those of a layer take `#[residual]`: a unit of a model has no \
+            residual connection around it. On a model itself there is `#[config({...})]`. An unknown attribute is most often \
+            a slip, and if it were ignored, something else would be trained.",
         example: "#[derive(Layer)]\nstruct Block {\n    #[residul]\n    mlp: Linear<8, 8>,\n}",
     },
     Code {
@@ -76,5 +77,37 @@ pub(super) const CODES: &[Code] = &[
             the spec: no struct in it stands under `#[zero]`, or none that the binary uses. Name a package with a \
             model, or write `#[zero]` on the struct that is one. The binary was not started.",
         example: "cargo zero build my.ron # my.ron has `model: Package(\"zero-cli\")`",
+    },
+    Code {
+        code: "Z0150",
+        title: "published names that cannot be those of a field",
+        explanation: "`#[weights(\"model.norm\")]` is put before the names of all tensors of a field, and \
+            `#[weights(\"norm\", _, \"map\")]` names its parts in order: the elements of a tuple, or the tensors of a layer; \
+            `_` is for a part that adds nothing. So there is one name, or one for each part. Names are joined by dots, so \
+            they neither begin nor end with one. `{}` stands for the index of an element, once, and only in an array.",
+        example: "#[weights(\"norm\", \"map\", \"act\")]\nmlp: (LayerNorm<8>, Linear<8, 8>),",
+    },
+    Code {
+        code: "Z0151",
+        title: "field that cannot alternate",
+        explanation: "`#[alternating]` stands on an array of tuples: `[(A, B); 8]` is 16 units, of which each has sizes and \
+            parameters of its own, A and B in turn. An array of one layer needs no attribute, and a tuple that is no \
+            element of an array is one unit.",
+        example: "#[alternating]\nblocks: [Block; 8],",
+    },
+    Code {
+        code: "Z0152",
+        title: "configuration that is no JSON object",
+        explanation: "`#[config({...})]` on a model is what its `config.json` says where it is published: an object of JSON, \
+            with keys in quotes, each once, commas between entries, and Rust expressions as values.",
+        example: "#[config({ hidden_size: DIM })] // without quotes",
+    },
+    Code {
+        code: "Z0153",
+        title: "standard deviation that cannot be used",
+        explanation: "`#[init(0.02)]` gives the standard deviation that the matrices of a field are drawn with, any \
+            expression that is an f32 and not negative; `#[init(0.02, last = 0.01)]` gives the last of them another one. \
+            Vectors, gains and biases begin as their layers say.",
+        example: "#[init(0.02, first = 0.01)]\nmlp: (LayerNorm<8>, Linear<8, 8>),",
     },
 ];

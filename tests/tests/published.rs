@@ -1,0 +1,126 @@
+//! Published: names of tensors that do not fit a model are told before it starts, and names have the index of their unit.
+
+use std::process::ExitCode;
+
+use zero_runtime::layer::Weights;
+use zero_runtime::model::{Model, published, require_names};
+use zero_runtime::plan::Unit;
+use zero_runtime::prelude::*;
+use zero_runtime::run::main_from;
+
+#[derive(Layer)]
+struct Block {
+    #[residual]
+    #[weights("norm", "map")]
+    mlp: (LayerNorm<8>, Linear<8, 8>),
+}
+
+/// A model of three units, with what stands on the second.
+macro_rules! model {
+    ($name:ident, $layer:ty $(, #[$attribute:meta])*) => {
+        #[zero(stage = 0, ranks = 1, sequences = 1, length = 4, transport = Local)]
+        struct $name {
+            embed: Embedding<256, 4, 8>,
+            $(#[$attribute])*
+            blocks: $layer,
+            head: LmHead<8, 256>,
+        }
+    };
+}
+
+model!(Plain, [Block; 2]);
+model!(Named, [Block; 2], #[weights("h.{}")]);
+model!(TooMany, (Block,), #[weights("block")]);
+model!(MoreNames, CausalSelfAttention<8, 2>, #[weights("q", "k", "v")]);
+model!(FewerNames, [(LayerNorm<8>, Block); 2], #[weights("norm", "block.{}")]);
+model!(WithoutIndex, [Block; 2], #[weights("h")]);
+model!(OneName, Linear<8, 8>, #[weights("same", "same")]);
+model!(TwoIndices, [Indexed; 2], #[weights("h.{}")]);
+model!(NoArray, Indexed, #[weights("h")]);
+
+#[derive(Layer)]
+struct Indexed {
+    #[weights("{}")]
+    map: Linear<8, 8>,
+}
+
+#[derive(Layer)]
+struct Misnamed {
+    #[weights("attention", "mlp")]
+    #[residual]
+    inner: Block,
+}
+model!(Inside, [Misnamed; 2]);
+
+fn refusal<M: Model>() -> String {
+    require_names::<M>().err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn names_that_fit_are_no_error() {
+    assert_eq!([refusal::<Plain>(), refusal::<Named>(), refusal::<TooMany>()], [""; 3]);
+}
+
+#[test]
+fn z0220_names_that_do_not_fit_a_layer() {
+    let start =
+        "error[Z0220]: `#[weights]` on `blocks` has 3 names, and the parts of its layer are `qkv`, `out`\n  = help: ";
+    let found = refusal::<MoreNames>();
+    assert!(found.starts_with(start) && found.ends_with("with `_` for a part without one"), "{found}");
+    let start = "error[Z0220]: `#[weights]` on `blocks.inner` has 2 names, and the parts of its layer are `mlp`\n";
+    assert!(refusal::<Inside>().starts_with(start), "{}", refusal::<Inside>());
+}
+
+#[test]
+fn z0221_names_of_more_than_one_tensor() {
+    for (found, what) in [
+        (
+            refusal::<WithoutIndex>(),
+            "the published name of `blocks[0].mlp.0.gain` is `h.norm.gain`, so all elements of `blocks` would have it\n  \
+             = help: write `{}` where the index is to stand",
+        ),
+        (refusal::<FewerNames>(), "the published name of `blocks[0].0.gain` is `norm.gain`, so all elements"),
+        (
+            refusal::<OneName>(),
+            "`blocks.weight` and `blocks.bias` have one published name, `same`\n  = help: give one of them another name",
+        ),
+        (
+            refusal::<TwoIndices>(),
+            "the published name of `blocks[0].map.weight` is `h.{}.{}.weight`, with more than one index\n  = help: keep one",
+        ),
+        (
+            refusal::<NoArray>(),
+            "the published name of `blocks.map.weight` is `h.{}.weight`, but `blocks` is no array field\n  = help: remove",
+        ),
+    ] {
+        assert!(found.starts_with(&format!("error[Z0221]: {what}")), "{found}");
+    }
+}
+
+#[test]
+fn a_program_with_such_names_does_not_start() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let arguments = ["model", "--steps", "1", "--sample", "0", "--data", data];
+    assert_eq!(main_from::<Named>(arguments.map(Into::into)), ExitCode::SUCCESS);
+    assert_ne!(main_from::<WithoutIndex>(arguments.map(Into::into)), ExitCode::SUCCESS);
+}
+
+#[test]
+fn a_name_has_the_index_of_its_unit() {
+    let unit = |index| Unit { field: "blocks", index, ..Unit::NONE };
+    let tensor = |name: Option<&str>| Tensor {
+        name: "map.weight".to_owned(),
+        shape: vec![2, 2],
+        init: Init::Zeros,
+        start: 0,
+        weights: name.map(|name| Weights { name: name.to_owned(), transposed: false }),
+    };
+    for (index, name, expected) in [
+        (Some(12), Some("h.{}.c_fc.weight"), "h.12.c_fc.weight"),
+        (None, Some("ln_f.weight"), "ln_f.weight"),
+        (Some(3), None, "blocks.3.map.weight"),
+        (None, None, "blocks.map.weight"),
+    ] {
+        assert_eq!(published(&unit(index), &tensor(name)), expected);
+    }
+}

@@ -1,0 +1,13 @@
+//! Names are given to fields.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+#[weights("model")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,14 @@
+//! Braces are empty.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    #[weights("layers.{i}")]
+    mlp: [Linear<8, 8>; 2],
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,14 @@
+//! A tuple of two layers has two names, or one.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    #[weights("norm", "map", "act")]
+    mlp: (LayerNorm<8>, Linear<8, 8>),
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,15 @@
+//! Elements that alternate are units, not parts.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    #[weights("wide", "narrow")]
+    #[alternating]
+    blocks: [(Linear<8, 16>, Linear<16, 8>); 2],
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,14 @@
+//! There is nothing to take turns with.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    #[alternating]
+    blocks: [Linear<8, 8>; 2],
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,13 @@
+//! Keys are texts, as JSON has them.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+#[config({ model_type: "gpt2" })]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

@@ -1,0 +1,13 @@
+//! Entries are separated by commas.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+#[config({ "model_type": "gpt2" "hidden_size": 8 })]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}

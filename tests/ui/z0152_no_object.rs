@@ -1,0 +1,13 @@
+//! A configuration is an object.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 3)]
+#[config("gpt2")]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}
