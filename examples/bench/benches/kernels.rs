@@ -130,7 +130,9 @@ fn gelu(criterion: &mut Criterion) {
 /// forward, twice that backward.
 fn attention(criterion: &mut Criterion) {
     let (sequences, head_dim) = (TOKENS / LENGTH, WIDTH / HEADS);
-    let shape = AttentionShape { sequences, length: LENGTH, heads: HEADS, key_heads: HEADS, head_dim };
+    let shape =
+        AttentionShape { sequences, length: LENGTH, before: 0, heads: HEADS, key_heads: HEADS, head_dim, window: None };
+
     let (qkv, dout) = (numbers(TOKENS * 3 * WIDTH), numbers(TOKENS * WIDTH));
     let (mut out, mut lse, mut dqkv) = (dout.clone(), vec![0.0; TOKENS * HEADS], qkv.clone());
     let operations = (4 * TOKENS * LENGTH * WIDTH) as u64;
@@ -139,7 +141,8 @@ fn attention(criterion: &mut Criterion) {
     group.bench_function("forward", |bencher| {
         bencher.iter(|| {
             let (out, lse) = ((&mut out[..]).into(), (&mut lse[..]).into());
-            DEVICE.attention(shape, (&qkv[..]).into(), out, lse);
+            let [q, k, v] = shape.parts((&qkv[..]).into());
+            DEVICE.attention(shape, q, k, v, out, lse);
         });
     });
     group.throughput(Throughput::Elements(2 * operations));
@@ -147,7 +150,8 @@ fn attention(criterion: &mut Criterion) {
         bencher.iter(|| {
             let (out, lse) = ((&out[..]).into(), (&lse[..]).into());
             let dqkv = (&mut dqkv[..]).into();
-            DEVICE.attention_backward(shape, (&qkv[..]).into(), out, lse, (&dout[..]).into(), dqkv);
+            let [q, k, v] = shape.parts((&qkv[..]).into());
+            DEVICE.attention_backward(shape, q, k, v, out, lse, (&dout[..]).into(), dqkv);
         });
     });
     group.finish();

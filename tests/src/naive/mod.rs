@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use zero_runtime::device::{
     AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored,
-    StoredMut, Then, Weights, Write,
+    StoredMut, Strided, Then, Weights, Write,
 };
 use zero_runtime::launch::{LaunchError, Segment};
 use zero_runtime::view::{View, ViewMut};
@@ -264,23 +264,29 @@ impl Device for Naive {
     fn attention<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self, E>,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
         out: ViewMut<Self, E>,
         lse: ViewMut<Self, f32>,
     ) {
-        change(out, |out| attention::forward(shape, &wide(qkv), out, hold(lse)));
+        let inputs = attention::Inputs::new(shape, [q, k, v]);
+        change(out, |out| attention::forward(&inputs, out, hold(lse)));
     }
 
     fn attention_backward<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self, E>,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
         out: View<Self, E>,
         lse: View<Self, f32>,
         dout: View<Self, E>,
         dqkv: ViewMut<Self, E>,
     ) {
-        change(dqkv, |dqkv| attention::backward(shape, [&wide(qkv), &wide(out), look(lse), &wide(dout)], dqkv));
+        let inputs = attention::Inputs::new(shape, [q, k, v]);
+        change(dqkv, |dqkv| attention::backward(&inputs, [&wide(out), look(lse), &wide(dout)], dqkv));
     }
 
     fn embed<E: Element>(

@@ -192,14 +192,15 @@ mod on {
     pub fn attention<D: Device, E: Element>(device: &D) -> Written {
         let mut written = Written::new();
         for (length, heads, key_heads) in [(1, 1, 1), (37, 2, 2), (70, 6, 2)] {
-            let shape = AttentionShape { sequences: 2, length, heads, key_heads, head_dim: 5 };
+            let shape = AttentionShape { sequences: 2, length, before: 0, heads, key_heads, head_dim: 5, window: None };
             let (tokens, width) = (shape.tokens(), shape.out_width());
             let (qkv, dout) =
                 (tensor::<D, E>(device, tokens * shape.qkv_width(), 1), tensor(device, tokens * width, 2));
             let (mut out, mut lse) = (unwritten(device, tokens * width), unwritten(device, tokens * heads));
             let mut dqkv = unwritten(device, tokens * shape.qkv_width());
-            device.attention(shape, qkv.view(), out.view_mut(), lse.view_mut());
-            device.attention_backward(shape, qkv.view(), out.view(), lse.view(), dout.view(), dqkv.view_mut());
+            let [q, k, v] = shape.parts(qkv.view());
+            device.attention(shape, q, k, v, out.view_mut(), lse.view_mut());
+            device.attention_backward(shape, q, k, v, out.view(), lse.view(), dout.view(), dqkv.view_mut());
             written.extend([
                 ("out", numbers(device, &out)),
                 ("lse", numbers(device, &lse)),

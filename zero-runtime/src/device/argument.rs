@@ -74,39 +74,121 @@ pub enum Nonlinearity {
     Silu,
 }
 
+/// Rows that lie among others: row i is `view[i * stride ..][.. width]`, where the op says the width. The last row need not
+/// be followed by a whole stride.
+pub struct Strided<'a, D, E> {
+    /// The elements from those of the first row on.
+    pub view: View<'a, D, E>,
+    /// Elements from the start of a row to that of the next; the width, or more.
+    pub stride: usize,
+}
+
+impl<D, E> Clone for Strided<'_, D, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D, E> Copy for Strided<'_, D, E> {}
+
+impl<'a, D, E> Strided<'a, D, E> {
+    /// Rows that start `stride` elements after one another.
+    pub fn new(view: View<'a, D, E>, stride: usize) -> Self {
+        Self { view, stride }
+    }
+
+    /// The rows without their first `columns` elements.
+    pub fn after(self, columns: usize) -> Self {
+        Self { view: self.view.split_at(columns.min(self.view.len())).1, ..self }
+    }
+}
+
+/// [`Strided`] rows that may be written; what lies between them is left as it is.
+pub struct StridedMut<'a, D, E> {
+    /// The elements from those of the first row on.
+    pub view: ViewMut<'a, D, E>,
+    /// Elements from the start of a row to that of the next; the width, or more.
+    pub stride: usize,
+}
+
+impl<'a, D, E> StridedMut<'a, D, E> {
+    /// Rows that start `stride` elements after one another.
+    pub fn new(view: ViewMut<'a, D, E>, stride: usize) -> Self {
+        Self { view, stride }
+    }
+
+    /// The rows without their first `columns` elements.
+    pub fn after(self, columns: usize) -> Self {
+        let at = columns.min(self.view.len());
+        Self { view: self.view.split_at(at).1, ..self }
+    }
+
+    /// The same rows for a shorter time.
+    pub fn reborrow(&mut self) -> StridedMut<'_, D, E> {
+        StridedMut { view: self.view.reborrow(), stride: self.stride }
+    }
+
+    /// The same rows, to read.
+    pub fn as_view(&self) -> Strided<'_, D, E> {
+        Strided { view: self.view.as_view(), stride: self.stride }
+    }
+}
+
 /// What the tensors of attention measure; tokens = `sequences` x `length`.
 ///
-/// A row of `qkv` belongs to one token: its queries, `heads` x `head_dim`, then its keys, then its values, `key_heads` x
-/// `head_dim` each; heads lie one after another. Equally many consecutive heads share each head of keys and values: head i
-/// takes number i / (`heads` / `key_heads`).
+/// Queries are (tokens, `heads` x `head_dim`), keys and values (`sequences` x (`before` + `length`), `key_heads` x
+/// `head_dim`): sequence by sequence, in a row one head after another. Equally many consecutive heads share each head of keys
+/// and values: head i takes number i / (`heads` / `key_heads`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionShape {
     /// Sequences in the batch; none sees another.
     pub sequences: usize,
-    /// Tokens in each sequence.
+    /// Tokens of each sequence that ask: those that have queries.
     pub length: usize,
+    /// Tokens of each sequence before those, of which there are keys and values alone. 0 in training.
+    pub before: usize,
     /// Heads of queries.
     pub heads: usize,
     /// Heads of keys and values: a divisor of `heads`, or `heads` itself.
     pub key_heads: usize,
     /// Width of one head's queries, keys and values, [`Device::HEAD_DIM_MAX`] at most.
     pub head_dim: usize,
+    /// How many tokens one sees at most, itself the last of them: token i sees token j where 0 <= i - j < window, which is
+    /// what Hugging Face calls `sliding_window`. At least 1. Without one, a token sees all that are before it.
+    pub window: Option<usize>,
 }
 
 impl AttentionShape {
-    /// Tokens of all sequences.
+    /// Tokens that ask, of all sequences.
     pub fn tokens(&self) -> usize {
         self.sequences * self.length
     }
 
-    /// Elements of a row of `out`.
+    /// Tokens of one sequence that have keys and values.
+    pub fn keys(&self) -> usize {
+        self.before + self.length
+    }
+
+    /// Elements of a row of queries, and of `out`.
     pub fn out_width(&self) -> usize {
         self.heads * self.head_dim
     }
 
-    /// Elements of a row of `qkv`.
+    /// Elements of a row of keys, and of values.
+    pub fn key_width(&self) -> usize {
+        self.key_heads * self.head_dim
+    }
+
+    /// Elements of a row that has a token's queries, then its keys, then its values.
     pub fn qkv_width(&self) -> usize {
-        (self.heads + 2 * self.key_heads) * self.head_dim
+        self.out_width() + 2 * self.key_width()
+    }
+
+    /// The queries, the keys and the values of rows that have all three.
+    pub fn parts<'a, D, E>(&self, qkv: View<'a, D, E>) -> [Strided<'a, D, E>; 3] {
+        let queries = Strided::new(qkv, self.qkv_width());
+        let keys = queries.after(self.out_width());
+        [queries, keys, keys.after(self.key_width())]
     }
 
     /// Heads that share a head of keys and values.

@@ -10,7 +10,7 @@ mod step;
 mod stored;
 
 pub use agreement::Agreement;
-pub use argument::{AttentionShape, Matrix, Nonlinearity, Then, Write};
+pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
 pub use cpu::Cpu;
 pub use element::{Element, bf16};
 pub use memory::{Buffer, Memory};
@@ -164,22 +164,28 @@ pub trait Device: Sized + Default + Send + 'static {
         dgain: ViewMut<Self, f32>,
         write: Write,
     );
-    /// Causal attention of each token to itself and those before it in its sequence. For each head, `out` (tokens, heads
-    /// head_dim) := softmax(q k^T / sqrt(head_dim)) v, where q, k and v lie in `qkv` as [`AttentionShape`] says. `lse`
-    /// (tokens, heads) takes the log-sum-exp of what the softmax is of. Scores may be of any finite size.
+    /// Causal attention of each token to itself and those before it in its sequence, or to as many as a window lets it see.
+    /// For each head, `out` (tokens, heads head_dim) := softmax(q k^T / sqrt(head_dim)) v, where [`AttentionShape`] says which
+    /// rows `q`, `k` and `v` have. `lse` (tokens, heads) takes the log-sum-exp of what the softmax is of. Scores may be of any
+    /// finite size. What is not finite in a key or a value shows in all that see it, and may show in others of its sequence.
     fn attention<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self, E>,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
         out: ViewMut<Self, E>,
         lse: ViewMut<Self, f32>,
     );
-    /// Its vector-Jacobian product: `dqkv` := it, laid out as `qkv`.
+    /// Its vector-Jacobian product where all tokens ask (`before` is 0): `dqkv` := it, each row the gradients of a token's
+    /// queries, then of its keys, then of its values.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn attention_backward<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self, E>,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
         out: View<Self, E>,
         lse: View<Self, f32>,
         dout: View<Self, E>,

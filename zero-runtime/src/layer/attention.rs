@@ -21,9 +21,11 @@ impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
         AttentionShape {
             sequences: cx.sequences,
             length: cx.length,
+            before: 0,
             heads: HEADS,
             key_heads: HEADS,
             head_dim: Self::HEAD,
+            window: None,
         }
     }
 }
@@ -68,7 +70,9 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
         let (mut mixed, rest) = rest.take::<S::Compute>(tokens * W);
         let lse = rest.take::<f32>(tokens * HEADS).0;
         linear::forward(cx, [W, 3 * W], params_qkv, pass.x, qkv.reborrow(), Then::Nothing);
-        cx.device.attention(Self::shape(cx), qkv.as_view(), mixed.reborrow(), lse);
+        let shape = Self::shape(cx);
+        let [q, k, v] = shape.parts(qkv.as_view());
+        cx.device.attention(shape, q, k, v, mixed.reborrow(), lse);
         linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y, then);
     }
 
@@ -82,7 +86,9 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
         let (mut dmixed, work) = pass.work.take::<S::Compute>(tokens * W);
         let mut dqkv = work.take::<S::Compute>(tokens * 3 * W).0;
         linear::backward(cx, [W, W], params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
-        cx.device.attention_backward(Self::shape(cx), qkv, mixed, lse, dmixed.as_view(), dqkv.reborrow());
+        let shape = Self::shape(cx);
+        let [q, k, v] = shape.parts(qkv);
+        cx.device.attention_backward(shape, q, k, v, mixed, lse, dmixed.as_view(), dqkv.reborrow());
         linear::backward(cx, [W, 3 * W], params_qkv, grads_qkv, pass.x, dqkv.as_view(), pass.dx);
     }
 }

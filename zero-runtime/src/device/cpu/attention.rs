@@ -17,7 +17,7 @@ use zero_plan::footprint::{ATTENTION_BYTES, ATTENTION_SUMS_BYTES};
 use super::Cpu;
 use super::parallel::PRODUCTS_PER_ELEMENT;
 use super::simd::check_len;
-use crate::device::{AttentionShape, Element, Write};
+use crate::device::{AttentionShape, Element, Strided, Write};
 use backward::{Given, SPAN, backward};
 use product::{Rows, RowsMut};
 use stored::WIDENED;
@@ -35,29 +35,37 @@ pub(super) const HEAD_DIM_MAX: usize = 1024;
 
 /// `out` := softmax(q k^T / sqrt(head_dim), causal) v, for every sequence and head.
 ///
-/// `qkv` is laid out as [`AttentionShape`] says; `out`: (tokens, heads * head_dim); `lse`: (tokens, heads), the log-sum-exp
-/// of each softmax row, kept for backward.
+/// Of `qkv`, the queries, keys and values, [`AttentionShape`] says the rows; `out`: (tokens, heads * head_dim); `lse`:
+/// (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
 ///
 /// All sums are in f32. An element of `out` is rounded once more, when it is stored.
-pub fn attention<E: Element>(cpu: Cpu, shape: AttentionShape, qkv: &[E], out: &mut [E], lse: &mut [f32]) {
+pub fn attention<E: Element>(
+    cpu: Cpu,
+    shape: AttentionShape,
+    qkv: [Strided<Cpu, E>; 3],
+    out: &mut [E],
+    lse: &mut [f32],
+) {
     check(shape, qkv, out, lse);
+    let inputs = Inputs::new(qkv);
     let (out, lse) = (Destination(out.as_mut_ptr()), Destination(lse.as_mut_ptr()));
     each_group(cpu, shape, 1, |heads| {
         for head in heads {
             // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and
             // no two heads have an element in common.
-            unsafe { Head::of(shape, head).forward(qkv, out.start(), lse.start()) };
+            unsafe { Head::of(shape, &inputs, head).forward(&inputs, out.start(), lse.start()) };
         }
     });
 }
 
-/// `dqkv`, laid out as `qkv`, := the gradient of `attention`, given `dout` (tokens, heads * head_dim).
+/// `dqkv`, in whose rows those of queries, keys and values follow one another, := the gradient of `attention`, given `dout`
+/// (tokens, heads * head_dim).
 ///
 /// All sums are in f32. An element of `dqkv` is rounded once more, when it is stored.
 pub fn attention_backward<E: Element>(
     cpu: Cpu,
     shape: AttentionShape,
-    qkv: &[E],
+    qkv: [Strided<Cpu, E>; 3],
     out: &[E],
     lse: &[f32],
     dout: &[E],
@@ -65,13 +73,29 @@ pub fn attention_backward<E: Element>(
 ) {
     check(shape, qkv, out, lse);
     check_len("dout", dout.len(), out.len());
-    check_len("dqkv", dqkv.len(), qkv.len());
-    let given = Given { qkv, out, lse, dout };
+    check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
+    let given = Given { inputs: Inputs::new(qkv), out, lse, dout };
     let dqkv = Destination(dqkv.as_mut_ptr());
     each_group(cpu, shape, shape.sharing(), |heads| {
         // SAFETY: as for `attention`, where heads that share keys and values are one group.
         unsafe { backward(shape, heads, given, dqkv.start()) };
     });
+}
+
+/// What is read: tensors and the strides of their rows.
+#[derive(Clone, Copy)]
+struct Inputs<'a, E> {
+    query: &'a [E],
+    key: &'a [E],
+    value: &'a [E],
+    strides: [usize; 3],
+}
+
+impl<'a, E> Inputs<'a, E> {
+    fn new(qkv: [Strided<'a, Cpu, E>; 3]) -> Self {
+        let [query, key, value] = qkv.map(|rows| rows.view.as_slice());
+        Self { query, key, value, strides: qkv.map(|rows| rows.stride) }
+    }
 }
 
 /// The start of a tensor of which each head is written by one thread.
@@ -87,10 +111,18 @@ impl<E> Destination<E> {
 }
 
 #[track_caller]
-fn check<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], lse: &[f32]) {
+fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cpu, E>; 3], out: &[E], lse: &[f32]) {
     assert!(shape.head_dim <= HEAD_DIM_MAX, "a head of {} features, {HEAD_DIM_MAX} at most", shape.head_dim);
     shape.sharing();
-    check_len("qkv", qkv.len(), shape.tokens() * shape.qkv_width());
+    assert!(shape.before == 0 && shape.window.is_none(), "attention to what came before, or within a window");
+    let keys = [shape.sequences * shape.keys(), shape.key_width()];
+    let sizes = [[shape.tokens(), shape.out_width()], keys, keys];
+    for ((name, rows), [count, width]) in ["q", "k", "v"].into_iter().zip(qkv).zip(sizes) {
+        assert!(rows.stride >= width, "rows of `{name}` have {width} elements, but a stride of {}", rows.stride);
+        let least = count.checked_sub(1).map_or(0, |before_last| before_last * rows.stride + width);
+        let found = rows.view.len();
+        assert!(found >= least, "`{name}` has {found} elements, expected {least} or more");
+    }
     check_len("out", out.len(), shape.tokens() * shape.out_width());
     check_len("lse", lse.len(), shape.tokens() * shape.heads);
 }
@@ -197,17 +229,21 @@ fn blocks(all: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> 
 
 impl Head {
     /// Head number `index`, sequence by sequence.
-    fn of(shape: AttentionShape, index: usize) -> Self {
-        let AttentionShape { length, heads, key_heads, head_dim, .. } = shape;
-        let (first_token, head) = (index / heads * length, index % heads);
-        let (width, stride, sharing) = (shape.out_width(), shape.qkv_width(), shape.sharing());
-        let panel = |offset: usize| Panel { offset: first_token * stride + offset * head_dim, stride };
+    fn of<E>(shape: AttentionShape, inputs: &Inputs<E>, index: usize) -> Self {
+        let AttentionShape { length, heads, head_dim, .. } = shape;
+        let (sequence, head) = (index / heads, index % heads);
+        let sharing = shape.sharing();
+        let panel = |rows: usize, stride: usize, head: usize| Panel {
+            offset: sequence * rows * stride + head * head_dim,
+            stride,
+        };
+        let [query, key, value] = inputs.strides;
         Self {
-            query: panel(head),
-            key: panel(heads + head / sharing),
-            value: panel(heads + key_heads + head / sharing),
-            out: Panel { offset: first_token * width + head * head_dim, stride: width },
-            lse: Panel { offset: first_token * heads + head, stride: heads },
+            query: panel(length, query, head),
+            key: panel(shape.keys(), key, head / sharing),
+            value: panel(shape.keys(), value, head / sharing),
+            out: panel(length, shape.out_width(), head),
+            lse: Panel { offset: sequence * length * heads + head, stride: heads },
             length,
             dim: head_dim,
             first: if head.is_multiple_of(sharing) { Write::Set } else { Write::Add },

@@ -11,7 +11,7 @@ use super as kernels;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
     AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, STACK_BYTES,
-    Stored, StoredMut, Then, Weights, Write,
+    Stored, StoredMut, Strided, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -231,31 +231,28 @@ impl Device for Cpu {
     fn attention<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self, E>,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
         out: ViewMut<Self, E>,
         lse: ViewMut<Self, f32>,
     ) {
-        kernels::attention(*self, shape, qkv.as_slice(), out.into_slice(), lse.into_slice());
+        kernels::attention(*self, shape, [q, k, v], out.into_slice(), lse.into_slice());
     }
 
     fn attention_backward<E: Element>(
         &self,
         shape: AttentionShape,
-        qkv: View<Self, E>,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
         out: View<Self, E>,
         lse: View<Self, f32>,
         dout: View<Self, E>,
         dqkv: ViewMut<Self, E>,
     ) {
-        kernels::attention_backward(
-            *self,
-            shape,
-            qkv.as_slice(),
-            out.as_slice(),
-            lse.as_slice(),
-            dout.as_slice(),
-            dqkv.into_slice(),
-        );
+        let (out, lse, dout) = (out.as_slice(), lse.as_slice(), dout.as_slice());
+        kernels::attention_backward(*self, shape, [q, k, v], out, lse, dout, dqkv.into_slice());
     }
 
     fn embed<E: Element>(

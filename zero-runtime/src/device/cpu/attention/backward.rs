@@ -10,7 +10,7 @@ use zero_plan::config::Width;
 use super::product::{RowsMut, Size, product};
 use super::softmax::hide_future;
 use super::stored::{product_of_stored, store, sums};
-use super::{Block, HEAD_DIM_MAX, Head, KEYS, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
+use super::{Block, HEAD_DIM_MAX, Head, Inputs, KEYS, Panel, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
 use crate::device::cpu::math::exp_small;
 use crate::device::cpu::simd::{sum, vectorised};
 use crate::device::{AttentionShape, Element, Write};
@@ -22,7 +22,7 @@ pub const SPAN: usize = KEYS * HEAD_DIM_MAX;
 /// What backward reads.
 #[derive(Clone, Copy)]
 pub struct Given<'a, E> {
-    pub qkv: &'a [E],
+    pub inputs: Inputs<'a, E>,
     pub out: &'a [E],
     pub lse: &'a [f32],
     pub dout: &'a [E],
@@ -57,20 +57,24 @@ fn span_max<E: Element>(dim: usize) -> usize {
 /// # Safety
 /// All are tensors of the shape; of `dqkv`, the rows of these heads are nobody else's.
 pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, given: Given<E>, dqkv: *mut E) {
-    let first = Head::of(shape, heads.start);
+    let [_, key, value] = gradients(shape, heads.start);
     SCRATCH.with_borrow_mut(|scratch| {
         for tokens in blocks(0..shape.length, span_max::<E>(shape.head_dim)) {
             let (start, count) = (tokens.start, tokens.len());
             // SAFETY: tokens of this sequence.
-            let (dkey, dvalue) = unsafe { (first.key.rows_mut(dqkv, start), first.value.rows_mut(dqkv, start)) };
+            let (dkey, dvalue) = unsafe { (key.rows_mut(dqkv, start), value.rows_mut(dqkv, start)) };
             let [dkey_sums, dvalue_sums] = &mut scratch.span;
             let dkey_sums = sums(dkey, dkey_sums, shape.head_dim);
             let dvalue_sums = sums(dvalue, dvalue_sums, shape.head_dim);
             let span = Span { tokens, dkey: dkey_sums, dvalue: dvalue_sums };
-            for head in heads.clone().map(|head| Head::of(shape, head)) {
+            for index in heads.clone() {
+                let (head, [dquery, ..]) = (Head::of(shape, &given.inputs, index), gradients(shape, index));
                 for queries in blocks(start..shape.length, QUERIES) {
                     // SAFETY: by the caller's promise.
-                    unsafe { head.backward_block(queries, &span, given, dqkv, &mut scratch.block) };
+                    unsafe {
+                        let dquery = dquery.rows_mut(dqkv, queries.start);
+                        head.backward_block(queries, &span, given, dquery, &mut scratch.block);
+                    }
                 }
             }
             // SAFETY: the sums of all queries of all heads, and rows of `dqkv` that are ours.
@@ -82,35 +86,41 @@ pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, g
     });
 }
 
+/// Where the gradients of the queries, keys and values of head number `index` lie.
+fn gradients(shape: AttentionShape, index: usize) -> [Panel; 3] {
+    let AttentionShape { length, heads, key_heads, head_dim, .. } = shape;
+    let (sequence, head, stride) = (index / heads, index % heads, shape.qkv_width());
+    let key = heads + head / shape.sharing();
+    [head, key, key + key_heads].map(|head| Panel { offset: sequence * length * stride + head * head_dim, stride })
+}
+
 impl Head {
     /// What the span's keys and values gain from these queries. The queries' own gradients are there after the span that
     /// they are in, which goes through all earlier keys once more: of those, sums of a part would have no place to lie.
     ///
     /// # Safety
-    /// As for `backward`; none of the queries is before the span.
+    /// As for `backward`, and `dquery` are the rows of these queries; none of them is before the span.
     unsafe fn backward_block<E: Element>(
         &self,
         queries: Range<usize>,
         span: &Span,
         given: Given<E>,
-        dqkv: *mut E,
+        dquery: RowsMut<E>,
         block: &mut Block,
     ) {
         let (dim, count, inside) = (self.dim, queries.len(), queries.start < span.tokens.end);
-        // SAFETY: by the caller's promise.
-        let dquery = unsafe { self.query.rows_mut(dqkv, queries.start) };
         let dquery_sums = sums(dquery, &mut block.sums, dim);
         let queries = self.prepare(queries, given, block);
         let first_key = if inside { 0 } else { span.tokens.start };
         for keys in blocks(first_key..queries.range.end.min(span.tokens.end), KEYS) {
             // SAFETY: `keys` are rows of this head.
-            unsafe { self.score(&queries, &keys, given.qkv, block) };
+            unsafe { self.score(&queries, &keys, &given.inputs, block) };
             if inside {
                 let write = if keys.start == 0 { Write::Set } else { Write::Add };
                 let size = Size { rows: count, depth: keys.len(), cols: dim };
                 let dscores = rows_of(&block.dscores).transposed();
                 // SAFETY: sums of as many rows as there are queries, and ours; `keys` are rows of this head.
-                unsafe { product(size, dscores, self.key.rows(given.qkv, keys.start), dquery_sums, write) };
+                unsafe { product(size, dscores, self.key.rows(given.inputs.key, keys.start), dquery_sums, write) };
             }
             if keys.start >= span.tokens.start {
                 // SAFETY: by the caller's promise.
@@ -125,7 +135,7 @@ impl Head {
 
     /// Transposes the queries and the gradients of what they gave.
     fn prepare<E: Element>(&self, range: Range<usize>, given: Given<E>, block: &mut Block) -> Queries {
-        self.transpose(&mut block.queries, given.qkv, self.query, &range, self.scale());
+        self.transpose(&mut block.queries, given.inputs.query, self.query, &range, self.scale());
         self.transpose(&mut block.gradients, given.dout, self.out, &range, 1.0);
         let mut queries = Queries { range, lse: [f32::INFINITY; QUERIES], shared: [0.0; QUERIES] };
         for (i, query) in queries.range.clone().enumerate() {
@@ -142,10 +152,10 @@ impl Head {
     /// The block's weights and the gradients of its scores.
     ///
     /// # Safety
-    /// `qkv` is a tensor of the shape that this head is of, and has these keys.
-    unsafe fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, qkv: &[E], block: &mut Block) {
+    /// `inputs` are tensors of the shape that this head is of, and have these keys.
+    unsafe fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, inputs: &Inputs<E>, block: &mut Block) {
         let (weights, dscores) = (&mut block.weights[..keys.len()], &mut block.dscores[..keys.len()]);
-        let (key, value) = (self.key.rows(qkv, keys.start), self.value.rows(qkv, keys.start));
+        let (key, value) = (self.key.rows(inputs.key, keys.start), self.value.rows(inputs.value, keys.start));
         let size = Size { rows: keys.len(), depth: self.dim, cols: QUERIES };
         let room = &mut block.widened;
         // SAFETY: by the caller's promise; the strips are ours.
@@ -179,7 +189,8 @@ impl Head {
         given: Given<E>,
         block: &Block,
     ) {
-        let (query, dout) = (self.query.rows(given.qkv, queries.start), self.out.rows(given.dout, queries.start));
+        let (query, dout) =
+            (self.query.rows(given.inputs.query, queries.start), self.out.rows(given.dout, queries.start));
         // This head sees keys of this very block for the first time, those before it again.
         let middle = queries.start.clamp(keys.start, keys.end);
         for (part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, self.first)] {

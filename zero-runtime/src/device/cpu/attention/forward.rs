@@ -6,19 +6,19 @@ use std::ops::Range;
 use super::product::{RowsMut, Size, product};
 use super::softmax::{Softmax, hide_future};
 use super::stored::{product_of_stored, store, sums};
-use super::{Block, Head, KEYS, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
+use super::{Block, Head, Inputs, KEYS, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
 use crate::device::cpu::simd::vectorised;
 use crate::device::{Element, Write};
 
 impl Head {
     /// # Safety
-    /// `qkv`, `out` and `lse` are tensors of the shape that this head is of; of the last two, the rows of this head are
+    /// `inputs`, `out` and `lse` are tensors of the shape that this head is of; of the last two, the rows of this head are
     /// nobody else's.
-    pub unsafe fn forward<E: Element>(&self, qkv: &[E], out: *mut E, lse: *mut f32) {
+    pub unsafe fn forward<E: Element>(&self, inputs: &Inputs<E>, out: *mut E, lse: *mut f32) {
         SCRATCH.with_borrow_mut(|scratch| {
             for queries in blocks(0..self.length, QUERIES) {
                 // SAFETY: by the caller's promise.
-                unsafe { self.forward_block(queries, qkv, out, lse, &mut scratch.block) };
+                unsafe { self.forward_block(queries, inputs, out, lse, &mut scratch.block) };
             }
         });
     }
@@ -28,13 +28,13 @@ impl Head {
     unsafe fn forward_block<E: Element>(
         &self,
         queries: Range<usize>,
-        qkv: &[E],
+        inputs: &Inputs<E>,
         out: *mut E,
         lse: *mut f32,
         block: &mut Block,
     ) {
         let (dim, count) = (self.dim, queries.len());
-        self.transpose(&mut block.queries, qkv, self.query, &queries, self.scale());
+        self.transpose(&mut block.queries, inputs.query, self.query, &queries, self.scale());
         // SAFETY: by the caller's promise.
         let out = unsafe { self.out.rows_mut(out, queries.start) };
         let mixed = sums(out, &mut block.sums, dim);
@@ -42,7 +42,7 @@ impl Head {
         for keys in blocks(0..queries.end, KEYS) {
             let weights = &mut block.weights[..keys.len()];
             let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
-            let (key, value) = (self.key.rows(qkv, keys.start), self.value.rows(qkv, keys.start));
+            let (key, value) = (self.key.rows(inputs.key, keys.start), self.value.rows(inputs.value, keys.start));
             // SAFETY: `keys` are rows of this head; the strip is ours.
             unsafe {
                 product_of_stored(size, key, rows_of(&block.queries), rows_of_mut(weights), &mut block.widened);

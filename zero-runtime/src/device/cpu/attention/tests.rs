@@ -16,7 +16,7 @@ struct Reference {
 /// Gradients are those of a softmax whose mean gradient is taken from `out` as it is stored, as the kernel takes it.
 fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]) -> Reference {
     let (qkv, out, dout) = (to_f64(qkv), to_f64(out), to_f64(dout));
-    let AttentionShape { sequences, length, heads, key_heads, head_dim } = shape;
+    let AttentionShape { sequences, length, heads, key_heads, head_dim, .. } = shape;
     let width = heads * head_dim;
     let scale = 1.0 / (head_dim as f64).sqrt();
     let mut r = Reference {
@@ -76,13 +76,16 @@ fn awkward_shapes() -> impl Iterator<Item = AttentionShape> {
         [1, 200, 3, 1, 400],
         [1, 130, 2, 1, HEAD_DIM_MAX],
     ];
-    shapes.into_iter().map(|[sequences, length, heads, key_heads, head_dim]| AttentionShape {
-        sequences,
-        length,
-        heads,
-        key_heads,
-        head_dim,
-    })
+    shapes.into_iter().map(shape_of)
+}
+
+/// Of tokens that see all before them.
+fn shape_of([sequences, length, heads, key_heads, head_dim]: [usize; 5]) -> AttentionShape {
+    AttentionShape { sequences, length, before: 0, heads, key_heads, head_dim, window: None }
+}
+
+fn parts<E>(shape: AttentionShape, qkv: &[E]) -> [Strided<'_, Cpu, E>; 3] {
+    shape.parts(qkv.into())
 }
 
 /// What the kernels make of noise, or of tensors that were spoilt.
@@ -105,8 +108,8 @@ impl<E: Element> Run<E> {
         let nan = E::narrow(f32::NAN);
         let (mut out, mut lse) = (vec![nan; dout.len()], vec![f32::NAN; shape.tokens() * shape.heads]);
         let mut dqkv = vec![nan; qkv.len()];
-        attention(cpu, shape, &qkv, &mut out, &mut lse);
-        attention_backward(cpu, shape, &qkv, &out, &lse, &dout, &mut dqkv);
+        attention(cpu, shape, parts(shape, &qkv), &mut out, &mut lse);
+        attention_backward(cpu, shape, parts(shape, &qkv), &out, &lse, &dout, &mut dqkv);
         Self { qkv, dout, out, lse, dqkv }
     }
 
@@ -149,7 +152,7 @@ fn bf16_is_f32_of_the_same_numbers_rounded_once() {
         assert_eq!(bits(&narrow.lse), bits(&wide.lse), "{shape:?}");
         // Backward reads `out` as it was stored.
         let (out, mut dqkv) = (converted(&narrow.out), vec![f32::NAN; wide.qkv.len()]);
-        attention_backward(Cpu::ONE_THREAD, shape, &wide.qkv, &out, &wide.lse, &wide.dout, &mut dqkv);
+        attention_backward(Cpu::ONE_THREAD, shape, parts(shape, &wide.qkv), &out, &wide.lse, &wide.dout, &mut dqkv);
         assert_eq!(bits(&narrow.dqkv), bits(&converted::<bf16, _>(&dqkv)), "{shape:?}");
     }
 }
@@ -167,7 +170,7 @@ fn same_on_threads<E: Element>(shape: AttentionShape) {
 #[test]
 fn no_bit_depends_on_the_number_of_threads() {
     for [sequences, length, heads, key_heads, head_dim] in [[3, 37, 4, 2, 5], [1, 100, 6, 6, 17], [2, 70, 4, 1, 1000]] {
-        let shape = AttentionShape { sequences, length, heads, key_heads, head_dim };
+        let shape = shape_of([sequences, length, heads, key_heads, head_dim]);
         same_on_threads::<f32>(shape);
         same_on_threads::<bf16>(shape);
     }
@@ -176,7 +179,7 @@ fn no_bit_depends_on_the_number_of_threads() {
 /// What is not finite shows in what depends on it, and in no other head or sequence. What its sequence has of the same
 /// feature may be NaN before it, in the product of a weight of 0.
 fn shows_what_is_not_finite<E: Element>(spoilt: f32) {
-    let shape = AttentionShape { sequences: 2, length: 70, heads: 2, key_heads: 2, head_dim: 3 };
+    let shape = shape_of([2, 70, 2, 2, 3]);
     let (token, width) = (37, shape.out_width());
     let finite = Run::<E>::of_noise(shape);
     let mut qkv = finite.qkv.clone();
@@ -217,31 +220,31 @@ fn what_is_not_finite_shows() {
 #[test]
 #[should_panic(expected = "3 heads cannot share 2 heads of keys")]
 fn heads_share_evenly() {
-    let shape = AttentionShape { sequences: 1, length: 1, heads: 3, key_heads: 2, head_dim: 1 };
-    attention(Cpu::ONE_THREAD, shape, &[0.0; 7], &mut [0.0; 3], &mut [0.0; 3]);
+    let shape = shape_of([1, 1, 3, 2, 1]);
+    attention(Cpu::ONE_THREAD, shape, parts(shape, &[0.0; 7]), &mut [0.0; 3], &mut [0.0; 3]);
 }
 
 #[test]
 fn the_first_token_sees_only_itself() {
-    let shape = AttentionShape { sequences: 1, length: 2, heads: 1, key_heads: 1, head_dim: 1 };
+    let shape = shape_of([1, 2, 1, 1, 1]);
     let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
     // Two tokens of q, k, v; with q = 0 the second weighs both values alike.
-    attention(Cpu::ONE_THREAD, shape, &[1.0, 2.0, 3.0, 0.0, 5.0, 9.0], &mut out, &mut lse);
+    attention(Cpu::ONE_THREAD, shape, parts(shape, &[1.0, 2.0, 3.0, 0.0, 5.0, 9.0]), &mut out, &mut lse);
     assert_eq!((out, lse), ([3.0, 6.0], [2.0, 2f32.ln()]));
 }
 
 #[test]
 fn large_scores_do_not_overflow() {
-    let shape = AttentionShape { sequences: 1, length: 3, heads: 1, key_heads: 1, head_dim: 1 };
+    let shape = shape_of([1, 3, 1, 1, 1]);
     let (mut out, mut lse) = ([0.0; 3], [0.0; 3]);
     let qkv = [1e4, 1e4, 1.0, 1e4, -1e4, 2.0, 1e4, 1e4, 3.0];
-    attention(Cpu::ONE_THREAD, shape, &qkv, &mut out, &mut lse);
+    attention(Cpu::ONE_THREAD, shape, parts(shape, &qkv), &mut out, &mut lse);
     assert_eq!(out, [1.0, 1.0, 2.0]);
 }
 
 #[test]
 #[should_panic(expected = "a head of 1025 features, 1024 at most")]
 fn a_head_beyond_the_scratch_is_refused() {
-    let shape = AttentionShape { sequences: 1, length: 1, heads: 1, key_heads: 1, head_dim: 1025 };
-    attention(Cpu::ONE_THREAD, shape, &[0.0; 3 * 1025], &mut [0.0; 1025], &mut [0.0]);
+    let shape = shape_of([1, 1, 1, 1, 1025]);
+    attention(Cpu::ONE_THREAD, shape, parts(shape, &[0.0; 3 * 1025]), &mut [0.0; 1025], &mut [0.0]);
 }

@@ -202,13 +202,15 @@ fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
 }
 
 fn attention(cpu: &Cpu, written: &mut Written) {
-    let shape = AttentionShape { sequences: 3, length: 37, heads: 4, key_heads: 2, head_dim: 5 };
+    let shape =
+        AttentionShape { sequences: 3, length: 37, before: 0, heads: 4, key_heads: 2, head_dim: 5, window: None };
     let (tokens, width) = (shape.tokens(), shape.out_width());
     let (qkv, dout) = (noise(tokens * shape.qkv_width(), 1), noise(tokens * width, 2));
     let (mut out, mut lse) = (vec![0.0; tokens * width], vec![0.0; tokens * shape.heads]);
     let mut dqkv = vec![0.0; qkv.len()];
-    cpu.attention(shape, view(&qkv), view_mut(&mut out), view_mut(&mut lse));
-    cpu.attention_backward(shape, view(&qkv), view(&out), view(&lse), view(&dout), view_mut(&mut dqkv));
+    let [q, k, v] = shape.parts(view(&qkv));
+    cpu.attention(shape, q, k, v, view_mut(&mut out), view_mut(&mut lse));
+    cpu.attention_backward(shape, q, k, v, view(&out), view(&lse), view(&dout), view_mut(&mut dqkv));
     for (name, x) in [("attention", &out), ("attention's lse", &lse), ("dqkv", &dqkv)] {
         written.note(name, x);
     }
