@@ -2,6 +2,7 @@
 //! not change.
 
 mod calls;
+mod decode;
 mod diagnosis;
 mod evaluation;
 mod forgotten;

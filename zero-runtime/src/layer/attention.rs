@@ -4,7 +4,8 @@ use zero_plan::message::Message;
 
 use super::size::{SOFTMAX, bytes, either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear};
-use crate::device::{AttentionShape, Device, Then};
+use crate::device::{AttentionShape, Device, Matrix, Strided, Then};
+use crate::view::ViewMut;
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values (3 W), attention of each token to those before it
 /// in HEADS heads of W / HEADS features, and a linear map (W).
@@ -21,7 +22,7 @@ impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
         AttentionShape {
             sequences: cx.sequences,
             length: cx.length,
-            before: 0,
+            before: cx.before,
             heads: HEADS,
             key_heads: HEADS,
             head_dim: Self::HEAD,
@@ -46,6 +47,8 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
     // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
     const WORKSPACE: usize =
         sum(&[bytes::<S::Compute>(product(&[S::TOKENS, W])), bytes::<S::Compute>(product(&[S::TOKENS, 3, W]))]);
+    // Keys (LENGTH, W), then values (LENGTH, W).
+    const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, W]))]);
     // The projections; queries by keys and scores by values, 2 LENGTH W a token each; the softmax of the scores. Not halved
     // for the scores that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
     const OPERATIONS: usize = sum(&[
@@ -74,6 +77,27 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
         let [q, k, v] = shape.parts(qkv.as_view());
         cx.device.attention(shape, q, k, v, mixed.reborrow(), lse);
         linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y, then);
+    }
+
+    fn decode(cx: &Context<S::Device>, pass: Forward<S, Features<W>>, cache: ViewMut<S::Device, u8>) {
+        let (tokens, held) = (cx.tokens(), cx.before * W);
+        let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
+        let (weight, bias) = params_qkv.split_at(3 * W * W);
+        let (mut keys, rest) = cache.take::<S::Compute>(S::LENGTH * W);
+        let mut values = rest.take::<S::Compute>(S::LENGTH * W).0;
+        let (mut queries, rest) = pass.saved.take::<S::Compute>(tokens * W);
+        let (mut mixed, rest) = rest.take::<S::Compute>(tokens * W);
+        let lse = rest.take::<f32>(tokens * HEADS).0;
+        // Keys and values go where they stay.
+        let new = [&mut keys, &mut values].map(|cached| cached.reborrow().part(held, tokens * W));
+        for (i, y) in [queries.reborrow()].into_iter().chain(new).enumerate() {
+            let weight = Matrix::new(weight.part(i * W * W, W * W), W, W);
+            cx.device.linear(y, pass.x, weight, Some(bias.part(i * W, W)), Then::Nothing);
+        }
+        let [k, v] =
+            [keys.as_view(), values.as_view()].map(|cached| Strided::new(cached.part(0, held + tokens * W), W));
+        cx.device.attention(Self::shape(cx), Strided::new(queries.as_view(), W), k, v, mixed.reborrow(), lse);
+        linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y, Then::Nothing);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {
