@@ -131,7 +131,7 @@ where
     fn decode(cx: &Context<S::Device>, pass: Forward<S, X>, cache: ViewMut<S::Device, u8>) {
         let Forward { params, x, mut y, saved, work } = pass;
         L::decode(cx, Forward { params, x, y: y.reborrow().cast(), saved, work }, cache);
-        cx.device.add(y.cast(), x.cast());
+        cx.device.add::<S::Compute>(y.cast(), x.cast());
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X>) {
