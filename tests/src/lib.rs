@@ -2,6 +2,7 @@
 //! that both are held against.
 
 pub mod buffers;
+pub mod heads;
 pub mod naive;
 pub mod reference;
 pub mod specs;

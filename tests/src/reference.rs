@@ -81,16 +81,16 @@ impl Config {
     pub fn parameters(&self) -> Vec<(String, Vec<usize>)> {
         let Self { vocab, context, dim, .. } = *self;
         let mut all =
-            vec![("embed.table".to_owned(), vec![vocab, dim]), ("embed.positions".to_owned(), vec![context, dim])];
+            vec![("embed.weight".to_owned(), vec![vocab, dim]), ("embed.positions".to_owned(), vec![context, dim])];
         for block in 0..self.layers {
             for (name, shape) in [
-                ("attention.0.gain", vec![dim]),
+                ("attention.0.weight", vec![dim]),
                 ("attention.0.bias", vec![dim]),
                 ("attention.1.qkv.weight", vec![3 * dim, dim]),
                 ("attention.1.qkv.bias", vec![3 * dim]),
                 ("attention.1.out.weight", vec![dim, dim]),
                 ("attention.1.out.bias", vec![dim]),
-                ("mlp.0.gain", vec![dim]),
+                ("mlp.0.weight", vec![dim]),
                 ("mlp.0.bias", vec![dim]),
                 ("mlp.1.weight", vec![4 * dim, dim]),
                 ("mlp.1.bias", vec![4 * dim]),
@@ -100,7 +100,7 @@ impl Config {
                 all.push((format!("blocks[{block}].{name}"), shape));
             }
         }
-        all.push(("norm.gain".to_owned(), vec![dim]));
+        all.push(("norm.weight".to_owned(), vec![dim]));
         all.push(("norm.bias".to_owned(), vec![dim]));
         if !self.tied {
             all.push(("head.weight".to_owned(), vec![vocab, dim]));

@@ -49,7 +49,7 @@ pub use zero_plan as plan;
 
 /// What a model's file needs.
 pub mod prelude {
-    pub use crate::device::{Cpu, Device};
+    pub use crate::device::{Cpu, Device, Rotary, Scaling};
     pub use crate::layer::*;
     pub use crate::model::Model;
     pub use zero_macros::{Layer, zero};

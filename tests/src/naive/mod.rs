@@ -5,13 +5,14 @@
 mod attention;
 mod memory;
 mod numbers;
+mod rotary;
 
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Stored,
-    StoredMut, Strided, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary, Stored,
+    StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use zero_runtime::launch::{LaunchError, Segment};
 use zero_runtime::view::{View, ViewMut};
@@ -259,6 +260,102 @@ impl Device for Naive {
     ) {
         let rows = |row: usize, x: &[f32]| (x.iter().map(|x| x * look(inverse)[row]).collect(), look(inverse)[row]);
         self.norm_backward(x, gain, rows, dy, dx, plus, false, dgain, write);
+    }
+
+    fn rms_norm_heads<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        y: StridedMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    ) {
+        let (numbers, gain, width, inverse) = (wide(x.view), wide(gain), gain.len(), hold(inverse));
+        change(y.view, |to| {
+            for (i, inverse) in inverse.iter_mut().enumerate() {
+                let part = &numbers[i / heads * x.stride + i % heads * width..][..width];
+                *inverse = 1.0 / (dot(part, part) / width as f32 + epsilon).sqrt();
+                for (j, x) in part.iter().enumerate() {
+                    to[i / heads * y.stride + i % heads * width + j] = x * *inverse * gain[j];
+                }
+            }
+        });
+    }
+
+    fn rms_norm_heads_backward<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: StridedMut<Self, E>,
+        dgain: ViewMut<Self, f32>,
+        write: Write,
+    ) {
+        let (numbers, gain, width, dgain) = (wide(x.view), wide(gain), gain.len(), hold(dgain));
+        begin(dgain, write);
+        change(dy.view, |dy_numbers| {
+            for (i, scale) in look(inverse).iter().enumerate() {
+                let x = &numbers[i / heads * x.stride + i % heads * width..][..width];
+                let dy = &mut dy_numbers[i / heads * dy.stride + i % heads * width..][..width];
+                let n: Vec<f32> = x.iter().map(|x| x * scale).collect();
+                let g: Vec<f32> = dy.iter().zip(&gain).map(|(dy, gain)| dy * gain).collect();
+                let along = dot(&g, &n) / width as f32;
+                for j in 0..width {
+                    dgain[j] += dy[j] * n[j];
+                    dy[j] = scale * (g[j] - n[j] * along);
+                }
+            }
+        });
+    }
+
+    fn rotary_table(&self, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Self, f32>) {
+        rotary::table(rotary, first, head_dim, hold(table));
+    }
+
+    fn rotate<E: Element>(
+        &self,
+        x: StridedMut<Self, E>,
+        heads: usize,
+        table: View<Self, f32>,
+        length: usize,
+        back: bool,
+    ) {
+        let angles = look(table).chunks(table.len() / length).cycle();
+        change(x.view, |rows| {
+            rows.chunks_mut(x.stride).zip(angles).for_each(|(row, angles)| rotary::turn(row, heads, angles, back));
+        });
+    }
+
+    fn gate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>, width: usize) {
+        assert_eq!(x.len(), 2 * y.len());
+        change(y, |y| {
+            for (x, y) in wide(x).chunks(2 * width).zip(y.chunks_mut(width)) {
+                for (i, y) in y.iter_mut().enumerate() {
+                    *y = nonlinearity(kind, x[i])[0] * x[width + i];
+                }
+            }
+        });
+    }
+
+    fn gate_backward<E: Element>(
+        &self,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+        width: usize,
+    ) {
+        assert_eq!((x.len(), dx.len()), (2 * dy.len(), 2 * dy.len()));
+        change(dx, |dx| {
+            for ((x, dy), dx) in wide(x).chunks(2 * width).zip(wide(dy).chunks(width)).zip(dx.chunks_mut(2 * width)) {
+                for (i, dy) in dy.iter().enumerate() {
+                    let [value, slope] = nonlinearity(kind, x[i]);
+                    (dx[i], dx[width + i]) = (dy * x[width + i] * slope, dy * value);
+                }
+            }
+        });
     }
 
     fn attention<E: Element>(

@@ -71,7 +71,7 @@ impl Rounded {
         let settings = Settings::read(&bytes);
         let steps = settings.get("steps");
         Self {
-            gradients: Gpt::new(settings.model(), |name, shape| floats(&file, &format!("gradient.{name}"), shape)),
+            gradients: Gpt::new(settings.model(), |name, shape| floats(&file, &stored("gradient", name, shape), shape)),
             losses: floats(&file, "losses", &[steps]),
             norms: floats(&file, "norms", &[steps]),
         }
@@ -93,7 +93,7 @@ impl Golden {
         let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
         let settings = Settings::read(&bytes);
         let config = settings.model();
-        let model = |prefix: &str| Gpt::new(config, |name, shape| floats(&file, &format!("{prefix}.{name}"), shape));
+        let model = |prefix: &str| Gpt::new(config, |name, shape| floats(&file, &stored(prefix, name, shape), shape));
         let steps = settings.get("steps");
         Self {
             initial: model("initial"),
@@ -152,6 +152,16 @@ impl Settings {
         let value = self.0.get(name).unwrap_or_else(|| panic!("`{name}` is not in the settings"));
         value.parse().unwrap_or_else(|_| panic!("`{name}={value}` is not a number of its kind"))
     }
+}
+
+/// What a parameter is called in a golden file: there the weight of a norm is its gain, and that of the embedding its table.
+fn stored(prefix: &str, name: &str, shape: &[usize]) -> String {
+    let name = match name.strip_suffix("weight") {
+        Some(unit) if shape.len() == 1 => format!("{unit}gain"),
+        Some("embed.") => "embed.table".to_owned(),
+        _ => name.to_owned(),
+    };
+    format!("{prefix}.{name}")
 }
 
 fn floats(file: &SafeTensors, name: &str, shape: &[usize]) -> Vec<f64> {

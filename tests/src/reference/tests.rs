@@ -21,7 +21,7 @@ fn noise(mut state: u64) -> impl FnMut() -> f64 {
 fn noisy(config: Config) -> Gpt {
     let mut next = noise(1);
     Gpt::new(config, |name, shape| {
-        let mean = if name.ends_with("gain") { 1.0 } else { 0.0 };
+        let mean = if name.ends_with("weight") && shape.len() == 1 { 1.0 } else { 0.0 };
         (0..shape.iter().product()).map(|_| mean + 0.5 * next()).collect()
     })
 }

@@ -7,8 +7,9 @@ use zero_runtime::device::{Element, bf16};
 use zero_runtime::prelude::*;
 use zero_runtime::testing::Sample;
 use zero_tests::buffers::run;
+use zero_tests::heads::*;
 
-use super::swiglu::SwiGlu;
+use super::swiglu::SwiGlu as OwnSwiGlu;
 
 /// Two sequences of five tokens, or of as many as are said.
 struct Of<E, const LENGTH: usize = 5>(PhantomData<E>);
@@ -72,6 +73,19 @@ rounds! {
     attention: Features<6>, Tokens, CausalSelfAttention<6, 2>, 5, [3, 4, 5];
     attention_of_one_token: Features<4>, Tokens, CausalSelfAttention<4, 2>, 1, [3, 4, 5];
     attention_longer_than_a_block: Features<3>, Tokens, CausalSelfAttention<3, 1>, 67, [3, 4, 5];
+    attention_grouped: Features<5>, Tokens, Attention<5, Grouped>, 5, [3, 4, 5];
+    attention_in_a_window: Features<5>, Tokens, Attention<5, Pairs>, 5, [3, 4, 5];
+    // Once more where queries and keys are turned, and where they are normed; as often backward.
+    attention_turned: Features<5>, Tokens, Attention<5, Turned>, 5, [4, 6, 7];
+    attention_normed: Features<7>, Tokens, Attention<7, Normed>, 5, [4, 6, 7];
+    attention_normed_and_turned: Features<7>, Tokens, Attention<7, Qwen>, 5, [5, 8, 9];
+    attention_normed_turned_in_a_window: Features<5>, Tokens, Attention<5, Olmo>, 5, [5, 8, 9];
+    attention_of_everything: Features<3>, Tokens, Attention<3, All>, 67, [5, 8, 9];
+    // Both products, and the result; backward reads the first.
+    gated_by_silu: Features<5>, Tokens, SwiGlu<5, 7>, 5, [2, 2, 3];
+    gated_by_gelu: Features<5>, Tokens, GeGlu<5, 7>, 5, [2, 2, 3];
+    token_embedding: Tokens, Tokens, TokenEmbedding<3, 7>, 5, [0, 0, 0];
+    linear_without_bias: Features<3>, Tokens, Linear<3, 17, false>, 5, [1, 0, 1];
     // What passes between, and its gradient; the residual rounds once more.
     residual: Features<5>, Tokens, Residual<(RmsNorm<5>, Linear<5, 5>)>, 5, [3, 2, 4];
     // The logits of two features that the loss is a difference of; their gradient.
@@ -79,5 +93,5 @@ rounds! {
     head_of_many_chunks: Features<2>, Tokens, LmHead<2, 5000>, 67, [2, 2, 3];
     error_head: Features<5>, Features<5>, MseHead<5>, 5, [0, 0, 1];
     // Two products, their gate and product; backward rounds each of them and of their gradients.
-    swiglu: Features<5>, Tokens, SwiGlu<5, 7>, 5, [5, 8, 9];
+    swiglu: Features<5>, Tokens, OwnSwiGlu<5, 7>, 5, [5, 8, 9];
 }

@@ -7,6 +7,7 @@ use zero_runtime::device::{Cpu, Device, Element, bf16};
 use zero_runtime::prelude::*;
 use zero_runtime::testing::Sample;
 use zero_tests::buffers::run;
+use zero_tests::heads::*;
 use zero_tests::naive::Naive;
 use zero_tests::tiny::{DIM, TinyBlock};
 
@@ -49,6 +50,13 @@ layers! {
     relu: Features<13>, Tokens, Relu;
     silu: Features<13>, Tokens, Silu;
     attention: Features<6>, Tokens, CausalSelfAttention<6, 2>;
+    attention_grouped: Features<5>, Tokens, Attention<5, Grouped>;
+    attention_turned: Features<5>, Tokens, Attention<5, Llama>;
+    attention_normed: Features<7>, Tokens, Attention<7, Qwen>;
+    attention_normed_whole: Features<5>, Tokens, Attention<5, Olmo>;
+    attention_of_everything: Features<5>, Tokens, Attention<5, All>;
+    gated: Features<5>, Tokens, SwiGlu<5, 7>;
+    token_embedding: Tokens, Tokens, TokenEmbedding<3, 7>;
     residual: Features<5>, Tokens, Residual<(RmsNorm<5>, Linear<5, 5>)>;
     language_head: Features<5>, Tokens, LmHead<5, 11>;
     error_head: Features<5>, Features<5>, MseHead<5>;

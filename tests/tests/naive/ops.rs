@@ -3,7 +3,7 @@
 use zero_plan::config::Width;
 use zero_runtime::device::{
     AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock,
-    Then, Weights, Write, bf16,
+    Rotary, Scaling, Strided, StridedMut, Then, Weights, Write, bf16,
 };
 use zero_tests::buffers::{Written, noise, numbers, of, stored, values};
 use zero_tests::naive::Naive;
@@ -22,7 +22,8 @@ macro_rules! ops {
 }
 
 ops! {
-    elementwise nonlinearities products linear layer_norm rms_norm attention embedding cross_entropy squared_error sums;
+    elementwise nonlinearities products linear layer_norm rms_norm rms_norm_heads rotary gates attention
+        embedding cross_entropy squared_error sums;
     widths sums_over_ranks words update adamw
 }
 
@@ -185,6 +186,62 @@ mod on {
             );
             written.push(("dgain", numbers(device, &dgain)));
             written.extend(wants_dx.then(|| ("dx", numbers(device, &dx))));
+        }
+        written
+    }
+
+    /// Heads of rows that are longer on either side.
+    pub fn rms_norm_heads<D: Device, E: Element>(device: &D) -> Written {
+        let (heads, x_stride, y_stride) = (3, 3 * WIDTH + 2, 4 * WIDTH);
+        let (x, gain) = (tensor::<D, E>(device, ROWS * x_stride, 1), tensor::<D, E>(device, WIDTH, 2));
+        let (mut y, mut inverse) = (tensor::<D, E>(device, ROWS * y_stride, 3), unwritten(device, ROWS * heads));
+        let rows = Strided::new(x.view(), x_stride);
+        let to = StridedMut::new(y.view_mut(), y_stride).after(WIDTH);
+        device.rms_norm_heads(rows, heads, gain.view(), to, inverse.view_mut(), 0.1);
+        let mut written = vec![("y", numbers(device, &y)), ("inverse", numbers(device, &inverse))];
+        for write in [Write::Set, Write::Add] {
+            let (mut dy, mut dgain) = (tensor::<D, E>(device, ROWS * y_stride, 4), tensor(device, WIDTH, 5));
+            let to = StridedMut::new(dy.view_mut(), y_stride).after(WIDTH);
+            device.rms_norm_heads_backward(rows, heads, gain.view(), inverse.view(), to, dgain.view_mut(), write);
+            written.extend([("dx", numbers(device, &dy)), ("dgain", numbers(device, &dgain))]);
+        }
+        written
+    }
+
+    pub fn rotary<D: Device, E: Element>(device: &D) -> Written {
+        let yarn = Scaling::Yarn {
+            factor: 4.0,
+            original_length: 16,
+            beta_fast: 2.0,
+            beta_slow: 0.5,
+            attention_factor: None,
+            truncate: true,
+        };
+        let mut written = Written::new();
+        for (scaling, head_dim, length, first) in [(Scaling::None, 6, 3, 0), (yarn, 34, 5, 0), (yarn, 8, 7, 100_000)] {
+            let mut table = unwritten::<D, f32>(device, length * head_dim);
+            device.rotary_table(&Rotary { base: 10_000.0, scaling }, first, head_dim, table.view_mut());
+            written.push(("table", numbers(device, &table)));
+            for back in [false, true] {
+                let stride = 3 * head_dim + 1;
+                let mut x = tensor::<D, E>(device, 2 * length * stride, 1);
+                let rows = StridedMut::new(x.view_mut(), stride).after(1);
+                device.rotate(rows, 2, table.view(), length, back);
+                written.push(("turned", numbers(device, &x)));
+            }
+        }
+        written
+    }
+
+    pub fn gates<D: Device, E: Element>(device: &D) -> Written {
+        let mut written = Written::new();
+        for (kind, name) in [(Nonlinearity::Gelu, "gelu"), (Nonlinearity::Relu, "relu"), (Nonlinearity::Silu, "silu")] {
+            let (x, dy) = (tensor::<D, E>(device, 2 * ROWS * WIDTH, 1), tensor::<D, E>(device, ROWS * WIDTH, 2));
+            let (mut y, mut dx) =
+                (unwritten::<D, E>(device, ROWS * WIDTH), unwritten::<D, E>(device, 2 * ROWS * WIDTH));
+            device.gate(kind, x.view(), y.view_mut(), WIDTH);
+            device.gate_backward(kind, x.view(), dy.view(), dx.view_mut(), WIDTH);
+            written.extend([(name, numbers(device, &y)), (name, numbers(device, &dx))]);
         }
         written
     }

@@ -63,7 +63,7 @@ pub fn of_layer(ty: &Type) -> Option<Mistake> {
 
 /// Layers that take what a model takes, and such that give its loss. By name, as the compiler would show the field after
 /// them; only a layer of one's own with such a name is more than that.
-const INPUTS: &[&str] = &["Embedding"];
+const INPUTS: &[&str] = &["Embedding", "TokenEmbedding"];
 const HEADS: &[&str] = &["LmHead", "Classifier", "MseHead"];
 /// Layers that take any width.
 const ACTIVATIONS: &[&str] = &["Gelu", "Relu", "Silu"];

@@ -6,6 +6,7 @@ mod argument;
 pub mod cpu;
 mod element;
 mod memory;
+mod rotary;
 mod step;
 mod stored;
 
@@ -14,6 +15,7 @@ pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Th
 pub use cpu::Cpu;
 pub use element::{Element, bf16};
 pub use memory::{Buffer, Memory};
+pub use rotary::{Rotary, Scaling};
 pub use step::{AdamW, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
 
@@ -163,6 +165,56 @@ pub trait Device: Sized + Default + Send + 'static {
         plus: Option<View<Self, E>>,
         dgain: ViewMut<Self, f32>,
         write: Write,
+    );
+    /// RMS norm of each of `heads` equal parts of each row: those of the first `heads` x width features, where the width is that
+    /// of `gain`. As [`Device::rms_norm`]; `inverse` is (rows, heads).
+    fn rms_norm_heads<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        y: StridedMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    );
+    /// Its vector-Jacobian product, in place: turns `dy` into the gradient of `x`. `dgain` (width) := or += its own, the sum
+    /// over rows and heads.
+    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
+    fn rms_norm_heads_backward<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: StridedMut<Self, E>,
+        dgain: ViewMut<Self, f32>,
+        write: Write,
+    );
+    /// `table` (positions, head_dim) := of each position from `first` on, head_dim / 2 cosines, then as many sines, of the
+    /// position, in f32, times each frequency of `rotary`; all times the factor that it has for them. Heads are of an even
+    /// width, [`Device::HEAD_DIM_MAX`] at most.
+    fn rotary_table(&self, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Self, f32>);
+    /// Turns the first `heads` heads of each row of `x` in place: of each head, features i and i + head_dim / 2, x and y, become
+    /// x cos - y sin and y cos + x sin, by cosine and sine i of row t % `length` of `table` (length, head_dim), where t is the
+    /// number of the row of `x`. With `back`, by the negative angles: the vector-Jacobian product.
+    fn rotate<E: Element>(
+        &self,
+        x: StridedMut<Self, E>,
+        heads: usize,
+        table: View<Self, f32>,
+        length: usize,
+        back: bool,
+    );
+    /// `y` (rows, width) := f(the first half of each row of `x`) times the second half, with `x` (rows, 2 width).
+    fn gate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>, width: usize);
+    /// Its vector-Jacobian product: `dx` (rows, 2 width) := it, given `dy` (rows, width).
+    fn gate_backward<E: Element>(
+        &self,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+        width: usize,
     );
     /// Causal attention of each token to itself and those before it in its sequence, or to as many as a window lets it see.
     /// For each head, `out` (tokens, heads head_dim) := softmax(q k^T / sqrt(head_dim)) v, where [`AttentionShape`] says which

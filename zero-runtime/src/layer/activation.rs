@@ -4,18 +4,31 @@ use super::size::{EXP, product};
 use super::{Backward, Context, Features, Forward, Layer, Shape, Tensors};
 use crate::device::{Device, Nonlinearity};
 
+/// An activation by its type: what a gate applies.
+pub trait Nonlinear: 'static {
+    /// Which it is.
+    const KIND: Nonlinearity;
+    /// Operations for each element.
+    const OPERATIONS: usize;
+}
+
 macro_rules! activation {
     // `operations` for each element.
     ($(#[$doc:meta])* $name:ident, operations: $operations:expr) => {
         $(#[$doc])*
         pub struct $name;
 
+        impl Nonlinear for $name {
+            const KIND: Nonlinearity = Nonlinearity::$name;
+            const OPERATIONS: usize = $operations;
+        }
+
         impl<S: Shape, const W: usize> Layer<S, Features<W>> for $name {
             type Output = Features<W>;
             const PARAMS: usize = 0;
             const SAVED: usize = 0;
             const WORKSPACE: usize = 0;
-            const OPERATIONS: usize = product(&[S::TOKENS, W, $operations]);
+            const OPERATIONS: usize = product(&[S::TOKENS, W, <Self as Nonlinear>::OPERATIONS]);
             const ACTIVATION: Option<Nonlinearity> = Some(Nonlinearity::$name);
 
             fn tensors(_: &mut Tensors) {}

@@ -1,65 +1,200 @@
 //! Causal self-attention with its projections. Never keeps a (length, length) matrix.
 
+use std::marker::PhantomData;
+
 use zero_plan::message::Message;
 
+use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
+use super::linear::{Map, initial};
 use super::size::{SOFTMAX, bytes, either, empty, product, sum};
-use super::{Backward, Context, Entry, Features, Forward, Layer, Shape, Tensors, linear};
-use crate::device::{AttentionShape, Device, Matrix, Strided, Then};
-use crate::view::ViewMut;
+use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
+use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
+use crate::view::{View, ViewMut};
 
-/// (tokens, W) to (tokens, W): a linear map to queries, keys and values (3 W), attention of each token to those before it
-/// in HEADS heads of W / HEADS features, and a linear map (W).
-pub struct CausalSelfAttention<const W: usize, const HEADS: usize>;
+/// (tokens, W) to (tokens, W): a linear map to queries, keys and values; a norm of queries and keys, and a turn by their
+/// positions, if `H` has them; attention of each token to itself and those before it; and a linear map.
+///
+/// In its flat buffer lie the weights (HEADS HEAD_DIM, W) of queries, and (KEY_HEADS HEAD_DIM, W) of keys and of values, then
+/// their biases; the weight (W, HEADS HEAD_DIM) of what attention gives, then its bias; and the weights of the norms.
+pub struct Attention<const W: usize, H>(PhantomData<H>);
 
-impl<const W: usize, const HEADS: usize> CausalSelfAttention<W, HEADS> {
-    const HEAD: usize = match W.checked_div(HEADS) {
-        Some(width) => width,
-        None => 0,
+/// A norm of queries and keys, of equal parts of each.
+struct Norm {
+    epsilon: f32,
+    query_parts: usize,
+    key_parts: usize,
+}
+
+impl<const W: usize, H: Heads> Attention<W, H> {
+    const QUERIES: usize = product(&[H::HEADS, H::HEAD_DIM]);
+    const KEYS: usize = product(&[H::KEY_HEADS, H::HEAD_DIM]);
+    /// Queries, keys and values of a token.
+    const ROW: usize = sum(&[Self::QUERIES, Self::KEYS, Self::KEYS]);
+    const INPUTS: Map = Map { input: W, output: Self::ROW, bias: !matches!(H::BIAS, Bias::None) };
+    const OUT: Map = Map { input: Self::QUERIES, output: W, bias: matches!(H::BIAS, Bias::All) };
+    const NORM: Option<Norm> = match H::NORM {
+        QueryKeyNorm::None => None,
+        QueryKeyNorm::EachHead(epsilon) => Some(Norm { epsilon, query_parts: H::HEADS, key_parts: H::KEY_HEADS }),
+        QueryKeyNorm::Whole(epsilon) => Some(Norm { epsilon, query_parts: 1, key_parts: 1 }),
     };
-    const QKV_PARAMS: usize = linear::params(W, product(&[3, W]));
+    /// Weights of the norms of queries and of keys.
+    const GAINS: [usize; 2] = match H::NORM {
+        QueryKeyNorm::None => [0; 2],
+        QueryKeyNorm::EachHead(_) => [H::HEAD_DIM; 2],
+        QueryKeyNorm::Whole(_) => [Self::QUERIES, Self::KEYS],
+    };
+    /// What is normed of each token, queries and keys, and in how many parts.
+    const NORMED: usize = if Self::NORM.is_some() { sum(&[Self::QUERIES, Self::KEYS]) } else { 0 };
+    const PARTS: [usize; 2] = match Self::NORM {
+        Some(Norm { query_parts, key_parts, .. }) => [query_parts, key_parts],
+        None => [0; 2],
+    };
+    /// Cosines and sines of a position.
+    const ANGLES: usize = if H::ROTARY.is_some() { H::HEAD_DIM } else { 0 };
+
+    /// Keys that a token meets, at most.
+    const fn seen(length: usize) -> usize {
+        match H::WINDOW {
+            Some(window) if window < length => window,
+            _ => length,
+        }
+    }
 
     fn shape<D>(cx: &Context<D>) -> AttentionShape {
         AttentionShape {
             sequences: cx.sequences,
             length: cx.length,
             before: cx.before,
-            heads: HEADS,
-            key_heads: HEADS,
-            head_dim: Self::HEAD,
-            window: None,
+            heads: H::HEADS,
+            key_heads: H::KEY_HEADS,
+            head_dim: H::HEAD_DIM,
+            window: H::WINDOW,
         }
+    }
+
+    /// Some of what [`Self::INPUTS`] gives: `count` of the columns of queries, keys and values, from `first` on.
+    fn project<D: Device, E: Element>(
+        cx: &Context<D>,
+        params: View<D, E>,
+        [first, count]: [usize; 2],
+        x: View<D, E>,
+        y: ViewMut<D, E>,
+    ) {
+        let (weight, bias) = params.split_at(Self::ROW * W);
+        let bias = Self::INPUTS.bias.then(|| bias.part(first, count));
+        cx.device.linear(y, x, Matrix::new(weight.part(first * W, count * W), count, W), bias, Then::Nothing);
+    }
+
+    /// Norms the queries and keys of `qkv` into `normed`, if they are to be. `inverse` keeps the scale of each part: those of
+    /// all queries, then those of all keys.
+    fn norm<D: Device, E: Element>(
+        cx: &Context<D>,
+        gains: View<D, E>,
+        qkv: View<D, E>,
+        normed: ViewMut<D, E>,
+        inverse: ViewMut<D, f32>,
+    ) {
+        let Some(Norm { epsilon, query_parts, key_parts }) = Self::NORM else { return };
+        let (query_gain, key_gain) = gains.split_at(Self::GAINS[0]);
+        let (queries, mut normed) = (Strided::new(qkv, Self::ROW), StridedMut::new(normed, Self::NORMED));
+        let (of_queries, of_keys) = inverse.split_at(cx.tokens() * query_parts);
+        cx.device.rms_norm_heads(queries, query_parts, query_gain, normed.reborrow(), of_queries, epsilon);
+        let keys = queries.after(Self::QUERIES);
+        cx.device.rms_norm_heads(keys, key_parts, key_gain, normed.after(Self::QUERIES), of_keys, epsilon);
+    }
+
+    /// Turns the gradients in `dqkv` of what [`Self::norm`] gave into those of what it took.
+    fn norm_backward<D: Device, E: Element>(
+        cx: &Context<D>,
+        gains: View<D, E>,
+        grads: Grads<D>,
+        qkv: View<D, E>,
+        dqkv: ViewMut<D, E>,
+        inverse: View<D, f32>,
+    ) {
+        let Some(Norm { query_parts, key_parts, .. }) = Self::NORM else { return };
+        let (query_gain, key_gain) = gains.split_at(Self::GAINS[0]);
+        let (grads, write) = grads.into_parts();
+        let (dquery_gain, dkey_gain) = grads.split_at(Self::GAINS[0]);
+        let (queries, mut dqueries) = (Strided::new(qkv, Self::ROW), StridedMut::new(dqkv, Self::ROW));
+        let (of_queries, of_keys) = inverse.split_at(cx.tokens() * query_parts);
+        let to = dqueries.reborrow();
+        cx.device.rms_norm_heads_backward(queries, query_parts, query_gain, of_queries, to, dquery_gain, write);
+        let (keys, dkeys) = (queries.after(Self::QUERIES), dqueries.after(Self::QUERIES));
+        cx.device.rms_norm_heads_backward(keys, key_parts, key_gain, of_keys, dkeys, dkey_gain, write);
+    }
+
+    /// Queries and keys as they meet, and values: out of what was normed, or all three out of `qkv`.
+    fn parts<'a, D: Device, E: Element>(
+        shape: AttentionShape,
+        qkv: View<'a, D, E>,
+        normed: View<'a, D, E>,
+    ) -> [Strided<'a, D, E>; 3] {
+        let [queries, keys, values] = shape.parts(qkv);
+        if Self::NORM.is_none() {
+            return [queries, keys, values];
+        }
+        let queries = Strided::new(normed, Self::NORMED);
+        [queries, queries.after(Self::QUERIES), values]
     }
 }
 
-impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for CausalSelfAttention<W, HEADS> {
+impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, H> {
     type Output = Features<W>;
-    const PARAMS: usize = sum(&[Self::QKV_PARAMS, linear::params(W, W)]);
+    const PARAMS: usize = sum(&[Self::INPUTS.params(), Self::OUT.params(), Self::GAINS[0], Self::GAINS[1]]);
     const FAULT: Option<Message> = either(
-        empty("CausalSelfAttention", &[("width", W), ("heads", HEADS)]),
-        indivisible(W, HEADS, S::Device::HEAD_DIM_MAX),
+        empty(
+            "Attention",
+            &[("width", W), ("heads", H::HEADS), ("key heads", H::KEY_HEADS), ("width of a head", H::HEAD_DIM)],
+        ),
+        fault::<H>(S::Device::HEAD_DIM_MAX),
     );
-    // qkv (tokens, 3 W), what attention gives (tokens, W), log-sum-exp (tokens, HEADS)
+    // Queries, keys and values (tokens, ROW); what attention gives (tokens, QUERIES); log-sum-exp (tokens, HEADS); what is
+    // normed (tokens, NORMED), and its scales; cosines and sines (LENGTH, HEAD_DIM).
     const SAVED: usize = sum(&[
-        bytes::<S::Compute>(product(&[S::TOKENS, 3, W])),
-        bytes::<S::Compute>(product(&[S::TOKENS, W])),
-        bytes::<f32>(product(&[S::TOKENS, HEADS])),
+        bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
+        bytes::<S::Compute>(product(&[S::TOKENS, Self::QUERIES])),
+        bytes::<f32>(product(&[S::TOKENS, H::HEADS])),
+        bytes::<S::Compute>(product(&[S::TOKENS, Self::NORMED])),
+        bytes::<f32>(product(&[S::TOKENS, sum(&Self::PARTS)])),
+        bytes::<f32>(product(&[S::LENGTH, Self::ANGLES])),
     ]);
-    // Backward: gradients of what attention gives (tokens, W) and of qkv (tokens, 3 W).
-    const WORKSPACE: usize =
-        sum(&[bytes::<S::Compute>(product(&[S::TOKENS, W])), bytes::<S::Compute>(product(&[S::TOKENS, 3, W]))]);
-    // Keys (LENGTH, W), then values (LENGTH, W).
-    const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, W]))]);
-    // The projections; queries by keys and scores by values, 2 LENGTH W a token each; the softmax of the scores. Not halved
-    // for the scores that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
+    // Backward: gradients of what attention gives (tokens, QUERIES), and of queries, keys and values (tokens, ROW).
+    const WORKSPACE: usize = sum(&[
+        bytes::<S::Compute>(product(&[S::TOKENS, Self::QUERIES])),
+        bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
+    ]);
+    // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
+    const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
+    // The projections; queries by keys and scores by values, 2 QUERIES each for every key that is seen; the softmax of the
+    // scores; 4 for each element that is normed, as in an RMS norm, and 3 for each that is turned. Not halved for the scores
+    // that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
     const OPERATIONS: usize = sum(&[
-        product(&[2, <Self as Layer<S, Features<W>>>::PARAMS, S::TOKENS]),
-        product(&[4, S::TOKENS, S::LENGTH, W]),
-        product(&[S::TOKENS, HEADS, S::LENGTH, SOFTMAX]),
+        product(&[2, S::TOKENS, sum(&[Self::INPUTS.params(), Self::OUT.params()])]),
+        product(&[4, S::TOKENS, Self::seen(S::LENGTH), Self::QUERIES]),
+        product(&[S::TOKENS, H::HEADS, Self::seen(S::LENGTH), SOFTMAX]),
+        product(&[4, S::TOKENS, Self::NORMED]),
+        product(&[3, S::TOKENS, sum(&[H::HEADS, H::KEY_HEADS]), Self::ANGLES]),
     ]);
 
     fn tensors(out: &mut Tensors) {
-        out.scope("qkv", |out| linear::tensors(W, 3 * W, out));
-        out.scope("out", |out| linear::tensors(W, W, out));
+        match H::NAMES.inputs {
+            InputNames::Fused(name) => Self::INPUTS.tensors_of(name, out),
+            InputNames::Separate(names) => {
+                let parts = names.into_iter().zip([Self::QUERIES, Self::KEYS, Self::KEYS]);
+                for (name, rows) in parts.clone() {
+                    out.scope(name, |out| out.add("weight", &[rows, W], initial(W)));
+                }
+                for (name, rows) in parts.filter(|_| Self::INPUTS.bias) {
+                    out.scope(name, |out| out.add("bias", &[rows], Init::Zeros));
+                }
+            }
+        }
+        Self::OUT.tensors_of(H::NAMES.out, out);
+        let norms = [H::NAMES.query_norm, H::NAMES.key_norm].into_iter().zip(Self::GAINS);
+        for (name, width) in norms.filter(|_| Self::NORM.is_some()) {
+            out.scope(name, |out| out.add("weight", &[width], Init::Ones));
+        }
     }
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<W>>) {
@@ -67,72 +202,104 @@ impl<S: Shape, const W: usize, const HEADS: usize> Layer<S, Features<W>> for Cau
     }
 
     fn forward_then(cx: &Context<S::Device>, pass: Forward<S, Features<W>>, then: Then<S::Device, S::Compute>) {
-        let tokens = cx.tokens();
-        let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
-        let (mut qkv, rest) = pass.saved.take::<S::Compute>(tokens * 3 * W);
-        let (mut mixed, rest) = rest.take::<S::Compute>(tokens * W);
-        let lse = rest.take::<f32>(tokens * HEADS).0;
-        linear::forward(cx, [W, 3 * W], params_qkv, pass.x, qkv.reborrow(), Then::Nothing);
-        let shape = Self::shape(cx);
-        let [q, k, v] = shape.parts(qkv.as_view());
-        cx.device.attention(shape, q, k, v, mixed.reborrow(), lse);
-        linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y, then);
+        let (tokens, shape) = (cx.tokens(), Self::shape(cx));
+        let (params_in, rest) = pass.params.split_at(Self::INPUTS.params());
+        let (params_out, gains) = rest.split_at(Self::OUT.params());
+        let (mut qkv, rest) = pass.saved.take::<S::Compute>(tokens * Self::ROW);
+        let (mut mixed, rest) = rest.take::<S::Compute>(tokens * Self::QUERIES);
+        let (lse, rest) = rest.take::<f32>(tokens * H::HEADS);
+        let (mut normed, rest) = rest.take::<S::Compute>(tokens * Self::NORMED);
+        let (inverse, rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
+        Self::INPUTS.forward(cx, params_in, pass.x, qkv.reborrow(), Then::Nothing);
+        Self::norm(cx, gains, qkv.as_view(), normed.reborrow(), inverse);
+        if let Some(rotary) = &H::ROTARY {
+            let mut table = rest.take::<f32>(cx.length * H::HEAD_DIM).0;
+            cx.device.rotary_table(rotary, 0, H::HEAD_DIM, table.reborrow());
+            let turned = match Self::NORM {
+                Some(_) => StridedMut::new(normed.reborrow(), Self::NORMED),
+                None => StridedMut::new(qkv.reborrow(), Self::ROW),
+            };
+            cx.device.rotate(turned, H::HEADS + H::KEY_HEADS, table.as_view(), cx.length, false);
+        }
+        let [queries, keys, values] = Self::parts(shape, qkv.as_view(), normed.as_view());
+        cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
+        Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, then);
     }
 
     fn decode(cx: &Context<S::Device>, pass: Forward<S, Features<W>>, cache: ViewMut<S::Device, u8>) {
-        let (tokens, held) = (cx.tokens(), cx.before * W);
-        let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
-        let (weight, bias) = params_qkv.split_at(3 * W * W);
-        let (mut keys, rest) = cache.take::<S::Compute>(S::LENGTH * W);
-        let mut values = rest.take::<S::Compute>(S::LENGTH * W).0;
-        let (mut queries, rest) = pass.saved.take::<S::Compute>(tokens * W);
-        let (mut mixed, rest) = rest.take::<S::Compute>(tokens * W);
-        let lse = rest.take::<f32>(tokens * HEADS).0;
-        // Keys and values go where they stay.
-        let new = [&mut keys, &mut values].map(|cached| cached.reborrow().part(held, tokens * W));
-        for (i, y) in [queries.reborrow()].into_iter().chain(new).enumerate() {
-            let weight = Matrix::new(weight.part(i * W * W, W * W), W, W);
-            cx.device.linear(y, pass.x, weight, Some(bias.part(i * W, W)), Then::Nothing);
+        let (tokens, shape) = (cx.tokens(), Self::shape(cx));
+        let (params_in, rest) = pass.params.split_at(Self::INPUTS.params());
+        let (params_out, gains) = rest.split_at(Self::OUT.params());
+        let (projected, rest) = pass.saved.take::<S::Compute>(tokens * Self::ROW);
+        let (mut mixed, rest) = rest.take::<S::Compute>(tokens * Self::QUERIES);
+        let (lse, rest) = rest.take::<f32>(tokens * H::HEADS);
+        let (normed, rest) = rest.take::<S::Compute>(tokens * Self::NORMED);
+        let (inverse, rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
+        let (mut cached_keys, cache) = cache.take::<S::Compute>(S::LENGTH * Self::KEYS);
+        let mut cached_values = cache.take::<S::Compute>(S::LENGTH * Self::KEYS).0;
+        let (mut queries, projected) = projected.split_at(tokens * Self::QUERIES);
+        // Keys and values of these tokens are made where they stay.
+        let [mut keys, values] = [&mut cached_keys, &mut cached_values]
+            .map(|cached| cached.reborrow().part(cx.before * Self::KEYS, tokens * Self::KEYS));
+        Self::project(cx, params_in, [0, Self::QUERIES], pass.x, queries.reborrow());
+        Self::project(cx, params_in, [Self::QUERIES + Self::KEYS, Self::KEYS], pass.x, values);
+        if let Some(Norm { epsilon, query_parts, key_parts }) = Self::NORM {
+            let mut raw_keys = projected.split_at(tokens * Self::KEYS).0;
+            let mut normed_queries = normed.split_at(tokens * Self::QUERIES).0;
+            Self::project(cx, params_in, [Self::QUERIES, Self::KEYS], pass.x, raw_keys.reborrow());
+            let (query_gain, key_gain) = gains.split_at(Self::GAINS[0]);
+            let (of_queries, of_keys) = inverse.split_at(tokens * query_parts);
+            let (from, to) = (queries.as_view(), normed_queries.reborrow());
+            let (from, to) = (Strided::new(from, Self::QUERIES), StridedMut::new(to, Self::QUERIES));
+            cx.device.rms_norm_heads(from, query_parts, query_gain, to, of_queries, epsilon);
+            let (from, to) = (raw_keys.as_view(), keys.reborrow());
+            let (from, to) = (Strided::new(from, Self::KEYS), StridedMut::new(to, Self::KEYS));
+            cx.device.rms_norm_heads(from, key_parts, key_gain, to, of_keys, epsilon);
+            queries = normed_queries;
+        } else {
+            Self::project(cx, params_in, [Self::QUERIES, Self::KEYS], pass.x, keys.reborrow());
         }
-        let [k, v] =
-            [keys.as_view(), values.as_view()].map(|cached| Strided::new(cached.part(0, held + tokens * W), W));
-        cx.device.attention(Self::shape(cx), Strided::new(queries.as_view(), W), k, v, mixed.reborrow(), lse);
-        linear::forward(cx, [W, W], params_out, mixed.as_view(), pass.y, Then::Nothing);
+        if let Some(rotary) = &H::ROTARY {
+            let mut table = rest.take::<f32>(cx.length * H::HEAD_DIM).0;
+            cx.device.rotary_table(rotary, cx.before, H::HEAD_DIM, table.reborrow());
+            let turned = StridedMut::new(queries.reborrow(), Self::QUERIES);
+            cx.device.rotate(turned, H::HEADS, table.as_view(), cx.length, false);
+            cx.device.rotate(StridedMut::new(keys, Self::KEYS), H::KEY_HEADS, table.as_view(), cx.length, false);
+        }
+        let [keys, values] = [cached_keys.as_view(), cached_values.as_view()]
+            .map(|cached| Strided::new(cached.part(0, (cx.before + tokens) * Self::KEYS), Self::KEYS));
+        let queries = Strided::new(queries.as_view(), Self::QUERIES);
+        cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
+        Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, Then::Nothing);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {
-        let tokens = cx.tokens();
-        let (params_qkv, params_out) = pass.params.split_at(Self::QKV_PARAMS);
-        let (grads_qkv, grads_out) = pass.grads.split_at(Self::QKV_PARAMS);
-        let (qkv, rest) = pass.saved.take::<S::Compute>(tokens * 3 * W);
-        let (mixed, rest) = rest.take::<S::Compute>(tokens * W);
-        let lse = rest.take::<f32>(tokens * HEADS).0;
-        let (mut dmixed, work) = pass.work.take::<S::Compute>(tokens * W);
-        let mut dqkv = work.take::<S::Compute>(tokens * 3 * W).0;
-        linear::backward(cx, [W, W], params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
-        let shape = Self::shape(cx);
-        let [q, k, v] = shape.parts(qkv);
-        cx.device.attention_backward(shape, q, k, v, mixed, lse, dmixed.as_view(), dqkv.reborrow());
-        linear::backward(cx, [W, 3 * W], params_qkv, grads_qkv, pass.x, dqkv.as_view(), pass.dx);
+        let (tokens, shape) = (cx.tokens(), Self::shape(cx));
+        let (params_in, rest) = pass.params.split_at(Self::INPUTS.params());
+        let (params_out, gains) = rest.split_at(Self::OUT.params());
+        let (grads_in, rest) = pass.grads.split_at(Self::INPUTS.params());
+        let (grads_out, grads_norm) = rest.split_at(Self::OUT.params());
+        let (qkv, rest) = pass.saved.take::<S::Compute>(tokens * Self::ROW);
+        let (mixed, rest) = rest.take::<S::Compute>(tokens * Self::QUERIES);
+        let (lse, rest) = rest.take::<f32>(tokens * H::HEADS);
+        let (normed, rest) = rest.take::<S::Compute>(tokens * Self::NORMED);
+        let (inverse, rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
+        let (mut dmixed, work) = pass.work.take::<S::Compute>(tokens * Self::QUERIES);
+        let mut dqkv = work.take::<S::Compute>(tokens * Self::ROW).0;
+        Self::OUT.backward(cx, params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
+        let [queries, keys, values] = Self::parts(shape, qkv, normed);
+        let to = dqkv.reborrow();
+        cx.device.attention_backward(shape, queries, keys, values, mixed, lse, dmixed.as_view(), to);
+        if H::ROTARY.is_some() {
+            let (table, to) =
+                (rest.take::<f32>(cx.length * H::HEAD_DIM).0, StridedMut::new(dqkv.reborrow(), Self::ROW));
+            cx.device.rotate(to, H::HEADS + H::KEY_HEADS, table, cx.length, true);
+        }
+        Self::norm_backward(cx, gains, grads_norm, qkv, dqkv.reborrow(), inverse);
+        Self::INPUTS.backward(cx, params_in, grads_in, pass.x, dqkv.as_view(), pass.dx);
     }
 }
 
-impl<const W: usize, const HEADS: usize> Entry for CausalSelfAttention<W, HEADS> {
+impl<const W: usize, H: Heads> Entry for Attention<W, H> {
     type Input = Features<W>;
-}
-
-/// The fault of features that heads cannot share, or of which each would have more than `most`.
-const fn indivisible(width: usize, heads: usize, most: usize) -> Option<Message> {
-    let message = Message::new().text("[Z0203] the width of CausalSelfAttention is ").number(width);
-    let message = message.text(", and its number of heads is ").number(heads);
-    if heads > 0 && !width.is_multiple_of(heads) {
-        let message = message.text(", which does not divide that");
-        return Some(message.text("\n  fix: choose a number of heads that does"));
-    }
-    if heads > 0 && width / heads > most {
-        let message = message.text(": ").number(width / heads).text(" features for each, and a head has at most ");
-        let message = message.number(most);
-        return Some(message.text("\n  fix: ").number(width.div_ceil(most)).text(" heads or more"));
-    }
-    None
 }

@@ -1,4 +1,4 @@
-//! Embedding: token ids to features, with learned positions. Never gives a gradient to its input.
+//! Embedding: token ids to features, with learned positions or without. Never gives a gradient to its input.
 
 use zero_plan::Origin;
 use zero_plan::message::Message;
@@ -8,7 +8,7 @@ use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Ten
 use crate::device::Device;
 use crate::view::ViewMut;
 
-/// (tokens) ids to (tokens, W): table (VOCAB, W) by id, plus positions (CONTEXT, W) by place in the sequence.
+/// (tokens) ids to (tokens, W): weight (VOCAB, W) by id, plus positions (CONTEXT, W) by place in the sequence.
 pub struct Embedding<const VOCAB: usize, const CONTEXT: usize, const W: usize>;
 
 impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S, Tokens>
@@ -26,7 +26,7 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
     const OPERATIONS: usize = product(&[S::TOKENS, W]);
 
     fn tensors(out: &mut Tensors) {
-        out.add("table", &[VOCAB, W], Init::Normal(0.02));
+        out.add("weight", &[VOCAB, W], Init::Normal(0.02));
         out.add("positions", &[CONTEXT, W], Init::Normal(0.02));
     }
 
@@ -49,6 +49,37 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
 }
 
 impl<const VOCAB: usize, const CONTEXT: usize, const W: usize> Entry for Embedding<VOCAB, CONTEXT, W> {
+    type Input = Tokens;
+    const VOCABULARY: Option<usize> = Some(VOCAB);
+}
+
+/// (tokens) ids to (tokens, W): weight (VOCAB, W) by id. For models whose layers know positions themselves.
+pub struct TokenEmbedding<const VOCAB: usize, const W: usize>;
+
+impl<S: Shape, const VOCAB: usize, const W: usize> Layer<S, Tokens> for TokenEmbedding<VOCAB, W> {
+    type Output = Features<W>;
+    const PARAMS: usize = product(&[VOCAB, W]);
+    const FAULT: Option<Message> = empty("TokenEmbedding", &[("vocabulary", VOCAB), ("width", W)]);
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+    // A copy of one row.
+    const OPERATIONS: usize = product(&[S::TOKENS, W]);
+
+    fn tensors(out: &mut Tensors) {
+        out.add("weight", &[VOCAB, W], Init::Normal(0.02));
+    }
+
+    fn forward(cx: &Context<S::Device>, pass: Forward<S, Tokens, Features<W>>) {
+        cx.device.embed(pass.x, pass.params, None, pass.y, cx.length);
+    }
+
+    fn backward(cx: &Context<S::Device>, pass: Backward<S, Tokens, Features<W>>) {
+        let (dweight, write) = pass.grads.into_parts();
+        cx.device.embed_backward(pass.x, pass.dy, dweight, None, cx.length, write);
+    }
+}
+
+impl<const VOCAB: usize, const W: usize> Entry for TokenEmbedding<VOCAB, W> {
     type Input = Tokens;
     const VOCABULARY: Option<usize> = Some(VOCAB);
 }

@@ -4,7 +4,8 @@ use zero_plan::message::Message;
 
 use super::size::{SOFTMAX, bytes, empty, product, sum};
 use super::{
-    Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, Tokens, max,
+    Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, TokenEmbedding,
+    Tokens, max,
 };
 use crate::device::{Device, Element, Matrix, Write};
 use crate::model::HeadCode;
@@ -41,7 +42,7 @@ pub trait Head<S: Shape> {
 #[diagnostic::on_unimplemented(
     message = "[Z0205] `{Self}` cannot share the parameters of `{Owner}`",
     label = "its parameters are not those of the field it is tied to",
-    note = "`LmHead<W, VOCAB>` shares the table of `Embedding<VOCAB, CONTEXT, W>`, where both widths and both vocabularies are equal"
+    note = "`LmHead<W, VOCAB>` shares the weight of `Embedding<VOCAB, CONTEXT, W>` or `TokenEmbedding<VOCAB, W>`, where both widths and both vocabularies are equal"
 )]
 pub trait SharesWith<Owner> {}
 
@@ -49,6 +50,8 @@ impl<const W: usize, const VOCAB: usize, const CONTEXT: usize> SharesWith<Embedd
     for LmHead<W, VOCAB>
 {
 }
+
+impl<const W: usize, const VOCAB: usize> SharesWith<TokenEmbedding<VOCAB, W>> for LmHead<W, VOCAB> {}
 
 /// (tokens, W) to a loss: logits by weight (VOCAB, W), and the cross-entropy of each token's target in nats.
 ///

@@ -7,22 +7,26 @@ use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Sha
 use crate::device::{Device, Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
-/// (tokens, I) to (tokens, O), with weight (O, I) and bias (O).
-pub struct Linear<const I: usize, const O: usize>;
+/// (tokens, I) to (tokens, O), with weight (O, I) and, unless BIAS is false, bias (O).
+pub struct Linear<const I: usize, const O: usize, const BIAS: bool = true>;
 
-impl<S: Shape, const I: usize, const O: usize> Layer<S, Features<I>> for Linear<I, O> {
+impl<const I: usize, const O: usize, const BIAS: bool> Linear<I, O, BIAS> {
+    const MAP: Map = Map { input: I, output: O, bias: BIAS };
+}
+
+impl<S: Shape, const I: usize, const O: usize, const BIAS: bool> Layer<S, Features<I>> for Linear<I, O, BIAS> {
     type Output = Features<O>;
-    const PARAMS: usize = params(I, O);
+    const PARAMS: usize = Self::MAP.params();
     const FAULT: Option<Message> = empty("Linear", &[("input width", I), ("output width", O)]);
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
 
     fn tensors(out: &mut Tensors) {
-        tensors(I, O, out);
+        Self::MAP.tensors(out);
     }
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<I>, Features<O>>) {
-        forward(cx, [I, O], pass.params, pass.x, pass.y, Then::Nothing);
+        Self::MAP.forward(cx, pass.params, pass.x, pass.y, Then::Nothing);
     }
 
     fn forward_then(
@@ -30,60 +34,85 @@ impl<S: Shape, const I: usize, const O: usize> Layer<S, Features<I>> for Linear<
         pass: Forward<S, Features<I>, Features<O>>,
         then: Then<S::Device, S::Compute>,
     ) {
-        forward(cx, [I, O], pass.params, pass.x, pass.y, then);
+        Self::MAP.forward(cx, pass.params, pass.x, pass.y, then);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<I>, Features<O>>) {
-        backward(cx, [I, O], pass.params, pass.grads, pass.x, pass.dy, pass.dx);
+        Self::MAP.backward(cx, pass.params, pass.grads, pass.x, pass.dy, pass.dx);
     }
 }
 
-/// Parameters of a linear map from `input` to `output` features.
-pub(super) const fn params(input: usize, output: usize) -> usize {
-    sum(&[product(&[input, output]), output])
+/// A linear map of a layer: weight (output, input), then, if there is one, bias (output).
+#[derive(Clone, Copy)]
+pub(super) struct Map {
+    pub input: usize,
+    pub output: usize,
+    pub bias: bool,
 }
 
-/// Weight and bias. The deviation gives the variance that PyTorch's uniform default has.
-pub(super) fn tensors(input: usize, output: usize, out: &mut Tensors) {
-    out.add("weight", &[output, input], Init::Normal((3.0 * input as f32).sqrt().recip()));
-    out.add("bias", &[output], Init::Zeros);
-}
-
-/// `y` (tokens, output) := `x` (tokens, input) times the transposed weight (output, input), plus the bias; then `then`.
-pub(super) fn forward<D: Device, E: Element>(
-    cx: &Context<D>,
-    [input, output]: [usize; 2],
-    params: View<D, E>,
-    x: View<D, E>,
-    y: ViewMut<D, E>,
-    then: Then<D, E>,
-) {
-    let (weight, bias) = params.split_at(output * input);
-    cx.device.linear(y, x, Matrix::new(weight, output, input), Some(bias), then);
-}
-
-/// The vector-Jacobian product of [`forward`].
-pub(super) fn backward<D: Device, E: Element>(
-    cx: &Context<D>,
-    [input, output]: [usize; 2],
-    params: View<D, E>,
-    grads: Grads<D>,
-    x: View<D, E>,
-    dy: View<D, E>,
-    dx: Option<ViewMut<D, E>>,
-) {
-    let tokens = cx.tokens();
-    if let Some(dx) = dx {
-        let weight = Matrix::new(params.split_at(output * input).0, output, input);
-        cx.device.matmul(dx, Matrix::new(dy, tokens, output), weight, Write::Set);
+impl Map {
+    /// Number of its parameters.
+    pub const fn params(&self) -> usize {
+        sum(&[product(&[self.input, self.output]), if self.bias { self.output } else { 0 }])
     }
-    let (grads, write) = grads.into_parts();
-    let (dweight, dbias) = grads.split_at(output * input);
-    // (output, input) = (output, tokens) (tokens, input)
-    cx.device.matmul(dweight, Matrix::new(dy, tokens, output).transposed(), Matrix::new(x, tokens, input), write);
-    cx.device.sum_rows(dy, dbias, write);
+
+    /// Weight and bias.
+    fn tensors(&self, out: &mut Tensors) {
+        out.add("weight", &[self.output, self.input], initial(self.input));
+        if self.bias {
+            out.add("bias", &[self.output], Init::Zeros);
+        }
+    }
+
+    /// [`Self::tensors`], called `name`.
+    pub fn tensors_of(&self, name: &'static str, out: &mut Tensors) {
+        out.scope(name, |out| self.tensors(out));
+    }
+
+    /// `y` (tokens, output) := `x` (tokens, input) times the transposed weight, plus the bias; then `then`.
+    pub fn forward<D: Device, E: Element>(
+        &self,
+        cx: &Context<D>,
+        params: View<D, E>,
+        x: View<D, E>,
+        y: ViewMut<D, E>,
+        then: Then<D, E>,
+    ) {
+        let (weight, bias) = params.split_at(self.output * self.input);
+        let bias = self.bias.then_some(bias);
+        cx.device.linear(y, x, Matrix::new(weight, self.output, self.input), bias, then);
+    }
+
+    /// The vector-Jacobian product of [`Self::forward`].
+    pub fn backward<D: Device, E: Element>(
+        &self,
+        cx: &Context<D>,
+        params: View<D, E>,
+        grads: Grads<D>,
+        x: View<D, E>,
+        dy: View<D, E>,
+        dx: Option<ViewMut<D, E>>,
+    ) {
+        let (Self { input, output, bias }, tokens) = (*self, cx.tokens());
+        if let Some(dx) = dx {
+            let weight = Matrix::new(params.split_at(output * input).0, output, input);
+            cx.device.matmul(dx, Matrix::new(dy, tokens, output), weight, Write::Set);
+        }
+        let (grads, write) = grads.into_parts();
+        let (dweight, dbias) = grads.split_at(output * input);
+        // (output, input) = (output, tokens) (tokens, input)
+        cx.device.matmul(dweight, Matrix::new(dy, tokens, output).transposed(), Matrix::new(x, tokens, input), write);
+        if bias {
+            cx.device.sum_rows(dy, dbias, write);
+        }
+    }
 }
 
-impl<const I: usize, const O: usize> Entry for Linear<I, O> {
+/// How a weight starts that takes `input` features: with the variance that PyTorch's uniform default has.
+pub(super) fn initial(input: usize) -> Init {
+    Init::Normal((3.0 * input as f32).sqrt().recip())
+}
+
+impl<const I: usize, const O: usize, const BIAS: bool> Entry for Linear<I, O, BIAS> {
     type Input = Features<I>;
 }

@@ -25,7 +25,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0203",
         title: "heads that do not divide",
         explanation: "Attention cuts its features among heads, all of one width, so the number of heads must divide \
-            the number of features. A head has at most 1024 features, because a thread has room for no more.",
+            the number of features. Where heads share keys and values, equally many share each, so `KEY_HEADS` must divide \
+            `HEADS`. A head has at most 1024 features, because a thread has room for no more.",
         example: "attention: CausalSelfAttention<8, 3>",
     },
     Code {
@@ -112,6 +113,28 @@ pub(super) const CODES: &[Code] = &[
             whose backward follows its forward at once. The model has no more than k units, so nothing would be \
             recomputed and no memory saved. Lower k to fewer than the units, or remove `recompute`.",
         example: "#[zero(stage = 1, recompute = Every(100))] // and a model of 7 units",
+    },
+    Code {
+        code: "Z0225",
+        title: "odd heads that are to turn",
+        explanation: "Rotary positions turn pairs of features, the first half of a head's by the second, so `HEAD_DIM` has \
+            to be even. Make it so, or leave out `ROTARY`.",
+        example: "const HEAD_DIM: usize = 7; // with a `ROTARY` that is not `None`",
+    },
+    Code {
+        code: "Z0226",
+        title: "window of no tokens",
+        explanation: "With a window, a token sees itself and the tokens before it, so many of them in all. In a window of \
+            0 it would see nothing, and attention would have no result. Make `WINDOW` at least 1, or `None`.",
+        example: "const WINDOW: Option<usize> = Some(0);",
+    },
+    Code {
+        code: "Z0227",
+        title: "rotary positions without frequencies",
+        explanation: "The base of rotary positions is a number above 1, and factors of a scaling are above 0; of two bounds \
+            the lower is below the higher. Published models have these numbers in `rope_theta` and `rope_scaling`, or in \
+            `rope_parameters`, of their `config.json`.",
+        example: "const ROTARY: Option<Rotary> = Some(Rotary { base: 1.0, scaling: Scaling::None });",
     },
     Code {
         code: "Z0290",

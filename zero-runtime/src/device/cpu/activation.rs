@@ -63,7 +63,7 @@ pub(super) fn gelu(x: f32) -> f32 {
 
 /// (x s(z))' = s + x s (1 - s) z', with z = 2u as in `gelu`.
 #[inline(always)]
-fn gelu_slope(x: f32) -> f32 {
+pub(super) fn gelu_slope(x: f32) -> f32 {
     let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
     let square = GELU_CUBIC * inner * inner;
     let gate = sigmoid_within(GELU_LINEAR * inner * (1.0 + square));
@@ -79,7 +79,7 @@ pub(super) fn relu(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn relu_slope(x: f32) -> f32 {
+pub(super) fn relu_slope(x: f32) -> f32 {
     if x > 0.0 { 1.0 } else { 0.0 }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn silu(x: f32) -> f32 {
 
 /// (x s)' = s (1 + x (1 - s)).
 #[inline(always)]
-fn silu_slope(x: f32) -> f32 {
+pub(super) fn silu_slope(x: f32) -> f32 {
     let gate = sigmoid(x);
     gate * x.mul_add(1.0 - gate, 1.0)
 }

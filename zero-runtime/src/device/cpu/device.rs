@@ -10,8 +10,8 @@ use bytemuck::Pod;
 use super as kernels;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, STACK_BYTES,
-    Stored, StoredMut, Strided, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    STACK_BYTES, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -33,6 +33,14 @@ impl Default for Cpu {
 fn matrix<'a, E: Element>(matrix: &Matrix<'a, Cpu, E>) -> kernels::Matrix<'a, E> {
     let stored = kernels::Matrix::new(matrix.view.as_slice(), matrix.rows, matrix.cols);
     if matrix.transposed { stored.transposed() } else { stored }
+}
+
+fn strided<'a, E: Element>(rows: Strided<'a, Cpu, E>, width: usize) -> kernels::Strided<'a, E> {
+    kernels::Strided::new(rows.view.as_slice(), rows.stride, width)
+}
+
+fn strided_mut<'a, E: Element>(rows: StridedMut<'a, Cpu, E>, width: usize) -> kernels::StridedMut<'a, E> {
+    kernels::StridedMut::new(rows.view.into_slice(), rows.stride, width)
 }
 
 impl Device for Cpu {
@@ -226,6 +234,85 @@ impl Device for Cpu {
         self.by_columns(x.len() / width, width, (0..width, dgain), |(columns, dgain)| {
             kernels::rms_norm_dgain(x, inverse, dy, width, columns, dgain, write);
         });
+    }
+
+    fn rms_norm_heads<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        y: StridedMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    ) {
+        let gain = gain.as_slice();
+        let (x, y) = (strided(x, heads * gain.len()), strided_mut(y, heads * gain.len()));
+        self.by_rows(x.rows(), x.width(), (x, y, inverse.into_slice()), |(x, y, inverse)| {
+            kernels::rms_norm_heads(x, gain, y, inverse, epsilon);
+        });
+    }
+
+    fn rms_norm_heads_backward<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: StridedMut<Self, E>,
+        dgain: ViewMut<Self, f32>,
+        write: Write,
+    ) {
+        let (gain, inverse, dgain) = (gain.as_slice(), inverse.as_slice(), dgain.into_slice());
+        let (x, dy, width) = (strided(x, heads * gain.len()), strided_mut(dy, heads * gain.len()), gain.len());
+        if !self.shares(x.rows() * x.width()) {
+            return kernels::rms_norm_heads_backward(x, gain, inverse, dy, dgain, write);
+        }
+        // First what reads `dy` as it is.
+        let given = dy.as_rows();
+        self.by_columns(x.rows() * heads, width, (0..width, dgain), |(columns, dgain)| {
+            kernels::rms_norm_heads_dgain(x, width, inverse, given, columns, dgain, write);
+        });
+        self.by_rows(x.rows(), x.width(), (x, inverse, dy), |(x, inverse, dy)| {
+            kernels::rms_norm_heads_dx(x, gain, inverse, dy);
+        });
+    }
+
+    fn rotary_table(&self, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Self, f32>) {
+        let rows = table.len() / head_dim;
+        self.by_rows(rows, head_dim, (first..first + rows, table.into_slice()), |(positions, table)| {
+            kernels::rotary_table(rotary, positions, head_dim, table);
+        });
+    }
+
+    fn rotate<E: Element>(
+        &self,
+        x: StridedMut<Self, E>,
+        heads: usize,
+        table: View<Self, f32>,
+        length: usize,
+        back: bool,
+    ) {
+        let table = table.as_slice();
+        let x = strided_mut(x, heads * (table.len() / length));
+        self.by_rows(x.rows(), x.width(), (0..x.rows(), x), |(rows, x)| {
+            kernels::rotate(x, rows.start, table, length, back);
+        });
+    }
+
+    fn gate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>, width: usize) {
+        self.by_rows(y.len() / width, width, (x.as_slice(), y.into_slice()), |(x, y)| kernels::gate(kind, x, y, width));
+    }
+
+    fn gate_backward<E: Element>(
+        &self,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+        width: usize,
+    ) {
+        let parts = (x.as_slice(), dy.as_slice(), dx.into_slice());
+        self.by_rows(dy.len() / width, width, parts, |(x, dy, dx)| kernels::gate_backward(kind, x, dy, dx, width));
     }
 
     fn attention<E: Element>(

@@ -10,19 +10,23 @@ mod cross_entropy;
 mod device;
 mod elementwise;
 mod embedding;
+mod gate;
 mod gemm;
 mod linear;
 mod math;
 mod memory;
 mod norm;
+mod norm_heads;
 mod optimizer;
 mod parallel;
 mod product;
 mod reduce;
+mod rotary;
 mod rows;
 mod simd;
 mod squared_error;
 pub mod stored;
+mod strided;
 #[cfg(test)]
 mod testing;
 mod tree_sum;
@@ -34,15 +38,19 @@ pub use convert::convert;
 pub use cross_entropy::{cross_entropy, cross_entropy_backward};
 pub use device::Cpu;
 pub use embedding::{embed, embed_backward};
+pub use gate::{gate, gate_backward};
 pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
 pub use linear::{Then, linear};
 pub use norm::{
     layer_norm, layer_norm_backward, layer_norm_dparams, layer_norm_dx, rms_norm, rms_norm_backward, rms_norm_dgain,
     rms_norm_dx,
 };
+pub use norm_heads::{rms_norm_heads, rms_norm_heads_backward, rms_norm_heads_dgain, rms_norm_heads_dx};
 pub use optimizer::{adamw, all_finite, sum_squares};
 pub use product::instructions;
 pub use reduce::reduce;
+pub use rotary::{rotary_table, rotate};
 pub use rows::{add, mul, scale, sum_columns, sum_rows};
 pub use squared_error::{squared_error, squared_error_backward};
+pub use strided::{Strided, StridedMut};
 pub use tree_sum::tree_sum;

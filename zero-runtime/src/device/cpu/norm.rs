@@ -131,11 +131,29 @@ fn add_dparams<E: Element>(dgain: &mut [f32], dbias: &mut [f32], x: &[E], dy: &[
 /// `dx` := scale * (g - `along_one` - n mean(g n)), one row: g = dy * gain, n = (x - mean) * scale; then `plus` is added.
 #[inline(always)]
 fn dx_row<E: Element>(dx: &mut [E], inputs: [&[E]; 3], [mean, scale]: [f32; 2], along_one: f32, plus: Option<&[E]>) {
-    let along_n = sum(inputs, |[x, gain, dy]| (x - mean) * scale * (gain * dy)) / dx.len() as f32;
-    each(dx, inputs, |_, [x, gain, dy]| scale * ((x - mean) * scale).mul_add(-along_n, gain * dy - along_one));
+    let along_n = along(inputs, [mean, scale]);
+    each(dx, inputs, |_, inputs| dx_element(inputs, [mean, scale], along_one, along_n));
     if let Some(plus) = plus {
         each(dx, [plus], |dx, [plus]| dx + plus);
     }
+}
+
+/// [`dx_row`] of an RMS norm where `dx` lies in the place of `dy`.
+#[inline(always)]
+pub(super) fn rms_norm_dx_row_in_place<E: Element>(x: &[E], gain: &[E], dy: &mut [E], scale: f32) {
+    let along_n = along([x, gain, dy], [0.0, scale]);
+    each(dy, [x, gain], |dy, [x, gain]| dx_element([x, gain, dy], [0.0, scale], 0.0, along_n));
+}
+
+/// mean(g n), one row.
+#[inline(always)]
+fn along<E: Element>(inputs: [&[E]; 3], [mean, scale]: [f32; 2]) -> f32 {
+    sum(inputs, |[x, gain, dy]| (x - mean) * scale * (gain * dy)) / inputs[0].len() as f32
+}
+
+#[inline(always)]
+fn dx_element([x, gain, dy]: [f32; 3], [mean, scale]: [f32; 2], along_one: f32, along_n: f32) -> f32 {
+    scale * ((x - mean) * scale).mul_add(-along_n, gain * dy - along_one)
 }
 
 /// Panics unless `x` and `dy` are (rows, width).
@@ -165,13 +183,19 @@ pub fn rms_norm<E: Element>(x: &[E], gain: &[E], y: &mut [E], inverse: &mut [f32
         #[inline(always)]
         || {
             for ((x, y), inverse) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(inverse) {
-                let mean_square = sum([x], |[x]| x * x) / width as f32;
-                let scale = 1.0 / (mean_square + eps).sqrt();
-                each(y, [x, gain], |_, [x, gain]| x * scale * gain);
-                *inverse = scale;
+                *inverse = rms_norm_row(x, gain, y, eps);
             }
         },
     );
+}
+
+/// One row of [`rms_norm`], for use within a vectorised loop: 1 / sqrt(mean(x^2) + eps).
+#[inline(always)]
+pub(super) fn rms_norm_row<E: Element>(x: &[E], gain: &[E], y: &mut [E], eps: f32) -> f32 {
+    let mean_square = sum([x], |[x]| x * x) / x.len() as f32;
+    let scale = 1.0 / (mean_square + eps).sqrt();
+    each(y, [x, gain], |_, [x, gain]| x * scale * gain);
+    scale
 }
 
 /// The gradients of `rms_norm`, given `dy` (rows, width), in one pass: [`rms_norm_dx`] and [`rms_norm_dgain`] of all columns,
@@ -247,7 +271,7 @@ pub fn rms_norm_dgain<E: Element>(
 
 /// Adds what one row brings.
 #[inline(always)]
-fn add_dgain<E: Element>(dgain: &mut [f32], x: &[E], dy: &[E], scale: f32) {
+pub(super) fn add_dgain<E: Element>(dgain: &mut [f32], x: &[E], dy: &[E], scale: f32) {
     for ((dgain, x), dy) in dgain.iter_mut().zip(x).zip(dy) {
         *dgain = dy.widen().mul_add(x.widen() * scale, *dgain);
     }

@@ -7,7 +7,10 @@ use bytemuck::Zeroable;
 use super::*;
 use crate::device::cpu::matmul;
 use crate::device::cpu::testing::{STEP, noise};
-use crate::device::{AttentionShape, Device, Element, HyperBlock, Nonlinearity, ReportBlock, Then, Write, bf16};
+use crate::device::{
+    AttentionShape, Device, Element, HyperBlock, Nonlinearity, ReportBlock, Rotary, Scaling, Strided, StridedMut, Then,
+    Write, bf16,
+};
 use crate::view::{View, ViewMut};
 
 const ROWS: usize = 35;
@@ -169,6 +172,41 @@ fn norms(cpu: &Cpu, width: usize, written: &mut Written) {
     }
 }
 
+/// Rows of two heads and something after them.
+fn heads(cpu: &Cpu, width: usize, written: &mut Written) {
+    let (stride, heads) = (2 * width + 3, 2);
+    let (x, gain) = (noise(ROWS * stride, 1), noise(width, 2));
+    let (mut y, mut inverse, mut dgain) = (noise(ROWS * stride, 3), vec![0.0; ROWS * heads], noise(width, 4));
+    let rows = Strided::new(view(&x), stride);
+    let to = StridedMut::new(view_mut(&mut y), stride);
+    cpu.rms_norm_heads(rows, heads, view(&gain), to, view_mut(&mut inverse), EPSILON);
+    written.note("rms_norm_heads", &y);
+    written.note("inverse of heads", &inverse);
+    for write in [Write::Add, Write::Set] {
+        let to = StridedMut::new(view_mut(&mut y), stride);
+        cpu.rms_norm_heads_backward(rows, heads, view(&gain), view(&inverse), to, view_mut(&mut dgain), write);
+        written.note("rms_norm_heads dx", &y);
+        written.note("rms_norm_heads dgain", &dgain);
+    }
+    for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
+        let (both, dy) = (noise(ROWS * 2 * width, 5), noise(ROWS * width, 6));
+        let (mut gated, mut dboth) = (vec![0.0; dy.len()], vec![0.0; both.len()]);
+        cpu.gate(kind, view(&both), view_mut(&mut gated), width);
+        cpu.gate_backward(kind, view(&both), view(&dy), view_mut(&mut dboth), width);
+        written.note(format!("gate {kind:?}"), &gated);
+        written.note(format!("gate {kind:?} backward"), &dboth);
+    }
+    if width.is_multiple_of(2) {
+        let mut table = vec![0.0; 11 * width];
+        cpu.rotary_table(&Rotary { base: 100.0, scaling: Scaling::None }, 7, width, view_mut(&mut table));
+        written.note("rotary_table", &table);
+        for back in [false, true] {
+            cpu.rotate(StridedMut::new(view_mut(&mut y), stride), heads, view(&table), 11, back);
+            written.note(format!("rotate {back}"), &y);
+        }
+    }
+}
+
 fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
     const LENGTH: usize = 5;
     let len = ROWS * width;
@@ -256,6 +294,7 @@ fn all_ops(cpu: Cpu) -> Written {
         elementwise(&cpu, width, &mut written);
         adamw(&cpu, width, &mut written);
         norms(&cpu, width, &mut written);
+        heads(&cpu, width, &mut written);
         tokens(&cpu, width, &mut written);
     }
     [1, 33, 4096, 40_001].into_iter().for_each(|len| sums(&cpu, len, &mut written));
