@@ -17,7 +17,7 @@ use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
-use zero_tests::tiny::{Tall, Tied, narrow};
+use zero_tests::tiny::{Tall, Tied, VOCAB, narrow};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 struct Counting;
@@ -68,7 +68,7 @@ fn what_gemm_packs_in_is_bounded() {
     assert!(packed > PACKED_BYTES / 2 && packed <= PACKED_BYTES, "{packed} of {PACKED_BYTES} bytes");
 }
 
-/// Three steps and an evaluation.
+/// Three steps, an evaluation, and a prompt with two tokens after it.
 fn steps<'p, M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
     engine: &mut Engine<'p, M, Shared<'p>>,
 ) {
@@ -79,6 +79,10 @@ fn steps<'p, M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu
         assert!(report.is_ok_and(|report| report.loss.is_finite()));
     }
     assert!(engine.evaluate(|micro_batch, ids, targets| batch(9, rank, micro_batch, ids, targets)).is_ok());
+    let mut logits = [0.0; VOCAB];
+    for (before, ids) in [(0, &[1, 2, 3][..]), (3, &[4]), (4, &[5])] {
+        assert!(engine.decode(ids, before, &mut logits).is_ok());
+    }
 }
 
 /// What `work` adds to `counts`.

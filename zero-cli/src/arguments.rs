@@ -39,6 +39,22 @@ pub enum Verb {
         #[arg(last = true)]
         arguments: Vec<OsString>,
     },
+    /// Build the binary, and let its model of text write, without training
+    Sample {
+        #[command(flatten)]
+        request: Request,
+        /// Arguments of the binary, such as `--prompt` and `--sample`; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Build the binary, and print the loss and the perplexity of its model on all of a text, without training
+    Evaluate {
+        #[command(flatten)]
+        request: Request,
+        /// Arguments of the binary, such as `--data`; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
     /// Build the binary, and print where it lies: under target/zero/, in a folder of its spec
     #[command(group(clap::ArgGroup::new("what").required(true).args(["spec", "list"])))]
     Build {
@@ -118,16 +134,22 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
                 return Some(format!("to train what a spec says, run `cargo zero run {}`", shown(&arguments[1..])));
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
-            (!has_near).then(|| "the commands are `run`, `build`, `plan` and `explain`".to_owned())
+            (!has_near)
+                .then(|| "the commands are `run`, `sample`, `evaluate`, `build`, `plan` and `explain`".to_owned())
         }
-        ErrorKind::UnknownArgument if arguments.get(1).is_some_and(|verb| verb == "run") => {
+        ErrorKind::UnknownArgument if arguments.get(1).is_some_and(starts_a_binary) => {
             tip_for_run(&text(ContextKind::InvalidArg)?, &arguments[1..])
         }
         _ => None,
     }
 }
 
-/// The tip for an argument that `run` does not have. `arguments` begin with the verb.
+/// Whether a verb takes arguments of the binary.
+fn starts_a_binary(verb: &OsString) -> bool {
+    ["run", "sample", "evaluate"].iter().any(|starts| verb == starts)
+}
+
+/// The tip for an argument that `run`, or what is like it, does not have. `arguments` begin with the verb.
 fn tip_for_run(unknown: &str, arguments: &[OsString]) -> Option<String> {
     if unknown == "--release" {
         return Some("a binary is always built with `--release`; leave it out".to_owned());
@@ -143,7 +165,8 @@ fn tip_for_run(unknown: &str, arguments: &[OsString]) -> Option<String> {
             format!("arguments of the binary come after `--`: `cargo zero {before} -- {after}`")
         }
         (true, false) => {
-            format!("arguments of the binary come after the spec and `--`: `cargo zero run SPEC -- {unknown} ...`")
+            let verb = arguments[0].to_string_lossy();
+            format!("arguments of the binary come after the spec and `--`: `cargo zero {verb} SPEC -- {unknown} ...`")
         }
     })
 }
@@ -190,7 +213,10 @@ mod tests {
             ("run x.ron -steps 5", "come after `--`: `cargo zero run x.ron -- -steps 5`"),
             ("run --steps 5 x.ron", "come after the spec and `--`: `cargo zero run SPEC -- --steps ...`"),
             ("run x.ron --release", "always built with `--release`"),
-            ("train x.ron", "the commands are `run`, `build`, `plan` and `explain`"),
+            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `plan` and `explain`"),
+            ("sample x.ron --prompt a", "come after `--`: `cargo zero sample x.ron -- --prompt a`"),
+            ("evaluate --data a x.ron", "come after the spec and `--`: `cargo zero evaluate SPEC -- --data ...`"),
+            ("sample", "<SPEC>"),
             ("run a.ron b.ron", "a command takes one spec"),
             ("specs/a.ron", "run `cargo zero run specs/a.ron`"),
             ("buidl x.ron", "a similar subcommand exists: 'build'"),

@@ -34,6 +34,8 @@ fn main() -> ExitCode {
 fn execute(verb: Verb) -> Result<(), Error> {
     match verb {
         Verb::Run { request, arguments } => become_binary(&request, &arguments),
+        Verb::Sample { request, arguments } => become_only("sample", &request, arguments),
+        Verb::Evaluate { request, arguments } => become_only("evaluate", &request, arguments),
         Verb::Build { list: true, .. } => list(),
         Verb::Build { request, .. } => {
             // Without `--list` there is a spec. Otherwise the command line would have been rejected.
@@ -57,6 +59,12 @@ fn list() -> Result<(), Error> {
         println!("{bytes:>10}  {}", path.display());
     }
     Ok(())
+}
+
+/// [`become_binary`], told to do something else than train.
+fn become_only(what: &str, request: &Request, mut arguments: Vec<OsString>) -> Result<(), Error> {
+    arguments.insert(0, format!("--only={what}").into());
+    become_binary(request, &arguments)
 }
 
 /// Builds the binary of a spec and runs it in place of this process, so that signals and the exit code are its own.

@@ -104,6 +104,20 @@ fn specs_of_one_stem_are_two_binaries() {
 }
 
 #[test]
+fn a_binary_is_told_what_to_do_instead_of_training() {
+    let workspace = Workspace::new();
+    workspace.spec("x.ron");
+    for (line, arguments) in [
+        ("sample x.ron -- --prompt a", r#"["--only=sample", "--prompt", "a"]"#),
+        ("sample x.ron", r#"["--only=sample"]"#),
+        ("evaluate x.ron -- --data b", r#"["--only=evaluate", "--data", "b"]"#),
+    ] {
+        let said = workspace.said(line);
+        assert!(said.starts_with("model ") && said.trim_end().ends_with(arguments), "{line}: {said}");
+    }
+}
+
+#[test]
 fn a_build_waits_for_another_one() {
     let workspace = Workspace::new();
     workspace.spec("x.ron").write("target/zero/build/lock", "");

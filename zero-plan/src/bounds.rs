@@ -121,6 +121,7 @@ pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin)
 const fn bytes_of(unit: &Unit) -> u128 {
     let inner = unit.saved_bytes as u128 + unit.workspace_bytes as u128;
     let outer = unit.input_bytes as u128 + unit.output_bytes as u128 + unit.targets_bytes as u128;
+    let inner = inner + unit.cache_bytes as u128;
     16 * (unit.params as u128 + unit.takes as u128) + 2 * (inner + outer)
 }
 

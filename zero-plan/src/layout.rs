@@ -1,6 +1,7 @@
 //! Layout: where everything lies on the ranks of each pipeline stage. Sizes in, constant offsets out. Knows nothing of the
 //! order of a step.
 
+mod decoding;
 mod memory;
 mod sizes;
 
@@ -8,6 +9,7 @@ use crate::config::Config;
 use crate::pipeline::{Chunk, Pass, Turns};
 use crate::unit::{LINE_BYTES, Unit, round_up};
 
+pub use decoding::Decoding;
 pub use memory::{Home, Kind, Memory, Region};
 use sizes::Sizes;
 
@@ -38,12 +40,23 @@ pub struct Placement {
     pub output_bytes: usize,
     /// The bucket that its gradients travel in.
     pub bucket: usize,
+    /// Start of its cache in the region of activations, where decoding keeps one.
+    pub cache_bytes: usize,
 }
 
 impl Placement {
     /// Nothing, nowhere: what a table holds before it is filled.
-    pub(crate) const NONE: Self =
-        Self { chunk: 0, stage: 0, start: 0, padded: 0, holds: false, saved_bytes: 0, output_bytes: 0, bucket: 0 };
+    pub(crate) const NONE: Self = Self {
+        chunk: 0,
+        stage: 0,
+        start: 0,
+        padded: 0,
+        holds: false,
+        saved_bytes: 0,
+        output_bytes: 0,
+        bucket: 0,
+        cache_bytes: 0,
+    };
 
     /// Elements of the shard of its flat buffer of one rank along `zero`.
     pub const fn shard(&self, config: &Config) -> usize {
@@ -224,6 +237,7 @@ pub const fn fill_placements(tables: &Tables, out: &mut [Placement]) {
             start = fill_chunk(tables, chunk, start, out);
             chunk += tables.config.mesh.pipeline;
         }
+        decoding::fill_caches(tables, stage, out);
         stage += 1;
     }
 }
@@ -250,6 +264,7 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
             saved_bytes: saved,
             output_bytes: activation,
             bucket: bucket_of(tables.buckets, i),
+            cache_bytes: 0,
         };
         if !tables.leaves(i) {
             activation += round_up(unit.output_bytes, LINE_BYTES);

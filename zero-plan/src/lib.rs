@@ -42,7 +42,7 @@ pub use origin::{Given, Origin, Source};
 pub use pipeline::{Chunk, Pass};
 pub use place::{Place, Places, Position, State, Stretch};
 pub use plan::{PipelineStage, Plan, PlanBuf};
-pub use prove::{Flaw, Proof, prove, prove_accesses, prove_ranks};
+pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks};
 pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel};
 pub use simulate::{Timing, makespan};

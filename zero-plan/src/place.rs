@@ -4,7 +4,7 @@
 mod access;
 mod position;
 
-pub use access::{Access, Accesses, Content, Gradients, Value, accesses};
+pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
 pub use position::Position;
 
 use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
@@ -92,16 +92,24 @@ pub struct Places<'a> {
     pub memory: &'a Memory,
     /// Where the rank lies in the mesh.
     pub at: Coordinates,
+    /// Whether these are the places of a decoding walk: in it no activations are kept, and units take turns with one place
+    /// for what they save and two for what passes between them.
+    pub is_decoding: bool,
 }
 
 impl<'a> Plan<'a> {
     /// The places of the rank at these coordinates.
     pub const fn places(&'a self, at: Coordinates) -> Places<'a> {
-        Places { tables: self.tables(), memory: &self.stages[at.pipeline].memory, at }
+        Places { tables: self.tables(), memory: &self.stages[at.pipeline].memory, at, is_decoding: false }
     }
 }
 
 impl<'a> Places<'a> {
+    /// The same in a decoding walk. A model that caches nothing has the places of an evaluation there.
+    pub const fn decoding(self) -> Self {
+        Self { is_decoding: self.memory.decoding.boundary_bytes > 0, ..self }
+    }
+
     /// The same of another rank of the pipeline stage.
     pub const fn along(self, axis: Axis, index: usize) -> Self {
         let at = match axis {
@@ -295,8 +303,22 @@ impl Places<'_> {
         self.in_slot(slot, 0, self.memory.activation_slot_bytes)
     }
 
+    /// One of the two places that units take turns with in a decoding walk: what a unit gives, the next one takes.
+    const fn in_turn(&self, turn: usize, len: usize) -> Place {
+        let decoding = &self.memory.decoding;
+        self.place(Kind::Activations, decoding.saved_bytes + turn % 2 * decoding.boundary_bytes, len)
+    }
+
+    /// What decoding keeps of the earlier tokens of a sequence for a unit, from one walk to the next.
+    pub const fn cache(&self, unit: usize) -> Place {
+        self.place(Kind::Activations, self.placement(unit).cache_bytes, self.unit(unit).cache_bytes)
+    }
+
     /// What a unit takes: what entered its chunk, or the output of the unit before it.
     pub const fn input(&self, unit: usize, slot: usize) -> Place {
+        if self.is_decoding {
+            return self.in_turn(unit + 1, self.unit(unit).input_bytes);
+        }
         let start = if self.is_chunk_first(unit) { 0 } else { self.placement(unit - 1).output_bytes };
         self.in_slot(slot, start, self.unit(unit).input_bytes)
     }
@@ -313,12 +335,18 @@ impl Places<'_> {
         if self.tables.leaves(unit) {
             return self.outgoing(Parcel::Activations, unit, outgoing);
         }
+        if self.is_decoding {
+            return self.in_turn(unit, self.unit(unit).output_bytes);
+        }
         self.in_slot(slot, self.placement(unit).output_bytes, self.unit(unit).output_bytes)
     }
 
     /// What a unit saves for its backward.
     pub const fn saved(&self, unit: usize, slot: usize) -> Place {
         let saved = self.unit(unit).saved_bytes;
+        if self.is_decoding {
+            return self.place(Kind::Activations, 0, saved);
+        }
         if self.tables.config.recomputes(self.tables.units, unit) {
             return self.place(Kind::Recomputed, self.placement(unit).saved_bytes, saved);
         }

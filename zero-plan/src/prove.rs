@@ -20,9 +20,10 @@ use crate::groups::Groups;
 use crate::layout::Memory;
 use crate::mesh::Coordinates;
 use crate::pipeline::Pass;
-use crate::place::{Accesses, accesses};
+use crate::place::{Accesses, accesses, decoding_accesses};
 use crate::plan::Plan;
 use crate::schedule::Op;
+use crate::unit::caches;
 
 /// What was proven, in figures: over all ranks, for a training step and an evaluation together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +120,7 @@ pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
         proof.collectives += of_pass.collectives;
         proof.parcels += of_pass.parcels;
     }
+    prove_decoding(plan, &decoding_accesses)?;
     Ok(proof)
 }
 
@@ -134,7 +136,7 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
     ranks.check()?;
     let collectives = matching::collectives(&ranks)?;
     let parcels = matching::parcels(&ranks)?;
-    flow::flow(&ranks, &accesses)?;
+    flow::flow(&ranks, &accesses, false)?;
     if pass == Pass::Train {
         cover::sums(&ranks)?;
     }
@@ -154,8 +156,22 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
 pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
     [Pass::Train, Pass::Evaluate].into_iter().try_for_each(|pass| {
         let ops: Vec<&[Op]> = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
-        flow::flow(&Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) }, accesses)
+        flow::flow(&Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) }, accesses, false)
     })
+}
+
+/// Proves the same of a decoding walk, whose ops are those of an evaluation, and that it overwrites no cache. A model that
+/// caches nothing decodes as it evaluates.
+///
+/// # Errors
+/// The first flaw that is found.
+pub fn prove_decoding(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
+    if !caches(plan.units) {
+        return Ok(());
+    }
+    let pass = Pass::Evaluate;
+    let ops: Vec<&[Op]> = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
+    flow::flow(&Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) }, accesses, true)
 }
 
 /// What a proof looks at: one pass of all ranks.

@@ -45,6 +45,8 @@ pub struct Unit {
     pub given_bytes: usize,
     /// What is to be predicted, where it ends a model.
     pub targets_bytes: usize,
+    /// What decoding keeps of the earlier tokens of one sequence.
+    pub cache_bytes: usize,
 }
 
 impl Unit {
@@ -63,6 +65,7 @@ impl Unit {
         operations: 0,
         given_bytes: 0,
         targets_bytes: 0,
+        cache_bytes: 0,
     };
 
     /// Elements of its flat buffer: its parameters, padded so that every part of it is as long as the others and ends on
@@ -255,6 +258,18 @@ pub(crate) const fn smaller_than_shards(config: &Config, units: &[Unit]) -> Opti
         i += 1;
     }
     None
+}
+
+/// Whether decoding keeps something of earlier tokens, anywhere in a model.
+pub(crate) const fn caches(units: &[Unit]) -> bool {
+    let mut i = 0;
+    while i < units.len() {
+        if units[i].cache_bytes > 0 {
+            return true;
+        }
+        i += 1;
+    }
+    false
 }
 
 /// Units with parameters of their own.

@@ -81,6 +81,7 @@ pub mod model;
 mod profile;
 pub mod random;
 pub mod run;
+pub mod sampling;
 pub mod terminal;
 pub mod testing;
 pub mod transport;

@@ -85,6 +85,8 @@ pub struct BackwardBytes<'a, D> {
 pub struct Code<D> {
     /// [`Layer::forward`]
     pub forward: fn(&Context<D>, ForwardBytes<D>),
+    /// [`Layer::decode`]
+    pub decode: fn(&Context<D>, ForwardBytes<D>, ViewMut<D, u8>),
     /// [`Layer::backward`]
     pub backward: fn(&Context<D>, BackwardBytes<D>),
     /// [`Layer::tensors`]
@@ -187,6 +189,7 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
         input_bytes: activation_bytes::<S, X>(),
         output_bytes: activation_bytes::<S, L::Output>(),
         operations: L::OPERATIONS,
+        cache_bytes: L::CACHE,
         ..Unit::NONE
     };
     Field { name, count, tied, turns: 1, sizes }
@@ -230,6 +233,10 @@ const fn code<S: Shape, X: Activation, L: Layer<S, X>>(field: &Field) -> Code<S:
         forward: |cx, pass| {
             let ForwardBytes { params, x, y, saved, work } = pass;
             L::forward(cx, Forward { params: params.cast(), x: x.cast(), y: y.cast(), saved, work });
+        },
+        decode: |cx, pass, cache| {
+            let ForwardBytes { params, x, y, saved, work } = pass;
+            L::decode(cx, Forward { params: params.cast(), x: x.cast(), y: y.cast(), saved, work }, cache);
         },
         backward: |cx, pass| {
             let BackwardBytes { params, grads, x, saved, dy, dx, work } = pass;

@@ -31,7 +31,8 @@ fn away_from_zero(seed: u64, i: u64) -> f32 {
 }
 
 /// Checks a layer's backward against finite differences of its forward, that gradients are overwritten or added to as
-/// asked, that what it does in one pass is as if done in two, and that it reads nothing that it was not given.
+/// asked, that what it does in one pass is as if done in two, that decoding a sequence token by token gives what forward
+/// does, and that it reads nothing that it was not given.
 ///
 /// Parameters and input elements are moved one by one, by two step widths (Richardson), with sums in f64: all of them, or
 /// some hundreds spread evenly where there are more. Targets are ids of classes; [`gradcheck_towards`] has others.
@@ -56,6 +57,7 @@ pub fn gradcheck_towards<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sa
     trial.forward::<S, X, L>(Then::Nothing);
     names.require_written(Y, &trial.y);
     check_shorter::<S, X, T, L>(&names, &trial);
+    check_decoding::<S, X, T, L>(&names, &trial);
     let (grads, dx) = trial.backward::<S, X, L>(&dy, None, GRADS.value(), Write::Set);
     names.require_written(GRADS, &grads);
     names.require_written(DX, &dx);
@@ -120,6 +122,32 @@ fn check_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L:
         let expected = f64::from(expected);
         if !is_close(f64::from(found), expected, ROUNDING * expected.abs().max(1.0)) {
             names.differs(Y, i, &format!("of the first {length} tokens alone, as of all"), expected, found);
+        }
+    }
+}
+
+/// Decoding a sequence gives what forward gives for all of it, in however many calls: at once, token by token, or a
+/// beginning and the rest.
+fn check_decoding<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>(
+    names: &Names,
+    whole: &Trial,
+) {
+    let half = S::LENGTH.div_ceil(2);
+    let calls = [vec![S::LENGTH], vec![1; S::LENGTH], vec![half, S::LENGTH - half]];
+    for calls in calls.iter().filter(|calls| !calls.contains(&0)) {
+        let mut part = Trial::new::<S, X, T, L>();
+        let y = part.decode::<S, X, L>(calls);
+        for (i, (&found, &expected)) in y.iter().zip(&whole.y).enumerate() {
+            let expected = f64::from(expected);
+            if !is_close(f64::from(found), expected, ROUNDING * expected.abs().max(1.0)) {
+                let why = format!(
+                    "of `decode`, {} tokens at once and {} calls in all, as of `forward`; a layer in which tokens depend \
+                     on others, or on their places, needs a `decode` of its own",
+                    calls[0],
+                    calls.len()
+                );
+                names.differs(Y, i, &why, expected, found);
+            }
         }
     }
 }

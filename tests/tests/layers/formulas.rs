@@ -26,6 +26,7 @@ impl Trial {
             device: &Cpu::ONE_THREAD,
             sequences: Small::SEQUENCES,
             length: Small::LENGTH,
+            before: 0,
             targets: zero_runtime::view::View::empty(),
         };
         let pass = Forward {
@@ -201,7 +202,7 @@ fn a_norm_has_the_epsilon_that_it_is_told() {
         let (params, x, mut y) = (vec![1.0; L::PARAMS], vec![1e-10; 2 * Small::TOKENS], vec![0.0; 2 * Small::TOKENS]);
         let mut saved = vec![0.0f32; L::SAVED / size_of::<f32>()];
         let targets = zero_runtime::view::View::empty();
-        let cx = Context { device: &Cpu::ONE_THREAD, sequences: 2, length: 5, targets };
+        let cx = Context { device: &Cpu::ONE_THREAD, sequences: 2, length: 5, before: 0, targets };
         let pass = Forward {
             params: params.as_slice().into(),
             x: x.as_slice().into(),

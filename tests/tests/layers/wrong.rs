@@ -4,7 +4,7 @@ use zero_runtime::device::Nonlinearity;
 use zero_runtime::layer::size::bytes;
 use zero_runtime::prelude::*;
 use zero_runtime::testing::gradcheck;
-use zero_runtime::view::View;
+use zero_runtime::view::{View, ViewMut};
 
 use crate::Small;
 
@@ -159,6 +159,50 @@ impl Layer<Small, Features<3>> for Counts {
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
+/// Adds to each token those before it, and forgets that they may have come in earlier calls.
+struct Sums;
+
+impl Layer<Small, Features<3>> for Sums {
+    type Output = Features<3>;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+    fn tensors(_: &mut Tensors) {}
+    fn forward(cx: &Context<Cpu>, pass: Forward<Small, Features<3>>) {
+        let y = pass.y.into_slice();
+        y.copy_from_slice(pass.x.as_slice());
+        for i in (3..y.len()).filter(|i| i / 3 % cx.length > 0) {
+            y[i] += y[i - 3];
+        }
+    }
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
+}
+
+/// The same with what it needs in its cache, which it looks for a place too far.
+struct Misplaces;
+
+impl Layer<Small, Features<3>> for Misplaces {
+    type Output = Features<3>;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+    const CACHE: usize = bytes::<f32>(15);
+    fn tensors(_: &mut Tensors) {}
+    fn forward(cx: &Context<Cpu>, pass: Forward<Small, Features<3>>) {
+        Sums::forward(cx, pass)
+    }
+    fn decode(cx: &Context<Cpu>, mut pass: Forward<Small, Features<3>>, cache: ViewMut<Cpu, u8>) {
+        let sums = cache.take::<f32>(15).0.into_slice();
+        Sums::forward(cx, Forward { y: pass.y.reborrow(), work: pass.work, ..pass });
+        let y = pass.y.into_slice();
+        for (i, y) in y.iter_mut().enumerate().filter(|_| cx.before > 0) {
+            *y += sums[(cx.before * 3) % 12 + i % 3];
+        }
+        sums[3 * cx.before..][..y.len()].copy_from_slice(y);
+    }
+    fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
+}
+
 /// Says that it is a nonlinearity, but is twice that.
 struct NotRelu;
 
@@ -199,6 +243,8 @@ says! {
     a_residual_that_is_forgotten, ForgetsPlus: "`dx` [0, 0]: expected ";
     what_follows_that_is_forgotten, ForgetsThen: "`y` [0, 0]: expected ";
     tokens_that_depend_on_others, Counts: "gradcheck of `Counts`: `y` [0, 0]: expected 10 of the first 4 tokens alone";
+    a_mixture_that_is_not_decoded, Sums: "a layer in which tokens depend on others, or on their places, needs a `decode` of its own";
+    a_cache_that_is_misread, Misplaces: "gradcheck of `Misplaces`: `y` [1, 0]: expected ";
     another_nonlinearity, NotRelu: "of the layer's `ACTIVATION`, found ";
     a_layer_in_a_chain, (Linear<3, 3>, ForgetsDx): "gradcheck of `(Linear<3, 3>, ForgetsDx)`: `grads` of `0.weight` [0, 0]";
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use zero_plan::config::{Often, Width};
 use zero_plan::unit::ALIGNMENT;
-use zero_plan::{Config, Coordinates, Home, Kind, Memory, Pass, Plan, TransportKind};
+use zero_plan::{Config, Coordinates, Home, Kind, Memory, Pass, Plan, TransportKind, Unit};
 
 use crate::model::{Model, config, mesh, models};
 
@@ -269,11 +269,32 @@ fn assert_sizes(plan: &Plan, stage: usize) {
     let boundary = most(&|unit| line(plan.units[unit].input_bytes.max(plan.units[unit].output_bytes)));
     assert_eq!(memory.region(Kind::ActivationGradients).bytes, 2 * boundary);
     let slots = plan.tables().activation_slots(stage);
-    assert_eq!(memory.region(Kind::Activations).bytes, slots * memory.activation_slot_bytes);
+    let trained = slots * memory.activation_slot_bytes;
+    assert_eq!(memory.region(Kind::Activations).bytes, trained.max(assert_decoding(plan, stage)));
     let outgoing = memory.region(Kind::Outgoing).bytes;
     assert_eq!(outgoing, 2 * (memory.outgoing_slot_bytes + memory.returning_slot_bytes));
     assert!(outgoing == 0 || plan.chunks.len() > 1);
     assert_eq!(memory.bytes_per_rank(), memory.regions.iter().map(|region| region.bytes).sum::<usize>());
+}
+
+/// While a sequence is decoded, units take turns with what they save and with two places for what passes between them, and
+/// caches lie behind: gives the bytes that this takes, none where no layer of the model caches.
+fn assert_decoding(plan: &Plan, stage: usize) -> usize {
+    if plan.units.iter().all(|unit| unit.cache_bytes == 0) {
+        return 0;
+    }
+    let (units, last) = (units_of(plan, stage), plan.units.len() - 1);
+    let most = |size: &dyn Fn(&Unit) -> usize, with_head: bool| {
+        let sized = units.iter().filter(|&&unit| with_head || unit < last).map(|&unit| line(size(&plan.units[unit])));
+        sized.max().unwrap_or(0)
+    };
+    let boundary = most(&|unit| unit.input_bytes, true).max(most(&|unit| unit.output_bytes, false));
+    let mut end = most(&|unit| unit.saved_bytes, false) + 2 * boundary;
+    for &unit in &units {
+        assert_eq!(plan.placements[unit].cache_bytes, end, "a cache that does not follow the one before");
+        end += line(plan.units[unit].cache_bytes);
+    }
+    end
 }
 
 /// A stage needs no more memory than the one before it, with two exceptions. Stage 2 replaces gradients of every unit by

@@ -25,6 +25,12 @@ impl Model {
         Self { config, units }
     }
 
+    /// The same with layers that cache, so that it decodes: every second unit, and more than activations take.
+    pub fn caching(mut self) -> Self {
+        self.units.iter_mut().skip(1).step_by(2).for_each(|unit| unit.cache_bytes = 300 + unit.position);
+        self
+    }
+
     pub fn plan(&self) -> PlanBuf {
         PlanBuf::new("Random", self.config, &self.units)
     }
@@ -231,8 +237,9 @@ fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Ve
     let mut units = Vec::new();
     for (i, &[params, operations, saved_bytes, workspace_bytes, output_bytes]) in sizes.iter().enumerate() {
         let targets_bytes = 1 + operations % 200;
+        let cache_bytes = (operations % 4).saturating_sub(2) * 700;
         let activations = Unit { saved_bytes, input_bytes, output_bytes, targets_bytes, ..unit(i, params) };
-        units.push(Unit { workspace_bytes, operations, ..activations });
+        units.push(Unit { workspace_bytes, operations, cache_bytes, ..activations });
         input_bytes = output_bytes;
     }
     if let (Some((owner, percent)), [_, _, ..]) = (tied, units.as_slice()) {

@@ -4,10 +4,12 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use zero_plan::place::{Access, Content, Gradients, Value, accesses};
-use zero_plan::{Axis, Coordinates, Home, Op, Pass, Plan, Position, prove_accesses};
+use zero_plan::place::{Access, Content, Gradients, Value, accesses, decoding_accesses};
+use zero_plan::{
+    Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, Position, prove_accesses, prove_decoding,
+};
 
-use crate::model::small_models;
+use crate::model::{Model, small_models};
 
 /// A way to get the place of an access wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +58,7 @@ fn kind(op: Op, access: &Access) -> String {
     let what = match access.content {
         Content::Nothing => "nothing",
         Content::Parameters { .. } => "parameters",
+        Content::Cache { .. } => "a cache",
         Content::State { .. } => "a state",
         Content::Gradients { of: Gradients::Of(_), .. } => "local gradients",
         Content::Gradients { of: Gradients::OfReplica(_), .. } => "partial sums",
@@ -67,26 +70,70 @@ fn kind(op: Op, access: &Access) -> String {
     format!("{} {} {what}", op.name(), if access.writes { "writes" } else { "reads" })
 }
 
+/// What says where ops look, and what proves that all of them find what they need there.
+type Looks = fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn FnMut(Access));
+type Proves = fn(&Plan, &zero_plan::place::Accesses) -> Result<(), Flaw>;
+
 /// Every kind of access that a plan has.
-fn kinds(plan: &Plan) -> Vec<String> {
+fn kinds(plan: &Plan, looks: Looks, proves: Proves) -> Vec<String> {
     let found = std::cell::RefCell::new(std::collections::BTreeSet::new());
     let note = |plan: &Plan, pass: Pass, op: Op, position: &Position, at, visit: &mut dyn FnMut(Access)| {
-        accesses(plan, pass, op, position, at, &mut |access| {
+        looks(plan, pass, op, position, at, &mut |access| {
             found.borrow_mut().insert(kind(op, &access));
             visit(access);
         });
     };
-    prove_accesses(plan, &note).unwrap_or_else(|flaw| panic!("{flaw}"));
+    proves(plan, &note).unwrap_or_else(|flaw| panic!("{flaw}"));
     found.into_inner().into_iter().collect()
 }
 
 /// Each kind of access of each small model goes wrong once in each way, on one rank, the first time that it can.
 #[test]
 fn a_place_that_is_wrong_once_is_found() {
-    let mut tried: BTreeMap<(String, Wrong), usize> = BTreeMap::new();
-    for model in small_models() {
+    let tried = go_wrong(small_models(), accesses, prove_accesses);
+    assert!(tried.len() > 80, "{tried:#?}");
+}
+
+/// The same in decoding walks.
+#[test]
+fn a_place_of_a_decoding_walk_that_is_wrong_once_is_found() {
+    let caching: Vec<Model> = small_models().into_iter().map(Model::caching).collect();
+    caching.iter().for_each(|model| model.plan().with(|plan| assert_eq!(plan.check(), Ok(()))));
+    let tried = go_wrong(caching, decoding_accesses, prove_decoding);
+    assert!(tried.keys().any(|(kind, _)| kind == "Forward writes a cache"), "{tried:#?}");
+    assert!(tried.len() > 12, "{tried:#?}");
+}
+
+/// A region of activations that is too short for the caches, or a cache where others work, is refused before a run.
+#[test]
+fn decoding_that_does_not_fit_is_refused() {
+    for model in small_models().into_iter().map(Model::caching) {
         model.plan().with(|plan| {
-            for wrong_kind in kinds(plan) {
+            let unit = (0..plan.units.len()).rfind(|&unit| plan.units[unit].cache_bytes > 0).expect("a cache");
+            let at = plan.placements[unit];
+            let refused = |cache_bytes: usize| {
+                let mut placements = plan.placements.to_vec();
+                placements[unit] = Placement { cache_bytes, ..at };
+                let plan = Plan { placements: &placements, ..*plan };
+                plan.check().map_err(|fault| fault.rule)
+            };
+            let region = plan.stages[at.stage].memory.region(Kind::Activations).bytes;
+            assert_eq!(refused(at.cache_bytes), Ok(()));
+            assert_eq!(refused(0), Err("a cache where units take turns"), "{:?}", plan.config);
+            assert_eq!(refused(region), Err("a cache that does not fit its region"), "{:?}", plan.config);
+            assert!(refused(at.cache_bytes + 4).is_err(), "a cache that lies on no line");
+            if (0..unit).any(|other| plan.units[other].cache_bytes > 0 && plan.placements[other].stage == at.stage) {
+                assert_eq!(refused(at.cache_bytes - 64), Err("caches that overlap"), "{:?}", plan.config);
+            }
+        });
+    }
+}
+
+fn go_wrong(models: Vec<Model>, looks: Looks, proves: Proves) -> BTreeMap<(String, Wrong), usize> {
+    let mut tried: BTreeMap<(String, Wrong), usize> = BTreeMap::new();
+    for model in models {
+        model.plan().with(|plan| {
+            for wrong_kind in kinds(plan, looks, proves) {
                 // What nobody reads may lie anywhere in its region.
                 if wrong_kind.ends_with("writes nothing") {
                     continue;
@@ -95,7 +142,7 @@ fn a_place_that_is_wrong_once_is_found() {
                     let is_done = Cell::new(false);
                     let mutated =
                         |plan: &Plan, pass, op: Op, position: &Position, at, visit: &mut dyn FnMut(Access)| {
-                            accesses(plan, pass, op, position, at, &mut |access| {
+                            looks(plan, pass, op, position, at, &mut |access| {
                                 let goes_wrong = !is_done.get() && kind(op, &access) == wrong_kind;
                                 match wrong.of(plan, access).filter(|_| goes_wrong) {
                                     Some(access) => {
@@ -106,7 +153,7 @@ fn a_place_that_is_wrong_once_is_found() {
                                 }
                             });
                         };
-                    let proof = prove_accesses(plan, &mutated);
+                    let proof = proves(plan, &mutated);
                     if is_done.get() {
                         assert!(proof.is_err(), "{wrong_kind}, {wrong:?}: {:?}", plan.config);
                         *tried.entry((wrong_kind.clone(), wrong)).or_default() += 1;
@@ -115,5 +162,5 @@ fn a_place_that_is_wrong_once_is_found() {
             }
         });
     }
-    assert!(tried.len() > 80, "{tried:#?}");
+    tried
 }

@@ -34,6 +34,9 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
         if let Some(rule) = check_units(&own) {
             return Some(rule);
         }
+        if let Some(rule) = check_decoding(&own.decoding()) {
+            return Some(rule);
+        }
         if let Some(rule) = check_regions(tables, memory) {
             return Some(rule);
         }
@@ -45,7 +48,8 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
 /// The places of the last rank of a pipeline stage, which reach farthest into what ranks share out among them.
 const fn last_rank<'a>(tables: &Tables<'a>, memory: &'a Memory, pipeline: usize) -> Places<'a> {
     let mesh = &tables.config.mesh;
-    Places { tables: *tables, memory, at: Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline } }
+    let at = Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline };
+    Places { tables: *tables, memory, at, is_decoding: false }
 }
 
 /// Whether an offset in elements of a flat buffer lies on a cache line.
@@ -155,6 +159,60 @@ const fn check_units(own: &Places) -> Broken {
         chunk += config.mesh.pipeline;
     }
     check_slots(own, holders)
+}
+
+/// A decoding walk: what a unit reads, writes and caches lies apart, and no walk overwrites the cache of another unit.
+const fn check_decoding(own: &Places) -> Broken {
+    let Tables { config, units, chunks, .. } = own.tables;
+    if !own.is_decoding {
+        return None;
+    }
+    // Caches lie behind one another, and behind all that units take turns with.
+    let (mut turns_end, mut first_cache, mut caches_end) = (0, usize::MAX, 0);
+    let mut chunk = own.at.pipeline;
+    while chunk < chunks.len() {
+        let mut i = chunks[chunk].first;
+        while i < chunks[chunk].end {
+            let (input, cache) = (own.input(i, 0), own.cache(i));
+            rules! {
+                fits(own, input) && bytes_on_line(input.offset_bytes) => "an input of decoding that does not fit its region",
+            }
+            turns_end = if input.end_bytes() > turns_end { input.end_bytes() } else { turns_end };
+            // The head is not run, but asked what it predicts.
+            if i + 1 < units.len() {
+                let (saved, output) = (own.saved(i, 0), own.output(i, 0, 0));
+                rules! {
+                    fits(own, saved) && fits(own, output) && bytes_on_line(output.offset_bytes) =>
+                        "activations of decoding that do not fit their region",
+                    saved.is_apart_from(input) && saved.is_apart_from(output) && input.is_apart_from(output) =>
+                        "activations of decoding that overlap",
+                    own.tables.leaves(i) || i + 1 == chunks[chunk].end || same(output, own.input(i + 1, 0)) =>
+                        "what a unit gives in decoding is not where the next one takes it",
+                }
+                turns_end = if saved.end_bytes() > turns_end { saved.end_bytes() } else { turns_end };
+                if !own.tables.leaves(i) && output.end_bytes() > turns_end {
+                    turns_end = output.end_bytes();
+                }
+            }
+            if cache.len_bytes > 0 {
+                rules! {
+                    cache.offset_bytes >= caches_end && bytes_on_line(cache.offset_bytes) => "caches that overlap",
+                    fits(own, cache) => "a cache that does not fit its region",
+                }
+                first_cache = if cache.offset_bytes < first_cache { cache.offset_bytes } else { first_cache };
+                caches_end = cache.end_bytes();
+            }
+            i += 1;
+        }
+        chunk += config.mesh.pipeline;
+    }
+    rules! { turns_end <= first_cache => "a cache where units take turns", }
+    None
+}
+
+/// Whether two places begin at the same byte, and have the same length.
+const fn same(a: Place, b: Place) -> bool {
+    a.region as usize == b.region as usize && a.offset_bytes == b.offset_bytes && a.len_bytes == b.len_bytes
 }
 
 /// What this rank stores of a unit from one step to the next, and the sums of its gradients.

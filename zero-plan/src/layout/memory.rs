@@ -1,6 +1,6 @@
 //! Memory: the arena of a rank as regions at constant offsets, and which of them peers can reach.
 
-use super::{Sizes, Tables};
+use super::{Decoding, Sizes, Tables};
 use crate::config::{Config, Gather, Width};
 use crate::unit::{LINE_BYTES, round_up};
 
@@ -23,7 +23,8 @@ pub enum Kind {
     Master,
     /// AdamW's first and second moments.
     Optimizer,
-    /// Inputs and outputs of the units, and what they save for backward, of the micro-batches in flight.
+    /// Inputs and outputs of the units, and what they save for backward, of the micro-batches in flight. While a sequence is
+    /// decoded, what units work on and the caches of its earlier tokens.
     Activations,
     /// What a recomputed unit saves, from its second forward to its backward.
     Recomputed,
@@ -133,6 +134,8 @@ pub struct Memory {
     pub gathered_slot: usize,
     /// Bytes of one slot for activations: of one chunk of one micro-batch.
     pub activation_slot_bytes: usize,
+    /// The region of activations in a decoding walk.
+    pub decoding: Decoding,
     /// Bytes of one slot for activations that leave; those for gradients of activations lie behind all of these.
     pub outgoing_slot_bytes: usize,
     /// Bytes of one slot for gradients of activations that leave.
@@ -148,6 +151,7 @@ impl Memory {
         common_bytes: 0,
         gathered_slot: 0,
         activation_slot_bytes: 0,
+        decoding: Decoding::NONE,
         outgoing_slot_bytes: 0,
         returning_slot_bytes: 0,
     };
@@ -158,6 +162,7 @@ impl Memory {
         let mut memory = Memory {
             gathered_slot: sizes.flat_max,
             activation_slot_bytes: sizes.activation_slot_bytes,
+            decoding: sizes.decoding,
             outgoing_slot_bytes: sizes.outgoing_bytes_max,
             returning_slot_bytes: sizes.incoming_bytes_max,
             ..Self::NONE

@@ -1,7 +1,7 @@
 //! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from: of parameters and
 //! gradients in elements, of activations in bytes.
 
-use super::{Bucket, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
+use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
 use crate::unit::{LINE_BYTES, round_up};
 
 pub(super) struct Sizes {
@@ -20,6 +20,8 @@ pub(super) struct Sizes {
     /// One slot for the activations of one chunk of one micro-batch.
     pub(super) activation_slot_bytes: usize,
     activation_slots: usize,
+    /// The same region while a sequence is decoded.
+    pub(super) decoding: Decoding,
     recomputed_bytes_max: usize,
     boundary_bytes_max: usize,
     pub(super) outgoing_bytes_max: usize,
@@ -40,6 +42,7 @@ impl Sizes {
             staging_slots: 0,
             activation_slot_bytes: 0,
             activation_slots: tables.activation_slots(stage),
+            decoding: Decoding::of(tables, stage),
             recomputed_bytes_max: 0,
             boundary_bytes_max: 0,
             outgoing_bytes_max: 0,
@@ -138,7 +141,7 @@ impl Sizes {
             Kind::Master if config.precision.has_master_copy() => states,
             Kind::Master => 0,
             Kind::Optimizer => 2 * states,
-            Kind::Activations => self.activation_slots * self.activation_slot_bytes,
+            Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),

@@ -62,6 +62,11 @@ pub enum Content {
         /// What of the unit it is.
         value: Value,
     },
+    /// What decoding keeps of the earlier tokens of a sequence.
+    Cache {
+        /// The unit.
+        unit: usize,
+    },
 }
 
 /// Whose gradients were added up.
@@ -97,35 +102,19 @@ pub type Accesses<'f> = dyn Fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn
 
 /// Calls back for each place that `op` of the rank `at` reads, and then for each that it writes.
 pub fn accesses(plan: &Plan, pass: Pass, op: Op, position: &Position, at: Coordinates, visit: &mut dyn FnMut(Access)) {
-    let mut of_op = OfOp { plan, pass, own: plan.places(at), position, visit };
-    match op {
-        Op::Wait { unit } => of_op.gather(unit),
-        Op::Convert { unit, slot } => {
-            let flat = of_op.own.flat(unit);
-            of_op.parameters(at, unit, flat, 0, false);
-            of_op.write_parameters(unit, of_op.own.computed_on(unit, slot), 0, false);
-        }
-        Op::Release { unit } if plan.config.uses_slots() => {
-            let place = of_op.own.computed_on(unit, position.slot(unit));
-            of_op.note(at, place, Content::Nothing, 0, true);
-        }
-        Op::Receive { parcel, unit, micro_batch, slot } => of_op.receive(parcel, unit, micro_batch, slot),
-        Op::Forward { unit, micro_batch, slot } => of_op.forward(unit, micro_batch, slot),
-        Op::Recompute { unit, micro_batch, slot } => of_op.recompute(unit, micro_batch, slot),
-        Op::Backward { unit, micro_batch, slot } => of_op.backward(unit, micro_batch, slot),
-        Op::Settle { bucket, round } => of_op.settle(bucket, round),
-        Op::Combine { bucket, round } => of_op.combine(bucket, round),
-        Op::Fold { unit } => of_op.fold(unit, at),
-        Op::Spread { bucket, axis } => of_op.spread(bucket, axis),
-        Op::Agree => of_op.agree(),
-        Op::Update { unit } => of_op.update(unit),
-        Op::Gather { .. }
-        | Op::Release { .. }
-        | Op::Clear { .. }
-        | Op::Send { .. }
-        | Op::Claim { .. }
-        | Op::Reduce { .. } => {}
-    }
+    OfOp { plan, pass, own: plan.places(at), position, visit }.visit_all(op);
+}
+
+/// [`accesses`] in a decoding walk, whose ops are those of an evaluation.
+pub fn decoding_accesses(
+    plan: &Plan,
+    pass: Pass,
+    op: Op,
+    position: &Position,
+    at: Coordinates,
+    visit: &mut dyn FnMut(Access),
+) {
+    OfOp { plan, pass, own: plan.places(at).decoding(), position, visit }.visit_all(op);
 }
 
 struct OfOp<'a, 'v> {
@@ -137,6 +126,38 @@ struct OfOp<'a, 'v> {
 }
 
 impl OfOp<'_, '_> {
+    fn visit_all(mut self, op: Op) {
+        let at = self.own.at;
+        match op {
+            Op::Wait { unit } => self.gather(unit),
+            Op::Convert { unit, slot } => {
+                let flat = self.own.flat(unit);
+                self.parameters(at, unit, flat, 0, false);
+                self.write_parameters(unit, self.own.computed_on(unit, slot), 0, false);
+            }
+            Op::Release { unit } if self.plan.config.uses_slots() => {
+                let place = self.own.computed_on(unit, self.position.slot(unit));
+                self.note(at, place, Content::Nothing, 0, true);
+            }
+            Op::Receive { parcel, unit, micro_batch, slot } => self.receive(parcel, unit, micro_batch, slot),
+            Op::Forward { unit, micro_batch, slot } => self.forward(unit, micro_batch, slot),
+            Op::Recompute { unit, micro_batch, slot } => self.recompute(unit, micro_batch, slot),
+            Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot),
+            Op::Settle { bucket, round } => self.settle(bucket, round),
+            Op::Combine { bucket, round } => self.combine(bucket, round),
+            Op::Fold { unit } => self.fold(unit, at),
+            Op::Spread { bucket, axis } => self.spread(bucket, axis),
+            Op::Agree => self.agree(),
+            Op::Update { unit } => self.update(unit),
+            Op::Gather { .. }
+            | Op::Release { .. }
+            | Op::Clear { .. }
+            | Op::Send { .. }
+            | Op::Claim { .. }
+            | Op::Reduce { .. } => {}
+        }
+    }
+
     fn note(&mut self, at: Coordinates, place: Place, content: Content, from_byte: usize, writes: bool) {
         if place.len_bytes > 0 {
             (self.visit)(Access { at, place, content, from_byte, writes });
@@ -208,7 +229,7 @@ impl OfOp<'_, '_> {
             None => self.activation(own.input(unit, slot), 0, micro_batch, Value::Input, false),
             Some(before) => self.activation(own.input(unit, slot), before, micro_batch, Value::Output, false),
         }
-        if unit + 1 == self.plan.units.len() {
+        if unit + 1 == self.plan.units.len() && !own.is_decoding {
             self.activation(own.targets(slot), unit, micro_batch, Value::Targets, false);
         }
     }
@@ -219,6 +240,9 @@ impl OfOp<'_, '_> {
         if unit == 0 {
             self.note(own.at, own.given(), Content::Nothing, 0, true);
             self.activation(own.input(0, slot), 0, micro_batch, Value::Input, true);
+        }
+        if own.is_decoding {
+            return self.decode(unit, micro_batch, slot);
         }
         if self.plan.chunks[chunk].first == unit && chunk + 1 == self.plan.chunks.len() {
             self.activation(own.targets(slot), self.plan.units.len() - 1, micro_batch, Value::Targets, true);
@@ -235,6 +259,21 @@ impl OfOp<'_, '_> {
         self.activation(own.output(unit, slot, outgoing), unit, micro_batch, Value::Output, true);
         if unit + 1 == self.plan.units.len() {
             self.activation(own.output(unit, slot, outgoing), unit, micro_batch, Value::Output, false);
+        }
+    }
+
+    /// Forward in a decoding walk. The head is not run, but asked what it predicts, with its workspace for the answer.
+    fn decode(&mut self, unit: usize, micro_batch: usize, slot: usize) {
+        let own = self.own;
+        self.takes(unit, micro_batch, slot);
+        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        if unit + 1 < self.plan.units.len() {
+            self.note(own.at, own.saved(unit, slot), Content::Nothing, 0, true);
+            self.note(own.at, own.cache(unit), Content::Cache { unit }, 0, true);
+            let output = own.output(unit, slot, self.position.outgoing(Parcel::Activations));
+            // What it takes is still there when it writes: a residual connection adds it last.
+            self.activation(output, unit, micro_batch, Value::Output, true);
+            self.takes(unit, micro_batch, slot);
         }
     }
 

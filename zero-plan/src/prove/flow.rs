@@ -30,8 +30,9 @@ struct Flow<'a> {
     memory: HashMap<(usize, Kind), Pieces>,
 }
 
-/// Proves that every op of a pass finds what it needs where `accesses` says that it looks.
-pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
+/// Proves that every op of a pass finds what it needs where `accesses` says that it looks, and that what a rank keeps is
+/// there at the end: parameters and their states, and if it `decodes` the caches.
+pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<(), Flaw> {
     let Ranks { plan, pass, ops, ref groups } = *ranks;
     let mut flow = Flow::new(plan);
     let mut positions = vec![Position::new(plan.units.len()); ops.len()];
@@ -58,7 +59,8 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses) -> Result<(), Flaw> {
     }
     for (rank, ops) in ops.iter().enumerate() {
         let is_stale = |access: Access| flow.wrong(access.at, None, &access);
-        if let Some(rule) = held(plan, rank, pass == Pass::Train).into_iter().find_map(is_stale) {
+        let cached = if decodes { caches(plan, rank) } else { Vec::new() };
+        if let Some(rule) = held(plan, rank, pass == Pass::Train).into_iter().chain(cached).find_map(is_stale) {
             return Err(ranks.flaw(rule, vec![ranks.spot(rank, ops.len(), "")]));
         }
     }
@@ -95,6 +97,17 @@ fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
         })
     };
     (0..plan.units.len()).flat_map(of_unit).collect()
+}
+
+/// The caches of a rank as the next decoding walk takes them up, as accesses that read them.
+fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
+    let at = plan.config.mesh.coordinates(rank);
+    let caches = |&unit: &usize| plan.placements[unit].stage == at.pipeline && plan.units[unit].cache_bytes > 0;
+    let cached = (0..plan.units.len()).filter(caches).map(|unit| {
+        let place = plan.places(at).decoding().cache(unit);
+        Access { at, place, content: Content::Cache { unit }, from_byte: 0, writes: false }
+    });
+    cached.collect()
 }
 
 impl<'a> Flow<'a> {

@@ -89,12 +89,37 @@ impl Text {
         self.corpus.fingerprint()
     }
 
+    /// Windows of the sequence length, one after another, that all tokens lie in; the last may be shorter.
+    pub fn windows(&self) -> usize {
+        (self.corpus.tokens() - 1).div_ceil(self.length)
+    }
+
+    /// Tokens of window `index` that have a next one: the sequence length, fewer in the last window, 0 behind it.
+    pub fn window_tokens(&self, index: usize) -> usize {
+        (self.corpus.tokens() - 1).saturating_sub(index.saturating_mul(self.length)).min(self.length)
+    }
+
+    /// Window `index`: `input` and `targets` (length) are overwritten, with zeros behind its last token.
+    pub fn window(&self, index: usize, input: &mut [u32], targets: &mut [u32]) {
+        let tokens = self.window_tokens(index);
+        input.fill(0);
+        targets.fill(0);
+        if tokens > 0 {
+            self.copy_some(index * self.length, &mut input[..tokens], &mut targets[..tokens]);
+        }
+    }
+
     fn copy(&self, start: usize, input: &mut [u32], targets: &mut [u32]) {
         assert_eq!((input.len(), targets.len()), (self.length, self.length), "room for one sequence each");
+        self.copy_some(start, input, targets);
+    }
+
+    /// The tokens from `start` on, and the next one of each.
+    fn copy_some(&self, start: usize, input: &mut [u32], targets: &mut [u32]) {
         self.corpus.copy(start, input);
         let (last, others) = targets.split_last_mut().expect("a sequence has at least one token");
         others.copy_from_slice(&input[1..]);
-        self.corpus.copy(start + self.length, std::slice::from_mut(last));
+        self.corpus.copy(start + input.len(), std::slice::from_mut(last));
         // A file that has changed since it was opened could make the model read beyond its embedding.
         let valid = |ids: &[u32]| ids.iter().all(|&id| (id as usize) < self.vocabulary);
         assert!(valid(input) && valid(targets), "the data changed while it was in use");

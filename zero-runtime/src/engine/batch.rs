@@ -11,6 +11,7 @@ use crate::device::{Device, Stored, StoredMut};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
+use crate::view::ViewMut;
 
 /// Which ids of a micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +105,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     ) {
         let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
         let chunk = &self.plan.chunks[self.plan.placements[unit].chunk];
-        if chunk.first != unit || !(begins || ends) {
+        // Decoding asks for no losses, and has no place for targets.
+        let takes_targets = walk.before.is_none();
+        if chunk.first != unit || !(begins || ends && takes_targets) {
             return;
         }
-        let (places, tokens) = (self.arena.places(), walk.shape.0 * walk.shape.1);
+        let (places, tokens) = (self.ranks.places(), walk.shape.0 * walk.shape.1);
         let (input_bytes, target_bytes) =
             (tokens * size_of::<InputOf<M>>() * M::Input::WIDTH, tokens * size_of::<TargetOf<M>>() * M::Target::WIDTH);
         let converts = self.plan.units[0].given_bytes > 0;
@@ -117,11 +120,13 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             (false, _) => places.unneeded(),
         };
         let inputs = inputs.first(input_bytes);
-        let targets = if ends { places.targets(slot) } else { places.unneeded() }.first(target_bytes);
+        let targets = if ends { places.targets(slot) } else { places.unneeded() };
         // SAFETY: targets lie after inputs, or the two lie in different regions or parts of the workspace, as one of them at
         // least is needed, and no other view of this op covers either.
-        let (inputs_view, targets) =
-            unsafe { (self.arena.bytes_mut(inputs).cast(), self.arena.bytes_mut(targets).cast()) };
+        let (inputs_view, targets) = unsafe {
+            let targets = takes_targets.then(|| self.arena.bytes_mut(targets.first(target_bytes)).cast());
+            (self.arena.bytes_mut(inputs).cast(), targets.unwrap_or_else(ViewMut::empty))
+        };
         let is_prediction = walk.headless;
         let mut misfit = None;
         let device = &self.ranks.device;

@@ -20,6 +20,8 @@ pub struct Collectives<'p, D: Device, T> {
     pub(super) transport: T,
     /// Where this rank is in the table that it walks over.
     pub(super) position: Position,
+    /// Whether it decodes.
+    pub(super) is_decoding: bool,
     /// What it has read and copied of its peers' memory.
     moved: Moved,
 }
@@ -47,7 +49,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     pub fn new(transport: T, device: D) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
-        Self { plan, arena, device, transport, position: Position::new(plan.units.len()), moved: Moved::default() }
+        Self {
+            plan,
+            arena,
+            device,
+            transport,
+            position: Position::new(plan.units.len()),
+            is_decoding: false,
+            moved: Moved::default(),
+        }
     }
 
     /// All that has come from other ranks so far.
@@ -57,8 +67,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         all
     }
 
+    /// The places of the walk that this rank is in.
     pub(super) fn places(&self) -> Places<'p> {
-        self.arena.places()
+        let places = self.arena.places();
+        if self.is_decoding { places.decoding() } else { places }
     }
 
     /// Begins an op: see [`Transport::begin`].

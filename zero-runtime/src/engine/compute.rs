@@ -21,7 +21,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// The parameters that a unit's layer takes.
     fn params(&self, unit: usize) -> View<'_, DeviceOf<M>, u8> {
-        let (places, takes) = (self.arena.places(), self.plan.units[unit].takes);
+        let (places, takes) = (self.ranks.places(), self.plan.units[unit].takes);
         if takes == 0 {
             return View::empty();
         }
@@ -34,7 +34,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     fn input(&self, unit: usize, slot: usize, share: Share) -> View<'_, DeviceOf<M>, u8> {
-        let place = share.of_place(self.arena.places().input(unit, slot));
+        let place = share.of_place(self.ranks.places().input(unit, slot));
         // SAFETY: written by `fill_batch`, by a receive or by the forward of the unit before, which are over, and by no
         // other op of this micro-batch.
         unsafe { self.arena.bytes(place) }
@@ -43,19 +43,19 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     fn context(&self, unit: usize, slot: usize, walk: &WalkState) -> Context<'_, DeviceOf<M>> {
         let (sequences, length) = walk.shape;
         let ends = self.plan.placements[unit].chunk + 1 == self.plan.chunks.len();
-        let targets = if ends {
-            let place = self.share(walk).of_place(self.arena.places().targets(slot));
+        let targets = if ends && walk.before.is_none() {
+            let place = self.share(walk).of_place(self.ranks.places().targets(slot));
             // SAFETY: as for the inputs.
             unsafe { self.arena.bytes(place) }
         } else {
             View::empty()
         };
-        Context { device: &self.ranks.device, sequences, length, targets }
+        Context { device: &self.ranks.device, sequences, length, before: walk.before.unwrap_or(0), targets }
     }
 
     fn workspace(&self, unit: usize) -> ViewMut<'_, DeviceOf<M>, u8> {
         // SAFETY: a region of its own, which only this op uses.
-        unsafe { self.arena.bytes_mut(self.arena.places().workspace(unit)) }
+        unsafe { self.arena.bytes_mut(self.ranks.places().workspace(unit)) }
     }
 
     pub(super) fn forward(&mut self, unit: usize, slot: usize, walk: &mut WalkState) {
@@ -63,12 +63,15 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if is_head && walk.headless {
             return;
         }
-        let output = self.arena.places().output(unit, slot, self.ranks.position.outgoing(Parcel::Activations));
+        let output = self.ranks.places().output(unit, slot, self.ranks.position.outgoing(Parcel::Activations));
         self.run_forward(unit, slot, output, walk);
         // SAFETY: the views of the call have ended.
         let y = unsafe { self.arena.bytes(self.share(walk).of_place(output)) };
         if is_head {
-            self.ranks.device.add_mean(y.cast(), self.arena.own_words_mut(1));
+            let counted = y.cast().part(0, walk.counted);
+            if walk.counted > 0 {
+                self.ranks.device.add_mean(counted, self.arena.own_words_mut(1));
+            }
         }
         if let Some(search) = &mut walk.finding {
             search.forward(unit, self.ranks.device.all_finite(Stored::of(self.width_of(unit), y)));
@@ -77,7 +80,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// Runs a unit forward once more, from the same input; its output is no news.
     pub(super) fn recompute(&mut self, unit: usize, slot: usize, walk: &WalkState) {
-        self.run_forward(unit, slot, self.arena.places().output_again(unit), walk);
+        self.run_forward(unit, slot, self.ranks.places().output_again(unit), walk);
     }
 
     /// What the output of a unit is stored in: losses of the head, features of all others.
@@ -97,16 +100,31 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let share = self.share(walk);
         // SAFETY: this unit's own output and saved part, which no other view of this op covers.
         let (mut y, mut saved) = unsafe {
-            (self.arena.bytes_mut(share.of_place(output)), self.arena.bytes_mut(self.arena.places().saved(unit, slot)))
+            (self.arena.bytes_mut(share.of_place(output)), self.arena.bytes_mut(self.ranks.places().saved(unit, slot)))
         };
         let (params, x, mut work) = (self.params(unit), self.input(unit, slot, share), self.workspace(unit));
         self.poison([&mut y, &mut saved, &mut work]);
         let pass = ForwardBytes { params, x, y, saved, work };
-        (M::CODE[self.plan.units[unit].position].forward)(&self.context(unit, slot, walk), pass);
+        let (code, context) = (&M::CODE[self.plan.units[unit].position], self.context(unit, slot, walk));
+        match walk.before {
+            None => (code.forward)(&context, pass),
+            Some(before) => (code.decode)(&context, pass, self.cache(unit, before)),
+        }
+    }
+
+    /// What decoding keeps for a unit, after `before` tokens.
+    fn cache(&self, unit: usize, before: usize) -> ViewMut<'_, DeviceOf<M>, u8> {
+        let place = self.ranks.places().cache(unit);
+        // SAFETY: behind all that units take turns with in a decoding walk, and apart from the caches of other units.
+        let mut cache = unsafe { self.arena.bytes_mut(place) };
+        if before == 0 {
+            self.poison([&mut cache]);
+        }
+        cache
     }
 
     pub(super) fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize, walk: &mut WalkState) {
-        let (places, sizes) = (self.arena.places(), &self.plan.units[unit]);
+        let (places, sizes) = (self.ranks.places(), &self.plan.units[unit]);
         let input_gradient = places.input_gradient(unit, self.ranks.position.outgoing(Parcel::Gradients));
         // SAFETY: the gradient of the output, the place for that of the input, which is the other half of the same region
         // or leaves, and what this unit's forward saved, which is over.
@@ -155,7 +173,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Where the gradients of a unit's parameters go: to those of earlier micro-batches where they are held; otherwise nothing
     /// of another unit is left in its flat buffer.
     fn grads(&self, unit: usize, micro_batch: usize) -> Grads<'_, DeviceOf<M>> {
-        let (places, device) = (self.arena.places(), &self.ranks.device);
+        let (places, device) = (self.ranks.places(), &self.ranks.device);
         let adds = self.plan.config.holds_gradients() && micro_batch > 0;
         // SAFETY: staging that the schedule has claimed and not offered, which no peer reads; the region for one unit's
         // gradients is another.
@@ -183,7 +201,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// Rounds the gradients of a unit where they are held in a narrower type.
     fn narrow_grads(&self, unit: usize) {
-        let (places, device) = (self.arena.places(), &self.ranks.device);
+        let (places, device) = (self.ranks.places(), &self.ranks.device);
         let local = places.local_gradients(unit);
         if self.arena.width(local).is_narrow() {
             // SAFETY: as for `grads`, whose view has ended.

@@ -106,6 +106,8 @@ pub struct Engine<'p, M: Model, T> {
     record: Option<Record>,
     /// Units whose parameters have been set.
     loaded: usize,
+    /// Tokens of a sequence whose caches lie in the region of activations.
+    cached: usize,
     /// Whether the last call came to its end.
     is_in_turn: bool,
     model: core::marker::PhantomData<fn() -> M>,
@@ -119,8 +121,12 @@ struct WalkState {
     misfit: Option<Misfit>,
     /// Sequences, and tokens in each of them.
     shape: (usize, usize),
+    /// The first tokens, whose losses count.
+    counted: usize,
     /// Stop before the head and leave its input: for predictions.
     headless: bool,
+    /// The tokens of the sequence that earlier decoding walks have brought; none where this is no decoding walk.
+    before: Option<usize>,
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
@@ -149,6 +155,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             steps_done: 0,
             record: None,
             loaded: 0,
+            cached: 0,
             is_in_turn: true,
             model: core::marker::PhantomData,
         }
@@ -257,18 +264,61 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         &mut self,
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<f64, RunError> {
-        let mut walk = self.new_walk();
-        for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
-            self.arena.begin(Some((Pass::Evaluate, index)));
-            self.execute(op, &mut walk, &mut batch)?;
-        }
-        self.arena.begin(None);
+        let walk = self.new_walk();
+        self.walk_evaluation(walk, &mut batch)?;
         self.exchange_words(Turn::Evaluate, 1)?;
         let loss = self.agreement.summed_loss(self.exchanged_of(1), 1) / self.plan.config.mesh.data_ranks() as f64;
         if !loss.is_finite() {
             return Err(self.diagnose(Pass::Evaluate, batch)?);
         }
         Ok(loss)
+    }
+
+    /// Sum of the losses of the first `counted` tokens of each rank's micro-batch, over all ranks, and the number of these
+    /// tokens. Ranks may count differently, and 0; what else a micro-batch has is padding. Every rank must call it.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn evaluate_first(
+        &mut self,
+        counted: usize,
+        batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) -> Result<(f64, usize), RunError> {
+        self.begin_walk();
+        let result = self.run_first(counted, batch);
+        self.end(result)
+    }
+
+    fn run_first(
+        &mut self,
+        counted: usize,
+        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) -> Result<(f64, usize), RunError> {
+        let walk = WalkState { counted, ..self.new_walk() };
+        self.walk_evaluation(walk, &mut batch)?;
+        let mut mean = [0.0];
+        self.ranks.device.read(self.arena.own_words(1), &mut mean);
+        self.exchange(Turn::Evaluate, &[mean[0] * counted as f64, counted as f64])?;
+        let of_rank = |&rank: &usize| [self.exchanged[2 * rank], self.exchanged[2 * rank + 1]];
+        let all = self.agreement.ranks_by_data().iter().map(of_rank);
+        let [sum, tokens] = all.fold([0.0; 2], |all, of_rank| [all[0] + of_rank[0], all[1] + of_rank[1]]);
+        if !sum.is_finite() {
+            return Err(self.diagnose(Pass::Evaluate, batch)?);
+        }
+        Ok((sum, tokens as usize))
+    }
+
+    fn walk_evaluation(
+        &mut self,
+        mut walk: WalkState,
+        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    ) -> Result<(), Lost> {
+        for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
+            self.arena.begin(Some((Pass::Evaluate, index)));
+            self.execute(op, &mut walk, batch)?;
+        }
+        self.arena.begin(None);
+        Ok(())
     }
 
     /// What the head predicts after `input`, a sequence no longer than the plan's: logits, unless it is a head of another
@@ -282,13 +332,37 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub fn predict(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
         self.require_input(input);
         self.begin_walk();
-        let result = self.run_prediction(input, logits);
+        let walk = WalkState { shape: (1, input.len() / M::Input::WIDTH), headless: true, ..self.new_walk() };
+        let result = self.run_prediction(input, walk, logits);
         self.end(result)
     }
 
-    fn run_prediction(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
-        let length = input.len() / M::Input::WIDTH;
-        let mut walk = WalkState { shape: (1, length), headless: true, ..self.new_walk() };
+    /// [`Engine::predict`] after `input` and the `before` tokens that earlier calls have brought, whose keys and values are
+    /// cached: a prompt in one call, and then token by token. It goes on from the last call, or from fewer of its tokens;
+    /// 0 begins a sequence. Any other walk over a table, a step or an evaluation for example, ends it.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    ///
+    /// # Panics
+    /// If fewer tokens than `before` are cached, or if all of them are more than the plan's sequences have; and as
+    /// [`Engine::predict`].
+    pub fn decode(&mut self, input: &[InputOf<M>], before: usize, logits: &mut [f32]) -> Result<bool, Lost> {
+        self.require_input(input);
+        let (length, cached, longest) = (input.len() / M::Input::WIDTH, self.cached, self.plan.config.length);
+        assert!(before <= cached, "{before} tokens come before, but {cached} are cached: decode those first");
+        assert!(before + length <= longest, "{length} tokens after {before}, expected {longest} or fewer together");
+        self.begin_walk();
+        let walk = WalkState { shape: (1, length), headless: true, before: Some(before), ..self.new_walk() };
+        self.ranks.is_decoding = true;
+        let result = self.run_prediction(input, walk, logits);
+        self.ranks.is_decoding = false;
+        self.cached = if result.is_ok() { before + length } else { 0 };
+        self.end(result)
+    }
+
+    fn run_prediction(&mut self, input: &[InputOf<M>], mut walk: WalkState, logits: &mut [f32]) -> Result<bool, Lost> {
+        let length = walk.shape.1;
         let mut has_head = false;
         for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
             self.arena.begin(Some((Pass::Evaluate, index)));
@@ -327,10 +401,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// A walk over a table begins.
     fn new_walk(&mut self) -> WalkState {
         self.ranks.position.restart();
+        // What it works on may lie where caches did.
+        (self.ranks.is_decoding, self.cached) = (false, 0);
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
         let shape = (self.plan.config.sequences, self.plan.config.length);
-        WalkState { finding: None, misfit: None, shape, headless: false }
+        WalkState { finding: None, misfit: None, shape, counted: shape.0 * shape.1, headless: false, before: None }
     }
 
     /// Does the next op of this rank's table.

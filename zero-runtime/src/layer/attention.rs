@@ -8,7 +8,7 @@ use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
 use super::linear::{Map, initial};
 use super::size::{SOFTMAX, bytes, either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
-use crate::device::{AttentionShape, Device, Element, Strided, StridedMut, Then};
+use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
 use crate::view::{View, ViewMut};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values; a norm of queries and keys, and a turn by their
@@ -64,12 +64,25 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         AttentionShape {
             sequences: cx.sequences,
             length: cx.length,
-            before: 0,
+            before: cx.before,
             heads: H::HEADS,
             key_heads: H::KEY_HEADS,
             head_dim: H::HEAD_DIM,
             window: H::WINDOW,
         }
+    }
+
+    /// Some of what [`Self::INPUTS`] gives: `count` of the columns of queries, keys and values, from `first` on.
+    fn project<D: Device, E: Element>(
+        cx: &Context<D>,
+        params: View<D, E>,
+        [first, count]: [usize; 2],
+        x: View<D, E>,
+        y: ViewMut<D, E>,
+    ) {
+        let (weight, bias) = params.split_at(Self::ROW * W);
+        let bias = Self::INPUTS.bias.then(|| bias.part(first, count));
+        cx.device.linear(y, x, Matrix::new(weight.part(first * W, count * W), count, W), bias, Then::Nothing);
     }
 
     /// Norms the queries and keys of `qkv` into `normed`, if they are to be. `inverse` keeps the scale of each part: those of
@@ -151,6 +164,8 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         bytes::<S::Compute>(product(&[S::TOKENS, Self::QUERIES])),
         bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
     ]);
+    // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
+    const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
     // The projections; queries by keys and scores by values, 2 QUERIES each for every key that is seen; the softmax of the
     // scores; 4 for each element that is normed, as in an RMS norm, and 3 for each that is turned. Not halved for the scores
     // that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
@@ -209,6 +224,53 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let [queries, keys, values] = Self::parts(shape, qkv.as_view(), normed.as_view());
         cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, then);
+    }
+
+    fn decode(cx: &Context<S::Device>, pass: Forward<S, Features<W>>, cache: ViewMut<S::Device, u8>) {
+        let (tokens, shape) = (cx.tokens(), Self::shape(cx));
+        let (params_in, rest) = pass.params.split_at(Self::INPUTS.params());
+        let (params_out, gains) = rest.split_at(Self::OUT.params());
+        let (projected, rest) = pass.saved.take::<S::Compute>(tokens * Self::ROW);
+        let (mut mixed, rest) = rest.take::<S::Compute>(tokens * Self::QUERIES);
+        let (lse, rest) = rest.take::<f32>(tokens * H::HEADS);
+        let (normed, rest) = rest.take::<S::Compute>(tokens * Self::NORMED);
+        let (inverse, rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
+        let (mut cached_keys, cache) = cache.take::<S::Compute>(S::LENGTH * Self::KEYS);
+        let mut cached_values = cache.take::<S::Compute>(S::LENGTH * Self::KEYS).0;
+        let (mut queries, projected) = projected.split_at(tokens * Self::QUERIES);
+        // Keys and values of these tokens are made where they stay.
+        let [mut keys, values] = [&mut cached_keys, &mut cached_values]
+            .map(|cached| cached.reborrow().part(cx.before * Self::KEYS, tokens * Self::KEYS));
+        Self::project(cx, params_in, [0, Self::QUERIES], pass.x, queries.reborrow());
+        Self::project(cx, params_in, [Self::QUERIES + Self::KEYS, Self::KEYS], pass.x, values);
+        if let Some(Norm { epsilon, query_parts, key_parts }) = Self::NORM {
+            let mut raw_keys = projected.split_at(tokens * Self::KEYS).0;
+            let mut normed_queries = normed.split_at(tokens * Self::QUERIES).0;
+            Self::project(cx, params_in, [Self::QUERIES, Self::KEYS], pass.x, raw_keys.reborrow());
+            let (query_gain, key_gain) = gains.split_at(Self::GAINS[0]);
+            let (of_queries, of_keys) = inverse.split_at(tokens * query_parts);
+            let (from, to) = (queries.as_view(), normed_queries.reborrow());
+            let (from, to) = (Strided::new(from, Self::QUERIES), StridedMut::new(to, Self::QUERIES));
+            cx.device.rms_norm_heads(from, query_parts, query_gain, to, of_queries, epsilon);
+            let (from, to) = (raw_keys.as_view(), keys.reborrow());
+            let (from, to) = (Strided::new(from, Self::KEYS), StridedMut::new(to, Self::KEYS));
+            cx.device.rms_norm_heads(from, key_parts, key_gain, to, of_keys, epsilon);
+            queries = normed_queries;
+        } else {
+            Self::project(cx, params_in, [Self::QUERIES, Self::KEYS], pass.x, keys.reborrow());
+        }
+        if let Some(rotary) = &H::ROTARY {
+            let mut table = rest.take::<f32>(cx.length * H::HEAD_DIM).0;
+            cx.device.rotary_table(rotary, cx.before, H::HEAD_DIM, table.reborrow());
+            let turned = StridedMut::new(queries.reborrow(), Self::QUERIES);
+            cx.device.rotate(turned, H::HEADS, table.as_view(), cx.length, false);
+            cx.device.rotate(StridedMut::new(keys, Self::KEYS), H::KEY_HEADS, table.as_view(), cx.length, false);
+        }
+        let [keys, values] = [cached_keys.as_view(), cached_values.as_view()]
+            .map(|cached| Strided::new(cached.part(0, (cx.before + tokens) * Self::KEYS), Self::KEYS));
+        let queries = Strided::new(queries.as_view(), Self::QUERIES);
+        cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
+        Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, Then::Nothing);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {

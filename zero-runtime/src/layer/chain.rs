@@ -5,8 +5,8 @@ use zero_plan::message::Message;
 
 use super::size::{bytes, either, product, sum};
 use super::{Activation, Backward, Context, ElementOf, Entry, Forward, Layer, SameAs, Shape, Tensors, max};
-use crate::device::Then;
-use crate::view::View;
+use crate::device::{Device, Then};
+use crate::view::{View, ViewMut};
 
 /// `B` after `A`. What passes between them is saved: it is the input that `B`'s backward needs.
 pub struct Chain<A, B>(A, B);
@@ -18,6 +18,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     // Backward holds the gradient of what passes between while it runs either.
     const WORKSPACE: usize = sum(&[between::<S, A::Output>(), max(A::WORKSPACE, B::WORKSPACE)]);
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
+    const CACHE: usize = sum(&[A::CACHE, B::CACHE]);
     const FAULT: Option<Message> = either(A::FAULT, B::FAULT);
 
     fn tensors(out: &mut Tensors) {
@@ -42,6 +43,17 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
         A::forward(cx, pass_a);
         let pass_b = Forward { params: params_b, x: between.as_view(), y: pass.y, saved: saved_b, work: pass.work };
         B::forward_then(cx, pass_b, then);
+    }
+
+    fn decode(cx: &Context<S::Device>, mut pass: Forward<S, X, B::Output>, cache: ViewMut<S::Device, u8>) {
+        let (params_a, params_b) = pass.params.split_at(A::PARAMS);
+        let (saved_a, rest) = pass.saved.split_at(A::SAVED);
+        let (cache_a, cache_b) = cache.split_at(A::CACHE);
+        let (mut between, saved_b) = rest.take::<ElementOf<S, A::Output>>(cx.tokens() * A::Output::WIDTH);
+        let work = pass.work.reborrow();
+        A::decode(cx, Forward { params: params_a, x: pass.x, y: between.reborrow(), saved: saved_a, work }, cache_a);
+        let pass_b = Forward { params: params_b, x: between.as_view(), y: pass.y, saved: saved_b, work: pass.work };
+        B::decode(cx, pass_b, cache_b);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X, B::Output>) {
@@ -102,6 +114,7 @@ where
     const PARAMS: usize = L::PARAMS;
     const SAVED: usize = L::SAVED;
     const WORKSPACE: usize = L::WORKSPACE;
+    const CACHE: usize = L::CACHE;
     const FAULT: Option<Message> = L::FAULT;
     // What it adds is the input, element by element.
     const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
@@ -113,6 +126,12 @@ where
     fn forward(cx: &Context<S::Device>, pass: Forward<S, X>) {
         let Forward { params, x, y, saved, work } = pass;
         L::forward_then(cx, Forward { params, x, y: y.cast(), saved, work }, Then::Add(x.cast()));
+    }
+
+    fn decode(cx: &Context<S::Device>, pass: Forward<S, X>, cache: ViewMut<S::Device, u8>) {
+        let Forward { params, x, mut y, saved, work } = pass;
+        L::decode(cx, Forward { params, x, y: y.reborrow().cast(), saved, work }, cache);
+        cx.device.add::<S::Compute>(y.cast(), x.cast());
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X>) {
@@ -136,6 +155,7 @@ macro_rules! __layer_items {
         const SAVED: usize = <$body as $crate::layer::Layer<S, X>>::SAVED;
         const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
         const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
+        const CACHE: usize = <$body as $crate::layer::Layer<S, X>>::CACHE;
         const FAULT: Option<$crate::plan::message::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
         const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
 
@@ -145,6 +165,14 @@ macro_rules! __layer_items {
 
         fn backward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Backward<S, X, Self::Output>) {
             <$body as $crate::layer::Layer<S, X>>::backward(cx, pass)
+        }
+
+        fn decode(
+            cx: &$crate::layer::Context<S::Device>,
+            pass: $crate::layer::Forward<S, X, Self::Output>,
+            cache: $crate::view::ViewMut<S::Device, u8>,
+        ) {
+            <$body as $crate::layer::Layer<S, X>>::decode(cx, pass, cache)
         }
 
         fn forward_then(

@@ -6,6 +6,7 @@ use zero_plan::message::Message;
 use super::size::{either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens};
 use crate::device::Device;
+use crate::view::ViewMut;
 
 /// (tokens) ids to (tokens, W): weight (VOCAB, W) by id, plus positions (CONTEXT, W) by place in the sequence.
 pub struct Embedding<const VOCAB: usize, const CONTEXT: usize, const W: usize>;
@@ -31,6 +32,12 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S, Tokens, Features<W>>) {
         let (table, positions) = pass.params.split_at(VOCAB * W);
+        cx.device.embed(pass.x, table, Some(positions), pass.y, cx.length);
+    }
+
+    fn decode(cx: &Context<S::Device>, pass: Forward<S, Tokens, Features<W>>, _cache: ViewMut<S::Device, u8>) {
+        let (table, positions) = pass.params.split_at(VOCAB * W);
+        let positions = positions.part(cx.before * W, cx.length * W);
         cx.device.embed(pass.x, table, Some(positions), pass.y, cx.length);
     }
 

@@ -178,12 +178,27 @@ pub trait Layer<S: Shape, X: Activation> {
     /// its own pass over memory.
     const ACTIVATION: Option<Nonlinearity> = None;
 
+    /// Bytes that [`Layer::decode`] keeps of the earlier tokens of one sequence, up to `S::LENGTH`: a sum of
+    /// [`size::bytes`].
+    const CACHE: usize = 0;
+
     /// Names the parameters, in the order of the flat buffer.
     fn tensors(out: &mut Tensors);
     /// Computes `y` and fills `saved`.
     fn forward(cx: &Context<S::Device>, pass: Forward<S, X, Self::Output>);
     /// Computes `dx` and `grads` from `dy`.
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X, Self::Output>);
+
+    /// `forward` for the next `cx.length` tokens of one sequence, of which earlier calls have brought `cx.before`: `y` is as
+    /// `forward` of the whole sequence gives it for these tokens. `cache` (`CACHE`) is as the last of these calls left it,
+    /// and of any content where there are none; `saved` and `work` are scratch.
+    ///
+    /// The default is right for a layer that treats each token by itself, wherever it stands. One in which tokens depend on
+    /// others, or on their places, has to say how: [`crate::testing::gradcheck`] holds this against `forward`, and refuses
+    /// a layer that forgot it.
+    fn decode(cx: &Context<S::Device>, pass: Forward<S, X, Self::Output>, _cache: ViewMut<S::Device, u8>) {
+        Self::forward(cx, pass);
+    }
 
     /// `forward`, and then what `then` says of `y`. For layers that can do both in one pass over memory.
     fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S, X, Self::Output>, then: Then<S::Device, S::Compute>) {
@@ -237,6 +252,8 @@ pub struct Context<'a, D> {
     pub sequences: usize,
     /// Tokens in each of them.
     pub length: usize,
+    /// Tokens of each of them that earlier calls of [`Layer::decode`] have brought; 0 in all other calls.
+    pub before: usize,
     /// Targets, (tokens, target width), as data gives them: u32 where they are classes, else f32. Empty where nothing is
     /// to be predicted.
     pub targets: View<'a, D, u8>,

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn z0353_argument_out_of_range() {
-        let numbers = ["lr", "beta1", "beta2", "lr-min-ratio", "clip", "weight-decay", "epsilon", "temperature"];
+        let numbers =
+            ["lr", "beta1", "beta2", "lr-min-ratio", "clip", "weight-decay", "epsilon", "temperature", "top-p"];
         for name in numbers {
             for value in ["-1", "-1e-3", "-inf", "NaN", "inf", "x", "1e-400", "1e300"] {
                 let told = told(&[&format!("--{name}"), value]);
@@ -99,7 +100,8 @@ mod tests {
                 assert!(told.contains(": expected a number"), "{told}");
             }
         }
-        let whole = ["steps", "warmup", "seed", "threads", "held-out", "held-out-every", "log-every", "sample"];
+        let whole =
+            ["steps", "warmup", "seed", "threads", "held-out", "held-out-every", "log-every", "sample", "top-k"];
         for name in whole {
             for value in ["-1", "1.5", "x", "18446744073709551616", "1e3"] {
                 let told = told(&[&format!("--{name}"), value]);
@@ -107,10 +109,12 @@ mod tests {
                 assert!(told.contains(": expected a whole number from "), "{told}");
             }
         }
-        for (name, bad) in [("lr", "0"), ("epsilon", "0"), ("beta1", "1"), ("beta2", "1"), ("lr-min-ratio", "1.1")] {
+        for (name, bad) in
+            [("lr", "0"), ("epsilon", "0"), ("beta1", "1"), ("beta2", "1"), ("lr-min-ratio", "1.1"), ("top-p", "0")]
+        {
             assert!(told(&[&format!("--{name}={bad}")]).starts_with("error[Z0353]: "), "{name}");
         }
-        for name in ["threads", "held-out-every", "log-every"] {
+        for name in ["threads", "held-out-every", "log-every", "top-k"] {
             assert!(told(&[&format!("--{name}=0")]).contains("expected a whole number from 1 to "), "{name}");
         }
         assert!(
@@ -130,6 +134,7 @@ mod tests {
             (&["--lr", "1", "--lr", "2"], "the argument '--lr <RATE>' cannot be used multiple times"),
             (&["--data", "x", "--data-as", "parquet"], "invalid value 'parquet' for '--data-as <WHAT>'"),
             (&["--data-as", "bytes"], "--data <PATH>"),
+            (&["--only", "train"], "invalid value 'train' for '--only <WHAT>'"),
             (&["--plan=yes"], "unexpected value 'yes' for '--plan' found"),
         ] {
             let told = told(arguments);

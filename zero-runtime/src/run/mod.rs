@@ -4,12 +4,14 @@
 mod arguments;
 mod command;
 mod compare;
+mod evaluate;
 mod header;
 mod learning_rate;
 mod output;
 mod range;
 mod sample;
 mod size;
+mod speech;
 mod threads;
 mod train;
 
@@ -20,13 +22,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use arguments::{RunArguments, TextArguments};
+pub use arguments::{Only, RunArguments, TextArguments};
 pub use compare::compare;
+pub use evaluate::summed_loss;
 pub use learning_rate::LearningRate;
 pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
 
 use crate::arena::job_bytes;
-use crate::data::{Dataset, Text, workspace_text};
+use crate::data::{Dataset, Draw, Text, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
@@ -35,6 +38,7 @@ use crate::plan::{Plan, Report, ScheduleText, TransportKind, prove};
 use crate::profile::Machine;
 use crate::transport::{Shared, local, shm};
 use command::{DataCommand, TextCommand};
+use evaluate::Evaluate;
 use output::{say, say_table};
 use sample::Sample;
 use size::{require_budget, size};
@@ -53,19 +57,44 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
     const { require_vocabulary::<M>() };
     let TextCommand { run, text } = parse::<M, _>(arguments);
     start::<M>(&run, |role, speaks| {
-        let prompt = sample::prompt(text.prompt.as_deref(), M::HEAD.classes)?;
+        let run = text.without_steps(run.clone())?;
+        let agreement = hash_of(&(agreement::<M>(&run), format!("{:?}", TextArguments { data: None, ..text.clone() })));
+        let (arguments, sample) = (&run, Sample::<M>::new(&text, run.seed)?);
+        if text.only == Some(Only::Sample) {
+            let job = Job::<M, _> { arguments, text: Some(&text), data: &NoText, finale: sample };
+            return become_ranks(role, agreement, &job);
+        }
         let data = open::<M>(&text)?;
-        let chosen = (&text.prompt, text.sample, text.temperature.to_bits(), text.data_as);
-        let agreement = hash_of(&(agreement::<M>(&run), chosen, data.fingerprint()));
-        let job = Job::<M, _> {
-            arguments: &run,
-            text: Some(&text),
-            data: &data,
-            finale: Sample { prompt, arguments: &text, seed: run.seed },
-        };
+        let agreement = hash_of(&(agreement, data.fingerprint()));
+        if text.only == Some(Only::Evaluate) {
+            let job = Job::<M, _> { arguments, text: Some(&text), data: &data, finale: Evaluate { text: &data } };
+            introduce_data(&job, speaks)?;
+            return become_ranks(role, agreement, &job);
+        }
+        let job = Job::<M, _> { arguments, text: Some(&text), data: &data, finale: sample };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
     })
+}
+
+/// Nothing to train on: for a run that only samples.
+struct NoText;
+
+impl Dataset for NoText {
+    type Input = Tokens;
+    type Target = Tokens;
+
+    fn training(&self, _: Draw, _: &mut [u32], _: &mut [u32]) {
+        unreachable!("a run without steps");
+    }
+
+    fn held_out(&self, _: usize, _: &mut [u32], _: &mut [u32]) {
+        unreachable!("nothing is held out");
+    }
+
+    fn held_out_count(&self) -> usize {
+        0
+    }
 }
 
 /// `main` of a program that trains a model on a dataset of its own.

@@ -94,6 +94,19 @@ pub struct HeldOutLine {
     pub unit: &'static str,
 }
 
+/// The loss on all of a text.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EvaluationLine {
+    /// Tokens that were predicted: all but the first.
+    pub tokens: usize,
+    /// Mean loss over them.
+    pub loss: f64,
+    /// Its exponential.
+    pub perplexity: f64,
+    /// What the loss is counted in.
+    pub unit: &'static str,
+}
+
 impl Output {
     /// Output of a run of `steps` steps; `metrics` must not exist yet.
     ///
@@ -149,6 +162,16 @@ impl Output {
         let after = if line.step < self.steps { format!(" after step {}", line.step) } else { String::new() };
         self.tell(&format!("held-out loss {:.4} {}{after}", line.held_out_loss, line.unit));
         self.record("held_out", line)
+    }
+
+    /// Records and prints the loss on all of a text.
+    ///
+    /// # Errors
+    /// Z0351 if the metrics file cannot take it.
+    pub fn evaluation(&mut self, line: &EvaluationLine) -> Result<(), Error> {
+        let EvaluationLine { tokens, loss, perplexity, unit } = line;
+        self.tell(&format!("loss {loss:.4} {unit}, perplexity {perplexity:.4}, over {tokens} tokens"));
+        self.record("evaluation", line)
     }
 
     /// Prints a line, above the bar if there is one.

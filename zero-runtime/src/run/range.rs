@@ -44,6 +44,11 @@ pub fn share(text: &str) -> Result<f64, String> {
     number(text, "a number from 0 to 1", |value| (0.0..=1.0).contains(&value))
 }
 
+/// A number above 0, and at most 1.
+pub fn share_above_zero(text: &str) -> Result<f64, String> {
+    number(text, "a number above 0, and at most 1", |value| value > 0.0 && value <= 1.0)
+}
+
 /// Optimizers compute in f32, where a smaller number would be 0 and a larger one infinite.
 const MAGNITUDES: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=f32::MAX as f64;
 

@@ -24,18 +24,26 @@ use crate::transport::Transport;
 
 /// What comes after training, before the comparison: a sample of what was learned, for example.
 pub trait Finale<M: Model>: Sync {
-    /// Does it. Every rank must, since it takes part in gathers; rank 0 prints.
+    /// Does it. Every rank must, since it takes part in gathers; rank 0, which has an output, prints.
     ///
     /// # Errors
     /// Whatever ends a run early.
-    fn run<'p, T: Transport<'p, DeviceOf<M>>>(&self, engine: &mut Engine<'p, M, T>) -> Result<(), Error>;
+    fn run<'p, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        engine: &mut Engine<'p, M, T>,
+        output: Option<&mut Output>,
+    ) -> Result<(), Error>;
 }
 
 /// Nothing comes after training.
 pub struct NoFinale;
 
 impl<M: Model> Finale<M> for NoFinale {
-    fn run<'p, T: Transport<'p, DeviceOf<M>>>(&self, _: &mut Engine<'p, M, T>) -> Result<(), Error> {
+    fn run<'p, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        _: &mut Engine<'p, M, T>,
+        _: Option<&mut Output>,
+    ) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -108,7 +116,7 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
-    job.finale.run(&mut engine)?;
+    job.finale.run(&mut engine, output.as_mut())?;
     let size = size(engine.plan(), arguments, job.data.resident_bytes());
     compare(&mut engine, &moved, arguments.steps, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))
@@ -194,7 +202,7 @@ impl Profiler {
 }
 
 /// Calls `each` with every sequence of a micro-batch: its number, its input and its targets.
-fn for_each_sequence<M: Model>(
+pub fn for_each_sequence<M: Model>(
     length: usize,
     inputs: &mut [InputOf<M>],
     targets: &mut [TargetOf<M>],

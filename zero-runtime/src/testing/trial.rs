@@ -13,7 +13,8 @@ pub(super) const SAVED: Unwritten = Unwritten { name: "`saved`", bits: 0x7fc0_0a
 pub(super) const WORK: Unwritten = Unwritten { name: "`work`", bits: 0x7fc0_0a03 };
 pub(super) const GRADS: Unwritten = Unwritten { name: "`grads`", bits: 0x7fc0_0a04 };
 pub(super) const DX: Unwritten = Unwritten { name: "`dx`", bits: 0x7fc0_0a05 };
-pub(super) const ALL: [Unwritten; 5] = [Y, SAVED, WORK, GRADS, DX];
+pub(super) const CACHE: Unwritten = Unwritten { name: "`cache`", bits: 0x7fc0_0a06 };
+pub(super) const ALL: [Unwritten; 6] = [Y, SAVED, WORK, GRADS, DX, CACHE];
 
 /// What a buffer holds before it is written: a NaN that no arithmetic begins with.
 #[derive(Clone, Copy)]
@@ -88,7 +89,8 @@ impl Trial {
     }
 
     fn context<S: Shape<Device = Cpu, Compute = f32>>(targets: &[f32]) -> Context<'_, Cpu> {
-        Context { device: &Cpu::ONE_THREAD, sequences: S::SEQUENCES, length: S::LENGTH, targets: bytes(targets) }
+        let (sequences, length) = (S::SEQUENCES, S::LENGTH);
+        Context { device: &Cpu::ONE_THREAD, sequences, length, before: 0, targets: bytes(targets) }
     }
 
     /// The output, and what `then` makes of it.
@@ -125,8 +127,36 @@ impl Trial {
             work: ViewMut::from(self.work.as_mut_slice()).cast(),
         };
         let targets = bytes(&self.targets[..target_len]);
-        L::forward(&Context { device: &Cpu::ONE_THREAD, sequences: 1, length, targets }, pass);
+        L::forward(&Context { device: &Cpu::ONE_THREAD, sequences: 1, length, before: 0, targets }, pass);
         &self.y[..y_len]
+    }
+
+    /// The output of the first sequence, decoded in calls of so many tokens.
+    pub(super) fn decode<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
+        &mut self,
+        calls: &[usize],
+    ) -> &[f32] {
+        let [x_width, y_width, target_width] = [&self.x, &self.y, &self.targets].map(|all| all.len() / S::TOKENS);
+        let mut cache = CACHE.of(L::CACHE / size_of::<f32>());
+        self.y.fill(Y.value());
+        let mut before = 0;
+        for &length in calls {
+            let of = |width: usize| before * width..(before + length) * width;
+            self.saved.fill(SAVED.value());
+            self.work.fill(WORK.value());
+            let pass = Forward {
+                params: self.params.as_slice().into(),
+                x: View::from(&self.x[of(x_width)]).cast(),
+                y: ViewMut::from(&mut self.y[of(y_width)]).cast(),
+                saved: ViewMut::from(self.saved.as_mut_slice()).cast(),
+                work: ViewMut::from(self.work.as_mut_slice()).cast(),
+            };
+            let targets = bytes(&self.targets[of(target_width)]);
+            let context = Context { device: &Cpu::ONE_THREAD, sequences: 1, length, before, targets };
+            L::decode(&context, pass, ViewMut::from(cache.as_mut_slice()).cast());
+            before += length;
+        }
+        &self.y[..before * y_width]
     }
 
     /// Gradients of parameters and input, given `dy`; `plus` is to be added to that of the input. `held` is what the

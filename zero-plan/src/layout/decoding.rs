@@ -1,0 +1,72 @@
+//! Decoding: what a pipeline stage needs of its region of activations while it decodes. No activations are kept then, so
+//! units take turns with what they save and give, and behind that lie their caches. Never knows what a layer caches.
+
+use super::{Placement, Tables, max};
+use crate::unit::{LINE_BYTES, caches, round_up};
+
+/// The parts of the region of activations in a decoding walk, one behind the other. All are 0 in a model whose layers cache
+/// nothing: there it has the places of an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Decoding {
+    /// What one unit saves: at the start of the region.
+    pub saved_bytes: usize,
+    /// What enters a unit, or leaves it: two of these lie behind what is saved, and units take turns with them.
+    pub boundary_bytes: usize,
+    /// The caches of all units of the stage, behind these.
+    pub caches_bytes: usize,
+}
+
+impl Decoding {
+    /// Of a model that caches nothing.
+    pub(crate) const NONE: Self = Self { saved_bytes: 0, boundary_bytes: 0, caches_bytes: 0 };
+
+    /// That of pipeline stage `stage`. Needs the units and chunks of `tables`, nothing else.
+    pub(super) const fn of(tables: &Tables, stage: usize) -> Self {
+        let mut decoding = Self::NONE;
+        if !caches(tables.units) {
+            return decoding;
+        }
+        let mut chunk = stage;
+        while chunk < tables.chunks.len() {
+            let mut i = tables.chunks[chunk].first;
+            while i < tables.chunks[chunk].end {
+                let unit = &tables.units[i];
+                // Of the head only its input counts: it is not run, but asked what it predicts.
+                let is_head = i + 1 == tables.units.len();
+                let (saved, output) = if is_head { (0, 0) } else { (unit.saved_bytes, unit.output_bytes) };
+                let boundary = round_up(max(unit.input_bytes, output), LINE_BYTES);
+                decoding.saved_bytes = max(decoding.saved_bytes, round_up(saved, LINE_BYTES));
+                decoding.boundary_bytes = max(decoding.boundary_bytes, boundary);
+                decoding.caches_bytes += round_up(unit.cache_bytes, LINE_BYTES);
+                i += 1;
+            }
+            chunk += tables.config.mesh.pipeline;
+        }
+        decoding
+    }
+
+    /// Where in the region the caches begin.
+    pub const fn caches_start(&self) -> usize {
+        self.saved_bytes + 2 * self.boundary_bytes
+    }
+
+    /// Bytes of the region that it takes.
+    pub const fn bytes(&self) -> usize {
+        self.caches_start() + self.caches_bytes
+    }
+}
+
+/// Gives the caches of a pipeline stage their places.
+pub(super) const fn fill_caches(tables: &Tables, stage: usize, out: &mut [Placement]) {
+    let mut start = Decoding::of(tables, stage).caches_start();
+    let mut chunk = stage;
+    while chunk < tables.chunks.len() {
+        let mut i = tables.chunks[chunk].first;
+        while i < tables.chunks[chunk].end {
+            out[i].cache_bytes = start;
+            start += round_up(tables.units[i].cache_bytes, LINE_BYTES);
+            i += 1;
+        }
+        chunk += tables.config.mesh.pipeline;
+    }
+}

@@ -1,0 +1,144 @@
+//! Speech: token ids as text and text as token ids, of models whose tokens are bytes; and where a sample ends. Never prints.
+
+use crate::error::Error;
+
+/// The number of ids that can stand for bytes. A larger vocabulary has a tokenizer, which is not known here.
+const BYTES: usize = 256;
+
+/// What a sample begins with, unless it is said.
+const DEFAULT: &str = "pub fn ";
+
+/// The prompt as token ids of a vocabulary of `classes`.
+///
+/// # Errors
+/// Z0350 if the vocabulary has no ids for it.
+pub fn prompt(text: Option<&str>, classes: usize) -> Result<Vec<u32>, Error> {
+    let ids: Vec<u32> = text.unwrap_or(DEFAULT).bytes().map(u32::from).collect();
+    let fits = classes <= BYTES && ids.iter().all(|&id| (id as usize) < classes);
+    match text {
+        _ if fits && !ids.is_empty() => Ok(ids),
+        // Without a prompt from the user, any id will do.
+        None => Ok(vec![0]),
+        Some("") => Ok(vec![0]),
+        Some(text) => Err(Error::Argument {
+            what: format!("--prompt {text:?} is text, but this model's {classes} token ids are not all bytes of it"),
+            help: "leave --prompt out".to_owned(),
+        }),
+    }
+}
+
+/// Ids as text if they are bytes, and otherwise as numbers.
+pub struct Speech {
+    is_text: bool,
+    /// Bytes that do not make a whole character yet.
+    pending: Vec<u8>,
+}
+
+impl Speech {
+    /// Of a vocabulary of `classes`.
+    pub fn new(classes: usize) -> Self {
+        Self { is_text: classes <= BYTES, pending: Vec::new() }
+    }
+
+    /// What can be said after the next id.
+    pub fn hear(&mut self, id: u32) -> String {
+        if !self.is_text {
+            return format!("{id} ");
+        }
+        self.pending.push(id as u8);
+        let whole = match std::str::from_utf8(&self.pending) {
+            Ok(_) => self.pending.len(),
+            Err(error) if error.error_len().is_some() => self.pending.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let bytes: Vec<u8> = self.pending.drain(..whole).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// Where a sample ends before it is as long as asked for.
+#[derive(Debug, Default, PartialEq)]
+pub struct Stops {
+    ids: Vec<u32>,
+    texts: Vec<String>,
+}
+
+impl Stops {
+    /// What `asked` name: each an id, if it is a number of the vocabulary, and otherwise a text.
+    ///
+    /// # Errors
+    /// Z0350 for a text that the model never writes.
+    pub fn new(asked: &[String], classes: usize) -> Result<Self, Error> {
+        let mut stops = Self::default();
+        for text in asked {
+            match text.parse::<u32>() {
+                Ok(id) if (id as usize) < classes => stops.ids.push(id),
+                _ if classes <= BYTES && !text.is_empty() => stops.texts.push(text.clone()),
+                _ => {
+                    let what = format!("--stop {text:?} is neither an id below {classes} nor a text of this model");
+                    return Err(Error::Argument { what, help: "give the id of a token".to_owned() });
+                }
+            }
+        }
+        Ok(stops)
+    }
+
+    /// Whether the sample ends before this token.
+    pub fn before(&self, id: u32) -> bool {
+        self.ids.contains(&id)
+    }
+
+    /// Whether it ends after what was `heard`, which is added to what was `said`.
+    pub fn after(&self, said: &mut String, heard: &str) -> bool {
+        let longest = self.texts.iter().map(String::len).max().unwrap_or(0);
+        // Of what was said, only what a text may begin with.
+        let mut kept = said.len().saturating_sub(longest);
+        while !said.is_char_boundary(kept) {
+            kept -= 1;
+        }
+        said.drain(..kept);
+        said.push_str(heard);
+        self.texts.iter().any(|text| said.contains(text.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_is_bytes_of_the_vocabulary_or_an_error() {
+        assert_eq!(prompt(Some("ab"), 256).unwrap(), [97, 98]);
+        assert_eq!(prompt(Some(""), 256).unwrap(), [0]);
+        assert_eq!(prompt(None, 29).unwrap(), [0]);
+        for classes in [97, 50_000] {
+            assert!(prompt(Some("ab"), classes).unwrap_err().to_string().starts_with("error[Z0350]"));
+        }
+    }
+
+    #[test]
+    fn ids_are_text_once_they_are_whole_characters() {
+        let mut speech = Speech::new(256);
+        let heard: Vec<String> = "aé".bytes().map(|byte| speech.hear(u32::from(byte))).collect();
+        assert_eq!(heard, ["a", "", "é"]);
+        assert_eq!(Speech::new(257).hear(97), "97 ");
+    }
+
+    #[test]
+    fn a_sample_stops_before_an_id_and_after_a_text() {
+        let stops = Stops::new(&["10".to_owned(), "end é".to_owned(), "999".to_owned()], 256).unwrap();
+        assert!(stops.before(10) && !stops.before(11));
+        let ends_with = |text: &str| {
+            let (mut said, mut speech) = (String::new(), Speech::new(256));
+            text.bytes().position(|byte| stops.after(&mut said, &speech.hear(u32::from(byte))))
+        };
+        assert_eq!(ends_with("an end é and more"), Some(8));
+        assert_eq!(ends_with("an end e and no more"), None);
+        assert_eq!(ends_with("éééé 999 1"), Some(11));
+        for unknown in ["x", ""] {
+            let error = Stops::new(&[unknown.to_owned()], 50_000).unwrap_err().to_string();
+            assert!(error.starts_with("error[Z0350]: --stop "), "{error}");
+        }
+        assert_eq!(Stops::new(&[], 256).unwrap(), Stops::default());
+    }
+}
