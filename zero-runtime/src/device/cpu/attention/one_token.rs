@@ -9,7 +9,7 @@ use super::forward::scale_rows;
 use super::product::{Rows, RowsMut, Size, product};
 use super::softmax::RowSoftmax;
 use super::stored::{store, sums};
-use super::{Block, HEAD_DIM_MAX, Head, Inputs, KEYS, Panel, QUERIES, SCRATCH, key_blocks};
+use super::{Block, HEAD_DIM_MAX, Head, Inputs, Panel, QUERIES, SCRATCH, key_blocks};
 use crate::device::cpu::few_rows::{ROWS, few_rows};
 use crate::device::cpu::simd::vectorised;
 use crate::device::cpu::{ColumnsMut, Matrix};
