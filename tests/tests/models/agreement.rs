@@ -182,8 +182,10 @@ fn agrees<M: Model<Input = Tokens, Target = Tokens>>(name: &str, stages: &[u8], 
         for (what, found, expected) in [("loss", &outcome.losses, "losses"), ("norm", &outcome.norms, "norms")] {
             for (step, (found, expected)) in found.iter().zip(&golden.numbers[expected]).enumerate() {
                 let distance = (found / expected - 1.0).abs();
+                // AdamW makes whole steps out of gradients that are next to rounding, which norms show first.
+                let allowed = if what == "norm" && step > 0 { 10.0 * of_losses } else { of_losses };
                 assert!(
-                    distance < of_losses,
+                    distance < allowed,
                     "{name} at stage {stage}: {what} of step {step} is {found}, not {expected}"
                 );
             }
