@@ -5,7 +5,10 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use zero_runtime::device::cpu::tree_sum;
-use zero_runtime::device::{AdamW, AttentionShape, Cpu, Device, Matrix, Nonlinearity, Then, Write};
+use zero_runtime::device::{
+    AdamW, AttentionShape, Cpu, Device, Element, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then,
+    Write, bf16,
+};
 use zero_runtime::random::mix;
 use zero_runtime::view::{View, ViewMut};
 
@@ -126,6 +129,71 @@ fn gelu(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Of the queries and keys of a token, in rows that its values end.
+fn heads(criterion: &mut Criterion) {
+    let (stride, head_dim, elements) = (3 * WIDTH, WIDTH / HEADS, 2 * TOKENS * WIDTH);
+    let (qkv, gain) = (numbers(TOKENS * stride), numbers(head_dim));
+    let (mut normed, mut dgain, mut inverse) = (qkv.clone(), gain.clone(), vec![0.0; TOKENS * 2 * HEADS]);
+    let rows = Strided::new((&qkv[..]).into(), stride);
+    let mut group = criterion.benchmark_group("heads");
+    group.throughput(bytes(2 * elements));
+    group.bench_function("norm", |bencher| {
+        bencher.iter(|| {
+            let (y, inverse) = (StridedMut::new((&mut normed[..]).into(), stride), (&mut inverse[..]).into());
+            DEVICE.rms_norm_heads(rows, 2 * HEADS, (&gain[..]).into(), y, inverse, 1e-6);
+        });
+    });
+    group.throughput(bytes(3 * elements));
+    group.bench_function("norm backward", |bencher| {
+        bencher.iter(|| {
+            let (gain, inverse) = ((&gain[..]).into(), (&inverse[..]).into());
+            let (dy, dgain) = (StridedMut::new((&mut normed[..]).into(), stride), (&mut dgain[..]).into());
+            DEVICE.rms_norm_heads_backward(rows, 2 * HEADS, gain, inverse, dy, dgain, Write::Set);
+        });
+    });
+    let mut table = vec![0.0; LENGTH * head_dim];
+    group.throughput(bytes(table.len()));
+    group.bench_function("rotary table", |bencher| {
+        let rotary = Rotary { base: 10_000.0, scaling: Scaling::None };
+        bencher.iter(|| DEVICE.rotary_table(&rotary, 0, head_dim, (&mut table[..]).into()));
+    });
+    group.throughput(bytes(2 * elements));
+    group.bench_function("rotate", |bencher| {
+        bencher.iter(|| {
+            let x = StridedMut::new((&mut normed[..]).into(), stride);
+            DEVICE.rotate(x, 2 * HEADS, (&table[..]).into(), LENGTH, false);
+        });
+    });
+    let mut narrow: Vec<bf16> = qkv.iter().map(|&x| bf16::from_f32(x)).collect();
+    group.throughput(bytes(elements));
+    group.bench_function("rotate bf16", |bencher| {
+        bencher.iter(|| {
+            let x = StridedMut::new((&mut narrow[..]).into(), stride);
+            DEVICE.rotate(x, 2 * HEADS, (&table[..]).into(), LENGTH, false);
+        });
+    });
+    group.finish();
+}
+
+fn gate(criterion: &mut Criterion) {
+    let width = 3 * WIDTH;
+    let (x, dy) = (numbers(2 * TOKENS * width), numbers(TOKENS * width));
+    let (mut y, mut dx) = (dy.clone(), x.clone());
+    let mut group = criterion.benchmark_group("gate");
+    group.throughput(bytes(3 * dy.len()));
+    group.bench_function("forward", |bencher| {
+        bencher.iter(|| DEVICE.gate(Nonlinearity::Silu, (&x[..]).into(), (&mut y[..]).into(), width));
+    });
+    group.throughput(bytes(5 * dy.len()));
+    group.bench_function("backward", |bencher| {
+        bencher.iter(|| {
+            let dx = (&mut dx[..]).into();
+            DEVICE.gate_backward(Nonlinearity::Silu, (&x[..]).into(), (&dy[..]).into(), dx, width);
+        });
+    });
+    group.finish();
+}
+
 /// Operations are those of the published count, of which the causal mask removes nothing: 4 x length x width a token
 /// forward, twice that backward.
 fn attention(criterion: &mut Criterion) {
@@ -155,6 +223,93 @@ fn attention(criterion: &mut Criterion) {
         });
     });
     group.finish();
+}
+
+/// Within a window, of which operations are those that it leaves, at a length where it leaves out most blocks.
+fn attention_within_a_window(criterion: &mut Criterion) {
+    let (length, window, head_dim) = (2048, 256, WIDTH / HEADS);
+    let all = AttentionShape {
+        sequences: 1,
+        length,
+        before: 0,
+        heads: HEADS,
+        key_heads: HEADS / 2,
+        head_dim,
+        window: Some(window),
+    };
+    let (qkv, dout) = (numbers(length * all.qkv_width()), numbers(length * WIDTH));
+    let (mut out, mut lse, mut dqkv) = (dout.clone(), vec![0.0; length * HEADS], qkv.clone());
+    let mut group = criterion.benchmark_group("attention of 2048 tokens");
+    for (name, shape) in [("all", AttentionShape { window: None, ..all }), ("within 256", all)] {
+        let seen = shape.window.unwrap_or(length);
+        group.throughput(Throughput::Elements((4 * length * seen * WIDTH) as u64));
+        let [q, k, v] = shape.parts((&qkv[..]).into());
+        group.bench_function(format!("forward, {name}"), |bencher| {
+            bencher.iter(|| DEVICE.attention(shape, q, k, v, (&mut out[..]).into(), (&mut lse[..]).into()));
+        });
+        group.throughput(Throughput::Elements((8 * length * seen * WIDTH) as u64));
+        group.bench_function(format!("backward, {name}"), |bencher| {
+            bencher.iter(|| {
+                let (out, lse, dout) = ((&out[..]).into(), (&lse[..]).into(), (&dout[..]).into());
+                DEVICE.attention_backward(shape, q, k, v, out, lse, dout, (&mut dqkv[..]).into());
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Heads of a decoding model, and what each has.
+const DECODER: [usize; 3] = [16, 8, 128];
+
+/// One token after 4096 others: bytes are those of their keys and values.
+fn decode<E: Element>(criterion: &mut Criterion, name: &str) {
+    let [heads, key_heads, head_dim] = DECODER;
+    let before = 4096;
+    let mut group = criterion.benchmark_group("attention of one token");
+    for (sharing, key_heads) in [("2 share", key_heads), ("none share", heads)] {
+        let shape = AttentionShape { sequences: 1, length: 1, before, heads, key_heads, head_dim, window: None };
+        let [q, k, v] = [shape.out_width(), shape.keys() * shape.key_width(), shape.keys() * shape.key_width()]
+            .map(|len| numbers(len).into_iter().map(E::narrow).collect::<Vec<E>>());
+        let (mut out, mut lse) = (q.clone(), vec![0.0; heads]);
+        group.throughput(Throughput::Bytes(size_of_val(&k[..]) as u64 * 2));
+        group.bench_function(format!("{name}, {sharing}"), |bencher| {
+            bencher.iter(|| {
+                let [k, v] = [&k, &v].map(|rows| Strided::new((&rows[..]).into(), shape.key_width()));
+                let q = Strided::new((&q[..]).into(), shape.out_width());
+                DEVICE.attention(shape, q, k, v, (&mut out[..]).into(), (&mut lse[..]).into());
+            });
+        });
+    }
+    group.finish();
+}
+
+fn attention_of_one_token(criterion: &mut Criterion) {
+    decode::<f32>(criterion, "f32");
+    decode::<bf16>(criterion, "bf16");
+}
+
+/// Few rows by a matrix that no cache holds: bytes are its.
+fn rows<E: Element>(criterion: &mut Criterion, name: &str) {
+    let (input, output) = (2048, 8192);
+    let stored = |len| numbers(len).into_iter().map(E::narrow).collect::<Vec<E>>();
+    let weight = stored(input * output);
+    let mut group = criterion.benchmark_group("linear of few rows");
+    group.throughput(Throughput::Bytes(size_of_val(&weight[..]) as u64));
+    for rows in [1, 2, 4, 5, 8] {
+        let (x, mut y) = (stored(rows * input), stored(rows * output));
+        group.bench_function(format!("{name}, {rows}"), |bencher| {
+            bencher.iter(|| {
+                let weight = Matrix::new((&weight[..]).into(), output, input);
+                DEVICE.linear((&mut y[..]).into(), (&x[..]).into(), weight, None, Then::Nothing);
+            });
+        });
+    }
+    group.finish();
+}
+
+fn few_rows(criterion: &mut Criterion) {
+    rows::<f32>(criterion, "f32");
+    rows::<bf16>(criterion, "bf16");
 }
 
 fn cross_entropy(criterion: &mut Criterion) {
@@ -223,6 +378,7 @@ fn sums(criterion: &mut Criterion) {
 criterion_group!(
     name = benches;
     config = quick::config();
-    targets = matmul, linear, layer_norm, gelu, attention, cross_entropy, adamw, sums
+    targets = matmul, linear, few_rows, layer_norm, gelu, heads, gate, attention, attention_within_a_window,
+        attention_of_one_token, cross_entropy, adamw, sums
 );
 criterion_main!(benches);

@@ -22,7 +22,7 @@ macro_rules! ops {
 }
 
 ops! {
-    elementwise nonlinearities products linear layer_norm rms_norm rms_norm_heads rotary gates attention
+    elementwise nonlinearities products linear layer_norm rms_norm rms_norm_heads rotary gates attention attention_after
         embedding cross_entropy squared_error sums;
     widths sums_over_ranks words update adamw
 }
@@ -248,8 +248,9 @@ mod on {
 
     pub fn attention<D: Device, E: Element>(device: &D) -> Written {
         let mut written = Written::new();
-        for (length, heads, key_heads) in [(1, 1, 1), (37, 2, 2), (70, 6, 2)] {
-            let shape = AttentionShape { sequences: 2, length, before: 0, heads, key_heads, head_dim: 5, window: None };
+        let shapes = [(1, 1, 1, None), (37, 2, 2, None), (70, 6, 2, None), (37, 6, 3, Some(1)), (130, 2, 1, Some(41))];
+        for (length, heads, key_heads, window) in shapes {
+            let shape = AttentionShape { sequences: 2, length, before: 0, heads, key_heads, head_dim: 5, window };
             let (tokens, width) = (shape.tokens(), shape.out_width());
             let (qkv, dout) =
                 (tensor::<D, E>(device, tokens * shape.qkv_width(), 1), tensor(device, tokens * width, 2));
@@ -263,6 +264,21 @@ mod on {
                 ("lse", numbers(device, &lse)),
                 ("dqkv", numbers(device, &dqkv)),
             ]);
+        }
+        written
+    }
+
+    /// Of tokens after others, whose keys and values are read where each has a row of its own.
+    pub fn attention_after<D: Device, E: Element>(device: &D) -> Written {
+        let mut written = Written::new();
+        for (length, before, window) in [(1, 70, None), (1, 70, Some(9)), (40, 30, None), (33, 37, Some(20))] {
+            let shape = AttentionShape { sequences: 2, length, before, heads: 6, key_heads: 3, head_dim: 5, window };
+            let (tokens, width) = (shape.tokens(), shape.out_width());
+            let qkv = tensor::<D, E>(device, shape.sequences * shape.keys() * shape.qkv_width(), 1);
+            let (mut out, mut lse) = (unwritten::<D, E>(device, tokens * width), unwritten(device, tokens * 6));
+            let [q, k, v] = shape.parts(qkv.view());
+            device.attention(shape, q, k, v, out.view_mut(), lse.view_mut());
+            written.extend([("out", numbers(device, &out)), ("lse", numbers(device, &lse))]);
         }
         written
     }

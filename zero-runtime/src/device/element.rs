@@ -73,6 +73,7 @@ pub fn narrow_pair(numbers: [f32; 2]) -> [bf16; 2] {
 }
 
 /// The same elements by the name of their type, where code that holds for every width has a better way for one of them.
+#[inline(always)]
 pub fn known<From: Element, To: Element>(elements: &[From]) -> Option<&[To]> {
     (From::WIDTH == To::WIDTH).then(|| bytemuck::cast_slice(elements))
 }

@@ -20,20 +20,25 @@ use super::simd::check_len;
 use crate::device::{AttentionShape, Element, Strided, Write};
 use backward::{Given, SPAN, backward};
 use product::{Rows, RowsMut};
+use softmax::{hide_future, hide_past};
 use stored::WIDENED;
 
 /// Queries worked on at a time. Scores lie in rows of as many, a row for each key, whether or not all of them are queries:
 /// so every loop over a row is a few whole vectors, softmax runs down the columns and needs no sum across a vector.
 const QUERIES: usize = 32;
 
-/// Keys worked on at a time; a multiple of `QUERIES`, so that every query sees the first key of each block of keys that its
-/// block of queries has to do with.
+/// Queries whose scores are worked on alone where there are no more: half of a row.
+const QUERIES_FEW: usize = QUERIES / 2;
+
+/// Keys worked on at a time. Blocks end at multiples of it, and so do spans, so that sums over blocks are the same with spans.
 const KEYS: usize = 2 * QUERIES;
 
 /// The most features of a head.
 pub(super) const HEAD_DIM_MAX: usize = 1024;
 
-/// `out` := softmax(q k^T / sqrt(head_dim), causal) v, for every sequence and head.
+/// `out` := softmax(q k^T / sqrt(head_dim), causal and within the window) v, for every sequence and head. Blocks of keys that
+/// none of a block of queries sees are not looked at. Where a single token asks, the heads that share keys and values ask
+/// together, so that these are read once.
 ///
 /// Of `qkv`, the queries, keys and values, [`AttentionShape`] says the rows; `out`: (tokens, heads * head_dim); `lse`:
 /// (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
@@ -49,12 +54,13 @@ pub fn attention<E: Element>(
     check(shape, qkv, out, lse);
     let inputs = Inputs::new(qkv);
     let (out, lse) = (Destination(out.as_mut_ptr()), Destination(lse.as_mut_ptr()));
-    each_group(cpu, shape, 1, |heads| {
-        for head in heads {
-            // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and
-            // no two heads have an element in common.
-            unsafe { Head::of(shape, &inputs, head).forward(&inputs, out.start(), lse.start()) };
-        }
+    let together = if shape.length == 1 { shape.sharing() } else { 1 };
+    each_group(cpu, shape, together, |heads| {
+        let head = Head::of(shape, &inputs, heads.start);
+        let head = if shape.length == 1 { head.with_others(heads.len()) } else { head };
+        // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and no two
+        // heads have an element in common.
+        unsafe { head.forward(&inputs, out.start(), lse.start()) };
     });
 }
 
@@ -71,6 +77,7 @@ pub fn attention_backward<E: Element>(
     dout: &[E],
     dqkv: &mut [E],
 ) {
+    assert!(shape.before == 0, "gradients of queries before which there are {} tokens more", shape.before);
     check(shape, qkv, out, lse);
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
@@ -114,7 +121,7 @@ impl<E> Destination<E> {
 fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cpu, E>; 3], out: &[E], lse: &[f32]) {
     assert!(shape.head_dim <= HEAD_DIM_MAX, "a head of {} features, {HEAD_DIM_MAX} at most", shape.head_dim);
     shape.sharing();
-    assert!(shape.before == 0 && shape.window.is_none(), "attention to what came before, or within a window");
+    assert!(shape.window != Some(0), "a window of 0 tokens, in which a token does not see itself");
     let keys = [shape.sequences * shape.keys(), shape.key_width()];
     let sizes = [[shape.tokens(), shape.out_width()], keys, keys];
     for ((name, rows), [count, width]) in ["q", "k", "v"].into_iter().zip(qkv).zip(sizes) {
@@ -129,7 +136,8 @@ fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cpu, E>; 3], out: &[E]
 
 /// `run` for all heads of all sequences, `together` of them at a time, and some of these groups at once.
 fn each_group(cpu: Cpu, shape: AttentionShape, together: usize, run: impl Fn(Range<usize>) + Sync) {
-    let products = shape.length * shape.length * shape.head_dim * together;
+    let seen = shape.window.map_or(shape.keys(), |window| shape.keys().min(window.saturating_add(QUERIES)));
+    let products = shape.length * seen * shape.head_dim * together;
     cpu.by_heads(shape.sequences * shape.heads / together, products / PRODUCTS_PER_ELEMENT, |groups| {
         groups.for_each(|group| run(group * together..(group + 1) * together));
     });
@@ -159,14 +167,20 @@ impl Panel {
     }
 }
 
-/// One head of one sequence.
+/// One head of one sequence; or, where a single token asks, those of its heads that share keys and values.
 struct Head {
     query: Panel,
     key: Panel,
     value: Panel,
     out: Panel,
     lse: Panel,
-    length: usize,
+    /// Rows of queries, one a token, or of a single token one a head.
+    count: usize,
+    /// Where the token of the first row stands among those that have keys.
+    position: usize,
+    /// How far the token of the next row is from it: 1, or 0 where both are the same.
+    step: usize,
+    window: Option<usize>,
     dim: usize,
     /// How gradients of its keys and values are written: a head that shares them with heads before it adds to theirs.
     first: Write,
@@ -227,6 +241,12 @@ fn blocks(all: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> 
     all.clone().step_by(size).map(move |start| start..all.end.min(start.saturating_add(size)))
 }
 
+/// The blocks of some keys.
+fn key_blocks(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let blocks = blocks(keys.start / KEYS * KEYS..keys.end, KEYS);
+    blocks.map(move |block| block.start.max(keys.start)..block.end)
+}
+
 impl Head {
     /// Head number `index`, sequence by sequence.
     fn of<E>(shape: AttentionShape, inputs: &Inputs<E>, index: usize) -> Self {
@@ -244,9 +264,39 @@ impl Head {
             value: panel(shape.keys(), value, head / sharing),
             out: panel(length, shape.out_width(), head),
             lse: Panel { offset: sequence * length * heads + head, stride: heads },
-            length,
+            count: length,
+            position: shape.before,
+            step: 1,
+            window: shape.window,
             dim: head_dim,
             first: if head.is_multiple_of(sharing) { Write::Set } else { Write::Add },
+        }
+    }
+
+    /// The only token of this head, with the queries of as many heads from this one on.
+    fn with_others(self, count: usize) -> Self {
+        let next_head = |panel: Panel, stride: usize| Panel { stride, ..panel };
+        let [query, out] = [self.query, self.out].map(|panel| next_head(panel, self.dim));
+        Self { query, out, lse: next_head(self.lse, 1), count, step: 0, ..self }
+    }
+
+    /// From the first key that one of these queries sees to the last.
+    fn seen(&self, queries: &Range<usize>) -> Range<usize> {
+        let position = |query: usize| self.position + query * self.step;
+        let before_window = self.window.map_or(0, |window| (position(queries.start) + 1).saturating_sub(window));
+        before_window..position(queries.end - 1) + 1
+    }
+
+    /// Scores of keys from `first_key` that these queries do not see := negative infinity.
+    #[inline(always)]
+    fn hide(&self, strip: &mut [[f32; QUERIES]], first_key: usize, queries: &Range<usize>) {
+        // Rows of a single token see the same keys, and `seen` has no others.
+        if self.step == 1 {
+            let position = self.position + queries.start;
+            hide_future(strip, first_key, position);
+            if let Some(window) = self.window {
+                hide_past(strip, first_key, position, window);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super as kernels;
+use super::simd::check_len;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
     AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
@@ -103,13 +104,21 @@ impl Device for Cpu {
         write: Write,
     ) {
         let ([rows, depth], [_, cols]) = (a.size(), b.size());
-        let (c, a, b) = (MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b));
+        let (c, a, b) = (c.into_slice(), matrix(&a), matrix(&b));
+        if kernels::are_few(&a, &b) {
+            return self.by_columns(depth, cols, (ColumnsMut::new(c, cols), b.transposed()), |(c, b)| {
+                kernels::few_rows(c, a, b.transposed(), |to, _, sum| {
+                    *to = O::narrow(if write == Write::Add { to.widen() + sum } else { sum });
+                });
+            });
+        }
+        let c = MatrixMut::new(c, rows, cols);
         self.by_products([rows, depth, cols], (c, a), |(c, a)| kernels::matmul(c, a, b, write));
     }
 
     fn linear<E: Element>(
         &self,
-        y: ViewMut<Self, E>,
+        mut y: ViewMut<Self, E>,
         x: View<Self, E>,
         weight: Matrix<Self, E>,
         bias: Option<View<Self, E>>,
@@ -117,6 +126,17 @@ impl Device for Cpu {
     ) {
         let (weight, bias) = (matrix(&weight), bias.map(View::as_slice));
         let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
+        let x_rows = kernels::Matrix::new(x.as_slice(), rows, depth);
+        if kernels::are_few(&x_rows, &weight.transposed()) {
+            check_len("bias", bias.map_or(output, <[E]>::len), output);
+            let columns = ColumnsMut::new(y.reborrow().into_slice(), output);
+            self.by_columns(depth, output, (columns, weight), |(y, weight)| {
+                kernels::few_rows(y, x_rows, weight.transposed(), |to, column, sum| {
+                    *to = E::narrow(bias.map_or(sum, |bias| sum + bias[column].widen()));
+                });
+            });
+            return then.apply(self, y);
+        }
         let then = match then {
             Then::Nothing => kernels::Then::Nothing,
             Then::Activate(kind, to) => kernels::Then::Activate(kind, to.into_slice()),

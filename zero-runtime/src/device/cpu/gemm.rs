@@ -90,6 +90,11 @@ impl<'a, T> Matrix<'a, T> {
         self.col_stride == 1
     }
 
+    /// Whether the elements of a column lie one after another.
+    pub(super) fn has_columns(&self) -> bool {
+        self.row_stride == 1
+    }
+
     /// So many elements of a row, from column `col`, where rows lie one after another.
     #[inline(always)]
     pub(super) fn row(&self, row: usize, col: usize, cols: usize) -> &'a [T] {

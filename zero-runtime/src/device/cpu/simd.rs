@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use crate::device::element::known;
 use crate::device::{Element, Write};
 
 /// Accumulators of a reduction: one AVX-512 register of `f32`. Fixed, so that every machine sums in the same order.
@@ -22,6 +23,24 @@ pub fn vectorised<R>(kernel: impl FnOnce() -> R) -> R {
 #[inline(always)]
 pub fn dispatch<K: pulp::WithSimd>(kernel: K) -> K::Output {
     ARCH.dispatch(kernel)
+}
+
+/// As many numbers as a vector has, or fewer and then zeros, widened.
+#[inline(always)]
+pub fn vector<S: pulp::Simd, E: Element>(simd: S, stored: &[E]) -> S::f32s {
+    match (known::<E, f32>(stored), stored.len() == S::F32_LANES) {
+        (Some(stored), true) => S::as_simd_f32s(stored).0[0],
+        (Some(stored), false) => simd.partial_load_f32s(stored),
+        (None, _) => {
+            // A loop of constant length becomes one instruction or two.
+            let mut vector = simd.splat_f32s(0.0);
+            let lanes: &mut [f32] = bytemuck::cast_slice_mut(core::slice::from_mut(&mut vector));
+            for (lane, stored) in lanes.iter_mut().zip(stored) {
+                *lane = stored.widen();
+            }
+            vector
+        }
+    }
 }
 
 /// Sum over i of `term` of the i-th elements of `inputs`, which are equally long.

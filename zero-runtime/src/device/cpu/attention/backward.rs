@@ -8,9 +8,10 @@ use std::ops::Range;
 use zero_plan::config::Width;
 
 use super::product::{RowsMut, Size, product};
-use super::softmax::hide_future;
 use super::stored::{product_of_stored, store, sums};
-use super::{Block, HEAD_DIM_MAX, Head, Inputs, KEYS, Panel, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
+use super::{
+    Block, HEAD_DIM_MAX, Head, Inputs, KEYS, Panel, QUERIES, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut,
+};
 use crate::device::cpu::math::exp_small;
 use crate::device::cpu::simd::{sum, vectorised};
 use crate::device::{AttentionShape, Element, Write};
@@ -69,7 +70,8 @@ pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, g
             let span = Span { tokens, dkey: dkey_sums, dvalue: dvalue_sums };
             for index in heads.clone() {
                 let (head, [dquery, ..]) = (Head::of(shape, &given.inputs, index), gradients(shape, index));
-                for queries in blocks(start..shape.length, QUERIES) {
+                let sees_span = |queries: &Range<usize>| head.seen(queries).start < span.tokens.end;
+                for queries in blocks(start..shape.length, QUERIES).take_while(sees_span) {
                     // SAFETY: by the caller's promise.
                     unsafe {
                         let dquery = dquery.rows_mut(dqkv, queries.start);
@@ -96,7 +98,7 @@ fn gradients(shape: AttentionShape, index: usize) -> [Panel; 3] {
 
 impl Head {
     /// What the span's keys and values gain from these queries. The queries' own gradients are there after the span that
-    /// they are in, which goes through all earlier keys once more: of those, sums of a part would have no place to lie.
+    /// they are in, which goes through all earlier keys that they see once more: of those, sums of a part would have no place to lie.
     ///
     /// # Safety
     /// As for `backward`, and `dquery` are the rows of these queries; none of them is before the span.
@@ -111,12 +113,13 @@ impl Head {
         let (dim, count, inside) = (self.dim, queries.len(), queries.start < span.tokens.end);
         let dquery_sums = sums(dquery, &mut block.sums, dim);
         let queries = self.prepare(queries, given, block);
-        let first_key = if inside { 0 } else { span.tokens.start };
-        for keys in blocks(first_key..queries.range.end.min(span.tokens.end), KEYS) {
+        let seen = self.seen(&queries.range);
+        let first_key = if inside { seen.start } else { seen.start.max(span.tokens.start) };
+        for keys in key_blocks(first_key..seen.end.min(span.tokens.end)) {
             // SAFETY: `keys` are rows of this head.
             unsafe { self.score(&queries, &keys, &given.inputs, block) };
             if inside {
-                let write = if keys.start == 0 { Write::Set } else { Write::Add };
+                let write = if keys.start == seen.start { Write::Set } else { Write::Add };
                 let size = Size { rows: count, depth: keys.len(), cols: dim };
                 let dscores = rows_of(&block.dscores).transposed();
                 // SAFETY: sums of as many rows as there are queries, and ours; `keys` are rows of this head.
@@ -168,7 +171,7 @@ impl Head {
         vectorised(
             #[inline(always)]
             || {
-                hide_future(weights, keys.start, range.start);
+                self.hide(weights, keys.start, range);
                 for (weights, dscores) in weights.iter_mut().zip(dscores) {
                     for i in 0..QUERIES {
                         weights[i] = exp_small(weights[i] - lse[i]);

@@ -1,12 +1,12 @@
-//! Forward: one head of one sequence, a block of queries at a time.
+//! Forward: one head of one sequence, or those that share keys and values, a block of queries at a time.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
 
 use super::product::{RowsMut, Size, product};
-use super::softmax::{Softmax, hide_future};
+use super::softmax::Softmax;
 use super::stored::{product_of_stored, store, sums};
-use super::{Block, Head, Inputs, KEYS, QUERIES, SCRATCH, blocks, rows_of, rows_of_mut};
+use super::{Block, Head, Inputs, QUERIES, QUERIES_FEW, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut};
 use crate::device::cpu::simd::vectorised;
 use crate::device::{Element, Write};
 
@@ -16,7 +16,7 @@ impl Head {
     /// nobody else's.
     pub unsafe fn forward<E: Element>(&self, inputs: &Inputs<E>, out: *mut E, lse: *mut f32) {
         SCRATCH.with_borrow_mut(|scratch| {
-            for queries in blocks(0..self.length, QUERIES) {
+            for queries in blocks(0..self.count, QUERIES) {
                 // SAFETY: by the caller's promise.
                 unsafe { self.forward_block(queries, inputs, out, lse, &mut scratch.block) };
             }
@@ -39,9 +39,11 @@ impl Head {
         let out = unsafe { self.out.rows_mut(out, queries.start) };
         let mixed = sums(out, &mut block.sums, dim);
         let mut softmax = Softmax::new();
-        for keys in blocks(0..queries.end, KEYS) {
+        let seen = self.seen(&queries);
+        let cols = if count > QUERIES_FEW { QUERIES } else { QUERIES_FEW };
+        for keys in key_blocks(seen.clone()) {
             let weights = &mut block.weights[..keys.len()];
-            let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
+            let size = Size { rows: keys.len(), depth: dim, cols };
             let (key, value) = (self.key.rows(inputs.key, keys.start), self.value.rows(inputs.value, keys.start));
             // SAFETY: `keys` are rows of this head; the strip is ours.
             unsafe {
@@ -50,11 +52,15 @@ impl Head {
             let factors = vectorised(
                 #[inline(always)]
                 || {
-                    hide_future(weights, keys.start, queries.start);
-                    softmax.advance(weights)
+                    self.hide(weights, keys.start, &queries);
+                    if cols == QUERIES {
+                        softmax.advance::<QUERIES>(weights)
+                    } else {
+                        softmax.advance::<QUERIES_FEW>(weights)
+                    }
                 },
             );
-            let write = if keys.start == 0 { Write::Set } else { Write::Add };
+            let write = if keys.start == seen.start { Write::Set } else { Write::Add };
             let size = Size { rows: count, depth: keys.len(), cols: dim };
             // SAFETY: `mixed` are as many rows as there are queries, and ours; the product reads `keys`, which are rows of
             // this head.

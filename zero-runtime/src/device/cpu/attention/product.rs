@@ -3,9 +3,8 @@
 #![allow(unsafe_code)]
 
 use pulp::{Simd, WithSimd};
-use zero_plan::config::Width;
 
-use crate::device::cpu::simd::dispatch;
+use crate::device::cpu::simd::{dispatch, vector};
 use crate::device::{Element, Write};
 
 /// Rows to read, each contiguous, `stride` after the one before.
@@ -160,30 +159,16 @@ impl<E: Element> Product<E> {
 #[inline(always)]
 unsafe fn load<S: Simd, E: Element, const N: usize>(simd: S, from: *const E, width: usize) -> [S::f32s; N] {
     core::array::from_fn(|n| {
-        // SAFETY: by the caller's promise; a whole vector is read only where the width is one. What is stored as f32 is
-        // one.
+        // SAFETY: by the caller's promise; a whole vector is read only where the width is one.
         unsafe {
             let from = from.add(n * S::F32_LANES);
-            match (E::WIDTH, width == S::F32_LANES) {
-                (Width::F32, true) => from.cast::<S::f32s>().read_unaligned(),
-                (Width::F32, false) => simd.partial_load_f32s(core::slice::from_raw_parts(from.cast(), width)),
-                // A loop of constant length becomes one instruction or two.
-                (Width::BF16, true) => widen(simd, core::slice::from_raw_parts(from, S::F32_LANES)),
-                (Width::BF16, false) => widen(simd, core::slice::from_raw_parts(from, width)),
+            // Of constant length where it can be.
+            match width == S::F32_LANES {
+                true => vector(simd, core::slice::from_raw_parts(from, S::F32_LANES)),
+                false => vector(simd, core::slice::from_raw_parts(from, width)),
             }
         }
     })
-}
-
-/// A vector of as many numbers, and then zeros.
-#[inline(always)]
-fn widen<S: Simd, E: Element>(simd: S, stored: &[E]) -> S::f32s {
-    let mut vector = simd.splat_f32s(0.0);
-    let lanes: &mut [f32] = bytemuck::cast_slice_mut(core::slice::from_mut(&mut vector));
-    for (lane, stored) in lanes.iter_mut().zip(stored) {
-        *lane = stored.widen();
-    }
-    vector
 }
 
 /// # Safety

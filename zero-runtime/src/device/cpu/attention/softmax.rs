@@ -12,25 +12,27 @@ pub struct Softmax {
 
 impl Softmax {
     pub fn new() -> Self {
-        Self { maxima: [f32::NEG_INFINITY; QUERIES], sums: [0.0; QUERIES] }
+        // Finite, so that what is hidden has no weight where all that came so far is: its difference is negative infinity.
+        Self { maxima: [f32::MIN; QUERIES], sums: [0.0; QUERIES] }
     }
 
-    /// `strip` := e^(strip - the new maxima); gives what earlier exponentials are to be multiplied by.
+    /// The first COLS columns of `strip` := e^(strip - the new maxima); gives what earlier exponentials are to be multiplied
+    /// by.
     #[inline(always)]
-    pub fn advance(&mut self, strip: &mut [[f32; QUERIES]]) -> [f32; QUERIES] {
+    pub fn advance<const COLS: usize>(&mut self, strip: &mut [[f32; QUERIES]]) -> [f32; QUERIES] {
         let before = self.maxima;
         for row in &*strip {
-            for (max, &score) in self.maxima.iter_mut().zip(row) {
+            for (max, &score) in self.maxima.iter_mut().zip(&row[..COLS]) {
                 *max = if score > *max { score } else { *max };
             }
         }
         let mut factors = [0.0; QUERIES];
-        for i in 0..QUERIES {
+        for i in 0..COLS {
             factors[i] = exp_small(before[i] - self.maxima[i]);
             self.sums[i] *= factors[i];
         }
         for row in strip {
-            for ((weight, max), sum) in row.iter_mut().zip(&self.maxima).zip(&mut self.sums) {
+            for ((weight, max), sum) in row[..COLS].iter_mut().zip(&self.maxima).zip(&mut self.sums) {
                 *weight = exp_small(*weight - max);
                 *sum += *weight;
             }
@@ -39,11 +41,22 @@ impl Softmax {
     }
 }
 
-/// Scores of keys after their query := negative infinity.
+/// Scores of keys after their query := negative infinity. The query of the first column stands at `position`, the others
+/// follow.
 #[inline(always)]
-pub fn hide_future(strip: &mut [[f32; QUERIES]], first_key: usize, first_query: usize) {
-    let after = first_query.saturating_sub(first_key);
+pub fn hide_future(strip: &mut [[f32; QUERIES]], first_key: usize, position: usize) {
+    let after = position.saturating_sub(first_key);
+    let before_first = first_key.saturating_sub(position);
     for (queries_before, row) in strip.iter_mut().skip(after).enumerate() {
-        row[..queries_before].fill(f32::NEG_INFINITY);
+        row[..before_first + queries_before].fill(f32::NEG_INFINITY);
+    }
+}
+
+/// Scores of keys that have left the window of their query := negative infinity: those `window` tokens before it, or more.
+#[inline(always)]
+pub fn hide_past(strip: &mut [[f32; QUERIES]], first_key: usize, position: usize, window: usize) {
+    for (key, row) in strip.iter_mut().enumerate() {
+        let first_without = (first_key + key).saturating_add(window).saturating_sub(position);
+        row[first_without.min(QUERIES)..].fill(f32::NEG_INFINITY);
     }
 }

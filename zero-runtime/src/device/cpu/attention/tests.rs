@@ -16,7 +16,7 @@ struct Reference {
 /// Gradients are those of a softmax whose mean gradient is taken from `out` as it is stored, as the kernel takes it.
 fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]) -> Reference {
     let (qkv, out, dout) = (to_f64(qkv), to_f64(out), to_f64(dout));
-    let AttentionShape { sequences, length, heads, key_heads, head_dim, .. } = shape;
+    let AttentionShape { sequences, length, heads, key_heads, head_dim, window, .. } = shape;
     let width = heads * head_dim;
     let scale = 1.0 / (head_dim as f64).sqrt();
     let mut r = Reference {
@@ -34,21 +34,23 @@ fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]
             let x = |row, kind, d| qkv[at(row, kind, d)];
             for i in 0..length {
                 let token = sequence * length + i;
+                let seen = window.map_or(0, |window| (i + 1).saturating_sub(window))..i + 1;
                 let out_at = |d: usize| token * width + head * head_dim + d;
                 let scores: Vec<f64> =
-                    (0..=i).map(|j| scale * (0..head_dim).map(|d| x(i, 0, d) * x(j, 1, d)).sum::<f64>()).collect();
+                    seen.clone().map(|j| scale * (0..head_dim).map(|d| x(i, 0, d) * x(j, 1, d)).sum::<f64>()).collect();
                 let total: f64 = scores.iter().map(|s| s.exp()).sum();
                 r.lse[token * heads + head] = total.ln();
                 let p: Vec<f64> = scores.iter().map(|s| s.exp() / total).collect();
-                let dp: Vec<f64> = (0..=i).map(|j| (0..head_dim).map(|d| dout[out_at(d)] * x(j, 2, d)).sum()).collect();
+                let dp: Vec<f64> =
+                    seen.clone().map(|j| (0..head_dim).map(|d| dout[out_at(d)] * x(j, 2, d)).sum()).collect();
                 let mean_dp: f64 = (0..head_dim).map(|d| dout[out_at(d)] * out[out_at(d)]).sum();
-                for j in 0..=i {
-                    let ds = p[j] * (dp[j] - mean_dp) * scale;
+                for (j, (p, dp)) in seen.clone().zip(p.iter().zip(&dp)) {
+                    let ds = p * (dp - mean_dp) * scale;
                     for d in 0..head_dim {
-                        r.out[out_at(d)] += p[j] * x(j, 2, d);
+                        r.out[out_at(d)] += p * x(j, 2, d);
                         r.dqkv[at(i, 0, d)] += ds * x(j, 1, d);
                         r.dqkv[at(j, 1, d)] += ds * x(i, 0, d);
-                        r.dqkv[at(j, 2, d)] += p[j] * dout[out_at(d)];
+                        r.dqkv[at(j, 2, d)] += p * dout[out_at(d)];
                     }
                 }
             }
@@ -76,7 +78,15 @@ fn awkward_shapes() -> impl Iterator<Item = AttentionShape> {
         [1, 200, 3, 1, 400],
         [1, 130, 2, 1, HEAD_DIM_MAX],
     ];
-    shapes.into_iter().map(shape_of)
+    shapes.into_iter().map(shape_of).chain(windows())
+}
+
+/// Windows of one token, and shorter than a block, as long, longer, and longer than the sequence; some over several spans.
+fn windows() -> impl Iterator<Item = AttentionShape> {
+    let all = [1, 7, 65, 130].into_iter().flat_map(|length| [1, 5, 33, 64, 100].map(|window| (length, window)));
+    let narrow = all.map(|(length, window)| (shape_of([2, length, 6, 3, 7]), window));
+    let wide = [1, 5, 64, 100].map(|window| (shape_of([1, 200, 2, 1, HEAD_DIM_MAX]), window));
+    narrow.chain(wide).map(|(shape, window)| AttentionShape { window: Some(window), ..shape })
 }
 
 /// Of tokens that see all before them.
@@ -171,8 +181,10 @@ fn same_on_threads<E: Element>(shape: AttentionShape) {
 fn no_bit_depends_on_the_number_of_threads() {
     for [sequences, length, heads, key_heads, head_dim] in [[3, 37, 4, 2, 5], [1, 100, 6, 6, 17], [2, 70, 4, 1, 1000]] {
         let shape = shape_of([sequences, length, heads, key_heads, head_dim]);
-        same_on_threads::<f32>(shape);
-        same_on_threads::<bf16>(shape);
+        for window in [None, Some(20)] {
+            same_on_threads::<f32>(AttentionShape { window, ..shape });
+            same_on_threads::<bf16>(AttentionShape { window, ..shape });
+        }
     }
 }
 
@@ -215,6 +227,141 @@ fn what_is_not_finite_shows() {
         shows_what_is_not_finite::<f32>(spoilt);
         shows_what_is_not_finite::<bf16>(spoilt);
     }
+}
+
+/// Keys and values that no query of a block sees, forward, backward and with others before.
+fn what_a_window_leaves_out_is_not_looked_at<E: Element>() {
+    let shape = AttentionShape { window: Some(40), ..shape_of([1, 300, 2, 1, 5]) };
+    let (token, nan) = (100, E::narrow(f32::NAN));
+    let finite = Run::<E>::of_noise(shape);
+    let mut qkv = finite.qkv.clone();
+    qkv[token * shape.qkv_width() + shape.out_width()..(token + 1) * shape.qkv_width()].fill(nan);
+    let run = Run::of(Cpu::ONE_THREAD, shape, qkv, finite.dout.clone());
+    let is_finite = |row: &[E]| row.iter().all(|x| x.widen().is_finite());
+    // It is seen up to token 139, by queries of the blocks from 96 to 159, which see keys from token 57 on.
+    for (i, row) in run.out.chunks(shape.out_width()).enumerate() {
+        assert!((96..160).contains(&i) || is_finite(row), "out of token {i}");
+        assert!(!(100..140).contains(&i) || !is_finite(row), "out of token {i}");
+    }
+    for (i, row) in run.dqkv.chunks(shape.qkv_width()).enumerate() {
+        assert!((57..160).contains(&i) || is_finite(row), "gradients of token {i}");
+    }
+    for length in [1, 3, 40] {
+        let (asking, before) = (AttentionShape { length, before: 200, ..shape }, 200);
+        let q = stored::<E>(asking.tokens() * shape.out_width(), 3);
+        let mut kv = stored::<E>(asking.keys() * 2 * shape.key_width(), 4);
+        let expected = out_and_lse(asking, &q, &kv);
+        kv[..(before + 1 - 40) * 2 * shape.key_width()].fill(nan);
+        assert!(out_and_lse(asking, &q, &kv) == expected, "{length} tokens after {before}");
+    }
+}
+
+/// The bits of what these queries give; a row of `kv` has the keys of a token, and then its values.
+fn out_and_lse<E: Element>(shape: AttentionShape, q: &[E], kv: &[E]) -> [Vec<u32>; 2] {
+    let mut out = vec![E::narrow(f32::NAN); q.len()];
+    let mut lse = vec![f32::NAN; shape.tokens() * shape.heads];
+    let keys = Strided::new(kv.into(), 2 * shape.key_width());
+    let qkv = [Strided::new(q.into(), shape.out_width()), keys, keys.after(shape.key_width())];
+    attention(Cpu::ONE_THREAD, shape, qkv, &mut out, &mut lse);
+    [bits(&out), bits(&lse)]
+}
+
+#[test]
+fn a_window_leaves_out_whole_blocks() {
+    what_a_window_leaves_out_is_not_looked_at::<f32>();
+    what_a_window_leaves_out_is_not_looked_at::<bf16>();
+}
+
+/// The rows of these tokens of each of so many sequences of such a length, with NaN between them.
+fn rows_of_tokens<E: Element>(x: Strided<Cpu, E>, sequences: [usize; 2], tokens: Range<usize>, width: usize) -> Vec<E> {
+    let [count, length] = sequences;
+    let mut rows = Vec::new();
+    for sequence in 0..count {
+        for token in tokens.clone() {
+            rows.extend_from_slice(x.view.part((sequence * length + token) * x.stride, width).as_slice());
+            rows.extend([E::narrow(f32::NAN); GAP]);
+        }
+    }
+    rows
+}
+
+const GAP: usize = 3;
+
+/// Some tokens after others, whose keys and values are there: what they give in one sequence.
+fn continues<E: Element>(whole: AttentionShape, lengths: &[usize]) {
+    let run = Run::<E>::of_noise(whole);
+    let expected = reference(whole, &run.qkv, &run.out, &run.dout);
+    let sequences = [whole.sequences, whole.length];
+    let [q, k, v] = parts(whole, &run.qkv);
+    for &length in lengths {
+        for before in (0..=whole.length - length).step_by(length) {
+            let shape = AttentionShape { length, before, ..whole };
+            let end = before + length;
+            let q = rows_of_tokens(q, sequences, before..end, whole.out_width());
+            let [k, v] = [k, v].map(|rows| rows_of_tokens(rows, sequences, 0..end, whole.key_width()));
+            let (mut out, mut lse) = (
+                vec![E::narrow(f32::NAN); shape.tokens() * shape.out_width()],
+                vec![f32::NAN; shape.tokens() * shape.heads],
+            );
+            let [key, value] = [&k, &v].map(|rows| Strided::new(rows[..].into(), whole.key_width() + GAP));
+            let query = Strided::new(q[..].into(), whole.out_width() + GAP);
+            attention(Cpu::ONE_THREAD, shape, [query, key, value], &mut out, &mut lse);
+            for sequence in 0..shape.sequences {
+                let of =
+                    |width: usize| (sequence * whole.length + before) * width..(sequence * whole.length + end) * width;
+                let here = |width: usize| sequence * length * width..(sequence + 1) * length * width;
+                let name = format!("{shape:?} out");
+                assert_close(&name, &out[here(shape.out_width())], &expected.out[of(shape.out_width())], 1e-5);
+                assert_close("lse", &lse[here(shape.heads)], &expected.lse[of(shape.heads)], 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_after_others_are_as_in_one_sequence() {
+    for window in [None, Some(1), Some(5), Some(33), Some(64), Some(100)] {
+        let shape = AttentionShape { window, ..shape_of([2, 130, 6, 3, 7]) };
+        continues::<f32>(shape, &[1, 2, 41, 65]);
+        continues::<bf16>(shape, &[1, 41]);
+    }
+    // More heads that share than are worked on at a time, or than half of these.
+    for heads in [16, 17, 32, 35] {
+        let shape = shape_of([1, 70, heads, 1, 3]);
+        continues::<f32>(shape, &[1]);
+        continues::<bf16>(shape, &[1]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "gradients of queries before which there are 1 tokens more")]
+fn gradients_are_of_all_tokens() {
+    let shape = AttentionShape { before: 1, ..shape_of([1, 1, 1, 1, 1]) };
+    attention_backward(Cpu::ONE_THREAD, shape, parts(shape, &[0.0; 6]), &[0.0], &[0.0], &[0.0], &mut [0.0; 3]);
+}
+
+#[test]
+#[should_panic(expected = "a window of 0 tokens")]
+fn a_token_sees_itself() {
+    let shape = AttentionShape { window: Some(0), ..shape_of([1, 1, 1, 1, 1]) };
+    attention(Cpu::ONE_THREAD, shape, parts(shape, &[0.0; 3]), &mut [0.0], &mut [0.0]);
+}
+
+#[test]
+#[should_panic(expected = "`v` has 3 elements, expected 4 or more")]
+fn rows_lie_within_their_tensor() {
+    let shape = shape_of([1, 2, 1, 1, 1]);
+    let [q, k, v] = parts(shape, &[0.0; 6]);
+    let v = Strided::new(v.view.split_at(3).0, v.stride);
+    attention(Cpu::ONE_THREAD, shape, [q, k, v], &mut [0.0; 2], &mut [0.0; 2]);
+}
+
+#[test]
+#[should_panic(expected = "rows of `k` have 2 elements, but a stride of 1")]
+fn rows_do_not_overlap() {
+    let shape = shape_of([1, 2, 1, 1, 2]);
+    let [q, k, v] = parts(shape, &[0.0; 12]);
+    attention(Cpu::ONE_THREAD, shape, [q, Strided::new(k.view, 1), v], &mut [0.0; 4], &mut [0.0; 2]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::bf16;
-use crate::device::cpu::testing::{STEP, noise};
+use crate::device::cpu::testing::{STEP, assert_close, noise, stored, to_f64};
 use crate::device::{Element, Memory};
 
 const CPU: Cpu = Cpu::ONE_THREAD;
@@ -100,4 +100,40 @@ fn the_report_is_that_of_the_agreement() {
     let mut report = [ReportBlock { loss: f64::NAN, gradient_norm: f64::NAN, grad_scale: f64::NAN, is_finite: 0.0 }];
     CPU.agree(&agreement, (&[1.0, 7.0, 2.0, 9.0][..]).into(), (&[HYPER][..]).into(), (&mut report[..]).into());
     assert_eq!(report, [ReportBlock { loss: 1.5, gradient_norm: 2.0, grad_scale: 0.5, is_finite: 1.0 }]);
+}
+
+fn few_rows_match_many<E: Element>() {
+    let (many, output, input) = (9, 70, 37);
+    let [x, weight, bias, other] = [(many * input, 1), (output * input, 2), (output, 3), (many * output, 4)]
+        .map(|(len, seed)| stored::<E>(len, seed));
+    let weight = || Matrix::new(weight.as_slice().into(), output, input);
+    let run = |rows: usize, bias: Option<View<Cpu, E>>| {
+        let (x, other) = (&x[..rows * input], &other[..rows * output]);
+        let nan = || vec![E::narrow(f32::NAN); rows * output];
+        let (mut added, mut y, mut z, mut product) = (nan(), nan(), nan(), stored::<f32>(rows * output, 5));
+        CPU.linear((&mut added[..]).into(), x.into(), weight(), bias, Then::Add(other.into()));
+        let then = Then::Activate(Nonlinearity::Silu, (&mut z[..]).into());
+        CPU.linear((&mut y[..]).into(), x.into(), weight(), bias, then);
+        let x = || Matrix::new(x.into(), rows, input);
+        CPU.matmul((&mut product[..]).into(), x(), weight().transposed(), Write::Add);
+        [to_f64(&added), to_f64(&y), to_f64(&z), to_f64(&product)]
+    };
+    for bias in [None, Some(bias.as_slice().into())] {
+        let of_many = run(many, bias);
+        for rows in 1..=4 {
+            for (name, (found, of_many)) in
+                ["added", "y", "z", "product"].iter().zip(run(rows, bias).iter().zip(&of_many))
+            {
+                let found: Vec<E> = found.iter().map(|&x| E::narrow(x as f32)).collect();
+                assert_close(name, &found, &of_many[..rows * output], 1e-4);
+            }
+        }
+    }
+}
+
+/// Of few rows the device has another way to multiply.
+#[test]
+fn a_few_rows_come_to_what_they_do_among_many() {
+    few_rows_match_many::<f32>();
+    few_rows_match_many::<bf16>();
 }

@@ -19,6 +19,8 @@ const WIDTHS: [usize; 4] = [1, 33, 64, 130];
 /// Of a matrix product: enough rows for five pieces, and more columns or products than `gemm` takes at one time.
 const PRODUCTS: [[usize; 3]; 6] =
     [[641, 3, 65], [641, 4, 700], [705, 97, 700], [640, 64, 64], [700, 130, 513], [643, 2, 9]];
+/// Shared out by columns.
+const FEW_ROWS: [[usize; 3]; 3] = [[1, 330, 33], [3, 200, 17], [4, 400, 70]];
 
 /// What ops wrote, each under a name.
 #[derive(Default)]
@@ -239,9 +241,8 @@ fn tokens(cpu: &Cpu, width: usize, written: &mut Written) {
     written.note("squared_error dx", &dx);
 }
 
-fn attention(cpu: &Cpu, written: &mut Written) {
-    let shape =
-        AttentionShape { sequences: 3, length: 37, before: 0, heads: 4, key_heads: 2, head_dim: 5, window: None };
+fn attention(cpu: &Cpu, window: Option<usize>, written: &mut Written) {
+    let shape = AttentionShape { sequences: 3, length: 37, before: 0, heads: 4, key_heads: 2, head_dim: 5, window };
     let (tokens, width) = (shape.tokens(), shape.out_width());
     let (qkv, dout) = (noise(tokens * shape.qkv_width(), 1), noise(tokens * width, 2));
     let (mut out, mut lse) = (vec![0.0; tokens * width], vec![0.0; tokens * shape.heads]);
@@ -250,7 +251,14 @@ fn attention(cpu: &Cpu, written: &mut Written) {
     cpu.attention(shape, q, k, v, view_mut(&mut out), view_mut(&mut lse));
     cpu.attention_backward(shape, q, k, v, view(&out), view(&lse), view(&dout), view_mut(&mut dqkv));
     for (name, x) in [("attention", &out), ("attention's lse", &lse), ("dqkv", &dqkv)] {
-        written.note(name, x);
+        written.note(format!("{name} within {window:?}"), x);
+    }
+    for length in [1, 2] {
+        let shape = AttentionShape { length, before: 37 - length, ..shape };
+        let (mut out, mut lse) = (vec![0.0; shape.tokens() * width], vec![0.0; shape.tokens() * shape.heads]);
+        cpu.attention(shape, q, k, v, view_mut(&mut out), view_mut(&mut lse));
+        written.note(format!("attention of {length} within {window:?}"), &out);
+        written.note(format!("lse of {length} within {window:?}"), &lse);
     }
 }
 
@@ -298,9 +306,9 @@ fn all_ops(cpu: Cpu) -> Written {
         tokens(&cpu, width, &mut written);
     }
     [1, 33, 4096, 40_001].into_iter().for_each(|len| sums(&cpu, len, &mut written));
-    attention(&cpu, &mut written);
-    PRODUCTS.into_iter().for_each(|sizes| products(&cpu, sizes, &mut written));
-    PRODUCTS.into_iter().chain([[300, 769, 5]]).for_each(|sizes| linear(&cpu, sizes, &mut written));
+    [None, Some(5)].into_iter().for_each(|window| attention(&cpu, window, &mut written));
+    PRODUCTS.into_iter().chain(FEW_ROWS).for_each(|sizes| products(&cpu, sizes, &mut written));
+    PRODUCTS.into_iter().chain(FEW_ROWS).chain([[300, 769, 5]]).for_each(|sizes| linear(&cpu, sizes, &mut written));
     written
 }
 
