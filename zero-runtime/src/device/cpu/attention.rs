@@ -5,6 +5,7 @@
 
 mod backward;
 mod forward;
+mod one_token;
 mod product;
 mod softmax;
 mod stored;
@@ -19,6 +20,7 @@ use super::parallel::PRODUCTS_PER_ELEMENT;
 use super::simd::check_len;
 use crate::device::{AttentionShape, Element, Strided, Write};
 use backward::{Given, SPAN, backward};
+use one_token::one_token;
 use product::{Rows, RowsMut};
 use softmax::{hide_future, hide_past};
 use stored::WIDENED;
@@ -27,9 +29,6 @@ use stored::WIDENED;
 /// so every loop over a row is a few whole vectors, softmax runs down the columns and needs no sum across a vector.
 const QUERIES: usize = 32;
 
-/// Queries whose scores are worked on alone where there are no more: half of a row.
-const QUERIES_FEW: usize = QUERIES / 2;
-
 /// Keys worked on at a time. Blocks end at multiples of it, and so do spans, so that sums over blocks are the same with spans.
 const KEYS: usize = 2 * QUERIES;
 
@@ -37,8 +36,7 @@ const KEYS: usize = 2 * QUERIES;
 pub(super) const HEAD_DIM_MAX: usize = 1024;
 
 /// `out` := softmax(q k^T / sqrt(head_dim), causal and within the window) v, for every sequence and head. Blocks of keys that
-/// none of a block of queries sees are not looked at. Where a single token asks, the heads that share keys and values ask
-/// together, so that these are read once.
+/// none of a block of queries sees are not looked at.
 ///
 /// Of `qkv`, the queries, keys and values, [`AttentionShape`] says the rows; `out`: (tokens, heads * head_dim); `lse`:
 /// (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
@@ -56,11 +54,14 @@ pub fn attention<E: Element>(
     let (out, lse) = (Destination(out.as_mut_ptr()), Destination(lse.as_mut_ptr()));
     let together = if shape.length == 1 { shape.sharing() } else { 1 };
     each_group(cpu, shape, together, |heads| {
-        let head = Head::of(shape, &inputs, heads.start);
-        let head = if shape.length == 1 { head.with_others(heads.len()) } else { head };
         // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and no two
         // heads have an element in common.
-        unsafe { head.forward(&inputs, out.start(), lse.start()) };
+        unsafe {
+            if shape.length == 1 {
+                return one_token(shape, heads, &inputs, out.start(), lse.start());
+            }
+            heads.for_each(|head| Head::of(shape, &inputs, head).forward(&inputs, out.start(), lse.start()));
+        }
     });
 }
 
@@ -83,9 +84,12 @@ pub fn attention_backward<E: Element>(
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
     let given = Given { inputs: Inputs::new(qkv), out, lse, dout };
     let dqkv = Destination(dqkv.as_mut_ptr());
-    each_group(cpu, shape, shape.sharing(), |heads| {
-        // SAFETY: as for `attention`, where heads that share keys and values are one group.
-        unsafe { backward(shape, heads, given, dqkv.start()) };
+    let sharing = shape.sharing();
+    each_group(cpu, shape, sharing, |heads| {
+        for group in blocks(heads, sharing) {
+            // SAFETY: as for `attention`, where heads that share keys and values are one group.
+            unsafe { backward(shape, group, given, dqkv.start()) };
+        }
     });
 }
 
@@ -134,12 +138,12 @@ fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cpu, E>; 3], out: &[E]
     check_len("lse", lse.len(), shape.tokens() * shape.heads);
 }
 
-/// `run` for all heads of all sequences, `together` of them at a time, and some of these groups at once.
+/// `run` for all heads of all sequences, or for some of them each time: a multiple of `together`.
 fn each_group(cpu: Cpu, shape: AttentionShape, together: usize, run: impl Fn(Range<usize>) + Sync) {
     let seen = shape.window.map_or(shape.keys(), |window| shape.keys().min(window.saturating_add(QUERIES)));
     let products = shape.length * seen * shape.head_dim * together;
     cpu.by_heads(shape.sequences * shape.heads / together, products / PRODUCTS_PER_ELEMENT, |groups| {
-        groups.for_each(|group| run(group * together..(group + 1) * together));
+        run(groups.start * together..groups.end * together);
     });
 }
 
@@ -167,19 +171,17 @@ impl Panel {
     }
 }
 
-/// One head of one sequence; or, where a single token asks, those of its heads that share keys and values.
+/// One head of one sequence.
 struct Head {
     query: Panel,
     key: Panel,
     value: Panel,
     out: Panel,
     lse: Panel,
-    /// Rows of queries, one a token, or of a single token one a head.
-    count: usize,
-    /// Where the token of the first row stands among those that have keys.
+    /// Tokens that ask.
+    length: usize,
+    /// Where the first of them stands among those that have keys.
     position: usize,
-    /// How far the token of the next row is from it: 1, or 0 where both are the same.
-    step: usize,
     window: Option<usize>,
     dim: usize,
     /// How gradients of its keys and values are written: a head that shares them with heads before it adds to theirs.
@@ -264,39 +266,27 @@ impl Head {
             value: panel(shape.keys(), value, head / sharing),
             out: panel(length, shape.out_width(), head),
             lse: Panel { offset: sequence * length * heads + head, stride: heads },
-            count: length,
+            length,
             position: shape.before,
-            step: 1,
             window: shape.window,
             dim: head_dim,
             first: if head.is_multiple_of(sharing) { Write::Set } else { Write::Add },
         }
     }
 
-    /// The only token of this head, with the queries of as many heads from this one on.
-    fn with_others(self, count: usize) -> Self {
-        let next_head = |panel: Panel, stride: usize| Panel { stride, ..panel };
-        let [query, out] = [self.query, self.out].map(|panel| next_head(panel, self.dim));
-        Self { query, out, lse: next_head(self.lse, 1), count, step: 0, ..self }
-    }
-
     /// From the first key that one of these queries sees to the last.
     fn seen(&self, queries: &Range<usize>) -> Range<usize> {
-        let position = |query: usize| self.position + query * self.step;
-        let before_window = self.window.map_or(0, |window| (position(queries.start) + 1).saturating_sub(window));
-        before_window..position(queries.end - 1) + 1
+        let first = self.position + queries.start;
+        self.window.map_or(0, |window| (first + 1).saturating_sub(window))..self.position + queries.end
     }
 
     /// Scores of keys from `first_key` that these queries do not see := negative infinity.
     #[inline(always)]
     fn hide(&self, strip: &mut [[f32; QUERIES]], first_key: usize, queries: &Range<usize>) {
-        // Rows of a single token see the same keys, and `seen` has no others.
-        if self.step == 1 {
-            let position = self.position + queries.start;
-            hide_future(strip, first_key, position);
-            if let Some(window) = self.window {
-                hide_past(strip, first_key, position, window);
-            }
+        let position = self.position + queries.start;
+        hide_future(strip, first_key, position);
+        if let Some(window) = self.window {
+            hide_past(strip, first_key, position, window);
         }
     }
 

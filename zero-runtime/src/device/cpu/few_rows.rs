@@ -2,6 +2,7 @@
 //! columns, which lies there in one piece, is read once and in place. Never packs.
 
 use pulp::{Simd, WithSimd};
+use zero_plan::config::Width;
 
 use super::simd::{dispatch, vector};
 use super::{ColumnsMut, Matrix};
@@ -103,21 +104,13 @@ fn dots<S: Simd, E: Element, const M: usize, const N: usize>(
     columns: [&[E]; N],
 ) -> [[f32; N]; M] {
     let mut sums = [[simd.splat_f32s(0.0); N]; M];
-    let depth = columns.first().map_or(0, |column| column.len());
-    let whole = depth / S::F32_LANES * S::F32_LANES;
-    for k in (0..whole).step_by(S::F32_LANES) {
-        let columns = columns.map(
-            #[inline(always)]
-            |column| vector(simd, &column[k..][..S::F32_LANES]),
-        );
-        add(simd, rows, &columns, k, S::F32_LANES, &mut sums);
+    let depth = columns[0].len();
+    let whole = depth / (2 * S::F32_LANES) * (2 * S::F32_LANES);
+    for k in (0..whole).step_by(2 * S::F32_LANES) {
+        add(simd, rows, columns, k, 2 * S::F32_LANES, &mut sums, pair);
     }
-    if whole < depth {
-        let columns = columns.map(
-            #[inline(always)]
-            |column| vector(simd, &column[whole..]),
-        );
-        add(simd, rows, &columns, whole, depth - whole, &mut sums);
+    for k in (whole..depth).step_by(S::F32_LANES) {
+        add(simd, rows, columns, k, S::F32_LANES.min(depth - k), &mut sums, single);
     }
     let mut totals = [[0.0; N]; M];
     for (totals, sums) in totals.iter_mut().zip(sums) {
@@ -128,20 +121,51 @@ fn dots<S: Simd, E: Element, const M: usize, const N: usize>(
     totals
 }
 
-/// The products of `width` elements from number `k` on.
+/// The products of `width` elements from number `k` on, as `load` gives them. No closure is called for each element of an
+/// array: what the library does not inline would not be compiled for these vectors.
 #[inline(always)]
-fn add<S: Simd, E: Element, const M: usize, const N: usize>(
+fn add<S: Simd, E: Element, const M: usize, const N: usize, const V: usize>(
     simd: S,
     rows: [&[E]; M],
-    columns: &[S::f32s; N],
+    columns: [&[E]; N],
     k: usize,
     width: usize,
     sums: &mut [[S::f32s; N]; M],
+    load: impl Fn(S, &[E]) -> [S::f32s; V],
 ) {
+    let mut right = [[simd.splat_f32s(0.0); V]; N];
+    for (right, column) in right.iter_mut().zip(columns) {
+        *right = load(simd, &column[k..][..width]);
+    }
     for (row, sums) in rows.into_iter().zip(sums) {
-        let row = vector(simd, &row[k..][..width]);
-        for (sum, &column) in sums.iter_mut().zip(columns) {
-            *sum = simd.mul_add_f32s(row, column, *sum);
+        let left = load(simd, &row[k..][..width]);
+        for (sum, right) in sums.iter_mut().zip(&right) {
+            for (left, right) in left.iter().zip(right) {
+                *sum = simd.mul_add_f32s(*left, *right, *sum);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn single<S: Simd, E: Element>(simd: S, stored: &[E]) -> [S::f32s; 1] {
+    [vector(simd, stored)]
+}
+
+/// Twice as many numbers as a vector has, in an order that depends on their width alone, which is all that a sum of products
+/// needs: of two bf16 in a word, either half is an f32 once the other is gone.
+#[inline(always)]
+fn pair<S: Simd, E: Element>(simd: S, stored: &[E]) -> [S::f32s; 2] {
+    match E::WIDTH {
+        Width::F32 => {
+            let (first, second) = stored.split_at(S::F32_LANES);
+            [vector(simd, first), vector(simd, second)]
+        }
+        Width::BF16 => {
+            let words: S::u32s = bytemuck::pod_read_unaligned(bytemuck::cast_slice(stored));
+            let lower = simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(16));
+            let upper = simd.and_u32s(words, simd.splat_u32s(0xffff_0000));
+            [simd.transmute_f32s_u32s(lower), simd.transmute_f32s_u32s(upper)]
         }
     }
 }

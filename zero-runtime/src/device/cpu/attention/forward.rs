@@ -1,4 +1,4 @@
-//! Forward: one head of one sequence, or those that share keys and values, a block of queries at a time.
+//! Forward: one head of one sequence, a block of queries at a time.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::product::{RowsMut, Size, product};
 use super::softmax::Softmax;
 use super::stored::{product_of_stored, store, sums};
-use super::{Block, Head, Inputs, QUERIES, QUERIES_FEW, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut};
+use super::{Block, Head, Inputs, QUERIES, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut};
 use crate::device::cpu::simd::vectorised;
 use crate::device::{Element, Write};
 
@@ -16,7 +16,7 @@ impl Head {
     /// nobody else's.
     pub unsafe fn forward<E: Element>(&self, inputs: &Inputs<E>, out: *mut E, lse: *mut f32) {
         SCRATCH.with_borrow_mut(|scratch| {
-            for queries in blocks(0..self.count, QUERIES) {
+            for queries in blocks(0..self.length, QUERIES) {
                 // SAFETY: by the caller's promise.
                 unsafe { self.forward_block(queries, inputs, out, lse, &mut scratch.block) };
             }
@@ -40,10 +40,9 @@ impl Head {
         let mixed = sums(out, &mut block.sums, dim);
         let mut softmax = Softmax::new();
         let seen = self.seen(&queries);
-        let cols = if count > QUERIES_FEW { QUERIES } else { QUERIES_FEW };
         for keys in key_blocks(seen.clone()) {
             let weights = &mut block.weights[..keys.len()];
-            let size = Size { rows: keys.len(), depth: dim, cols };
+            let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
             let (key, value) = (self.key.rows(inputs.key, keys.start), self.value.rows(inputs.value, keys.start));
             // SAFETY: `keys` are rows of this head; the strip is ours.
             unsafe {
@@ -53,11 +52,7 @@ impl Head {
                 #[inline(always)]
                 || {
                     self.hide(weights, keys.start, &queries);
-                    if cols == QUERIES {
-                        softmax.advance::<QUERIES>(weights)
-                    } else {
-                        softmax.advance::<QUERIES_FEW>(weights)
-                    }
+                    softmax.advance(weights)
                 },
             );
             let write = if keys.start == seen.start { Write::Set } else { Write::Add };
@@ -87,7 +82,7 @@ impl Head {
 ///
 /// # Safety
 /// `rows` has `count` rows of `width` elements, and they are nobody else's.
-unsafe fn scale_rows(rows: RowsMut<f32>, count: usize, width: usize, factors: &[f32; QUERIES]) {
+pub unsafe fn scale_rows(rows: RowsMut<f32>, count: usize, width: usize, factors: &[f32]) {
     vectorised(
         #[inline(always)]
         || {

@@ -2,6 +2,7 @@
 
 use super::QUERIES;
 use crate::device::cpu::math::exp_small;
+use crate::device::cpu::simd::{max, sum};
 
 /// A softmax down the columns of strips that come one after another.
 pub struct Softmax {
@@ -16,28 +17,53 @@ impl Softmax {
         Self { maxima: [f32::MIN; QUERIES], sums: [0.0; QUERIES] }
     }
 
-    /// The first COLS columns of `strip` := e^(strip - the new maxima); gives what earlier exponentials are to be multiplied
-    /// by.
+    /// `strip` := e^(strip - the new maxima); gives what earlier exponentials are to be multiplied by.
     #[inline(always)]
-    pub fn advance<const COLS: usize>(&mut self, strip: &mut [[f32; QUERIES]]) -> [f32; QUERIES] {
+    pub fn advance(&mut self, strip: &mut [[f32; QUERIES]]) -> [f32; QUERIES] {
         let before = self.maxima;
         for row in &*strip {
-            for (max, &score) in self.maxima.iter_mut().zip(&row[..COLS]) {
+            for (max, &score) in self.maxima.iter_mut().zip(row) {
                 *max = if score > *max { score } else { *max };
             }
         }
         let mut factors = [0.0; QUERIES];
-        for i in 0..COLS {
+        for i in 0..QUERIES {
             factors[i] = exp_small(before[i] - self.maxima[i]);
             self.sums[i] *= factors[i];
         }
         for row in strip {
-            for ((weight, max), sum) in row[..COLS].iter_mut().zip(&self.maxima).zip(&mut self.sums) {
+            for ((weight, max), sum) in row.iter_mut().zip(&self.maxima).zip(&mut self.sums) {
                 *weight = exp_small(*weight - max);
                 *sum += *weight;
             }
         }
         factors
+    }
+}
+
+/// [`Softmax`] of one query, whose scores lie one after another.
+#[derive(Clone, Copy)]
+pub struct RowSoftmax {
+    pub max: f32,
+    /// Of e^(score - maximum).
+    pub sum: f32,
+}
+
+impl RowSoftmax {
+    pub const NEW: Self = Self { max: f32::MIN, sum: 0.0 };
+
+    /// `scores` := e^(scores - the new maximum); gives what earlier exponentials are to be multiplied by.
+    #[inline(always)]
+    pub fn advance(&mut self, scores: &mut [f32]) -> f32 {
+        let largest = max(scores);
+        let before = self.max;
+        self.max = if largest > before { largest } else { before };
+        for score in scores.iter_mut() {
+            *score = exp_small(*score - self.max);
+        }
+        let factor = exp_small(before - self.max);
+        self.sum = self.sum * factor + sum([&*scores], |[weight]| weight);
+        factor
     }
 }
 
