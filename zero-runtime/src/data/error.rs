@@ -43,6 +43,10 @@ pub enum DataError {
     NoWorkspace { start: PathBuf },
     #[error("an ignore file is not understood: {source}")]
     IgnoreFile { source: ignore::Error },
+    #[error("the tokenizer `{}` {what}", path.display())]
+    Tokenizer { path: PathBuf, what: String },
+    #[error("the tokenizer `{}` cannot encode a text: {what}", tokenizer.display())]
+    NotEncoded { tokenizer: PathBuf, what: String },
 }
 
 impl DataError {
@@ -65,6 +69,8 @@ impl DataError {
             DataError::IgnoreFile { .. } => "Z0346",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
+            DataError::Tokenizer { .. } => "Z0370",
+            DataError::NotEncoded { .. } => "Z0377",
         }
     }
 
@@ -103,6 +109,10 @@ impl DataError {
                 return format!("{help}; `--data-as bytes` learns its bytes as they are");
             }
             DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
+            DataError::Tokenizer { .. } => {
+                "give a `tokenizer.json` as the library `tokenizers` writes it, or the folder of a model that has one"
+            }
+            DataError::NotEncoded { .. } => "take a tokenizer whose vocabulary has all bytes, or leave that text out",
             DataError::NoWorkspace { .. } => "start inside of a cargo workspace, or name the text to train on",
             DataError::IgnoreFile { .. } => {
                 "correct that line, so that it keeps back what it should: what ignore files name is not taken for text"

@@ -43,12 +43,16 @@
 
 mod contents;
 mod corpus;
+mod cut;
 mod draw;
 mod error;
 mod kind;
 mod scan;
 mod split;
 mod text;
+#[cfg(test)]
+mod tiny_tokenizer;
+mod tokenizer;
 mod tree;
 mod workspace;
 
@@ -56,6 +60,7 @@ pub use contents::{Contents, Skipped, Taken};
 pub use draw::Draw;
 pub use error::DataError;
 pub use text::Text;
+pub use tokenizer::{Stream, Tokenizer};
 pub use workspace::{WorkspaceText, workspace_text};
 
 use serde::Serialize;
