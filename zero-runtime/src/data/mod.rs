@@ -52,7 +52,9 @@ mod split;
 mod text;
 #[cfg(test)]
 mod tiny_tokenizer;
+mod tokenized;
 mod tokenizer;
+mod tokens;
 mod tree;
 mod workspace;
 
@@ -61,6 +63,7 @@ pub use draw::Draw;
 pub use error::DataError;
 pub use text::Text;
 pub use tokenizer::{Stream, Tokenizer};
+pub use tokens::{TokenFileWriter, Written};
 pub use workspace::{WorkspaceText, workspace_text};
 
 use serde::Serialize;

@@ -13,6 +13,7 @@ mod size;
 mod threads;
 mod train;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -20,13 +21,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use arguments::{RunArguments, TextArguments};
+pub use arguments::{LrSchedule, RunArguments, TextArguments};
 pub use compare::compare;
-pub use learning_rate::LearningRate;
+pub use learning_rate::{Fall, LearningRate};
 pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
 
 use crate::arena::job_bytes;
-use crate::data::{Dataset, Text, workspace_text};
+use crate::data::{Dataset, Text, Tokenizer, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
@@ -54,8 +55,11 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
     let TextCommand { run, text } = parse::<M, _>(arguments);
     start::<M>(&run, |role, speaks| {
         let prompt = sample::prompt(text.prompt.as_deref(), M::HEAD.classes)?;
-        let data = open::<M>(&text)?;
-        let chosen = (&text.prompt, text.sample, text.temperature.to_bits(), text.data_as);
+        text.check()?;
+        let tokenizer = text.tokenizer.as_deref().map(Tokenizer::open).transpose()?;
+        let data = open::<M>(&text, tokenizer.as_ref())?;
+        let hash = tokenizer.as_ref().map(Tokenizer::hash);
+        let chosen = (&text.prompt, text.sample, text.temperature.to_bits(), text.data_as, hash);
         let agreement = hash_of(&(agreement::<M>(&run), chosen, data.fingerprint()));
         let job = Job::<M, _> {
             arguments: &run,
@@ -98,12 +102,20 @@ fn tell(company: &JobPlace, error: &str) {
 }
 
 /// The text to train on, as [`main`] says.
-fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
+fn open<M: Model>(arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> Result<Text, Error> {
     let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
-    Ok(match (&arguments.data, M::TEXT) {
-        (Some(path), _) => Text::open(path, arguments.data_as, length, classes)?,
-        (None, Some(text)) => Text::in_memory(text, "the text in this binary", length, classes)?,
-        (None, None) => {
+    let in_memory = |text: Cow<'static, [u8]>, origin: &str| match tokenizer {
+        None => Text::in_memory(text, origin, length, classes),
+        Some(tokenizer) => {
+            let text = str::from_utf8(&text).expect("text of a workspace is UTF-8");
+            Text::tokenized_in_memory(text, origin, tokenizer, length, classes)
+        }
+    };
+    Ok(match (&arguments.data, M::TEXT, tokenizer) {
+        (Some(path), _, None) => Text::open(path, arguments.data_as, length, classes)?,
+        (Some(path), _, Some(tokenizer)) => Text::tokenized(path, arguments.data_as, tokenizer, length, classes)?,
+        (None, Some(text), _) => in_memory(text.into(), "the text in this binary")?,
+        (None, None, _) => {
             let sources = Path::new(M::DIRECTORY);
             if !sources.exists() {
                 return Err(Error::Argument {
@@ -113,7 +125,7 @@ fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
             }
             let found = workspace_text(sources)?;
             let taken = found.taken();
-            Text::in_memory(found.text.into_bytes(), "the text of this workspace", length, classes)?.of(taken)
+            in_memory(found.text.into_bytes().into(), "the text of this workspace")?.of(taken)
         }
     })
 }
