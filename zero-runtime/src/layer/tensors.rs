@@ -18,6 +18,8 @@ pub struct Tensor {
     pub name: String,
     /// Its dims.
     pub shape: Vec<usize>,
+    /// Whether it is a table of which rows are looked up. Such a table may be left out of weight decay.
+    pub embeds: bool,
     /// Its initial values.
     pub init: Init,
     /// Its first element in the flat buffer of the unit.
@@ -35,7 +37,7 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// Whether weight decay applies: to matrices, not to gains and biases.
+    /// Whether weight decay applies: to matrices, not to gains and biases; to embeddings unless a run leaves them out.
     pub fn decays(&self) -> bool {
         self.shape.len() > 1
     }
@@ -53,10 +55,16 @@ impl Tensors {
     /// Adds a tensor behind those before it.
     pub fn add(&mut self, name: &'static str, shape: &[usize], init: Init) {
         self.scope.push(name);
-        let tensor = Tensor { name: self.scope.join("."), shape: shape.to_vec(), init, start: self.len };
+        let tensor = Tensor { name: self.scope.join("."), shape: shape.to_vec(), embeds: false, init, start: self.len };
         self.scope.pop();
         self.len += tensor.len();
         self.list.push(tensor);
+    }
+
+    /// [`Tensors::add`] for a table of which rows are looked up.
+    pub fn embedding(&mut self, name: &'static str, shape: &[usize], init: Init) {
+        self.add(name, shape, init);
+        self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.embeds = true);
     }
 
     /// Puts `name.` before the names that `inner` adds.
