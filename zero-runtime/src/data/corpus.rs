@@ -92,11 +92,7 @@ impl Corpus {
 
     /// The token file at `path`; `None` if it is none. `tokenizer` is the one that it must have been made by, if that is
     /// known.
-    fn token_file(
-        path: &Path,
-        tokenizer: Option<&Tokenizer>,
-        vocabulary: usize,
-    ) -> Result<Option<Self>, DataError> {
+    fn token_file(path: &Path, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<Self>, DataError> {
         let unreadable = || DataError::unreadable(path);
         let mut file = File::open(path).map_err(unreadable())?;
         let Some(Header { encoding, start, tokens, made }) = tokens::recognise(&file, path)? else { return Ok(None) };

@@ -103,9 +103,7 @@ impl DataError {
             DataError::Unreadable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "let this user read it"
             }
-            DataError::Unreadable { .. } => {
-                "data is a text file, a directory of text, or a `.bin` file of token ids"
-            }
+            DataError::Unreadable { .. } => "data is a text file, a directory of text, or a `.bin` file of token ids",
             // A sequence of one token is the shortest, and needs four.
             DataError::TooShort { tokens: 0..4, .. } => "give more text",
             DataError::TooShort { tokens, .. } => {

@@ -132,7 +132,9 @@ fn check_ends(file: &File, ends: &Ends, tokens: u64) -> io::Result<Result<(), St
         for (i, end) in bytes.as_chunks().0.iter().map(|end| u64::from_le_bytes(*end)).enumerate() {
             if end < before || end > tokens {
                 let document = next + i as u64;
-                return Ok(Err(format!("says that document {document} ends at id {end}, expected {before} to {tokens}")));
+                return Ok(Err(format!(
+                    "says that document {document} ends at id {end}, expected {before} to {tokens}"
+                )));
             }
             before = end;
         }
