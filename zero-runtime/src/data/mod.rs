@@ -64,6 +64,7 @@ pub use error::DataError;
 pub use text::Text;
 pub use tokenizer::{Stream, Tokenizer};
 pub use tokens::{TokenFileWriter, Written};
+pub use tree::text_files;
 pub use workspace::{WorkspaceText, workspace_text};
 
 use serde::Serialize;
