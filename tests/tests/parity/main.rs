@@ -2,6 +2,7 @@
 //! not change.
 
 mod calls;
+mod decay;
 mod diagnosis;
 mod evaluation;
 mod forgotten;

@@ -69,7 +69,7 @@ impl Reader {
 fn lines(path: &Path, field: &str, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
     let mut file = BufReader::new(File::open(path).map_err(unreadable(path))?);
     let mut line = Vec::new();
-    for number in 1.. {
+    for number in 1u64.. {
         line.clear();
         let read_bytes = file.read_until(b'\n', &mut line).map_err(unreadable(path))? as u64;
         if read_bytes == 0 {
