@@ -2,6 +2,7 @@
 //! not change.
 
 mod calls;
+mod decay;
 mod decode;
 mod diagnosis;
 mod evaluation;

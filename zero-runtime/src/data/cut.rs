@@ -47,13 +47,21 @@ pub(super) fn is_exact(tokenizer: &Tokenizer) -> bool {
 pub(super) fn pieces(mut text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let from = bytes.saturating_sub(2).min(text.len());
-        let windows = text.as_bytes()[from..].windows(3);
-        let is_cut = |window: &[u8]| matches!(window, [one, b'\n', next] if one.is_ascii_alphabetic() && next.is_ascii_alphabetic());
-        let at = windows.enumerate().find(|(_, window)| is_cut(window)).map_or(text.len(), |(i, _)| from + i + 2);
-        let (piece, rest) = text.split_at(at);
+        let found = text.as_bytes()[from..].windows(3).position(is_cut);
+        let (piece, rest) = text.split_at(found.map_or(text.len(), |at| from + at + 2));
         text = rest;
         (!piece.is_empty()).then_some(piece)
     })
+}
+
+/// The last place where a piece may end.
+pub(super) fn last(text: &str) -> Option<usize> {
+    text.as_bytes().windows(3).rposition(is_cut).map(|at| at + 2)
+}
+
+/// Whether a piece may end before the last of three bytes.
+fn is_cut(window: &[u8]) -> bool {
+    matches!(window, [one, b'\n', next] if one.is_ascii_alphabetic() && next.is_ascii_alphabetic())
 }
 
 #[cfg(test)]
@@ -67,5 +75,6 @@ mod tests {
         assert_eq!(pieces(text, 5).collect::<Vec<_>>(), ["one\ntwo \nthree\n four\n\nfive\n", "six"]);
         assert_eq!(pieces(text, usize::MAX).collect::<Vec<_>>(), [text]);
         assert_eq!(pieces("", 1).count(), 0);
+        assert_eq!((last(text), last("a\n b\nc\n\nd"), last("a\n")), (Some(27), Some(5), None));
     }
 }

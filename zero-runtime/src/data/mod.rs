@@ -65,6 +65,7 @@ pub use text::Text;
 pub(crate) use text::require_fit;
 pub use tokenizer::{Stream, Tokenizer};
 pub use tokens::{TokenFileWriter, Written};
+pub use tree::text_files;
 pub use workspace::{WorkspaceText, workspace_text};
 
 use serde::Serialize;

@@ -96,6 +96,16 @@ impl Tokenizer {
         cut::pieces(text, if self.cuts { bytes } else { usize::MAX })
     }
 
+    /// Whether [`Tokenizer::pieces`] cuts.
+    pub fn cuts(&self) -> bool {
+        self.cuts
+    }
+
+    /// The last place in a text where [`Tokenizer::pieces`] may cut it, if it cuts.
+    pub fn last_cut(text: &str) -> Option<usize> {
+        cut::last(text)
+    }
+
     /// The id of a token of the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)

@@ -141,3 +141,15 @@ fn a_long_run_of_spaces_is_encoded() {
     let ids = tokenizer.encode(&text).unwrap();
     assert_eq!((ids.len(), ids[0], ids.last()), (1 + 300_000 + 2, 257, Some(&260)));
 }
+
+#[test]
+fn z0377_what_the_vocabulary_has_no_ids_for() {
+    let tokenizer = changed(|json| {
+        json["model"] = json!({ "type": "WordLevel", "vocab": { "the": 0 }, "unk_token": "absent" });
+        json["pre_tokenizer"] = json!({ "type": "Whitespace" });
+    });
+    assert_eq!(tokenizer.encode("the the").unwrap(), [0, 0]);
+    let refused = tokenizer.encode("the thing").unwrap_err();
+    assert_eq!(refused.code(), "Z0377");
+    assert!(refused.to_string().contains("cannot encode a text"), "{refused}");
+}
