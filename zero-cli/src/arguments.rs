@@ -7,6 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use zero_runtime::terminal;
 
+use crate::tokenize::TokenizeArguments;
+
 /// Compiles a parallelism spec and a model into a training binary.
 #[derive(Parser, Debug)]
 #[command(name = "cargo zero", bin_name = "cargo zero", version, max_term_width = 100)]
@@ -72,6 +74,8 @@ pub enum Verb {
         #[arg(long)]
         schedule: bool,
     },
+    /// Write the token ids of text to a file that a model of text is trained on, by `--data`
+    Tokenize(TokenizeArguments),
     /// Say what a code of a message means
     Explain {
         /// The code, such as Z0107; without it, all codes are listed
@@ -134,8 +138,9 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
                 return Some(format!("to train what a spec says, run `cargo zero run {}`", shown(&arguments[1..])));
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
-            (!has_near)
-                .then(|| "the commands are `run`, `sample`, `evaluate`, `build`, `plan` and `explain`".to_owned())
+            (!has_near).then(|| {
+                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `tokenize` and `explain`".to_owned()
+            })
         }
         ErrorKind::UnknownArgument if arguments.get(1).is_some_and(starts_a_binary) => {
             tip_for_run(&text(ContextKind::InvalidArg)?, &arguments[1..])
@@ -213,7 +218,7 @@ mod tests {
             ("run x.ron -steps 5", "come after `--`: `cargo zero run x.ron -- -steps 5`"),
             ("run --steps 5 x.ron", "come after the spec and `--`: `cargo zero run SPEC -- --steps ...`"),
             ("run x.ron --release", "always built with `--release`"),
-            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `plan` and `explain`"),
+            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `tokenize` and `explain`"),
             ("sample x.ron --prompt a", "come after `--`: `cargo zero sample x.ron -- --prompt a`"),
             ("evaluate --data a x.ron", "come after the spec and `--`: `cargo zero evaluate SPEC -- --data ...`"),
             ("sample", "<SPEC>"),

@@ -55,8 +55,30 @@ pub enum Error {
         "error[Z0136]: `--size {size}` was given, but the model `{model}` comes in one size\n  = help: leave it out, or choose the size of the model by `zero_runtime::chosen`"
     )]
     OneSize { model: String, size: String },
+    #[error(
+        "error[Z0375]: {place} {what}\n  = help: correct it, or leave that file out; what a file is follows from the end of its name: .jsonl, .parquet, and otherwise text"
+    )]
+    Input { place: String, what: String },
+    #[error("error[Z0376]: {place} has {what} `{name}`\n  = help: {}", has_help(has))]
+    NoText { place: String, what: &'static str, name: String, has: Vec<String> },
+    #[error("error[Z0378]: the tokenizer `{}` {what}\n  = help: say which token follows each document by `--separator TOKEN`, or `--separator none`", tokenizer.display())]
+    Separator { tokenizer: PathBuf, what: String },
     #[error("{}", .0.report())]
     Text(#[from] zero_runtime::data::DataError),
+}
+
+impl Error {
+    /// The system does not give as many threads as were asked for.
+    pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
+        Error::Input { place: "--threads".to_owned(), what: format!("asks for more than the system gives: {error}") }
+    }
+}
+
+fn has_help(has: &[String]) -> String {
+    match has {
+        [] => "every document has text: leave the others out".to_owned(),
+        some => format!("name another by `--field` or `--column`; it has {}", some.join(", ")),
+    }
 }
 
 /// The extension of specs.

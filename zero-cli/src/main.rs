@@ -8,6 +8,7 @@ mod compile;
 mod error;
 mod explain;
 mod model;
+mod tokenize;
 mod workspace;
 
 use std::ffi::OsString;
@@ -46,6 +47,7 @@ fn execute(verb: Verb) -> Result<(), Error> {
         Verb::Plan { request, schedule } => {
             become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])
         }
+        Verb::Tokenize(arguments) => tokenize::tokenize(&arguments),
         Verb::Explain { code } => {
             println!("{}", explain::explain(code.as_deref())?);
             Ok(())

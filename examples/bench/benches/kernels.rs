@@ -6,7 +6,8 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use zero_runtime::device::cpu::tree_sum;
 use zero_runtime::device::{
-    AdamW, AttentionShape, Cpu, Device, Element, Matrix, Nonlinearity, Strided, Then, Write, bf16,
+    AdamW, AttentionShape, Cpu, Device, Element, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then,
+    Write, bf16,
 };
 use zero_runtime::random::mix;
 use zero_runtime::view::{View, ViewMut};
@@ -123,6 +124,71 @@ fn gelu(criterion: &mut Criterion) {
         bencher.iter(|| {
             let out = (&mut out[..]).into();
             DEVICE.activate_backward(Nonlinearity::Gelu, (&x[..]).into(), (&dy[..]).into(), out);
+        });
+    });
+    group.finish();
+}
+
+/// Of the queries and keys of a token, in rows that its values end.
+fn heads(criterion: &mut Criterion) {
+    let (stride, head_dim, elements) = (3 * WIDTH, WIDTH / HEADS, 2 * TOKENS * WIDTH);
+    let (qkv, gain) = (numbers(TOKENS * stride), numbers(head_dim));
+    let (mut normed, mut dgain, mut inverse) = (qkv.clone(), gain.clone(), vec![0.0; TOKENS * 2 * HEADS]);
+    let rows = Strided::new((&qkv[..]).into(), stride);
+    let mut group = criterion.benchmark_group("heads");
+    group.throughput(bytes(2 * elements));
+    group.bench_function("norm", |bencher| {
+        bencher.iter(|| {
+            let (y, inverse) = (StridedMut::new((&mut normed[..]).into(), stride), (&mut inverse[..]).into());
+            DEVICE.rms_norm_heads(rows, 2 * HEADS, (&gain[..]).into(), y, inverse, 1e-6);
+        });
+    });
+    group.throughput(bytes(3 * elements));
+    group.bench_function("norm backward", |bencher| {
+        bencher.iter(|| {
+            let (gain, inverse) = ((&gain[..]).into(), (&inverse[..]).into());
+            let (dy, dgain) = (StridedMut::new((&mut normed[..]).into(), stride), (&mut dgain[..]).into());
+            DEVICE.rms_norm_heads_backward(rows, 2 * HEADS, gain, inverse, dy, dgain, Write::Set);
+        });
+    });
+    let mut table = vec![0.0; LENGTH * head_dim];
+    group.throughput(bytes(table.len()));
+    group.bench_function("rotary table", |bencher| {
+        let rotary = Rotary { base: 10_000.0, scaling: Scaling::None };
+        bencher.iter(|| DEVICE.rotary_table(&rotary, 0, head_dim, (&mut table[..]).into()));
+    });
+    group.throughput(bytes(2 * elements));
+    group.bench_function("rotate", |bencher| {
+        bencher.iter(|| {
+            let x = StridedMut::new((&mut normed[..]).into(), stride);
+            DEVICE.rotate(x, 2 * HEADS, (&table[..]).into(), LENGTH, false);
+        });
+    });
+    let mut narrow: Vec<bf16> = qkv.iter().map(|&x| bf16::from_f32(x)).collect();
+    group.throughput(bytes(elements));
+    group.bench_function("rotate bf16", |bencher| {
+        bencher.iter(|| {
+            let x = StridedMut::new((&mut narrow[..]).into(), stride);
+            DEVICE.rotate(x, 2 * HEADS, (&table[..]).into(), LENGTH, false);
+        });
+    });
+    group.finish();
+}
+
+fn gate(criterion: &mut Criterion) {
+    let width = 3 * WIDTH;
+    let (x, dy) = (numbers(2 * TOKENS * width), numbers(TOKENS * width));
+    let (mut y, mut dx) = (dy.clone(), x.clone());
+    let mut group = criterion.benchmark_group("gate");
+    group.throughput(bytes(3 * dy.len()));
+    group.bench_function("forward", |bencher| {
+        bencher.iter(|| DEVICE.gate(Nonlinearity::Silu, (&x[..]).into(), (&mut y[..]).into(), width));
+    });
+    group.throughput(bytes(5 * dy.len()));
+    group.bench_function("backward", |bencher| {
+        bencher.iter(|| {
+            let dx = (&mut dx[..]).into();
+            DEVICE.gate_backward(Nonlinearity::Silu, (&x[..]).into(), (&dy[..]).into(), dx, width);
         });
     });
     group.finish();
@@ -312,7 +378,7 @@ fn sums(criterion: &mut Criterion) {
 criterion_group!(
     name = benches;
     config = quick::config();
-    targets = matmul, linear, few_rows, layer_norm, gelu, attention, attention_within_a_window, attention_of_one_token,
-        cross_entropy, adamw, sums
+    targets = matmul, linear, few_rows, layer_norm, gelu, heads, gate, attention, attention_within_a_window,
+        attention_of_one_token, cross_entropy, adamw, sums
 );
 criterion_main!(benches);

@@ -3,6 +3,7 @@
 
 mod alternating;
 mod calls;
+mod decay;
 mod decode;
 mod diagnosis;
 mod evaluation;

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use zero_plan::footprint::DATA_BYTES;
@@ -15,6 +15,9 @@ use super::contents::Taken;
 use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
+use super::tokenized;
+use super::tokenizer::Tokenizer;
+use super::tokens::{self, Header};
 use super::tree::{Files, for_each_file, for_each_text};
 
 /// Token ids, all of them less than the vocabulary they were opened with.
@@ -22,13 +25,15 @@ pub(super) struct Corpus {
     source: Source,
     tokens: usize,
     fingerprint: u64,
+    /// Bytes in memory beyond the room that a plan has for data.
+    resident_bytes: usize,
 }
 
 enum Source {
-    /// Each byte is a token id.
-    Memory(Cow<'static, [u8]>),
-    /// One file, which stays open.
-    File { file: File, path: PathBuf, encoding: Encoding },
+    /// Ids, encoded.
+    Memory(Cow<'static, [u8]>, Encoding),
+    /// One file, which stays open, and where in it the ids begin.
+    File { file: File, path: PathBuf, encoding: Encoding, base: usize },
     /// Text files one after another. Each is opened when something is drawn from it, because there may be more than a
     /// process can have open.
     Files(Vec<Piece>),
@@ -43,10 +48,18 @@ struct Piece {
 
 impl Corpus {
     /// The text file, directory of text or `.bin` file at `path`, or what `data_as` says that it is; and what was taken
-    /// of it.
-    pub(super) fn open(path: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
+    /// of it. Text becomes ids of `tokenizer`, if there is one.
+    pub(super) fn open(
+        path: &Path,
+        data_as: Option<DataAs>,
+        tokenizer: Option<&Tokenizer>,
+        vocabulary: usize,
+    ) -> Result<(Self, Taken), DataError> {
         let found = fs::metadata(path).map_err(DataError::unreadable(path))?;
         if found.is_dir() {
+            if let (None, Some(tokenizer)) = (data_as, tokenizer) {
+                return tokenized::directory(path, tokenizer);
+            }
             return Self::directory(path, data_as, vocabulary);
         }
         if !found.is_file() {
@@ -54,7 +67,7 @@ impl Corpus {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a directory");
             return Err(DataError::Unreadable { path: path.to_owned(), source });
         }
-        Ok((Self::file(path, data_as, vocabulary)?, Taken::one()))
+        Ok((Self::file(path, data_as, tokenizer, vocabulary)?, Taken::one()))
     }
 
     /// Bytes as token ids. `origin` names them in errors.
@@ -64,44 +77,93 @@ impl Corpus {
         }
         let mut scan = Scan::new(Encoding::Byte, vocabulary);
         scan.add(&bytes);
-        check(&scan, Encoding::Byte, origin, vocabulary)?;
-        Ok(Self { tokens: bytes.len(), fingerprint: scan.hash(), source: Source::Memory(bytes) })
+        check(&scan, Encoding::Byte, 0, origin, vocabulary)?;
+        let (tokens, fingerprint) = (bytes.len(), scan.hash());
+        Ok(Self { tokens, fingerprint, source: Source::Memory(bytes, Encoding::Byte), resident_bytes: 0 })
     }
 
-    fn file(path: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<Self, DataError> {
+    /// Ids in memory, as `encoding` has them, which take `resident_bytes` there: all of them ids of a tokenizer whose vocabulary is no larger than the model's.
+    pub(super) fn ids(bytes: Vec<u8>, encoding: Encoding, resident_bytes: usize) -> Self {
+        let mut scan = Scan::new(Encoding::Byte, usize::MAX);
+        scan.add(&bytes);
+        let tokens = bytes.len() / encoding.bytes();
+        Self { tokens, fingerprint: scan.hash(), source: Source::Memory(Cow::Owned(bytes), encoding), resident_bytes }
+    }
+
+    /// The token file at `path`; `None` if it is none. `tokenizer` is the one that it must have been made by, if that is
+    /// known.
+    fn token_file(path: &Path, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<Self>, DataError> {
+        let unreadable = || DataError::unreadable(path);
+        let mut file = File::open(path).map_err(unreadable())?;
+        let Some(Header { encoding, start, tokens, made }) = tokens::recognise(&file, path)? else { return Ok(None) };
+        if let Some(made) = made.filter(|made| made.vocabulary > vocabulary) {
+            let origin = format!("the token file {}", origin(path));
+            return Err(DataError::VocabularyTooLarge { origin, vocabulary: made.vocabulary, classes: vocabulary });
+        }
+        if let (Some(made), Some(given)) = (made, tokenizer)
+            && made.tokenizer != given.hash()
+        {
+            let (made_by, tokenizer) = (tokens::short(&made.tokenizer), given.path().to_owned());
+            return Err(DataError::OtherTokenizer {
+                path: path.to_owned(),
+                made_by,
+                tokenizer,
+                given: tokens::short(&given.hash()),
+            });
+        }
+        file.seek(SeekFrom::Start(start as u64)).map_err(unreadable())?;
+        let ids = &mut (&file).take((tokens * encoding.bytes()) as u64);
+        let scan = Scan::file(ids, encoding, made.map_or(vocabulary, |made| made.vocabulary)).map_err(unreadable())?;
+        match (made, scan.beyond) {
+            (Some(made), Some((at, id))) => {
+                let what = format!("has id {id} at {at}, but says that its vocabulary is {}", made.vocabulary);
+                return Err(DataError::TokenFile { path: path.to_owned(), what });
+            }
+            _ => check(&scan, encoding, start, &origin(path), vocabulary)?,
+        }
+        let source = Source::File { file, path: path.to_owned(), encoding, base: start };
+        Ok(Some(Self { source, tokens, fingerprint: scan.hash(), resident_bytes: 0 }))
+    }
+
+    fn file(
+        path: &Path,
+        data_as: Option<DataAs>,
+        tokenizer: Option<&Tokenizer>,
+        vocabulary: usize,
+    ) -> Result<Self, DataError> {
+        if data_as.is_none()
+            && let Some(ids) = Self::token_file(path, tokenizer, vocabulary)?
+        {
+            return Ok(ids);
+        }
         let is_ids = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bin"));
         let encoding = match data_as {
             Some(DataAs::Ids) => Encoding::Pair,
             None if is_ids => Encoding::Pair,
             _ => Encoding::Byte,
         };
-        let must_be_text = data_as.is_none() && !is_ids;
-        if let (true, Some((kind, end))) = (must_be_text, kind::of(path)) {
-            return Err(not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
-        }
-        let unreadable = || DataError::unreadable(path);
-        let mut file = File::open(path).map_err(unreadable())?;
-        let scan = if must_be_text {
-            let text = Scan::text(&mut file, vocabulary).map_err(unreadable())?;
-            text.map_err(|byte| {
-                not_text(path, format!("is not text: its byte {byte} is zero, or no UTF-8"), kind::WRITE)
-            })?
-        } else {
-            Scan::file(&mut file, encoding, vocabulary).map_err(unreadable())?
+        let (file, scan) = match (data_as.is_none() && !is_ids, tokenizer) {
+            (true, Some(tokenizer)) => return tokenized::file(path, tokenizer),
+            (true, None) => scan_text(path, vocabulary)?,
+            (false, _) => {
+                let mut file = File::open(path).map_err(DataError::unreadable(path))?;
+                let scan = Scan::file(&mut file, encoding, vocabulary).map_err(DataError::unreadable(path))?;
+                (file, scan)
+            }
         };
         if !scan.bytes.is_multiple_of(encoding.bytes()) {
             return Err(DataError::OddSize { path: path.to_owned(), bytes: scan.bytes });
         }
-        check(&scan, encoding, &origin(path), vocabulary)?;
-        let source = Source::File { file, path: path.to_owned(), encoding };
-        Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash() })
+        check(&scan, encoding, 0, &origin(path), vocabulary)?;
+        let source = Source::File { file, path: path.to_owned(), encoding, base: 0 };
+        Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash(), resident_bytes: 0 })
     }
 
     /// All text files below `directory`, or all files, one after another in the order of their paths.
     fn directory(directory: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
         let (mut pieces, mut end, mut hasher) = (Vec::new(), 0, DefaultHasher::new());
         let add = |path: PathBuf, scan: Scan| {
-            check(&scan, Encoding::Byte, &origin(&path), vocabulary)?;
+            check(&scan, Encoding::Byte, 0, &origin(&path), vocabulary)?;
             end += scan.bytes;
             hasher.write_u64(scan.hash());
             pieces.push(Piece { path, end });
@@ -112,12 +174,18 @@ impl Corpus {
             Some(DataAs::Bytes) => for_each_file(directory, vocabulary, add)?,
             Some(DataAs::Ids) => return Err(DataError::IdsOfDirectory { directory: directory.to_owned() }),
         };
-        Ok((Self { source: Source::Files(pieces), tokens: end, fingerprint: hasher.finish() }, taken))
+        let (source, fingerprint) = (Source::Files(pieces), hasher.finish());
+        Ok((Self { source, tokens: end, fingerprint, resident_bytes: 0 }, taken))
     }
 
     /// A hash of all tokens.
     pub(super) fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    /// Bytes that it holds in memory beyond the room that a plan has for data.
+    pub(super) fn resident_bytes(&self) -> usize {
+        self.resident_bytes
     }
 
     /// Number of tokens.
@@ -131,9 +199,12 @@ impl Corpus {
     /// If a file cannot be read any more.
     pub(super) fn copy(&self, start: usize, out: &mut [u32]) {
         match &self.source {
-            Source::Memory(bytes) => Encoding::Byte.decode(&bytes[start..start + out.len()], |i, id| out[i] = id),
-            Source::File { file, path, encoding } => {
-                encoding.copy(file, start, out).unwrap_or_else(|error| changed(path, &error));
+            Source::Memory(bytes, encoding) => {
+                let width = encoding.bytes();
+                encoding.decode(&bytes[start * width..(start + out.len()) * width], |i, id| out[i] = id);
+            }
+            Source::File { file, path, encoding, base } => {
+                encoding.copy(file, *base, start, out).unwrap_or_else(|error| changed(path, &error));
             }
             Source::Files(pieces) => copy_pieces(pieces, start, out),
         }
@@ -146,7 +217,7 @@ fn copy_pieces(pieces: &[Piece], mut start: usize, mut out: &mut [u32]) {
         let Piece { path, end } = &pieces[next];
         let first = next.checked_sub(1).map_or(0, |before| pieces[before].end);
         let (here, rest) = out.split_at_mut(out.len().min(end - start));
-        let read = File::open(path).and_then(|file| Encoding::Byte.copy(&file, start - first, here));
+        let read = File::open(path).and_then(|file| Encoding::Byte.copy(&file, 0, start - first, here));
         read.unwrap_or_else(|error| changed(path, &error));
         (start, out, next) = (start + here.len(), rest, next + 1);
     }
@@ -161,23 +232,34 @@ fn not_text(path: &Path, what: String, help: &'static str) -> DataError {
     DataError::NotText { path: path.to_owned(), what, help }
 }
 
+/// The file at `path`, which must be text, and what a pass over it has found.
+pub(super) fn scan_text(path: &Path, vocabulary: usize) -> Result<(File, Scan), DataError> {
+    if let Some((kind, end)) = kind::of(path) {
+        return Err(not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
+    }
+    let mut file = File::open(path).map_err(DataError::unreadable(path))?;
+    let text = Scan::text(&mut file, vocabulary).map_err(DataError::unreadable(path))?;
+    let no_text = |byte| not_text(path, format!("is not text: its byte {byte} is zero, or no UTF-8"), kind::WRITE);
+    Ok((file, text.map_err(no_text)?))
+}
+
 /// How errors name a file.
 pub(super) fn origin(path: &Path) -> String {
     format!("`{}`", path.display())
 }
 
-/// Z0342 if there is an id that is not less than `vocabulary`.
-fn check(scan: &Scan, encoding: Encoding, origin: &str, vocabulary: usize) -> Result<(), DataError> {
+/// Z0342 if there is an id that is not less than `vocabulary`. The ids begin at byte `base`.
+fn check(scan: &Scan, encoding: Encoding, base: usize, origin: &str, vocabulary: usize) -> Result<(), DataError> {
     let Some((token_offset, id)) = scan.beyond else { return Ok(()) };
     Err(DataError::TokenBeyondVocabulary {
         origin: origin.to_owned(),
         token_offset,
-        byte_offset: token_offset * encoding.bytes(),
+        byte_offset: base + token_offset * encoding.bytes(),
         id,
         vocabulary,
         vocabulary_min: match encoding {
             Encoding::Byte => 256,
-            Encoding::Pair => scan.largest as usize + 1,
+            Encoding::Pair | Encoding::Quad => scan.largest as usize + 1,
         },
     })
 }

@@ -43,12 +43,34 @@ pub enum DataError {
     NoWorkspace { start: PathBuf },
     #[error("an ignore file is not understood: {source}")]
     IgnoreFile { source: ignore::Error },
+    #[error("the tokenizer `{}` {what}", path.display())]
+    Tokenizer { path: PathBuf, what: String },
+    #[error("the token file `{}` {what}", path.display())]
+    TokenFile { path: PathBuf, what: String },
+    #[error("{origin} has a vocabulary of {vocabulary} tokens, and the model's has {classes}")]
+    VocabularyTooLarge { origin: String, vocabulary: usize, classes: usize },
+    #[error(
+        "the token file `{}` was made by another tokenizer: by the one whose SHA-256 begins with {made_by}, and that of \
+         `{}` begins with {given}", path.display(), tokenizer.display()
+    )]
+    OtherTokenizer { path: PathBuf, made_by: String, tokenizer: PathBuf, given: String },
+    #[error("{origin} is {bytes} bytes, expected at most {bytes_max} of text that each rank encodes at its start")]
+    TooLargeToEncode { origin: String, bytes: usize, bytes_max: usize },
+    #[error("cannot write `{}`: {source}", path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+    #[error("the tokenizer `{}` cannot encode a text: {what}", tokenizer.display())]
+    NotEncoded { tokenizer: PathBuf, what: String },
 }
 
 impl DataError {
     /// For `map_err`.
     pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| DataError::Unreadable { path: path.to_owned(), source }
+    }
+
+    /// For `map_err`.
+    pub(super) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| DataError::Unwritable { path: path.to_owned(), source }
     }
 
     /// The stable code.
@@ -65,6 +87,13 @@ impl DataError {
             DataError::IgnoreFile { .. } => "Z0346",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
+            DataError::Tokenizer { .. } => "Z0370",
+            DataError::TokenFile { .. } => "Z0371",
+            DataError::VocabularyTooLarge { .. } => "Z0372",
+            DataError::OtherTokenizer { .. } => "Z0373",
+            DataError::TooLargeToEncode { .. } => "Z0374",
+            DataError::NotEncoded { .. } => "Z0377",
+            DataError::Unwritable { .. } => "Z0379",
         }
     }
 
@@ -74,9 +103,7 @@ impl DataError {
             DataError::Unreadable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "let this user read it"
             }
-            DataError::Unreadable { .. } => {
-                "data is a text file, a directory of text, or a `.bin` file of little-endian u16 token ids"
-            }
+            DataError::Unreadable { .. } => "data is a text file, a directory of text, or a `.bin` file of token ids",
             // A sequence of one token is the shortest, and needs four.
             DataError::TooShort { tokens: 0..4, .. } => "give more text",
             DataError::TooShort { tokens, .. } => {
@@ -103,6 +130,29 @@ impl DataError {
                 return format!("{help}; `--data-as bytes` learns its bytes as they are");
             }
             DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
+            DataError::Tokenizer { .. } => {
+                "give a `tokenizer.json` as the library `tokenizers` writes it, or the folder of a model that has one"
+            }
+            DataError::TokenFile { .. } => {
+                "it was cut off, or changed after it was written: make it again, as `cargo zero tokenize` does"
+            }
+            DataError::VocabularyTooLarge { vocabulary, .. } => {
+                return format!(
+                    "build the model with a vocabulary of at least {vocabulary}, which may be padded, or take the \
+                     tokenizer that the model is for"
+                );
+            }
+            DataError::OtherTokenizer { .. } => {
+                "give the tokenizer that it was made by, or make it again by this one: `cargo zero tokenize`"
+            }
+            DataError::TooLargeToEncode { .. } => {
+                "write its ids to a file once, by `cargo zero tokenize --tokenizer .. IN --out OUT.bin`, and give that"
+            }
+            DataError::Unwritable { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                "name a file that does not exist yet: none is overwritten"
+            }
+            DataError::Unwritable { .. } => "name a file in a directory that exists, can be written and has space",
+            DataError::NotEncoded { .. } => "take a tokenizer whose vocabulary has all bytes, or leave that text out",
             DataError::NoWorkspace { .. } => "start inside of a cargo workspace, or name the text to train on",
             DataError::IgnoreFile { .. } => {
                 "correct that line, so that it keeps back what it should: what ignore files name is not taken for text"

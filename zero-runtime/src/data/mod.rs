@@ -43,12 +43,18 @@
 
 mod contents;
 mod corpus;
+mod cut;
 mod draw;
 mod error;
 mod kind;
 mod scan;
 mod split;
 mod text;
+#[cfg(test)]
+mod tiny_tokenizer;
+mod tokenized;
+mod tokenizer;
+mod tokens;
 mod tree;
 mod workspace;
 
@@ -56,6 +62,10 @@ pub use contents::{Contents, Skipped, Taken};
 pub use draw::Draw;
 pub use error::DataError;
 pub use text::Text;
+pub(crate) use text::require_fit;
+pub use tokenizer::{Stream, Tokenizer};
+pub use tokens::{TokenFileWriter, Written};
+pub use tree::text_files;
 pub use workspace::{WorkspaceText, workspace_text};
 
 use serde::Serialize;

@@ -14,19 +14,27 @@ const CUT_BYTES_MAX: usize = 3;
 const DRAWN_BYTES: usize = 4 << 10;
 
 /// How a token is stored in a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     /// A byte.
     Byte,
     /// A little-endian u16.
     Pair,
+    /// A little-endian u32.
+    Quad,
 }
 
 impl Encoding {
+    /// The shorter one of a `Pair` and a `Quad` that holds all ids of a vocabulary.
+    pub const fn of(vocabulary: usize) -> Self {
+        if vocabulary <= 1 << 16 { Encoding::Pair } else { Encoding::Quad }
+    }
+
     pub const fn bytes(self) -> usize {
         match self {
             Encoding::Byte => 1,
             Encoding::Pair => 2,
+            Encoding::Quad => 4,
         }
     }
 
@@ -38,13 +46,17 @@ impl Encoding {
                 let pairs = bytes.as_chunks().0.iter();
                 pairs.enumerate().for_each(|(i, &id)| each(i, u32::from(u16::from_le_bytes(id))));
             }
+            Encoding::Quad => {
+                let quads = bytes.as_chunks().0.iter();
+                quads.enumerate().for_each(|(i, &id)| each(i, u32::from_le_bytes(id)));
+            }
         }
     }
 
-    /// Copies the tokens from number `start` on into all of `out`.
-    pub fn copy(self, file: &File, start: usize, out: &mut [u32]) -> io::Result<()> {
+    /// Copies the tokens from number `start` on into all of `out`, where the first one is at byte `base` of the file.
+    pub fn copy(self, file: &File, base: usize, start: usize, out: &mut [u32]) -> io::Result<()> {
         let mut buffer = [0; DRAWN_BYTES];
-        let mut at = start * self.bytes();
+        let mut at = base + start * self.bytes();
         for piece in out.chunks_mut(DRAWN_BYTES / self.bytes()) {
             let bytes = &mut buffer[..piece.len() * self.bytes()];
             file.read_exact_at(bytes, at as u64)?;
@@ -95,8 +107,8 @@ impl Scan {
         });
     }
 
-    /// Scans a whole file.
-    pub fn file(file: &mut File, encoding: Encoding, vocabulary: usize) -> io::Result<Self> {
+    /// Scans a whole file, or what is read of one.
+    pub fn file(file: &mut impl Read, encoding: Encoding, vocabulary: usize) -> io::Result<Self> {
         let mut scan = Self::new(encoding, vocabulary);
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
@@ -136,7 +148,7 @@ impl Scan {
 }
 
 /// Reads until the buffer is full or the file ends.
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
         match file.read(&mut buffer[len..]) {
@@ -193,9 +205,12 @@ mod tests {
         let file = File::open(&path).unwrap();
         for (start, len) in [(0, 1), (1, 5000), (4999, 5001)] {
             let mut out = vec![0; len];
-            Encoding::Pair.copy(&file, start, &mut out).unwrap();
+            Encoding::Pair.copy(&file, 0, start, &mut out).unwrap();
             assert!(out.iter().copied().eq(start as u32..(start + len) as u32), "{len} from {start}");
         }
-        assert!(Encoding::Pair.copy(&file, 9_999, &mut [0; 2]).is_err());
+        assert!(Encoding::Pair.copy(&file, 0, 9_999, &mut [0; 2]).is_err());
+        let mut quads = [0; 3];
+        Encoding::Quad.copy(&file, 2, 1, &mut quads).unwrap();
+        assert_eq!(quads, [3 | 4 << 16, 5 | 6 << 16, 7 | 8 << 16], "from the second pair on");
     }
 }

@@ -1,4 +1,5 @@
-//! Text: next-token prediction over a corpus. Never tokenizes: a byte is a token, or a file has the ids.
+//! Text: next-token prediction over a corpus: a byte is a token, a file has the ids, or a tokenizer makes them. Never splits
+//! a document from the next: sequences cross them.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -7,6 +8,8 @@ use super::contents::{Contents, Taken};
 use super::corpus::{Corpus, origin};
 use super::error::DataError;
 use super::split::Split;
+use super::tokenized::Documents;
+use super::tokenizer::Tokenizer;
 use super::{DataAs, Dataset, Draw};
 use crate::layer::Tokens;
 
@@ -22,6 +25,8 @@ pub struct Text {
     split: Split,
     length: usize,
     vocabulary: usize,
+    /// Bytes that its tokenizer takes.
+    tokenizer_bytes: usize,
 }
 
 impl Text {
@@ -31,7 +36,8 @@ impl Text {
     /// - a directory: the text files below it, joined in the order of their paths, each byte a token id. Hidden
     ///   entries, `target`, `node_modules`, symbolic links, binary files (not UTF-8, or with zero bytes) and those
     ///   whose names say that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over;
-    /// - a file `*.bin`: little-endian u16 token ids.
+    /// - a file of token ids with a header: one of [`TokenFileWriter`](super::TokenFileWriter), or of llm.c;
+    /// - any other file `*.bin`: little-endian u16 token ids, as nanoGPT has them.
     ///
     /// Files are not held in memory. All of them are checked once, and each sequence is read when it is drawn, out of
     /// the system's cache, which all processes of a host share. So they must not change while they are in use.
@@ -42,10 +48,51 @@ impl Text {
     /// Z0335 if a directory has more files than fit an index, Z0340 if something cannot be read, Z0341 if there is too
     /// little of it, Z0342 if a token id is not in the vocabulary (all are checked), Z0343 if a file of ids ends in
     /// half a token, Z0344 if a directory has no text, Z0349 if a file is something other than text, Z0355 for a
-    /// directory as ids.
+    /// directory as ids, Z0371 if a header does not fit its file, Z0372 if it is of a larger vocabulary.
     pub fn open(path: &Path, data_as: Option<DataAs>, length: usize, vocabulary: usize) -> Result<Self, DataError> {
-        let (corpus, taken) = Corpus::open(path, data_as, vocabulary)?;
+        let (corpus, taken) = Corpus::open(path, data_as, None, vocabulary)?;
         Self::new(corpus, origin(path), Some(taken), length, vocabulary)
+    }
+
+    /// [`Text::open`] for a model whose ids are those of `tokenizer`. Text, which is held in memory, becomes ids of it: of
+    /// each file, and after them the tokenizer's end of a text, if it has one. A file of ids must have been made by it.
+    ///
+    /// # Errors
+    /// Those of [`Text::open`], Z0372 if the tokenizer's vocabulary is larger than the model's, Z0373 if a file of ids was
+    /// made by another tokenizer, Z0374 if text is too large to be encoded here, Z0377 if it cannot be encoded.
+    pub fn tokenized(
+        path: &Path,
+        data_as: Option<DataAs>,
+        tokenizer: &Tokenizer,
+        length: usize,
+        vocabulary: usize,
+    ) -> Result<Self, DataError> {
+        require_fit(tokenizer, vocabulary)?;
+        let (corpus, taken) = Corpus::open(path, data_as, Some(tokenizer), vocabulary)?;
+        Ok(Self::new(corpus, origin(path), Some(taken), length, vocabulary)?.with(tokenizer))
+    }
+
+    /// A text, which errors call `origin`, as ids of `tokenizer`, and after them its end of a text, if it has one.
+    ///
+    /// # Errors
+    /// Z0341 if there is too little of it, Z0372 if the tokenizer's vocabulary is larger than the model's, Z0374 if the text
+    /// is too large to be encoded here, Z0377 if it cannot be encoded.
+    pub fn tokenized_in_memory(
+        text: &str,
+        origin: &str,
+        tokenizer: &Tokenizer,
+        length: usize,
+        vocabulary: usize,
+    ) -> Result<Self, DataError> {
+        require_fit(tokenizer, vocabulary)?;
+        let mut documents = Documents::new(tokenizer, origin.to_owned());
+        documents.add(text)?;
+        Ok(Self::new(documents.into_corpus(), origin.to_owned(), None, length, vocabulary)?.with(tokenizer))
+    }
+
+    /// Counts its tokenizer's memory.
+    fn with(self, tokenizer: &Tokenizer) -> Self {
+        Self { tokenizer_bytes: tokenizer.resident_bytes(), ..self }
     }
 
     /// Text in memory, which errors call `origin`. Each byte is a token id.
@@ -71,7 +118,7 @@ impl Text {
     ) -> Result<Self, DataError> {
         let tokens = corpus.tokens();
         match Split::new(tokens, length) {
-            Some(split) => Ok(Text { corpus, origin, taken, split, length, vocabulary }),
+            Some(split) => Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0 }),
             None => {
                 let tokens_min = Split::tokens_min(length);
                 Err(DataError::TooShort { origin, tokens, tokens_min, length })
@@ -126,6 +173,16 @@ impl Text {
     }
 }
 
+/// Z0372 if the tokenizer has ids that the model does not have.
+pub(crate) fn require_fit(tokenizer: &Tokenizer, classes: usize) -> Result<(), DataError> {
+    let vocabulary = tokenizer.vocabulary();
+    if vocabulary <= classes {
+        return Ok(());
+    }
+    let origin = format!("the tokenizer {}", origin(tokenizer.path()));
+    Err(DataError::VocabularyTooLarge { origin, vocabulary, classes })
+}
+
 impl Dataset for Text {
     type Input = Tokens;
     type Target = Tokens;
@@ -140,6 +197,10 @@ impl Dataset for Text {
 
     fn held_out_count(&self) -> usize {
         self.split.held_out_count()
+    }
+
+    fn resident_bytes(&self) -> usize {
+        self.corpus.resident_bytes() + self.tokenizer_bytes
     }
 
     fn contents(&self) -> Option<Contents> {

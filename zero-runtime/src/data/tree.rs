@@ -92,6 +92,29 @@ pub(super) fn for_each_file(
     found(root, Files::All, taken)
 }
 
+/// The files below `directory` that hold documents, in the order of their paths: text, as a run takes it, and tables of
+/// Parquet.
+///
+/// # Errors
+/// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was none.
+pub fn text_files(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let is_table = |path: &Path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet"));
+    let (paths, taken) = walk(directory, Files::All, DATA_BYTES)?;
+    let mut files: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        let is_wanted = is_table(&path)
+            || kind::of(&path).is_none() && {
+                let scan = File::open(&path).and_then(|mut file| Scan::text(&mut file, usize::from(u8::MAX) + 1));
+                scan.map_err(DataError::unreadable(&path))?.is_ok()
+            };
+        if is_wanted {
+            files.push(path);
+        }
+    }
+    found(directory, Files::All, Taken { files: files.len(), ..taken })?;
+    Ok(files)
+}
+
 fn found(root: &Path, files: Files, taken: Taken) -> Result<Taken, DataError> {
     if taken.files > 0 {
         return Ok(taken);

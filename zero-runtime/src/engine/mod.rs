@@ -98,6 +98,8 @@ pub struct Engine<'p, M: Model, T> {
     ranks: Collectives<'p, DeviceOf<M>, T>,
     /// For each unit, the stretches of what this rank updates that share a weight decay.
     segments: Vec<Vec<Segment>>,
+    /// Whether weight decay applies to embeddings.
+    decays_embeddings: bool,
     agreement: Agreement,
     /// The numbers of all ranks in an exchange that the host reads.
     exchanged: Vec<f64>,
@@ -147,6 +149,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
         Self {
             segments: update::segments::<M>(&arena.places()),
+            decays_embeddings: true,
             agreement: Agreement::of(plan),
             exchanged: vec![0.0; plan.agreed_values() * plan.config.mesh.ranks()],
             ranks: Collectives::new(transport, device),
@@ -159,6 +162,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             is_in_turn: true,
             model: core::marker::PhantomData,
         }
+    }
+
+    /// Whether weight decay applies to embeddings, as it does unless this says otherwise: to tables of
+    /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
+    pub fn decay_embeddings(&mut self, decay: bool) {
+        self.decays_embeddings = decay;
     }
 
     /// The plan.

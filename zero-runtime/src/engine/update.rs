@@ -51,6 +51,7 @@ pub(super) struct Segment {
     start: usize,
     len: usize,
     decays: bool,
+    embeds: bool,
 }
 
 /// What a rank updates of each unit: all of it, or its shard, without the padding.
@@ -65,7 +66,8 @@ pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<Segment>> {
         let cut = |tensor: crate::layer::Tensor| {
             let from = tensor.start.max(start);
             let to = (tensor.start + tensor.len()).min(start + len);
-            (from < to).then(|| Segment { start: from - start, len: to - from, decays: tensor.decays() })
+            let (decays, embeds) = (tensor.decays(), tensor.embeds);
+            (from < to).then(|| Segment { start: from - start, len: to - from, decays, embeds })
         };
         tensors.into_list().into_iter().filter_map(cut).collect()
     };
@@ -96,7 +98,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub(super) fn update(&mut self, unit: usize) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         let place = |state| places.state(state, unit).map(|(_, place)| place);
-        for &Segment { start, len, decays } in &self.segments[unit] {
+        for &Segment { start, len, decays, embeds } in &self.segments[unit] {
+            let decays = decays && (self.decays_embeddings || !embeds);
             let cut = |place: Place| {
                 let width = self.arena.width(place).bytes();
                 place.cut(start * width, len * width)

@@ -26,8 +26,8 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
     const OPERATIONS: usize = product(&[S::TOKENS, W]);
 
     fn tensors(out: &mut Tensors) {
-        out.add("weight", &[VOCAB, W], Init::Normal(0.02));
-        out.add("positions", &[CONTEXT, W], Init::Normal(0.02));
+        out.embedding("weight", &[VOCAB, W], Init::Normal(0.02));
+        out.embedding("positions", &[CONTEXT, W], Init::Normal(0.02));
     }
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S, Tokens, Features<W>>) {
@@ -66,7 +66,7 @@ impl<S: Shape, const VOCAB: usize, const W: usize> Layer<S, Tokens> for TokenEmb
     const OPERATIONS: usize = product(&[S::TOKENS, W]);
 
     fn tensors(out: &mut Tensors) {
-        out.add("weight", &[VOCAB, W], Init::Normal(0.02));
+        out.embedding("weight", &[VOCAB, W], Init::Normal(0.02));
     }
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S, Tokens, Features<W>>) {

@@ -20,6 +20,8 @@ pub struct Tensor {
     pub name: String,
     /// Its dims.
     pub shape: Vec<usize>,
+    /// Whether it is a table of which rows are looked up. Such a table may be left out of weight decay.
+    pub embeds: bool,
     /// Its initial values.
     pub init: Init,
     /// Its first element in the flat buffer of the unit.
@@ -39,7 +41,7 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// Whether weight decay applies: to matrices, not to gains and biases.
+    /// Whether weight decay applies: to matrices, not to gains and biases; to embeddings unless a run leaves them out.
     pub fn decays(&self) -> bool {
         self.shape.len() > 1
     }
@@ -70,12 +72,18 @@ impl Tensors {
         let outer = self.path.open_tensor(name);
         self.scope.push(name);
         let (name, weights) = (self.scope.join("."), self.path.weights(shape.len()));
-        let tensor = Tensor { name, shape: shape.to_vec(), init, start: self.len, weights };
+        let tensor = Tensor { name, shape: shape.to_vec(), embeds: false, init, start: self.len, weights };
         self.scope.pop();
         self.path.close(outer);
         self.len += tensor.len();
         self.list.push(tensor);
         self.is_decided.push(false);
+    }
+
+    /// [`Tensors::add`] for a table of which rows are looked up.
+    pub fn embedding(&mut self, name: &'static str, shape: &[usize], init: Init) {
+        self.add(name, shape, init);
+        self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.embeds = true);
     }
 
     /// Puts `name.` before the names that `inner` adds.

@@ -2,7 +2,7 @@
 
 use super::size::{EXP, SOFTMAX};
 use super::*;
-use crate::device::Cpu;
+use crate::device::{Cpu, Rotary, Scaling};
 
 const HIDDEN: usize = 24;
 const HEADS: usize = 3;
@@ -17,9 +17,9 @@ impl Shape for Small {
     const LENGTH: usize = 7;
 }
 
-type Attention = Residual<(LayerNorm<HIDDEN>, CausalSelfAttention<HIDDEN, HEADS>)>;
+type Mixer = Residual<(LayerNorm<HIDDEN>, CausalSelfAttention<HIDDEN, HEADS>)>;
 type Mlp = Residual<(LayerNorm<HIDDEN>, Linear<HIDDEN, { 4 * HIDDEN }>, Gelu, Linear<{ 4 * HIDDEN }, HIDDEN>)>;
-type Block = (Attention, Mlp);
+type Block = (Mixer, Mlp);
 
 fn operations<X: Activation, L: Layer<Small, X>>() -> usize {
     L::OPERATIONS
@@ -65,4 +65,42 @@ impl Layer<Small, Features<3>> for Silent {
 fn by_default_each_token_meets_each_parameter_once() {
     assert_eq!(operations::<Features<3>, Silent>(), 2 * 11 * 35);
     assert_eq!(operations::<Features<3>, (Silent, Silent)>(), 2 * 2 * 11 * 35);
+}
+
+/// Pairs of heads share keys; queries are wider than what is taken. All that there is but biases.
+struct Everything;
+
+impl Heads for Everything {
+    const HEADS: usize = 6;
+    const KEY_HEADS: usize = 3;
+    const HEAD_DIM: usize = 10;
+    const WINDOW: Option<usize> = Some(4);
+    const NORM: QueryKeyNorm = QueryKeyNorm::EachHead(1e-6);
+    const ROTARY: Option<Rotary> = Some(Rotary { base: 100.0, scaling: Scaling::None });
+}
+
+/// (tokens, 120) by (120, 24) and (tokens, 60) by (60, 24); 4 keys a token, not 7.
+#[test]
+fn operations_of_an_attention_are_those_that_it_does() {
+    let tokens = Small::TOKENS;
+    let projections = 2 * tokens * (120 + 60) * HIDDEN;
+    let scores = 4 * tokens * 4 * 60 + tokens * 6 * 4 * SOFTMAX;
+    let (norms, turns) = (4 * tokens * 90, 3 * tokens * 90);
+    let found = operations::<Features<HIDDEN>, Attention<HIDDEN, Everything>>();
+    assert_eq!(found, projections + scores + norms + turns);
+    assert_eq!(operations::<Features<3>, SwiGlu<3, 5>>(), 2 * tokens * 3 * 10 + tokens * 5 * (EXP + 4));
+}
+
+/// Each on lines of 64 bytes: what is read again, and nothing else.
+#[test]
+fn an_attention_saves_what_it_reads_again() {
+    let lines = |elements: usize| (4 * elements).next_multiple_of(64);
+    let tokens = Small::TOKENS;
+    let (rows, mixed, lse) = (lines(tokens * 120), lines(tokens * 60), lines(tokens * 6));
+    let (normed, scales, table) = (lines(tokens * 90), lines(tokens * 9), lines(7 * 10));
+    let saved = <Attention<HIDDEN, Everything> as Layer<Small, Features<HIDDEN>>>::SAVED;
+    assert_eq!(saved, rows + mixed + lse + normed + scales + table);
+    let saved = <CausalSelfAttention<HIDDEN, HEADS> as Layer<Small, Features<HIDDEN>>>::SAVED;
+    assert_eq!(saved, lines(tokens * 3 * HIDDEN) + lines(tokens * HIDDEN) + lines(tokens * HEADS));
+    assert_eq!(<SwiGlu<3, 5> as Layer<Small, Features<3>>>::SAVED, lines(tokens * 10));
 }

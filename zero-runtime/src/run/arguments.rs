@@ -8,7 +8,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 
-use super::learning_rate::LearningRate;
+use super::learning_rate::{Fall, LearningRate};
 use super::range::{at_least_one, below_one, not_negative, positive, share, share_above_zero, threads, whole};
 use crate::data::DataAs;
 use crate::engine::Hyper;
@@ -25,6 +25,23 @@ const LINES: u64 = 100;
 /// Of so many steps, at least one is printed, however long a run is. The help of `--log-every` says so.
 const LOG_EVERY_MAX: u64 = 1000;
 
+/// The learning rate of the last step, as a share of the highest.
+const LR_MIN_RATIO: f64 = 0.1;
+
+/// How the learning rate goes on after its rise, as an argument. [`Fall`] has the formulas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LrSchedule {
+    /// [`Fall::Cosine`].
+    Cosine,
+    /// [`Fall::Linear`].
+    Linear,
+    /// [`Fall::Constant`].
+    Constant,
+    /// [`Fall::Late`].
+    Wsd,
+}
+
 /// Arguments of every model.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct RunArguments {
@@ -34,8 +51,15 @@ pub struct RunArguments {
     /// Highest learning rate
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = positive, help_heading = TRAINING)]
     pub lr: f64,
-    /// Learning rate of the last step, as a share of --lr: the end of the cosine
-    #[arg(long, default_value_t = 0.1, value_name = "SHARE", value_parser = share, help_heading = TRAINING)]
+    /// How the learning rate goes on after --warmup: half a cosine or a line down to the last step, constant, or constant
+    /// until the last --decay steps and then a line (wsd)
+    #[arg(long, default_value = "cosine", value_name = "HOW", help_heading = TRAINING)]
+    pub lr_schedule: LrSchedule,
+    /// Steps over which --lr-schedule wsd falls at the end; without it, a tenth of --steps
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = TRAINING)]
+    pub decay: Option<NonZeroU64>,
+    /// Learning rate of the last step, as a share of --lr
+    #[arg(long, default_value_t = LR_MIN_RATIO, value_name = "SHARE", value_parser = share, help_heading = TRAINING)]
     pub lr_min_ratio: f64,
     /// Steps over which the learning rate rises to --lr; without it, a tenth of --steps, at most 100
     #[arg(long, value_name = "N", value_parser = whole, help_heading = TRAINING)]
@@ -49,6 +73,9 @@ pub struct RunArguments {
     /// Decoupled weight decay of matrices
     #[arg(long, default_value_t = 0.1, value_name = "RATE", value_parser = not_negative, help_heading = OPTIMIZER)]
     pub weight_decay: f64,
+    /// No weight decay of embeddings, nor of a head that is tied to one
+    #[arg(long, help_heading = OPTIMIZER)]
+    pub no_decay_embeddings: bool,
     /// Decay of the first moment
     #[arg(long, default_value_t = 0.9, value_name = "RATE", value_parser = below_one, help_heading = OPTIMIZER)]
     pub beta1: f64,
@@ -96,13 +123,18 @@ pub struct RunArguments {
 /// Arguments of models of text.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct TextArguments {
-    /// Text to learn: a file, a directory, or a .bin file of u16 token ids; without it, the workspace's own sources
+    /// Text to learn: a file, a directory, or a file of token ids; without it, the workspace's own sources
     #[arg(long, value_name = "PATH", help_heading = DATA)]
     #[serde(serialize_with = "as_text")]
     pub data: Option<PathBuf>,
     /// Read --data as something else than its name and content say: each byte is a token id, or each two are
     #[arg(long, value_name = "WHAT", requires = "data", help_heading = DATA)]
     pub data_as: Option<DataAs>,
+    /// What makes text to token ids, and ids to text: a tokenizer.json, or the folder of a model with one; without it, each
+    /// byte is an id
+    #[arg(long, value_name = "PATH", help_heading = DATA)]
+    #[serde(serialize_with = "as_text")]
+    pub tokenizer: Option<PathBuf>,
     /// Do this with the parameters as they begin, instead of training: sample, or evaluate all of --data
     #[arg(long, value_name = "WHAT", help_heading = PLAN)]
     pub only: Option<Only>,
@@ -196,6 +228,38 @@ impl ValueEnum for DataAs {
     }
 }
 
+// As above.
+impl ValueEnum for LrSchedule {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[LrSchedule::Cosine, LrSchedule::Linear, LrSchedule::Constant, LrSchedule::Wsd]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            LrSchedule::Cosine => "cosine",
+            LrSchedule::Linear => "linear",
+            LrSchedule::Constant => "constant",
+            LrSchedule::Wsd => "wsd",
+        }))
+    }
+}
+
+impl TextArguments {
+    /// Rejects arguments that contradict one another.
+    ///
+    /// # Errors
+    /// Z0350.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.data_as == Some(DataAs::Bytes) && self.tokenizer.is_some() {
+            return Err(Error::Argument {
+                what: "--data-as bytes takes each byte for an id, and --tokenizer has ids of its own".to_owned(),
+                help: "leave one of them out".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
 const DATA: &str = "Data";
 const TRAINING: &str = "Training";
 const OPTIMIZER: &str = "Optimizer (AdamW)";
@@ -243,10 +307,30 @@ impl RunArguments {
                 (what, "leave one of them out")
             }),
         ];
-        match contradictions.into_iter().flatten().next() {
+        match contradictions.into_iter().flatten().next().or_else(|| self.learning_rate_contradiction()) {
             Some((what, help)) => Err(Error::Argument { what, help: help.to_owned() }),
             None => Ok(()),
         }
+    }
+
+    /// What contradicts --lr-schedule, and how to go on.
+    fn learning_rate_contradiction(&self) -> Option<(String, &'static str)> {
+        if let Some(decay) = self.decay.filter(|_| self.lr_schedule != LrSchedule::Wsd) {
+            let what = format!("--decay {decay} is about the last steps of --lr-schedule wsd, which was not asked for");
+            return Some((what, "leave one of them out"));
+        }
+        if self.lr_schedule == LrSchedule::Constant && self.lr_min_ratio != LR_MIN_RATIO {
+            let what = format!("--lr-min-ratio {} is where a rate falls to", self.lr_min_ratio);
+            return Some((what + ", and --lr-schedule constant never falls", "leave one of them out"));
+        }
+        let LearningRate { warmup, steps, fall: Fall::Late { steps: decay }, .. } = self.learning_rate() else {
+            return None;
+        };
+        let does_not_fit = steps > 0 && decay > steps.saturating_sub(warmup);
+        does_not_fit.then(|| {
+            let what = format!("--decay {decay} does not fit after --warmup {warmup} into --steps {steps}");
+            (what, "lower one of the two, or raise --steps")
+        })
     }
 
     /// Whether step `number`, counted from 1, is printed.
@@ -269,7 +353,13 @@ impl RunArguments {
     /// The learning rate of each step.
     pub fn learning_rate(&self) -> LearningRate {
         let warmup = self.warmup.unwrap_or((self.steps / 10).min(100));
-        LearningRate { max: self.lr, min: self.lr * self.lr_min_ratio, warmup, steps: self.steps }
+        let fall = match self.lr_schedule {
+            LrSchedule::Cosine => Fall::Cosine,
+            LrSchedule::Linear => Fall::Linear,
+            LrSchedule::Constant => Fall::Constant,
+            LrSchedule::Wsd => Fall::Late { steps: self.decay.map_or((self.steps / 10).max(1), NonZeroU64::get) },
+        };
+        LearningRate { max: self.lr, min: self.lr * self.lr_min_ratio, warmup, steps: self.steps, fall }
     }
 
     /// What the optimizer does at `step`, counted from 0.
@@ -331,6 +421,30 @@ mod tests {
     }
 
     #[test]
+    fn a_schedule_reaches_the_learning_rate() {
+        let fall = |arguments: &[&str]| parsed(arguments).unwrap().learning_rate().fall;
+        assert_eq!(fall(&[]), Fall::Cosine);
+        assert_eq!(fall(&["--lr-schedule=linear"]), Fall::Linear);
+        assert_eq!(fall(&["--lr-schedule=constant"]), Fall::Constant);
+        assert_eq!(fall(&["--lr-schedule=wsd", "--steps=500"]), Fall::Late { steps: 50 });
+        assert_eq!(fall(&["--lr-schedule=wsd", "--decay=7"]), Fall::Late { steps: 7 });
+    }
+
+    #[test]
+    fn z0350_bytes_and_a_tokenizer() {
+        #[derive(Parser, Debug)]
+        struct OfText {
+            #[command(flatten)]
+            text: TextArguments,
+        }
+        let check = |arguments: &[&str]| OfText::parse_from(["train"].iter().chain(arguments)).text.check();
+        let error = check(&["--data=a", "--data-as=bytes", "--tokenizer=b"]).expect_err("a contradiction").to_string();
+        assert!(error.starts_with("error[Z0350]: --data-as bytes takes each byte for an id"), "{error}");
+        assert!(check(&["--data=a", "--data-as=ids", "--tokenizer=b"]).is_ok());
+        assert!(check(&["--tokenizer=b"]).is_ok());
+    }
+
+    #[test]
     fn about_a_hundred_steps_are_told_of() {
         let told = |arguments: &[&str]| {
             let run = parsed(arguments).unwrap();
@@ -365,6 +479,17 @@ mod tests {
             (&["--steps=2", "--profile"], "--profile is of step 3 and those after it, but the run has --steps 2"),
             (&["--lr=10", "--weight-decay=0.1"], "--lr 10 times --weight-decay 0.1 is 1 or more"),
             (&["--metrics=a", "--profile=a"], "--profile and --metrics name the same file"),
+            (&["--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd, which was not asked for"),
+            (&["--lr-schedule=linear", "--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd"),
+            (&["--lr-schedule=constant", "--lr-min-ratio=0.2"], "--lr-min-ratio 0.2 is where a rate falls to"),
+            (
+                &["--lr-schedule=wsd", "--steps=10", "--warmup=4", "--decay=7"],
+                "--decay 7 does not fit after --warmup 4 into --steps 10",
+            ),
+            (
+                &["--lr-schedule=wsd", "--steps=100", "--warmup=95"],
+                "--decay 10 does not fit after --warmup 95 into --steps 100",
+            ),
             (&["--held-out=0", "--held-out-every=3"], "--held-out-every 3 asks for what --held-out 0 skips"),
         ] {
             let error = parsed(arguments).expect_err("a contradiction");
@@ -377,6 +502,11 @@ mod tests {
             &["--lr=9", "--weight-decay=0.1"],
             &["--metrics=a", "--profile=b"],
             &["--held-out-every=3"],
+            &["--lr-schedule=wsd", "--steps=10", "--warmup=4", "--decay=6"],
+            &["--lr-schedule=wsd", "--steps=0"],
+            &["--lr-schedule=wsd", "--steps=1"],
+            &["--lr-schedule=constant"],
+            &["--lr-schedule=linear", "--lr-min-ratio=0"],
         ] {
             assert!(parsed(possible).is_ok(), "{possible:?}");
         }

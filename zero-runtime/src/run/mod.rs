@@ -15,6 +15,7 @@ mod speech;
 mod threads;
 mod train;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -22,14 +23,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use arguments::{Only, RunArguments, TextArguments};
+pub use arguments::{LrSchedule, Only, RunArguments, TextArguments};
 pub use compare::compare;
 pub use evaluate::summed_loss;
-pub use learning_rate::LearningRate;
+pub use learning_rate::{Fall, LearningRate};
 pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
 
 use crate::arena::job_bytes;
-use crate::data::{Dataset, Draw, Text, workspace_text};
+use crate::data::{Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
@@ -58,13 +59,18 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
     let TextCommand { run, text } = parse::<M, _>(arguments);
     start::<M>(&run, |role, speaks| {
         let run = text.without_steps(run.clone())?;
-        let agreement = hash_of(&(agreement::<M>(&run), format!("{:?}", TextArguments { data: None, ..text.clone() })));
-        let (arguments, sample) = (&run, Sample::<M>::new(&text, run.seed)?);
+        text.check()?;
+        let tokenizer = text.tokenizer.as_deref().map(Tokenizer::open).transpose()?;
+        let tokenizer = tokenizer.as_ref();
+        let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
+        let agreement = hash_of(&(agreement::<M>(&run), chosen, tokenizer.map(Tokenizer::hash)));
+        let (arguments, sample) = (&run, Sample::<M>::new(&text, tokenizer, run.seed)?);
         if text.only == Some(Only::Sample) {
-            let job = Job::<M, _> { arguments, text: Some(&text), data: &NoText, finale: sample };
+            let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
+            let job = Job::<M, _> { arguments, text: Some(&text), data, finale: sample };
             return become_ranks(role, agreement, &job);
         }
-        let data = open::<M>(&text)?;
+        let data = open::<M>(&text, tokenizer)?;
         let agreement = hash_of(&(agreement, data.fingerprint()));
         if text.only == Some(Only::Evaluate) {
             let job = Job::<M, _> { arguments, text: Some(&text), data: &data, finale: Evaluate { text: &data } };
@@ -78,7 +84,10 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
 }
 
 /// Nothing to train on: for a run that only samples.
-struct NoText;
+struct NoText {
+    /// What its tokenizer takes.
+    resident_bytes: usize,
+}
 
 impl Dataset for NoText {
     type Input = Tokens;
@@ -94,6 +103,10 @@ impl Dataset for NoText {
 
     fn held_out_count(&self) -> usize {
         0
+    }
+
+    fn resident_bytes(&self) -> usize {
+        self.resident_bytes
     }
 }
 
@@ -127,12 +140,20 @@ fn tell(company: &JobPlace, error: &str) {
 }
 
 /// The text to train on, as [`main`] says.
-fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
+fn open<M: Model>(arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> Result<Text, Error> {
     let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
-    Ok(match (&arguments.data, M::TEXT) {
-        (Some(path), _) => Text::open(path, arguments.data_as, length, classes)?,
-        (None, Some(text)) => Text::in_memory(text, "the text in this binary", length, classes)?,
-        (None, None) => {
+    let in_memory = |text: Cow<'static, [u8]>, origin: &str| match tokenizer {
+        None => Text::in_memory(text, origin, length, classes),
+        Some(tokenizer) => {
+            let text = str::from_utf8(&text).expect("text of a workspace is UTF-8");
+            Text::tokenized_in_memory(text, origin, tokenizer, length, classes)
+        }
+    };
+    Ok(match (&arguments.data, M::TEXT, tokenizer) {
+        (Some(path), _, None) => Text::open(path, arguments.data_as, length, classes)?,
+        (Some(path), _, Some(tokenizer)) => Text::tokenized(path, arguments.data_as, tokenizer, length, classes)?,
+        (None, Some(text), _) => in_memory(text.into(), "the text in this binary")?,
+        (None, None, _) => {
             let sources = Path::new(M::DIRECTORY);
             if !sources.exists() {
                 return Err(Error::Argument {
@@ -142,7 +163,7 @@ fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
             }
             let found = workspace_text(sources)?;
             let taken = found.taken();
-            Text::in_memory(found.text.into_bytes(), "the text of this workspace", length, classes)?.of(taken)
+            in_memory(found.text.into_bytes().into(), "the text of this workspace")?.of(taken)
         }
     })
 }

@@ -6,6 +6,7 @@ use super::arguments::TextArguments;
 use super::output::{Output, say, tokens_per_s};
 use super::speech::{Speech, Stops, prompt};
 use super::train::Finale;
+use crate::data::{Tokenizer, require_fit};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::layer::Tokens;
@@ -16,6 +17,7 @@ use crate::transport::Transport;
 
 /// What a model of text writes after a prompt.
 pub struct Sample<'a, M> {
+    tokenizer: Option<&'a Tokenizer>,
     prompt: Vec<u32>,
     stops: Stops,
     sampling: Sampling,
@@ -29,12 +31,15 @@ impl<'a, M: Model> Sample<'a, M> {
     /// What `arguments` ask for.
     ///
     /// # Errors
-    /// Z0350 if the vocabulary has no ids for the prompt, or for where to stop.
-    pub fn new(arguments: &'a TextArguments, seed: u64) -> Result<Self, Error> {
+    /// Z0350 if the vocabulary has no ids for the prompt, or for where to stop, Z0372 if that of the tokenizer is larger than
+    /// the model's, Z0377 if it cannot encode the prompt.
+    pub fn new(arguments: &'a TextArguments, tokenizer: Option<&'a Tokenizer>, seed: u64) -> Result<Self, Error> {
         let classes = M::HEAD.classes;
+        tokenizer.map_or(Ok(()), |tokenizer| require_fit(tokenizer, classes))?;
         Ok(Self {
-            prompt: prompt(arguments.prompt.as_deref(), classes)?,
-            stops: Stops::new(&arguments.stop, classes)?,
+            tokenizer,
+            prompt: prompt(arguments.prompt.as_deref(), tokenizer, classes)?,
+            stops: Stops::new(&arguments.stop, tokenizer, classes)?,
             sampling: arguments.sampling(),
             arguments,
             seed,
@@ -73,7 +78,7 @@ impl<M: Model<Input = Tokens>> Sample<'_, M> {
         speak: impl Fn(&str),
     ) -> Result<Took, Error> {
         let classes = M::HEAD.classes;
-        let (mut speech, mut sampler) = (Speech::new(classes), Sampler::new(self.sampling, classes));
+        let (mut speech, mut sampler) = (Speech::new(self.tokenizer, classes), Sampler::new(self.sampling, classes));
         self.prompt.iter().for_each(|&id| speak(&speech.hear(id)));
         let mut window = Window::new(&self.prompt, engine.plan().config.length);
         let mut logits = vec![0.0; classes];

@@ -1,8 +1,10 @@
-//! Speech: token ids as text and text as token ids, of models whose tokens are bytes; and where a sample ends. Never prints.
+//! Speech: token ids as text and text as token ids, by a tokenizer or of models whose tokens are bytes; and where a sample
+//! ends. Never prints.
 
+use crate::data::{Stream, Tokenizer};
 use crate::error::Error;
 
-/// The number of ids that can stand for bytes. A larger vocabulary has a tokenizer, which is not known here.
+/// The number of ids that can stand for bytes. A larger vocabulary needs a tokenizer.
 const BYTES: usize = 256;
 
 /// What a sample begins with, unless it is said.
@@ -11,8 +13,14 @@ const DEFAULT: &str = "pub fn ";
 /// The prompt as token ids of a vocabulary of `classes`.
 ///
 /// # Errors
-/// Z0350 if the vocabulary has no ids for it.
-pub fn prompt(text: Option<&str>, classes: usize) -> Result<Vec<u32>, Error> {
+/// Z0350 if the vocabulary has no ids for it, Z0377 if the tokenizer has none.
+pub fn prompt(text: Option<&str>, tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Vec<u32>, Error> {
+    if let Some(tokenizer) = tokenizer {
+        let ids = tokenizer.encode(text.unwrap_or(DEFAULT))?;
+        // A text of no tokens begins where another one ended.
+        let end = tokenizer.end_of_text().map_or(0, |(_, id)| id);
+        return Ok(if ids.is_empty() { vec![end] } else { ids });
+    }
     let ids: Vec<u32> = text.unwrap_or(DEFAULT).bytes().map(u32::from).collect();
     let fits = classes <= BYTES && ids.iter().all(|&id| (id as usize) < classes);
     match text {
@@ -22,36 +30,45 @@ pub fn prompt(text: Option<&str>, classes: usize) -> Result<Vec<u32>, Error> {
         Some("") => Ok(vec![0]),
         Some(text) => Err(Error::Argument {
             what: format!("--prompt {text:?} is text, but this model's {classes} token ids are not all bytes of it"),
-            help: "leave --prompt out".to_owned(),
+            help: "give --tokenizer, or leave --prompt out".to_owned(),
         }),
     }
 }
 
-/// Ids as text if they are bytes, and otherwise as numbers.
-pub struct Speech {
-    is_text: bool,
-    /// Bytes that do not make a whole character yet.
-    pending: Vec<u8>,
+/// Ids as text if there is a tokenizer or if they are bytes, and otherwise as numbers.
+pub enum Speech<'t> {
+    /// Tokens of a tokenizer.
+    Tokens(Stream<'t>),
+    /// Bytes, of which these do not make a whole character yet.
+    Bytes(Vec<u8>),
+    /// Numbers.
+    Ids,
 }
 
-impl Speech {
+impl<'t> Speech<'t> {
     /// Of a vocabulary of `classes`.
-    pub fn new(classes: usize) -> Self {
-        Self { is_text: classes <= BYTES, pending: Vec::new() }
+    pub fn new(tokenizer: Option<&'t Tokenizer>, classes: usize) -> Self {
+        match tokenizer {
+            Some(tokenizer) => Self::Tokens(tokenizer.stream()),
+            None if classes <= BYTES => Self::Bytes(Vec::new()),
+            None => Self::Ids,
+        }
     }
 
     /// What can be said after the next id.
     pub fn hear(&mut self, id: u32) -> String {
-        if !self.is_text {
-            return format!("{id} ");
-        }
-        self.pending.push(id as u8);
-        let whole = match std::str::from_utf8(&self.pending) {
-            Ok(_) => self.pending.len(),
-            Err(error) if error.error_len().is_some() => self.pending.len(),
+        let pending = match self {
+            Self::Tokens(stream) => return stream.next(id),
+            Self::Ids => return format!("{id} "),
+            Self::Bytes(pending) => pending,
+        };
+        pending.push(id as u8);
+        let whole = match std::str::from_utf8(pending) {
+            Ok(_) => pending.len(),
+            Err(error) if error.error_len().is_some() => pending.len(),
             Err(error) => error.valid_up_to(),
         };
-        let bytes: Vec<u8> = self.pending.drain(..whole).collect();
+        let bytes: Vec<u8> = pending.drain(..whole).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
@@ -64,16 +81,22 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// What `asked` name: each an id, if it is a number of the vocabulary, and otherwise a text.
+    /// What `asked` name: each a token of the tokenizer, or an id, if it is a number of the vocabulary, or a text. If nothing
+    /// is asked for, the token by which texts of the tokenizer end.
     ///
     /// # Errors
     /// Z0350 for a text that the model never writes.
-    pub fn new(asked: &[String], classes: usize) -> Result<Self, Error> {
+    pub fn new(asked: &[String], tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Self, Error> {
         let mut stops = Self::default();
+        if asked.is_empty() {
+            stops.ids.extend(tokenizer.and_then(Tokenizer::end_of_text).map(|(_, id)| id));
+        }
+        let is_text = tokenizer.is_some() || classes <= BYTES;
         for text in asked {
-            match text.parse::<u32>() {
+            let token = tokenizer.and_then(|tokenizer| tokenizer.id(text)).map_or_else(|| text.parse::<u32>(), Ok);
+            match token {
                 Ok(id) if (id as usize) < classes => stops.ids.push(id),
-                _ if classes <= BYTES && !text.is_empty() => stops.texts.push(text.clone()),
+                _ if is_text && !text.is_empty() => stops.texts.push(text.clone()),
                 _ => {
                     let what = format!("--stop {text:?} is neither an id below {classes} nor a text of this model");
                     return Err(Error::Argument { what, help: "give the id of a token".to_owned() });
@@ -108,37 +131,37 @@ mod tests {
 
     #[test]
     fn a_prompt_is_bytes_of_the_vocabulary_or_an_error() {
-        assert_eq!(prompt(Some("ab"), 256).unwrap(), [97, 98]);
-        assert_eq!(prompt(Some(""), 256).unwrap(), [0]);
-        assert_eq!(prompt(None, 29).unwrap(), [0]);
+        assert_eq!(prompt(Some("ab"), None, 256).unwrap(), [97, 98]);
+        assert_eq!(prompt(Some(""), None, 256).unwrap(), [0]);
+        assert_eq!(prompt(None, None, 29).unwrap(), [0]);
         for classes in [97, 50_000] {
-            assert!(prompt(Some("ab"), classes).unwrap_err().to_string().starts_with("error[Z0350]"));
+            assert!(prompt(Some("ab"), None, classes).unwrap_err().to_string().starts_with("error[Z0350]"));
         }
     }
 
     #[test]
     fn ids_are_text_once_they_are_whole_characters() {
-        let mut speech = Speech::new(256);
+        let mut speech = Speech::new(None, 256);
         let heard: Vec<String> = "aé".bytes().map(|byte| speech.hear(u32::from(byte))).collect();
         assert_eq!(heard, ["a", "", "é"]);
-        assert_eq!(Speech::new(257).hear(97), "97 ");
+        assert_eq!(Speech::new(None, 257).hear(97), "97 ");
     }
 
     #[test]
     fn a_sample_stops_before_an_id_and_after_a_text() {
-        let stops = Stops::new(&["10".to_owned(), "end é".to_owned(), "999".to_owned()], 256).unwrap();
+        let stops = Stops::new(&["10".to_owned(), "end é".to_owned(), "999".to_owned()], None, 256).unwrap();
         assert!(stops.before(10) && !stops.before(11));
         let ends_with = |text: &str| {
-            let (mut said, mut speech) = (String::new(), Speech::new(256));
+            let (mut said, mut speech) = (String::new(), Speech::new(None, 256));
             text.bytes().position(|byte| stops.after(&mut said, &speech.hear(u32::from(byte))))
         };
         assert_eq!(ends_with("an end é and more"), Some(8));
         assert_eq!(ends_with("an end e and no more"), None);
         assert_eq!(ends_with("éééé 999 1"), Some(11));
         for unknown in ["x", ""] {
-            let error = Stops::new(&[unknown.to_owned()], 50_000).unwrap_err().to_string();
+            let error = Stops::new(&[unknown.to_owned()], None, 50_000).unwrap_err().to_string();
             assert!(error.starts_with("error[Z0350]: --stop "), "{error}");
         }
-        assert_eq!(Stops::new(&[], 256).unwrap(), Stops::default());
+        assert_eq!(Stops::new(&[], None, 256).unwrap(), Stops::default());
     }
 }

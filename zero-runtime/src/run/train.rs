@@ -91,6 +91,7 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         let _ = std::fs::remove_file(metrics);
     }
     let profiler = profiler?;
+    engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.initialize(arguments.seed);
     if let Some(output) = &mut output {
         output.begin(&Header::new(job))?;

@@ -319,4 +319,81 @@ pub(super) const CODES: &[Code] = &[
             it, or join them into one.",
         example: "./zero3 --data shards --data-as ids",
     },
+    Code {
+        code: "Z0370",
+        title: "tokenizer that cannot be used",
+        explanation: "There is no `tokenizer.json` at that path, or in that folder; or the library `tokenizers`, by which \
+            such files are written and read, does not understand it; or it drops merges by chance, so that ranks would \
+            not encode a text alike.",
+        example: "./zero3 --tokenizer no/such/folder",
+    },
+    Code {
+        code: "Z0371",
+        title: "token file that is broken",
+        explanation: "The header of a token file says how many ids and documents follow, and the file has another \
+            length, or documents that end in no order, or ids beyond its own vocabulary. It was cut off or changed \
+            after it was written. Make it again, as `cargo zero tokenize` does.",
+        example: "truncate -s -2 ids.bin && ./zero3 --data ids.bin",
+    },
+    Code {
+        code: "Z0372",
+        title: "vocabulary larger than the model's",
+        explanation: "A tokenizer, or the one that a token file was made by, has ids that the model has no embedding \
+            for. The other way round is fine, as models are often padded. Build the model with a vocabulary that is \
+            large enough, or take the tokenizer that the model is for.",
+        example: "./zero3 --tokenizer gpt2 # a model of 256 token ids",
+    },
+    Code {
+        code: "Z0373",
+        title: "token file of another tokenizer",
+        explanation: "A token file holds the SHA-256 of the `tokenizer.json` that it was made by, and `--tokenizer` \
+            names another one. Ids would mean one thing in training and another in samples. Give the tokenizer that the \
+            file was made by, or make the file again.",
+        example: "./zero3 --data ids.bin --tokenizer other",
+    },
+    Code {
+        code: "Z0374",
+        title: "text too large to encode at a start",
+        explanation: "With `--tokenizer`, each rank encodes the text of `--data` when it starts, and holds the ids in \
+            memory. That is for small text. Write the ids of more to a file once, by `cargo zero tokenize`, and give \
+            that file: it is read where it lies.",
+        example: "./zero3 --data 100MB.txt --tokenizer gpt2",
+    },
+    Code {
+        code: "Z0375",
+        title: "documents that cannot be read",
+        explanation: "A file is not what the end of its name says: a line of a `.jsonl` file is no JSON object, a \
+            `.parquet` file is no table, or text is not UTF-8. The message has the file and the line, row or byte. No \
+            token file was written.",
+        example: "cargo zero tokenize --tokenizer gpt2 broken.jsonl --out ids.bin",
+    },
+    Code {
+        code: "Z0376",
+        title: "documents without text",
+        explanation: "A line of a `.jsonl` file does not have the field with the text, or a `.parquet` file the column, \
+            or what it has there is no text. `--field` and `--column` name them; the message lists what there is.",
+        example: "cargo zero tokenize --tokenizer gpt2 --field body pages.jsonl --out ids.bin",
+    },
+    Code {
+        code: "Z0377",
+        title: "text that a tokenizer cannot encode",
+        explanation: "A vocabulary without an id for unknown words or for all bytes cannot encode every text. Take \
+            another tokenizer, or leave that text out.",
+        example: "cargo zero tokenize --tokenizer words text.txt --out ids.bin",
+    },
+    Code {
+        code: "Z0378",
+        title: "separator that is not known",
+        explanation: "Each document is followed by a token, so that a model learns where texts end. The tokenizer does \
+            not have the token that `--separator` names, or without it none of those that usually end a text. \
+            `--separator none` writes documents one after another without any.",
+        example: "cargo zero tokenize --tokenizer gpt2 --separator '<end>' text.txt --out ids.bin",
+    },
+    Code {
+        code: "Z0379",
+        title: "token file that cannot be written",
+        explanation: "A token file is always a new one, and there is a file of that name, or its directory does not \
+            exist, cannot be written or has no space.",
+        example: "cargo zero tokenize --tokenizer gpt2 text.txt --out ids.bin # twice",
+    },
 ];

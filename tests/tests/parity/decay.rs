@@ -1,0 +1,47 @@
+//! Decay: which parameters weight decay applies to.
+
+use zero_plan::PlanBuf;
+use zero_runtime::engine::{Engine, Hyper};
+use zero_runtime::prelude::*;
+use zero_runtime::transport::local;
+use zero_tests::tiny::{Tied, Untied};
+use zero_tests::training::{CONFIG, HYPER, noise};
+
+/// The parameters of each unit after one step.
+fn after_a_step<M: Model<Input = Tokens, Target = Tokens>>(
+    decays_embeddings: bool,
+    weight_decay: f64,
+) -> Vec<Vec<f32>> {
+    let config = CONFIG.at_stage(0);
+    let ranks = PlanBuf::new("", config, M::PLAN.units).with(|plan| {
+        local::run(
+            plan,
+            |_| false,
+            |transport| {
+                let mut engine = Engine::<M, _>::new(transport);
+                engine.decay_embeddings(decays_embeddings);
+                engine.initialize(7);
+                let (noise, hyper) = (noise(config), Hyper { weight_decay, ..HYPER });
+                let step = engine.step(&hyper, |micro_batch, ids, targets| noise(0, 0, micro_batch, ids, targets));
+                step.expect("a step");
+                let units = 0..plan.units.len();
+                units.map(|unit| engine.parameters(unit).expect("all are there").unwrap_or_default()).collect()
+            },
+        )
+    });
+    ranks.expect("the memory of a tiny model").remove(0)
+}
+
+/// A head that is tied has no parameters but those of the embedding; one of its own is a matrix like others.
+fn only_embeddings_are_left_out<M: Model<Input = Tokens, Target = Tokens>>() {
+    let (all, some, none) = (after_a_step::<M>(true, 0.1), after_a_step::<M>(false, 0.1), after_a_step::<M>(true, 0.0));
+    assert!(some[0] == none[0], "the embedding does not decay");
+    assert!(some[0] != all[0] && some[1] != none[1]);
+    assert!(some[1..] == all[1..], "all others do");
+}
+
+#[test]
+fn embeddings_can_be_left_out_of_weight_decay() {
+    only_embeddings_are_left_out::<Untied>();
+    only_embeddings_are_left_out::<Tied>();
+}

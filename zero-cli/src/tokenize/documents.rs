@@ -1,0 +1,144 @@
+//! Documents: the text of files, one after another in the order in which they were named. Never encodes.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use zero_runtime::data::{DataError, Tokenizer, text_files};
+
+use super::{BATCH_BYTES, TokenizeArguments, table};
+use crate::error::Error;
+
+/// Text of a document: all of it, or a stretch.
+pub struct Part {
+    pub text: String,
+    /// Whether the document ends with it.
+    pub ends: bool,
+    /// Bytes of the file that it was read from.
+    pub read_bytes: u64,
+}
+
+/// What reads files.
+pub struct Reader {
+    files: Vec<PathBuf>,
+    bytes: u64,
+    field: String,
+    column: String,
+    cuts: bool,
+}
+
+impl Reader {
+    /// A reader of `arguments.inputs`, that `cuts` files of text where that changes no token.
+    pub fn new(arguments: &TokenizeArguments, cuts: bool) -> Result<Self, Error> {
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        for input in &arguments.inputs {
+            let found = fs::metadata(input).map_err(unreadable(input))?;
+            if found.is_dir() { files.extend(text_files(input)?) } else { files.push(input.clone()) }
+        }
+        for file in &files {
+            bytes += fs::metadata(file).map_err(unreadable(file))?.len();
+        }
+        Ok(Self { files, bytes, field: arguments.field.clone(), column: arguments.column.clone(), cuts })
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Calls `each` with all parts of all documents, until it says `false`.
+    pub fn for_each(&self, mut each: impl FnMut(Part) -> bool) -> Result<(), Error> {
+        for file in &self.files {
+            let extension = file.extension().map(|end| end.to_ascii_lowercase().to_string_lossy().into_owned());
+            let goes_on = match extension.as_deref() {
+                Some("jsonl" | "ndjson") => lines(file, &self.field, &mut each),
+                Some("parquet") => table::rows(file, &self.column, &mut each),
+                _ if self.cuts => stretches(file, &mut each),
+                _ => whole(file, &mut each),
+            }?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A document in each line, in a field of its JSON.
+fn lines(path: &Path, field: &str, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+    let mut file = BufReader::new(File::open(path).map_err(unreadable(path))?);
+    let mut line = Vec::new();
+    for number in 1u64.. {
+        line.clear();
+        let read_bytes = file.read_until(b'\n', &mut line).map_err(unreadable(path))? as u64;
+        if read_bytes == 0 {
+            break;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let place = || format!("{}:{number}", path.display());
+        let json: Value = serde_json::from_slice(&line)
+            .map_err(|error| Error::Input { place: place(), what: format!("is no JSON: {error}") })?;
+        let Value::Object(mut fields) = json else {
+            return Err(Error::Input { place: place(), what: "is no JSON object".to_owned() });
+        };
+        match fields.remove(field) {
+            Some(Value::String(text)) => {
+                if !each(Part { text, ends: true, read_bytes }) {
+                    return Ok(false);
+                }
+            }
+            found => {
+                let has = fields.keys().cloned().collect();
+                let what = if found.is_some() { "no text in the field" } else { "no field" };
+                return Err(Error::NoText { place: place(), what, name: field.to_owned(), has });
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// A file of text as one part.
+fn whole(path: &Path, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+    let bytes = fs::read(path).map_err(unreadable(path))?;
+    let read_bytes = bytes.len() as u64;
+    let text = String::from_utf8(bytes).map_err(|error| not_utf8(path, error.utf8_error().valid_up_to()))?;
+    Ok(each(Part { text, ends: true, read_bytes }))
+}
+
+/// A file of text in parts that can be encoded one by one.
+fn stretches(path: &Path, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+    let mut file = File::open(path).map_err(unreadable(path))?;
+    let (mut bytes, mut before) = (Vec::new(), 0);
+    loop {
+        let read = (&mut file).take(BATCH_BYTES as u64).read_to_end(&mut bytes).map_err(unreadable(path))?;
+        let ends = read == 0;
+        // The end of a buffer may be within a character.
+        let valid = match std::str::from_utf8(&bytes) {
+            Ok(_) => bytes.len(),
+            Err(error) if error.error_len().is_none() && !ends => error.valid_up_to(),
+            Err(error) => return Err(not_utf8(path, before + error.valid_up_to())),
+        };
+        let text = str::from_utf8(&bytes[..valid]).expect("valid so far");
+        let at = if ends { valid } else { Tokenizer::last_cut(text).unwrap_or(0) };
+        if at > 0 || ends {
+            let rest = bytes.split_off(at);
+            let text = String::from_utf8(std::mem::replace(&mut bytes, rest)).expect("valid so far");
+            before += at;
+            if !each(Part { text, ends, read_bytes: at as u64 }) || ends {
+                return Ok(ends);
+            }
+        }
+    }
+}
+
+fn not_utf8(path: &Path, byte: usize) -> Error {
+    Error::Input { place: path.display().to_string(), what: format!("is no UTF-8 at byte {byte}") }
+}
+
+/// For `map_err`.
+pub fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::Text(DataError::Unreadable { path: path.to_owned(), source })
+}

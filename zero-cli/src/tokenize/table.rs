@@ -1,0 +1,48 @@
+//! Table: the rows of a Parquet file, each a document. Never reads another column than that of the text.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use parquet::schema::types::Type;
+
+use super::documents::{Part, unreadable};
+use crate::error::Error;
+
+/// Calls `each` with the text of every row, until it says `false`.
+pub fn rows(path: &Path, column: &str, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+    let file = File::open(path).map_err(unreadable(path))?;
+    let bytes = file.metadata().map_err(unreadable(path))?.len();
+    let broken = |error: ParquetError| Error::Input {
+        place: path.display().to_string(),
+        what: format!("is no Parquet file that can be read: {error}"),
+    };
+    let missing = |place: String, what, has| Error::NoText { place, what, name: column.to_owned(), has };
+    let reader = SerializedFileReader::new(file).map_err(broken)?;
+    let schema = reader.metadata().file_metadata().schema();
+    let Some(found) = schema.get_fields().iter().find(|field| field.name() == column) else {
+        let has = schema.get_fields().iter().map(|field| field.name().to_owned()).collect();
+        return Err(missing(path.display().to_string(), "no column", has));
+    };
+    let alone = Type::group_type_builder(schema.name()).with_fields(vec![Arc::clone(found)]).build().map_err(broken)?;
+    let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
+    for (number, row) in reader.get_row_iter(Some(alone)).map_err(broken)?.enumerate() {
+        let row = row.map_err(broken)?;
+        let place = || format!("{}, row {number}", path.display());
+        let text = match row.get_column_iter().next() {
+            Some((_, Field::Str(text))) => text.clone(),
+            Some((_, Field::Bytes(bytes))) => match String::from_utf8(bytes.data().to_vec()) {
+                Ok(text) => text,
+                Err(_) => return Err(Error::Input { place: place(), what: "is no UTF-8".to_owned() }),
+            },
+            _ => return Err(missing(place(), "no text in the column", Vec::new())),
+        };
+        if !each(Part { text, ends: true, read_bytes: bytes / rows }) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

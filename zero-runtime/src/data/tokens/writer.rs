@@ -1,0 +1,163 @@
+//! Writer: ids to a new token file, in little memory however many there are. Under its name the file is whole or not there.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::super::{DataError, Tokenizer};
+use super::header::{END_BYTES, HEADER_BYTES, MAGIC, VERSION};
+use crate::data::scan::Encoding;
+
+/// Bytes that are written at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A token file that is being written. Without [`TokenFileWriter::finish`] nothing of it stays.
+pub struct TokenFileWriter {
+    path: PathBuf,
+    /// The ids, under another name.
+    ids: Partial,
+    /// The ends of documents, which go behind the ids when all of these are there.
+    ends: Partial,
+    encoding: Encoding,
+    vocabulary: usize,
+    tokenizer: [u8; 32],
+    tokens: u64,
+    documents: u64,
+    /// Ids up to the last end.
+    ended: u64,
+}
+
+/// What a file has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Ids.
+    pub tokens: u64,
+    /// Documents.
+    pub documents: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+impl TokenFileWriter {
+    /// Begins a file at `path` with ids of `tokenizer`, each in 2 bytes if its vocabulary is at most 65536, and otherwise
+    /// in 4.
+    ///
+    /// # Errors
+    /// Z0379 if there is something at `path`, or if its directory cannot be written.
+    pub fn create(path: &Path, tokenizer: &Tokenizer) -> Result<Self, DataError> {
+        let unwritable = || DataError::unwritable(path);
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(unwritable()(io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut ids = Partial::create(path, "partial").map_err(unwritable())?;
+        let ends = Partial::create(path, "ends").map_err(unwritable())?;
+        // Room for the header, which says how many ids there are.
+        ids.file.write_all(&[0; HEADER_BYTES]).map_err(unwritable())?;
+        let vocabulary = tokenizer.vocabulary();
+        let (encoding, tokenizer) = (Encoding::of(vocabulary), tokenizer.hash());
+        let path = path.to_owned();
+        Ok(Self { path, ids, ends, encoding, vocabulary, tokenizer, tokens: 0, documents: 0, ended: 0 })
+    }
+
+    /// Adds ids to the current document.
+    ///
+    /// # Errors
+    /// Z0379 if they cannot be written.
+    pub fn add(&mut self, ids: &[u32]) -> Result<(), DataError> {
+        assert!(ids.iter().all(|&id| (id as usize) < self.vocabulary), "ids of the tokenizer's vocabulary");
+        let file = &mut self.ids.file;
+        let written = ids.iter().try_for_each(|id| file.write_all(&id.to_le_bytes()[..self.encoding.bytes()]));
+        self.tokens += ids.len() as u64;
+        written.map_err(DataError::unwritable(&self.path))
+    }
+
+    /// Ends the current document.
+    ///
+    /// # Errors
+    /// Z0379 if that cannot be written.
+    pub fn end_document(&mut self) -> Result<(), DataError> {
+        self.documents += 1;
+        self.ended = self.tokens;
+        self.ends.file.write_all(&self.tokens.to_le_bytes()).map_err(DataError::unwritable(&self.path))
+    }
+
+    /// Ends the file, and gives it its name.
+    ///
+    /// # Errors
+    /// Z0379 if it cannot be written, or if its name has been taken meanwhile.
+    ///
+    /// # Panics
+    /// If the last document has no end.
+    pub fn finish(mut self) -> Result<Written, DataError> {
+        assert_eq!(self.ended, self.tokens, "the last document has an end");
+        let path = self.path.clone();
+        self.write_rest().map_err(DataError::unwritable(&path))
+    }
+
+    fn write_rest(&mut self) -> io::Result<Written> {
+        let padding = (self.tokens as usize * self.encoding.bytes()).wrapping_neg() % END_BYTES;
+        self.ids.file.write_all(&[0; END_BYTES][..padding])?;
+        self.ends.file.seek(SeekFrom::Start(0))?;
+        io::copy(self.ends.file.get_mut(), &mut self.ids.file)?;
+        self.ids.file.seek(SeekFrom::Start(0))?;
+        self.ids.file.write_all(&self.header())?;
+        self.ids.file.flush()?;
+        let file = self.ids.file.get_ref();
+        file.sync_all()?;
+        let bytes = file.metadata()?.len();
+        self.ids.rename(&self.path)?;
+        Ok(Written { tokens: self.tokens, documents: self.documents, bytes })
+    }
+
+    fn header(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        [VERSION, self.encoding.bytes() as u32].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        let numbers = [self.vocabulary as u64, self.tokens, self.documents];
+        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        bytes.extend(self.tokenizer);
+        assert_eq!(bytes.len(), HEADER_BYTES);
+        bytes
+    }
+}
+
+/// A file that is removed unless it is renamed.
+struct Partial {
+    file: BufWriter<File>,
+    name: Option<PathBuf>,
+}
+
+impl Partial {
+    /// A file beside `path`, so that it can be renamed to it.
+    fn create(path: &Path, end: &str) -> io::Result<Self> {
+        let Some(name) = path.file_name() else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut partial = std::ffi::OsString::from(".");
+        partial.push(name);
+        partial.push(format!(".{}.{end}", std::process::id()));
+        let name = path.with_file_name(partial);
+        let file = File::options().read(true).write(true).create_new(true).open(&name)?;
+        Ok(Self { file: BufWriter::with_capacity(BUFFER_BYTES, file), name: Some(name) })
+    }
+
+    /// Gives it another name that nothing has.
+    fn rename(&mut self, path: &Path) -> io::Result<()> {
+        let Some(name) = &self.name else { return Ok(()) };
+        match renameat_with(CWD, name, CWD, path, RenameFlags::NOREPLACE) {
+            // Not every file system can ask for that.
+            Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(path).is_err() => fs::rename(name, path)?,
+            Err(Errno::INVAL | Errno::NOSYS) => return Err(io::ErrorKind::AlreadyExists.into()),
+            renamed => renamed?,
+        }
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // If it cannot be removed, the error that led here is the one to tell.
+        self.name.iter().for_each(|name| drop(fs::remove_file(name)));
+    }
+}
