@@ -174,4 +174,54 @@ mod tests {
         let packed = |tokens: &str| tokens.split_whitespace().collect::<String>();
         assert_eq!(packed(&expanded), packed(&expected.to_string()));
     }
+
+    #[test]
+    fn what_attributes_say_of_tensors_is_written_where_they_are_named() {
+        let item = parse_quote! {
+            struct Block {
+                #[weights("norm", transposed("map"), _)]
+                #[init(0.5, last = STD)]
+                a: A,
+                #[init(2.0 * STD)]
+                b: B,
+                #[weights("c.{}")]
+                c: C,
+            }
+        };
+        let expanded = layers(&valid::layers(&item).ok().unwrap()).to_string();
+        let second = quote!(<A as ::zero_runtime::layer::Layer<S, X>>::Output);
+        let third = quote!(<B as ::zero_runtime::layer::Layer<S, #second>>::Output);
+        let expected = quote! {
+            fn tensors(__out: &mut ::zero_runtime::layer::Tensors) {
+                __out.field(
+                    "a",
+                    &[
+                        ::zero_runtime::layer::Part::Named("norm"),
+                        ::zero_runtime::layer::Part::Transposed("map"),
+                        ::zero_runtime::layer::Part::Unnamed
+                    ],
+                    |__out| __out.initial(
+                        0.5,
+                        ::core::option::Option::Some(STD),
+                        <A as ::zero_runtime::layer::Layer<S, X>>::tensors
+                    )
+                );
+                __out.scope(
+                    "b",
+                    |__out| __out.initial(
+                        2.0 * STD,
+                        ::core::option::Option::None,
+                        <B as ::zero_runtime::layer::Layer<S, #second>>::tensors
+                    )
+                );
+                __out.field(
+                    "c",
+                    &[::zero_runtime::layer::Part::Named("c.{}")],
+                    <C as ::zero_runtime::layer::Layer<S, #third>>::tensors
+                );
+            }
+        };
+        let packed = |tokens: &str| tokens.split_whitespace().collect::<String>();
+        assert!(packed(&expanded).contains(&packed(&expected.to_string())), "{expanded}");
+    }
 }

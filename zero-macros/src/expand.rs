@@ -317,6 +317,64 @@ mod tests {
     }
 
     #[test]
+    fn what_attributes_say_is_written_after_their_fields() {
+        let item = parse_quote! {
+            #[config({ "dim": D, "kinds": [null, 3] })]
+            struct Gpt {
+                #[alternating]
+                #[weights("first.{}")]
+                first: [(A, B, C); 2],
+                #[alternating]
+                #[init(0.5, last = STD)]
+                blocks: [(A, B); N],
+                table: T,
+                #[tied(table, if D == 2)]
+                #[weights("head")]
+                head: Head<4>,
+            }
+        };
+        let expanded = packed(&expanded(&item, &choice(None), None));
+        let statements = quote! {
+            const __WHOLE: ::zero_runtime::model::Whole<Gpt, 7> = {
+                let __fields = ::zero_runtime::model::Fields::<Gpt, (), 7>::first_alternating::<A>("first", 2, 3)
+                    .turn::<B>()
+                    .last::<C>();
+                let __fields = __fields.weights(&[::zero_runtime::layer::Part::Named("first.{}")]);
+                let __fields = __fields.alternating::<A>("blocks", N, 2).last::<B>();
+                let __fields = __fields.init(|| (0.5, ::core::option::Option::Some(STD)));
+                let __fields = __fields.then::<T>("table");
+                let __fields = __fields.tied::<Head<4>, T>("head", 5, D == 2);
+                let __fields = __fields.weights(&[::zero_runtime::layer::Part::Named("head")]);
+                ::zero_runtime::model::Fields::end(__fields, <Head<4> as ::zero_runtime::layer::Head<Gpt> >::CODE)
+            };
+        };
+        assert!(expanded.contains(&packed(&statements.to_string())), "{expanded}");
+        let config = quote! {
+            fn config() -> ::zero_runtime::__private::serde_json::Value {
+                ::zero_runtime::__private::serde_json::Value::Object(
+                    [
+                        (::std::string::String::from("dim"), ::zero_runtime::__private::serde_json::json!(D)),
+                        (
+                            ::std::string::String::from("kinds"),
+                            ::zero_runtime::__private::serde_json::Value::Array(
+                                [
+                                    ::zero_runtime::__private::serde_json::Value::Null,
+                                    ::zero_runtime::__private::serde_json::json!(3)
+                                ]
+                                .into()
+                            )
+                        )
+                    ]
+                    .into_iter()
+                    .collect()
+                )
+            }
+        };
+        assert!(expanded.contains(&packed(&config.to_string())), "{expanded}");
+        assert!(!expanded.contains("#[config"), "{expanded}");
+    }
+
+    #[test]
     fn a_device_of_ones_own_is_named_once() {
         let item = parse_quote!(
             struct Mlp {

@@ -33,3 +33,39 @@ fn tuple(ty: &Type) -> Option<Vec<Type>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+    use syn::parse::Parser;
+
+    use super::*;
+
+    fn of(field: proc_macro2::TokenStream) -> Result<usize, String> {
+        let field = Field::parse_named.parse2(field).unwrap();
+        turns(field.ident.as_ref().unwrap(), &field).map(|layers| layers.len()).map_err(|mistake| mistake.text)
+    }
+
+    #[test]
+    fn layers_take_turns_in_an_array_of_tuples() {
+        assert_eq!(of(quote!(#[alternating] a: [(A, (B, C)); N])), Ok(2));
+        assert_eq!(of(quote!(#[alternating] a: [((A, B, C)); N])), Ok(3));
+        assert_eq!(of(quote!(a: [(A, B); N])), Ok(0));
+    }
+
+    #[test]
+    fn z0151_what_cannot_alternate() {
+        for field in [
+            quote!(#[alternating] a: [A; 2]),
+            quote!(#[alternating] a: [(A,); 2]),
+            quote!(#[alternating] a: [(); 2]),
+            quote!(#[alternating] a: (A, B)),
+            quote!(#[alternating] a: A),
+        ] {
+            let found = of(field).unwrap_err();
+            assert!(found.starts_with("[Z0151] `a` alternates, but is no array of tuples"), "{found}");
+        }
+        let found = of(quote!(#[alternating(2)] a: [(A, B); 2])).unwrap_err();
+        assert!(found.starts_with("[Z0110] `#[alternating]` takes no options"), "{found}");
+    }
+}

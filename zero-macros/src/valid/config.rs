@@ -64,3 +64,7 @@ fn object(content: ParseStream) -> syn::Result<Json> {
     }
     Ok(Json::Object(entries))
 }
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

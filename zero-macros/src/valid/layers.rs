@@ -78,6 +78,41 @@ mod tests {
     }
 
     #[test]
+    fn attributes_of_models_are_none_of_layers() {
+        let item = parse_quote! {
+            #[config({})]
+            #[tied(a)]
+            struct Block {
+                #[alternating] a: A,
+                #[config({})] b: B,
+                #[weight("c")] c: C,
+                #[weights] d: D,
+                #[confg] e: E,
+            }
+        };
+        let found: Vec<_> = layers(&item).err().unwrap().into_iter().map(|mistake| mistake.text).collect();
+        let starts = [
+            "[Z0140] `#[tied]` on the struct `Block`",
+            "[Z0140] `#[config]` on `Block`, which is a layer\n = help: move it to the struct under `#[zero]`",
+            "[Z0140] `#[alternating]` on `a`, a layer inside of a unit\n = help: only an array",
+            "[Z0140] `#[config]` on `b`, a field",
+            "[Z0140] unknown attribute `#[weight]` on `c`\n = help: did you mean `#[weights]`?",
+            "[Z0150] ",
+            "[Z0140] unknown attribute `#[confg]` on `e`\n = help: a field of a layer takes",
+        ];
+        assert_eq!(found.len(), starts.len(), "{found:#?}");
+        assert!(found.iter().zip(starts).all(|(found, start)| found.starts_with(start)), "{found:#?}");
+        let of_another = parse_quote!(
+            #[derive(Layer, Other)]
+            #[config(1)]
+            struct Block {
+                a: A,
+            }
+        );
+        assert!(layers(&of_another).is_ok());
+    }
+
+    #[test]
     fn a_slice_is_no_layer() {
         let found = layers(&parse_quote!(
             struct Block {

@@ -145,12 +145,40 @@ mod tests {
         for (tokens, start) in [
             (quote!(#[residual] a: A,), "[Z0140] `#[residual]` on `a`, a unit of a model"),
             (quote!(#[resdual] a: A,), "[Z0140] unknown attribute `#[resdual]` on `a`"),
-            (quote!(#[foo(1)] a: A,), "[Z0140] unknown attribute `#[foo]` on `a`"),
+            (quote!(#[foo(1)] a: A,), "[Z0140] unknown attribute `#[foo]` on `a`\n = help: a field of a model takes"),
+            (
+                quote!(#[weight("a")] a: A,),
+                "[Z0140] unknown attribute `#[weight]` on `a`\n = help: did you mean `#[weights]`?",
+            ),
+            (
+                quote!(#[alternate] a: A,),
+                "[Z0140] unknown attribute `#[alternate]` on `a`\n = help: did you mean `#[alter",
+            ),
+            (quote!(#[config({})] a: A,), "[Z0140] `#[config]` on `a`, a field\n = help: move it to the struct"),
+            (quote!(#[alternating] a: A,), "[Z0151] "),
+            (quote!(#[weights] a: A,), "[Z0150] "),
+            (quote!(#[init] a: A,), "[Z0153] "),
         ] {
             let found = between(tokens);
             assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
         }
         assert!(between(quote!(#[doc = "x"] #[allow(dead_code)] #[rustfmt::skip] a: A,)).is_empty());
+        let on_struct =
+            |attribute: proc_macro2::TokenStream| mistakes(parse_quote!(#attribute struct Gpt { a: A, b: B }));
+        for (attribute, start) in [
+            (
+                quote!(#[weights("a")]),
+                "[Z0140] `#[weights]` on the struct `Gpt`, which has no such attribute\n = help: move it",
+            ),
+            (
+                quote!(#[confg({})]),
+                "[Z0140] `#[confg]` on the struct `Gpt`, which has no such attribute\n = help: did you mean `#[config]`?",
+            ),
+            (quote!(#[config]), "[Z0152] "),
+        ] {
+            let found = on_struct(attribute);
+            assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
+        }
         let derived = |derives, attribute: proc_macro2::TokenStream| {
             let item = parse_quote!(#[derive(#derives)] struct Gpt { #attribute a: A, b: B });
             model(&item).is_ok()

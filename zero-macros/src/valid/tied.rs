@@ -57,3 +57,40 @@ fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
         None => format!("the fields before it are `{}`", names.join("`, `")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quote::{ToTokens, quote};
+    use syn::parse::Parser;
+
+    use super::*;
+
+    /// The condition of a tie to the first of two fields.
+    fn condition(arguments: proc_macro2::TokenStream) -> Result<Option<String>, String> {
+        let [first, head] = [quote!(embed: E), quote!(#[tied #arguments] head: H)]
+            .map(|field| Field::parse_named.parse2(field).unwrap());
+        let fields = [&first, &head].map(|field| (field.ident.as_ref().unwrap(), field));
+        let tied = tied(&fields).map_err(|mistake| mistake.text)?.unwrap();
+        assert_eq!(tied.owner, 0);
+        Ok(tied.condition.map(|condition| condition.to_token_stream().to_string()))
+    }
+
+    #[test]
+    fn a_tie_has_a_condition() {
+        assert_eq!(condition(quote!((embed))), Ok(None));
+        assert_eq!(condition(quote!((embed,))), Ok(None));
+        assert_eq!(condition(quote!((embed, if SIZE.tied && !BIG,))), Ok(Some("SIZE . tied && ! BIG".to_owned())));
+        for arguments in [
+            quote!(),
+            quote!(()),
+            quote!((embed, TIED)),
+            quote!((embed if TIED)),
+            quote!((embed, if)),
+            quote!((embed, if TIED, 3)),
+            quote!(("embed")),
+        ] {
+            let found = condition(arguments.clone()).expect_err("no condition");
+            assert!(found.starts_with("[Z0110] `#[tied]` takes the name of a field"), "{arguments}: {found}");
+        }
+    }
+}
