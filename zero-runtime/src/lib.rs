@@ -42,6 +42,7 @@ pub mod terminal;
 pub mod testing;
 pub mod transport;
 pub mod view;
+pub mod weights;
 
 pub use run::{main, main_with};
 pub use zero_plan as plan;

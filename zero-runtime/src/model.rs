@@ -33,6 +33,11 @@ pub trait Model: 'static {
     const SPEC: &'static str;
     /// Text that was put into the binary when it was built.
     const TEXT: Option<&'static [u8]>;
+
+    /// What `#[config({...})]` on the struct says: the sizes of the model as it is published. Null without one.
+    fn config() -> serde_json::Value {
+        serde_json::Value::Null
+    }
 }
 
 /// The device that a model computes on.

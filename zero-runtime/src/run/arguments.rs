@@ -13,6 +13,7 @@ use super::range::{at_least_one, below_one, not_negative, positive, share, threa
 use crate::data::DataAs;
 use crate::engine::Hyper;
 use crate::error::Error;
+use crate::weights::WeightType;
 
 /// Steps before the first one that is profiled, because they touch memory for the first time. The help of `--profile`
 /// says so.
@@ -78,6 +79,17 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "profile.json", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub profile: Option<PathBuf>,
+    /// Folder of published weights to start from: config.json with model.safetensors, or with an index and its files
+    #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
+    #[serde(serialize_with = "as_text")]
+    pub init: Option<PathBuf>,
+    /// New folder for the weights at the end, as --init takes it
+    #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
+    #[serde(serialize_with = "as_text")]
+    pub export: Option<PathBuf>,
+    /// Type of exported numbers; without it, that of --init, or f32
+    #[arg(long, value_name = "TYPE", requires = "export", help_heading = WEIGHTS)]
+    pub export_dtype: Option<WeightType>,
     /// Print the plan and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -131,6 +143,7 @@ const DATA: &str = "Data";
 const TRAINING: &str = "Training";
 const OPTIMIZER: &str = "Optimizer (AdamW)";
 const OUTPUT: &str = "Output";
+const WEIGHTS: &str = "Published weights";
 const SAMPLE: &str = "Sample of what was learned";
 const PLAN: &str = "Instead of a run";
 

@@ -12,6 +12,7 @@ mod sample;
 mod size;
 mod threads;
 mod train;
+mod weights;
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,6 +41,7 @@ use sample::Sample;
 use size::{require_budget, size};
 use threads::Threads;
 use train::{Finale, Job, NoFinale};
+use weights::Weights;
 
 /// `main` of a program that trains a model of tokens on text: that of `--data`. Without it, the text in the binary or,
 /// if there is none, the sources of the workspace that the model is defined in.
@@ -55,12 +57,14 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
     start::<M>(&run, |role, speaks| {
         let prompt = sample::prompt(text.prompt.as_deref(), M::HEAD.classes)?;
         let data = open::<M>(&text)?;
+        let weights = Weights::open::<M>(&run)?;
         let chosen = (&text.prompt, text.sample, text.temperature.to_bits(), text.data_as);
-        let agreement = hash_of(&(agreement::<M>(&run), chosen, data.fingerprint()));
+        let agreement = hash_of(&(agreement::<M>(&run), chosen, data.fingerprint(), weights.fingerprint()));
         let job = Job::<M, _> {
             arguments: &run,
             text: Some(&text),
             data: &data,
+            weights: &weights,
             finale: Sample { prompt, arguments: &text, seed: run.seed },
         };
         introduce_data(&job, speaks)?;
@@ -72,9 +76,11 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
 pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode {
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role, speaks| {
-        let job = Job::<M, _> { arguments: &run, text: None, data: &data, finale: NoFinale };
+        let weights = Weights::open::<M>(&run)?;
+        let agreement = hash_of(&(agreement::<M>(&run), weights.fingerprint()));
+        let job = Job::<M, _> { arguments: &run, text: None, data: &data, weights: &weights, finale: NoFinale };
         introduce_data(&job, speaks)?;
-        become_ranks(role, agreement::<M>(&run), &job)
+        become_ranks(role, agreement, &job)
     })
 }
 
@@ -200,6 +206,7 @@ fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Erro
     if speaks {
         let own = || format!("data: this program's own, {held_out} sequences of it held out");
         say(&format!("{}\n\n", job.data.contents().map_or_else(own, |contents| contents.to_string())));
+        job.weights.introduce();
     }
     Ok(())
 }

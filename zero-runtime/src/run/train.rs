@@ -11,6 +11,7 @@ use super::output::{
 };
 use super::size::size;
 use super::threads::Threads;
+use super::weights::Weights;
 use crate::data::{Dataset, Draw};
 use crate::device::Device;
 use crate::engine::{Engine, InputOf, TargetOf};
@@ -48,6 +49,8 @@ pub struct Job<'a, M: Model, F> {
     pub text: Option<&'a TextArguments>,
     /// What it trains on.
     pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
+    /// What it starts from and leaves behind.
+    pub weights: &'a Weights,
     /// What comes after training.
     pub finale: F,
 }
@@ -83,7 +86,10 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         let _ = std::fs::remove_file(metrics);
     }
     let profiler = profiler?;
-    engine.initialize(arguments.seed);
+    match &job.weights.import {
+        Some(import) => import.load(&mut engine)?,
+        None => engine.initialize(arguments.seed),
+    }
     if let Some(output) = &mut output {
         output.begin(&Header::new(job))?;
     }
@@ -108,6 +114,7 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
+    job.weights.export(&mut engine)?;
     job.finale.run(&mut engine)?;
     let size = size(engine.plan(), arguments, job.data.resident_bytes());
     compare(&mut engine, &moved, arguments.steps, &size)?;
