@@ -57,8 +57,6 @@ pub enum WeightsError {
     Unwritable { path: PathBuf, source: io::Error },
     #[error("`{tensor}` has {value:e} at element {element}, which {dtype} has no finite number for")]
     TooLarge { tensor: String, element: usize, value: f32, dtype: &'static str },
-    #[error("two tensors of the model are published under the same name:\n      {names}")]
-    SameName { names: List },
 }
 
 fn left_over(extra: &List) -> String {
@@ -98,7 +96,6 @@ impl WeightsError {
             | WeightsError::NoRoom { .. }
             | WeightsError::Unwritable { .. }
             | WeightsError::TooLarge { .. } => "Z0368",
-            WeightsError::SameName { .. } => "Z0369",
         }
     }
 
@@ -123,7 +120,6 @@ impl WeightsError {
             WeightsError::NoRoom { .. } => "free space on its disk, or name a folder on another one",
             WeightsError::Unwritable { .. } => "free space on its disk, or name a folder that can be written",
             WeightsError::TooLarge { .. } => "export as another type: --export-dtype bf16 or f32",
-            WeightsError::SameName { .. } => "correct `#[weights(...)]` in the struct: each name has one tensor",
         }
     }
 

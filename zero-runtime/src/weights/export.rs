@@ -48,7 +48,7 @@ impl Export {
     /// An export to `path`, in the types of what was imported, or f32, unless `kind` says another one. Writes nothing yet.
     ///
     /// # Errors
-    /// Z0368 if the folder cannot be made, Z0369 if two tensors have one name.
+    /// Z0368 if the folder cannot be made.
     pub fn new<M: Model>(path: &Path, import: Option<&Import>, kind: Option<WeightType>) -> Result<Self, WeightsError> {
         Self::in_files::<M>(path, import, kind, FILE_BYTES_MAX)
     }
@@ -69,7 +69,7 @@ impl Export {
                 import.tensors.iter().map(of).collect()
             }
             None => {
-                let own = names::of_model::<M>()?.into_iter().filter(|named| !named.is_alias);
+                let own = names::of_model::<M>().into_iter().filter(|named| !named.is_alias);
                 own.map(|named| (named.clone(), named.name, WeightType::F32)).collect::<Vec<_>>()
             }
         };

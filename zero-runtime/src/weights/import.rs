@@ -40,9 +40,9 @@ impl Import {
     /// Opens the folder of `--init`, and holds it against a model.
     ///
     /// # Errors
-    /// Z0360 to Z0367, Z0369: [`WeightsError`].
+    /// Z0360 to Z0367.
     pub fn open<M: Model>(path: &Path) -> Result<Self, WeightsError> {
-        let model = names::of_model::<M>()?;
+        let model = names::of_model::<M>();
         let folder = Folder::open(path)?;
         let is_tied = model.iter().any(|named| named.is_alias);
         let notes = compare_config(&folder, &M::config(), is_tied, M::PLAN.config.length)?;

@@ -1,8 +1,7 @@
 //! Names: the tensors of a model as they are published, and which of a folder's they are. Never reads an element.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::error::{List, WeightsError};
 use crate::layer::{Tensor, Tensors};
 use crate::model::Model;
 
@@ -39,10 +38,7 @@ impl Named {
 }
 
 /// The tensors of a model, in the order of units and of their flat buffers.
-///
-/// # Errors
-/// Z0369 if two have one name.
-pub fn of_model<M: Model>() -> Result<Vec<Named>, WeightsError> {
+pub fn of_model<M: Model>() -> Vec<Named> {
     let units = M::PLAN.units;
     let mut all = Vec::new();
     for (this, unit) in units.iter().enumerate() {
@@ -56,10 +52,7 @@ pub fn of_model<M: Model>() -> Result<Vec<Named>, WeightsError> {
             Named { name, shape: tensor.shape, transposed, unit: unit.source, start: tensor.start, is_alias }
         }));
     }
-    let mut seen = BTreeSet::new();
-    let twice = all.iter().map(|named: &Named| &named.name).filter(|name| !seen.insert(*name));
-    let names = List(twice.map(|name| format!("`{name}`")).collect());
-    if names.0.is_empty() { Ok(all) } else { Err(WeightsError::SameName { names }) }
+    all
 }
 
 /// The name of a tensor of a field, and whether it is published transposed.
