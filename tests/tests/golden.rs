@@ -173,7 +173,7 @@ fn names_and_shapes_are_those_of_the_reference() {
     let mut found = Vec::new();
     for unit in Untied::PLAN.units {
         let mut tensors = Tensors::default();
-        (Untied::CODE[unit.position].tensors)(&mut tensors);
+        Untied::CODE[unit.position].tensors(&mut tensors);
         found.extend(tensors.into_list().into_iter().map(|tensor| (format!("{unit}.{}", tensor.name), tensor.shape)));
     }
     let expected = golden.initial.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone()));

@@ -1,15 +1,24 @@
 //! Ast: the structs that the macros work on, known to be usable. Holds, never judges.
 
 use proc_macro2::Ident;
-use syn::{Expr, Generics, Type};
+use syn::{Expr, Generics, LitStr, Type};
 
 /// A struct under `#[zero]`.
 pub struct Model {
     pub name: Ident,
     /// Two or more; the last is the head, and no array.
     pub fields: Vec<Field>,
+    pub tied: Option<Tied>,
+    /// What `#[config({...})]` says.
+    pub config: Option<Json>,
+}
+
+/// `#[tied(...)]` on the head.
+pub struct Tied {
     /// Position of the field whose parameters the head shares.
-    pub tied: Option<usize>,
+    pub owner: usize,
+    /// The constant that decides whether it does; it always does without one.
+    pub condition: Option<Expr>,
 }
 
 /// A field of a model.
@@ -19,6 +28,9 @@ pub struct Field {
     pub layer: Type,
     /// The length of an array field.
     pub count: Option<Expr>,
+    /// The layers that alternate in an array field; none where its elements are alike.
+    pub turns: Vec<Type>,
+    pub notes: Notes,
 }
 
 /// A struct under `#[derive(Layer)]`.
@@ -35,4 +47,37 @@ pub struct Part {
     pub layer: Type,
     /// Whether its input is added to what it gives.
     pub residual: bool,
+    pub notes: Notes,
+}
+
+/// What the attributes of a field say of its tensors.
+#[derive(Default)]
+pub struct Notes {
+    /// `#[weights(...)]`
+    pub weights: Vec<Name>,
+    /// `#[init(...)]`
+    pub init: Option<Init>,
+}
+
+/// What a part of a field is called where the model is published.
+#[derive(Debug, PartialEq)]
+pub enum Name {
+    Named(String),
+    Transposed(String),
+    Unnamed,
+}
+
+/// Standard deviations that matrices are drawn with.
+pub struct Init {
+    pub all: Expr,
+    /// That of the last one, where it has another.
+    pub last: Option<Expr>,
+}
+
+/// JSON with expressions as values.
+pub enum Json {
+    Null,
+    Object(Vec<(LitStr, Json)>),
+    Array(Vec<Json>),
+    Value(Expr),
 }

@@ -7,7 +7,7 @@ use zero_plan::config::Device;
 use zero_plan::diagnostic::Diagnostic;
 
 use crate::mistake::{Checked, Mistake};
-use crate::valid::is_for_others;
+use crate::valid::{is_for_others, is_of_struct};
 
 /// The options of `#[zero(...)]` as written.
 pub struct Options {
@@ -129,7 +129,8 @@ fn second_option(value: &[TokenTree]) -> Option<&Ident> {
     })
 }
 
-fn is_comma(token: &TokenTree) -> bool {
+/// Whether a token is a comma.
+pub fn is_comma(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
 }
 
@@ -156,7 +157,7 @@ pub fn is_zero(attribute: &Attribute) -> bool {
 /// what there is; nobody reads them.
 pub fn stripped(item: &DeriveInput) -> TokenStream {
     let mut stripped = item.clone();
-    stripped.attrs.retain(|attribute| !is_zero(attribute));
+    stripped.attrs.retain(|attribute| !is_zero(attribute) && !is_of_struct(attribute, item));
     if let Data::Struct(data) = &mut stripped.data {
         for field in &mut data.fields {
             field.attrs.retain(|attribute| is_for_others(attribute, item));

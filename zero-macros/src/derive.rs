@@ -6,14 +6,15 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Generics, parse_quote};
 
-use crate::ast::{Layers, Part};
+use crate::ast::{Layers, Notes, Part};
+use crate::notes;
 
 /// `Entry` and `Layer` of the struct. A field takes what the one before it gives.
 pub fn layers(layers: &Layers) -> TokenStream {
     let Layers { name, generics, parts } = layers;
     let types: Vec<_> = parts.iter().map(layer).collect();
     let inputs = inputs(&types);
-    let titles = parts.iter().map(|part| part.name.unraw().to_string());
+    let tensors = parts.iter().zip(&types).zip(&inputs).map(|((part, layer), input)| tensors(part, layer, input));
     let (first, chain) = (&types[0], chain(&types));
     let (entry, bounded) = (entry(generics, first), bounded(generics, &types, &inputs));
     let (_, arguments, entry_bounds) = entry.split_for_impl();
@@ -33,8 +34,8 @@ pub fn layers(layers: &Layers) -> TokenStream {
             impl #parameters ::zero_runtime::layer::Layer<S, X> for #name #arguments #bounds {
                 ::zero_runtime::__layer_items!(#chain);
 
-                fn tensors(out: &mut ::zero_runtime::layer::Tensors) {
-                    #(out.scope(#titles, <#types as ::zero_runtime::layer::Layer<S, #inputs>>::tensors);)*
+                fn tensors(__out: &mut ::zero_runtime::layer::Tensors) {
+                    #(#tensors)*
                 }
             }
 
@@ -47,6 +48,22 @@ pub fn layers(layers: &Layers) -> TokenStream {
 fn layer(part: &Part) -> TokenStream {
     let layer = &part.layer;
     if part.residual { quote_spanned!(layer.span()=> ::zero_runtime::layer::Residual<#layer>) } else { quote!(#layer) }
+}
+
+/// A statement for a field, which names its tensors.
+fn tensors(part: &Part, layer: &TokenStream, input: &TokenStream) -> TokenStream {
+    let Notes { weights, init } = &part.notes;
+    let title = part.name.unraw().to_string();
+    let tensors = quote!(<#layer as ::zero_runtime::layer::Layer<S, #input>>::tensors);
+    let tensors = match init.as_ref().map(notes::init) {
+        Some(init) => quote!(|__out| __out.initial(#init, #tensors)),
+        None => tensors,
+    };
+    if weights.is_empty() {
+        return quote!(__out.scope(#title, #tensors););
+    }
+    let weights = notes::weights(weights);
+    quote!(__out.field(#title, #weights, #tensors);)
 }
 
 /// The fields as nested pairs.
@@ -141,10 +158,10 @@ mod tests {
                         ::zero_runtime::layer::Chain<::zero_runtime::layer::Chain<#mix, Act>, Linear<W, W> >
                     );
 
-                    fn tensors(out: &mut ::zero_runtime::layer::Tensors) {
-                        out.scope("mix", <#mix as ::zero_runtime::layer::Layer<S, X>>::tensors);
-                        out.scope("act", <Act as ::zero_runtime::layer::Layer<S, #mixed>>::tensors);
-                        out.scope("map", <Linear<W, W> as ::zero_runtime::layer::Layer<S, #acted>>::tensors);
+                    fn tensors(__out: &mut ::zero_runtime::layer::Tensors) {
+                        __out.scope("mix", <#mix as ::zero_runtime::layer::Layer<S, X>>::tensors);
+                        __out.scope("act", <Act as ::zero_runtime::layer::Layer<S, #mixed>>::tensors);
+                        __out.scope("map", <Linear<W, W> as ::zero_runtime::layer::Layer<S, #acted>>::tensors);
                     }
                 }
 

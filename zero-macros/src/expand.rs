@@ -3,16 +3,17 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::DeriveInput;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
+use syn::{DeriveInput, Expr, Type};
 use zero_plan::config::{Device, Width};
 
-use crate::ast::{Field, Model};
+use crate::ast::{Field, Model, Tied};
 use crate::attr::stripped;
 use crate::choice::{Choice, Given};
 use crate::constants::{config, number};
 use crate::environment::Environment;
+use crate::notes;
 
 /// The struct, and its `Model` beside it. Names begin with `__`, as the types of fields are named in the same scope.
 pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &Environment) -> TokenStream {
@@ -26,9 +27,9 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
     let mut target = quote_spanned!(head.span()=> <#head as ::zero_runtime::layer::Head<#name>>);
     target.extend(quote_spanned!(end=> ::Target));
     let statements = (0..fields.len()).map(|position| statement(model, position));
-    let (title, count) = (name.unraw().to_string(), number(fields.len()));
+    let (title, count) = (name.unraw().to_string(), number(first_entry(fields)));
     let (shape, config) = (shape(name, choice), config(&choice.config));
-    let (rebuild, text) = (rebuild(choice), text(environment));
+    let (rebuild, text, published) = (rebuild(choice), text(environment), published(model));
     let spec = choice.file.as_ref().map_or("#[zero]", |file| &file.shown);
     quote! {
         #item
@@ -59,42 +60,84 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
                 const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
                 const SPEC: &'static str = #spec;
                 const TEXT: ::core::option::Option<&'static [u8]> = #text;
+                #published
             }
         };
     }
 }
 
-/// A statement for a field, in the place of its type: a width that does not fit is shown there.
+/// Entries of these fields in the model's table: one for each, or one for each layer that alternates in it.
+fn first_entry(fields: &[Field]) -> usize {
+    fields.iter().map(|field| field.turns.len().max(1)).sum()
+}
+
+/// The statements for a field.
 fn statement(model: &Model, position: usize) -> TokenStream {
-    let Model { name, fields, tied } = model;
-    let Field { name: field, layer, count } = &fields[position];
-    let (place, title, fields_len) = (layer.span(), field.unraw().to_string(), number(fields.len()));
-    if position == 0 {
-        let first = match count {
-            Some(count) => quote_spanned!(place=> first_repeated::<#layer>(#title, #count)),
-            None => quote_spanned!(place=> first::<#layer>(#title)),
-        };
-        return quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#name, (), #fields_len>::#first;);
-    }
-    let code = quote_spanned!(place=> <#layer as ::zero_runtime::layer::Head<#name>>::CODE);
-    match (count, tied) {
-        (Some(count), _) => quote_spanned!(place=> let __fields = __fields.repeated::<#layer>(#title, #count);),
-        (None, _) if position + 1 < fields.len() => {
-            quote_spanned!(place=> let __fields = __fields.then::<#layer>(#title);)
+    let fields = &model.fields;
+    let (name, Field { layer, notes, .. }) = (&model.name, &fields[position]);
+    let place = layer.span();
+    let added = if position == 0 { first(model) } else { next(model, position) };
+    let weights = (!notes.weights.is_empty()).then(|| notes::weights(&notes.weights));
+    let weights = weights.map(|weights| quote_spanned!(place=> let __fields = __fields.weights(#weights);));
+    let init = notes.init.as_ref().map(notes::init);
+    let init = init.map(|init| quote_spanned!(place=> let __fields = __fields.init(|| (#init));));
+    let end = (position + 1 == fields.len()).then(|| {
+        let code = quote_spanned!(place=> <#layer as ::zero_runtime::layer::Head<#name>>::CODE);
+        // Not a method: of what is no head, the compiler would then speak twice.
+        quote_spanned!(place=> ::zero_runtime::model::Fields::end(__fields, #code))
+    });
+    quote!(#added #weights #init #end)
+}
+
+/// The first field, in the place of its type: a width that does not fit is shown there.
+fn first(model: &Model) -> TokenStream {
+    let (name, field, entries) = (&model.name, &model.fields[0], number(first_entry(&model.fields)));
+    let (layer, title, place) = (&field.layer, field.name.unraw().to_string(), field.layer.span());
+    let first = match (&field.count, &field.turns[..]) {
+        (Some(count), []) => quote_spanned!(place=> first_repeated::<#layer>(#title, #count)),
+        (Some(count), turns) => alternating(quote!(first_alternating), &title, count, turns),
+        (None, _) => quote_spanned!(place=> first::<#layer>(#title)),
+    };
+    quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#name, (), #entries>::#first;)
+}
+
+/// A field after the first, in the place of its type.
+fn next(model: &Model, position: usize) -> TokenStream {
+    let Field { name, layer, count, turns, .. } = &model.fields[position];
+    let (title, place) = (name.unraw().to_string(), layer.span());
+    let is_head = position + 1 == model.fields.len();
+    let next = match (count, &turns[..], &model.tied) {
+        (Some(count), [], _) => quote_spanned!(place=> repeated::<#layer>(#title, #count)),
+        (Some(count), turns, _) => alternating(quote!(alternating), &title, count, turns),
+        (None, _, Some(Tied { owner, condition })) if is_head => {
+            let (shared, owner) = (&model.fields[*owner].layer, number(first_entry(&model.fields[..*owner])));
+            let is_tied = condition.as_ref().map_or_else(|| quote!(true), ToTokens::to_token_stream);
+            quote_spanned!(place=> tied::<#layer, #shared>(#title, #owner, #is_tied))
         }
-        (None, Some(owner)) => {
-            let (shared, owner) = (&fields[*owner].layer, number(*owner));
-            quote_spanned! {place=>
-                let __fields = __fields.tied::<#layer, #shared>(#title, #owner);
-                ::zero_runtime::model::Fields::end(__fields, #code)
-            }
+        (None, _, _) => quote_spanned!(place=> then::<#layer>(#title)),
+    };
+    quote_spanned!(place=> let __fields = __fields.#next;)
+}
+
+/// The layers that alternate, each in the place of its type.
+fn alternating(method: TokenStream, title: &str, count: &Expr, turns: &[Type]) -> TokenStream {
+    let (len, last) = (number(turns.len()), turns.len() - 1);
+    let turns = turns.iter().enumerate().map(|(i, layer)| match i {
+        0 => quote_spanned!(layer.span()=> #method::<#layer>(#title, #count, #len)),
+        _ if i < last => quote_spanned!(layer.span()=> .turn::<#layer>()),
+        _ => quote_spanned!(layer.span()=> .last::<#layer>()),
+    });
+    quote!(#(#turns)*)
+}
+
+/// What the model's files say of it where it is published.
+fn published(model: &Model) -> Option<TokenStream> {
+    let config = notes::json(model.config.as_ref()?);
+    Some(quote! {
+        fn config() -> ::zero_runtime::__private::serde_json::Value {
+            #config
         }
-        // The end is not a method: of what is no head, the compiler would then speak twice.
-        (None, None) => quote_spanned! {place=>
-            let __fields = __fields.then::<#layer>(#title);
-            ::zero_runtime::model::Fields::end(__fields, #code)
-        },
-    }
+    })
 }
 
 /// What the sizes of layers depend on, as the struct's own constants, and where they are written.
@@ -223,7 +266,7 @@ mod tests {
                         ::zero_runtime::model::Fields::<Gpt, (), 4>::first::<Embedding<65, 8, 4> >("embed");
                     let __fields = __fields.repeated::<Block>("blocks", 6);
                     let __fields = __fields.then::<Norm>("final");
-                    let __fields = __fields.tied::<Head<4>, Embedding<65, 8, 4> >("head", 0);
+                    let __fields = __fields.tied::<Head<4>, Embedding<65, 8, 4> >("head", 0, true);
                     ::zero_runtime::model::Fields::end(__fields, <Head<4> as ::zero_runtime::layer::Head<Gpt> >::CODE)
                 };
 

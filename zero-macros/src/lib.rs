@@ -13,6 +13,7 @@ mod environment;
 mod expand;
 mod fallback;
 mod mistake;
+mod notes;
 mod valid;
 
 use proc_macro::TokenStream;
@@ -56,7 +57,27 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Makes a struct of layers a layer: its fields one behind the other, each named by its field. `#[residual]` on a field
 /// adds the field's input to what it gives; the other attributes that are named here are refused with an error that helps.
-#[proc_macro_derive(Layer, attributes(residual, tied, resdual, residul, residuals))]
+#[proc_macro_derive(
+    Layer,
+    attributes(
+        residual,
+        weights,
+        init,
+        tied,
+        alternating,
+        config,
+        resdual,
+        residul,
+        residuals,
+        weight,
+        wieghts,
+        initial,
+        inits,
+        alternate,
+        alternates,
+        confg
+    )
+)]
 pub fn layer(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as DeriveInput);
     let expanded = match valid::layers(&item) {

@@ -1,6 +1,6 @@
 //! Mistake: a diagnostic and the tokens it is about, as an error of the compiler. Never decides what a mistake is.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use zero_plan::diagnostic::Diagnostic;
 
@@ -30,6 +30,12 @@ impl Mistake {
         Self { text, place: place.into_token_stream() }
     }
 
+    /// One at a place within an attribute.
+    pub fn spanned(place: Span, problem: &Diagnostic) -> Self {
+        // Only its span is shown.
+        Self::at(Ident::new("_", place), problem)
+    }
+
     /// One in the text of a spec that `place` names.
     pub fn in_spec(place: impl ToTokens, problem: &Diagnostic, file: &str, spec: &str) -> Self {
         let title = format!("error[{}]: ", problem.code);
@@ -52,6 +58,16 @@ impl ToTokens for Mistake {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(syn::Error::new_spanned(&self.place, &self.text).to_compile_error());
     }
+}
+
+/// A mistake among others.
+pub fn one(mistake: Mistake) -> Vec<Mistake> {
+    vec![mistake]
+}
+
+/// What is right; what is wrong goes to the other mistakes.
+pub fn or_else<T>(checked: Checked<T>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+    checked.map_err(|found| mistakes.extend(found)).ok()
 }
 
 /// Two results, or what is wrong with either.

@@ -21,7 +21,7 @@ pub const fn round_up(value: usize, multiple: usize) -> usize {
 pub struct Unit {
     /// Name of the field.
     pub field: &'static str,
-    /// Position of the field in the struct: what generated dispatch matches on.
+    /// Position of its [`Field`] among those of the model: what generated dispatch matches on.
     pub position: usize,
     /// Index in an array field.
     pub index: Option<usize>,
@@ -117,7 +117,7 @@ impl Config {
     }
 }
 
-/// One field of the model struct, of which an array field makes several units.
+/// One field of the model struct, of which an array field makes several units; or one element of an alternating array.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Its name.
@@ -126,15 +126,20 @@ pub struct Field {
     pub count: Option<usize>,
     /// The field whose parameters it shares.
     pub tied: Option<usize>,
+    /// Entries from this one on whose units take turns: 1 for a field that repeats alone. An alternating array has an
+    /// entry for each element of its tuple, all of the same name and count: the first says how many there are, and the
+    /// others 0.
+    pub turns: usize,
     /// Sizes of each of its units; `field`, `position`, `index` and `source` are filled in by [`units`].
     pub sizes: Unit,
 }
 
 impl Field {
+    /// Units of this entry and of those that take turns with it, counted with the first of them.
     const fn units(&self) -> usize {
         match self.count {
-            Some(count) => count,
-            None => 1,
+            Some(count) => count.saturating_mul(self.turns),
+            None => self.turns,
         }
     }
 }
@@ -173,12 +178,13 @@ const fn first_unit(fields: &[Field], position: usize) -> usize {
 /// The units of a model, in order. `U` is [`unit_count`].
 pub const fn units<const U: usize>(fields: &[Field]) -> [Unit; U] {
     let mut units = [fields[0].sizes; U];
-    let (mut position, mut next) = (0, 0);
-    while position < fields.len() {
-        let field = &fields[position];
+    let (mut first, mut next) = (0, 0);
+    while first < fields.len() {
+        let field = &fields[first];
         let mut i = 0;
         while i < field.units() {
-            let mut unit = field.sizes;
+            let position = first + i % field.turns;
+            let mut unit = fields[position].sizes;
             unit.field = field.name;
             unit.position = position;
             unit.index = if field.count.is_some() { Some(i) } else { None };
@@ -192,7 +198,7 @@ pub const fn units<const U: usize>(fields: &[Field]) -> [Unit; U] {
             next += 1;
             i += 1;
         }
-        position += 1;
+        first += 1;
     }
     units
 }

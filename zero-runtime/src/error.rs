@@ -35,6 +35,16 @@ pub enum Error {
         /// The way out.
         help: String,
     },
+    /// What `#[weights]` calls tensors cannot be what they are called.
+    #[error("error[{code}]: {what}\n  = help: {help}")]
+    Names {
+        /// The stable code.
+        code: &'static str,
+        /// What was expected and found.
+        what: String,
+        /// The way out.
+        help: String,
+    },
     /// The arguments of the run ask for more than the budget of its spec.
     #[error(
         "error[Z0333]: with {threads} threads a rank needs {}, but `memory` in the spec is {}\n  = help: {help}",

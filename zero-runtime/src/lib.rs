@@ -47,6 +47,12 @@ pub mod weights;
 pub use run::{main, main_with};
 pub use zero_plan as plan;
 
+/// What generated code names of other crates.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde_json;
+}
+
 /// What a model's file needs.
 pub mod prelude {
     pub use crate::device::{Cpu, Device};

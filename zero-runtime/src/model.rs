@@ -1,5 +1,8 @@
 //! Model: what `#[zero]` generates for a struct: its plan, and the code of its fields. Holds constants only.
 
+mod names;
+mod turns;
+
 use core::marker::PhantomData;
 
 use zero_plan::message::Message;
@@ -8,10 +11,14 @@ use zero_plan::{Field, Plan, Unit};
 use crate::device::Device;
 use crate::layer::size::{bytes, product};
 use crate::layer::{
-    Activation, Backward, Context, Entry, Forward, Grads, Head, Layer, Loss, SameAs, Shape, SharesWith, Tensors,
+    Activation, Backward, Context, Entry, Forward, Grads, Head, Layer, Loss, Part, SameAs, Shape, SharesWith, Tensors,
     activation_bytes,
 };
 use crate::view::{View, ViewMut};
+
+pub use names::published;
+pub(crate) use names::require_names;
+pub use turns::Turns;
 
 /// A model under one spec. Implemented by `#[zero]`.
 pub trait Model: 'static {
@@ -23,7 +30,7 @@ pub trait Model: 'static {
     type Shape: Shape;
     /// All that is constant about a run.
     const PLAN: &'static Plan<'static>;
-    /// Code of each field; [`Unit::position`] is the index.
+    /// Code of each field, and of each element that alternates; [`Unit::position`] is the index.
     const CODE: &'static [Code<DeviceOf<Self>>];
     /// The end of the model.
     const HEAD: HeadCode<DeviceOf<Self>>;
@@ -82,7 +89,31 @@ pub struct Code<D> {
     /// [`Layer::backward`]
     pub backward: fn(&Context<D>, BackwardBytes<D>),
     /// [`Layer::tensors`]
-    pub tensors: fn(&mut Tensors),
+    of_layer: fn(&mut Tensors),
+    /// The field's name, and `{}` for the index of an element.
+    own: [&'static str; 2],
+    /// `#[weights(...)]` on the field.
+    weights: &'static [Part],
+    /// `#[init(...)]` on the field.
+    init: Option<Initial>,
+}
+
+/// Standard deviations of a field's matrices, and of the last of them where it has another.
+pub type Initial = fn() -> (f32, Option<f32>);
+
+impl<D> Code<D> {
+    /// Names the parameters of a unit, in the order of its flat buffer: [`Layer::tensors`], and what the attributes of the
+    /// field say of them.
+    pub fn tensors(&self, out: &mut Tensors) {
+        let own = if self.own[1].is_empty() { &self.own[..1] } else { &self.own[..] };
+        out.unit(own, self.weights, |out| match self.init {
+            Some(init) => {
+                let (all, last) = init();
+                out.initial(all, last, self.of_layer);
+            }
+            None => (self.of_layer)(out),
+        });
+    }
 }
 
 impl<D> Clone for Code<D> {
@@ -120,8 +151,8 @@ impl<D> Clone for HeadCode<D> {
 
 impl<D> Copy for HeadCode<D> {}
 
-/// The fields of a model, chained: each must take what the one before it gives. `N` is the number of fields, `Y` what
-/// the last of them gives so far.
+/// The fields of a model, chained: each must take what the one before it gives. `N` is the number of fields, where each
+/// element that alternates counts as one; `Y` is what the last of them gives so far.
 pub struct Fields<S: Shape, Y, const N: usize> {
     /// Sizes, for the plan.
     pub sizes: [Field; N],
@@ -159,7 +190,7 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
         operations: L::OPERATIONS,
         ..Unit::NONE
     };
-    Field { name, count, tied, sizes }
+    Field { name, count, tied, turns: 1, sizes }
 }
 
 /// Stops the build where an array of layers has none.
@@ -195,7 +226,7 @@ pub(crate) const fn require_vocabulary<M: Model>() {
     panic!("{}", message.text("` one of ").number(ids).as_str());
 }
 
-const fn code<S: Shape, X: Activation, L: Layer<S, X>>() -> Code<S::Device> {
+const fn code<S: Shape, X: Activation, L: Layer<S, X>>(field: &Field) -> Code<S::Device> {
     Code {
         forward: |cx, pass| {
             let ForwardBytes { params, x, y, saved, work } = pass;
@@ -206,7 +237,10 @@ const fn code<S: Shape, X: Activation, L: Layer<S, X>>() -> Code<S::Device> {
             let (params, x, dy, dx) = (params.cast(), x.cast(), dy.cast(), dx.map(ViewMut::cast));
             L::backward(cx, Backward { params, grads, x, saved, dy, dx, work });
         },
-        tensors: L::tensors,
+        of_layer: L::tensors,
+        own: [field.name, if field.count.is_some() { "{}" } else { "" }],
+        weights: &[],
+        init: None,
     }
 }
 
@@ -214,12 +248,19 @@ impl<S: Shape, const N: usize> Fields<S, (), N> {
     /// The first field.
     #[track_caller]
     pub const fn first<L: Entry + Layer<S, L::Input>>(name: &'static str) -> Fields<S, L::Output, N> {
-        let mut first = field::<S, L::Input, L>(name, None, None);
+        Self::first_of::<L>(name, None)
+    }
+
+    const fn first_of<L: Entry + Layer<S, L::Input>>(
+        name: &'static str,
+        count: Option<usize>,
+    ) -> Fields<S, L::Output, N> {
+        let mut first = field::<S, L::Input, L>(name, count, None);
         let given = product(&[S::TOKENS, L::Input::WIDTH, size_of::<<L::Input as Activation>::Data>()]);
         first.sizes.given_bytes = if given == first.sizes.input_bytes { 0 } else { given };
         Fields {
             sizes: [first; N],
-            code: [code::<S, L::Input, L>(); N],
+            code: [code::<S, L::Input, L>(&first); N],
             len: 1,
             vocabulary: L::VOCABULARY,
             output: PhantomData,
@@ -235,9 +276,7 @@ impl<S: Shape, const N: usize> Fields<S, (), N> {
     where
         L::Output: SameAs<L::Input>,
     {
-        let mut fields = Self::first::<L>(name);
-        fields.sizes[0].count = Some(elements(name, count));
-        fields.giving()
+        Self::first_of::<L>(name, Some(elements(name, count))).giving()
     }
 }
 
@@ -257,13 +296,17 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
         self.push::<L>(field::<S, Y, L>(name, Some(elements(name, count)), None)).giving()
     }
 
-    /// The next field, which shares the parameters of field `owner`.
+    /// The next field, which shares the parameters of field `owner` if `is_tied`, and otherwise has its own.
     #[track_caller]
     pub const fn tied<L: Layer<S, Y> + SharesWith<Owner>, Owner>(
         self,
         name: &'static str,
         owner: usize,
+        is_tied: bool,
     ) -> Fields<S, L::Output, N> {
+        if !is_tied {
+            return self.then::<L>(name);
+        }
         let shared = self.sizes[owner].sizes.params;
         if L::PARAMS > shared {
             let message =
@@ -299,9 +342,40 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
 
     const fn push<L: Layer<S, Y>>(mut self, field: Field) -> Fields<S, L::Output, N> {
         self.sizes[self.len] = field;
-        self.code[self.len] = code::<S, Y, L>();
+        self.code[self.len] = code::<S, Y, L>(&field);
         let Fields { sizes, code, len, vocabulary, .. } = self;
         Fields { sizes, code, len: len + 1, vocabulary, output: PhantomData }
+    }
+}
+
+impl<S: Shape, Y, const N: usize> Fields<S, Y, N> {
+    /// `#[weights(...)]` on the last field so far.
+    pub const fn weights(mut self, weights: &'static [Part]) -> Self {
+        let mut i = self.last_field();
+        while i < self.len {
+            self.code[i].weights = weights;
+            i += 1;
+        }
+        self
+    }
+
+    /// `#[init(...)]` on the last field so far.
+    pub const fn init(mut self, init: Initial) -> Self {
+        let mut i = self.last_field();
+        while i < self.len {
+            self.code[i].init = Some(init);
+            i += 1;
+        }
+        self
+    }
+
+    /// Where the last field begins: the elements that alternate in one follow the first of them.
+    const fn last_field(&self) -> usize {
+        let mut first = self.len - 1;
+        while self.sizes[first].turns == 0 {
+            first -= 1;
+        }
+        first
     }
 }
 

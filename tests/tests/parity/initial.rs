@@ -19,7 +19,7 @@ fn parameters_begin_as_seed_and_place_say() {
     let mut place = 0;
     for unit in Untied::PLAN.units {
         let mut tensors = Tensors::default();
-        (Untied::CODE[unit.position].tensors)(&mut tensors);
+        Untied::CODE[unit.position].tensors(&mut tensors);
         let mut flat = Vec::new();
         for tensor in tensors.into_list() {
             for _ in 0..tensor.len() {

@@ -2,6 +2,7 @@
 
 use syn::{Attribute, DeriveInput, Field, Ident};
 use zero_plan::diagnostic::Diagnostic;
+use zero_plan::spec::closest;
 
 use crate::mistake::Mistake;
 
@@ -11,14 +12,32 @@ const BUILT_IN: &[&str] = &["allow", "cfg", "cfg_attr", "deny", "deprecated", "d
 /// Derives that know no attribute on a field.
 const PLAIN_DERIVES: &[&str] = &["Clone", "Copy", "Debug", "Eq", "Hash", "Layer", "Ord", "PartialEq", "PartialOrd"];
 
-/// Attributes of layers and models; `#[derive(Layer)]` names likely slips of them, or the compiler would find those first.
-const OURS: &[&str] = &["residual", "tied", "resdual", "residul", "residuals"];
+/// On fields of a model.
+const OF_MODELS: &[&str] = &["weights", "init", "alternating", "tied"];
+/// On fields of a layer.
+const OF_LAYERS: &[&str] = &["residual", "weights", "init"];
+/// On a model.
+const OF_STRUCTS: &[&str] = &["config"];
+
+/// Likely slips, which `#[derive(Layer)]` names too, or the compiler would find those first.
+const SLIPS: &[&str] =
+    &["resdual", "residul", "residuals", "weight", "wieghts", "initial", "inits", "alternate", "alternates", "confg"];
+
+/// Whether an attribute has a name that `#[zero]` and `#[derive(Layer)]` know, or take for a slip.
+fn is_ours(attribute: &Attribute) -> bool {
+    [OF_MODELS, OF_LAYERS, OF_STRUCTS, SLIPS].concat().iter().any(|ours| attribute.path().is_ident(ours))
+}
 
 /// Whether an attribute on a field is no matter of `#[zero]`: one of the compiler's, of a tool, or of another derive.
 pub fn is_for_others(attribute: &Attribute, item: &DeriveInput) -> bool {
     let Some(name) = attribute.path().get_ident() else { return true };
     let built_in = BUILT_IN.iter().any(|known| name == known);
-    built_in || has_other_derives(item) && !OURS.iter().any(|ours| name == ours)
+    built_in || has_other_derives(item) && !is_ours(attribute)
+}
+
+/// Whether an attribute on a struct is a matter of `#[zero]`.
+pub fn is_of_struct(attribute: &Attribute, item: &DeriveInput) -> bool {
+    is_one_of(attribute, OF_STRUCTS) || is_ours(attribute) && !has_other_derives(item)
 }
 
 fn has_other_derives(item: &DeriveInput) -> bool {
@@ -33,10 +52,32 @@ fn has_other_derives(item: &DeriveInput) -> bool {
     })
 }
 
+/// Attributes that stand on a struct, but belong on its fields.
+pub fn of_struct(item: &DeriveInput) -> impl Iterator<Item = Mistake> + '_ {
+    let ours = item.attrs.iter().filter(|attribute| is_of_struct(attribute, item));
+    ours.filter(|attribute| !is_one_of(attribute, OF_STRUCTS)).map(|attribute| {
+        let name = shown(attribute);
+        let is_slip = SLIPS.contains(&name.as_str());
+        let help = match closest(&name, OF_STRUCTS.iter().copied()).filter(|_| is_slip) {
+            Some(near) => format!("did you mean `#[{near}]`?"),
+            None => "move it to the field that it is about".to_owned(),
+        };
+        misplaced(attribute, format!("`#[{name}]` on the struct `{}`, which has no such attribute", item.ident), help)
+    })
+}
+
+/// Attributes of models that stand on a layer.
+pub fn of_a_layer(item: &DeriveInput) -> impl Iterator<Item = Mistake> + '_ {
+    item.attrs.iter().filter(|attribute| is_one_of(attribute, OF_STRUCTS)).map(|attribute| {
+        let message = format!("`#[{}]` on `{}`, which is a layer", shown(attribute), item.ident);
+        misplaced(attribute, message, "move it to the struct under `#[zero]`")
+    })
+}
+
 /// Attributes that no unit of a model has.
 pub fn of_model<'a>(item: &'a DeriveInput, fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake> + 'a {
     let all = fields.iter().flat_map(|(name, field)| field.attrs.iter().map(move |attribute| (*name, attribute)));
-    let wrong = all.filter(|(_, attribute)| !attribute.path().is_ident("tied") && !is_for_others(attribute, item));
+    let wrong = all.filter(|(_, attribute)| !is_one_of(attribute, OF_MODELS) && !is_for_others(attribute, item));
     wrong.map(|(field, attribute)| {
         if attribute.path().is_ident("residual") {
             let message = format!("`#[residual]` on `{field}`, a unit of a model, which has no residual connection");
@@ -44,25 +85,50 @@ pub fn of_model<'a>(item: &'a DeriveInput, fields: &'a [(&Ident, &Field)]) -> im
                 "put its layers into a struct under `#[derive(Layer)]`, with `#[residual]` on the fields of that";
             return misplaced(attribute, message, help);
         }
-        let help = "the last field of a model takes `#[tied(field)]`; nothing else stands on one";
-        misplaced(attribute, format!("unknown attribute `#[{}]` on `{field}`", shown(attribute)), help)
+        let help = "a field of a model takes `#[weights]`, `#[init]` and, if it is an array, `#[alternating]`; the last \
+            one takes `#[tied(field)]`";
+        elsewhere(field, attribute).unwrap_or_else(|| unknown(field, attribute, OF_MODELS, help))
     })
 }
 
 /// Attributes that no field of a layer has. The compiler has found those that no derive names.
-pub fn of_layer(name: &Ident, field: &Field) -> Option<Mistake> {
-    let ours = |attribute: &&Attribute| OURS.iter().any(|ours| attribute.path().is_ident(ours));
-    let wrong = field.attrs.iter().filter(ours).find(|attribute| !attribute.path().is_ident("residual"))?;
-    if wrong.path().is_ident("tied") {
-        let message = format!("`#[tied]` on `{name}`, a layer inside of a unit");
-        let help = "only the last field of the struct under `#[zero]` can share parameters: remove it";
-        return Some(misplaced(wrong, message, help));
-    }
-    Some(misplaced(
-        wrong,
-        format!("unknown attribute `#[{}]` on `{name}`", shown(wrong)),
-        "did you mean `#[residual]`?",
-    ))
+pub fn of_layer<'a>(name: &'a Ident, field: &'a Field) -> impl Iterator<Item = Mistake> + 'a {
+    let wrong = field.attrs.iter().filter(|attribute| is_ours(attribute) && !is_one_of(attribute, OF_LAYERS));
+    wrong.map(move |attribute| {
+        if attribute.path().is_ident("tied") {
+            let message = format!("`#[tied]` on `{name}`, a layer inside of a unit");
+            let help = "only the last field of the struct under `#[zero]` can share parameters: remove it";
+            return misplaced(attribute, message, help);
+        }
+        if attribute.path().is_ident("alternating") {
+            let message = format!("`#[alternating]` on `{name}`, a layer inside of a unit");
+            return misplaced(
+                attribute,
+                message,
+                "only an array in the struct under `#[zero]` can alternate: remove it",
+            );
+        }
+        let help = "a field of a layer takes `#[residual]`, `#[weights]` and `#[init]`";
+        elsewhere(name, attribute).unwrap_or_else(|| unknown(name, attribute, OF_LAYERS, help))
+    })
+}
+
+/// An attribute that belongs on a struct.
+fn elsewhere(field: &Ident, attribute: &Attribute) -> Option<Mistake> {
+    let message = format!("`#[{}]` on `{field}`, a field", shown(attribute));
+    is_one_of(attribute, OF_STRUCTS).then(|| misplaced(attribute, message, "move it to the struct under `#[zero]`"))
+}
+
+/// An attribute that nobody knows, and which it was most likely meant to be.
+fn unknown(field: &Ident, attribute: &Attribute, known: &[&str], help: &str) -> Mistake {
+    let name = shown(attribute);
+    let help =
+        closest(&name, known.iter().copied()).map_or(help.to_owned(), |near| format!("did you mean `#[{near}]`?"));
+    misplaced(attribute, format!("unknown attribute `#[{name}]` on `{field}`"), help)
+}
+
+fn is_one_of(attribute: &Attribute, names: &[&str]) -> bool {
+    names.iter().any(|name| attribute.path().is_ident(name))
 }
 
 fn shown(attribute: &Attribute) -> String {
@@ -70,6 +136,6 @@ fn shown(attribute: &Attribute) -> String {
 }
 
 /// Z0140: an attribute that the field cannot have.
-fn misplaced(attribute: &Attribute, message: String, help: &str) -> Mistake {
+fn misplaced(attribute: &Attribute, message: String, help: impl Into<String>) -> Mistake {
     Mistake::at(attribute, &Diagnostic::new("Z0140", "", message).help(help))
 }

@@ -2,15 +2,18 @@
 
 use syn::{Attribute, DeriveInput, GenericParam, Meta};
 
+use super::notes::{Place, notes};
 use super::{at_most_one, attributes, named_fields, types};
 use crate::ast::{Layers, Part};
 use crate::attr::named;
-use crate::mistake::{Checked, Mistake};
+use crate::mistake::{Checked, Mistake, both, one, or_else};
 
 /// The layers of a struct under `#[derive(Layer)]`.
 pub fn layers(item: &DeriveInput) -> Checked<Layers> {
     let fields = named_fields(item, "#[derive(Layer)]")?;
     let mut mistakes: Vec<_> = item.generics.params.iter().filter_map(taken).collect();
+    mistakes.extend(attributes::of_struct(item));
+    mistakes.extend(attributes::of_a_layer(item));
     let mut parts = Vec::new();
     for (name, field) in fields {
         mistakes.extend(attributes::of_layer(name, field));
@@ -20,9 +23,9 @@ pub fn layers(item: &DeriveInput) -> Checked<Layers> {
             Some(other) => Err(Mistake::unusable(other, "`#[residual]` takes no options", "write `#[residual]`")),
             None => Ok(false),
         });
-        match residual {
-            Ok(residual) => parts.push(Part { name: name.clone(), layer: field.ty.clone(), residual }),
-            Err(mistake) => mistakes.push(mistake),
+        let read = both(residual.map_err(one), notes(name, field, Place::Layer));
+        if let Some((residual, notes)) = or_else(read, &mut mistakes) {
+            parts.push(Part { name: name.clone(), layer: field.ty.clone(), residual, notes });
         }
     }
     if !mistakes.is_empty() {

@@ -1,16 +1,20 @@
 //! Valid: whether a struct can be a model or a layer; gives what expansion needs. Never sees sizes or a spec: whether
 //! widths chain is for the compiler to say.
 
+mod alternating;
 mod attributes;
+mod config;
 mod layers;
 mod model;
+mod notes;
+mod tied;
 mod types;
 
 use syn::{Attribute, Data, DeriveInput, Field, Fields, Ident};
 
 use crate::mistake::{Checked, Mistake};
 
-pub use attributes::is_for_others;
+pub use attributes::{is_for_others, is_of_struct};
 pub use layers::layers;
 pub use model::model;
 pub use types::{can_begin, can_end, elements};

@@ -2,13 +2,16 @@
 
 use syn::{DeriveInput, Field, Ident};
 use zero_plan::diagnostic::Diagnostic;
-use zero_plan::spec::closest;
 
+use super::alternating::turns;
+use super::config::config;
+use super::notes::{Place, notes};
+use super::tied::{tied, tied_before_the_head};
 use super::types::{elements, of_unit, out_of_place};
-use super::{at_most_one, attributes, named_fields};
+use super::{attributes, named_fields};
 use crate::ast::{self, Model};
 use crate::attr::{is_zero, named};
-use crate::mistake::{Checked, Mistake};
+use crate::mistake::{Checked, Mistake, both, one, or_else};
 
 /// The model that a struct under `#[zero]` describes.
 pub fn model(item: &DeriveInput) -> Checked<Model> {
@@ -19,22 +22,27 @@ pub fn model(item: &DeriveInput) -> Checked<Model> {
     mistakes.extend(alone(item, &fields));
     mistakes.extend(without_a_head(&fields));
     mistakes.extend(undecided(&fields));
+    mistakes.extend(attributes::of_struct(item));
     mistakes.extend(attributes::of_model(item, &fields));
     mistakes.extend(fields.iter().filter_map(|(_, field)| of_unit(&field.ty)));
     mistakes.extend(out_of_place(&fields));
     mistakes.extend(tied_before_the_head(&fields));
-    let tied = tied(&fields).unwrap_or_else(|mistake| {
-        mistakes.push(mistake);
-        None
-    });
+    let tied = or_else(tied(&fields).map_err(one), &mut mistakes);
+    let config = or_else(config(item).map_err(one), &mut mistakes);
+    let fields: Vec<_> = fields.iter().filter_map(|field| or_else(field_of(field), &mut mistakes)).collect();
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    let fields = fields.into_iter().map(|(name, field)| {
-        let (layer, count) = elements(&field.ty);
-        ast::Field { name: name.clone(), layer: layer.clone(), count: count.cloned() }
-    });
-    Ok(Model { name: item.ident.clone(), fields: fields.collect(), tied })
+    Ok(Model { name: item.ident.clone(), fields, tied: tied.flatten(), config: config.flatten() })
+}
+
+fn field_of((name, field): &(&Ident, &Field)) -> Checked<ast::Field> {
+    let turns = turns(name, field).map_err(one);
+    let alternates = named(&field.attrs, "alternating").next().is_some();
+    let notes = notes(name, field, if alternates { Place::Alternating } else { Place::Unit });
+    let (turns, notes) = both(turns, notes)?;
+    let (layer, count) = elements(&field.ty);
+    Ok(ast::Field { name: (*name).clone(), layer: layer.clone(), count: count.cloned(), turns, notes })
 }
 
 /// Otherwise the second would find the struct of the first, and make another model of it.
@@ -84,43 +92,6 @@ fn undecided<'a>(fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake
     })
 }
 
-fn tied_before_the_head<'a>(fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake> + 'a {
-    let before = fields.split_last().map_or(&[][..], |(_, before)| before);
-    let attributes = before.iter().flat_map(|(name, field)| named(&field.attrs, "tied").map(move |tied| (name, tied)));
-    attributes.map(|(name, tied)| {
-        let message = format!("`#[tied]` on `{name}`, but only the last field can share parameters");
-        Mistake::unusable(tied, message, "remove it, or move it to the last field")
-    })
-}
-
-/// The position of the field that `#[tied(...)]` on the head names.
-fn tied(fields: &[(&Ident, &Field)]) -> Result<Option<usize>, Mistake> {
-    let Some(((head, last), before)) = fields.split_last() else { return Ok(None) };
-    let Some(tied) = at_most_one(named(&last.attrs, "tied"))? else { return Ok(None) };
-    let owner: Ident = tied.parse_args().map_err(|_| {
-        let help = "write `#[tied(embed)]`, with the name of the field whose parameters it shares";
-        Mistake::unusable(tied, "`#[tied]` takes the name of a field", help)
-    })?;
-    let Some(position) = before.iter().position(|(name, _)| **name == owner) else {
-        let message = format!("`#[tied({owner})]` names no field before `{head}`");
-        return Err(Mistake::unusable(owner.clone(), message, suggestion(&owner, before)));
-    };
-    if elements(&before[position].1.ty).1.is_some() {
-        let message = format!("`#[tied({owner})]` names an array, whose elements have parameters of their own");
-        return Err(Mistake::unusable(owner, message, "name a field that is not an array"));
-    }
-    Ok(Some(position))
-}
-
-/// What the name was most likely meant to be or, if it is like none, what it may be.
-fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
-    let names: Vec<_> = fields.iter().map(|(name, _)| name.to_string()).collect();
-    match closest(&found.to_string(), names.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("the fields before it are `{}`", names.join("`, `")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use quote::quote;
@@ -147,7 +118,7 @@ mod tests {
         let fields: Vec<_> = model.fields.iter().map(|field| (field.name.to_string(), field.count.is_some())).collect();
         let expected = [("embed", false), ("blocks", true), ("head", false)];
         assert_eq!(fields, expected.map(|(name, array)| (name.to_owned(), array)));
-        assert_eq!(model.tied, Some(0));
+        assert!(model.tied.is_some_and(|tied| tied.owner == 0 && tied.condition.is_none()));
     }
 
     #[test]
@@ -273,7 +244,8 @@ mod tests {
                         head: H,
                     }
                 ),
-                "write `#[tied(embed)]`, with the name of the field whose parameters it shares",
+                "write `#[tied(embed)]`, with the name of the field whose parameters it shares, or `#[tied(embed, if \
+                    TIED)]`, where a constant says whether it does",
             ),
             (
                 parse_quote!(

@@ -21,7 +21,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub fn tensors(&self, unit: usize) -> Vec<Tensor> {
         let mut tensors = Tensors::default();
         if self.plan.units[unit].params > 0 {
-            (M::CODE[self.plan.units[unit].position].tensors)(&mut tensors);
+            M::CODE[self.plan.units[unit].position].tensors(&mut tensors);
         }
         let tensors = tensors.into_list();
         let named: usize = tensors.iter().map(Tensor::len).sum();

@@ -60,7 +60,7 @@ pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<Segment>> {
         let Stretch { start, len } = places.owned(unit);
         let mut tensors = Tensors::default();
         if units[unit].params > 0 && placements[unit].stage == places.at.pipeline {
-            (M::CODE[units[unit].position].tensors)(&mut tensors);
+            M::CODE[units[unit].position].tensors(&mut tensors);
         }
         let cut = |tensor: crate::layer::Tensor| {
             let from = tensor.start.max(start);

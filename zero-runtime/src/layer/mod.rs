@@ -60,6 +60,7 @@ mod head;
 mod linear;
 mod mse_head;
 mod norm;
+mod published;
 pub mod size;
 mod tensors;
 
@@ -71,8 +72,10 @@ pub use head::{Classifier, Head, LmHead, SharesWith};
 pub use linear::Linear;
 pub use mse_head::MseHead;
 pub use norm::{LayerNorm, RmsNorm};
+pub use published::{Part, Weights};
 pub use tensors::{Init, Tensor, Tensors};
 
+pub(crate) use published::Misfit;
 pub(crate) use size::max;
 
 use zero_plan::Origin;

@@ -1,5 +1,7 @@
 //! Tensors: names, shapes and initial values of parameters, in the order of the flat buffer. Never holds elements.
 
+use super::published::{Misfit, Part, Path, Weights};
+
 /// How a parameter starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
@@ -22,6 +24,8 @@ pub struct Tensor {
     pub init: Init,
     /// Its first element in the flat buffer of the unit.
     pub start: usize,
+    /// What it is called where the model is published. None where no attribute says so: then it has its own names there.
+    pub weights: Option<Weights>,
 }
 
 impl Tensor {
@@ -39,35 +43,95 @@ impl Tensor {
     pub fn decays(&self) -> bool {
         self.shape.len() > 1
     }
+
+    /// Whether `#[init]` applies: to matrices that are drawn.
+    fn is_drawn_matrix(&self) -> bool {
+        self.decays() && matches!(self.init, Init::Normal(_))
+    }
 }
 
 /// The list that layers add their tensors to.
 #[derive(Clone, Debug, Default)]
 pub struct Tensors {
+    /// Own names of what is open.
     scope: Vec<&'static str>,
+    /// What is open, as it is published.
+    path: Path,
     list: Vec<Tensor>,
+    /// Whether an attribute has said how a tensor of the list starts.
+    is_decided: Vec<bool>,
     len: usize,
+    misfit: Option<Misfit>,
 }
 
 impl Tensors {
     /// Adds a tensor behind those before it.
     pub fn add(&mut self, name: &'static str, shape: &[usize], init: Init) {
+        let outer = self.path.open_tensor(name);
         self.scope.push(name);
-        let tensor = Tensor { name: self.scope.join("."), shape: shape.to_vec(), init, start: self.len };
+        let (name, weights) = (self.scope.join("."), self.path.weights(shape.len()));
+        let tensor = Tensor { name, shape: shape.to_vec(), init, start: self.len, weights };
         self.scope.pop();
+        self.path.close(outer);
         self.len += tensor.len();
         self.list.push(tensor);
+        self.is_decided.push(false);
     }
 
     /// Puts `name.` before the names that `inner` adds.
     pub fn scope(&mut self, name: &'static str, inner: impl FnOnce(&mut Self)) {
+        self.field(name, &[], inner);
+    }
+
+    /// The scope of a field under `#[weights(...)]`, with the names that are given there: one takes the place of the
+    /// field's own, several are those of the parts (scopes or tensors) that `inner` opens, in order.
+    pub fn field(&mut self, name: &'static str, weights: &'static [Part], inner: impl FnOnce(&mut Self)) {
+        let outer = self.path.open(&[name], weights);
         self.scope.push(name);
         inner(self);
+        self.close(outer, weights);
         self.scope.pop();
+    }
+
+    /// A field of a model. Own names are those within it, so it is no scope of them.
+    pub(crate) fn unit(&mut self, own: &[&'static str], weights: &'static [Part], inner: impl FnOnce(&mut Self)) {
+        let outer = self.path.open(own, weights);
+        inner(self);
+        self.close(outer, weights);
+    }
+
+    /// Gives the matrices that `inner` adds, if they are drawn, the standard deviation `all`, and the last of them `last`.
+    /// Where that is said of some of them inside of `inner` already, it stays.
+    pub fn initial(&mut self, all: f32, last: Option<f32>, inner: impl FnOnce(&mut Self)) {
+        let start = self.list.len();
+        inner(self);
+        let added = self.list.iter_mut().zip(&mut self.is_decided).skip(start);
+        let matrices = added.filter(|(tensor, _)| tensor.is_drawn_matrix()).rev();
+        let deviations = std::iter::once(last.unwrap_or(all)).chain(std::iter::repeat(all));
+        for ((tensor, is_decided), deviation) in matrices.zip(deviations) {
+            if !std::mem::replace(is_decided, true) {
+                tensor.init = Init::Normal(deviation);
+            }
+        }
     }
 
     /// All tensors so far.
     pub fn into_list(self) -> Vec<Tensor> {
         self.list
     }
+
+    /// The first list of published names that is longer or shorter than the list of what it names.
+    pub(crate) fn misfit(&self) -> Option<&Misfit> {
+        self.misfit.as_ref()
+    }
+
+    fn close(&mut self, outer: Path, weights: &'static [Part]) {
+        let misfit = self.path.misfit(weights).map(|parts| Misfit::new(&self.scope, weights.len(), parts));
+        self.misfit = self.misfit.take().or(misfit);
+        self.path.close(outer);
+    }
 }
+
+#[cfg(test)]
+#[path = "tensors_tests.rs"]
+mod tests;

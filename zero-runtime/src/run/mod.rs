@@ -31,7 +31,7 @@ use crate::data::{Dataset, Text, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
-use crate::model::{Model, require_vocabulary};
+use crate::model::{Model, require_names, require_vocabulary};
 use crate::plan::{Plan, Report, ScheduleText, TransportKind, prove};
 use crate::profile::Machine;
 use crate::transport::{Shared, local, shm};
@@ -128,7 +128,7 @@ fn open<M: Model>(arguments: &TextArguments) -> Result<Text, Error> {
 /// results go.
 fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
     let mut tensors = Tensors::default();
-    M::CODE.iter().for_each(|code| (code.tensors)(&mut tensors));
+    M::CODE.iter().for_each(|code| code.tensors(&mut tensors));
     // Either all ranks profile or none, but only rank 0 needs the name of the file.
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
     // Only rank 0 prints steps, too.
@@ -153,6 +153,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     } else {
         role.and_then(|role| {
             arguments.check()?;
+            require_names::<M>()?;
             if speaks {
                 introduce(M::PLAN, arguments)?;
                 say(&format!("{}\n\n", Threads::new(arguments.threads, M::PLAN)));

@@ -1,0 +1,45 @@
+//! Notes: writes what the attributes of a field say of its tensors, and the JSON of a model. Emission validates nothing.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::ast::{Init, Json, Name};
+
+/// A list of published names.
+pub fn weights(names: &[Name]) -> TokenStream {
+    let parts = names.iter().map(|name| match name {
+        Name::Named(name) => quote!(Named(#name)),
+        Name::Transposed(name) => quote!(Transposed(#name)),
+        Name::Unnamed => quote!(Unnamed),
+    });
+    quote!(&[#(::zero_runtime::layer::Part::#parts),*])
+}
+
+/// The deviation of all matrices, and that of the last one.
+pub fn init(Init { all, last }: &Init) -> TokenStream {
+    let last = match last {
+        Some(last) => quote!(::core::option::Option::Some(#last)),
+        None => quote!(::core::option::Option::None),
+    };
+    quote!(#all, #last)
+}
+
+/// A value of JSON. An array or object of any length, which `json!` is not made for: it takes some levels of recursion for
+/// each entry.
+pub fn json(json: &Json) -> TokenStream {
+    match json {
+        Json::Null => quote!(::zero_runtime::__private::serde_json::Value::Null),
+        Json::Value(value) => quote!(::zero_runtime::__private::serde_json::json!(#value)),
+        Json::Array(values) => {
+            let values = values.iter().map(self::json);
+            quote!(::zero_runtime::__private::serde_json::Value::Array([#(#values),*].into()))
+        }
+        Json::Object(entries) => {
+            let entries = entries.iter().map(|(key, value)| {
+                let value = self::json(value);
+                quote!((::std::string::String::from(#key), #value))
+            });
+            quote!(::zero_runtime::__private::serde_json::Value::Object([#(#entries),*].into_iter().collect()))
+        }
+    }
+}

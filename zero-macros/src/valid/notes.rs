@@ -1,0 +1,191 @@
+//! Notes: what `#[weights(...)]` and `#[init(...)]` on a field say of its tensors. Never knows how many a layer has.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::parse::ParseStream;
+use syn::{Attribute, Expr, Field, Ident, LitStr, Meta, Token, Type, UnOp, parenthesized};
+use zero_plan::diagnostic::Diagnostic;
+
+use super::at_most_one;
+use super::types::elements;
+use crate::ast::{Init, Name, Notes};
+use crate::attr::{is_comma, named};
+use crate::mistake::{Checked, Mistake, both, one};
+
+/// Where a field is, which decides what its names can be.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Place {
+    /// In a model.
+    Unit,
+    /// In a model, and its elements alternate.
+    Alternating,
+    /// In a layer, which may be an element of an array or not.
+    Layer,
+}
+
+/// What the attributes of a field say of its tensors.
+pub fn notes(name: &Ident, field: &Field, place: Place) -> Checked<Notes> {
+    let init = init(field).map_err(one);
+    let (weights, init) = both(weights(name, field, place), init)?;
+    Ok(Notes { weights, init })
+}
+
+fn weights(field: &Ident, written: &Field, place: Place) -> Checked<Vec<Name>> {
+    let attribute = at_most_one(named(&written.attrs, "weights")).map_err(one)?;
+    let Some(attribute) = attribute else { return Ok(Vec::new()) };
+    let tokens: Vec<_> = arguments(attribute).into_iter().collect();
+    let (mut names, mut mistakes) = (Vec::new(), Vec::new());
+    let mut items: Vec<_> = tokens.split(is_comma).collect();
+    // What is behind a comma at the end.
+    items.pop_if(|item| item.is_empty());
+    for item in items {
+        let item: TokenStream = item.iter().cloned().collect();
+        match name(&item) {
+            Some(found) => {
+                mistakes.extend(misnamed(&item, &found, (field, written, place)));
+                names.push(found);
+            }
+            None => {
+                let place = if item.is_empty() { attribute.to_token_stream() } else { item };
+                let message = "a published name is a text in quotes, `transposed(\"...\")`, or `_` for none";
+                mistakes.push(unfit(place, message, "write `#[weights(\"model.norm\")]`"));
+            }
+        }
+    }
+    if mistakes.is_empty() {
+        mistakes.extend(miscounted(attribute, names.len(), (field, written, place)));
+    }
+    if mistakes.is_empty() { Ok(names) } else { Err(mistakes) }
+}
+
+/// What is in the parentheses of an attribute.
+fn arguments(attribute: &Attribute) -> TokenStream {
+    match &attribute.meta {
+        Meta::List(list) => list.tokens.clone(),
+        _ => TokenStream::new(),
+    }
+}
+
+fn name(item: &TokenStream) -> Option<Name> {
+    let read = |input: ParseStream| {
+        if input.peek(Token![_]) {
+            return input.parse::<Token![_]>().map(|_| Name::Unnamed);
+        }
+        if !input.peek(Ident) {
+            return input.parse::<LitStr>().map(|name| Name::Named(name.value()));
+        }
+        let kind: Ident = input.parse()?;
+        let content;
+        parenthesized!(content in input);
+        let (name, is_whole): (LitStr, _) = (content.parse()?, content.is_empty());
+        let is_known = kind == "transposed" && is_whole;
+        if is_known { Ok(Name::Transposed(name.value())) } else { Err(input.error("")) }
+    };
+    syn::parse::Parser::parse2(read, item.clone()).ok()
+}
+
+/// What is wrong with a name.
+fn misnamed(item: &TokenStream, name: &Name, (field, written, place): (&Ident, &Field, Place)) -> Option<Mistake> {
+    let (Name::Named(name) | Name::Transposed(name)) = name else { return None };
+    if name.is_empty() {
+        return Some(unfit(
+            item,
+            "an empty name",
+            "write `_` for a part that adds nothing to the names of its tensors",
+        ));
+    }
+    if name.split('.').any(str::is_empty) {
+        let help = "names are joined by dots: write no dot at either end of one, and no two in a row";
+        return Some(unfit(item, format!("`{name}` has a dot with no name beside it"), help));
+    }
+    let indices = name.matches("{}").count();
+    if name.replace("{}", "").contains(['{', '}']) {
+        let message = format!("`{name}` has a brace, and only `{{}}` stands for something: the index of an element");
+        return Some(unfit(item, message, "write `{}` in the place of the index"));
+    }
+    if indices > 1 {
+        let message = format!("`{name}` has {indices} indices, but an element of an array has one");
+        return Some(unfit(item, message, "keep one `{}`"));
+    }
+    let is_array = place == Place::Layer || elements(&written.ty).1.is_some();
+    (indices == 1 && !is_array).then(|| {
+        let message = format!("`{name}` has the place of an index, but `{field}` is no array");
+        unfit(item, message, "remove the `{}`")
+    })
+}
+
+/// That there are as many names as parts, where that can be seen.
+fn miscounted(
+    attribute: &Attribute,
+    names: usize,
+    (field, written, place): (&Ident, &Field, Place),
+) -> Option<Mistake> {
+    if names == 0 {
+        let help = "write `#[weights(\"model.norm\")]`, or one name for each element of a tuple";
+        return Some(unfit(attribute, "`#[weights]` takes one name or more", help));
+    }
+    if names > 1 && place == Place::Alternating {
+        let message = format!("{names} names for `{field}`, whose elements are units of their own");
+        return Some(unfit(attribute, message, "give one name, with `{}` in the place of the index"));
+    }
+    let layers = tuple(&written.ty).filter(|&layers| names > 1 && names != layers)?;
+    let message = format!("{names} names for a tuple of {layers} layers");
+    let help = "give one name for all of it, or one for each layer, with `_` for a layer without one";
+    Some(unfit(attribute, message, help))
+}
+
+/// How many layers a tuple has.
+fn tuple(ty: &Type) -> Option<usize> {
+    match elements(ty).0 {
+        Type::Tuple(tuple) => Some(tuple.elems.len()),
+        Type::Group(group) => tuple(&group.elem),
+        Type::Paren(paren) => tuple(&paren.elem),
+        _ => None,
+    }
+}
+
+fn init(field: &Field) -> Result<Option<Init>, Mistake> {
+    let Some(attribute) = at_most_one(named(&field.attrs, "init"))? else { return Ok(None) };
+    let read = |input: ParseStream| {
+        let all: Expr = input.parse()?;
+        let mut last = None;
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+        if !input.is_empty() {
+            let name: Ident = input.parse()?;
+            input.parse::<Token![=]>()?;
+            last = Some(input.parse()?).filter(|_| name == "last");
+            input.parse::<Option<Token![,]>>()?;
+            if last.is_none() || !input.is_empty() {
+                return Err(input.error(""));
+            }
+        }
+        Ok(Init { all, last })
+    };
+    let refuse = |place: TokenStream, message: &str| {
+        let help = "write `#[init(0.02)]`, or `#[init(0.02, last = 0.01)]` where the last matrix has another";
+        Mistake::at(place, &Diagnostic::new("Z0153", "", message).help(help))
+    };
+    let init = syn::parse::Parser::parse2(read, arguments(attribute)).map_err(|_| {
+        refuse(quote!(#attribute), "`#[init]` takes the standard deviation that matrices are drawn with")
+    })?;
+    let negative = [Some(&init.all), init.last.as_ref()].into_iter().flatten().find(|deviation| is_negative(deviation));
+    if let Some(negative) = negative {
+        return Err(refuse(quote!(#negative), "a standard deviation is 0 or more"));
+    }
+    Ok(Some(init))
+}
+
+fn is_negative(deviation: &Expr) -> bool {
+    matches!(deviation, Expr::Unary(negated) if matches!(negated.op, UnOp::Neg(_)))
+}
+
+/// Z0150: names that cannot be those of the field's tensors.
+fn unfit(place: impl ToTokens, message: impl Into<String>, help: &str) -> Mistake {
+    Mistake::at(place, &Diagnostic::new("Z0150", "", message).help(help))
+}
+
+#[cfg(test)]
+#[path = "notes_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! Published: what tensors are called where a model is published, by what `#[weights]` says of the fields that they lie
+//! in. Never knows a file.
+
+/// What a parameter is called where the model is published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    /// Its name. `{}` stands for the index of a unit of an array field.
+    pub name: String,
+    /// Whether it lies there transposed, as a matrix (inputs, outputs).
+    pub transposed: bool,
+}
+
+/// What `#[weights]` says of one part of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// Its name.
+    Named(&'static str),
+    /// Its name, and that all matrices in it are stored transposed.
+    Transposed(&'static str),
+    /// It adds nothing to the names of its tensors; a tensor keeps its own.
+    Unnamed,
+}
+
+/// What is open, and what its parts are called.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    /// From the field of the model to here.
+    names: Vec<&'static str>,
+    /// Whether an attribute gave any of them.
+    is_given: bool,
+    is_transposed: bool,
+    /// Names of the parts that are opened here, where they are given.
+    parts: Option<&'static [Part]>,
+    /// Own names of the parts that have been opened here.
+    opened: Vec<&'static str>,
+}
+
+impl Path {
+    /// Opens a part with its own names, on which these names stand; gives the path outside of it.
+    pub fn open(&mut self, own: &[&'static str], weights: &'static [Part]) -> Self {
+        let from_outside = self.next(own);
+        let outer = self.clone();
+        match (from_outside, weights) {
+            (None, []) => self.names.extend(own),
+            (None, _) => {}
+            (Some(part), _) => self.give(part),
+        }
+        match weights {
+            [] => self.parts = None,
+            [one] => {
+                self.give(*one);
+                self.parts = None;
+            }
+            _ => self.parts = Some(weights),
+        }
+        self.opened.clear();
+        outer
+    }
+
+    /// Opens a tensor; gives the path outside of it.
+    pub fn open_tensor(&mut self, own: &'static str) -> Self {
+        let from_outside = self.next(&[own]);
+        let outer = self.clone();
+        match from_outside {
+            None | Some(Part::Unnamed) => self.names.push(own),
+            Some(part) => self.give(part),
+        }
+        outer
+    }
+
+    /// Goes back to the path outside.
+    pub fn close(&mut self, outer: Self) {
+        *self = outer;
+    }
+
+    /// What is said here of the part that is opened next.
+    fn next(&mut self, own: &[&'static str]) -> Option<Part> {
+        let parts = self.parts?;
+        let part = parts.get(self.opened.len()).copied();
+        self.opened.extend(own);
+        Some(part.unwrap_or(Part::Unnamed))
+    }
+
+    fn give(&mut self, part: Part) {
+        self.is_given = true;
+        match part {
+            Part::Named(name) => self.names.push(name),
+            Part::Transposed(name) => {
+                self.names.push(name);
+                self.is_transposed = true;
+            }
+            Part::Unnamed => {}
+        }
+    }
+
+    /// The name of an open tensor of so many dims, where attributes give any part of it.
+    pub fn weights(&self, dims: usize) -> Option<Weights> {
+        self.is_given.then(|| Weights { name: self.names.join("."), transposed: self.is_transposed && dims == 2 })
+    }
+
+    /// The parts that were opened here, where they are more or fewer than the names.
+    pub fn misfit(&self, weights: &'static [Part]) -> Option<&[&'static str]> {
+        (weights.len() > 1 && weights.len() != self.opened.len()).then_some(&self.opened)
+    }
+}
+
+/// A list of names that does not fit what it names.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Misfit {
+    /// The fields that it lies in, within the unit; empty for the unit itself.
+    pub within: String,
+    /// How many names there are.
+    pub names: usize,
+    /// The parts that are to be named.
+    pub parts: Vec<&'static str>,
+}
+
+impl Misfit {
+    pub(super) fn new(scope: &[&'static str], names: usize, parts: &[&'static str]) -> Self {
+        Self { within: scope.join("."), names, parts: parts.to_vec() }
+    }
+}

@@ -1,0 +1,77 @@
+//! Names: what a model's tensors are called where it is published, and whether they can be. Never reads a file.
+
+use std::collections::HashMap;
+
+use zero_plan::Unit;
+
+use super::Model;
+use crate::error::Error;
+use crate::layer::{Misfit, Tensor, Tensors};
+
+/// What stands for the index of a unit.
+const INDEX: &str = "{}";
+
+/// The name of a unit's tensor where the model is published, with the unit's index in the place of `{}`. Where no
+/// attribute gives any part of it, that is the names of field, index, parts and tensor, joined by dots.
+pub fn published(unit: &Unit, tensor: &Tensor) -> String {
+    let index = unit.index.map(|index| index.to_string()).unwrap_or_default();
+    match (&tensor.weights, unit.index) {
+        (Some(weights), _) => weights.name.replace(INDEX, &index),
+        (None, Some(_)) => format!("{}.{index}.{}", unit.field, tensor.name),
+        (None, None) => format!("{}.{}", unit.field, tensor.name),
+    }
+}
+
+/// That lists of published names fit the layers that they stand on, and that each names one tensor.
+pub(crate) fn require_names<M: Model>() -> Result<(), Error> {
+    let mut taken = HashMap::new();
+    for unit in M::PLAN.units.iter().filter(|unit| unit.params > 0) {
+        let mut tensors = Tensors::default();
+        M::CODE[unit.position].tensors(&mut tensors);
+        if let Some(misfit) = tensors.misfit() {
+            return Err(does_not_fit(unit, misfit));
+        }
+        for tensor in tensors.into_list().into_iter().filter(|tensor| tensor.weights.is_some()) {
+            require_index(unit, &tensor)?;
+            let own = format!("`{unit}.{}`", tensor.name);
+            let name = published(unit, &tensor);
+            if let Some(other) = taken.insert(name.clone(), own.clone()) {
+                return Err(Error::Names {
+                    code: "Z0221",
+                    what: format!("{other} and {own} have one published name, `{name}`"),
+                    help: "give one of them another name by `#[weights(...)]` on a field that it lies in".to_owned(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn does_not_fit(unit: &Unit, Misfit { within, names, parts }: &Misfit) -> Error {
+    let field = if within.is_empty() { unit.field.to_owned() } else { format!("{}.{within}", unit.field) };
+    let parts = if parts.is_empty() { "none".to_owned() } else { format!("`{}`", parts.join("`, `")) };
+    Error::Names {
+        code: "Z0220",
+        what: format!("`#[weights]` on `{field}` has {names} names, and the parts of its layer are {parts}"),
+        help: "give one name for all of it, or one for each part, with `_` for a part without one".to_owned(),
+    }
+}
+
+/// That a name has the place of an index where there is one, and only there.
+fn require_index(unit: &Unit, tensor: &Tensor) -> Result<(), Error> {
+    let Some(weights) = &tensor.weights else { return Ok(()) };
+    let (places, expected) = (weights.name.matches(INDEX).count(), usize::from(unit.index.is_some()));
+    if places == expected {
+        return Ok(());
+    }
+    let what = format!("the published name of `{unit}.{}` is `{}`", tensor.name, weights.name);
+    let (what, help) = match (unit.index, places) {
+        (None, _) => (format!("{what}, but `{}` is no array field", unit.field), "remove the `{}`"),
+        (_, 0) => (
+            format!("{what}, so all elements of `{}` would have it", unit.field),
+            "write `{}` where the index is to stand",
+        ),
+        _ => (format!("{what}, with more than one index"), "keep one `{}`"),
+    };
+    Err(Error::Names { code: "Z0221", what, help: help.to_owned() })
+}
