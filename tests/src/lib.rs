@@ -3,6 +3,7 @@
 
 pub mod buffers;
 pub mod naive;
+pub mod published;
 pub mod reference;
 pub mod specs;
 pub mod tiny;

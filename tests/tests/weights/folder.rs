@@ -10,7 +10,7 @@ use zero_plan::{Config, PlanBuf, Unit};
 use zero_runtime::engine::Engine;
 use zero_runtime::error::Error;
 use zero_runtime::layer::{Tensor, Tensors, Tokens};
-use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::model::{DeviceOf, Model, published};
 use zero_runtime::transport::{Shared, local};
 use zero_runtime::weights::{Export, Import, WeightType};
 use zero_tests::training::{HYPER, noise};
@@ -70,13 +70,11 @@ pub fn export<M: Model<Input = Tokens, Target = Tokens>>(
     })
 }
 
-/// The tensors of a unit without `#[weights]`, each with its name in a file.
+/// The tensors of a unit, each with its name in a file.
 pub fn named<M: Model>(unit: &Unit) -> Vec<(String, Tensor)> {
     let mut list = Tensors::default();
-    (M::CODE[unit.position].tensors)(&mut list);
-    let index = unit.index.map(|index| format!("{index}.")).unwrap_or_default();
-    let name = |tensor: &Tensor| format!("{}.{index}{}", unit.field, tensor.name);
-    list.into_list().into_iter().map(|tensor| (name(&tensor), tensor)).collect()
+    M::CODE[unit.position].tensors(&mut list);
+    list.into_list().into_iter().map(|tensor| (published(unit, &tensor), tensor)).collect()
 }
 
 /// The name of a tensor of a field.

@@ -5,6 +5,7 @@
 mod broken;
 mod folder;
 mod layouts;
+mod published;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -275,8 +275,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 }
 
-/// The most elements that are read or written at a time where parameters come from a file or go to one: 2 MiB of f32.
-pub const PIECE_ELEMENTS: usize = 512 << 10;
+/// The most elements that are read or written at a time where parameters come from a file or go to one: 1 MiB of f32.
+pub const PIECE_ELEMENTS: usize = 256 << 10;
 
 /// Cuts a range of the first `len` elements of a buffer, which may reach into the padding after them.
 fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::directory::{Directory, Partial};
 use super::dtype::WeightType;
@@ -230,10 +230,17 @@ fn own_config(declared: Value, kind: Option<WeightType>) -> Option<Vec<u8>> {
 /// The config of an imported model with another type in it; none where it can stay as it is.
 fn adapted(folder: &Folder, kind: Option<WeightType>, is_asked: bool) -> Option<Vec<u8>> {
     let (mut config, kind) = (folder.config.clone()?, kind?);
-    let key = if config.contains_key("torch_dtype") { "torch_dtype" } else { "dtype" };
-    if !is_asked || config.get(key).is_some_and(|own| own == kind.config_name()) {
+    let says = |config: &Map<String, Value>, key: &&str| config.get(*key).is_some_and(|own| !own.is_null());
+    // Up to version 4, and since version 5, of `transformers`.
+    let mut keys: Vec<&str> = ["torch_dtype", "dtype"].into_iter().filter(|key| says(&config, key)).collect();
+    if keys.is_empty() {
+        keys.push("dtype");
+    }
+    if !is_asked || keys.iter().all(|&key| config.get(key).is_some_and(|own| own == kind.config_name())) {
         return None;
     }
-    config.insert(key.to_owned(), kind.config_name().into());
+    for key in keys {
+        config.insert(key.to_owned(), kind.config_name().into());
+    }
     Some(serde_json::to_vec_pretty(&config).expect("JSON"))
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::layer::{Tensor, Tensors};
-use crate::model::Model;
+use crate::layer::Tensors;
+use crate::model::{Model, published};
 
 /// A tensor of a model as it is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,22 +43,17 @@ pub fn of_model<M: Model>() -> Vec<Named> {
     let mut all = Vec::new();
     for (this, unit) in units.iter().enumerate() {
         let mut tensors = Tensors::default();
-        (M::CODE[unit.position].tensors)(&mut tensors);
+        M::CODE[unit.position].tensors(&mut tensors);
         let is_alias = unit.is_tied(this);
         // A tied layer takes what its owner's flat buffer begins with.
         let taken = tensors.into_list().into_iter().filter(|tensor| tensor.start + tensor.len() <= unit.takes);
         all.extend(taken.map(|tensor| {
-            let (name, transposed) = published(unit.field, unit.index, &tensor);
+            let name = published(unit, &tensor);
+            let transposed = tensor.weights.is_some_and(|weights| weights.transposed);
             Named { name, shape: tensor.shape, transposed, unit: unit.source, start: tensor.start, is_alias }
         }));
     }
     all
-}
-
-/// The name of a tensor of a field, and whether it is published transposed.
-fn published(field: &str, index: Option<usize>, tensor: &Tensor) -> (String, bool) {
-    let field = index.map_or(field.to_owned(), |index| format!("{field}.{index}"));
-    (format!("{field}.{}", tensor.name), false)
 }
 
 /// Names that begin with these are published without it too, or the other way round.
