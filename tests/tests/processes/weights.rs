@@ -64,7 +64,11 @@ fn z0363_weights_of_another_model_are_told_once() {
     let mut other = program(env!("CARGO_BIN_EXE_piped"));
     other.args(["--data", TEXT, "--steps", "2", "--init"]).arg(&folder);
     let end = refused(&mut other, "Z0363");
-    assert!(end.errors.contains("`blocks.0.attention") && end.errors.contains("`mlp.weight` [12, 12]"), "{}", end.errors);
+    assert!(
+        end.errors.contains("`blocks.0.attention") && end.errors.contains("`mlp.weight` [12, 12]"),
+        "{}",
+        end.errors
+    );
 }
 
 #[test]

@@ -101,9 +101,8 @@ pub fn tensors(path: &Path) -> BTreeMap<String, Content> {
 
 /// Writes tensors to one file.
 pub fn write(path: &Path, tensors: &BTreeMap<String, Content>) {
-    let view = |(name, (dtype, shape, data)): (&String, &'_ Content)| {
-        (name.clone(), (*dtype, shape.clone(), data.clone()))
-    };
+    let view =
+        |(name, (dtype, shape, data)): (&String, &'_ Content)| (name.clone(), (*dtype, shape.clone(), data.clone()));
     let all: Vec<(String, Content)> = tensors.iter().map(view).collect();
     let views = all.iter().map(|(name, (dtype, shape, data))| {
         (name, TensorView::new(*dtype, shape.clone(), data).expect("as many bytes"))

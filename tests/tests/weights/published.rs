@@ -48,7 +48,8 @@ fn matrices_lie_transposed_under_their_published_names() {
             if name.contains("attn") && name.ends_with("weight") || name.contains("mlp") && name.ends_with("weight") {
                 let (rows, columns) = (tensor.shape[0], tensor.shape[1]);
                 assert_eq!(shape, [columns, rows], "{name}");
-                let is_equal = |i: usize| own[i / columns * columns + i % columns] == data[i % columns * rows + i / columns];
+                let is_equal =
+                    |i: usize| own[i / columns * columns + i % columns] == data[i % columns * rows + i / columns];
                 assert!((0..own.len()).all(is_equal), "{name}");
                 transposed += 1;
             } else {
@@ -129,7 +130,9 @@ fn a_repeated_head_is_exported_again() {
 #[test]
 fn z0366_a_config_of_another_model() {
     let (_root, path) = folder();
-    for (key, value) in [("n_head", json!(4)), ("scale_attn_by_inverse_layer_idx", json!(true)), ("model_type", json!("llama"))] {
+    for (key, value) in
+        [("n_head", json!(4)), ("scale_attn_by_inverse_layer_idx", json!(true)), ("model_type", json!("llama"))]
+    {
         change_config(&path, key, value);
     }
     let error = Import::open::<Published>(&path).unwrap_err();

@@ -161,7 +161,9 @@ fn compare_declared(key: &str, own: &Value, config: &Object, compared: &mut Comp
 fn compare_undeclared(key: &str, found: &Value, declared: &Object, length: usize, compared: &mut Compared) {
     if LENGTHS.contains(&key) {
         if found.as_u64().is_some_and(|longest| longest < length as u64) {
-            compared.differences.push(format!("`{key}`: expected at least {length}, the length of sequences, found {found}"));
+            compared
+                .differences
+                .push(format!("`{key}`: expected at least {length}, the length of sequences, found {found}"));
         }
     } else if let Some(neutral) = neutral(key) {
         if !neutral.is(found, declared) {

@@ -151,7 +151,8 @@ fn layers_of_several_types_have_rotary_parameters_of_their_own() {
     let own = object(json!({ "rope_parameters": { "full_attention": yarn, "sliding_attention": plain } }));
     assert_eq!(rotary::compare(&own, &own), [""; 0]);
     // Version 4 scales full attention only.
-    let old = object(json!({ "rope_theta": 500000.0, "rope_scaling": { "rope_type": "yarn", "factor": 8.0, "beta_slow": 1,
+    let old =
+        object(json!({ "rope_theta": 500000.0, "rope_scaling": { "rope_type": "yarn", "factor": 8.0, "beta_slow": 1,
                              "original_max_position_embeddings": 8192 } }));
     assert_eq!(rotary::compare(&own, &old), [""; 0]);
     let mut other = own.clone();

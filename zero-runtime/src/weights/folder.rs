@@ -61,13 +61,8 @@ impl Folder {
         if !metadata.is_dir() {
             return Err(WeightsError::unreadable(path)(ErrorKind::NotADirectory.into()));
         }
-        let mut folder = Self {
-            path: path.to_owned(),
-            config: None,
-            tensors: BTreeMap::new(),
-            fingerprint: 0,
-            files: Vec::new(),
-        };
+        let mut folder =
+            Self { path: path.to_owned(), config: None, tensors: BTreeMap::new(), fingerprint: 0, files: Vec::new() };
         let mut hasher = DefaultHasher::new();
         if let Some(bytes) = folder.small_file(CONFIG)? {
             bytes.hash(&mut hasher);
@@ -177,7 +172,9 @@ impl Folder {
         for (file, indexed) in files {
             let held = self.add(file, hasher)?;
             let index = self.path.join(INDEX);
-            if let Some(tensor) = indexed.iter().find(|&&tensor| held.binary_search_by(|it| it.as_str().cmp(tensor)).is_err()) {
+            if let Some(tensor) =
+                indexed.iter().find(|&&tensor| held.binary_search_by(|it| it.as_str().cmp(tensor)).is_err())
+            {
                 let what = format!("names `{tensor}` in `{file}`, which does not have it");
                 return Err(WeightsError::malformed(&index, what));
             }

@@ -65,7 +65,9 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, HeaderError> {
 /// their type and shape say, to the end of the file.
 pub fn read(file: &mut impl Read, file_bytes: u64) -> Result<Header, HeaderError> {
     if file_bytes < LENGTH_BYTES {
-        return malformed(format!("has {file_bytes} bytes, expected at least {LENGTH_BYTES} for the length of its header"));
+        return malformed(format!(
+            "has {file_bytes} bytes, expected at least {LENGTH_BYTES} for the length of its header"
+        ));
     }
     let mut length = [0; LENGTH_BYTES as usize];
     file.read_exact(&mut length)?;
@@ -101,7 +103,10 @@ fn check(raw: Vec<(String, RawEntry)>, first: u64, data_bytes: u64) -> Result<BT
         let elements = shape.0.iter().try_fold(1u64, |elements, &dim| elements.checked_mul(dim as u64));
         let bits = elements.and_then(|elements| elements.checked_mul(dtype.bitsize() as u64));
         let Some(bytes) = bits.filter(|bits| bits.is_multiple_of(8)).map(|bits| bits / 8) else {
-            return malformed(format!("has `{name}` of shape {:?}, of which {dtype} makes no number of bytes", shape.0));
+            return malformed(format!(
+                "has `{name}` of shape {:?}, of which {dtype} makes no number of bytes",
+                shape.0
+            ));
         };
         if start != expected || end < start || end > data_bytes {
             return malformed(format!(

@@ -100,7 +100,9 @@ impl Import {
                 self.read(unit, start + first, &mut others, &mut bytes)?;
                 let differs = own.iter().zip(&others).position(|(own, other)| own.to_bits() != other.to_bits());
                 if let Some(i) = differs {
-                    let owner = self.of_unit(unit).find(|it| it.named.start <= start && start < it.named.start + it.named.len());
+                    let owner = self
+                        .of_unit(unit)
+                        .find(|it| it.named.start <= start && start < it.named.start + it.named.len());
                     return Err(WeightsError::NotTied {
                         path: self.folder.path.clone(),
                         alias: alias.name.clone(),

@@ -123,7 +123,9 @@ mod tests {
 
     #[test]
     fn masks_and_frequencies_are_no_parameters() {
-        for name in ["h.0.attn.bias", "transformer.h.11.attn.masked_bias", "model.layers.3.self_attn.rotary_emb.inv_freq"] {
+        for name in
+            ["h.0.attn.bias", "transformer.h.11.attn.masked_bias", "model.layers.3.self_attn.rotary_emb.inv_freq"]
+        {
             assert!(is_buffer(name), "{name}");
         }
         for name in ["h.0.attn.c_attn.bias", "blocks.0.attn.bias", "h.x.attn.bias", "attn.bias", "h.0.attn.weight"] {
