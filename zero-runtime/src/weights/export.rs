@@ -104,14 +104,13 @@ impl Export {
         import: Option<&Import>,
     ) -> Result<(), Error> {
         let makes = engine.arena().rank() == 0;
-        let mut partial = makes.then(|| self.begin(import)).transpose()?;
+        let partial = makes.then(|| self.begin(import)).transpose()?;
         // The files are there for all from here on.
         let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
         self.write_owned(engine, &self.directory.partial(process))?;
         // And whole from here on.
         engine.gather_numbers(&[0.0])?;
-        partial.take().map_or(Ok(()), Partial::finish)?;
-        Ok(())
+        Ok(partial.map_or(Ok(()), Partial::finish)?)
     }
 
     /// Makes all files, with room for tensors.
@@ -126,8 +125,9 @@ impl Export {
         if let Some(config) = &self.config {
             partial.add_whole(CONFIG, config)?;
         }
-        for name in import.iter().flat_map(|_| &self.carried) {
-            if let Some((mut file, _)) = import.map(|it| it.folder.open_inside(name)).transpose()?.flatten() {
+        let Some(import) = import else { return Ok(partial) };
+        for name in &self.carried {
+            if let Some((mut file, _)) = import.folder.open_inside(name)? {
                 partial.add_copy(name, &mut file)?;
             }
         }

@@ -30,7 +30,7 @@ const JSON_BYTES_MAX: u64 = 64 << 20;
 pub struct Folder {
     /// Where it lies.
     pub path: PathBuf,
-    /// What [`CONFIG`] says, if there is one.
+    /// What its config says, if there is one.
     pub config: Option<Map<String, Value>>,
     /// All tensors, by name.
     pub tensors: BTreeMap<String, Found>,

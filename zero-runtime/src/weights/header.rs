@@ -90,8 +90,11 @@ pub fn read(file: &mut impl Read, file_bytes: u64) -> Result<Header, HeaderError
 }
 
 /// Checks tensors that lie in `data_bytes` bytes, which begin at `first`.
-fn check(raw: Vec<(String, RawEntry)>, first: u64, data_bytes: u64) -> Result<BTreeMap<String, Entry>, HeaderError> {
-    let mut raw = raw;
+fn check(
+    mut raw: Vec<(String, RawEntry)>,
+    first: u64,
+    data_bytes: u64,
+) -> Result<BTreeMap<String, Entry>, HeaderError> {
     raw.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut entries = BTreeMap::new();
     let mut expected = 0;

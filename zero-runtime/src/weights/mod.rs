@@ -1,8 +1,8 @@
 //! Weights: published models in and out: folders as Hugging Face has them, with safetensors and a `config.json`. Never holds
 //! a model: numbers go between files and the engine in pieces.
 //!
-//! [`folder`] opens files and [`header`] believes none of them; [`names`] says how a model's tensors are published, [`config`]
-//! what its sizes are called. [`Import`] fills the parameters of an engine, [`Export`] writes them.
+//! `folder` opens files and `header` believes none of them; `names` says how a model's tensors are published, `config` holds
+//! what their sizes are called against the struct. [`Import`] fills the parameters of an engine, [`Export`] writes them.
 
 mod config;
 mod directory;
