@@ -18,7 +18,8 @@ pub const NUMBER_ROUNDS: usize = 2;
 pub const STEP_WORDS: usize = 12;
 
 /// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before
-/// the first step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator.
+/// the first step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator; parameters that come from a
+/// file or go to one take 3 MiB, in pieces.
 const PROGRAM_BYTES: usize = 16 << 20;
 /// Data that is held in memory: a text in the binary, or the paths of the files of a directory. Files themselves are
 /// read when they are needed, into buffers of a few KiB, so their pages lie in the system's cache and in no rank.

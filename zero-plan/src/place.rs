@@ -65,6 +65,13 @@ pub struct Stretch {
     pub len: usize,
 }
 
+impl Stretch {
+    /// Its elements.
+    pub const fn elements(self) -> core::ops::Range<usize> {
+        self.start..self.start + self.len
+    }
+}
+
 /// What there is of every parameter, one place for each: what a checkpoint of a run consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {

@@ -7,6 +7,7 @@ use crate::engine::RunError;
 use crate::launch::LaunchError;
 use crate::plan::{Bytes, Flaw};
 use crate::transport::Lost;
+use crate::weights::WeightsError;
 
 /// Why a run has ended early.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,9 @@ pub enum Error {
     /// The data cannot be trained on.
     #[error("{}", .0.report())]
     Data(#[from] DataError),
+    /// Published weights cannot be taken in, or written.
+    #[error("{}", .0.report())]
+    Weights(#[from] WeightsError),
     /// A step could not be done.
     #[error(transparent)]
     Run(#[from] RunError),

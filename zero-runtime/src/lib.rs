@@ -86,6 +86,7 @@ pub mod terminal;
 pub mod testing;
 pub mod transport;
 pub mod view;
+pub mod weights;
 
 pub use choice::chosen;
 pub use run::{main, main_with};

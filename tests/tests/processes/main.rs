@@ -14,3 +14,4 @@ mod teardown;
 mod terminal;
 mod training;
 mod waits;
+mod weights;

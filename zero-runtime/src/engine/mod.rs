@@ -47,6 +47,7 @@ use zero_plan::{Moved, Op, Pass, Plan};
 pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use collectives::Collectives;
 pub use diagnose::{NonFinite, Phase};
+pub use parameters::PIECE_ELEMENTS;
 pub(crate) use record::now_ns;
 pub use record::{Record, Span};
 pub use update::Hyper;

@@ -2,6 +2,9 @@
 //! it lies. A parameter's first value depends on the seed and its place in the model alone, never on the rank that owns it.
 #![allow(unsafe_code)]
 
+use core::convert::Infallible;
+use core::ops::Range;
+
 use bytemuck::Pod;
 use zero_plan::{Axis, Op, Place, State, Stretch};
 
@@ -26,25 +29,17 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         tensors
     }
 
-    /// Gives every parameter its first value.
+    /// Gives every parameter its first value. This rank computes those that it stores.
     pub fn initialize(&mut self, seed: u64) {
         let mut before = 0;
         for unit in 0..self.plan.units.len() {
-            let mut flat = vec![0.0; self.plan.units[unit].params];
-            for tensor in self.tensors(unit) {
-                let values = &mut flat[tensor.start..tensor.start + tensor.len()];
-                match tensor.init {
-                    Init::Zeros => {}
-                    Init::Ones => values.fill(1.0),
-                    Init::Normal(deviation) => {
-                        for (i, value) in values.iter_mut().enumerate() {
-                            *value = deviation * normal(seed, (before + tensor.start + i) as u64);
-                        }
-                    }
-                }
-            }
-            before += flat.len();
-            self.load(unit, &flat);
+            let tensors = self.tensors(unit);
+            self.load_pieces(unit, |start, values| {
+                first_values(&tensors, seed, before, start, values);
+                Ok::<_, Infallible>(())
+            })
+            .unwrap_or_else(|never| match never {});
+            before += self.plan.units[unit].params;
         }
     }
 
@@ -53,23 +48,55 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Panics
     /// Unless every unit is loaded once, in order, before the first step: peers may read them from then on.
     pub fn load(&mut self, unit: usize, flat: &[f32]) {
-        assert_eq!((unit, self.steps_done), (self.loaded, 0), "units are loaded once, in order, before the first step");
-        self.loaded += 1;
         assert_eq!(flat.len(), self.plan.units[unit].params, "{}: another number of parameters", self.plan.units[unit]);
-        if flat.is_empty() {
-            return;
-        }
-        let Some(held) = self.held_as(unit) else { return };
-        for state in [State::Parameters, State::Master] {
-            if let Some((Stretch { start, len }, place)) = self.arena.places().state(state, held) {
-                // Without the padding after it.
-                let stored = &flat[start.min(flat.len())..(start + len).min(flat.len())];
-                // SAFETY: what this rank stores is its alone to write, and peers read it only once it is published.
-                unsafe { self.write(place, stored) };
+        self.load_pieces(unit, |start, values| {
+            values.copy_from_slice(&flat[start..start + values.len()]);
+            Ok::<_, Infallible>(())
+        })
+        .unwrap_or_else(|never| match never {});
+    }
+
+    /// Sets the parameters of a unit, as [`Engine::load`] does, from a source that is asked for stretches of the unit's flat
+    /// buffer: `source(start, values)` fills `values` with the parameters from `start` on, of which there are at most
+    /// [`PIECE_ELEMENTS`]. It is asked only for what this rank stores, once and in order.
+    ///
+    /// # Errors
+    /// That of the source. The engine then has no parameters of this unit, and does no step.
+    ///
+    /// # Panics
+    /// As [`Engine::load`].
+    pub fn load_pieces<E>(
+        &mut self,
+        unit: usize,
+        mut source: impl FnMut(usize, &mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        assert_eq!((unit, self.steps_done), (self.loaded, 0), "units are loaded once, in order, before the first step");
+        let (params, places) = (self.plan.units[unit].params, self.arena.places());
+        if params > 0
+            && let Some(held) = self.held_as(unit)
+        {
+            // What a master copy has, parameters have too: they are the same shard, or the whole.
+            let states = [State::Parameters, State::Master].map(|state| places.state(state, held));
+            let stored = states[0].map_or(0..0, |(stretch, _)| stretch.elements());
+            let mut values = Vec::new();
+            for piece in pieces(stored, params) {
+                values.resize(piece.len(), 0.0);
+                source(piece.start, &mut values)?;
+                for (stretch, place) in states.into_iter().flatten() {
+                    let elements = stretch.elements();
+                    let common = piece.start.max(elements.start)..piece.end.min(elements.end);
+                    if !common.is_empty() {
+                        let of_piece = &values[common.start - piece.start..common.end - piece.start];
+                        // SAFETY: what this rank stores is its alone to write, and peers read it only once it is published.
+                        unsafe { self.write(place, common.start - elements.start, of_piece) };
+                    }
+                }
             }
+            // SAFETY: it is whole, and not written again before all ranks have agreed on a step.
+            unsafe { self.ranks.transport.end(Op::Update { unit: held }, &self.ranks.position) };
         }
-        // SAFETY: it is whole, and not written again before all ranks have agreed on a step.
-        unsafe { self.ranks.transport.end(Op::Update { unit: held }, &self.ranks.position) };
+        self.loaded += 1;
+        Ok(())
     }
 
     /// The unit under which this rank holds the parameters of `unit`: itself, or what mirrors it.
@@ -85,9 +112,18 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// What this rank stores of a state of a unit, and which stretch of the flat buffer that is, padding included. None where
     /// it has none: on another pipeline stage, or of a master copy where there is none.
     pub fn state(&self, state: State, unit: usize) -> Option<(Stretch, Vec<f32>)> {
+        let mut numbers = Vec::new();
+        let stretch = self.read_state(state, unit, |_, piece| numbers.extend(piece))?;
+        Some((stretch, numbers))
+    }
+
+    /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, numbers)`, where `start` counts in the unit's
+    /// flat buffer. Gives the whole stretch.
+    pub fn read_state(&self, state: State, unit: usize, mut each: impl FnMut(usize, &[f32])) -> Option<Stretch> {
         let (stretch, place) = self.arena.places().state(state, unit)?;
         // SAFETY: between steps nobody writes what this rank stores.
-        Some((stretch, unsafe { self.read(place) }))
+        self.for_each_piece(unsafe { self.arena.stored(place) }, stretch.start, &mut each);
+        Some(stretch)
     }
 
     /// Sets what this rank stores of a state of a unit: as many numbers as [`Engine::state`] gives. Together with
@@ -104,7 +140,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let (stretch, place) = self.arena.places().state(state, unit).expect("a state that this rank has");
         assert_eq!(numbers.len(), stretch.len, "{}: another length", self.plan.units[unit]);
         // SAFETY: states of parameters are private to this rank, and no op is under way.
-        unsafe { self.write(place, numbers) };
+        unsafe { self.write(place, 0, numbers) };
     }
 
     /// Steps that have been done.
@@ -121,13 +157,13 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.steps_done = steps;
     }
 
-    /// Writes the first numbers of a place, in its width.
+    /// Writes numbers from element `start` of a place on, in its width.
     ///
     /// # Safety
     /// As for [`crate::arena::Arena::view_mut`].
-    unsafe fn write(&self, place: Place, numbers: &[f32]) {
-        let (device, width) = (&self.ranks.device, self.arena.width(place));
-        let place = place.first(numbers.len() * width.bytes());
+    unsafe fn write(&self, place: Place, start: usize, numbers: &[f32]) {
+        let (device, bytes) = (&self.ranks.device, self.arena.width(place).bytes());
+        let place = place.cut(start * bytes, numbers.len() * bytes);
         // SAFETY: by the caller's promise.
         match unsafe { self.arena.stored_mut(place) } {
             StoredMut::F32(to) => device.stage(to, |to| to.copy_from_slice(numbers)),
@@ -140,21 +176,34 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Safety
     /// As for [`crate::arena::Arena::view`].
     unsafe fn read(&self, place: Place) -> Vec<f32> {
+        let mut numbers = Vec::new();
         // SAFETY: by the caller's promise.
-        self.read_stored(unsafe { self.arena.stored(place) })
+        self.for_each_piece(unsafe { self.arena.stored(place) }, 0, &mut |_, piece: &[f32]| numbers.extend(piece));
+        numbers
     }
 
-    fn read_stored(&self, from: Stored<DeviceOf<M>>) -> Vec<f32> {
+    /// Calls `each` with pieces of what is stored, of which the first begins at `start`.
+    fn for_each_piece(&self, from: Stored<DeviceOf<M>>, start: usize, each: &mut impl FnMut(usize, &[f32])) {
         match from {
-            Stored::F32(from) => self.read_as(from),
-            Stored::BF16(from) => self.read_as(from),
+            Stored::F32(from) => self.for_each_piece_as(from, start, each),
+            Stored::BF16(from) => self.for_each_piece_as(from, start, each),
         }
     }
 
-    fn read_as<E: Element + Pod>(&self, from: View<DeviceOf<M>, E>) -> Vec<f32> {
-        let mut stored = vec![E::zeroed(); from.len()];
-        self.ranks.device.read(from, &mut stored);
-        stored.into_iter().map(E::widen).collect()
+    fn for_each_piece_as<E: Element + Pod>(
+        &self,
+        from: View<DeviceOf<M>, E>,
+        start: usize,
+        each: &mut impl FnMut(usize, &[f32]),
+    ) {
+        let (mut stored, mut numbers) = (Vec::new(), Vec::new());
+        for piece in pieces(0..from.len(), from.len()) {
+            stored.resize(piece.len(), E::zeroed());
+            self.ranks.device.read(from.part(piece.start, piece.len()), &mut stored);
+            numbers.clear();
+            numbers.extend(stored.iter().map(|&number| number.widen()));
+            each(start + piece.start, &numbers);
+        }
     }
 
     /// The parameters of a unit, whole, on the ranks that hold them: those of its pipeline stage. Every rank must call it.
@@ -162,38 +211,56 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn parameters(&mut self, unit: usize) -> Result<Option<Vec<f32>>, Lost> {
+        let mut flat = Vec::new();
+        let is_here = self.read_parameters(unit, |_, piece| flat.extend(piece))?;
+        Ok(is_here.then_some(flat))
+    }
+
+    /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, parameters)`, where `start` counts in the
+    /// unit's flat buffer. Says whether this rank holds the unit. Every rank must call it.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    pub fn read_parameters(&mut self, unit: usize, each: impl FnMut(usize, &[f32])) -> Result<bool, Lost> {
         self.begin_walk();
-        let result = self.whole_unit(unit);
+        let result = self.read_unit(unit, each);
         self.end(result)
     }
 
-    fn whole_unit(&mut self, unit: usize) -> Result<Option<Vec<f32>>, Lost> {
+    fn read_unit(&mut self, unit: usize, mut each: impl FnMut(usize, &[f32])) -> Result<bool, Lost> {
         let (places, params) = (self.arena.places(), self.plan.units[unit].params);
         if self.plan.placements[unit].stage != places.at.pipeline {
-            return Ok(None);
+            return Ok(false);
         }
         if params == 0 {
-            return Ok(Some(Vec::new()));
+            return Ok(true);
         }
+        // Without the padding at its end.
+        let mut own = |start: usize, piece: &[f32]| {
+            let len = params.saturating_sub(start).min(piece.len());
+            if len > 0 {
+                each(start, &piece[..len]);
+            }
+        };
         // SAFETY: between steps nobody writes parameters, and no step ends before this rank is in it: what it reads here it
         // has read by then. Views end before the release.
-        let mut flat = unsafe {
+        unsafe {
             if self.plan.config.shards_parameters() {
                 self.ranks.position.restart();
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;
-                // Not from a slot: what is computed on may be rounded.
-                let shard = |zero| (self.arena.along(Axis::Zero, zero), places.along(Axis::Zero, zero).shard(unit));
-                let shards = (0..self.plan.config.mesh.zero).map(shard);
-                let flat = shards.flat_map(|(rank, shard)| self.read_stored(self.ranks.of_rank(rank, shard))).collect();
+                for zero in 0..self.plan.config.mesh.zero {
+                    // Not from a slot: what is computed on may be rounded.
+                    let (rank, theirs) = (self.arena.along(Axis::Zero, zero), places.along(Axis::Zero, zero));
+                    let shard = self.ranks.of_rank(rank, theirs.shard(unit));
+                    self.for_each_piece(shard, theirs.shared_out(unit).start, &mut own);
+                }
                 self.ranks.run(Op::Release { unit })?;
-                flat
             } else {
-                self.read(places.flat(unit))
+                self.for_each_piece(self.arena.stored(places.flat(unit)), 0, &mut own);
             }
-        };
-        flat.truncate(params);
-        Ok(Some(flat))
+        }
+        Ok(true)
     }
 
     /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none on
@@ -205,5 +272,35 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
         // SAFETY: between steps nobody writes this rank's sums.
         Some((places.shared_out(unit).start, unsafe { self.read(places.reduced(unit)) }))
+    }
+}
+
+/// The most elements that are read or written at a time where parameters come from a file or go to one: 1 MiB of f32.
+pub const PIECE_ELEMENTS: usize = 256 << 10;
+
+/// Cuts a range of the first `len` elements of a buffer, which may reach into the padding after them.
+fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end.min(len);
+    (range.start.min(end)..end).step_by(PIECE_ELEMENTS).map(move |start| start..end.min(start + PIECE_ELEMENTS))
+}
+
+/// First values of a unit's parameters from `start` on, where the units before it have `before` parameters.
+fn first_values(tensors: &[Tensor], seed: u64, before: usize, start: usize, values: &mut [f32]) {
+    let end = start + values.len();
+    for tensor in tensors {
+        let common = tensor.start.max(start)..(tensor.start + tensor.len()).min(end);
+        if common.is_empty() {
+            continue;
+        }
+        let of_tensor = &mut values[common.start - start..common.end - start];
+        match tensor.init {
+            Init::Zeros => of_tensor.fill(0.0),
+            Init::Ones => of_tensor.fill(1.0),
+            Init::Normal(deviation) => {
+                for (i, value) in common.zip(of_tensor) {
+                    *value = deviation * normal(seed, (before + i) as u64);
+                }
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::data::DataAs;
 use crate::engine::Hyper;
 use crate::error::Error;
 use crate::sampling::Sampling;
+use crate::weights::WeightType;
 
 /// Steps before the first one that is profiled, because they touch memory for the first time. The help of `--profile`
 /// says so.
@@ -106,6 +107,17 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "profile.json", help_heading = OUTPUT)]
     #[serde(serialize_with = "as_text")]
     pub profile: Option<PathBuf>,
+    /// Folder of published weights to start from: config.json with model.safetensors, or with an index and its files
+    #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
+    #[serde(serialize_with = "as_text")]
+    pub init: Option<PathBuf>,
+    /// New folder for the weights at the end, as --init takes it
+    #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
+    #[serde(serialize_with = "as_text")]
+    pub export: Option<PathBuf>,
+    /// Type of exported numbers; without it, that of --init, or f32
+    #[arg(long, value_name = "TYPE", requires = "export", help_heading = WEIGHTS)]
+    pub export_dtype: Option<WeightType>,
     /// Print the plan and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -264,6 +276,7 @@ const DATA: &str = "Data";
 const TRAINING: &str = "Training";
 const OPTIMIZER: &str = "Optimizer (AdamW)";
 const OUTPUT: &str = "Output";
+const WEIGHTS: &str = "Published weights";
 const SAMPLE: &str = "Sample of what was learned";
 const PLAN: &str = "Instead of a run";
 

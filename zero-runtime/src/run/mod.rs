@@ -14,6 +14,7 @@ mod size;
 mod speech;
 mod threads;
 mod train;
+mod weights;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -45,6 +46,7 @@ use sample::Sample;
 use size::{require_budget, size};
 use threads::Threads;
 use train::{Finale, Job, NoFinale};
+use weights::Weights;
 
 /// `main` of a program that trains a model of tokens on text: that of `--data`. Without it, the text in the binary or,
 /// if there is none, the sources of the workspace that the model is defined in.
@@ -62,22 +64,25 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
         text.check()?;
         let tokenizer = text.tokenizer.as_deref().map(Tokenizer::open).transpose()?;
         let tokenizer = tokenizer.as_ref();
+        let weights = &Weights::open::<M>(&run)?;
         let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
-        let agreement = hash_of(&(agreement::<M>(&run), chosen, tokenizer.map(Tokenizer::hash)));
+        let agreement = (agreement::<M>(&run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
+        let agreement = hash_of(&agreement);
         let (arguments, sample) = (&run, Sample::<M>::new(&text, tokenizer, run.seed)?);
         if text.only == Some(Only::Sample) {
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
-            let job = Job::<M, _> { arguments, text: Some(&text), data, finale: sample };
+            let job = Job::<M, _> { arguments, text: Some(&text), data, weights, finale: sample };
             return become_ranks(role, agreement, &job);
         }
         let data = open::<M>(&text, tokenizer)?;
         let agreement = hash_of(&(agreement, data.fingerprint()));
         if text.only == Some(Only::Evaluate) {
-            let job = Job::<M, _> { arguments, text: Some(&text), data: &data, finale: Evaluate { text: &data } };
+            let finale = Evaluate { text: &data };
+            let job = Job::<M, _> { arguments, text: Some(&text), data: &data, weights, finale };
             introduce_data(&job, speaks)?;
             return become_ranks(role, agreement, &job);
         }
-        let job = Job::<M, _> { arguments, text: Some(&text), data: &data, finale: sample };
+        let job = Job::<M, _> { arguments, text: Some(&text), data: &data, weights, finale: sample };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
     })
@@ -114,9 +119,11 @@ impl Dataset for NoText {
 pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode {
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role, speaks| {
-        let job = Job::<M, _> { arguments: &run, text: None, data: &data, finale: NoFinale };
+        let weights = Weights::open::<M>(&run)?;
+        let agreement = hash_of(&(agreement::<M>(&run), weights.fingerprint()));
+        let job = Job::<M, _> { arguments: &run, text: None, data: &data, weights: &weights, finale: NoFinale };
         introduce_data(&job, speaks)?;
-        become_ranks(role, agreement::<M>(&run), &job)
+        become_ranks(role, agreement, &job)
     })
 }
 
@@ -251,6 +258,7 @@ fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Erro
     if speaks {
         let own = || format!("data: this program's own, {held_out} sequences of it held out");
         say(&format!("{}\n\n", job.data.contents().map_or_else(own, |contents| contents.to_string())));
+        job.weights.introduce();
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::output::{
 };
 use super::size::size;
 use super::threads::Threads;
+use super::weights::Weights;
 use crate::data::{Dataset, Draw};
 use crate::device::Device;
 use crate::engine::{Engine, InputOf, TargetOf};
@@ -56,6 +57,8 @@ pub struct Job<'a, M: Model, F> {
     pub text: Option<&'a TextArguments>,
     /// What it trains on.
     pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
+    /// What it starts from and leaves behind.
+    pub weights: &'a Weights,
     /// What comes after training.
     pub finale: F,
 }
@@ -92,7 +95,10 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     }
     let profiler = profiler?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
-    engine.initialize(arguments.seed);
+    match &job.weights.import {
+        Some(import) => import.load(&mut engine)?,
+        None => engine.initialize(arguments.seed),
+    }
     if let Some(output) = &mut output {
         output.begin(&Header::new(job))?;
     }
@@ -117,6 +123,7 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
+    job.weights.export(&mut engine)?;
     job.finale.run(&mut engine, output.as_mut())?;
     let size = size(engine.plan(), arguments, job.data.resident_bytes());
     compare(&mut engine, &moved, arguments.steps, &size)?;

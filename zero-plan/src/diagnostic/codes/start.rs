@@ -320,6 +320,77 @@ pub(super) const CODES: &[Code] = &[
         example: "./zero3 --data shards --data-as ids",
     },
     Code {
+        code: "Z0360",
+        title: "weights that cannot be read",
+        explanation: "`--init` takes a folder as Hugging Face has it: config.json, and model.safetensors or \
+            model.safetensors.index.json with the files that it names. One of them is not there, or this user cannot \
+            read it.",
+        example: "./gpt2 --init nowhere",
+    },
+    Code {
+        code: "Z0361",
+        title: "weights that are not what they say",
+        explanation: "A file of weights begins with the names, types, shapes and places of its tensors. They must lie \
+            one after another, without holes, to the end of the file, and what an index says must be true of the files \
+            that it names. Here it is not: the file was cut off, or changed, or is none of this kind. Fetch it again.",
+        example: "head -c 1000 model.safetensors > cut/model.safetensors; ./gpt2 --init cut",
+    },
+    Code {
+        code: "Z0362",
+        title: "weights outside of their folder",
+        explanation: "An index names files beside it, so that a model that was fetched cannot make this program read \
+            others. It names one elsewhere, or one that is a link to elsewhere. Links from `snapshots` to `blobs` in a \
+            cache of Hugging Face are followed.",
+        example: r#"{"weight_map": {"wte.weight": "../../secret.safetensors"}}"#,
+    },
+    Code {
+        code: "Z0363",
+        title: "tensors that are missing",
+        explanation: "A folder of weights lacks tensors of the model, and the message names up to ten of them with \
+            their shapes, and those that the model has not. Either they are of another model, or `#[weights(...)]` on \
+            the fields of the struct gives other names than they were published under.",
+        example: "./llama3 --init gpt2",
+    },
+    Code {
+        code: "Z0364",
+        title: "tensors that are left over",
+        explanation: "A folder of weights has tensors that the model has no place for: more layers, or biases that it \
+            computes without. If they were passed over, another function would be computed than the published one. \
+            Masks and rotary frequencies, which are no parameters, are passed over.",
+        example: "./llama3 --init a-model-with-biases",
+    },
+    Code {
+        code: "Z0365",
+        title: "tensors of another shape or type",
+        explanation: "A tensor has another shape than the one of the model, or its numbers are none of BF16, F16 and \
+            F32. The message names both shapes; sizes of the struct have to be those of the published model.",
+        example: "./gpt2 --init gpt2-medium",
+    },
+    Code {
+        code: "Z0366",
+        title: "config of another model",
+        explanation: "What config.json says is held against what the struct declares with `#[config(...)]`. All keys \
+            that differ are named; so are those that change what is computed and that the struct does not declare, such \
+            as a scaling of rotary positions. Numbers are equal if they are so in f32.",
+        example: "./llama3 --init a-llama-with-another-rope_theta",
+    },
+    Code {
+        code: "Z0367",
+        title: "tied weights that differ",
+        explanation: "The model's head shares the embedding, and the folder has a tensor for each of them. They have to \
+            be equal, as only one can be used. Leave one out, or give the model a head of its own.",
+        example: "./gpt2 --init a-gpt2-whose-head-was-trained-by-itself",
+    },
+    Code {
+        code: "Z0368",
+        title: "weights that cannot be exported",
+        explanation: "`--export` names a folder that does not exist yet, or is empty, in a directory that can be written \
+            and has room for the model; that is looked at before anything is trained. The folder is made under a name \
+            with `.partial-` in it, and gets its own name when all of it is on the disk. A number that f16 has none for \
+            is an error, too.",
+        example: "./gpt2 --export a-folder-with-files",
+    },
+    Code {
         code: "Z0370",
         title: "tokenizer that cannot be used",
         explanation: "There is no `tokenizer.json` at that path, or in that folder; or the library `tokenizers`, by which \

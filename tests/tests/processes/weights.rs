@@ -1,0 +1,81 @@
+//! Published weights of a run: what one exports, another starts from, and what cannot be is told before anything is trained.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::run::{End, Run, TEXT, program, tiny};
+
+/// Runs the model of text for so many steps, with further arguments, and gives its losses to the last bit.
+fn losses(steps: u64, metrics: &Path, arguments: &[&str]) -> (Vec<u64>, Value) {
+    let mut command = tiny(steps);
+    command.args(["--seed", "5", "--metrics"]).arg(metrics).args(arguments);
+    let end = Run::start(&mut command).end();
+    // With the comparison at its end: no process has held more than its plan says.
+    assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{arguments:?}");
+    let metrics = fs::read_to_string(metrics).unwrap();
+    let mut lines = metrics.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let header = lines.next().expect("a header");
+    let told = lines.filter_map(|line| line.get("loss").or(line.get("held_out_loss"))?.as_f64());
+    (told.map(f64::to_bits).collect(), header)
+}
+
+#[test]
+fn a_run_goes_on_from_what_another_exported() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    let [first, again] = ["first", "again"].map(path);
+    let [first, again] = [first.to_str().unwrap(), again.to_str().unwrap()];
+    let (trained, _) = losses(2, &path("a"), &[]);
+    let (held_out, header) = losses(0, &path("b"), &["--export", first]);
+    assert_eq!((trained.len(), held_out.len()), (3, 1));
+    assert_eq!((&header["arguments"]["export"], &header["arguments"]["init"]), (&Value::from(first), &Value::Null));
+    let (imported, header) = losses(2, &path("c"), &["--init", first, "--export", again, "--export-dtype", "bf16"]);
+    assert_eq!(imported, trained);
+    assert_eq!(header["arguments"]["init"], first);
+    assert_eq!(header["arguments"]["export_dtype"], "bf16");
+    let bytes = |name: &str| fs::metadata(Path::new(name).join("model.safetensors")).expect("a file").len();
+    assert!(bytes(again) < bytes(first) * 2 / 3, "half the bits, and a header");
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 5, "a part of an export is left");
+}
+
+fn refused(command: &mut Command, code: &str) -> End {
+    let end = Run::start(command).end();
+    assert_eq!(end.code, Some(2), "{}", end.errors);
+    assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
+    assert!(end.errors.starts_with(&format!("error[{code}]: ")), "{}", end.errors);
+    assert!(!end.lines.iter().any(|line| line.starts_with("step ")), "nothing is trained");
+    end
+}
+
+#[test]
+fn z0360_a_folder_that_is_not_there_is_told_once() {
+    let end = refused(tiny(3).args(["--init", "/nowhere"]), "Z0360");
+    assert!(end.errors.contains("cannot read `/nowhere`: "), "{}", end.errors);
+}
+
+#[test]
+fn z0363_weights_of_another_model_are_told_once() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("folder");
+    assert_eq!(Run::start(tiny(0).arg("--export").arg(&folder)).end().code, Some(0));
+    let mut other = program(env!("CARGO_BIN_EXE_piped"));
+    other.args(["--data", TEXT, "--steps", "2", "--init"]).arg(&folder);
+    let end = refused(&mut other, "Z0363");
+    assert!(
+        end.errors.contains("`blocks.0.attention") && end.errors.contains("`mlp.weight` [12, 12]"),
+        "{}",
+        end.errors
+    );
+}
+
+#[test]
+fn z0368_a_folder_that_is_there_is_not_overwritten() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("file"), "mine").unwrap();
+    let end = refused(tiny(3).arg("--export").arg(root.path()), "Z0368");
+    assert!(end.errors.contains("it exists, and is not empty"), "{}", end.errors);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,116 @@
+//! Folders of weights: made by a model on ranks that are threads, read and rewritten with the crate `safetensors`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
+use zero_plan::{Config, PlanBuf, Unit};
+use zero_runtime::engine::Engine;
+use zero_runtime::error::Error;
+use zero_runtime::layer::{Tensor, Tensors, Tokens};
+use zero_runtime::model::{DeviceOf, Model, published};
+use zero_runtime::transport::{Shared, local};
+use zero_runtime::weights::{Export, Import, WeightType};
+use zero_tests::training::{HYPER, noise};
+
+/// Where parameters come from.
+pub enum From<'a> {
+    Seed(u64),
+    Folder(&'a Path),
+}
+
+/// What is done with a model before it is exported.
+pub struct Job<'a> {
+    pub from: From<'a>,
+    pub steps: u64,
+    pub kind: Option<WeightType>,
+    pub file_bytes_max: u64,
+}
+
+impl Default for Job<'_> {
+    fn default() -> Self {
+        Self { from: From::Seed(7), steps: 0, kind: None, file_bytes_max: u64::MAX }
+    }
+}
+
+/// Exports a model under a configuration, as ranks that are threads do, and gives what rank 0 has of each unit.
+pub fn export<M: Model<Input = Tokens, Target = Tokens>>(
+    config: Config,
+    job: &Job,
+    path: &Path,
+) -> Result<Vec<Vec<f32>>, Error> {
+    let import = match job.from {
+        From::Seed(_) => None,
+        From::Folder(folder) => Some(Import::open::<M>(folder)?),
+    };
+    let export = Export::in_files::<M>(path, import.as_ref(), job.kind, job.file_bytes_max)?;
+    let batch = noise(config);
+    PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        assert_eq!(plan.check(), Ok(()), "{config:?}");
+        let rank = |transport: Shared<DeviceOf<M>>| {
+            let mut engine = Engine::<M, _>::new(transport);
+            match (&job.from, &import) {
+                (From::Seed(seed), _) => engine.initialize(*seed),
+                (_, Some(import)) => import.load(&mut engine)?,
+                _ => unreachable!("a folder is imported"),
+            }
+            let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
+            for step in 0..job.steps {
+                engine.step(&HYPER, |part, ids, targets| batch(step, data_rank, part, ids, targets))?;
+            }
+            export.write(&mut engine, import.as_ref())?;
+            let units = 0..plan.units.len();
+            let parameters = units.map(|unit| Ok(engine.parameters(unit)?.unwrap_or_default()));
+            parameters.collect::<Result<Vec<_>, Error>>()
+        };
+        let mut ranks = local::run(plan, Result::is_err, rank)?;
+        ranks.swap_remove(0)
+    })
+}
+
+/// The tensors of a unit, each with its name in a file.
+pub fn named<M: Model>(unit: &Unit) -> Vec<(String, Tensor)> {
+    let mut list = Tensors::default();
+    M::CODE[unit.position].tensors(&mut list);
+    list.into_list().into_iter().map(|tensor| (published(unit, &tensor), tensor)).collect()
+}
+
+/// The name of a tensor of a field.
+pub fn name<M: Model>(field: &str, index: usize) -> String {
+    let unit = M::PLAN.units.iter().find(|unit| unit.field == field).expect("a field of that name");
+    named::<M>(unit).swap_remove(index).0
+}
+
+/// The files of a folder.
+pub fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry"));
+    entries.map(|it| (it.file_name().into_string().unwrap(), fs::read(it.path()).unwrap())).collect()
+}
+
+/// Type, dims and bytes of a tensor.
+pub type Content = (Dtype, Vec<usize>, Vec<u8>);
+
+/// The tensors of one file.
+pub fn tensors(path: &Path) -> BTreeMap<String, Content> {
+    let bytes = fs::read(path).expect("a file");
+    let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    file.iter().map(|(name, it)| (name.to_owned(), (it.dtype(), it.shape().to_vec(), it.data().to_vec()))).collect()
+}
+
+/// Writes tensors to one file.
+pub fn write(path: &Path, tensors: &BTreeMap<String, Content>) {
+    let view =
+        |(name, (dtype, shape, data)): (&String, &'_ Content)| (name.clone(), (*dtype, shape.clone(), data.clone()));
+    let all: Vec<(String, Content)> = tensors.iter().map(view).collect();
+    let views = all.iter().map(|(name, (dtype, shape, data))| {
+        (name, TensorView::new(*dtype, shape.clone(), data).expect("as many bytes"))
+    });
+    serialize_to_file(views, None, path).expect("a file");
+}
+
+/// The numbers of a tensor of f32.
+pub fn numbers(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+}

@@ -1,0 +1,265 @@
+//! Config: what a `config.json` says of a model, against what the model's struct declares. Never reads a file.
+
+use serde_json::{Map, Value};
+
+use super::rotary;
+
+type Object = Map<String, Value>;
+
+/// What a comparison has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Each key that says another model.
+    pub differences: Vec<String>,
+    /// What a person should know, though it changes nothing here.
+    pub notes: Vec<String>,
+}
+
+/// Keys that change what is computed, and what they mean where nobody says them; none where that has no meaning, so that the
+/// struct must say it. Defaults are those of `transformers`.
+const COMPUTES: &[(&str, Neutral)] = &[
+    ("activation_function", Neutral::Text("gelu_new")),
+    ("add_cross_attention", Neutral::False),
+    ("alibi", Neutral::False),
+    ("attention_bias", Neutral::False),
+    ("attention_chunk_size", Neutral::Absent),
+    ("attention_multiplier", Neutral::Absent),
+    ("attn_logit_softcapping", Neutral::Absent),
+    ("clip_qkv", Neutral::Absent),
+    ("embedding_multiplier", Neutral::One),
+    ("final_logit_softcapping", Neutral::Absent),
+    ("head_dim", Neutral::Quotient("hidden_size", "num_attention_heads")),
+    ("hidden_act", Neutral::Text("silu")),
+    ("hidden_activation", Neutral::Absent),
+    ("hidden_size", Neutral::Unknown),
+    ("intermediate_size", Neutral::Unknown),
+    ("is_encoder_decoder", Neutral::False),
+    ("layer_norm_epsilon", Neutral::Unknown),
+    ("layer_types", Neutral::AllFull),
+    ("logit_scale", Neutral::One),
+    ("logits_scaling", Neutral::One),
+    ("mlp_bias", Neutral::False),
+    ("model_type", Neutral::Unknown),
+    ("n_embd", Neutral::Unknown),
+    ("n_head", Neutral::Unknown),
+    ("n_inner", Neutral::FourTimes("n_embd")),
+    ("n_layer", Neutral::Unknown),
+    ("no_rope_layers", Neutral::Absent),
+    ("num_attention_heads", Neutral::Unknown),
+    ("num_experts", Neutral::Absent),
+    ("num_hidden_layers", Neutral::Unknown),
+    ("num_key_value_heads", Neutral::SameAs("num_attention_heads")),
+    ("num_local_experts", Neutral::Absent),
+    ("qk_layernorm", Neutral::False),
+    ("quantization_config", Neutral::Absent),
+    ("query_pre_attn_scalar", Neutral::Absent),
+    ("residual_multiplier", Neutral::One),
+    ("rms_norm_eps", Neutral::Unknown),
+    ("scale_attn_by_inverse_layer_idx", Neutral::False),
+    ("scale_attn_weights", Neutral::True),
+    ("sliding_window", Neutral::Absent),
+    ("use_parallel_residual", Neutral::False),
+    ("use_qkv_bias", Neutral::False),
+    (SLIDES, Neutral::False),
+    ("vocab_size", Neutral::Unknown),
+];
+
+/// Keys that change nothing of what is computed here: names, versions, ids of tokens, how values began, how it is run.
+const IGNORED: &[&str] = &[
+    "_attn_implementation",
+    "_name_or_path",
+    "architectures",
+    "auto_map",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "dtype",
+    "eos_token_id",
+    "gradient_checkpointing",
+    "id2label",
+    "initializer_range",
+    "is_decoder",
+    "keys_to_ignore_at_inference",
+    "label2id",
+    "max_window_layers",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "pretraining_tp",
+    "problem_type",
+    "reorder_and_upcast_attn",
+    "return_dict",
+    "task_specific_params",
+    "torch_dtype",
+    "transformers_version",
+    "unk_token_id",
+    "use_cache",
+];
+
+/// Keys that say how many tokens a sequence may have.
+const LENGTHS: [&str; 3] = ["max_position_embeddings", "n_positions", "n_ctx"];
+/// Whether the head has the embedding's weights.
+const TIED: &str = "tie_word_embeddings";
+
+/// Whether the window of `sliding_window` is used at all.
+const SLIDES: &str = "use_sliding_window";
+
+/// What a key means that is not there, or null.
+enum Neutral {
+    /// Nothing: it has to be there.
+    Unknown,
+    /// Not there.
+    Absent,
+    False,
+    True,
+    One,
+    Text(&'static str),
+    /// What another key says.
+    SameAs(&'static str),
+    FourTimes(&'static str),
+    Quotient(&'static str, &'static str),
+    /// A list, however long, of full attention.
+    AllFull,
+}
+
+/// Compares a config with what a struct declares, where `is_tied` says whether its head shares the embedding and `length` how
+/// many tokens its sequences have.
+pub fn compare(declared: &Object, config: &Object, is_tied: bool, length: usize) -> Compared {
+    let (declared, config) = (&plain(declared), &plain(config));
+    let mut compared = Compared::default();
+    compared.differences.extend(rotary::compare(declared, config));
+    let mut keys: Vec<&String> = declared.keys().chain(config.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys.into_iter().map(String::as_str).filter(|key| !rotary::KEYS.contains(key)) {
+        if key == TIED {
+            compare_tied(declared, config, is_tied, &mut compared);
+        } else if let Some(own) = said(declared, key) {
+            compare_declared(key, own, config, &mut compared);
+        } else if let Some(found) = said(config, key) {
+            compare_undeclared(key, found, declared, length, &mut compared);
+        }
+    }
+    compared
+}
+
+/// What an object says of a key; null says nothing.
+fn said<'a>(object: &'a Object, key: &str) -> Option<&'a Value> {
+    object.get(key).filter(|value| !value.is_null())
+}
+
+fn compare_declared(key: &str, own: &Value, config: &Object, compared: &mut Compared) {
+    let default = || neutral(key).and_then(|neutral| neutral.value(config));
+    match said(config, key).cloned().or_else(default) {
+        Some(found) if is_equal(own, &found) => {}
+        Some(found) => compared.differences.push(format!("`{key}`: expected {own}, found {found}")),
+        // What means the same as nothing.
+        None if neutral(key).is_some_and(|neutral| neutral.is(own, config)) => {}
+        None => compared.differences.push(format!("`{key}`: expected {own}, but it is not there")),
+    }
+}
+
+fn compare_undeclared(key: &str, found: &Value, declared: &Object, length: usize, compared: &mut Compared) {
+    if LENGTHS.contains(&key) {
+        if found.as_u64().is_some_and(|longest| longest < length as u64) {
+            compared
+                .differences
+                .push(format!("`{key}`: expected at least {length}, the length of sequences, found {found}"));
+        }
+    } else if let Some(neutral) = neutral(key) {
+        if !neutral.is(found, declared) {
+            let nothing = || "nothing, as the struct declares nothing".to_owned();
+            let expected = neutral.value(declared).map_or_else(nothing, |own| own.to_string());
+            compared.differences.push(format!("`{key}`: expected {expected}, found {found}"));
+        }
+    } else if is_dropout(key) {
+        if found.as_f64() != Some(0.0) {
+            compared.notes.push(format!("`{key}` is {found}, and training here drops nothing out"));
+        }
+    } else if !IGNORED.contains(&key) && !key.starts_with("summary_") {
+        compared.notes.push(format!("`{key}` is {found}, which is not known here and changes nothing"));
+    }
+}
+
+fn compare_tied(declared: &Object, config: &Object, is_tied: bool, compared: &mut Compared) {
+    let own = said(declared, TIED).and_then(Value::as_bool).unwrap_or(is_tied);
+    // Where it is not there, defaults differ, but a head of its own is among the tensors.
+    if let Some(found) = said(config, TIED)
+        && found.as_bool() != Some(own)
+    {
+        compared.differences.push(format!("`{TIED}`: expected {own}, found {found}"));
+    }
+}
+
+fn neutral(key: &str) -> Option<&'static Neutral> {
+    COMPUTES.iter().find(|(name, _)| *name == key).map(|(_, neutral)| neutral)
+}
+
+fn is_dropout(key: &str) -> bool {
+    key.ends_with("_pdrop") || key.ends_with("dropout")
+}
+
+/// The same, without a window that another key turns off, as Qwen's configs have it.
+fn plain(object: &Object) -> Object {
+    let mut object = object.clone();
+    if object.get(SLIDES) == Some(&Value::Bool(false)) {
+        object.remove(SLIDES);
+        object.remove("sliding_window");
+    }
+    object
+}
+
+impl Neutral {
+    /// The value, if there is one that can be told.
+    fn value(&self, object: &Object) -> Option<Value> {
+        let number = |key: &str| said(object, key).and_then(Value::as_u64);
+        match self {
+            Neutral::Unknown | Neutral::Absent | Neutral::AllFull => None,
+            Neutral::False => Some(false.into()),
+            Neutral::True => Some(true.into()),
+            Neutral::One => Some(1.into()),
+            Neutral::Text(text) => Some((*text).into()),
+            Neutral::SameAs(key) => said(object, key).cloned(),
+            Neutral::FourTimes(key) => Some(number(key)?.checked_mul(4)?.into()),
+            Neutral::Quotient(key, by) => Some(number(key)?.checked_div(number(by)?)?.into()),
+        }
+    }
+
+    /// Whether a value means no more than nothing would.
+    fn is(&self, value: &Value, object: &Object) -> bool {
+        match (self, value) {
+            (Neutral::AllFull, Value::Array(layers)) => layers.iter().all(|layer| layer == "full_attention"),
+            (Neutral::Absent, Value::Number(number)) => number.as_f64() == Some(0.0),
+            (Neutral::Absent, Value::Bool(is_on)) => !is_on,
+            _ => self.value(object).is_some_and(|own| is_equal(&own, value)),
+        }
+    }
+}
+
+/// Names of one activation.
+const SAME: [&[&str]; 2] = [&["gelu_new", "gelu_pytorch_tanh"], &["silu", "swish"]];
+
+/// Whether two values say the same: numbers as numbers, to the precision of f32 unless both are whole.
+pub fn is_equal(own: &Value, found: &Value) -> bool {
+    match (own, found) {
+        (Value::Number(own), Value::Number(found)) => match (own.as_i64(), found.as_i64()) {
+            (Some(own), Some(found)) => own == found,
+            _ => own.as_f64().zip(found.as_f64()).is_some_and(|(own, found)| own as f32 == found as f32),
+        },
+        (Value::Array(own), Value::Array(found)) => {
+            own.len() == found.len() && own.iter().zip(found).all(|(own, found)| is_equal(own, found))
+        }
+        (Value::Object(own), Value::Object(found)) => {
+            own.len() == found.len()
+                && own.iter().all(|(name, own)| found.get(name).is_some_and(|found| is_equal(own, found)))
+        }
+        (Value::String(own), Value::String(found)) => {
+            let is_among = |names: &&[&str]| names.contains(&own.as_str()) && names.contains(&found.as_str());
+            own == found || SAME.iter().any(is_among)
+        }
+        _ => own == found,
+    }
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

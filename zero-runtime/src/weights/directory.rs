@@ -1,0 +1,216 @@
+//! Directory: a folder that appears under its name at once and whole, or not at all. Never knows what is in it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access, statvfs};
+
+use super::error::WeightsError;
+
+/// A folder that is yet to be.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// Where it is to be.
+    parent: PathBuf,
+    name: OsString,
+}
+
+const HELP: &str = "name a folder that does not exist yet, or is empty, in a directory that can be written";
+
+impl Directory {
+    /// A folder at `path`, which must not exist yet, or be empty.
+    ///
+    /// # Errors
+    /// Z0368, also if its disk has no room for `bytes`.
+    pub fn new(path: &Path, bytes: u64) -> Result<Self, WeightsError> {
+        let refused = |what: &str| {
+            let what = format!("cannot export to `{}`: {what}", path.display());
+            Err(WeightsError::Directory { what, help: HELP })
+        };
+        let Some(name) = path.file_name() else { return refused("it has no name of its own") };
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return refused(&error.to_string()),
+            Ok(metadata) if !metadata.is_dir() => return refused("it exists, and is not a folder"),
+            Ok(_) => {
+                if fs::read_dir(path).map_err(WeightsError::unreadable(path))?.next().is_some() {
+                    return refused("it exists, and is not empty");
+                }
+            }
+        }
+        if !parent.is_dir() {
+            return refused(&format!("`{}` is not a directory", parent.display()));
+        }
+        if let Err(error) = access(parent, Access::WRITE_OK | Access::EXEC_OK) {
+            return refused(&format!("`{}` cannot be written: {error}", parent.display()));
+        }
+        let directory = Self { path: path.to_owned(), parent: parent.to_owned(), name: name.to_owned() };
+        directory.require_room(bytes)?;
+        Ok(directory)
+    }
+
+    /// Where it is to appear.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn require_room(&self, bytes: u64) -> Result<(), WeightsError> {
+        // A file system that does not tell is not asked again.
+        let Ok(room) = statvfs(&self.parent) else { return Ok(()) };
+        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        if free >= bytes {
+            return Ok(());
+        }
+        Err(WeightsError::NoRoom { path: self.parent.clone(), free: free as usize, needed: bytes as usize })
+    }
+
+    /// Where it is made, by the process of rank 0.
+    pub fn partial(&self, process: u32) -> PathBuf {
+        let mut name = self.name.clone();
+        name.push(format!(".partial-{process}"));
+        self.parent.join(name)
+    }
+
+    /// Begins to make it.
+    ///
+    /// # Errors
+    /// Z0368.
+    pub fn begin(&self) -> Result<Partial<'_>, WeightsError> {
+        let path = self.partial(std::process::id());
+        fs::create_dir(&path).map_err(WeightsError::unwritable(&path))?;
+        Ok(Partial { directory: self, path, files: Vec::new() })
+    }
+}
+
+/// A folder under another name, which is removed unless it is finished.
+pub struct Partial<'a> {
+    directory: &'a Directory,
+    path: PathBuf,
+    /// Kept open, so that what goes wrong when others write to them is known here.
+    files: Vec<(PathBuf, File)>,
+}
+
+impl Partial<'_> {
+    /// Adds a file of `bytes` bytes that begins with `head`; the rest is for ranks to write.
+    ///
+    /// # Errors
+    /// Z0368.
+    pub fn add(&mut self, name: &str, head: &[u8], bytes: u64) -> Result<(), WeightsError> {
+        let path = self.path.join(name);
+        let made = File::create_new(&path).and_then(|mut file| {
+            file.write_all(head)?;
+            file.set_len(bytes)?;
+            Ok(file)
+        });
+        let file = made.map_err(WeightsError::unwritable(&path))?;
+        self.files.push((path, file));
+        Ok(())
+    }
+
+    /// Adds a whole file.
+    ///
+    /// # Errors
+    /// Z0368.
+    pub fn add_whole(&mut self, name: &str, content: &[u8]) -> Result<(), WeightsError> {
+        self.add(name, content, content.len() as u64)
+    }
+
+    /// Adds a copy of a file.
+    ///
+    /// # Errors
+    /// Z0368.
+    pub fn add_copy(&mut self, name: &str, from: &mut File) -> Result<(), WeightsError> {
+        self.add(name, &[], 0)?;
+        let Some((path, file)) = self.files.last_mut() else { return Ok(()) };
+        std::io::copy(from, file).map_err(WeightsError::unwritable(path)).map(drop)
+    }
+
+    /// Gives it its name, once everything in it is on its disk.
+    ///
+    /// # Errors
+    /// Z0368.
+    pub fn finish(mut self) -> Result<(), WeightsError> {
+        for (path, file) in self.files.drain(..) {
+            file.sync_all().map_err(WeightsError::unwritable(&path))?;
+        }
+        let sync = |path: &Path| File::open(path).and_then(|directory| directory.sync_all());
+        sync(&self.path).map_err(WeightsError::unwritable(&self.path))?;
+        let Directory { path, parent, .. } = self.directory;
+        fs::rename(&self.path, path).map_err(WeightsError::unwritable(path))?;
+        // There is nothing under this name any more.
+        self.path = PathBuf::new();
+        sync(parent).map_err(WeightsError::unwritable(parent))
+    }
+}
+
+impl Drop for Partial<'_> {
+    fn drop(&mut self) {
+        if !self.path.as_os_str().is_empty() {
+            // If it cannot be removed, its name says what it is.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(root: &Path) -> Vec<String> {
+        let entries = fs::read_dir(root).expect("a directory");
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()
+    }
+
+    #[test]
+    fn z0368_a_folder_that_cannot_be_made() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir(root.path().join("full")).expect("a folder");
+        fs::write(root.path().join("full/file"), "x").expect("a file");
+        std::os::unix::fs::symlink("empty", root.path().join("link")).expect("a link");
+        for (name, words) in [
+            ("full", "is not empty"),
+            ("full/file", "is not a folder"),
+            ("link", "is not a folder"),
+            ("nowhere/below", "is not a directory"),
+            ("full/..", "no name of its own"),
+        ] {
+            let error = Directory::new(&root.path().join(name), 0).expect_err(name).report();
+            assert!(error.starts_with("error[Z0368]: cannot export to `") && error.contains(words), "{error}");
+        }
+        let error = Directory::new(&root.path().join("new"), u64::MAX).expect_err("no such disk").report();
+        assert!(error.starts_with("error[Z0368]: `") && error.contains("expected at least"), "{error}");
+        assert_eq!(names(root.path()).len(), 2);
+    }
+
+    #[test]
+    fn a_folder_appears_whole_or_not_at_all() {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = root.path().join("new");
+        // An empty one may be there.
+        fs::create_dir(&path).expect("a folder");
+        let directory = Directory::new(&path, 1).expect("a place for it");
+        let mut partial = directory.begin().expect("a folder");
+        partial.add_whole("a", b"1").expect("a file");
+        assert_eq!(names(&path), [""; 0]);
+        assert!(names(root.path()).iter().any(|name| name.starts_with("new.partial-")));
+        drop(partial);
+        assert_eq!(names(root.path()), ["new"]);
+
+        let mut partial = directory.begin().expect("a folder");
+        partial.add("a", b"12", 4).expect("a file");
+        partial.finish().expect("an empty one in its place");
+        assert_eq!((names(root.path()), names(&path)), (vec!["new".to_owned()], vec!["a".to_owned()]));
+        assert_eq!(fs::read(path.join("a")).expect("a file"), b"12\0\0");
+
+        let late = directory.begin().expect("a folder");
+        assert!(late.finish().is_err(), "what came in between is not overwritten");
+        assert_eq!(names(root.path()), ["new"]);
+    }
+}

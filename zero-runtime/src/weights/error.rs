@@ -1,0 +1,130 @@
+//! Error: what can be wrong with published weights, each with message, stable code and way out. Never prints.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::plan::Bytes;
+
+/// As many things of one kind are named, and the rest counted.
+const NAMED_MAX: usize = 10;
+
+/// Things of one kind, of which a message names the first ten.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct List(pub Vec<String>);
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, one) in self.0.iter().take(NAMED_MAX).enumerate() {
+            write!(f, "{}{one}", if i == 0 { "" } else { "\n      " })?;
+        }
+        match self.0.len().saturating_sub(NAMED_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\n      and {more} more"),
+        }
+    }
+}
+
+/// An error of importing or exporting weights. [`WeightsError::report`] is its text for a person.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message names its fields")]
+pub enum WeightsError {
+    #[error("cannot read `{}`: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("`{}` {what}", path.display())]
+    Malformed { path: PathBuf, what: String },
+    #[error("`{}` {what}", path.display())]
+    Outside { path: PathBuf, what: String },
+    #[error("`{}` lacks {} of the model's tensors:\n      {missing}{}", path.display(), missing.0.len(), left_over(extra))]
+    Missing { path: PathBuf, missing: List, extra: List },
+    #[error("`{}` has {} tensors that the model has not:\n      {extra}", path.display(), extra.0.len())]
+    LeftOver { path: PathBuf, extra: List },
+    #[error("{} tensors of `{}` have another shape or type than the model's:\n      {differences}", differences.0.len(), path.display())]
+    OtherShape { path: PathBuf, differences: List },
+    #[error("`{}` is of another model:\n      {differences}", path.display())]
+    OtherModel { path: PathBuf, differences: List },
+    #[error(
+        "`{}` has `{alias}` and `{tensor}`, which are one tensor in this model, but they differ from element {element} on: \
+         {values:?}",
+        path.display()
+    )]
+    NotTied { path: PathBuf, alias: String, tensor: String, element: usize, values: [f32; 2] },
+    #[error("{what}")]
+    Directory { what: String, help: &'static str },
+    #[error("`{}` has room for {}, expected at least {}", path.display(), Bytes(*free), Bytes(*needed))]
+    NoRoom { path: PathBuf, free: usize, needed: usize },
+    #[error("cannot write `{}`: {source}", path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+    #[error("`{tensor}` has {value:e} at element {element}, which {dtype} has no finite number for")]
+    TooLarge { tensor: String, element: usize, value: f32, dtype: &'static str },
+}
+
+fn left_over(extra: &List) -> String {
+    match extra.0.len() {
+        0 => String::new(),
+        count => format!("\n    and has {count} that the model has not:\n      {extra}"),
+    }
+}
+
+impl WeightsError {
+    /// For `map_err`.
+    pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| WeightsError::Unreadable { path: path.to_owned(), source }
+    }
+
+    /// For `map_err`.
+    pub(super) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| WeightsError::Unwritable { path: path.to_owned(), source }
+    }
+
+    pub(super) fn malformed(path: &Path, what: impl Into<String>) -> Self {
+        WeightsError::Malformed { path: path.to_owned(), what: what.into() }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            WeightsError::Unreadable { .. } => "Z0360",
+            WeightsError::Malformed { .. } => "Z0361",
+            WeightsError::Outside { .. } => "Z0362",
+            WeightsError::Missing { .. } => "Z0363",
+            WeightsError::LeftOver { .. } => "Z0364",
+            WeightsError::OtherShape { .. } => "Z0365",
+            WeightsError::OtherModel { .. } => "Z0366",
+            WeightsError::NotTied { .. } => "Z0367",
+            WeightsError::Directory { .. }
+            | WeightsError::NoRoom { .. }
+            | WeightsError::Unwritable { .. }
+            | WeightsError::TooLarge { .. } => "Z0368",
+        }
+    }
+
+    /// How to go on.
+    pub fn help(&self) -> &'static str {
+        match self {
+            WeightsError::Unreadable { .. } => {
+                "--init takes a folder with config.json and model.safetensors, or model.safetensors.index.json and the \
+                 files that it names"
+            }
+            WeightsError::Malformed { .. } => "the file was cut off or changed: fetch it again",
+            WeightsError::Outside { .. } => "put all files of a model into its folder",
+            WeightsError::Missing { .. } | WeightsError::LeftOver { .. } => {
+                "start the binary of the model that these weights are of, or correct `#[weights(...)]` in its struct"
+            }
+            WeightsError::OtherShape { .. } | WeightsError::OtherModel { .. } => {
+                "start the binary of the model that these weights are of, or correct the sizes and `#[config(...)]` of its \
+                 struct"
+            }
+            WeightsError::NotTied { .. } => "leave one of them out of the file, or give the model a head of its own",
+            WeightsError::Directory { help, .. } => help,
+            WeightsError::NoRoom { .. } => "free space on its disk, or name a folder on another one",
+            WeightsError::Unwritable { .. } => "free space on its disk, or name a folder that can be written",
+            WeightsError::TooLarge { .. } => "export as another type: --export-dtype bf16 or f32",
+        }
+    }
+
+    /// The whole error as a person should see it.
+    pub fn report(&self) -> String {
+        format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
+    }
+}

@@ -1,0 +1,246 @@
+//! Export: each rank writes what it owns of a model into files that rank 0 makes. Never gathers, so that no rank holds
+//! more than a piece, and what is kept in more bits than layers compute with is written in those.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::directory::{Directory, Partial};
+use super::dtype::WeightType;
+use super::error::WeightsError;
+use super::folder::{CONFIG, Folder, INDEX};
+use super::import::Import;
+use super::layout::{Exported, FILE_BYTES_MAX, Layout, Target};
+use super::names;
+use super::runs::runs;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::model::{DeviceOf, Model};
+use crate::plan::State;
+use crate::transport::Transport;
+
+/// Files beside the tensors that an imported model keeps.
+const CARRIED: [&str; 8] = [
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "added_tokens.json",
+];
+
+/// Where a model is to be exported, and how.
+#[derive(Debug)]
+pub struct Export {
+    directory: Directory,
+    layout: Layout,
+    /// What of the imported folder is carried over.
+    carried: Vec<&'static str>,
+    /// A config of its own.
+    config: Option<Vec<u8>>,
+}
+
+impl Export {
+    /// An export to `path`, in the types of what was imported, or f32, unless `kind` says another one. Writes nothing yet.
+    ///
+    /// # Errors
+    /// Z0368 if the folder cannot be made.
+    pub fn new<M: Model>(path: &Path, import: Option<&Import>, kind: Option<WeightType>) -> Result<Self, WeightsError> {
+        Self::in_files::<M>(path, import, kind, FILE_BYTES_MAX)
+    }
+
+    /// The same, in files of up to `file_bytes_max` bytes of tensors.
+    ///
+    /// # Errors
+    /// Those of [`Export::new`].
+    pub fn in_files<M: Model>(
+        path: &Path,
+        import: Option<&Import>,
+        kind: Option<WeightType>,
+        file_bytes_max: u64,
+    ) -> Result<Self, WeightsError> {
+        let tensors = match import {
+            Some(import) => {
+                let of = |it: &super::Imported| (it.named.clone(), it.name.clone(), it.kind);
+                import.tensors.iter().map(of).collect()
+            }
+            None => {
+                let own = names::of_model::<M>().into_iter().filter(|named| !named.is_alias);
+                own.map(|named| (named.clone(), named.name, WeightType::F32)).collect::<Vec<_>>()
+            }
+        };
+        let tensors =
+            tensors.into_iter().map(|(named, name, own)| Exported { named, name, kind: kind.unwrap_or(own) }).collect();
+        let layout = Layout::new(tensors, file_bytes_max);
+        let directory = Directory::new(path, layout.file_bytes())?;
+        let (config, carried) = match import {
+            None => (own_config(M::config(), layout.kind()), Vec::new()),
+            Some(import) => {
+                let config = adapted(&import.folder, layout.kind(), kind.is_some());
+                let keeps = if config.is_none() { Some(CONFIG) } else { None };
+                (config, CARRIED.into_iter().chain(keeps).collect())
+            }
+        };
+        Ok(Self { directory, layout, carried, config })
+    }
+
+    /// Where it goes.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes the model of an engine. Every rank must call it.
+    ///
+    /// # Errors
+    /// Z0368, or that another rank has ended. Nothing is left behind then, unless rank 0 was killed; what it leaves says by
+    /// its name that it is a part.
+    pub fn write<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        engine: &mut Engine<'p, M, T>,
+        import: Option<&Import>,
+    ) -> Result<(), Error> {
+        let makes = engine.arena().rank() == 0;
+        let partial = makes.then(|| self.begin(import)).transpose()?;
+        // The files are there for all from here on.
+        let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
+        self.write_owned(engine, &self.directory.partial(process))?;
+        // And whole from here on.
+        engine.gather_numbers(&[0.0])?;
+        Ok(partial.map_or(Ok(()), Partial::finish)?)
+    }
+
+    /// Makes all files, with room for tensors.
+    fn begin(&self, import: Option<&Import>) -> Result<Partial<'_>, WeightsError> {
+        let mut partial = self.directory.begin()?;
+        for file in &self.layout.files {
+            partial.add(&file.name, &file.head, file.bytes)?;
+        }
+        if let Some(index) = self.layout.index() {
+            partial.add_whole(INDEX, &index)?;
+        }
+        if let Some(config) = &self.config {
+            partial.add_whole(CONFIG, config)?;
+        }
+        let Some(import) = import else { return Ok(partial) };
+        for name in &self.carried {
+            if let Some((mut file, _)) = import.folder.open_inside(name)? {
+                partial.add_copy(name, &mut file)?;
+            }
+        }
+        Ok(partial)
+    }
+
+    /// Writes what this rank owns, unless an earlier one does.
+    fn write_owned<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        engine: &Engine<'p, M, T>,
+        partial: &Path,
+    ) -> Result<(), WeightsError> {
+        let (plan, places, at) = (engine.plan(), engine.arena().places(), engine.arena().coordinates());
+        if at.replica > 0 {
+            return Ok(());
+        }
+        let mut writer = Writer::open(&self.layout, partial)?;
+        for unit in (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0) {
+            // A master copy is what parameters are rounded from.
+            let states = [State::Master, State::Parameters];
+            let Some(state) = states.into_iter().find(|&state| places.state(state, unit).is_some()) else { continue };
+            let is_shared_out = places.state(state, unit).is_some_and(|(owned, _)| owned == places.shared_out(unit));
+            if !is_shared_out && at.zero > 0 {
+                continue;
+            }
+            let mut result = Ok(());
+            engine.read_state(state, unit, |start, values| {
+                if result.is_ok() {
+                    result = writer.write(unit, start, values);
+                }
+            });
+            result?;
+        }
+        Ok(())
+    }
+}
+
+/// The files of an export, as one rank writes them.
+struct Writer<'a> {
+    layout: &'a Layout,
+    files: Vec<(PathBuf, File)>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    fn open(layout: &'a Layout, partial: &Path) -> Result<Self, WeightsError> {
+        let open = |name: &str| {
+            let path = partial.join(name);
+            let file = OpenOptions::new().write(true).open(&path).map_err(WeightsError::unwritable(&path))?;
+            Ok((path, file))
+        };
+        let files = layout.files.iter().map(|file| open(&file.name)).collect::<Result<_, WeightsError>>()?;
+        Ok(Self { layout, files, bytes: Vec::new() })
+    }
+
+    /// Writes a unit's flat buffer from `start` on; padding after its tensors goes nowhere.
+    fn write(&mut self, unit: usize, start: usize, values: &[f32]) -> Result<(), WeightsError> {
+        let end = start + values.len();
+        for target in self.layout.targets.iter().filter(|target| target.tensor.named.unit == unit) {
+            let named = &target.tensor.named;
+            let own = named.start..named.start + named.len();
+            let common = own.start.max(start)..own.end.min(end);
+            if !common.is_empty() {
+                let of_tensor = &values[common.start - start..common.end - start];
+                self.write_tensor(target, common.start - own.start, of_tensor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes elements of a tensor from `first` on, which are in the order of the model.
+    fn write_tensor(&mut self, target: &Target, first: usize, values: &[f32]) -> Result<(), WeightsError> {
+        let Exported { named, name, kind } = &target.tensor;
+        let (path, file) = &self.files[target.file];
+        for run in runs(first..first + values.len(), &named.shape, named.transposed) {
+            self.bytes.clear();
+            let numbers = values[run.own..].iter().copied().step_by(run.step).take(run.len);
+            kind.encode(numbers, &mut self.bytes).map_err(|i| WeightsError::TooLarge {
+                tensor: name.clone(),
+                element: run.published + i,
+                value: values[run.own + i * run.step],
+                dtype: kind.name(),
+            })?;
+            let start = target.start_bytes + (run.published * kind.bytes()) as u64;
+            file.write_all_at(&self.bytes, start).map_err(WeightsError::unwritable(path))?;
+        }
+        Ok(())
+    }
+}
+
+/// The config that a model declares, with the type of its tensors.
+fn own_config(declared: Value, kind: Option<WeightType>) -> Option<Vec<u8>> {
+    let Value::Object(mut config) = declared else { return None };
+    if let Some(kind) = kind {
+        config.entry("dtype").or_insert_with(|| kind.config_name().into());
+    }
+    Some(serde_json::to_vec_pretty(&config).expect("JSON"))
+}
+
+/// The config of an imported model with another type in it; none where it can stay as it is.
+fn adapted(folder: &Folder, kind: Option<WeightType>, is_asked: bool) -> Option<Vec<u8>> {
+    let (mut config, kind) = (folder.config.clone()?, kind?);
+    let says = |config: &Map<String, Value>, key: &&str| config.get(*key).is_some_and(|own| !own.is_null());
+    // Up to version 4, and since version 5, of `transformers`.
+    let mut keys: Vec<&str> = ["torch_dtype", "dtype"].into_iter().filter(|key| says(&config, key)).collect();
+    if keys.is_empty() {
+        keys.push("dtype");
+    }
+    if !is_asked || keys.iter().all(|&key| config.get(key).is_some_and(|own| own == kind.config_name())) {
+        return None;
+    }
+    for key in keys {
+        config.insert(key.to_owned(), kind.config_name().into());
+    }
+    Some(serde_json::to_vec_pretty(&config).expect("JSON"))
+}

@@ -1,0 +1,25 @@
+//! Weights: published models in and out: folders as Hugging Face has them, with safetensors and a `config.json`. Never holds
+//! a model: numbers go between files and the engine in pieces.
+//!
+//! `folder` opens files and `header` believes none of them; `names` says how a model's tensors are published, `config` holds
+//! what their sizes are called against the struct. [`Import`] fills the parameters of an engine, [`Export`] writes them.
+
+mod config;
+mod directory;
+mod dtype;
+mod error;
+mod export;
+mod folder;
+mod header;
+mod import;
+mod layout;
+mod names;
+mod rotary;
+mod runs;
+
+pub use dtype::WeightType;
+pub use error::{List, WeightsError};
+pub use export::Export;
+pub use folder::Folder;
+pub use import::{Import, Imported};
+pub use names::Named;
