@@ -45,6 +45,7 @@ impl Path {
             (None, _) => {}
             (Some(part), _) => self.give(part),
         }
+        self.is_given |= !weights.is_empty();
         match weights {
             [] => self.parts = None,
             [one] => {
