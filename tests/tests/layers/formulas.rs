@@ -199,7 +199,8 @@ fn a_linear_layer_without_bias_is_the_one_whose_bias_is_zero() {
 #[test]
 fn a_norm_has_the_epsilon_that_it_is_told() {
     fn scale<L: Layer<Small, Features<2>>>() -> f32 {
-        let (params, x, mut y) = (vec![1.0; L::PARAMS], vec![1e-10; 2 * Small::TOKENS], vec![0.0; 2 * Small::TOKENS]);
+        let (params, x, mut y) =
+            (vec![1.0; L::PARAMS], vec![1e-10; 2 * Small::TOKENS], vec![0.0f32; 2 * Small::TOKENS]);
         let mut saved = vec![0.0f32; L::SAVED / size_of::<f32>()];
         let targets = zero_runtime::view::View::empty();
         let cx = Context { device: &Cpu::ONE_THREAD, sequences: 2, length: 5, before: 0, targets };
@@ -211,7 +212,6 @@ fn a_norm_has_the_epsilon_that_it_is_told() {
             work: ViewMut::empty(),
         };
         L::forward(&cx, pass);
-        drop(y);
         saved[..2].iter().fold(0.0, |largest, x| largest.max(*x))
     }
     let near = |found: f32, epsilon: f32| (found * epsilon.sqrt() - 1.0).abs() < 1e-4;
