@@ -107,10 +107,10 @@ fn dots<S: Simd, E: Element, const M: usize, const N: usize>(
     let depth = columns[0].len();
     let whole = depth / (2 * S::F32_LANES) * (2 * S::F32_LANES);
     for k in (0..whole).step_by(2 * S::F32_LANES) {
-        add(simd, rows, columns, k, 2 * S::F32_LANES, &mut sums, pair);
+        add::<S, E, M, N, 2>(simd, rows, columns, k, 2 * S::F32_LANES, &mut sums);
     }
     for k in (whole..depth).step_by(S::F32_LANES) {
-        add(simd, rows, columns, k, S::F32_LANES.min(depth - k), &mut sums, single);
+        add::<S, E, M, N, 1>(simd, rows, columns, k, S::F32_LANES.min(depth - k), &mut sums);
     }
     let mut totals = [[0.0; N]; M];
     for (totals, sums) in totals.iter_mut().zip(sums) {
@@ -121,8 +121,8 @@ fn dots<S: Simd, E: Element, const M: usize, const N: usize>(
     totals
 }
 
-/// The products of `width` elements from number `k` on, as `load` gives them. No closure is called for each element of an
-/// array: what the library does not inline would not be compiled for these vectors.
+/// The products of `width` elements from number `k` on, which V vectors hold. Loops, where functions of the library would call
+/// a closure: what is not inlined is not compiled for these vectors.
 #[inline(always)]
 fn add<S: Simd, E: Element, const M: usize, const N: usize, const V: usize>(
     simd: S,
@@ -131,14 +131,13 @@ fn add<S: Simd, E: Element, const M: usize, const N: usize, const V: usize>(
     k: usize,
     width: usize,
     sums: &mut [[S::f32s; N]; M],
-    load: impl Fn(S, &[E]) -> [S::f32s; V],
 ) {
     let mut right = [[simd.splat_f32s(0.0); V]; N];
     for (right, column) in right.iter_mut().zip(columns) {
-        *right = load(simd, &column[k..][..width]);
+        *right = load::<S, E, V>(simd, &column[k..][..width]);
     }
     for (row, sums) in rows.into_iter().zip(sums) {
-        let left = load(simd, &row[k..][..width]);
+        let left = load::<S, E, V>(simd, &row[k..][..width]);
         for (sum, right) in sums.iter_mut().zip(&right) {
             for (left, right) in left.iter().zip(right) {
                 *sum = simd.mul_add_f32s(*left, *right, *sum);
@@ -147,27 +146,25 @@ fn add<S: Simd, E: Element, const M: usize, const N: usize, const V: usize>(
     }
 }
 
+/// As many numbers as V vectors have, or what is left for one. Two have theirs in an order that depends on the width alone,
+/// which is all that a sum of products needs: of two bf16 in a word, either half is an f32 once the other is gone.
 #[inline(always)]
-fn single<S: Simd, E: Element>(simd: S, stored: &[E]) -> [S::f32s; 1] {
-    [vector(simd, stored)]
-}
-
-/// Twice as many numbers as a vector has, in an order that depends on their width alone, which is all that a sum of products
-/// needs: of two bf16 in a word, either half is an f32 once the other is gone.
-#[inline(always)]
-fn pair<S: Simd, E: Element>(simd: S, stored: &[E]) -> [S::f32s; 2] {
-    match E::WIDTH {
-        Width::F32 => {
-            let (first, second) = stored.split_at(S::F32_LANES);
-            [vector(simd, first), vector(simd, second)]
-        }
-        Width::BF16 => {
-            let words: S::u32s = bytemuck::pod_read_unaligned(bytemuck::cast_slice(stored));
-            let lower = simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(16));
-            let upper = simd.and_u32s(words, simd.splat_u32s(0xffff_0000));
-            [simd.transmute_f32s_u32s(lower), simd.transmute_f32s_u32s(upper)]
+fn load<S: Simd, E: Element, const V: usize>(simd: S, stored: &[E]) -> [S::f32s; V] {
+    let mut vectors = [simd.splat_f32s(0.0); V];
+    if E::WIDTH == Width::BF16 && V == 2 {
+        let words: S::u32s = bytemuck::pod_read_unaligned(bytemuck::cast_slice(stored));
+        let lower = simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(16));
+        let upper = simd.and_u32s(words, simd.splat_u32s(0xffff_0000));
+        vectors[0] = simd.transmute_f32s_u32s(lower);
+        vectors[1] = simd.transmute_f32s_u32s(upper);
+    } else if V == 1 {
+        vectors[0] = vector(simd, stored);
+    } else {
+        for (i, to) in vectors.iter_mut().enumerate() {
+            *to = vector(simd, &stored[i * S::F32_LANES..][..S::F32_LANES]);
         }
     }
+    vectors
 }
 
 #[cfg(test)]

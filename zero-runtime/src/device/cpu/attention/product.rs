@@ -158,17 +158,20 @@ impl<E: Element> Product<E> {
 /// They can be read.
 #[inline(always)]
 unsafe fn load<S: Simd, E: Element, const N: usize>(simd: S, from: *const E, width: usize) -> [S::f32s; N] {
-    core::array::from_fn(|n| {
+    let mut vectors = [simd.splat_f32s(0.0); N];
+    // A loop: what `from_fn` calls may not be inlined, and so not be compiled for these vectors.
+    for (n, to) in vectors.iter_mut().enumerate() {
         // SAFETY: by the caller's promise; a whole vector is read only where the width is one.
         unsafe {
             let from = from.add(n * S::F32_LANES);
             // Of constant length where it can be.
-            match width == S::F32_LANES {
+            *to = match width == S::F32_LANES {
                 true => vector(simd, core::slice::from_raw_parts(from, S::F32_LANES)),
                 false => vector(simd, core::slice::from_raw_parts(from, width)),
-            }
+            };
         }
-    })
+    }
+    vectors
 }
 
 /// # Safety
