@@ -127,8 +127,9 @@ fn stretches(path: &Path, each: &mut impl FnMut(Part) -> bool) -> Result<bool, E
             let rest = bytes.split_off(at);
             let text = String::from_utf8(std::mem::replace(&mut bytes, rest)).expect("valid so far");
             before += at;
-            if !each(Part { text, ends, read_bytes: at as u64 }) || ends {
-                return Ok(ends);
+            let goes_on = each(Part { text, ends, read_bytes: at as u64 });
+            if !goes_on || ends {
+                return Ok(goes_on);
             }
         }
     }

@@ -112,8 +112,8 @@ impl DataError {
             DataError::TokenBeyondVocabulary { vocabulary_min, .. } => {
                 return format!(
                     "build the model with a vocabulary of at least {vocabulary_min}, or encode the text for the \
-                     vocabulary it has; a `.bin` file is little-endian u16 token ids without a header, of any other \
-                     file each byte is a token id"
+                     vocabulary it has; a `.bin` file without a known header is little-endian u16 token ids, of text \
+                     each byte is a token id"
                 );
             }
             DataError::OddSize { .. } => {

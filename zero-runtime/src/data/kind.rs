@@ -15,16 +15,16 @@ pub(super) struct Kind {
 
 /// What to do with most of them.
 pub(super) const WRITE: &str = "write its text to a text file, or its token ids to a `.bin` file as little-endian u16";
+/// What to do with a table whose rows can be encoded.
+const TOKENIZE: &str = "write the token ids of its text to a file, by `cargo zero tokenize`";
 const UNPACK: &str = "unpack it, and give what was in it";
 const NOT_DATA: &str = "give the text that a model is to learn";
 
 /// Everything that is known not to be text, with the ends of names.
 const KINDS: &[(Kind, &[&str])] = &[
+    (Kind { name: "a table", remedy: TOKENIZE }, &["parquet"]),
     (Kind { name: "token ids", remedy: "give it by its own path" }, &["bin"]),
-    (
-        Kind { name: "a table", remedy: WRITE },
-        &["parquet", "arrow", "feather", "ipc", "orc", "avro", "xls", "xlsx", "ods"],
-    ),
+    (Kind { name: "a table", remedy: WRITE }, &["arrow", "feather", "ipc", "orc", "avro", "xls", "xlsx", "ods"]),
     (
         Kind { name: "an array", remedy: WRITE },
         &["npy", "npz", "h5", "hdf5", "mat", "mds", "tfrecord", "tfrecords", "idx", "zarr", "nc"],
