@@ -37,7 +37,7 @@ fn help_lists_every_argument() {
         "help",
         "version",
     ];
-    let of_text = ["data", "data-as", "sample", "prompt", "temperature"];
+    let of_text = ["data", "data-as", "tokenizer", "sample", "prompt", "temperature", "top-k", "top-p", "stop", "only"];
     let groups = ["Training:", "Optimizer (AdamW):", "Output:", "Instead of a run:"];
     let text_groups = ["Data:", "Sample of what was learned:"];
     for (binary, expected, groups) in [

@@ -100,8 +100,13 @@ fn held_out<'p>(engine: &mut Engine<'p, Piped, Shared<'p>>, text: &Text, data_ra
 fn sample<'p>(engine: &mut Engine<'p, Piped, Shared<'p>>) -> Result<Vec<u8>, RunError> {
     let length = engine.plan().config.length;
     let mut bytes = PROMPT.as_bytes().to_vec();
+    let mut first = bytes.len().saturating_sub(length);
     for i in 0..SAMPLED {
-        let seen: Vec<u32> = bytes[bytes.len().saturating_sub(length)..].iter().copied().map(u32::from).collect();
+        // Once all places are taken, the newest half of them stays.
+        if bytes.len() - first > length {
+            first = bytes.len() - 1 - length / 2;
+        }
+        let seen: Vec<u32> = bytes[first..].iter().copied().map(u32::from).collect();
         let mut logits = [0.0; BYTES];
         let has_logits = engine.predict(&seen, &mut logits)?;
         let drawn = if has_logits { drawn(&logits, uniform(SEED, i)) } else { 0 };

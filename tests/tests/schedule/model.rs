@@ -25,9 +25,10 @@ impl Model {
         Self { config, units }
     }
 
-    /// The same with layers that cache, so that it decodes: every second unit, and more than activations take.
+    /// The same with layers that cache, so that it decodes: every second unit but the head, and more than activations take.
     pub fn caching(mut self) -> Self {
-        self.units.iter_mut().skip(1).step_by(2).for_each(|unit| unit.cache_bytes = 300 + unit.position);
+        let head = self.units.len() - 1;
+        self.units[..head].iter_mut().skip(1).step_by(2).for_each(|unit| unit.cache_bytes = 300 + unit.position);
         self
     }
 
@@ -242,6 +243,8 @@ fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Ve
         units.push(Unit { workspace_bytes, operations, cache_bytes, ..activations });
         input_bytes = output_bytes;
     }
+    // A head is not run where a sequence is decoded, but asked what it predicts.
+    units.last_mut().expect("a unit").cache_bytes = 0;
     if let (Some((owner, percent)), [_, _, ..]) = (tied, units.as_slice()) {
         let owner = owner.index(units.len() - 1);
         let takes = units[owner].params * percent / 100;
