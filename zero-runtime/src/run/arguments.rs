@@ -142,8 +142,8 @@ pub struct TextArguments {
     /// Read --data as something else than its name and content say: each byte is a token id, or each two are
     #[arg(long, value_name = "WHAT", requires = "data", help_heading = DATA)]
     pub data_as: Option<DataAs>,
-    /// What makes text to token ids, and ids to text: a tokenizer.json, or the folder of a model with one; without it, each
-    /// byte is an id
+    /// What makes text to token ids, and ids to text: a tokenizer.json, or the folder of a model with one; without it, that
+    /// of --init, and without one there, each byte is an id
     #[arg(long, value_name = "PATH", help_heading = DATA)]
     #[serde(serialize_with = "as_text")]
     pub tokenizer: Option<PathBuf>,

@@ -62,7 +62,8 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
     start::<M>(&run, |role, speaks| {
         let run = text.without_steps(run.clone())?;
         text.check()?;
-        let tokenizer = text.tokenizer.as_deref().map(Tokenizer::open).transpose()?;
+        let tokenizer = text.tokenizer.clone().or_else(|| tokenizer_of(run.init.as_deref()?));
+        let tokenizer = tokenizer.as_deref().map(Tokenizer::open).transpose()?;
         let tokenizer = tokenizer.as_ref();
         let weights = &Weights::open::<M>(&run)?;
         let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
@@ -125,6 +126,11 @@ pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Targ
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
     })
+}
+
+/// The tokenizer that lies beside published weights, if one does.
+fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
+    Some(weights.join("tokenizer.json")).filter(|path| path.exists())
 }
 
 /// The arguments. Where there is help or an error to print instead, prints it once for all ranks and ends the process.
