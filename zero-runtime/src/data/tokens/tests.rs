@@ -70,7 +70,7 @@ fn error(result: Result<Text, DataError>) -> DataError {
 
 #[test]
 fn a_token_file_is_the_same_data_as_its_bare_ids() {
-    for (change, width) in [((|_| {}) as fn(&mut Value), 2), (wide, 4)] {
+    for (change, width) in [((|_| {}) as fn(&mut Value), 2usize), (wide, 4)] {
         let directory = tempdir().unwrap();
         let tokenizer = tokenizer(directory.path(), change);
         let (path, ids) = written(directory.path(), &tokenizer);
