@@ -50,6 +50,7 @@ impl Place {
         let bytes = fs::read(self.path().join(name)).expect("a token file");
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         assert_eq!((&bytes[..8], bytes[12], &bytes[40..72]), (&b"ZEROTOKS"[..], 2, &self.tokenizer.hash()[..]));
+        assert_eq!(number(16), tiny_tokenizer::VOCABULARY as u64);
         let (tokens, documents) = (number(24) as usize, number(32) as usize);
         let ids = bytes[72..72 + 2 * tokens].as_chunks().0.iter().map(|id| u32::from(u16::from_le_bytes(*id)));
         let ends = (72 + 2 * tokens).next_multiple_of(8);

@@ -35,7 +35,7 @@ pub struct TokenizeArguments {
     /// Files of text, a document each, .jsonl (a document in each line), .parquet (one in each row), and directories of
     /// those. A tokenizer that is known to end a token at a line's end between two letters, as those of GPT-2, Llama 3,
     /// Qwen and OLMo, encodes a long document in pieces that end there. Any other encodes a document as a whole, which
-    /// takes memory of about 150 times its length
+    /// takes memory of many times its length
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
     /// The new token file
