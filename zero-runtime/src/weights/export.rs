@@ -188,7 +188,7 @@ impl<'a> Writer<'a> {
         let end = start + values.len();
         for target in self.layout.targets.iter().filter(|target| target.tensor.named.unit == unit) {
             let named = &target.tensor.named;
-            let own = named.start..named.start + named.len();
+            let own = named.start..named.start + named.elements();
             let common = own.start.max(start)..own.end.min(end);
             if !common.is_empty() {
                 let of_tensor = &values[common.start - start..common.end - start];

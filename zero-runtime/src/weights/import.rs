@@ -93,8 +93,8 @@ impl Import {
         let mut bytes = Vec::new();
         for alias in self.tensors.iter().filter(|tensor| tensor.named.is_alias) {
             let Named { unit, start, .. } = alias.named;
-            for first in (0..alias.named.len()).step_by(PIECE_ELEMENTS) {
-                let len = PIECE_ELEMENTS.min(alias.named.len() - first);
+            for first in (0..alias.named.elements()).step_by(PIECE_ELEMENTS) {
+                let len = PIECE_ELEMENTS.min(alias.named.elements() - first);
                 let (mut own, mut others) = (vec![0.0; len], vec![0.0; len]);
                 self.read_tensor(alias, first, &mut own, &mut bytes)?;
                 self.read(unit, start + first, &mut others, &mut bytes)?;
@@ -102,7 +102,7 @@ impl Import {
                 if let Some(i) = differs {
                     let owner = self
                         .of_unit(unit)
-                        .find(|it| it.named.start <= start && start < it.named.start + it.named.len());
+                        .find(|it| it.named.start <= start && start < it.named.start + it.named.elements());
                     return Err(WeightsError::NotTied {
                         path: self.folder.path.clone(),
                         alias: alias.name.clone(),
@@ -139,7 +139,7 @@ impl Import {
     fn read(&self, unit: usize, start: usize, values: &mut [f32], bytes: &mut Vec<u8>) -> Result<(), WeightsError> {
         let end = start + values.len();
         for tensor in self.of_unit(unit) {
-            let own = tensor.named.start..tensor.named.start + tensor.named.len();
+            let own = tensor.named.start..tensor.named.start + tensor.named.elements();
             let common = own.start.max(start)..own.end.min(end);
             if !common.is_empty() {
                 let of_tensor = &mut values[common.start - start..common.end - start];

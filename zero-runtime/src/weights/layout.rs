@@ -58,7 +58,7 @@ pub struct Layout {
 }
 
 fn bytes(tensor: &Exported) -> u64 {
-    (tensor.named.len() * tensor.kind.bytes()) as u64
+    (tensor.named.elements() * tensor.kind.bytes()) as u64
 }
 
 impl Layout {

@@ -24,7 +24,7 @@ pub struct Named {
 
 impl Named {
     /// Number of elements.
-    pub fn len(&self) -> usize {
+    pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
 
