@@ -122,7 +122,9 @@ fn a_window_that_is_turned_off_is_none() {
 #[test]
 fn what_is_not_there_has_its_default() {
     let mut config = old();
-    ["attention_bias", "mlp_bias", "head_dim", "tie_word_embeddings", "hidden_act"].map(|key| config.remove(key));
+    for key in ["attention_bias", "mlp_bias", "head_dim", "tie_word_embeddings", "hidden_act"] {
+        config.remove(key);
+    }
     let mut own = declared();
     own.insert("attention_bias".to_owned(), false.into());
     own.insert("head_dim".to_owned(), 16.into());
