@@ -9,6 +9,8 @@ mod sized {
 
 #[path = "models/agreement.rs"]
 mod agreement;
+#[path = "models/folders.rs"]
+mod folders;
 #[path = "models/parity.rs"]
 mod parity;
 #[path = "models/published.rs"]

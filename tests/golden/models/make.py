@@ -33,7 +33,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Olmo3Config, Qwen3Config
 from torch.nn import functional as F
 
-STEPS, SEQUENCES, LENGTH = 5, 4, 13
+STEPS, SEQUENCES, LENGTH = 5, 4, 31
 PROMPT, GREEDY = 7, 24
 ADAMW = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
 WEIGHT_DECAY, CLIP = 0.1, 0.5

@@ -18,7 +18,7 @@ use crate::sized::*;
 type File = BTreeMap<String, Vec<f64>>;
 
 const SEQUENCES: usize = 4;
-const LENGTH: usize = 13;
+const LENGTH: usize = 31;
 
 /// That of `golden/models/make.py`.
 const HYPER: Hyper = Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.5) };

@@ -21,7 +21,7 @@ fn layouts(plain: Config) -> Vec<(Config, usize)> {
 }
 
 fn trains_alike<M: Model<Input = Tokens, Target = Tokens>>() {
-    let plain = Config { sequences: 2, length: 13, micro_batches: 2, precision: M::PLAN.config.precision, ..CONFIG };
+    let plain = Config { sequences: 2, length: 31, micro_batches: 2, precision: M::PLAN.config.precision, ..CONFIG };
     let reference = |ranks| {
         let config = Config { mesh: Mesh::of_zero(ranks), ..plain.at_stage(0) };
         train::<M>(config, HYPER, STEPS, Start::Seed(3), &noise(config)).bits()
