@@ -31,6 +31,12 @@ fn help_lists_every_argument() {
         "log-every",
         "metrics",
         "profile",
+        "lr-schedule",
+        "decay",
+        "no-decay-embeddings",
+        "init",
+        "export",
+        "export-dtype",
         "plan",
         "schedule",
         "prove",
@@ -38,7 +44,7 @@ fn help_lists_every_argument() {
         "version",
     ];
     let of_text = ["data", "data-as", "tokenizer", "sample", "prompt", "temperature", "top-k", "top-p", "stop", "only"];
-    let groups = ["Training:", "Optimizer (AdamW):", "Output:", "Instead of a run:"];
+    let groups = ["Training:", "Optimizer (AdamW):", "Output:", "Published weights:", "Instead of a run:"];
     let text_groups = ["Data:", "Sample of what was learned:"];
     for (binary, expected, groups) in [
         (env!("CARGO_BIN_EXE_faults"), of_all.to_vec(), groups.to_vec()),

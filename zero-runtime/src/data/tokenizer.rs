@@ -173,6 +173,13 @@ impl Stream<'_> {
             Some(_) => String::new(),
         }
     }
+
+    /// What was held back in the hope of a whole character, once nothing follows.
+    pub fn end(self) -> String {
+        let shown = self.tokenizer.decode(&self.ids[..self.shown]);
+        let text = self.tokenizer.decode(&self.ids);
+        text.strip_prefix(&shown).unwrap_or(&text).to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ fn a_folder_and_its_file_are_the_same_tokenizer() {
     let (folder, file) = (Tokenizer::open(directory.path()).unwrap(), Tokenizer::open(&path).unwrap());
     assert_eq!(folder.hash(), file.hash());
     assert_eq!(folder.path(), path);
-    assert_ne!(file.hash(), changed(|json| json["version"] = json!("1.0 ")).hash());
+    assert_ne!(file.hash(), changed(|json| json["added_tokens"][1]["content"] = json!("<|other|>")).hash());
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn pieces_have_the_ids_of_the_whole() {
             }
         }
         let pieces: Vec<&str> = tokenizer.pieces(&text, 1).collect();
-        assert!(pieces.len() > 400 && pieces.concat() == text, "{}", pieces.len());
+        assert!(pieces.len() > 300 && pieces.concat() == text, "{}", pieces.len());
         let joined: Vec<u32> = pieces.iter().flat_map(|piece| tokenizer.encode(piece).unwrap()).collect();
         assert!(joined == tokenizer.encode(&text).unwrap());
     }

@@ -101,6 +101,7 @@ impl<M: Model<Input = Tokens>> Sample<'_, M> {
             }
             window.push(id);
         }
+        speak(&speech.end());
         Ok(took)
     }
 }

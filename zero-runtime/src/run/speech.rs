@@ -71,6 +71,15 @@ impl<'t> Speech<'t> {
         let bytes: Vec<u8> = pending.drain(..whole).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
+
+    /// What was held back in the hope of a whole character, once nothing follows.
+    pub fn end(self) -> String {
+        match self {
+            Self::Tokens(stream) => stream.end(),
+            Self::Bytes(pending) => String::from_utf8_lossy(&pending).into_owned(),
+            Self::Ids => String::new(),
+        }
+    }
 }
 
 /// Where a sample ends before it is as long as asked for.
@@ -144,6 +153,10 @@ mod tests {
         let mut speech = Speech::new(None, 256);
         let heard: Vec<String> = "aé".bytes().map(|byte| speech.hear(u32::from(byte))).collect();
         assert_eq!(heard, ["a", "", "é"]);
+        assert_eq!(
+            (speech.hear(0xe2), speech.hear(0x82), speech.end()),
+            (String::new(), String::new(), "\u{fffd}".into())
+        );
         assert_eq!(Speech::new(None, 257).hear(97), "97 ");
     }
 

@@ -168,7 +168,7 @@ fn z0372_a_vocabulary_larger_than_the_models() {
 fn z0373_a_token_file_of_another_tokenizer() {
     let (directory, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
     let (path, _) = written(directory.path(), &tokenizer(directory.path(), |_| {}));
-    let other = tokenizer(elsewhere.path(), |json| json["version"] = json!("1.0 "));
+    let other = tokenizer(elsewhere.path(), |json| json["added_tokens"][1]["content"] = json!("<|other|>"));
     let refused = error(Text::tokenized(&path, None, &other, LENGTH, VOCABULARY));
     assert_eq!(refused.code(), "Z0373");
     assert!(refused.to_string().contains(&short(&other.hash())), "{refused}");
