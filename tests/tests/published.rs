@@ -121,10 +121,10 @@ fn z0221_names_of_more_than_one_tensor() {
     for (found, what) in [
         (
             refusal::<WithoutIndex>(),
-            "the published name of `blocks[0].mlp.0.gain` is `h.norm.gain`, so all elements of `blocks` would have it\n  \
+            "the published name of `blocks[0].mlp.0.weight` is `h.norm.weight`, so all elements of `blocks` would have it\n  \
              = help: write `{}` where the index is to stand",
         ),
-        (refusal::<NotAll>(), "the published name of `blocks[0].0.gain` is `norm.gain`, so all elements"),
+        (refusal::<NotAll>(), "the published name of `blocks[0].0.weight` is `norm.weight`, so all elements"),
         (
             refusal::<OneName>(),
             "`blocks.weight` and `blocks.bias` have one published name, `same`\n  = help: give one of them another name",

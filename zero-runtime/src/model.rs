@@ -257,6 +257,7 @@ impl<S: Shape, const N: usize> Fields<S, (), N> {
         Self::first_of::<L>(name, None)
     }
 
+    #[track_caller]
     const fn first_of<L: Entry + Layer<S, L::Input>>(
         name: &'static str,
         count: Option<usize>,

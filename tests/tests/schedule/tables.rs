@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use zero_plan::config::Width;
 use zero_plan::unit::{ALIGNMENT, LINE_BYTES};
-use zero_plan::{Bucket, Chunk, Home, Kind, Memory, PipelineStage, Placement, Plan, prove};
+use zero_plan::{Bucket, Chunk, Coordinates, Home, Kind, Memory, PipelineStage, Placement, Plan, prove};
 
 use crate::model::{models, small_models};
 use crate::simulator::{Pace, simulate};
@@ -205,8 +205,27 @@ fn needed(plan: &Plan, stage: usize, kind: Kind) -> Option<usize> {
             let unneeded = first.input_bytes.max(first.given_bytes).max(last.targets_bytes);
             Some(scratch.max(given + if is_at_an_end { unneeded } else { 0 }))
         }
+        Kind::Activations => decoded(plan, stage),
         _ => None,
     }
+}
+
+/// Where what a decoding walk works on ends, if that is what the region is so long for: a stage may need one of the two
+/// places that units take turns with, and less than all of it.
+fn decoded(plan: &Plan, stage: usize) -> Option<usize> {
+    let memory = &plan.stages[stage].memory;
+    let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline: stage }).decoding();
+    if !places.is_decoding || memory.region(Kind::Activations).bytes > memory.decoding.bytes() {
+        return None;
+    }
+    let head = plan.units.len() - 1;
+    let of_unit = |unit| {
+        let run = (unit < head).then(|| [places.saved(unit, 0), places.output(unit, 0, 0)]);
+        [places.input(unit, 0), places.cache(unit)].into_iter().chain(run.into_iter().flatten())
+    };
+    let units = (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == stage);
+    let inside = units.flat_map(of_unit).filter(|place| place.region == Kind::Activations);
+    inside.map(|place| place.end_bytes()).max()
 }
 
 /// Changes every number of a layout by one and by a cache line; counts what the provers object to, and the excuses.
