@@ -91,7 +91,7 @@ fn goes_in_and_out<M: TextModel>(name: &str) {
                     let mut engine = Engine::<M, _>::new(transport);
                     import.load(&mut engine).expect("whole weights");
                     let samples = [false, true].map(|caches| greedy(&mut engine, &prompt, said.len(), caches));
-                    export.write(&mut engine).expect("a writable directory");
+                    export.write(&mut engine, Some(&import)).expect("a writable directory");
                     samples
                 },
             )

@@ -25,8 +25,8 @@ type ByLayer = BTreeMap<String, Object>;
 pub fn compare(declared: &Object, config: &Object) -> Vec<String> {
     let (own, found) = (normal(declared), normal(config));
     let names: Vec<String> = own.keys().chain(found.keys()).filter(|name| !name.is_empty()).cloned().collect();
-    let is_old = !config.contains_key("rope_parameters");
-    let (own, found) = (by_layer(own, &names, false), by_layer(found, &names, is_old));
+    let is_old = |object: &Object| !object.contains_key("rope_parameters");
+    let (own, found) = (by_layer(own, &names, is_old(declared)), by_layer(found, &names, is_old(config)));
     let mut layers: Vec<&String> = own.keys().chain(found.keys()).collect();
     layers.sort();
     layers.dedup();
