@@ -165,7 +165,7 @@ pub fn stripped(item: &DeriveInput) -> TokenStream {
     }
     let item = stripped;
     let item = item.into_token_stream();
-    quote!(#[allow(dead_code)] #item)
+    quote!(#[allow(dead_code, clippy::type_complexity)] #item)
 }
 
 #[cfg(test)]
@@ -237,7 +237,7 @@ mod tests {
             }
         );
         let expected = quote!(
-            #[allow(dead_code)]
+            #[allow(dead_code, clippy::type_complexity)]
             struct A {
                 #[doc = "x"]
                 a: B,

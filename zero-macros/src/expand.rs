@@ -243,7 +243,7 @@ mod tests {
             pub struct Gpt { embed: Embedding<65, 8, 4>, blocks: [Block; 6], r#final: Norm, #[tied(embed)] head: Head<4> }
         };
         let expected = quote! {
-            #[allow(dead_code)]
+            #[allow(dead_code, clippy::type_complexity)]
             pub struct Gpt { embed: Embedding<65, 8, 4>, blocks: [Block; 6], r#final: Norm, head: Head<4> }
 
             const _: () = {

@@ -47,8 +47,8 @@ pub struct TokenizeArguments {
     /// The column of .parquet files with the text
     #[arg(long, value_name = "NAME", default_value = "text")]
     pub column: String,
-    /// The token after each document, or `none`; without it, the first of <|endoftext|>, <|end_of_text|>, </s> and
-    /// <|im_end|> that the tokenizer has
+    /// The token after each document, or `none`; without it, the first of `<|endoftext|>`, `<|end_of_text|>`,
+    /// `</s>` and `<|im_end|>` that the tokenizer has
     #[arg(long, value_name = "TOKEN")]
     pub separator: Option<String>,
     /// Threads that encode; without it, one for each core
