@@ -1,7 +1,7 @@
 //! Published: models of real sizes have as many parameters as is published, and plans say on which layouts they fit.
 
 use zero_plan::config::{Precision, Recompute, Width};
-use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, prove};
+use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, Report, prove};
 use zero_runtime::model::Model;
 
 use crate::sized::*;
@@ -22,6 +22,22 @@ fn numbers_of_parameters_are_those_published() {
     assert_eq!(parameters::<qwen3_4B::Model>(), 4_022_468_096);
     assert_eq!(parameters::<qwen3_8B::Model>(), 8_190_735_360);
     assert_eq!(parameters::<olmo3_7B::Model>(), 7_298_011_136);
+}
+
+/// At stage 3 on two ranks, one sequence of 1024 tokens each, computing in bf16.
+#[test]
+fn plans_of_published_sizes_are_golden() {
+    golden("gpt2-1.5B", Report(gpt2_1_5B::Model::PLAN));
+    golden("llama-3.1-8B", Report(llama_3_1_8B::Model::PLAN));
+    golden("olmo3-7B", Report(olmo3_7B::Model::PLAN));
+}
+
+fn golden(name: &str, shown: impl core::fmt::Display) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../plans");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, shown));
 }
 
 /// Everything in two bytes, as in the case of two devices of 24 GB.
@@ -47,7 +63,7 @@ fn on_two(stage: u8) -> Config {
     }
 }
 
-/// The table of the README.
+/// The table of the README and of the page on models.
 #[test]
 fn qwen3_4b_on_two_devices_of_24_gb() {
     let mut table =
@@ -60,13 +76,10 @@ fn qwen3_4b_on_two_devices_of_24_gb() {
             table += &row(plan);
         });
     }
-    insta::with_settings!({
-        snapshot_path => "../../plans",
-        prepend_module_to_snapshot => false,
-        omit_expression => true,
-    }, {
-        insta::assert_snapshot!("qwen3-4b-24gb", table);
-    });
+    for page in [include_str!("../../../README.md"), include_str!("../../../docs/models.md")] {
+        assert!(page.contains(&table), "a page has another table than\n{table}");
+    }
+    golden("qwen3-4b-24gb", table);
 }
 
 /// Memory of a device, in bytes.
