@@ -224,7 +224,7 @@ fn decoded(plan: &Plan, stage: usize) -> Option<usize> {
         [places.input(unit, 0), places.cache(unit)].into_iter().chain(run.into_iter().flatten())
     };
     let units = (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == stage);
-    let inside = units.flat_map(of_unit).filter(|place| place.region == Kind::Activations);
+    let inside = units.flat_map(of_unit).filter(|place| place.region == Kind::Activations && place.len_bytes > 0);
     inside.map(|place| place.end_bytes()).max()
 }
 
