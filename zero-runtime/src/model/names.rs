@@ -35,7 +35,7 @@ pub fn require_names<M: Model>() -> Result<(), Error> {
         if let Some(misfit) = tensors.misfit() {
             return Err(does_not_fit(unit, misfit));
         }
-        for tensor in tensors.into_list().into_iter().filter(|tensor| tensor.weights.is_some()) {
+        for tensor in tensors.into_list() {
             require_index(unit, &tensor)?;
             let own = format!("`{unit}.{}`", tensor.name);
             let name = published(unit, &tensor);

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{Arg, Error, Parser};
 
-use super::arguments::{RunArguments, TextArguments};
+use super::arguments::RunArguments;
+use super::text_arguments::TextArguments;
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
 /// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.

@@ -6,7 +6,8 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::Job;
-use super::arguments::{RunArguments, TextArguments};
+use super::arguments::RunArguments;
+use super::text_arguments::TextArguments;
 use super::threads::Threads;
 use crate::data::Contents;
 use crate::model::Model;

@@ -12,6 +12,7 @@ mod range;
 mod sample;
 mod size;
 mod speech;
+mod text_arguments;
 mod threads;
 mod train;
 mod weights;
@@ -24,14 +25,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use arguments::{LrSchedule, Only, RunArguments, TextArguments};
+pub use arguments::{LrSchedule, RunArguments};
 pub use compare::compare;
 pub use evaluate::summed_loss;
 pub use learning_rate::{Fall, LearningRate};
 pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
+pub use text_arguments::{Only, TextArguments};
 
 use crate::arena::job_bytes;
-use crate::data::{Dataset, Draw, Text, Tokenizer, workspace_text};
+use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
@@ -62,7 +64,8 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
     start::<M>(&run, |role, speaks| {
         let run = text.without_steps(run.clone())?;
         text.check()?;
-        let tokenizer = text.tokenizer.clone().or_else(|| tokenizer_of(run.init.as_deref()?));
+        let beside = || tokenizer_of(run.init.as_deref()?).filter(|_| text.data_as != Some(DataAs::Bytes));
+        let tokenizer = text.tokenizer.clone().or_else(beside);
         let tokenizer = tokenizer.as_deref().map(Tokenizer::open).transpose()?;
         let tokenizer = tokenizer.as_ref();
         let weights = &Weights::open::<M>(&run)?;

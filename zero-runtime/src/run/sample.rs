@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::arguments::TextArguments;
 use super::output::{Output, say, tokens_per_s};
 use super::speech::{Speech, Stops, prompt};
+use super::text_arguments::TextArguments;
 use super::train::Finale;
 use crate::data::{Tokenizer, require_fit};
 use crate::engine::Engine;

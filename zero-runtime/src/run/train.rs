@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::arguments::{RunArguments, TextArguments, UNPROFILED_STEPS};
+use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::compare::compare;
 use super::header::Header;
 use super::output::{
     HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say_table, tokens_per_s,
 };
 use super::size::size;
+use super::text_arguments::TextArguments;
 use super::threads::Threads;
 use super::weights::Weights;
 use crate::data::{Dataset, Draw};
