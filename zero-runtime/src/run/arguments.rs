@@ -8,6 +8,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 
+use super::checkpoint_arguments::CheckpointArguments;
 use super::learning_rate::{Fall, LearningRate};
 use super::range::{at_least_one, below_one, not_negative, positive, share, threads, whole};
 use crate::engine::Hyper;
@@ -116,6 +117,10 @@ pub struct RunArguments {
     /// Type of exported numbers; without it, that of --init, or f32
     #[arg(long, value_name = "TYPE", requires = "export", help_heading = WEIGHTS)]
     pub export_dtype: Option<WeightType>,
+    /// Those about checkpoints.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub checkpoints: CheckpointArguments,
     /// Print the plan and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]

@@ -136,6 +136,8 @@ mod tests {
             (&["--data", "x", "--data-as", "parquet"], "invalid value 'parquet' for '--data-as <WHAT>'"),
             (&["--data-as", "bytes"], "--data <PATH>"),
             (&["--only", "train"], "invalid value 'train' for '--only <WHAT>'"),
+            (&["--every", "5"], "--checkpoint <FOLDER>"),
+            (&["--restarts", "5"], "--checkpoint <FOLDER>"),
             (&["--plan=yes"], "unexpected value 'yes' for '--plan' found"),
         ] {
             let told = told(arguments);

@@ -2,6 +2,7 @@
 //! knows what a layer computes.
 
 mod arguments;
+mod checkpoint_arguments;
 mod command;
 mod compare;
 mod evaluate;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 pub use arguments::{LrSchedule, RunArguments};
+pub use checkpoint_arguments::{CheckpointArguments, Every, Resume};
 pub use compare::compare;
 pub use evaluate::summed_loss;
 pub use learning_rate::{Fall, LearningRate};

@@ -3,6 +3,11 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::Serializer;
+
+use super::checkpoint_arguments::{Every, Resume};
 
 /// More threads than cores only wait for one another, and no host has more cores than this. A larger number must be a
 /// mistake.
@@ -22,6 +27,39 @@ pub fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
 pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= THREADS_MAX);
     threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}: no host has more cores"))
+}
+
+/// A duration: a whole number above 0, with its unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time such as 90s, 10m or 2h, of 1 s to 1000 h".to_owned();
+    let number = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(expected()),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    seconds.filter(|seconds| (1..=3_600_000).contains(seconds)).map(Duration::from_secs).ok_or_else(expected)
+}
+
+/// A duration in metrics: its seconds.
+pub fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(duration.as_secs())
+}
+
+/// A number of steps, or a duration.
+pub fn every(text: &str) -> Result<Every, String> {
+    let steps = text.parse().ok().map(Every::Steps);
+    let time = || duration(text).ok().map(Every::Time);
+    steps
+        .or_else(time)
+        .ok_or_else(|| "expected a number of steps from 1 up, or a time such as 90s, 10m or 2h".to_owned())
+}
+
+/// `newest`, or the path of a checkpoint.
+pub fn resume(text: &str) -> Result<Resume, String> {
+    Ok(if text == "newest" { Resume::Newest } else { Resume::From(text.into()) })
 }
 
 /// A number above 0.
@@ -85,6 +123,19 @@ mod tests {
             assert!(positive(zero).is_err());
         }
         assert!(["1e-400", "1e-39"].into_iter().all(|bad| share(bad).is_err() && below_one(bad).is_err()));
+    }
+
+    #[test]
+    fn times_have_units_and_steps_have_none() {
+        let of = |seconds| Ok(Duration::from_secs(seconds));
+        assert_eq!(["1s", "10m", "2h"].map(duration), [of(1), of(600), of(7200)]);
+        for bad in ["", "0s", "5", "5d", "-1s", "1.5h", "m", "1ss", "99999999999999999999h", "1001h", "1S"] {
+            assert!(duration(bad).unwrap_err().contains("90s, 10m or 2h"), "{bad}");
+        }
+        assert_eq!(every("7"), Ok(Every::Steps(NonZeroU64::new(7).unwrap())));
+        assert_eq!(every("7m"), Ok(Every::Time(Duration::from_secs(420))));
+        assert!(["0", "", "x", "0m"].into_iter().all(|bad| every(bad).is_err()));
+        assert_eq!((resume("newest"), resume("./newest")), (Ok(Resume::Newest), Ok(Resume::From("./newest".into()))));
     }
 
     #[test]

@@ -1,0 +1,72 @@
+//! Checkpoint arguments: what a binary can be told about checkpoints, and about coming back from what ends a run. Never acts
+//! on one.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::arguments::as_text;
+use super::range::{at_least_one, duration, every, resume, seconds, whole};
+
+const CHECKPOINTS: &str = "Checkpoints";
+const RETURN: &str = "Coming back";
+
+/// How often a checkpoint is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Every {
+    /// After so many steps.
+    Steps(NonZeroU64),
+    /// At the end of the first step after so long, as rank 0 counts.
+    Time(Duration),
+}
+
+/// Where a run goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Resume {
+    /// At the newest checkpoint that is whole; at the beginning, if there is none.
+    Newest,
+    /// At this one.
+    From(PathBuf),
+}
+
+/// Arguments about checkpoints and about coming back.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct CheckpointArguments {
+    /// Folder for checkpoints: one at the end, one when the run is asked to end (exit code 75), and those of --every
+    #[arg(long, value_name = "FOLDER", help_heading = CHECKPOINTS)]
+    #[serde(serialize_with = "as_text")]
+    pub checkpoint: Option<PathBuf>,
+    /// Also write one after every so many steps, or so much time: 500, 90s, 10m, 2h
+    #[arg(long, value_name = "STEPS_OR_TIME", requires = "checkpoint", value_parser = every, help_heading = CHECKPOINTS)]
+    pub every: Option<Every>,
+    /// Remove older checkpoints than the newest N; without it, all are kept
+    #[arg(long, value_name = "N", requires = "checkpoint", value_parser = at_least_one, help_heading = CHECKPOINTS)]
+    pub keep: Option<NonZeroU64>,
+    /// Go on from the newest whole checkpoint in --checkpoint, if there is one, or from the one at PATH
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "newest", value_parser = resume)]
+    #[arg(help_heading = CHECKPOINTS)]
+    pub resume: Option<Resume>,
+    /// End the run where a checkpoint cannot be written, instead of going on to the next
+    #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
+    pub checkpoint_or_stop: bool,
+    /// After SIGTERM or SIGINT, end without the checkpoint if it takes longer than this
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration, help_heading = RETURN)]
+    #[serde(serialize_with = "seconds")]
+    pub grace: Duration,
+    /// Start all ranks anew from the newest checkpoint, up to N times, when one of them dies or stops answering
+    #[arg(long, default_value_t = 0, value_name = "N", requires = "checkpoint", value_parser = whole)]
+    #[arg(help_heading = RETURN)]
+    pub restarts: u64,
+    /// Also do so when a loss or a gradient is not finite
+    #[arg(long, requires = "restarts", help_heading = RETURN)]
+    pub rollback: bool,
+    /// End the run when a rank has waited for another one for so long; four times as long in the first two steps
+    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = duration, help_heading = RETURN)]
+    #[serde(serialize_with = "seconds")]
+    pub timeout: Duration,
+}
