@@ -20,7 +20,6 @@ mod weights;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,7 +39,7 @@ use crate::error::Error;
 use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
 use crate::model::{Model, require_names, require_vocabulary};
-use crate::plan::{Plan, Report, ScheduleText, TransportKind, prove};
+use crate::plan::{Fingerprint, Plan, Report, ScheduleText, TransportKind, prove};
 use crate::profile::Machine;
 use crate::transport::{Shared, local, shm};
 use command::{DataCommand, TextCommand};
@@ -73,7 +72,7 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
         let weights = &Weights::open::<M>(&run)?;
         let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
         let agreement = (agreement::<M>(&run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
-        let agreement = hash_of(&agreement);
+        let agreement = Fingerprint::of(&agreement);
         let (arguments, sample) = (&run, Sample::<M>::new(&text, tokenizer, run.seed)?);
         if text.only == Some(Only::Sample) {
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
@@ -81,7 +80,7 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
             return become_ranks(role, agreement, &job);
         }
         let data = open::<M>(&text, tokenizer)?;
-        let agreement = hash_of(&(agreement, data.fingerprint()));
+        let agreement = Fingerprint::of(&(agreement, data.fingerprint()));
         if text.only == Some(Only::Evaluate) {
             let finale = Evaluate { text: &data };
             let job = Job::<M, _> { arguments, text: Some(&text), data: &data, weights, finale };
@@ -126,7 +125,7 @@ pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Targ
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role, speaks| {
         let weights = Weights::open::<M>(&run)?;
-        let agreement = hash_of(&(agreement::<M>(&run), weights.fingerprint()));
+        let agreement = Fingerprint::of(&(agreement::<M>(&run), weights.fingerprint()));
         let job = Job::<M, _> { arguments: &run, text: None, data: &data, weights: &weights, finale: NoFinale };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
@@ -195,13 +194,7 @@ fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
     // Only rank 0 prints steps, too.
     let arguments = RunArguments { metrics: None, profile, log_every: None, ..arguments.clone() };
-    hash_of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
-}
-
-fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    Fingerprint::of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
 /// Finds out what this process is, runs `body`, and prints an error once, whichever ranks find it.
