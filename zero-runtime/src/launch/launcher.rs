@@ -14,13 +14,10 @@ use signal_hook::low_level::signal_name;
 
 use super::environment::{JOB, LAUNCHER_PID, PLAIN_LOCAL_RANK, PLAIN_LOCAL_WORLD, PLAIN_RANK, PLAIN_WORLD};
 use super::error::LaunchError;
+use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
 
-/// Exit code of a rank that has printed its own error, so that the launcher adds nothing.
-pub const EXIT_REPORTED: u8 = 2;
-/// Exit code of a launcher that has printed why a rank failed.
-const EXIT_RANK_FAILED: u8 = 1;
 /// By convention, a program that a signal ends has this plus the signal's number as its exit code.
-const EXIT_SIGNAL_BASE: i32 = 128;
+pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
 /// The running program, even if another file lies at its path by now.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
@@ -29,7 +26,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Succeeds if all ranks succeed. If one fails, or this process is asked to end (SIGINT, SIGTERM), all ranks are killed
 /// and reaped, and the reason is printed to standard error, once. The exit code is then 1, or 2 if the rank printed its
 /// own error, or 130 or 143 after a signal. Call it from the main thread: ranks die with the thread that starts them.
-pub fn launch(ranks: usize) -> ExitCode {
+pub fn launch(ranks: usize, _options: &LaunchOptions) -> ExitCode {
     match run(ranks) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Interrupted(signal)) => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::environment::JobPlace;
 use super::error::LaunchError;
 use super::finding::Findings;
-use super::launcher::EXIT_REPORTED;
+use super::options::EXIT_REPORTED;
 use super::wire::{self, Finding, Message, Peer};
 
 /// Far longer than another process needs to tell what has gone wrong.

@@ -303,7 +303,7 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
     require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
     let processes = processes(plan);
     match role {
-        Role::Launcher if processes > 1 => Ok(launch::launch(processes)),
+        Role::Launcher if processes > 1 => Ok(launch::launch(processes, &job.arguments.checkpoints.launch_options())),
         Role::Rank(place) if processes > 1 => {
             let (transport, watch) = match shm::join(plan, &place, agreement) {
                 Err(error @ LaunchError::SeveralHosts { .. }) => return Err(error.into()),
