@@ -8,6 +8,7 @@ use signal_hook::low_level::signal_name;
 use zero_plan::Bytes;
 
 use super::finding::Findings;
+use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 
 /// An error of launching, joining or watching. [`LaunchError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -192,6 +193,19 @@ impl LaunchError {
         help.to_owned()
     }
 
+    /// The exit code of a rank that ends with it: whether a restart may mend it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LaunchError::RankLost { .. }
+            | LaunchError::LostAtStart { .. }
+            | LaunchError::RanksMissing { .. }
+            | LaunchError::HostMissing { .. }
+            | LaunchError::HostLost
+            | LaunchError::HostSilent { .. } => EXIT_AGAIN,
+            _ => EXIT_REPORTED,
+        }
+    }
+
     /// Whether rank 0 or a launcher has a better message for the same, so that this rank should print nothing.
     pub fn is_echo(&self) -> bool {
         matches!(self, LaunchError::Dismissed { .. } | LaunchError::HostLost)
@@ -208,7 +222,7 @@ impl LaunchError {
 }
 
 /// Exit code of a Rust process whose main thread panicked.
-const PANIC: i32 = 101;
+pub(super) const PANIC: i32 = 101;
 
 fn signal_help(signal: i32) -> &'static str {
     use signal_hook::consts::{SIGABRT, SIGBUS, SIGILL, SIGSEGV};

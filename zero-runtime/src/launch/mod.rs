@@ -10,13 +10,16 @@
 compile_error!("zero's ranks share memory by memfd and abstract Unix sockets, which only Linux has");
 
 mod available;
+mod crew;
 mod door;
+mod ear;
 mod environment;
 mod error;
 mod finding;
 mod groups;
 mod launcher;
 mod options;
+mod progress;
 mod rendezvous;
 mod request;
 mod segment;

@@ -29,10 +29,10 @@ pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// What this rank waits for never comes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Another rank has given up, and says why.
-    #[error("rank {rank} has ended, or another one has given it up")]
+    /// Another rank has given up, or a third one has given it up, and says why.
+    #[error("rank {rank} has ended")]
     Ended {
-        /// The rank that ended first.
+        /// The rank that ended first, or is given up.
         rank: usize,
     },
     /// Another rank has not come in time. Of all ranks that wait for it, this one is to say so.
