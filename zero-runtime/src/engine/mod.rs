@@ -42,6 +42,7 @@ mod words;
 
 use core::any::TypeId;
 use std::sync::Arc;
+use std::time::Duration;
 
 use zero_plan::{Moved, Op, Pass, Plan};
 
@@ -174,6 +175,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
+    }
+
+    /// From here on, a wait for another rank ends after `timeout`, in an error that names the rank.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.ranks.transport.set_timeout(timeout);
     }
 
     /// The plan.
