@@ -26,6 +26,7 @@ pub mod place;
 pub mod plan;
 pub mod prove;
 pub mod report;
+pub mod reshard;
 pub mod schedule;
 mod simulate;
 pub mod spec;
