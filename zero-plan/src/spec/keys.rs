@@ -7,7 +7,6 @@ use ron::error::Error;
 
 use super::Spec;
 use super::locate::{Section, locate};
-use super::parse::ron;
 use super::value::Readable;
 
 /// A key of the spec and what may stand there.
@@ -172,6 +171,12 @@ pub const KEYS: &[Key] = &[
         "Units that keep only their input for backward, and run forward again before it: every so many one, but never \
             the last, or all of some fields.",
     ),
+    section("checkpoint", "Checkpoint", "a section such as `(snapshot: true)`", OfItsKeys)
+        .about("How a checkpoint of a run is written."),
+    key!(checkpoint.snapshot, any("`true` or `false`"), Value("false")).about(
+        "Whether each rank has room for a copy of the states that it writes, and trains on while the copy is written; \
+            otherwise ranks write and wait.",
+    ),
     key!(device, any("`Cpu`"), Value("Cpu")).about(
         "What ranks compute on. An attribute can also name a type of your own that implements \
             `zero_runtime::device::Device`, `device = crate::naive::Naive`, in place of what a file says.",
@@ -246,7 +251,7 @@ impl Key {
         if let Some(follows) = self.follows {
             return Some(follows(spec).to_string());
         }
-        let text = ron().to_string(spec).expect("a spec can be written");
+        let text = spec.to_string();
         let spans = locate(&text, self.path)?;
         Some(text[spans.value].to_owned())
     }

@@ -1,0 +1,245 @@
+//! Reshard: which elements of which file become which elements of a rank, whatever two plans cut them. An intersection of
+//! runs, and a proof of it that shares no code with it. Never reads a byte, never asks a plan.
+
+mod proof;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::ops::Range;
+
+pub use proof::prove;
+
+/// Where a run of elements of a tensor lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The tensor, by its number.
+    pub tensor: usize,
+    /// The first element of the tensor's own flat order.
+    pub start: usize,
+    /// Number of elements.
+    pub len: usize,
+    /// The file that has them, by its number.
+    pub file: usize,
+    /// Where the first one begins in the file, in bytes.
+    pub offset_bytes: u64,
+}
+
+/// A run of elements of a tensor that a rank stores: from element `at` of the flat buffer of `unit` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// The tensor, by its number.
+    pub tensor: usize,
+    /// The first element of the tensor's own flat order.
+    pub start: usize,
+    /// Number of elements.
+    pub len: usize,
+    /// The unit that they are stored under.
+    pub unit: usize,
+    /// The element of the unit's flat buffer that the first one becomes.
+    pub at: usize,
+}
+
+/// `len` elements of wanted `wanted`, from its element `to` on, are those of source `source` from its element `from` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Move {
+    /// Index of what is filled.
+    pub wanted: usize,
+    /// The first element of it, counted from its start.
+    pub to: usize,
+    /// Index of what is read.
+    pub source: usize,
+    /// The first element of it, counted from its start.
+    pub from: usize,
+    /// Number of elements.
+    pub len: usize,
+}
+
+/// Why elements cannot be moved, or why moves are not what was wanted. Tensors are told by number, as their names are not
+/// known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A run of elements that its tensor does not have.
+    Beyond {
+        /// Whether a source or what is wanted has it.
+        side: Side,
+        /// Its index.
+        index: usize,
+        /// The tensor.
+        tensor: usize,
+        /// The first element of the run.
+        start: usize,
+        /// Number of elements of the run.
+        len: usize,
+        /// Number of elements of the tensor; none where there is no such tensor.
+        tensor_len: Option<usize>,
+    },
+    /// Elements of a tensor that no source has.
+    Missing {
+        /// The tensor.
+        tensor: usize,
+        /// The elements.
+        elements: Range<usize>,
+    },
+    /// Elements of a tensor that several sources have.
+    Doubled {
+        /// The tensor.
+        tensor: usize,
+        /// The elements.
+        elements: Range<usize>,
+    },
+    /// Elements of the flat buffer of a unit that are wanted as several elements of tensors.
+    Shared {
+        /// The unit.
+        unit: usize,
+        /// The elements.
+        elements: Range<usize>,
+    },
+    /// A move of no element, or of elements that its source or what it fills does not have.
+    Outside {
+        /// Index of the move.
+        index: usize,
+        /// The move.
+        moved: Move,
+    },
+    /// A move that fills elements with others than they are.
+    Other {
+        /// Index of the move.
+        index: usize,
+        /// The tensor and the element that it fills.
+        wanted: (usize, usize),
+        /// The tensor and the element that it reads.
+        read: (usize, usize),
+    },
+    /// Wanted elements that no move fills.
+    Unfilled {
+        /// Index of what is wanted.
+        wanted: usize,
+        /// The elements, counted from its start.
+        elements: Range<usize>,
+    },
+    /// Wanted elements that several moves fill.
+    Refilled {
+        /// Index of what is wanted.
+        wanted: usize,
+        /// The elements, counted from its start.
+        elements: Range<usize>,
+    },
+}
+
+/// Which of two sets of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What there is.
+    Source,
+    /// What is wanted.
+    Wanted,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Beyond { side, index, tensor, start, len, tensor_len } => {
+                let side = match side {
+                    Side::Source => "source",
+                    Side::Wanted => "wanted run",
+                };
+                write!(f, "{side} {index} is {len} elements of tensor {tensor} from element {start} on, and ")?;
+                match tensor_len {
+                    Some(tensor_len) => write!(f, "the tensor has {tensor_len}"),
+                    None => f.write_str("there is no such tensor"),
+                }
+            }
+            Self::Missing { tensor, elements } => write!(f, "no source has elements {elements:?} of tensor {tensor}"),
+            Self::Doubled { tensor, elements } => {
+                write!(f, "several sources have elements {elements:?} of tensor {tensor}")
+            }
+            Self::Shared { unit, elements } => {
+                write!(f, "elements {elements:?} of unit {unit} would be several elements of tensors")
+            }
+            Self::Outside { index, moved: Move { wanted, to, source, from, len } } => {
+                write!(f, "move {index} takes {len} elements from {from} of source {source} to {to} of wanted run ")?;
+                write!(f, "{wanted}, which do not both have them")
+            }
+            Self::Other { index, wanted, read } => {
+                write!(f, "move {index} fills element {} of tensor {} with element ", wanted.1, wanted.0)?;
+                write!(f, "{} of tensor {}", read.1, read.0)
+            }
+            Self::Unfilled { wanted, elements } => {
+                write!(f, "no move fills elements {elements:?} of wanted run {wanted}")
+            }
+            Self::Refilled { wanted, elements } => {
+                write!(f, "several moves fill elements {elements:?} of wanted run {wanted}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Mismatch {}
+
+/// What of which source is what of which wanted run, sorted by wanted run and element. `lens` has the number of elements
+/// of each tensor. Runs without elements have no part in it.
+///
+/// # Errors
+/// A run that its tensor does not have, and elements of any tensor that sources do not have, or have twice. Whether
+/// wanted runs lie over one another is for [`prove`].
+pub fn intersection(lens: &[usize], sources: &[Source], wanted: &[Wanted]) -> Result<Vec<Move>, Mismatch> {
+    for (index, run) in sources.iter().enumerate() {
+        within(lens, Side::Source, index, (run.tensor, run.start, run.len))?;
+    }
+    let mut sorted: Vec<usize> = (0..sources.len()).filter(|&i| sources[i].len > 0).collect();
+    sorted.sort_unstable_by_key(|&i| (sources[i].tensor, sources[i].start));
+    follow(lens, sources, &sorted)?;
+    let mut moves = Vec::with_capacity(wanted.len());
+    for (index, run) in wanted.iter().enumerate() {
+        within(lens, Side::Wanted, index, (run.tensor, run.start, run.len))?;
+        // The last source that begins no later than the run does, as sources follow one another.
+        let after = sorted.partition_point(|&i| (sources[i].tensor, sources[i].start) <= (run.tensor, run.start));
+        let (mut next, mut to) = (after.saturating_sub(1), 0);
+        while to < run.len {
+            let source = sorted[next];
+            let from = run.start + to - sources[source].start;
+            let len = (sources[source].len - from).min(run.len - to);
+            moves.push(Move { wanted: index, to, source, from, len });
+            to += len;
+            next += 1;
+        }
+    }
+    Ok(moves)
+}
+
+/// Refuses a run of elements that its tensor does not have.
+fn within(
+    lens: &[usize],
+    side: Side,
+    index: usize,
+    (tensor, start, len): (usize, usize, usize),
+) -> Result<(), Mismatch> {
+    let tensor_len = lens.get(tensor).copied();
+    if tensor_len.is_some_and(|whole| start.checked_add(len).is_some_and(|end| end <= whole)) {
+        return Ok(());
+    }
+    Err(Mismatch::Beyond { side, index, tensor, start, len, tensor_len })
+}
+
+/// Refuses sorted sources that do not follow one another through every tensor from its first element to its last.
+fn follow(lens: &[usize], sources: &[Source], sorted: &[usize]) -> Result<(), Mismatch> {
+    let mut rest = sorted.iter().map(|&i| &sources[i]).peekable();
+    for (tensor, &len) in lens.iter().enumerate() {
+        let mut end = 0;
+        while let Some(source) = rest.next_if(|source| source.tensor == tensor) {
+            if source.start > end {
+                return Err(Mismatch::Missing { tensor, elements: end..source.start });
+            }
+            if source.start < end {
+                let common = source.start..end.min(source.start + source.len);
+                return Err(Mismatch::Doubled { tensor, elements: common });
+            }
+            end += source.len;
+        }
+        if end < len {
+            return Err(Mismatch::Missing { tensor, elements: end..len });
+        }
+    }
+    Ok(())
+}
