@@ -2,6 +2,7 @@
 //! runs real binaries, most of them on three ranks; none looks inside.
 
 mod checkpoints;
+mod deadlines;
 mod faults;
 mod findings;
 mod launchers;
@@ -9,6 +10,8 @@ mod memory;
 mod output;
 mod profile;
 mod pty;
+mod requests;
+mod restarts;
 mod run;
 mod system;
 mod teardown;
