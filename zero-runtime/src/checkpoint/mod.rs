@@ -20,6 +20,8 @@ mod open;
 mod sealed;
 mod shard;
 mod store;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 pub use compare::{Comparison, Difference, compare};
