@@ -17,6 +17,7 @@ mod orders;
 mod places;
 mod prefetch;
 mod properties;
+mod reshard;
 mod rules;
 mod simulator;
 mod spans;
