@@ -34,6 +34,10 @@ pub fn config(config: &Config) -> TokenStream {
         count("sequences", |config| config.sequences),
         count("length", |config| config.length),
         count("micro_batches", |config| config.micro_batches),
+        field(config.snapshot != plain.snapshot, "snapshot", {
+            let snapshot = config.snapshot;
+            quote!(#snapshot)
+        }),
         field(config.device != plain.device, "device", name("Device", config.device)),
         field(config.transport != plain.transport, "transport", name("TransportKind", config.transport)),
         field(
@@ -181,6 +185,7 @@ mod tests {
             sequences: 5,
             length: 6,
             micro_batches: 8,
+            snapshot: true,
             device: Device::Cpu,
             transport: TransportKind::Local,
             memory_bytes: Some(9),
@@ -192,7 +197,7 @@ mod tests {
             recompute:Recompute::Fields(&[\"blocks\",\"head\"]),\
             precision:Precision{compute:Width::BF16,params:Width::BF16,reduce:Width::BF16,master:Width::F32,\
             moments:Width::BF16,},\
-            sequences:5,length:6,micro_batches:8,transport:TransportKind::Local,memory_bytes:Option::Some(9),\
+            sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,memory_bytes:Option::Some(9),\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

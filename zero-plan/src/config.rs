@@ -65,7 +65,7 @@ pub enum Order {
 }
 
 /// Which units lie on which pipeline stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum Split {
     /// Cuts where the most expensive chunk is cheapest.
     #[default]
@@ -77,7 +77,7 @@ pub enum Split {
 }
 
 /// Which units keep only their input for backward, and run forward again before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum Recompute {
     /// None: everything is kept.
     #[default]
@@ -147,6 +147,11 @@ impl Precision {
         let copy = if self.has_master_copy() { self.master.bytes() } else { 0 };
         copy + 2 * self.moments.bytes()
     }
+
+    /// Bytes of all that there is of one parameter from one step to the next.
+    pub const fn state_bytes(&self) -> usize {
+        self.params.bytes() + self.optimizer_bytes()
+    }
 }
 
 impl TransportKind {
@@ -160,7 +165,7 @@ impl TransportKind {
 }
 
 /// The constants that layout, schedule and memory are computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Config {
     /// The ranks, and how they divide the work.
     pub mesh: Mesh,
@@ -188,6 +193,8 @@ pub struct Config {
     pub length: usize,
     /// Micro-batches of one step, of each replica and each rank along `zero`.
     pub micro_batches: usize,
+    /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training goes on meanwhile.
+    pub snapshot: bool,
     /// What ranks compute on: the plan itself is the same for every device.
     pub device: Device,
     /// What carries bytes between ranks.
@@ -218,6 +225,7 @@ impl Config {
         sequences: 1,
         length: 1,
         micro_batches: 1,
+        snapshot: false,
         device: Device::Cpu,
         transport: TransportKind::Shm,
         memory_bytes: None,

@@ -5,6 +5,8 @@ mod decoding;
 mod memory;
 mod sizes;
 
+use serde::Serialize;
+
 use crate::config::Config;
 use crate::pipeline::{Chunk, Pass, Turns};
 use crate::unit::{LINE_BYTES, Unit, round_up};
@@ -21,7 +23,7 @@ pub const STAGING_SLOTS: usize = 2;
 pub const OUTGOING_SLOTS: usize = 2;
 
 /// Where a unit lies in the regions that hold something of every unit of a pipeline stage. Of flat buffers in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Placement {
     /// The chunk that it belongs to.
     pub chunk: usize,
@@ -71,7 +73,7 @@ impl Placement {
 
 /// Consecutive units of a chunk whose gradients travel in one collective. Buckets are numbered in the order of backward
 /// through the whole model: bucket 0 holds the last units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Bucket {
     /// Its first unit in the order of forward, the last to get its gradient.
     pub first: usize,

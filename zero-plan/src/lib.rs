@@ -15,6 +15,7 @@ pub mod check;
 pub mod config;
 pub mod diagnostic;
 mod execution;
+mod fingerprint;
 pub mod footprint;
 mod groups;
 pub mod layout;
@@ -35,6 +36,7 @@ mod traffic;
 pub mod unit;
 
 pub use config::{Config, Gather, TransportKind};
+pub use fingerprint::Fingerprint;
 pub use footprint::RunSize;
 pub use layout::{Bucket, Home, Kind, Memory, Placement, Region, Tables};
 pub use mesh::{Axis, Coordinates, Mesh};

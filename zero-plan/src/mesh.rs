@@ -40,7 +40,7 @@ pub struct Coordinates {
 }
 
 /// The ranks of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Mesh {
     /// Nodes. Each has as many ranks as any other, and their numbers are consecutive.
     pub nodes: usize,

@@ -1,6 +1,8 @@
 //! Pipeline: which units lie on which pipeline stage, and the order in which a pipeline stage works through chunks and
 //! micro-batches. Knows nothing of parameters, gradients or memory.
 
+use serde::Serialize;
+
 use crate::config::{Config, Order, Split};
 use crate::message::Message;
 use crate::origin::Origin;
@@ -11,7 +13,7 @@ const UPDATE_OPERATIONS: usize = 16;
 
 /// Consecutive units that lie on one pipeline stage and run one after another. With p pipeline stages, chunk c lies on
 /// pipeline stage c mod p.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Chunk {
     /// Its first unit.
     pub first: usize,
@@ -149,7 +151,7 @@ const fn balanced_end(config: &Config, units: &[Unit], first: usize, chunks_afte
 }
 
 /// What a schedule is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Pass {
     /// A training step.
     Train,

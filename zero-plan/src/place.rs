@@ -246,6 +246,36 @@ impl Places<'_> {
         // A mirror has parameters, and its owner all else.
         if self.unit(unit).params > 0 { Some((owned, place)) } else { None }
     }
+
+    /// What this rank writes of a state of a unit to a checkpoint, and which stretch of the flat buffer it is. All ranks
+    /// together write every element once: that whose gradients this rank sums, of all that it stores.
+    pub const fn checkpointed(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
+        if self.unit(unit).params == 0 {
+            // The owner writes what a mirror has.
+            return None;
+        }
+        let Some((stored, place)) = self.state(state, unit) else { return None };
+        let (saved, element) = (self.summed(unit), place.len_bytes / stored.len);
+        Some((saved, place.cut((saved.start - stored.start) * element, saved.len * element)))
+    }
+
+    /// Where a copy of that lies while it is written: state by state, and in each one unit after another.
+    pub const fn snapshot(&self, state: State, unit: usize) -> Option<Place> {
+        let config = self.tables.config;
+        let Some((_, place)) = self.checkpointed(state, unit) else { return None };
+        let parts = config.mesh.data_ranks();
+        let precision = &config.precision;
+        let element = place.len_bytes / (self.placement(unit).padded / parts);
+        let before = match state {
+            State::Parameters => 0,
+            State::Master => precision.params.bytes(),
+            State::FirstMoment => precision.state_bytes() - 2 * precision.moments.bytes(),
+            State::SecondMoment => precision.state_bytes() - precision.moments.bytes(),
+        };
+        let of_a_byte = self.memory.region(Kind::Snapshot).bytes / precision.state_bytes();
+        let offset_bytes = before * of_a_byte + self.placement(unit).start / parts * element;
+        Some(Place { region: Kind::Snapshot, offset_bytes, len_bytes: place.len_bytes })
+    }
 }
 
 /// Gradients of parameters.
@@ -425,3 +455,7 @@ impl Places<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "place/checkpoint_tests.rs"]
+mod checkpoint_tests;

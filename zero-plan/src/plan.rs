@@ -7,15 +7,18 @@ pub mod tables;
 
 pub use buffer::PlanBuf;
 
+use serde::Serialize;
+
 use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, check, check_layout};
 use crate::config::Config;
+use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
 use crate::pipeline::{Chunk, Pass};
 use crate::schedule::Op;
 use crate::unit::Unit;
 
 /// Everything that is constant about a run. A generated program has one in a `static`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Plan<'a> {
     /// Name of the model.
     pub model: &'a str,
@@ -34,7 +37,7 @@ pub struct Plan<'a> {
 }
 
 /// What is the same on all ranks of a pipeline stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct PipelineStage<'a> {
     /// The ops of a training step.
     pub step: &'a [Op],
@@ -107,12 +110,10 @@ impl<'a> Plan<'a> {
         1 + self.units.len()
     }
 
-    /// A number that differs where plans do: ranks compare it before their first collective.
+    /// A number that differs where plans do, the same in every build: ranks compare it before their first collective, and a
+    /// checkpoint says by it which plan wrote it.
     pub fn fingerprint(&self) -> u64 {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
+        Fingerprint::of(self)
     }
 
     /// Checks the layout and the schedules of every pipeline stage with the rules of [`mod@crate::check`].

@@ -1,5 +1,7 @@
 //! Unit: the sizes of what is gathered, released and placed as a whole. Never knows what a layer computes.
 
+use serde::Serialize;
+
 use crate::bounds::UNITS_MAX;
 use crate::config::{Config, Recompute, is_equal};
 use crate::message::Message;
@@ -17,7 +19,7 @@ pub const fn round_up(value: usize, multiple: usize) -> usize {
 }
 
 /// One field of the model, or one element of an array field. Sizes are those of one micro-batch of one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Unit {
     /// Name of the field.
     pub field: &'static str,

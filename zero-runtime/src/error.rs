@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::data::DataError;
 use crate::engine::RunError;
-use crate::launch::LaunchError;
+use crate::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
 use crate::plan::{Bytes, Flaw};
 use crate::transport::Lost;
 use crate::weights::WeightsError;
@@ -107,10 +107,27 @@ impl Error {
         matches!(self, Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) | Error::NotAsPlanned { .. })
     }
 
+    /// Whether this rank, of all that have waited for a silent one, is to say so at once: nothing more will come of the wait,
+    /// and nobody can be asked.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Error::Run(RunError::Lost(Lost::Silent(_))))
+    }
+
+    /// The exit code of a rank that ends with it: whether a restart may mend it. `rolls_back` is whether it may mend numbers
+    /// that are not finite.
+    pub fn exit_code(&self, rolls_back: bool) -> u8 {
+        match self {
+            Error::Run(RunError::Lost(_)) => EXIT_AGAIN,
+            Error::Run(RunError::NonFinite(_)) if rolls_back => EXIT_AGAIN,
+            Error::Launch(error) => error.exit_code(),
+            _ => EXIT_REPORTED,
+        }
+    }
+
     /// Whether another rank, or the launcher, has a better message for the same.
     pub fn is_echo(&self) -> bool {
         match self {
-            Error::Run(RunError::Lost(_)) => true,
+            Error::Run(RunError::Lost(Lost::Ended { .. })) => true,
             Error::Launch(error) => error.is_echo(),
             _ => false,
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Collectives;
-use zero_runtime::launch::{self, JobPlace, Role};
+use zero_runtime::launch::{self, JobPlace, LaunchOptions, Role};
 use zero_runtime::plan::mesh::Mesh;
 use zero_runtime::plan::{Axis, Config, Op, PlanBuf, Unit};
 use zero_runtime::transport::{Lost, Shared, shm};
@@ -132,7 +132,7 @@ fn iterations(collective: Collective, bytes: usize) -> u64 {
 /// ranks.
 pub fn run() -> ExitCode {
     let done = launch::role(RANKS).map_err(Into::into).and_then(|role| match role {
-        Role::Launcher => Ok(launch::launch(RANKS)),
+        Role::Launcher => Ok(launch::launch(RANKS, &LaunchOptions::default())),
         Role::Rank(place) => run_rank(&place).map(|()| ExitCode::SUCCESS),
     });
     done.unwrap_or_else(|error| {

@@ -104,6 +104,10 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
         self.inner.arena()
     }
 
+    fn set_timeout(&mut self, timeout: Duration) {
+        self.inner.set_timeout(timeout);
+    }
+
     unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {
         let plan = self.inner.arena().plan();
         let started = match op {

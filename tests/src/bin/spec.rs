@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use zero_plan::{Config, PlanBuf};
-use zero_runtime::launch::{self, Role};
+use zero_runtime::launch::{self, LaunchOptions, Role};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::transport::shm;
@@ -27,7 +27,7 @@ impl Visitor for Run {
         let plan = &plan.as_plan(&stages);
         let ranks = plan.config.mesh.ranks();
         let place = match launch::role(ranks).expect("an environment without contradictions") {
-            Role::Launcher => return launch::launch(ranks),
+            Role::Launcher => return launch::launch(ranks, &LaunchOptions::default()),
             Role::Rank(place) => place,
         };
         let (transport, watch) = shm::join(plan, &place, 0).expect("peers");

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use zero_plan::config::{Often, Precision, Width};
 use zero_plan::{Config, Moved, Op, Parcel, Place, PlanBuf, Position, TransportKind};
@@ -37,6 +38,10 @@ impl<T> Noting<T> {
 unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
     fn arena(&self) -> &Arc<Arena<'p, Cpu>> {
         self.inner.arena()
+    }
+
+    fn set_timeout(&mut self, timeout: Duration) {
+        self.inner.set_timeout(timeout);
     }
 
     unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {

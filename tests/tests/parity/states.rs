@@ -1,5 +1,7 @@
 //! States: a run that is taken up from what another one read of its engines goes on to the bit.
 
+use std::convert::Infallible;
+
 use zero_plan::config::{Precision, Width};
 use zero_plan::{Config, Mesh, PlanBuf, State, TransportKind};
 use zero_runtime::engine::Engine;
@@ -10,8 +12,8 @@ use zero_tests::training::{CONFIG, HYPER, noise};
 
 type Ranks<'p> = Engine<'p, Tied, Shared<'p>>;
 
-/// What a rank has of a unit: all parameters, and each of their states that it stores.
-type Kept = (Vec<f32>, Vec<(State, Vec<f32>)>);
+/// What a rank has of a unit: all parameters, and each of their states that it stores, from which element on.
+type Kept = (Vec<f32>, Vec<(State, usize, Vec<f32>)>);
 
 const STATES: [State; 3] = [State::Master, State::FirstMoment, State::SecondMoment];
 
@@ -26,7 +28,9 @@ fn losses(engine: &mut Ranks, config: Config, steps: std::ops::Range<u64>) -> Ve
 fn kept(engine: &mut Ranks) -> Vec<Kept> {
     let of_unit = |unit| {
         let parameters = engine.parameters(unit).expect("no rank fails").expect("one pipeline stage");
-        let states = STATES.into_iter().filter_map(|state| Some((state, engine.state(state, unit)?.1)));
+        let states = STATES
+            .into_iter()
+            .filter_map(|state| engine.state(state, unit).map(|(stretch, numbers)| (state, stretch.start, numbers)));
         (parameters, states.collect())
     };
     (0..Tied::PLAN.units.len()).map(of_unit).collect()
@@ -51,7 +55,13 @@ fn a_run_is_taken_up_where_another_ended() {
                     let kept = &first[engine.arena().rank()].0;
                     (0..).zip(kept).for_each(|(unit, (parameters, _))| engine.load(unit, parameters));
                     for (unit, (_, states)) in kept.iter().enumerate() {
-                        states.iter().for_each(|(state, numbers)| engine.set_state(*state, unit, numbers));
+                        for (state, first, numbers) in states {
+                            let fill = |start: usize, values: &mut [f32]| {
+                                values.copy_from_slice(&numbers[start - first..][..values.len()]);
+                                Ok::<_, Infallible>(())
+                            };
+                            engine.set_state(*state, unit, fill).unwrap_or_else(|never| match never {});
+                        }
                     }
                     engine.set_steps_done(2);
                     losses(&mut engine, config, 2..4)

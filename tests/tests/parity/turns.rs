@@ -120,7 +120,7 @@ fn an_engine_that_lost_a_rank_does_no_more() {
         if engine.arena().rank() == 1 {
             return false;
         }
-        assert_eq!(engine.step(&HYPER, fill), Err(RunError::Lost(Lost { rank: 1 })));
+        assert_eq!(engine.step(&HYPER, fill), Err(RunError::Lost(Lost::Ended { rank: 1 })));
         assert!(panic_of(|| drop(engine.evaluate(fill))).starts_with(UNFINISHED));
         true
     };

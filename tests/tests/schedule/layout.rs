@@ -45,9 +45,8 @@ fn width(plan: &Plan, kind: Kind) -> usize {
         Kind::UnitGradients => Width::F32,
         Kind::Master => precision.master,
         Kind::Optimizer => precision.moments,
-        Kind::Activations | Kind::Recomputed | Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => {
-            return 1;
-        }
+        Kind::Snapshot | Kind::Activations | Kind::Recomputed => return 1,
+        Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => return 1,
     };
     width.bytes()
 }

@@ -1,12 +1,14 @@
 //! Decoding: what a pipeline stage needs of its region of activations while it decodes. No activations are kept then, so
 //! units take turns with what they save and give, and behind that lie their caches. Never knows what a layer caches.
 
+use serde::Serialize;
+
 use super::{Placement, Tables, max};
 use crate::unit::{LINE_BYTES, caches, round_up};
 
 /// The parts of the region of activations in a decoding walk, one behind the other. All are 0 in a model whose layers cache
 /// nothing: there it has the places of an evaluation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Decoding {
     /// What one unit saves: at the start of the region.
     pub saved_bytes: usize,

@@ -1,11 +1,13 @@
 //! Memory: the arena of a rank as regions at constant offsets, and which of them peers can reach.
 
+use serde::Serialize;
+
 use super::{Decoding, Sizes, Tables};
 use crate::config::{Config, Gather, Width};
 use crate::unit::{LINE_BYTES, round_up};
 
 /// What a region of the arena holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Kind {
     /// Parameters: all of the pipeline stage, or the rank's shard of each unit.
     Parameters,
@@ -23,6 +25,8 @@ pub enum Kind {
     Master,
     /// AdamW's first and second moments.
     Optimizer,
+    /// A copy of what the rank writes to a checkpoint.
+    Snapshot,
     /// Inputs and outputs of the units, and what they save for backward, of the micro-batches in flight. While a sequence is
     /// decoded, what units work on and the caches of its earlier tokens.
     Activations,
@@ -38,7 +42,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -47,6 +51,7 @@ impl Kind {
         Kind::Reduced,
         Kind::Master,
         Kind::Optimizer,
+        Kind::Snapshot,
         Kind::Activations,
         Kind::Recomputed,
         Kind::ActivationGradients,
@@ -65,6 +70,7 @@ impl Kind {
             Kind::Reduced => "reduced gradients",
             Kind::Master => "master parameters",
             Kind::Optimizer => "optimizer state",
+            Kind::Snapshot => "snapshot",
             Kind::Activations => "activations",
             Kind::Recomputed => "recomputed activations",
             Kind::ActivationGradients => "activation gradients",
@@ -82,7 +88,8 @@ impl Kind {
             Kind::UnitGradients => Some(Width::F32),
             Kind::Master => Some(config.precision.master),
             Kind::Optimizer => Some(config.precision.moments),
-            Kind::Activations | Kind::Recomputed | Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => None,
+            Kind::Snapshot | Kind::Activations | Kind::Recomputed => None,
+            Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => None,
         }
     }
 
@@ -96,7 +103,7 @@ impl Kind {
 }
 
 /// Which mapping a region lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Home {
     /// The rank's own memory.
     Private,
@@ -107,7 +114,7 @@ pub enum Home {
 }
 
 /// A part of the arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Region {
     /// What it holds.
     pub kind: Kind,
@@ -120,7 +127,7 @@ pub struct Region {
 }
 
 /// The arena of a rank of one pipeline stage: a constant of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Memory {
     /// All regions, in the order of [`Kind::ALL`].
     pub regions: [Region; Kind::ALL.len()],

@@ -141,6 +141,8 @@ impl Sizes {
             Kind::Master if config.precision.has_master_copy() => states,
             Kind::Master => 0,
             Kind::Optimizer => 2 * states,
+            Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
+            Kind::Snapshot => 0,
             Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,

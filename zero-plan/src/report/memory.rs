@@ -6,7 +6,9 @@ use super::table::Table;
 use crate::budget::peak;
 use crate::footprint::{RunSize, thread_bytes};
 use crate::layout::Kind;
+use crate::mesh::Coordinates;
 use crate::message::{Bytes, Message};
+use crate::place::State;
 use crate::plan::Plan;
 use crate::states::StateBytes;
 
@@ -53,6 +55,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     lines.push(format!("  outside: program, data, what a thread works in; {thread} for each further thread"));
     lines.push(most_in_use(plan));
     lines.push(most_padding(plan));
+    lines.push(checkpoint(plan));
     if plan.config.shards_parameters() && !plan.config.uses_slots() {
         lines.push("  gathered parameters: views of the shared mapping, no copies".to_owned());
     }
@@ -82,6 +85,23 @@ fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
     let states =
         |params| StateBytes::of_param(&config.precision).per_rank(params, config.mesh.zero, config.stage).total();
     (states(padded - params), states(padded))
+}
+
+/// What the rank that writes the most adds to a checkpoint, and what training does meanwhile.
+fn checkpoint(plan: &Plan) -> String {
+    let of_rank = |at| {
+        let own = plan.places(at);
+        let pairs = State::ALL.into_iter().flat_map(|state| (0..plan.units.len()).map(move |unit| (state, unit)));
+        pairs.filter_map(|(state, unit)| own.checkpointed(state, unit)).map(|(_, place)| place.len_bytes).sum()
+    };
+    let stages = 0..plan.stages.len();
+    let most: usize =
+        stages.map(|pipeline| of_rank(Coordinates { pipeline, ..plan.config.mesh.coordinates(0) })).max().unwrap_or(0);
+    let meanwhile = match plan.config.snapshot {
+        true => "of a copy, while training goes on",
+        false => "while training waits",
+    };
+    format!("  checkpoint: a rank writes up to {} {meanwhile}", Bytes(most))
 }
 
 fn most_in_use(plan: &Plan) -> String {

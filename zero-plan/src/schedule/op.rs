@@ -1,9 +1,11 @@
 //! Op: one entry of a schedule.
 
+use serde::Serialize;
+
 use crate::mesh::Axis;
 
 /// One entry of a rank's schedule. Units, buckets and slots are indices into the plan's tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Op {
     /// Starts to gather a unit's flat buffer along `zero`, into a slot where layers compute on slots.
     Gather {
@@ -194,7 +196,7 @@ impl Op {
 }
 
 /// What travels from one pipeline stage to another. Each kind has a channel of its own in which order is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Parcel {
     /// The output of a chunk, to the next one.
     Activations,

@@ -244,6 +244,7 @@ mod tests {
             ("master", "F32", "precision.master: F32"),
             ("moments", "BF16", "precision.moments: BF16"),
             ("recompute", "Fields ([\"a\"])", "recompute: Fields([\"a\"])"),
+            ("snapshot", "true", "checkpoint.snapshot: true"),
             ("device", "Cpu", "device: Cpu"),
             ("transport", "Local", "transport: Local"),
             ("memory", "GiB\n( 1 )", "memory: GiB(1)"),

@@ -172,6 +172,12 @@ pub const KEYS: &[Key] = &[
         "Units that keep only their input for backward, and run forward again before it: every so many one, but never \
             the last, or all of some fields.",
     ),
+    section("checkpoint", "Checkpoint", "a section such as `(snapshot: true)`", OfItsKeys)
+        .about("How a checkpoint of a run is written."),
+    key!(checkpoint.snapshot, any("`true` or `false`"), Value("false")).about(
+        "Whether each rank has room for a copy of the states that it writes, and trains on while the copy is written; \
+            otherwise ranks write and wait.",
+    ),
     key!(device, any("`Cpu`"), Value("Cpu")).about(
         "What ranks compute on. An attribute can also name a type of your own that implements \
             `zero_runtime::device::Device`, `device = crate::naive::Naive`, in place of what a file says.",

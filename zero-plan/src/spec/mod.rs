@@ -35,7 +35,7 @@ pub use locate::{KeySpans, locate};
 pub use mesh::Mesh;
 pub use parse::parse;
 pub use pipeline::{Pipeline, Schedule, Units};
-pub use sections::{Batch, Model, Recompute, Stage, Zero};
+pub use sections::{Batch, Checkpoint, Model, Recompute, Stage, Zero};
 pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
@@ -65,6 +65,8 @@ pub struct Spec {
     /// What is computed again instead of kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
+    /// How a checkpoint is written.
+    pub checkpoint: Checkpoint,
     /// What ranks compute on.
     pub device: Device,
     /// How ranks reach each other.
@@ -103,6 +105,7 @@ impl Spec {
             sequences: self.batch.sequences as usize,
             length: self.batch.length as usize,
             micro_batches: self.batch.micro_batches as usize,
+            snapshot: self.checkpoint.snapshot,
             device: self.device,
             transport: self.transport,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),

@@ -82,6 +82,13 @@ pub struct Batch {
     pub micro_batches: u32,
 }
 
+/// How a checkpoint is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Checkpoint {
+    /// Whether ranks copy what they write, and train on while it is written.
+    pub snapshot: bool,
+}
+
 /// Which units keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is
 /// written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

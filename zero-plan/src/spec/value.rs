@@ -43,6 +43,7 @@ impl Number for Stage {}
 impl Number for TransportKind {}
 impl Number for Units {}
 impl Number for Width {}
+impl Number for bool {}
 
 impl Number for u32 {
     fn number(&self) -> Option<u64> {

@@ -4,10 +4,10 @@
 
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use zero_plan::Fingerprint;
 use zero_plan::footprint::DATA_BYTES;
 
 use super::DataAs;
@@ -161,11 +161,11 @@ impl Corpus {
 
     /// All text files below `directory`, or all files, one after another in the order of their paths.
     fn directory(directory: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
-        let (mut pieces, mut end, mut hasher) = (Vec::new(), 0, DefaultHasher::new());
+        let (mut pieces, mut end, mut fingerprint) = (Vec::new(), 0, Fingerprint::default());
         let add = |path: PathBuf, scan: Scan| {
             check(&scan, Encoding::Byte, 0, &origin(&path), vocabulary)?;
             end += scan.bytes;
-            hasher.write_u64(scan.hash());
+            fingerprint.add(&scan.hash().to_le_bytes());
             pieces.push(Piece { path, end });
             Ok(())
         };
@@ -174,7 +174,7 @@ impl Corpus {
             Some(DataAs::Bytes) => for_each_file(directory, vocabulary, add)?,
             Some(DataAs::Ids) => return Err(DataError::IdsOfDirectory { directory: directory.to_owned() }),
         };
-        let (source, fingerprint) = (Source::Files(pieces), hasher.finish());
+        let (source, fingerprint) = (Source::Files(pieces), fingerprint.finish());
         Ok((Self { source, tokens: end, fingerprint, resident_bytes: 0 }, taken))
     }
 

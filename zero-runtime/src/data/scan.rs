@@ -2,9 +2,10 @@
 //! any size takes only a buffer of memory. Never keeps what it reads.
 
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+
+use zero_plan::Fingerprint;
 
 /// Bytes that are read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -71,7 +72,7 @@ impl Encoding {
 pub(super) struct Scan {
     encoding: Encoding,
     vocabulary: usize,
-    hasher: DefaultHasher,
+    fingerprint: Fingerprint,
     /// Bytes so far.
     pub bytes: usize,
     /// The largest id.
@@ -82,18 +83,18 @@ pub(super) struct Scan {
 
 impl Scan {
     pub fn new(encoding: Encoding, vocabulary: usize) -> Self {
-        Self { encoding, vocabulary, hasher: DefaultHasher::new(), bytes: 0, largest: 0, beyond: None }
+        Self { encoding, vocabulary, fingerprint: Fingerprint::default(), bytes: 0, largest: 0, beyond: None }
     }
 
     /// A hash of all bytes so far.
     pub fn hash(&self) -> u64 {
-        self.hasher.finish()
+        self.fingerprint.finish()
     }
 
     /// Continues with `bytes`, which begin at a token.
     pub fn add(&mut self, bytes: &[u8]) {
         let first = self.bytes / self.encoding.bytes();
-        self.hasher.write(bytes);
+        self.fingerprint.add(bytes);
         self.bytes += bytes.len();
         // No byte can be beyond the vocabulary.
         if self.encoding == Encoding::Byte && self.vocabulary > usize::from(u8::MAX) {

@@ -1,7 +1,7 @@
 //! Engine: executes a plan. A step is a loop over a static table; nothing is allocated in it, nothing is looked up, and
 //! nothing is decided that the plan has not decided.
 //!
-//! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
+//! `batch` takes in data, `checkpoint` gives states to be written and takes them back, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
 //! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
 //! and their states, `diagnose` finds out where a number went wrong, `record` notes when ops begin and end, `turn` sees to it
 //! that what a rank does is what the others expect of it.
@@ -30,6 +30,7 @@
 #![allow(unsafe_code)]
 
 mod batch;
+mod checkpoint;
 mod collectives;
 mod compute;
 mod diagnose;
@@ -41,10 +42,12 @@ mod words;
 
 use core::any::TypeId;
 use std::sync::Arc;
+use std::time::Duration;
 
 use zero_plan::{Moved, Op, Pass, Plan};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
+pub use checkpoint::{Saved, Snapshot};
 pub use collectives::Collectives;
 pub use diagnose::{NonFinite, Phase};
 pub use parameters::PIECE_ELEMENTS;
@@ -107,6 +110,8 @@ pub struct Engine<'p, M: Model, T> {
     steps_done: u64,
     /// What steps are recorded in, where that is asked for.
     record: Option<Record>,
+    /// Held once more by each snapshot.
+    snapshot: Arc<()>,
     /// Units whose parameters have been set.
     loaded: usize,
     /// Tokens of a sequence whose caches lie in the region of activations.
@@ -158,6 +163,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             arena,
             steps_done: 0,
             record: None,
+            snapshot: Arc::default(),
             loaded: 0,
             cached: 0,
             is_in_turn: true,
@@ -169,6 +175,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
+    }
+
+    /// From here on, a wait for another rank ends after `timeout`, in an error that names the rank.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.ranks.transport.set_timeout(timeout);
     }
 
     /// The plan.

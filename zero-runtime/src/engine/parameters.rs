@@ -126,23 +126,6 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Some(stretch)
     }
 
-    /// Sets what this rank stores of a state of a unit: as many numbers as [`Engine::state`] gives. Together with
-    /// [`Engine::load`] and [`Engine::set_steps_done`] it takes up a run where another one ended.
-    ///
-    /// # Panics
-    /// For parameters, which [`Engine::load`] sets; if a unit lacks them; if a step was done; if there is no such state here,
-    /// or if it has another length.
-    pub fn set_state(&mut self, state: State, unit: usize, numbers: &[f32]) {
-        let (loaded, units) = (self.loaded, self.plan.units.len());
-        // Peers may read parameters as soon as they are loaded.
-        assert_ne!(state, State::Parameters, "parameters are set by `load`");
-        assert_eq!((loaded, self.steps_done), (units, 0), "states are set after all units and before the first step");
-        let (stretch, place) = self.arena.places().state(state, unit).expect("a state that this rank has");
-        assert_eq!(numbers.len(), stretch.len, "{}: another length", self.plan.units[unit]);
-        // SAFETY: states of parameters are private to this rank, and no op is under way.
-        unsafe { self.write(place, 0, numbers) };
-    }
-
     /// Steps that have been done.
     pub fn steps_done(&self) -> u64 {
         self.steps_done
@@ -161,7 +144,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     ///
     /// # Safety
     /// As for [`crate::arena::Arena::view_mut`].
-    unsafe fn write(&self, place: Place, start: usize, numbers: &[f32]) {
+    pub(super) unsafe fn write(&self, place: Place, start: usize, numbers: &[f32]) {
         let (device, bytes) = (&self.ranks.device, self.arena.width(place).bytes());
         let place = place.cut(start * bytes, numbers.len() * bytes);
         // SAFETY: by the caller's promise.
@@ -279,7 +262,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 pub const PIECE_ELEMENTS: usize = 256 << 10;
 
 /// Cuts a range of the first `len` elements of a buffer, which may reach into the padding after them.
-fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end.min(len);
     (range.start.min(end)..end).step_by(PIECE_ELEMENTS).map(move |start| start..end.min(start + PIECE_ELEMENTS))
 }

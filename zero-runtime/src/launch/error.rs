@@ -2,11 +2,13 @@
 //! way out. Never prints.
 
 use std::io;
+use std::time::Duration;
 
 use signal_hook::low_level::signal_name;
 use zero_plan::Bytes;
 
 use super::finding::Findings;
+use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 
 /// An error of launching, joining or watching. [`LaunchError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +44,13 @@ pub enum LaunchError {
 
     #[error("{0}")]
     Failed(Findings),
+    #[error("another restart would begin where the last one did: {}", newest_words(*.newest))]
+    NoProgress { newest: Option<u64> },
+    #[error(
+        "{} s after {} the run had not ended, and was killed: {}",
+        grace.as_secs_f64(), signal_name(*signal).unwrap_or("a signal"), newest_words(*.newest)
+    )]
+    OutOfGrace { signal: i32, grace: Duration, newest: Option<u64> },
 
     #[error("another rank 0 of the same job is starting on this host (job `{job}`)")]
     JobTaken { job: String },
@@ -102,6 +111,8 @@ impl LaunchError {
             LaunchError::RankLost { .. } => "Z0314",
             LaunchError::TimeoutOutOfRange { .. } => "Z0315",
             LaunchError::Failed(_) => "Z0316",
+            LaunchError::NoProgress { .. } => "Z0317",
+            LaunchError::OutOfGrace { .. } => "Z0318",
             LaunchError::JobTaken { .. } => "Z0320",
             LaunchError::RanksMissing { .. } => "Z0321",
             LaunchError::HostMissing { .. } => "Z0322",
@@ -167,6 +178,12 @@ impl LaunchError {
             LaunchError::Stranger { .. } => "give this run another ZERO_JOB on all its ranks",
             LaunchError::LostAtStart { .. } => "its own message, if it had one, says why",
             LaunchError::Failed(_) => "correct what these ranks name",
+            LaunchError::NoProgress { .. } => {
+                "the errors above are not of a passing kind, or checkpoints are too rare: see --every"
+            }
+            LaunchError::OutOfGrace { .. } => {
+                "give it longer with --grace, or write checkpoints more often with --every"
+            }
             LaunchError::Dismissed { .. } => "correct what that rank names",
             LaunchError::OutOfMemory { .. } => {
                 "free memory, or build from a spec that needs less: a higher stage or a smaller batch"
@@ -174,6 +191,19 @@ impl LaunchError {
             LaunchError::System { .. } => "the operating system refused; see the limits of this user and container",
         };
         help.to_owned()
+    }
+
+    /// The exit code of a rank that ends with it: whether a restart may mend it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LaunchError::RankLost { .. }
+            | LaunchError::LostAtStart { .. }
+            | LaunchError::RanksMissing { .. }
+            | LaunchError::HostMissing { .. }
+            | LaunchError::HostLost
+            | LaunchError::HostSilent { .. } => EXIT_AGAIN,
+            _ => EXIT_REPORTED,
+        }
     }
 
     /// Whether rank 0 or a launcher has a better message for the same, so that this rank should print nothing.
@@ -192,7 +222,7 @@ impl LaunchError {
 }
 
 /// Exit code of a Rust process whose main thread panicked.
-const PANIC: i32 = 101;
+pub(super) const PANIC: i32 = 101;
 
 fn signal_help(signal: i32) -> &'static str {
     use signal_hook::consts::{SIGABRT, SIGBUS, SIGILL, SIGSEGV};
@@ -210,6 +240,10 @@ fn signal_help(signal: i32) -> &'static str {
 pub(super) fn ranks<N: ToString>(ranks: &[N]) -> String {
     let list: Vec<String> = ranks.iter().map(N::to_string).collect();
     format!("rank{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
+}
+
+fn newest_words(newest: Option<u64>) -> String {
+    newest.map_or("there is no checkpoint".to_owned(), |step| format!("the newest checkpoint is that of step {step}"))
 }
 
 fn size(bytes: u64) -> Bytes {

@@ -64,7 +64,7 @@ mod tests {
 
     fn told(world: usize, found: &[(u64, &str)]) -> String {
         let mut findings = Findings::new(world);
-        found.iter().for_each(|&(rank, error)| findings.push(Finding { rank, error: error.to_owned() }));
+        found.iter().for_each(|&(rank, error)| findings.push(Finding { rank, code: 2, error: error.to_owned() }));
         findings.to_string()
     }
 

@@ -1,47 +1,54 @@
-//! Launcher: starts the ranks of one host as copies of this binary, waits for them, and ends all when one fails. No
-//! rank outlives it. Never takes part in their work.
+//! Launcher: starts the ranks of one host, waits for them, and ends all when one fails or somebody asks for it; starts
+//! them anew where that may help. Never takes part in their work.
 
 use std::ffi::CString;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::time::SystemTime;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
-use super::environment::{JOB, LAUNCHER_PID, PLAIN_LOCAL_RANK, PLAIN_LOCAL_WORLD, PLAIN_RANK, PLAIN_WORLD};
+use super::crew::{Crew, Failure};
+use super::ear::Ear;
 use super::error::LaunchError;
+use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
+use super::print;
+use super::progress::newest_step;
 
-/// Exit code of a rank that has printed its own error, so that the launcher adds nothing.
-pub const EXIT_REPORTED: u8 = 2;
-/// Exit code of a launcher that has printed why a rank failed.
-const EXIT_RANK_FAILED: u8 = 1;
 /// By convention, a program that a signal ends has this plus the signal's number as its exit code.
-const EXIT_SIGNAL_BASE: i32 = 128;
-/// The running program, even if another file lies at its path by now.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
+
+/// Between the end of the ranks and their next start, so that what has ended them can pass. It need not grow: from the same
+/// checkpoint ranks are started anew only once.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts `ranks` copies of this binary with its arguments, and waits for all of them.
 ///
-/// Succeeds if all ranks succeed. If one fails, or this process is asked to end (SIGINT, SIGTERM), all ranks are killed
-/// and reaped, and the reason is printed to standard error, once. The exit code is then 1, or 2 if the rank printed its
-/// own error, or 130 or 143 after a signal. Call it from the main thread: ranks die with the thread that starts them.
-pub fn launch(ranks: usize) -> ExitCode {
-    match run(ranks) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Interrupted(signal)) => {
-            let name = signal_name(signal).unwrap_or("a signal");
-            super::print(&format!("interrupted by {name}: all {ranks} ranks have ended"));
-            ExitCode::from((EXIT_SIGNAL_BASE + signal) as u8)
+/// If all come to an end of their own, the exit code is 0, or 75 if they were asked to end, or 74 if they could not write
+/// their last checkpoint. If one fails, all ranks are killed and reaped, and the reason is printed to standard error,
+/// once. The exit code is then 1, or 2 if the rank printed its own error. Where a restart may mend it (a rank was killed,
+/// has panicked, or has given another one up), `options` may ask for one: as often as they say, but only once from the
+/// same checkpoint.
+///
+/// If this process is asked to end (SIGINT, SIGTERM), so are the ranks where `options` say that they finish what they do.
+/// If not, or when it is asked again, or when they take too long, they are killed, and the exit code is 130 or 143.
+///
+/// Call it from the main thread: ranks die with the thread that starts them.
+pub fn launch(ranks: usize, options: &LaunchOptions) -> ExitCode {
+    match run(ranks, options) {
+        Ok(code) => ExitCode::from(code),
+        Err(Stop::Interrupted(signal)) => {
+            print(&format!("interrupted by {}: all {ranks} ranks have ended", name_of(signal)));
+            ended_by(signal)
         }
-        Err(Failure::Reported) => ExitCode::from(EXIT_REPORTED),
-        Err(Failure::Error(error)) => {
-            super::print(&error.report());
-            ExitCode::from(EXIT_RANK_FAILED)
+        Err(Stop::OutOfGrace(signal)) => {
+            let newest = options.newest();
+            print(&LaunchError::OutOfGrace { signal, grace: options.grace, newest }.report());
+            ended_by(signal)
         }
+        Err(Stop::Failed(failure)) => failure.tell(),
     }
 }
 
@@ -66,116 +73,129 @@ pub(super) fn die_with(launcher_pid: u32) -> Result<(), LaunchError> {
 }
 
 /// Why a run ended before its time.
-enum Failure {
+enum Stop {
     Interrupted(i32),
-    /// A rank failed and has said why.
-    Reported,
-    Error(LaunchError),
+    /// It was asked to end by this signal, and has not.
+    OutOfGrace(i32),
+    Failed(Failure),
 }
 
-impl From<LaunchError> for Failure {
-    fn from(error: LaunchError) -> Self {
-        Failure::Error(error)
+impl<E: Into<Failure>> From<E> for Stop {
+    fn from(failure: E) -> Self {
+        Stop::Failed(failure.into())
     }
 }
 
-fn run(ranks: usize) -> Result<(), Failure> {
+impl Failure {
+    /// Prints what no rank has told. Gives the exit code.
+    fn tell(&self) -> ExitCode {
+        self.error.iter().for_each(|error| print(&error.report()));
+        ExitCode::from(if self.error.is_some() { EXIT_RANK_FAILED } else { EXIT_REPORTED })
+    }
+}
+
+impl LaunchOptions {
+    fn newest(&self) -> Option<u64> {
+        newest_step(self.folder.as_deref()?)
+    }
+}
+
+/// A wish that was passed on to the ranks.
+struct Wish {
+    signal: i32,
+    deadline: Instant,
+}
+
+fn name_of(signal: i32) -> &'static str {
+    signal_name(signal).unwrap_or("a signal")
+}
+
+fn ended_by(signal: i32) -> ExitCode {
+    ExitCode::from((EXIT_SIGNAL_BASE + signal) as u8)
+}
+
+fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, Stop> {
     // Before the first rank starts. Otherwise its end could go unnoticed.
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
-    let mut crew = Crew::default();
-    let job = unique_job();
-    for rank in 0..ranks {
-        let child = command(rank, ranks, &job).spawn().map_err(|source| LaunchError::Spawn { rank, source })?;
-        crew.members.push(Member { rank, child });
-    }
-    while !crew.members.is_empty() {
-        // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so it is looked for
-        // first.
-        if let Some(signal) = signals.wait().find(|signal| *signal != SIGCHLD) {
-            return Err(Failure::Interrupted(signal));
+    let mut ear = Ear::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
+    let mut restarts = 0;
+    loop {
+        let before = options.newest();
+        let failure = match attempt(ranks, options, restarts, &mut ear) {
+            Err(Stop::Failed(failure)) if failure.may_pass && restarts < options.restarts => failure,
+            end => return end,
+        };
+        failure.tell();
+        let newest = options.newest();
+        if restarts > 0 && newest <= before {
+            return Err(LaunchError::NoProgress { newest }.into());
         }
-        crew.reap()?;
+        restarts += 1;
+        let from = newest.map_or("the beginning".to_owned(), |step| format!("the checkpoint of step {step}"));
+        print(&format!("note: restart {restarts} of {}: all ranks start anew from {from}", options.restarts));
+        pause(&mut ear)?;
+    }
+}
+
+/// Waits before a restart, unless somebody asks this process to end.
+fn pause(ear: &mut Ear) -> Result<(), Stop> {
+    let end = Instant::now() + PAUSE;
+    while Instant::now() < end {
+        let heard = ear.hear(Some(end)).map_err(LaunchError::system("wait for signals"))?;
+        if let Some(signal) = heard.into_iter().find(|signal| *signal != SIGCHLD) {
+            return Err(Stop::Interrupted(signal));
+        }
     }
     Ok(())
 }
 
-fn command(rank: usize, ranks: usize, job: &str) -> Command {
-    let mut arguments = std::env::args_os();
-    let name = arguments.next().unwrap_or_default();
-    // Not by its path: a build may have replaced the file there since this process started.
-    let mut command = Command::new(THIS_PROGRAM);
-    command
-        .arg0(name)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .env(PLAIN_RANK, rank.to_string())
-        .env(PLAIN_WORLD, ranks.to_string())
-        .env(PLAIN_LOCAL_RANK, rank.to_string())
-        .env(PLAIN_LOCAL_WORLD, ranks.to_string())
-        .env(JOB, job)
-        .env(LAUNCHER_PID, std::process::id().to_string());
-    command
-}
-
-/// A name that no other job has: the process id is unique among running processes, and the time tells it from earlier
-/// ones.
-fn unique_job() -> String {
-    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{}", std::process::id(), time.as_nanos())
-}
-
-/// The ranks that still run. When this is dropped for whatever reason, they are killed and reaped.
-#[derive(Default)]
-struct Crew {
-    members: Vec<Member>,
-}
-
-struct Member {
-    rank: usize,
-    child: Child,
-}
-
-impl Crew {
-    /// Removes the ranks that have ended. If some failed, the error names one that has not reported its own.
-    fn reap(&mut self) -> Result<(), Failure> {
-        let mut failures = Vec::new();
-        let mut running = Vec::new();
-        for mut member in self.members.drain(..) {
-            match member.child.try_wait() {
-                Ok(None) => running.push(member),
-                Ok(Some(status)) => failures.extend(failure(&member, status)),
-                Err(source) => failures.push(LaunchError::system("wait for a rank")(source).into()),
+/// Starts all ranks and waits for them. Gives what they say of the run.
+fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, ear: &mut Ear) -> Result<u8, Stop> {
+    let mut crew = Crew::start(ranks, restarts)?;
+    let mut wish: Option<Wish> = None;
+    while crew.runs() {
+        let deadline = wish.as_ref().map(|wish| wish.deadline);
+        let heard = ear.hear(deadline).map_err(LaunchError::system("wait for signals"))?;
+        // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so it is looked for
+        // first.
+        for signal in heard.into_iter().filter(|signal| *signal != SIGCHLD) {
+            if wish.is_some() || !options.finishes_on_signal {
+                return Err(Stop::Interrupted(signal));
             }
+            wish = Some(options.ask(&crew, signal));
         }
-        self.members = running;
-        let reported = failures.iter().any(|failure| matches!(failure, Failure::Reported));
-        match failures.into_iter().find(|failure| !matches!(failure, Failure::Reported)) {
-            Some(unreported) => Err(unreported),
-            None if reported => Err(Failure::Reported),
-            None => Ok(()),
+        match (crew.reap(), &wish) {
+            (Ok(()), _) => {}
+            (Err(failure), None) => return Err(Stop::Failed(failure)),
+            (Err(failure), Some(wish)) => return Err(wish.failed(failure)),
         }
+        if let Some(wish) = wish.as_ref().filter(|wish| crew.runs() && wish.deadline <= Instant::now()) {
+            return Err(Stop::OutOfGrace(wish.signal));
+        }
+    }
+    Ok(crew.code())
+}
+
+impl LaunchOptions {
+    /// Passes `signal` on to the ranks, and says so.
+    fn ask(&self, crew: &Crew, signal: i32) -> Wish {
+        crew.ask();
+        print(&format!(
+            "note: asked to end by {}: the ranks finish their step and write a checkpoint, in at most {} s; a second \
+             signal ends them at once",
+            name_of(signal),
+            self.grace.as_secs_f64()
+        ));
+        Wish { signal, deadline: Instant::now() + self.grace }
     }
 }
 
-impl Drop for Crew {
-    fn drop(&mut self) {
-        for member in &mut self.members {
-            // Fails only for a rank that has ended.
-            let _ = member.child.kill();
+impl Wish {
+    /// The end of a rank that was to finish. It is not started anew, as somebody has asked for its end.
+    fn failed(&self, failure: Failure) -> Stop {
+        match failure.error {
+            // It had not yet begun to listen.
+            Some(LaunchError::RankKilled { signal: SIGINT | SIGTERM, .. }) => Stop::Interrupted(self.signal),
+            error => Stop::Failed(Failure { error, may_pass: false }),
         }
-        for member in &mut self.members {
-            // Fails only for a rank that was reaped.
-            let _ = member.child.wait();
-        }
-    }
-}
-
-fn failure(member: &Member, status: ExitStatus) -> Option<Failure> {
-    let (rank, pid) = (member.rank, member.child.id());
-    match (status.code(), status.signal()) {
-        (Some(0), _) => None,
-        (Some(code), _) if code == i32::from(EXIT_REPORTED) => Some(Failure::Reported),
-        (Some(code), _) => Some(LaunchError::RankFailed { rank, pid, code }.into()),
-        (None, signal) => Some(LaunchError::RankKilled { rank, pid, signal: signal.unwrap_or_default() }.into()),
     }
 }

@@ -10,13 +10,18 @@
 compile_error!("zero's ranks share memory by memfd and abstract Unix sockets, which only Linux has");
 
 mod available;
+mod crew;
 mod door;
+mod ear;
 mod environment;
 mod error;
 mod finding;
 mod groups;
 mod launcher;
+mod options;
+mod progress;
 mod rendezvous;
+mod request;
 mod segment;
 mod watch;
 mod wire;
@@ -29,15 +34,16 @@ use environment::{company_from, role_from};
 pub use error::LaunchError;
 pub use finding::Findings;
 pub(crate) use finding::print;
-pub(crate) use launcher::EXIT_REPORTED;
 pub use launcher::launch;
+pub use options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
 pub use rendezvous::{Joined, fail, join};
+pub use request::{asked_to_end, end_on_request};
 pub use segment::Segment;
 pub use watch::{Watch, leave};
 
 /// A rank that has waited for this long says for whom it waits, and again whenever that has taken twice as long as the
-/// last time. The wait goes on, because a rank that was stopped may be continued. It ends when what it is for comes, or
-/// when a rank ends.
+/// last time. The wait goes on, because a rank that was stopped may be continued. It ends when what it is for comes, when
+/// a rank ends, or after the timeout of the transport.
 pub(crate) const NOTICE: Duration = Duration::from_secs(5);
 
 /// Says for whom `rank` has waited for `periods` times [`NOTICE`], if it is time to say so again.
@@ -68,6 +74,22 @@ pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
 /// [`fail`] needs it to tell an error. None if it is the only process.
 pub(crate) fn company(plan_ranks: usize) -> Option<JobPlace> {
     company_from(plan_ranks, variable)
+}
+
+/// Whether our own launcher has started this process.
+pub(crate) fn has_own_launcher() -> bool {
+    std::env::var_os(environment::LAUNCHER_PID).is_some()
+}
+
+/// Whether our own launcher has started all ranks anew, and this is one of them: the run then goes on from the newest
+/// checkpoint, whatever its arguments say.
+pub fn is_restart() -> bool {
+    has_own_launcher() && std::env::var_os(environment::RESTART).is_some()
+}
+
+/// The exit code of a rank that means `code`, to whoever has started it: only our own launcher knows [`EXIT_AGAIN`].
+pub(crate) fn exit_code(code: u8) -> u8 {
+    if code == EXIT_AGAIN && !has_own_launcher() { EXIT_REPORTED } else { code }
 }
 
 fn variable(name: &str) -> Option<String> {

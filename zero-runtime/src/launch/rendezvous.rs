@@ -9,6 +9,7 @@ use super::door::{Arrival, Caller, Door, Reception};
 use super::environment::JobPlace;
 use super::error::{LaunchError, ranks};
 use super::finding::Findings;
+use super::options::EXIT_REPORTED;
 use super::segment::Segment;
 use super::watch::{self, Watch};
 use super::wire::{self, Finding, Hello, Message, Peer};
@@ -54,7 +55,7 @@ pub fn join(place: &JobPlace, plan_hash: u64, bytes: usize) -> Result<Joined, La
 /// Ends a rank that has found an error before it could [`join`]. Gives what this rank is to print, if anything: rank 0
 /// waits for the others, to hear whether they found the same, and any other rank prints only if there is no rank 0.
 pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
-    let finding = Finding { rank: place.rank as u64, error: error.to_owned() };
+    let finding = Finding { rank: place.rank as u64, code: EXIT_REPORTED, error: error.to_owned() };
     match meet(&Door::of(place), &Err(finding.clone())) {
         Err(LaunchError::Dismissed { .. }) => {
             std::thread::sleep(watch::grace(false, true));

@@ -1,14 +1,15 @@
 //! Watch: notices that another rank has failed or died, because its socket closes without a goodbye. Rank 0 hears all
 //! ranks and tells the others. Sleeps until something happens. Never prints.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::environment::JobPlace;
 use super::error::LaunchError;
+use super::exit_code;
 use super::finding::Findings;
-use super::launcher::EXIT_REPORTED;
+use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 use super::wire::{self, Finding, Message, Peer};
 
 /// Far longer than another process needs to tell what has gone wrong.
@@ -36,9 +37,15 @@ struct Links {
     peers: Vec<Peer>,
     /// Whether one of the two has begun to end this rank, with an error or in order.
     ended: AtomicBool,
+    /// The exit code that it ends with.
+    code: AtomicU8,
 }
 
 impl Links {
+    fn code(&self) -> u8 {
+        self.code.load(Ordering::Acquire)
+    }
+
     fn tell_all(&self, message: &Message) {
         for peer in &self.peers {
             // A peer that has gone need not know.
@@ -53,8 +60,8 @@ enum News {
     Lost { rank: usize, pid: u32 },
     /// A rank has failed and leaves it to this one, which is rank 0, to say why.
     Failed(Finding),
-    /// The run has ended with an error that another process tells.
-    Told,
+    /// The run has ended with an error that another process tells, and with this exit code.
+    Told(u8),
 }
 
 /// The links of this process, for [`leave`].
@@ -62,16 +69,23 @@ static LINKS: OnceLock<Weak<Links>> = OnceLock::new();
 
 /// Ends this process, which has told why, and lets the other ranks know that the error has been told.
 pub fn leave() -> ! {
+    let mut code = EXIT_REPORTED;
     if let Some(links) = LINKS.get().and_then(Weak::upgrade) {
         links.ended.store(true, Ordering::Release);
-        links.tell_all(&Message::Told);
+        code = links.code();
+        links.tell_all(&Message::Told(code));
     }
-    std::process::exit(EXIT_REPORTED.into())
+    std::process::exit(exit_code(code).into())
 }
 
 impl Watch {
     pub(super) fn new(place: &JobPlace, peers: Vec<Peer>) -> Self {
-        let links = Arc::new(Links { rank: place.rank, peers, ended: AtomicBool::new(false) });
+        let links = Arc::new(Links {
+            rank: place.rank,
+            peers,
+            ended: AtomicBool::new(false),
+            code: AtomicU8::new(EXIT_REPORTED),
+        });
         Watch { world: place.world, has_own_launcher: place.launcher_pid.is_some(), links }
     }
 
@@ -94,26 +108,37 @@ impl Watch {
             let is_reporter = match end {
                 News::Lost { rank, .. } => links.rank == usize::from(rank == 0),
                 News::Failed(_) => true,
-                News::Told => false,
+                News::Told(_) => false,
             };
             let is_death = matches!(end, News::Lost { .. });
             std::thread::sleep(grace(is_death && has_own_launcher, !is_reporter));
             if links.ended.swap(true, Ordering::AcqRel) {
                 return;
             }
+            let code = match &end {
+                News::Lost { .. } => EXIT_AGAIN,
+                News::Failed(finding) => finding.code,
+                News::Told(code) => *code,
+            };
+            links.code.store(code, Ordering::Release);
             on_end(match end {
                 News::Lost { rank, pid } => is_reporter.then_some(LaunchError::RankLost { rank, pid }),
                 News::Failed(finding) => {
                     // Other ranks now wait until this one has told the error.
-                    links.tell_all(&Message::Told);
+                    links.tell_all(&Message::Told(code));
                     Some(LaunchError::Failed(Findings::of(world, finding)))
                 }
-                News::Told => None,
+                News::Told(_) => None,
             });
         };
         let thread = std::thread::Builder::new().name("zero-watch".to_owned());
         thread.spawn(watch).map_err(LaunchError::system("start a thread"))?;
         Ok(())
+    }
+
+    /// Says with which exit code this rank ends if it fails: whether a restart may mend it. No restart, unless this says so.
+    pub fn fails_with(&self, code: u8) {
+        self.links.code.store(code, Ordering::Release);
     }
 
     /// Says that this rank ends in order. All ranks call it after their last barrier, when none needs another.
@@ -126,14 +151,15 @@ impl Watch {
     /// Ends this rank because of an error that it alone has found, as far as it knows. Gives what this rank is to
     /// print, if anything: rank 0 prints for all, and only for the first that fails.
     pub fn fail(self, error: &str) -> Option<LaunchError> {
-        let finding = Finding { rank: self.links.rank as u64, error: error.to_owned() };
+        let code = self.links.code();
+        let finding = Finding { rank: self.links.rank as u64, code, error: error.to_owned() };
         if self.links.ended.swap(true, Ordering::AcqRel) {
             // The run is ending for another reason, and this process will soon end with it.
             std::thread::sleep(grace(true, true));
             return None;
         }
         if self.links.rank == 0 {
-            self.links.tell_all(&Message::Told);
+            self.links.tell_all(&Message::Told(code));
         } else {
             self.links.tell_all(&Message::Failed(finding.clone()));
             if self.links.peers.iter().any(has_told) {
@@ -144,12 +170,28 @@ impl Watch {
         Some(LaunchError::Failed(Findings::of(self.world, finding)))
     }
 
+    /// Ends this rank because of an error that the others leave to it, whichever of them can still speak. Gives whether it is
+    /// to print it, and then to end the process with [`leave`].
+    pub fn fail_for_all(&self) -> bool {
+        let speaks = !self.links.ended.swap(true, Ordering::AcqRel);
+        if !speaks {
+            std::thread::sleep(grace(true, true));
+        }
+        speaks
+    }
+
+    /// Ends this rank because of an error that another one tells, as soon as that has had the time for it.
+    pub fn fail_after(self) {
+        std::thread::sleep(grace(false, true));
+        self.links.ended.store(true, Ordering::Release);
+    }
+
     /// Ends this rank because of an error that all ranks have agreed on. Gives whether this rank is to print it.
     pub fn fail_together(self) -> bool {
         self.links.ended.store(true, Ordering::Release);
         let speaks = self.links.rank == 0;
         if speaks {
-            self.links.tell_all(&Message::Told);
+            self.links.tell_all(&Message::Told(self.links.code()));
         } else {
             std::thread::sleep(grace(false, true));
         }
@@ -166,7 +208,7 @@ fn has_told(host: &Peer) -> bool {
             _ => return false,
         }
         match wire::receive(&host.socket) {
-            Ok(Some((Message::Told, _))) => return true,
+            Ok(Some((Message::Told(_), _))) => return true,
             Ok(Some(_)) => {}
             _ => return false,
         }
@@ -197,11 +239,11 @@ fn wait_for_end(links: &Links) -> Option<News> {
                     continue;
                 }
                 Ok(Some((Message::Failed(finding), _))) => return Some(News::Failed(finding)),
-                Ok(Some((Message::Told, _))) => {
+                Ok(Some((Message::Told(code), _))) => {
                     if links.rank == 0 {
-                        links.tell_all(&Message::Told);
+                        links.tell_all(&Message::Told(code));
                     }
-                    return Some(News::Told);
+                    return Some(News::Told(code));
                 }
                 Ok(Some((Message::Lost { rank, pid }, _))) => (rank as usize, pid),
                 // Closed, or something that no rank would send.

@@ -32,6 +32,8 @@ pub(super) struct Hello {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub rank: u64,
+    /// The exit code that it ends with.
+    pub code: u8,
     /// As a person should see it.
     pub error: String,
 }
@@ -49,8 +51,8 @@ pub(super) enum Message {
     Refused(String),
     /// The sender ends in order.
     Goodbye,
-    /// The run ends with an error that has been printed.
-    Told,
+    /// The run ends with an error that has been printed, and with this exit code.
+    Told(u8),
     /// Another rank is gone.
     Lost {
         rank: u64,
@@ -65,11 +67,13 @@ impl Message {
                 let fields = [hello.rank, hello.world, hello.plan_hash, hello.segment_bytes];
                 [b"H".as_slice(), &MAGIC, &fields.map(u64::to_le_bytes).concat()].concat()
             }
-            Message::Failed(finding) => [b"F".as_slice(), &finding.rank.to_le_bytes(), cut(&finding.error)].concat(),
+            Message::Failed(finding) => {
+                [b"F".as_slice(), &finding.rank.to_le_bytes(), &[finding.code], cut(&finding.error)].concat()
+            }
             Message::Waiting => b"W".to_vec(),
             Message::Go => b"G".to_vec(),
             Message::Refused(reason) => [b"R", cut(reason)].concat(),
-            Message::Told => b"T".to_vec(),
+            Message::Told(code) => vec![b'T', *code],
             Message::Goodbye => b"B".to_vec(),
             Message::Lost { rank, pid } => [b"L".as_slice(), &rank.to_le_bytes(), &pid.to_le_bytes()].concat(),
         }
@@ -85,11 +89,14 @@ impl Message {
                 plan_hash: u64::from_le_bytes(take(rest)?),
                 segment_bytes: u64::from_le_bytes(take(rest)?),
             }),
-            b'F' => Message::Failed(Finding { rank: u64::from_le_bytes(take(rest)?), error: take_text(rest) }),
+            b'F' => {
+                let (rank, [code]) = (u64::from_le_bytes(take(rest)?), take(rest)?);
+                Message::Failed(Finding { rank, code, error: take_text(rest) })
+            }
             b'W' => Message::Waiting,
             b'G' => Message::Go,
             b'R' => Message::Refused(take_text(rest)),
-            b'T' => Message::Told,
+            b'T' => Message::Told(u8::from_le_bytes(take(rest)?)),
             b'B' => Message::Goodbye,
             b'L' => {
                 let rank = u64::from_le_bytes(take(rest)?);
@@ -212,11 +219,11 @@ mod tests {
         let hello = Hello { rank: 3, world: 4, plan_hash: u64::MAX, segment_bytes: 1 << 40 };
         for message in [
             Message::Hello(hello),
-            Message::Failed(Finding { rank: 2, error: "no data".to_owned() }),
+            Message::Failed(Finding { rank: 2, code: 76, error: "no data".to_owned() }),
             Message::Waiting,
             Message::Go,
             Message::Refused("rank 2 has another plan".to_owned()),
-            Message::Told,
+            Message::Told(76),
             Message::Goodbye,
             Message::Lost { rank: 2, pid: 77 },
         ] {

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::arguments::as_text;
 use super::range::{at_least_one, duration, every, resume, seconds, whole};
+use crate::launch::LaunchOptions;
 
 const CHECKPOINTS: &str = "Checkpoints";
 const RETURN: &str = "Coming back";
@@ -69,4 +70,16 @@ pub struct CheckpointArguments {
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = duration, help_heading = RETURN)]
     #[serde(serialize_with = "seconds")]
     pub timeout: Duration,
+}
+
+impl CheckpointArguments {
+    /// What they tell a launcher.
+    pub fn launch_options(&self) -> LaunchOptions {
+        LaunchOptions {
+            finishes_on_signal: self.checkpoint.is_some(),
+            grace: self.grace,
+            restarts: self.restarts,
+            folder: self.checkpoint.clone(),
+        }
+    }
 }

@@ -20,7 +20,6 @@ mod weights;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,10 +36,10 @@ pub use text_arguments::{Only, TextArguments};
 use crate::arena::job_bytes;
 use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
-use crate::launch::{self, EXIT_REPORTED, JobPlace, LaunchError, Role};
+use crate::launch::{self, JobPlace, LaunchError, Role, Watch};
 use crate::layer::{Tensors, Tokens};
 use crate::model::{Model, require_names, require_vocabulary};
-use crate::plan::{Plan, Report, ScheduleText, TransportKind, prove};
+use crate::plan::{Fingerprint, Plan, Report, ScheduleText, TransportKind, prove};
 use crate::profile::Machine;
 use crate::transport::{Shared, local, shm};
 use command::{DataCommand, TextCommand};
@@ -73,7 +72,7 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
         let weights = &Weights::open::<M>(&run)?;
         let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
         let agreement = (agreement::<M>(&run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
-        let agreement = hash_of(&agreement);
+        let agreement = Fingerprint::of(&agreement);
         let (arguments, sample) = (&run, Sample::<M>::new(&text, tokenizer, run.seed)?);
         if text.only == Some(Only::Sample) {
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
@@ -81,7 +80,7 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
             return become_ranks(role, agreement, &job);
         }
         let data = open::<M>(&text, tokenizer)?;
-        let agreement = hash_of(&(agreement, data.fingerprint()));
+        let agreement = Fingerprint::of(&(agreement, data.fingerprint()));
         if text.only == Some(Only::Evaluate) {
             let finale = Evaluate { text: &data };
             let job = Job::<M, _> { arguments, text: Some(&text), data: &data, weights, finale };
@@ -126,7 +125,7 @@ pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Targ
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role, speaks| {
         let weights = Weights::open::<M>(&run)?;
-        let agreement = hash_of(&(agreement::<M>(&run), weights.fingerprint()));
+        let agreement = Fingerprint::of(&(agreement::<M>(&run), weights.fingerprint()));
         let job = Job::<M, _> { arguments: &run, text: None, data: &data, weights: &weights, finale: NoFinale };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
@@ -195,13 +194,7 @@ fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
     // Only rank 0 prints steps, too.
     let arguments = RunArguments { metrics: None, profile, log_every: None, ..arguments.clone() };
-    hash_of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
-}
-
-fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    Fingerprint::of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
 /// Finds out what this process is, runs `body`, and prints an error once, whichever ranks find it.
@@ -235,7 +228,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
             Some(company) => tell(&company, &error.to_string()),
             None => launch::print(&error.to_string()),
         }
-        ExitCode::from(EXIT_REPORTED)
+        ExitCode::from(launch::exit_code(error.exit_code(arguments.checkpoints.rollback)))
     })
 }
 
@@ -292,22 +285,55 @@ fn role<M: Model>() -> Result<Role, Error> {
     })
 }
 
-/// The exit code of a rank that has failed, after printing `error`, if it is for this rank to print.
-fn reported(error: Option<String>) -> ExitCode {
+/// The exit code of a rank that has failed and means `code`, after printing `error`, if it is for this rank to print.
+fn reported(error: Option<String>, code: u8) -> ExitCode {
     error.iter().for_each(|error| launch::print(error));
-    ExitCode::from(EXIT_REPORTED)
+    ExitCode::from(launch::exit_code(code))
+}
+
+/// The exit code of a rank that has met the others and has failed, after seeing to it that one of them prints why.
+fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
+    watch.fails_with(code);
+    let told = match error {
+        error if error.is_agreed() => watch.fail_together().then(|| error.to_string()),
+        error if error.is_silence() => {
+            if watch.fail_for_all() {
+                launch::print(&error.to_string());
+                launch::leave();
+            }
+            None
+        }
+        // The rank that has ended, the launcher or the watch prints it.
+        error if error.is_echo() => {
+            watch.fail_after();
+            None
+        }
+        error => watch.fail(&error.to_string()).map(|error| error.report()),
+    };
+    reported(told, code)
+}
+
+/// Ends a process whose ranks are threads, and one of them has given another one up, which would not end.
+fn end_with_silence(error: &Error) {
+    if error.is_silence() {
+        launch::print(&error.to_string());
+        std::process::exit(launch::exit_code(error.exit_code(false)).into());
+    }
 }
 
 fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M>>) -> Result<ExitCode, Error> {
     let plan = M::PLAN;
     require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
-    let processes = processes(plan);
+    let (processes, checkpoints) = (processes(plan), &job.arguments.checkpoints);
     match role {
-        Role::Launcher if processes > 1 => Ok(launch::launch(processes)),
+        // A single process cannot start itself anew.
+        Role::Launcher if processes > 1 || checkpoints.restarts > 0 => {
+            Ok(launch::launch(processes, &checkpoints.launch_options()))
+        }
         Role::Rank(place) if processes > 1 => {
             let (transport, watch) = match shm::join(plan, &place, agreement) {
                 Err(error @ LaunchError::SeveralHosts { .. }) => return Err(error.into()),
-                Err(error) => return Ok(reported((!error.is_echo()).then(|| error.report()))),
+                Err(error) => return Ok(reported((!error.is_echo()).then(|| error.report()), error.exit_code())),
                 Ok(joined) => joined,
             };
             match train::train::<M, Shared<_>>(transport, job) {
@@ -315,14 +341,13 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
                     watch.goodbye();
                     Ok(ExitCode::SUCCESS)
                 }
-                Err(error) if error.is_agreed() => Ok(reported(watch.fail_together().then(|| error.to_string()))),
-                // The rank that has ended, the launcher or the watch prints it.
-                Err(error) if error.is_echo() => Ok(reported(None)),
-                Err(error) => Ok(reported(watch.fail(&error.to_string()).map(|error| error.report()))),
+                Err(error) => Ok(ended_with(&error, error.exit_code(checkpoints.rollback), watch)),
             }
         }
         Role::Launcher | Role::Rank(_) => {
-            let ranks = local::run(plan, Result::is_err, |transport: Shared<_>| train::train(transport, job))?;
+            let ranks = local::run(plan, Result::is_err, |transport: Shared<_>| {
+                train::train(transport, job).inspect_err(end_with_silence)
+            })?;
             // That another rank has ended is worth printing only if no rank says why.
             let mut errors: Vec<Error> = ranks.into_iter().filter_map(Result::err).collect();
             errors.sort_by_key(Error::is_echo);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -22,6 +23,17 @@ pub(super) const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: PATIENCE_MS
 
 /// Sleeps to the end of their patience that make one period of waiting: counted, so that a wait looks at no clock.
 const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
+
+/// Sleeps to the end of their patience that make a timeout: at least one.
+pub(super) fn sleeps_of(timeout: Duration) -> u32 {
+    let sleeps = timeout.as_millis().div_ceil(PATIENCE_MS.into());
+    u32::try_from(sleeps).unwrap_or(u32::MAX).max(1)
+}
+
+/// How long a number of sleeps takes.
+pub(super) fn timeout_of(sleeps: u32) -> Duration {
+    Duration::from_millis(u64::from(PATIENCE_MS) * u64::from(sleeps))
+}
 
 /// How often a wait looks at a word before it sleeps.
 #[derive(Clone, Copy)]
@@ -70,6 +82,8 @@ pub struct Control {
     awaited: AtomicU64,
     /// 1 + the rank that gave up first, as this rank heard it.
     lost: AtomicU32,
+    /// The process that this rank is in, 0 until it has begun.
+    pid: AtomicU32,
 }
 
 /// An op that a rank is at, by its place in the schedule of its pipeline stage; and how many it has come to, so that the
@@ -136,6 +150,10 @@ pub(super) struct Waiter<'a> {
     pub patience: Option<&'a Timespec>,
     /// Told how many periods of [`NOTICE`] have been waited, after each.
     pub notice: &'a dyn Fn(u32),
+    /// Sleeps to the end of their patience before the wait is given up.
+    pub sleeps_max: u32,
+    /// Told when it is, and says in what it ends.
+    pub give_up: &'a dyn Fn() -> Lost,
 }
 
 /// Sleeps until woken, unless `word` is not `seen` any more.
@@ -176,7 +194,7 @@ impl Signal {
     /// Waits until the count is at least `target`.
     ///
     /// # Errors
-    /// The rank that gave up, as told to the waiting one.
+    /// The rank that gave up, as told to the waiting one; or what the waiter says when it gives up itself.
     pub(super) fn wait(&self, target: u32, waiter: &Waiter) -> Result<(), Lost> {
         for _ in 0..=waiter.spins.0 {
             if self.has_reached(target).is_ok() {
@@ -193,7 +211,7 @@ impl Signal {
     }
 
     fn sleep_until(&self, target: u32, waiter: &Waiter) -> Result<(), Lost> {
-        let mut sleeps = 0;
+        let mut sleeps: u32 = 0;
         while let Err(count) = self.has_reached(target) {
             if let Some(lost) = waiter.own.lost() {
                 return Err(lost);
@@ -204,6 +222,9 @@ impl Signal {
                 sleeps += 1;
                 if sleeps % SLEEPS_PER_NOTICE == 0 {
                     (waiter.notice)(sleeps / SLEEPS_PER_NOTICE);
+                }
+                if sleeps >= waiter.sleeps_max && self.has_reached(target).is_err() {
+                    return Err((waiter.give_up)());
                 }
             }
         }
@@ -262,16 +283,26 @@ impl Control {
         is_news && self.noticed.compare_exchange(said.0, notice.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Tells this rank that `rank` has given up, unless it knows of another one.
-    pub fn tell_lost(&self, rank: usize) {
-        let _ = self.lost.compare_exchange(0, rank as u32 + 1, Ordering::SeqCst, Ordering::SeqCst);
+    /// Tells this rank that `rank` has given up, or is given up, unless it knows of another one. Gives whether it did not.
+    pub fn tell_lost(&self, rank: usize) -> bool {
+        self.lost.compare_exchange(0, rank as u32 + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Tells that this rank, which alone may say so, is in this process.
+    pub(super) fn tell_pid(&self) {
+        self.pid.store(std::process::id(), Ordering::Relaxed);
+    }
+
+    /// The process that this rank is in, once it has said so.
+    pub(super) fn pid(&self) -> Option<u32> {
+        Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
     /// The rank that gave up, as far as this rank was told.
     pub fn lost(&self) -> Option<Lost> {
         match self.lost.load(Ordering::SeqCst) {
             0 => None,
-            rank => Some(Lost { rank: rank as usize - 1 }),
+            rank => Some(Lost::Ended { rank: rank as usize - 1 }),
         }
     }
 }

@@ -27,7 +27,7 @@ fn wakes(sleepers: u32) {
             let (woken, (tell_id, id)) = (woken.clone(), channel());
             thread::spawn(move || {
                 tell_id.send(rustix::thread::gettid().as_raw_pid() as u32).unwrap();
-                let wait = Waiter { own, rank: 1, other, spins: Spins(0), patience: None, notice: &|_| {} };
+                let wait = Waiter { rank: 1, spins: Spins(0), patience: None, ..waiter(own, other) };
                 woken.send(signal.wait(1, &wait)).unwrap();
             });
             id.recv().unwrap()
@@ -49,10 +49,23 @@ fn all_sleepers_are_woken_without_patience() {
     wakes(3);
 }
 
+/// A wait for rank 2, with hardly any patience for a sleep, and no end of sleeps.
+fn waiter<'a>(own: &'a Control, other: &'a Control) -> Waiter<'a> {
+    Waiter {
+        own,
+        rank: 2,
+        other,
+        spins: Spins(3),
+        patience: Some(&MILLISECOND),
+        notice: &|_| {},
+        sleeps_max: u32::MAX,
+        give_up: &|| unreachable!("a wait without an end"),
+    }
+}
+
 /// Waits for the first entry of rank 2, with hardly any patience.
 fn wait(other: &Control, own: &Control, notice: &dyn Fn(u32)) -> Result<(), Lost> {
-    let waiter = Waiter { own, rank: 2, other, spins: Spins(3), patience: Some(&MILLISECOND), notice };
-    other.entered.wait(1, &waiter)
+    other.entered.wait(1, &Waiter { notice, ..waiter(own, other) })
 }
 
 #[test]
@@ -97,8 +110,39 @@ fn a_wait_ends_when_a_rank_has_given_up() {
     let (own, other) = (Control::default(), Control::default());
     own.tell_lost(5);
     own.tell_lost(4);
-    assert_eq!(wait(&other, &own, &|_| {}), Err(Lost { rank: 5 }));
+    assert_eq!(wait(&other, &own, &|_| {}), Err(Lost::Ended { rank: 5 }));
     assert_eq!((own.awaited(), other.entered.sleepers.load(Ordering::SeqCst)), (None, 0));
+}
+
+#[test]
+fn a_wait_is_given_up_after_its_last_sleep() {
+    let (own, other) = (Control::default(), Control::default());
+    let asked = std::cell::Cell::new(0);
+    let give_up = || {
+        asked.set(asked.get() + 1);
+        assert_eq!(own.awaited().map(|awaited| awaited.rank), Some(2), "others still see what it waits for");
+        Lost::Ended { rank: 7 }
+    };
+    let waiter = Waiter { sleeps_max: 3, give_up: &give_up, ..waiter(&own, &other) };
+    assert_eq!(other.entered.wait(1, &waiter), Err(Lost::Ended { rank: 7 }));
+    assert_eq!((asked.get(), own.awaited(), other.entered.sleepers.load(Ordering::SeqCst)), (1, None, 0));
+}
+
+#[test]
+fn a_timeout_is_counted_in_sleeps() {
+    for (milliseconds, sleeps) in [(0, 1), (1, 1), (50, 1), (51, 2), (2000, 40), (300_000, 6000)] {
+        assert_eq!(sleeps_of(Duration::from_millis(milliseconds)), sleeps);
+    }
+    assert_eq!(sleeps_of(Duration::MAX), u32::MAX);
+    assert_eq!(timeout_of(sleeps_of(Duration::from_secs(2))), Duration::from_secs(2));
+}
+
+#[test]
+fn others_see_which_process_a_rank_is() {
+    let control = Control::default();
+    assert_eq!(control.pid(), None);
+    control.tell_pid();
+    assert_eq!(control.pid(), Some(std::process::id()));
 }
 
 #[test]
@@ -110,10 +154,9 @@ fn what_is_there_is_not_waited_for() {
     assert_eq!(wait(&other, &own, &|_| {}), Ok(()));
     // Counts wrap around.
     other.entered.count.store(0, Ordering::SeqCst);
-    let (spins, patience) = (Spins(0), Some(&MILLISECOND));
-    let waiter = Waiter { own: &own, rank: 2, other: &other, spins, patience, notice: &|_| {} };
+    let waiter = Waiter { spins: Spins(0), ..waiter(&own, &other) };
     assert_eq!(other.entered.wait(u32::MAX, &waiter), Ok(()));
-    assert_eq!(other.entered.wait(1, &waiter), Err(Lost { rank: 0 }));
+    assert_eq!(other.entered.wait(1, &waiter), Err(Lost::Ended { rank: 0 }));
 }
 
 #[test]

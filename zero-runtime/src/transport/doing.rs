@@ -4,8 +4,10 @@
 
 use zero_plan::{Op, Pass, Plan};
 
-use super::control::{Control, Doing};
+use super::Lost;
+use super::control::{Control, Doing, timeout_of};
 use super::shared::Shared;
+use super::silent::{self, Life, Silent};
 use crate::arena::Arena;
 use crate::device::Device;
 use crate::launch;
@@ -39,6 +41,31 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
+    /// This rank has waited for `rank` in vain. The first that does so tells all the others whom to give up, and gets the words
+    /// for it.
+    pub(super) fn gives_up(&self, rank: usize) -> Lost {
+        let cause = self.cause_of(rank);
+        // One block decides for all ranks who is the first.
+        if !self.control(0).tell_lost(cause) {
+            return self.control(0).lost().expect("told just now, or before");
+        }
+        let what = self.control(cause).doing();
+        let pid = self.control(cause).pid();
+        for other in 1..self.arena.plan().config.mesh.ranks() {
+            self.control(other).tell_lost(cause);
+        }
+        Lost::Silent(Box::new(Silent {
+            rank: cause,
+            pid,
+            life: Life::of(pid),
+            host: silent::host(),
+            doing: op_words(self.arena.plan(), cause, what),
+            waiting: self.rank(),
+            wait: self.wait_words(rank, cause),
+            waited: timeout_of(self.sleeps_max),
+        }))
+    }
+
     /// The rank at the end of a chain of ranks that wait for one another, which begins with `rank`.
     fn cause_of(&self, rank: usize) -> usize {
         let ranks = self.arena.plan().config.mesh.ranks();
@@ -52,10 +79,13 @@ impl<D: Device> Shared<'_, D> {
 
     /// Whom this rank waits for, and what it and the cause are doing.
     fn words(&self, rank: usize, cause: usize, what: Doing) -> String {
-        let plan = self.arena.plan();
+        format!("{}; rank {cause} is in {}", self.wait_words(rank, cause), op_words(self.arena.plan(), cause, what))
+    }
+
+    /// Whom this rank waits for, and in what.
+    fn wait_words(&self, rank: usize, cause: usize) -> String {
         let chain = if cause == rank { String::new() } else { format!(", which waits for rank {cause}") };
-        let (own, others) = (op_words(plan, self.rank(), self.own().doing()), op_words(plan, cause, what));
-        format!("rank {rank}{chain}, in {own}; rank {cause} is in {others}")
+        format!("rank {rank}{chain}, in {}", op_words(self.arena.plan(), self.rank(), self.own().doing()))
     }
 }
 

@@ -9,8 +9,10 @@ mod doing;
 pub mod local;
 mod shared;
 pub mod shm;
+mod silent;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use zero_plan::{Moved, Op, Place, Position};
 
@@ -19,13 +21,23 @@ use crate::device::Device;
 use crate::view::{View, ViewMut};
 
 pub use shared::Shared;
+pub use silent::Silent;
 
-/// Another rank has given up, so what this one waits for never comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rank {rank} has ended")]
-pub struct Lost {
-    /// The rank that ended first.
-    pub rank: usize,
+/// How long a rank waits for another one before it gives up, unless [`Transport::set_timeout`] says otherwise.
+pub const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// What this rank waits for never comes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// Another rank has given up, or a third one has given it up, and says why.
+    #[error("rank {rank} has ended")]
+    Ended {
+        /// The rank that ended first, or is given up.
+        rank: usize,
+    },
+    /// Another rank has not come in time. Of all ranks that wait for it, this one is to say so.
+    #[error(transparent)]
+    Silent(#[from] Box<Silent>),
 }
 
 /// The communication of a schedule. An op that other ranks take part in, or that touches what they read, is begun before the
@@ -44,6 +56,10 @@ pub struct Lost {
 pub unsafe trait Transport<'p, D: Device> {
     /// The arena of this rank.
     fn arena(&self) -> &Arc<Arena<'p, D>>;
+
+    /// From here on, a wait that takes longer than `timeout` ends in [`Lost`]. It is counted in sleeps, so that a rank which
+    /// was stopped itself does not take that for a wait.
+    fn set_timeout(&mut self, timeout: Duration);
 
     /// Tells the others that this rank has come to an op, and waits for what the op needs of them.
     unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost>;

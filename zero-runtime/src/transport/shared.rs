@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
 use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
 
-use super::control::{Control, PATIENCE, Signal, Spins, Waiter};
-use super::{Lost, Transport};
+use super::control::{Control, PATIENCE, Signal, Spins, Waiter, sleeps_of};
+use super::{Lost, TIMEOUT, Transport};
 use crate::arena::Arena;
 use crate::device::{Cpu, Device};
 use crate::view::{View, ViewMut};
@@ -27,6 +28,8 @@ pub struct Shared<'p, D: Device = Cpu> {
     mine: Vec<f64>,
     /// How waits begin.
     spins: Spins,
+    /// Sleeps before a wait is given up.
+    pub(super) sleeps_max: u32,
     moved: Moved,
 }
 
@@ -62,6 +65,7 @@ impl<'p, D: Device> Shared<'p, D> {
     pub(crate) fn new(arena: Arena<'p, D>) -> Self {
         let plan = arena.plan();
         let buckets = plan.buckets.len();
+        arena.control(arena.rank()).tell_pid();
         Self {
             versions: vec![0; plan.units.len()],
             published: 0,
@@ -75,6 +79,7 @@ impl<'p, D: Device> Shared<'p, D> {
             rounds: 0,
             mine: vec![0.0; plan.agreed_values()],
             spins: Spins::of(plan.config.mesh.ranks()),
+            sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
             arena: Arc::new(arena),
         }
@@ -100,9 +105,11 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Waits until a signal of `rank` has reached `count`.
     fn await_signal(&self, rank: usize, signal: impl Fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
-        let (other, notice) = (self.control(rank), |periods| self.still_waits_for(rank, periods));
-        let (own, spins, patience) = (self.own(), self.spins, Some(&PATIENCE));
-        signal(other).wait(count, &Waiter { own, rank, other, spins, patience, notice: &notice })
+        let (own, other) = (self.own(), self.control(rank));
+        let (notice, give_up) = (|periods| self.still_waits_for(rank, periods), || self.gives_up(rank));
+        let (spins, patience, sleeps_max) = (self.spins, Some(&PATIENCE), self.sleeps_max);
+        let (notice, give_up) = (&notice, &give_up);
+        signal(other).wait(count, &Waiter { own, rank, other, spins, patience, notice, sleeps_max, give_up })
     }
 
     /// This rank's shard of a unit is new: peers may gather it.
@@ -190,6 +197,10 @@ impl<'p, D: Device> Shared<'p, D> {
 unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         &self.arena
+    }
+
+    fn set_timeout(&mut self, timeout: Duration) {
+        self.sleeps_max = sleeps_of(timeout);
     }
 
     unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {

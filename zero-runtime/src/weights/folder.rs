@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
@@ -12,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use zero_plan::Fingerprint;
 
 use super::error::WeightsError;
 use super::header::{self, HeaderError};
@@ -63,20 +63,20 @@ impl Folder {
         }
         let mut folder =
             Self { path: path.to_owned(), config: None, tensors: BTreeMap::new(), fingerprint: 0, files: Vec::new() };
-        let mut hasher = DefaultHasher::new();
+        let mut fingerprint = Fingerprint::default();
         if let Some(bytes) = folder.small_file(CONFIG)? {
-            bytes.hash(&mut hasher);
+            fingerprint.add(&bytes);
             folder.config = Some(folder.json(CONFIG, &bytes)?);
         }
         if folder.open_inside(SINGLE)?.is_some() {
-            folder.add(SINGLE, &mut hasher)?;
+            folder.add(SINGLE, &mut fingerprint)?;
         } else if let Some(bytes) = folder.small_file(INDEX)? {
-            bytes.hash(&mut hasher);
-            folder.add_indexed(&bytes, &mut hasher)?;
+            fingerprint.add(&bytes);
+            folder.add_indexed(&bytes, &mut fingerprint)?;
         } else {
             return Err(WeightsError::unreadable(&path.join(SINGLE))(ErrorKind::NotFound.into()));
         }
-        folder.fingerprint = hasher.finish();
+        folder.fingerprint = fingerprint.finish();
         Ok(folder)
     }
 
@@ -131,7 +131,7 @@ impl Folder {
     }
 
     /// Adds all tensors of a file, and gives their names.
-    fn add(&mut self, name: &str, hasher: &mut DefaultHasher) -> Result<Vec<String>, WeightsError> {
+    fn add(&mut self, name: &str, fingerprint: &mut Fingerprint) -> Result<Vec<String>, WeightsError> {
         let path = self.path.join(name);
         let Some((mut file, len)) = self.open_inside(name)? else {
             return Err(WeightsError::unreadable(&path)(ErrorKind::NotFound.into()));
@@ -140,7 +140,7 @@ impl Folder {
             HeaderError::Io(source) => WeightsError::Unreadable { path: path.clone(), source },
             HeaderError::Malformed(what) => WeightsError::Malformed { path: path.clone(), what },
         })?;
-        (name, len, &header.bytes).hash(hasher);
+        fingerprint.add(&[name.as_bytes(), &len.to_le_bytes(), &header.bytes].concat());
         let mut names = Vec::with_capacity(header.entries.len());
         for (tensor, entry) in header.entries {
             let found = Found {
@@ -161,7 +161,7 @@ impl Folder {
     }
 
     /// Adds the files of an index, which must say of each tensor in which of them it is.
-    fn add_indexed(&mut self, bytes: &[u8], hasher: &mut DefaultHasher) -> Result<(), WeightsError> {
+    fn add_indexed(&mut self, bytes: &[u8], fingerprint: &mut Fingerprint) -> Result<(), WeightsError> {
         #[derive(Deserialize)]
         struct Index {
             weight_map: BTreeMap<String, String>,
@@ -170,7 +170,7 @@ impl Folder {
         let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         weight_map.iter().for_each(|(tensor, file)| files.entry(file).or_default().push(tensor));
         for (file, indexed) in files {
-            let held = self.add(file, hasher)?;
+            let held = self.add(file, fingerprint)?;
             let index = self.path.join(INDEX);
             if let Some(tensor) =
                 indexed.iter().find(|&&tensor| held.binary_search_by(|it| it.as_str().cmp(tensor)).is_err())

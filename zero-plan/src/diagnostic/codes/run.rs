@@ -13,6 +13,15 @@ pub(super) const CODES: &[Code] = &[
         example: "./zero3 --lr 1000",
     },
     Code {
+        code: "Z0402",
+        title: "rank that does not answer",
+        explanation: "A rank has waited for another one for as long as --timeout allows, four times as long in the first \
+            two steps. The missing rank is named with its process, the op that it was last in and what the kernel says of \
+            it; and the op that waits. The run ends. A rank that is stopped, by Ctrl-Z or by a debugger, does not go on \
+            by itself; one that runs is busy with something that takes longer than --timeout.",
+        example: "kill -STOP the process of a rank, and wait",
+    },
+    Code {
         code: "Z0410",
         title: "mappings of another length than planned",
         explanation: "At the end of a run the lengths of the mappings that hold the arenas are held against the plan, \

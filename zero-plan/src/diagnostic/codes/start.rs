@@ -100,6 +100,23 @@ pub(super) const CODES: &[Code] = &[
         example: "RANK=1 ... ./zero3 --data only-here.txt # on a rank that does not see that file",
     },
     Code {
+        code: "Z0317",
+        title: "restart without progress",
+        explanation: "With --restarts, all ranks are started anew from the newest checkpoint when one of them dies or \
+            stops answering. Here the restarted ranks have ended, too, before they left a newer one, so another restart \
+            would do no better. The errors above say what has ended them; if that can pass, write checkpoints more often \
+            with --every.",
+        example: "./zero3 --checkpoint run --restarts 5, where a layer panics in step 7 each time",
+    },
+    Code {
+        code: "Z0318",
+        title: "end without a checkpoint",
+        explanation: "With --checkpoint, a run that gets SIGTERM or SIGINT finishes its step, writes a checkpoint and \
+            ends. It had not ended after the time of --grace, and was killed. What it has done since the newest \
+            checkpoint is lost.",
+        example: "kill the launcher, with --grace 1s and steps that take longer",
+    },
+    Code {
         code: "Z0320",
         title: "job taken",
         explanation: "Another rank 0 of the same job is starting on this host, as when a run is started twice. End the \

@@ -36,6 +36,7 @@ const FULL: &str = r#"// A spec with every key.
     batch: (sequences: 2, length: 64, micro_batches: 4),
     precision: (compute: F32, params: BF16, reduce: BF16, master: F32, moments: BF16),
     recompute: Fields(["blocks"]),
+    checkpoint: (snapshot: true),
     device: Cpu,
     transport: Local,
     memory: GiB(1),
@@ -70,6 +71,7 @@ fn full() -> Spec {
             moments: Width::BF16,
         },
         recompute: Some(Recompute::Fields(vec!["blocks".to_owned()])),
+        checkpoint: Checkpoint { snapshot: true },
         device: Device::Cpu,
         transport: TransportKind::Local,
         memory: Some(Size::GiB(1)),
@@ -307,6 +309,7 @@ fn a_variant_with_something_wrong_inside_is_one_mistake() {
         ("mesh.within_node", "[3]", axes),
         ("mesh.within_node", "[Zero(3)]", axes),
         ("precision.params", "16", "`F32` or `BF16`"),
+        ("checkpoint.snapshot", "1", "`true` or `false`"),
     ] {
         let entry = match path.split_once('.') {
             Some((section, key)) => format!("{section}: ({key}: {value})"),

@@ -1,0 +1,150 @@
+//! Checkpoint: what this rank writes of each state, as bytes, from where it lies or from a copy; and states as they are set when
+//! a run goes on. Never knows a file.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use zero_plan::{Place, Places, State, Stretch};
+
+use super::parameters::pieces;
+use super::{Engine, PIECE_ELEMENTS};
+use crate::arena::Arena;
+use crate::device::Device;
+use crate::model::{DeviceOf, Model};
+use crate::transport::Transport;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = PIECE_ELEMENTS * size_of::<f32>();
+
+/// A stretch of a state that one rank writes to a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// What of its parameters.
+    pub state: State,
+    /// The unit.
+    pub unit: usize,
+    /// Which elements of its flat buffer, without padding.
+    pub stretch: Stretch,
+}
+
+/// What a rank writes to a checkpoint, state by state and in each one unit by unit, with where it lies and its copy.
+fn saved<'a>(places: Places<'a>) -> impl Iterator<Item = (Saved, Place, Option<Place>)> + 'a {
+    let pairs =
+        State::ALL.into_iter().flat_map(move |state| (0..places.tables.units.len()).map(move |unit| (state, unit)));
+    pairs.filter_map(move |(state, unit)| {
+        let (stretch, place) = places.checkpointed(state, unit)?;
+        // Without the padding at the end of the buffer.
+        let len = places.tables.units[unit].params.saturating_sub(stretch.start).min(stretch.len);
+        let without = |place: Place| place.first(place.len_bytes / stretch.len * len);
+        let copy = places.snapshot(state, unit).filter(|_| places.tables.config.snapshot);
+        let saved = Saved { state, unit, stretch: Stretch { len, ..stretch } };
+        (len > 0).then(|| (saved, without(place), copy.map(without)))
+    })
+}
+
+/// Calls `each` with the bytes of places of this rank, one after another, in pieces.
+///
+/// # Safety
+/// Nobody writes them meanwhile.
+unsafe fn read<D: Device, E>(
+    (arena, device): (&Arena<D>, &D),
+    places: impl Iterator<Item = Place>,
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut bytes = vec![0; PIECE_BYTES];
+    for place in places {
+        for start in (0..place.len_bytes).step_by(PIECE_BYTES) {
+            let len = PIECE_BYTES.min(place.len_bytes - start);
+            // SAFETY: by the caller's promise.
+            device.read(unsafe { arena.bytes(place.cut(start, len)) }, &mut bytes[..len]);
+            each(&bytes[..len])?;
+        }
+    }
+    Ok(())
+}
+
+/// A copy of what a rank writes to a checkpoint, which another thread may read while the rank trains on.
+pub struct Snapshot<'p, D: Device> {
+    arena: Arc<Arena<'p, D>>,
+    /// The engine makes no other copy while this one is held.
+    _held: Arc<()>,
+}
+
+impl<D: Device> Snapshot<'_, D> {
+    /// Calls `each` with all bytes, in the order of [`Engine::saved`], in pieces.
+    ///
+    /// # Errors
+    /// That of `each`, with which it ends.
+    pub fn read<E>(&self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let copies = saved(self.arena.places()).filter_map(|(_, _, copy)| copy);
+        // SAFETY: only `Engine::snapshot` writes to the region of snapshots, which is private to this rank, and not while
+        // this one is held.
+        unsafe { read((&self.arena, &D::default()), copies, each) }
+    }
+}
+
+impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+    /// What this rank writes to a checkpoint: all ranks together have every element of every state once.
+    pub fn saved(&self) -> Vec<Saved> {
+        saved(self.arena.places()).map(|(saved, ..)| saved).collect()
+    }
+
+    /// Calls `each` with the bytes of all that [`Engine::saved`] lists, as they are stored, in its order, in pieces.
+    ///
+    /// # Errors
+    /// That of `each`, with which it ends.
+    pub fn read_saved<E>(&self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let places = saved(self.arena.places()).map(|(_, place, _)| place);
+        // SAFETY: between steps nobody writes what this rank stores.
+        unsafe { read((&self.arena, &self.ranks.device), places, each) }
+    }
+
+    /// Copies all that [`Engine::saved`] lists to the place that the plan has for it; none if it has no such place.
+    ///
+    /// # Panics
+    /// If the last copy is still held.
+    pub fn snapshot(&mut self) -> Option<Snapshot<'p, DeviceOf<M>>> {
+        if !self.plan.config.snapshot {
+            return None;
+        }
+        // Not by the count, which does not order what its last holder has read before what is written now.
+        assert!(Arc::get_mut(&mut self.snapshot).is_some(), "the last snapshot is still being read");
+        for (_, from, to) in saved(self.arena.places()) {
+            let to = to.expect("a plan with snapshots");
+            // SAFETY: between steps nobody writes what this rank stores; nobody reads the copy, as no snapshot is held.
+            unsafe { self.ranks.device.copy(self.arena.bytes_mut(to), self.arena.bytes(from)) };
+        }
+        Some(Snapshot { arena: Arc::clone(&self.arena), _held: Arc::clone(&self.snapshot) })
+    }
+
+    /// Sets what this rank stores of a state of a unit, from a source that is asked for stretches of the unit's flat buffer:
+    /// `source(start, values)` fills `values` with the numbers from `start` on. It is asked only for what this rank stores, once
+    /// and in order; padding becomes 0. Does nothing where the rank has no such state. Together with
+    /// [`Engine::load_pieces`] and [`Engine::set_steps_done`] it takes up a run where another one ended.
+    ///
+    /// # Errors
+    /// That of the source.
+    ///
+    /// # Panics
+    /// For parameters, which [`Engine::load_pieces`] sets; if a unit lacks them; or if a step was done.
+    pub fn set_state<E>(
+        &mut self,
+        state: State,
+        unit: usize,
+        mut source: impl FnMut(usize, &mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (loaded, units) = (self.loaded, self.plan.units.len());
+        // Peers may read parameters as soon as they are loaded.
+        assert_ne!(state, State::Parameters, "parameters are set by `load`");
+        assert_eq!((loaded, self.steps_done), (units, 0), "states are set after all units and before the first step");
+        let Some((stretch, place)) = self.arena.places().state(state, unit) else { return Ok(()) };
+        let mut values = Vec::new();
+        for piece in pieces(stretch.elements(), self.plan.units[unit].params) {
+            values.resize(piece.len(), 0.0);
+            source(piece.start, &mut values)?;
+            // SAFETY: states of parameters are private to this rank, and no op is under way.
+            unsafe { self.write(place, piece.start - stretch.start, &values) };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Crew: the ranks of one host as copies of this binary, and what their ends mean. No rank outlives it. Never decides what
+//! comes after.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::SystemTime;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::environment::{JOB, LAUNCHER_PID, PLAIN_LOCAL_RANK, PLAIN_LOCAL_WORLD, PLAIN_RANK, PLAIN_WORLD, RESTART};
+use super::error::{LaunchError, PANIC};
+use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED};
+
+/// The running program, even if another file lies at its path by now.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// Why a run ended before its time.
+pub(super) struct Failure {
+    /// None if a rank has told it.
+    pub error: Option<LaunchError>,
+    /// Whether a restart may mend it.
+    pub may_pass: bool,
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        let may_pass = matches!(error, LaunchError::RankKilled { .. } | LaunchError::RankFailed { code: PANIC, .. });
+        Failure { error: Some(error), may_pass }
+    }
+}
+
+/// What the end of a rank means.
+enum End {
+    /// It has come to an end of its own, and the others will, too.
+    Done(u8),
+    Failed(Failure),
+}
+
+/// The ranks that still run. When this is dropped for whatever reason, they are killed and reaped.
+pub(super) struct Crew {
+    members: Vec<Member>,
+    /// Exit codes of those that have come to an end of their own.
+    codes: Vec<u8>,
+}
+
+struct Member {
+    rank: usize,
+    child: Child,
+}
+
+impl Crew {
+    /// Starts `ranks` copies of this binary with its arguments, after `restarts` earlier crews.
+    pub fn start(ranks: usize, restarts: u64) -> Result<Self, LaunchError> {
+        // Dropped if a rank cannot be started, and then those before it end.
+        let mut crew = Crew { members: Vec::new(), codes: Vec::new() };
+        let job = unique_job();
+        for rank in 0..ranks {
+            let child = command(rank, ranks, restarts, &job).spawn();
+            let child = child.map_err(|source| LaunchError::Spawn { rank, source })?;
+            crew.members.push(Member { rank, child });
+        }
+        Ok(crew)
+    }
+
+    /// Whether some rank still runs.
+    pub fn runs(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    /// What the ranks that have come to an end of their own say of the whole run: that the last checkpoint is missing, if
+    /// one of them says so, or else that it was asked to end.
+    pub fn code(&self) -> u8 {
+        let says = |code: &u8| self.codes.contains(code);
+        [EXIT_NOT_SAVED, EXIT_ASKED].into_iter().find(says).unwrap_or(0)
+    }
+
+    /// Asks all ranks to end.
+    pub fn ask(&self) {
+        for member in &self.members {
+            // Fails only for a rank that has ended, and its id is its own until it is reaped.
+            let _ = kill_process(Pid::from_child(&member.child), Signal::TERM);
+        }
+    }
+
+    /// Removes the ranks that have ended. If some failed, the error is that of one that has not told its own.
+    pub fn reap(&mut self) -> Result<(), Failure> {
+        let mut failures = Vec::new();
+        let mut running = Vec::new();
+        for mut member in self.members.drain(..) {
+            match member.child.try_wait() {
+                Ok(None) => running.push(member),
+                Ok(Some(status)) => match end_of(&member, status) {
+                    End::Done(code) => self.codes.push(code),
+                    End::Failed(failure) => failures.push(failure),
+                },
+                Err(source) => failures.push(LaunchError::system("wait for a rank")(source).into()),
+            }
+        }
+        self.members = running;
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let may_pass = failures.iter().all(|failure| failure.may_pass);
+        Err(Failure { error: failures.into_iter().find_map(|failure| failure.error), may_pass })
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            // Fails only for a rank that has ended.
+            let _ = member.child.kill();
+        }
+        for member in &mut self.members {
+            // Fails only for a rank that was reaped.
+            let _ = member.child.wait();
+        }
+    }
+}
+
+fn end_of(member: &Member, status: ExitStatus) -> End {
+    let (rank, pid) = (member.rank, member.child.id());
+    let Some(code) = status.code() else {
+        let signal = status.signal().unwrap_or_default();
+        return End::Failed(LaunchError::RankKilled { rank, pid, signal }.into());
+    };
+    match u8::try_from(code).unwrap_or(EXIT_REPORTED) {
+        code @ (0 | EXIT_ASKED | EXIT_NOT_SAVED) => End::Done(code),
+        told @ (EXIT_REPORTED | EXIT_AGAIN) => End::Failed(Failure { error: None, may_pass: told == EXIT_AGAIN }),
+        _ => End::Failed(LaunchError::RankFailed { rank, pid, code }.into()),
+    }
+}
+
+fn command(rank: usize, ranks: usize, restarts: u64, job: &str) -> Command {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    // Not by its path: a build may have replaced the file there since this process started.
+    let mut command = Command::new(THIS_PROGRAM);
+    command
+        .arg0(name)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env(PLAIN_RANK, rank.to_string())
+        .env(PLAIN_WORLD, ranks.to_string())
+        .env(PLAIN_LOCAL_RANK, rank.to_string())
+        .env(PLAIN_LOCAL_WORLD, ranks.to_string())
+        .env(JOB, job)
+        .env(LAUNCHER_PID, std::process::id().to_string());
+    // What another launcher has said is not about these ranks.
+    if restarts == 0 {
+        command.env_remove(RESTART)
+    } else {
+        command.env(RESTART, restarts.to_string())
+    };
+    command
+}
+
+/// A name that no other job has: the process id is unique among running processes, and the time tells it from earlier
+/// ones.
+fn unique_job() -> String {
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", std::process::id(), time.as_nanos())
+}

@@ -1,0 +1,51 @@
+//! Ear: the signals that a launcher waits for, and for how long. Never acts on one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+use super::wire;
+
+/// From its making on, signals do nothing but wait to be heard.
+pub(super) struct Ear {
+    delivery: SignalDelivery<OwnedFd, SignalOnly>,
+}
+
+impl Ear {
+    pub fn new(signals: &[i32]) -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        let delivery = SignalDelivery::with_pipe(OwnedFd::from(read), write, SignalOnly::default(), signals)?;
+        Ok(Self { delivery })
+    }
+
+    /// Sleeps until signals have come, and gives them, each once: none if the deadline comes first.
+    pub fn hear(&mut self, deadline: Option<Instant>) -> io::Result<Vec<i32>> {
+        wire::wait([self.delivery.get_read()].into_iter(), deadline)?;
+        Ok(self.delivery.pending().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use signal_hook::consts::{SIGUSR1, SIGUSR2};
+    use signal_hook::low_level::raise;
+
+    use super::*;
+
+    #[test]
+    fn what_has_come_is_heard_once_and_a_deadline_is_kept() {
+        let mut ear = Ear::new(&[SIGUSR1, SIGUSR2]).unwrap();
+        raise(SIGUSR1).unwrap();
+        raise(SIGUSR1).unwrap();
+        assert_eq!(ear.hear(None).unwrap(), [SIGUSR1]);
+        raise(SIGUSR2).unwrap();
+        assert_eq!(ear.hear(Some(Instant::now() + Duration::from_secs(60))).unwrap(), [SIGUSR2]);
+        assert_eq!(ear.hear(Some(Instant::now())).unwrap(), []);
+    }
+}

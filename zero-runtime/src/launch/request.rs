@@ -1,0 +1,72 @@
+//! Request: SIGTERM and SIGINT as a wish that a process looks for when it can grant it, for so long. Never ends anything
+//! but this process, and that only when it was asked twice or has taken too long.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+use super::error::LaunchError;
+use super::launcher::EXIT_SIGNAL_BASE;
+use super::{has_own_launcher, print};
+
+/// How much longer than its launcher a rank waits for its own end, since the launcher ends all of them and says so.
+const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
+
+/// The signal by which this process was asked to end; 0 before.
+static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// Turns SIGTERM and SIGINT into a wish to end. From here on the first of them is only noted, for [`asked_to_end`]; the
+/// second, and a wish that is not granted within `grace`, ends this process: with 128 and the number of the signal, as if
+/// there was no wish.
+///
+/// A rank of our own launcher leaves the second to it, and is deaf to SIGINT, because a terminal sends that to both.
+///
+/// # Errors
+/// Z0332 if the system has no handler or no thread to give.
+pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
+    let asked = Arc::new(AtomicUsize::new(0));
+    if ASKED.set(Arc::clone(&asked)).is_err() {
+        return Ok(());
+    }
+    let listen = |signals: &[i32]| -> std::io::Result<Signals> {
+        let again = Arc::new(AtomicBool::new(false));
+        for &signal in signals {
+            if !has_own_launcher() {
+                // Before what notes the first signal, so that the second finds the note.
+                flag::register_conditional_shutdown(signal, EXIT_SIGNAL_BASE + signal, Arc::clone(&again))?;
+            }
+            flag::register(signal, Arc::clone(&again))?;
+            flag::register_usize(signal, Arc::clone(&asked), signal as usize)?;
+        }
+        Signals::new(signals)
+    };
+    let (heard, grace) = if has_own_launcher() {
+        // A handler that does nothing: unlike ignoring, it is not handed down to what this process starts.
+        flag::register(SIGINT, Arc::default()).map_err(LaunchError::system("watch for signals"))?;
+        (&[SIGTERM][..], grace.saturating_add(AFTER_LAUNCHER))
+    } else {
+        (&[SIGTERM, SIGINT][..], grace)
+    };
+    let signals = listen(heard).map_err(LaunchError::system("watch for signals"))?;
+    let thread = std::thread::Builder::new().name("zero-grace".to_owned());
+    thread.spawn(move || limit(signals, grace)).map_err(LaunchError::system("start a thread"))?;
+    Ok(())
+}
+
+/// The signal by which this process was asked to end, once it was.
+pub fn asked_to_end() -> Option<i32> {
+    ASKED.get().map(|asked| asked.load(Ordering::Relaxed) as i32).filter(|signal| *signal != 0)
+}
+
+/// Ends the process `grace` after the first signal.
+fn limit(mut signals: Signals, grace: Duration) {
+    if let Some(signal) = signals.forever().next() {
+        std::thread::sleep(grace);
+        print(&LaunchError::OutOfGrace { signal, grace, newest: None }.report());
+        std::process::exit(EXIT_SIGNAL_BASE + signal);
+    }
+}

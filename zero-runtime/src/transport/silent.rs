@@ -1,0 +1,116 @@
+//! Silent: a rank that others have waited for in vain, in words: which process it is, what the kernel says of it, and what it
+//! and the one that waits were last doing. Never touches it.
+
+use core::fmt;
+use std::time::Duration;
+
+/// A rank that has not come in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silent {
+    /// The missing rank.
+    pub rank: usize,
+    /// Its process; none if that never said so.
+    pub pid: Option<u32>,
+    /// What the kernel knows of that process.
+    pub life: Life,
+    /// The host that all ranks run on.
+    pub host: String,
+    /// What it was last at.
+    pub doing: String,
+    /// The rank that has waited.
+    pub waiting: usize,
+    /// For whom it has waited, and in what.
+    pub wait: String,
+    /// How long.
+    pub waited: Duration,
+}
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It is this process: the rank is one of its threads.
+    Own,
+    /// It runs, or sleeps until something comes.
+    Runs,
+    /// A signal has stopped it, or a debugger.
+    Stopped,
+    /// It has ended.
+    Gone,
+    /// Nothing is known.
+    Unknown,
+}
+
+impl Life {
+    /// What the kernel says of `pid`.
+    pub(super) fn of(pid: Option<u32>) -> Self {
+        match pid {
+            None => Life::Unknown,
+            Some(pid) if pid == std::process::id() => Life::Own,
+            Some(pid) => match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+                Ok(stat) => Life::in_stat(&stat),
+                Err(_) => Life::Gone,
+            },
+        }
+    }
+
+    /// The state in a line of proc_pid_stat(5): a letter behind the name, which stands in brackets and may hold any character.
+    fn in_stat(stat: &str) -> Self {
+        match stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()) {
+            Some('T' | 't') => Life::Stopped,
+            Some('Z' | 'X') => Life::Gone,
+            Some(_) => Life::Runs,
+            None => Life::Unknown,
+        }
+    }
+}
+
+/// The name of this host.
+pub(super) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+impl core::error::Error for Silent {}
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, pid, life, host, doing, waiting, wait, waited } = self;
+        let pid = pid.map_or("a process that has not begun its work".to_owned(), |pid| format!("pid {pid}"));
+        let seconds = waited.as_secs_f64();
+        writeln!(f, "error[Z0402]: after {seconds} s, rank {rank} ({pid} on {host}) has not answered: {life}")?;
+        writeln!(f, "  --> rank {rank} was last in {doing}")?;
+        writeln!(f, "  --> rank {waiting} waits for {wait}")?;
+        write!(f, "  = help: {}", life.help())
+    }
+}
+
+impl fmt::Display for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Life::Own => "it is a thread of this process",
+            Life::Runs => "it is neither stopped nor gone",
+            Life::Stopped => "it is stopped",
+            Life::Gone => "it is gone",
+            Life::Unknown => "nothing is known of it",
+        })
+    }
+}
+
+impl Life {
+    fn help(self) -> &'static str {
+        match self {
+            Life::Stopped => {
+                "`kill -CONT` would have let it go on; a signal has stopped it: Ctrl-Z, a debugger, or a scheduler that \
+                 makes room"
+            }
+            Life::Gone => "its own output or its launcher says why; if neither does, see `dmesg`",
+            Life::Own | Life::Runs | Life::Unknown => {
+                "see what holds it up: a disk, a full memory, another program on its processors; if an op takes that \
+                 long, give it longer with --timeout"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "silent_tests.rs"]
+mod tests;
