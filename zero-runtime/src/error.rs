@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::engine::RunError;
 use crate::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
@@ -21,6 +22,9 @@ pub enum Error {
     /// Published weights cannot be taken in, or written.
     #[error("{}", .0.report())]
     Weights(#[from] WeightsError),
+    /// A checkpoint cannot be read, or written.
+    #[error("{}", .0.report())]
+    Checkpoint(#[from] CheckpointError),
     /// A step could not be done.
     #[error(transparent)]
     Run(#[from] RunError),

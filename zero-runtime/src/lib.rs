@@ -70,6 +70,7 @@
 //! sequences that [`data`] draws.
 
 pub mod arena;
+pub mod checkpoint;
 mod choice;
 pub mod data;
 pub mod device;
@@ -80,6 +81,7 @@ pub mod layer;
 pub mod model;
 mod profile;
 pub mod random;
+mod room;
 pub mod run;
 pub mod sampling;
 pub mod terminal;

@@ -1,6 +1,7 @@
 //! Codes: the catalogue of all mistakes with a stable code, for people to look up. Never finds one.
 
 mod build;
+mod checkpoint;
 mod command;
 mod run;
 mod spec;
@@ -28,7 +29,8 @@ pub struct Code {
 /// All codes, in order.
 pub const CODES: &[Code] = &all();
 
-const PARTS: [&[Code]; 6] = [spec::CODES, command::CODES, structs::CODES, build::CODES, start::CODES, run::CODES];
+const PARTS: [&[Code]; 7] =
+    [spec::CODES, command::CODES, structs::CODES, build::CODES, start::CODES, checkpoint::CODES, run::CODES];
 
 const fn all() -> [Code; count()] {
     let mut codes = [spec::CODES[0]; count()];

@@ -96,10 +96,7 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     }
     let profiler = profiler?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
-    match &job.weights.import {
-        Some(import) => import.load(&mut engine)?,
-        None => engine.initialize(arguments.seed),
-    }
+    job.weights.fill(&mut engine, arguments.seed)?;
     if let Some(output) = &mut output {
         output.begin(&Header::new(job))?;
     }

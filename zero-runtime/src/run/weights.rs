@@ -2,6 +2,7 @@
 
 use super::arguments::RunArguments;
 use super::output::say;
+use crate::checkpoint::Initial;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
@@ -11,9 +12,20 @@ use crate::weights::{Export, Import};
 /// What `--init` and `--export` name.
 #[derive(Debug, Default)]
 pub struct Weights {
-    /// What parameters are at first.
-    pub import: Option<Import>,
+    origin: Origin,
     export: Option<Export>,
+}
+
+/// What parameters are at first.
+#[derive(Debug, Default)]
+enum Origin {
+    /// Drawn.
+    #[default]
+    Seed,
+    /// Those of a published model.
+    Published(Import),
+    /// Those of a checkpoint, which has more than these.
+    Checkpoint(Initial),
 }
 
 impl Weights {
@@ -22,23 +34,59 @@ impl Weights {
     /// # Errors
     /// Z0360 to Z0368.
     pub fn open<M: Model>(arguments: &RunArguments) -> Result<Self, Error> {
-        let import = arguments.init.as_deref().map(Import::open::<M>).transpose()?;
-        let new = |path| Export::new::<M>(path, import.as_ref(), arguments.export_dtype);
-        let export = arguments.export.as_deref().map(new).transpose()?;
-        Ok(Self { import, export })
+        let origin = match arguments.init.as_deref() {
+            None => Origin::Seed,
+            Some(path) if Initial::is_one(path) => Origin::Checkpoint(Initial::open::<M>(path)?),
+            Some(path) => Origin::Published(Import::open::<M>(path)?),
+        };
+        let mut weights = Self { origin, export: None };
+        let new = |path| Export::new::<M>(path, weights.import(), arguments.export_dtype);
+        weights.export = arguments.export.as_deref().map(new).transpose()?;
+        Ok(weights)
     }
 
     /// What ranks must agree on: the content of what is imported, but for its numbers.
     pub fn fingerprint(&self) -> Option<u64> {
-        self.import.as_ref().map(|import| import.folder.fingerprint)
+        match &self.origin {
+            Origin::Seed => None,
+            Origin::Published(import) => Some(import.folder.fingerprint),
+            Origin::Checkpoint(initial) => Some(initial.fingerprint()),
+        }
+    }
+
+    fn import(&self) -> Option<&Import> {
+        match &self.origin {
+            Origin::Published(import) => Some(import),
+            Origin::Seed | Origin::Checkpoint(_) => None,
+        }
+    }
+
+    /// Gives an engine the parameters that a run starts from.
+    ///
+    /// # Errors
+    /// Z0360 or Z0385 if a file cannot be read any more, Z0387 if it was changed.
+    pub fn fill<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        engine: &mut Engine<'p, M, T>,
+        seed: u64,
+    ) -> Result<(), Error> {
+        match &self.origin {
+            Origin::Seed => engine.initialize(seed),
+            Origin::Published(import) => import.load(engine)?,
+            Origin::Checkpoint(initial) => initial.load(engine)?,
+        }
+        Ok(())
     }
 
     /// Says what a run starts from.
     pub fn introduce(&self) {
-        let Some(import) = &self.import else { return };
-        let notes: String = import.notes.iter().map(|note| format!("  {note}\n")).collect();
-        let (tensors, path) = (import.tensors.len(), import.folder.path.display());
-        say(&format!("weights: {tensors} tensors of {path}\n{notes}\n"));
+        let (tensors, path, notes) = match &self.origin {
+            Origin::Seed => return,
+            Origin::Published(import) => (import.tensors.len(), &import.folder.path, import.notes.clone()),
+            Origin::Checkpoint(initial) => (initial.tensors.len(), &initial.checkpoint.path, initial.notes()),
+        };
+        let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
+        say(&format!("weights: {tensors} tensors of {}\n{notes}\n", path.display()));
     }
 
     /// Writes what was trained, if that is asked for. Every rank must call it.
@@ -50,7 +98,7 @@ impl Weights {
         engine: &mut Engine<'p, M, T>,
     ) -> Result<(), Error> {
         let Some(export) = &self.export else { return Ok(()) };
-        export.write(engine, self.import.as_ref())?;
+        export.write(engine, self.import())?;
         if engine.arena().rank() == 0 {
             say(&format!("weights: exported to {}\n", export.path().display()));
         }

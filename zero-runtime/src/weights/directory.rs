@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{Access, access};
 
 use super::error::WeightsError;
+use crate::room::free_bytes;
 
 /// A folder that is yet to be.
 #[derive(Debug)]
@@ -63,11 +64,7 @@ impl Directory {
 
     fn require_room(&self, bytes: u64) -> Result<(), WeightsError> {
         // A file system that does not tell is not asked again.
-        let Ok(room) = statvfs(&self.parent) else { return Ok(()) };
-        let free = room.f_bavail.saturating_mul(room.f_frsize);
-        if free >= bytes {
-            return Ok(());
-        }
+        let Some(free) = free_bytes(&self.parent).filter(|&free| free < bytes) else { return Ok(()) };
         Err(WeightsError::NoRoom { path: self.parent.clone(), free: free as usize, needed: bytes as usize })
     }
 

@@ -11,7 +11,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Bytes that say how long the header is.
-pub(super) const LENGTH_BYTES: u64 = 8;
+pub(crate) const LENGTH_BYTES: u64 = 8;
 /// The longest header, as in the crate `safetensors`.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 /// The most dims of a tensor.

@@ -2,7 +2,7 @@
 
 use super::Code;
 
-/// Z0301 to Z0399, in order.
+/// Z0301 to Z0379, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0301",

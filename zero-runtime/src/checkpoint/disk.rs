@@ -1,0 +1,121 @@
+//! Disk: the operations on files that a save consists of, behind a trait, so that tests can count, fail and lose them. Never
+//! knows what a checkpoint is.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What a save asks of a file system.
+pub trait Disk: Send + Sync {
+    /// Makes a folder, whose parent exists.
+    ///
+    /// # Errors
+    /// Those of the system, as for all operations.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a file that does not exist yet.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>>;
+
+    /// Waits until the names in a folder are on its disk.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives a file or a folder another name.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a folder, in any order.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+
+    /// All bytes of a small file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+}
+
+/// A file that is being written.
+pub trait Sink: Send {
+    /// Appends all of these bytes.
+    ///
+    /// # Errors
+    /// Those of the system; how much was written is unknown then.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Waits until what was written is on the disk.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The file system of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+impl Disk for System {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>> {
+        Ok(Box::new(File::create_new(path)?))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+}
+
+impl Sink for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}

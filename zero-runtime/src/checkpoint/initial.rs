@@ -1,0 +1,150 @@
+//! Initial: the parameters of a checkpoint as a model's first ones. Never reads another state.
+
+use std::path::Path;
+
+use super::elements::Elements;
+use super::error::CheckpointError;
+use super::manifest::{MANIFEST, TensorInfo};
+use super::open::Checkpoint;
+use crate::engine::Engine;
+use crate::model::{DeviceOf, Model};
+use crate::plan::State;
+use crate::transport::Transport;
+use crate::weights::{List, Named, model_tensors};
+
+/// A checkpoint of a model, whatever the layout and the widths that it was written under.
+#[derive(Debug)]
+pub struct Initial {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// The model's tensors in the order of units and of their flat buffers, each with its number in the checkpoint.
+    pub tensors: Vec<(Named, usize)>,
+}
+
+impl Initial {
+    /// Whether a path that is to be read is a checkpoint.
+    pub fn is_one(path: &Path) -> bool {
+        path.join(MANIFEST).exists()
+    }
+
+    /// Opens a checkpoint, and holds it against a model.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::open`], and Z0390 if it is of another model.
+    pub fn open<M: Model>(path: &Path) -> Result<Self, CheckpointError> {
+        let checkpoint = Checkpoint::open(path)?;
+        let tensors = checkpoint.require_model::<M>()?;
+        Ok(Self { checkpoint, tensors })
+    }
+
+    /// What a person should know of it, in lines.
+    pub fn notes(&self) -> Vec<String> {
+        let step = self.checkpoint.manifest.step;
+        let of = match self.checkpoint.best_parameters() {
+            State::Master => "their master copy",
+            _ => "their parameters",
+        };
+        vec![format!("{of} after step {step}; moments and the place in the data are not taken over")]
+    }
+
+    /// A hash of all that it holds.
+    pub fn fingerprint(&self) -> u64 {
+        let bytes = serde_json::to_vec(&self.checkpoint.manifest).expect("names, numbers and text");
+        let hash = blake3::hash(&bytes);
+        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("32 bytes"))
+    }
+
+    /// Gives an engine its parameters: of each unit what its rank stores, in pieces.
+    ///
+    /// # Errors
+    /// Z0385 if a file cannot be read any more, Z0387 if it was changed.
+    pub fn load<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        engine: &mut Engine<'p, M, T>,
+    ) -> Result<(), CheckpointError> {
+        let mut elements = Elements::of_parameters(&self.checkpoint)?;
+        for unit in 0..engine.plan().units.len() {
+            engine.load_pieces(unit, |start, values| self.read(&mut elements, unit, start, values))?;
+        }
+        Ok(())
+    }
+
+    /// Fills `values` with a unit's flat buffer from `start` on.
+    fn read(
+        &self,
+        elements: &mut Elements,
+        unit: usize,
+        start: usize,
+        values: &mut [f32],
+    ) -> Result<(), CheckpointError> {
+        let end = start + values.len();
+        for (named, tensor) in self.tensors.iter().filter(|(named, _)| named.unit == unit) {
+            let own = named.start..named.start + named.elements();
+            let common = own.start.max(start)..own.end.min(end);
+            if !common.is_empty() {
+                let of_tensor = &mut values[common.start - start..common.end - start];
+                elements.read(*tensor, common.start - own.start, of_tensor)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Checkpoint {
+    /// Holds it against a model: the same tensors by name, dims and orientation, and the same configuration. Gives the
+    /// model's tensors but those that are tied, each with its number in the checkpoint.
+    ///
+    /// # Errors
+    /// Z0390 with all differences.
+    pub fn require_model<M: Model>(&self) -> Result<Vec<(Named, usize)>, CheckpointError> {
+        let own: Vec<Named> = model_tensors::<M>().into_iter().filter(|named| !named.is_alias).collect();
+        let mut differences = differences(&own, &self.manifest.tensors);
+        if differences.is_empty() {
+            differences = other_config(&M::config(), &self.manifest.config);
+        }
+        if !differences.is_empty() {
+            return Err(CheckpointError::OtherModel { path: self.path.clone(), differences: List(differences) });
+        }
+        let number = |named: &Named| self.manifest.tensors.iter().position(|it| it.name == named.name);
+        let numbered = |named: Named| {
+            let tensor = number(&named).expect("a tensor of both");
+            (named, tensor)
+        };
+        Ok(own.into_iter().map(numbered).collect())
+    }
+
+    /// The state that parameters are best read from: the master copy, of which they are rounded, if there is one.
+    pub fn best_parameters(&self) -> State {
+        if self.has(State::Master) { State::Master } else { State::Parameters }
+    }
+}
+
+/// How the tensors of a model differ from those of a checkpoint, by name and shape.
+fn differences(own: &[Named], theirs: &[TensorInfo]) -> Vec<String> {
+    let way = |transposed: bool| if transposed { ", published the other way round" } else { "" };
+    let mut told = Vec::new();
+    for named in own {
+        match theirs.iter().find(|it| it.name == named.name) {
+            None => told.push(format!("`{}`: expected {:?}, found nothing", named.name, named.shape)),
+            Some(it) if (&it.shape, it.transposed) != (&named.shape, named.transposed) => {
+                let (expected, found) = (way(named.transposed), way(it.transposed));
+                told.push(format!("`{}`: expected {:?}{expected}, found {:?}{found}", named.name, named.shape, it.shape));
+            }
+            Some(_) => {}
+        }
+    }
+    let extra = theirs.iter().filter(|it| own.iter().all(|named| named.name != it.name));
+    told.extend(extra.map(|it| format!("`{}`: expected nothing, found {:?}", it.name, it.shape)));
+    told
+}
+
+/// How configurations differ, key by key. A model that declares none has nothing to differ in.
+fn other_config(own: &serde_json::Value, theirs: &serde_json::Value) -> Vec<String> {
+    let (Some(own), Some(theirs)) = (own.as_object(), theirs.as_object()) else { return Vec::new() };
+    let keys: std::collections::BTreeSet<&String> = own.keys().chain(theirs.keys()).collect();
+    let shown = |value: Option<&serde_json::Value>| value.map_or("nothing".to_owned(), ToString::to_string);
+    let differing = keys.into_iter().filter(|&key| own.get(key) != theirs.get(key));
+    differing
+        .map(|key| format!("`{key}` of its config: expected {}, found {}", shown(own.get(key)), shown(theirs.get(key))))
+        .collect()
+}

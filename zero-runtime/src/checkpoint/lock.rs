@@ -1,0 +1,49 @@
+//! Lock: says that a run uses a folder, for as long as its process lives. Never waits.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use super::error::CheckpointError;
+
+/// The file in the folder.
+pub(super) const LOCK: &str = "lock";
+/// Where the system says what this machine is called.
+const HOST: &str = "/proc/sys/kernel/hostname";
+/// As much of what another run has written there is shown.
+const HOLDER_BYTES_MAX: u64 = 200;
+
+/// Takes the lock of a folder. The system frees it when the file is closed, and so when the process ends, however it does.
+///
+/// # Errors
+/// Z0381 if another run has it, Z0380 if it cannot be taken at all.
+pub(super) fn take(folder: &Path) -> Result<File, CheckpointError> {
+    let path = folder.join(LOCK);
+    let refused = |what: String| CheckpointError::Folder { path: folder.to_owned(), what };
+    let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(&path);
+    let mut file = opened.map_err(|error| refused(format!("its file `{LOCK}` cannot be opened: {error}")))?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(refused(format!("its `{LOCK}` is not a file")));
+    }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut holder = String::new();
+            // It says nothing for a moment, while it is being written.
+            let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut holder);
+            let holder = if holder.trim().is_empty() { "of an unknown process" } else { holder.trim() };
+            return Err(CheckpointError::Locked { path: folder.to_owned(), holder: holder.to_owned() });
+        }
+        Err(error) => return Err(refused(format!("its file `{LOCK}` cannot be locked: {error}"))),
+    }
+    let host = std::fs::read_to_string(HOST).unwrap_or_default();
+    let host = if host.trim().is_empty() { "a host without a name" } else { host.trim() };
+    let said = file.set_len(0).and_then(|()| writeln!(file, "process {} on {host}", std::process::id()));
+    said.map_err(|error| refused(format!("its file `{LOCK}` cannot be written: {error}")))?;
+    Ok(file)
+}

@@ -1,0 +1,161 @@
+//! Manifest: what a checkpoint says of itself: the model, where the run stood, what it was a function of, and the hashes of
+//! all files. Never reads a file.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Its name in the folder of a checkpoint.
+pub const MANIFEST: &str = "manifest.jsonl";
+/// The version of the format that is written and read.
+pub const FORMAT: u32 = 1;
+/// Bytes that one hash of a file is of. The last chunk of a file may be shorter.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// All that a checkpoint says of itself. In its file it is one line of JSON, and a second line with the hash of the first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The version of the format: [`FORMAT`].
+    pub format: u32,
+    /// Steps that were done.
+    pub step: u64,
+    /// The seed of first values and of the order of data.
+    pub seed: u64,
+    /// The name of the model.
+    pub model: String,
+    /// All tensors of the model but those that are tied, in the order of units and of their flat buffers.
+    pub tensors: Vec<TensorInfo>,
+    /// What the model declares of itself, as `config.json` would say it; null if it declares nothing.
+    pub config: Value,
+    /// The arguments of the run.
+    pub arguments: Map<String, Value>,
+    /// What was trained on, and how far.
+    pub data: DataPosition,
+    /// The spec that the binary was compiled from.
+    pub spec: SpecInfo,
+    /// The plan of the run.
+    pub plan: PlanInfo,
+    /// The loss of the last step, if there was one.
+    pub loss: Option<f64>,
+    /// The norm of the gradient of the last step, if there was one.
+    pub gradient_norm: Option<f64>,
+    /// What wrote it.
+    pub versions: Versions,
+    /// When it was written: RFC 3339, in UTC.
+    pub written_at: String,
+    /// The files of the ranks, in their order.
+    pub files: Vec<FileSums>,
+}
+
+/// A tensor of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorInfo {
+    /// Its published name.
+    pub name: String,
+    /// Its dims in the model.
+    pub shape: Vec<usize>,
+    /// Whether its dims are published the other way round.
+    pub transposed: bool,
+    /// The unit whose flat buffer has it.
+    pub unit: usize,
+    /// Its first element there.
+    pub start: usize,
+}
+
+impl TensorInfo {
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// What was trained on, and how far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataPosition {
+    /// A hash of the data.
+    pub fingerprint: String,
+    /// Sequences that were drawn so far, by all ranks.
+    pub sequences_drawn: u64,
+    /// The data, for a person.
+    pub description: String,
+}
+
+/// The spec that a binary was compiled from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpecInfo {
+    /// Where it lay.
+    pub path: String,
+    /// What it said, where the binary knows it.
+    pub text: Option<String>,
+}
+
+/// The plan of a run, as far as a person asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanInfo {
+    /// The fingerprint of the plan.
+    pub fingerprint: String,
+    /// Ranks, each of which wrote a file.
+    pub ranks: usize,
+    /// Ranks that have sequences of their own.
+    pub data_ranks: usize,
+    /// The ZeRO stage.
+    pub stage: u8,
+    /// The mesh, for a person.
+    pub mesh: String,
+    /// Sequences of a step and rank.
+    pub sequences: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+    /// Micro-batches of a step.
+    pub micro_batches: usize,
+    /// Parameters of the model.
+    pub params: usize,
+    /// What layers computed in.
+    pub compute_width: String,
+    /// What parameters were held in.
+    pub params_width: String,
+    /// What gradients were summed in.
+    pub reduce_width: String,
+    /// What the optimizer updated.
+    pub master_width: String,
+    /// What moments were held in.
+    pub moments_width: String,
+}
+
+/// What wrote a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Versions {
+    /// The version of zero.
+    pub zero: String,
+    /// The version of the format.
+    pub format: u32,
+    /// The machine that the binary was compiled for.
+    pub target: String,
+}
+
+/// The length of a file, and the BLAKE3 of each of its chunks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileSums {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The hash of each chunk of [`CHUNK_BYTES`], in hexadecimal digits, header included.
+    pub chunks: Vec<String>,
+}
+
+/// The name of the file of a rank.
+pub fn shard_name(rank: usize) -> String {
+    format!("rank-{rank:05}.safetensors")
+}
+
+/// The name of what a rank leaves beside its file until all ranks are done.
+pub fn sums_name(rank: usize) -> String {
+    format!("rank-{rank:05}.sums")
+}

@@ -1,0 +1,34 @@
+//! Checkpoint: a run as it stood after a step, in files that any layout of the same model can read. Never knows an engine but
+//! to fill its parameters.
+//!
+//! Writing: each rank has a [`Shard`], and writes its file by a [`ShardWriter`] to a folder that the [`Store`] of the run has
+//! begun; the store then gives it its name, at once and whole. All operations on files go through a [`Disk`].
+//!
+//! Reading: [`Checkpoint::open`] believes no more of a folder than hashes hold. [`Elements`] are those of one state of all
+//! tensors, wherever files have them.
+
+mod disk;
+mod elements;
+mod entry;
+mod error;
+mod initial;
+mod lock;
+mod manifest;
+mod open;
+mod sealed;
+mod shard;
+mod store;
+mod verify;
+
+pub use disk::{Disk, Sink, System};
+pub use elements::Elements;
+pub use entry::{Entry, state_name};
+pub use error::CheckpointError;
+pub use initial::Initial;
+pub use manifest::{
+    CHUNK_BYTES, DataPosition, FORMAT, FileSums, MANIFEST, Manifest, PlanInfo, SpecInfo, TensorInfo, Versions,
+};
+pub use open::Checkpoint;
+pub use shard::{Shard, ShardWriter};
+pub use store::{Found, Store};
+pub use verify::Chunk;

@@ -1,0 +1,233 @@
+//! Open: a checkpoint that lies on a disk: its manifest, and the headers of its files once their hashes hold. Never holds a
+//! tensor, and maps nothing, so that a file that is cut off later is an error and no signal.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+
+use super::entry::{Entry, parse_name};
+use super::error::CheckpointError;
+use super::manifest::{CHUNK_BYTES, FORMAT, FileSums, MANIFEST, Manifest, TensorInfo, shard_name};
+use super::sealed::unseal;
+use super::shard::told;
+use crate::plan::State;
+use crate::plan::config::Width;
+use crate::plan::reshard::Source;
+use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
+
+/// A checkpoint whose manifest, lengths and headers are right. What its files hold, [`Checkpoint::verify`] checks.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// Its folder.
+    pub path: PathBuf,
+    pub(super) files: Vec<ShardFile>,
+}
+
+/// A file of a checkpoint.
+#[derive(Debug)]
+pub(super) struct ShardFile {
+    pub path: PathBuf,
+    file: File,
+    /// The entries in the order of their bytes, and where each begins.
+    pub entries: Vec<(Entry, u64)>,
+}
+
+impl Checkpoint {
+    /// Opens the checkpoint in a folder.
+    ///
+    /// # Errors
+    /// Z0383 if there is none, Z0384 if its manifest is not what was written, Z0385 if a file is missing or cannot be read,
+    /// Z0386 if one has another length, Z0387 if the header of one was changed, Z0388 if one is of another step or rank,
+    /// Z0389 if a header says what cannot be.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let manifest = read_manifest(path)?;
+        let by_name = manifest.tensors.iter().zip(0..).map(|(tensor, index)| (tensor.name.as_str(), index)).collect();
+        let open = |(rank, sums)| ShardFile::open(path, rank, sums, &manifest, &by_name);
+        let files = manifest.files.iter().enumerate().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { manifest, path: path.to_owned(), files })
+    }
+
+    /// The number of elements of each tensor.
+    pub fn lens(&self) -> Vec<usize> {
+        self.manifest.tensors.iter().map(TensorInfo::elements).collect()
+    }
+
+    /// Where all elements of a state lie, and how each is stored; the number of a file is its place in the manifest's.
+    pub fn sources(&self, state: State) -> Vec<(Source, Width)> {
+        let of_file = |(file, shard): (usize, &ShardFile)| {
+            let own = shard.entries.iter().filter(|(entry, _)| entry.state == state);
+            own.map(|&(Entry { tensor, start, len, width, .. }, offset_bytes)| {
+                (Source { tensor, start, len, file, offset_bytes }, width)
+            })
+            .collect::<Vec<_>>()
+        };
+        self.files.iter().enumerate().flat_map(of_file).collect()
+    }
+
+    /// Whether it has a state at all.
+    pub fn has(&self, state: State) -> bool {
+        self.files.iter().any(|file| file.entries.iter().any(|(entry, _)| entry.state == state))
+    }
+
+    /// Reads bytes of a file, whatever they are.
+    ///
+    /// # Errors
+    /// Z0385.
+    pub fn read(&self, file: usize, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), CheckpointError> {
+        let shard = &self.files[file];
+        shard.file.read_exact_at(bytes, offset_bytes).map_err(CheckpointError::unreadable(&shard.path))
+    }
+}
+
+fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
+    let none = |what: String| CheckpointError::NoCheckpoint { path: folder.to_owned(), what };
+    let metadata = fs::metadata(folder).map_err(|error| none(error.to_string()))?;
+    if !metadata.is_dir() {
+        return Err(none("it is not a folder".to_owned()));
+    }
+    let path = folder.join(MANIFEST);
+    let metadata = fs::symlink_metadata(&path).map_err(|error| none(format!("it has no {MANIFEST}: {error}")))?;
+    if !metadata.is_file() {
+        return Err(none(format!("its {MANIFEST} is not a file")));
+    }
+    let bytes = fs::read(&path).map_err(CheckpointError::unreadable(&path))?;
+    // Before anything else of it, as a newer one may say other things.
+    let refused = |what: String| CheckpointError::manifest(&path, what);
+    let value: serde_json::Value = unseal(&bytes).map_err(refused)?;
+    match value.get("format").and_then(serde_json::Value::as_u64) {
+        Some(format) if format == u64::from(FORMAT) => {}
+        Some(format) => return Err(refused(format!("is of format {format}, expected {FORMAT}"))),
+        None => return Err(refused("does not say its format".to_owned())),
+    }
+    let manifest: Manifest = serde_json::from_value(value).map_err(|error| refused(format!("is not understood: {error}")))?;
+    check(&manifest).map_err(refused)?;
+    Ok(manifest)
+}
+
+/// What must be true of a manifest so that the rest can rely on it.
+fn check(manifest: &Manifest) -> Result<(), String> {
+    if manifest.files.is_empty() {
+        return Err("names no file".to_owned());
+    }
+    for (rank, sums) in manifest.files.iter().enumerate() {
+        let FileSums { name, bytes, chunks } = sums;
+        if *name != shard_name(rank) {
+            return Err(format!("names file {rank} `{name}`, expected `{}`", shard_name(rank)));
+        }
+        if bytes.div_ceil(CHUNK_BYTES as u64) != chunks.len() as u64 || *bytes < LENGTH_BYTES {
+            return Err(format!("has {} hashes of `{name}` with {bytes} bytes", chunks.len()));
+        }
+    }
+    let mut names = HashSet::new();
+    for TensorInfo { name, shape, .. } in &manifest.tensors {
+        // Offsets are counted in bytes.
+        if shape.iter().try_fold(4usize, |bytes, &dim| bytes.checked_mul(dim)).is_none() {
+            return Err(format!("has `{name}` of the impossible shape {shape:?}"));
+        }
+        if !names.insert(name) {
+            return Err(format!("has `{name}` twice"));
+        }
+    }
+    Ok(())
+}
+
+impl ShardFile {
+    fn open(
+        folder: &Path,
+        rank: usize,
+        sums: &FileSums,
+        manifest: &Manifest,
+        by_name: &HashMap<&str, usize>,
+    ) -> Result<Self, CheckpointError> {
+        let path = folder.join(&sums.name);
+        // A pipe would never be open.
+        let metadata = fs::symlink_metadata(&path).map_err(CheckpointError::unreadable(&path))?;
+        if !metadata.is_file() {
+            return Err(CheckpointError::malformed(&path, "is not a file"));
+        }
+        if metadata.len() != sums.bytes {
+            let (expected, found) = (sums.bytes, metadata.len());
+            return Err(CheckpointError::OtherLength { path, expected, found });
+        }
+        let file = File::open(&path).map_err(CheckpointError::unreadable(&path))?;
+        let mut shard = Self { path, file, entries: Vec::new() };
+        let (head, fault) = shard.head(sums)?;
+        // Also of a file that was changed, as it is more help to know what it is, if that can be known.
+        let says = head.get(LENGTH_BYTES as usize..).and_then(told);
+        if let Some(found) = says.filter(|&found| found != (rank, manifest.step)) {
+            return Err(CheckpointError::Exchanged { path: shard.path, expected: (rank, manifest.step), found });
+        }
+        let entries = shard.entries(&head, sums.bytes, &manifest.tensors, by_name);
+        if let Some(index) = fault {
+            // What it would hold, for the message.
+            shard.entries = entries.unwrap_or_default();
+            return Err(shard.changed(index, sums.bytes, &manifest.tensors));
+        }
+        shard.entries = entries?;
+        if says.is_none() {
+            return Err(CheckpointError::malformed(&shard.path, "does not say of which rank and step it is"));
+        }
+        Ok(shard)
+    }
+
+    /// The header with its length, as far as chunks go whose hashes hold, and the first chunk whose hash does not.
+    fn head(&self, sums: &FileSums) -> Result<(Vec<u8>, Option<usize>), CheckpointError> {
+        let (mut head, mut needed) = (Vec::new(), LENGTH_BYTES);
+        let mut fault = None;
+        for (index, expected) in sums.chunks.iter().enumerate() {
+            let start = (index * CHUNK_BYTES) as u64;
+            if start >= needed || fault.is_some() {
+                break;
+            }
+            let mut chunk = vec![0; CHUNK_BYTES.min((sums.bytes - start) as usize)];
+            self.file.read_exact_at(&mut chunk, start).map_err(CheckpointError::unreadable(&self.path))?;
+            if blake3::hash(&chunk).to_hex().as_str() != expected {
+                fault = Some(index);
+            }
+            head.extend(chunk);
+            if let Some(length) = head.first_chunk() {
+                needed = u64::from_le_bytes(*length).saturating_add(LENGTH_BYTES);
+            }
+        }
+        head.truncate(usize::try_from(needed).unwrap_or(usize::MAX));
+        Ok((head, fault))
+    }
+
+    /// The entries that a header says, in the order of their bytes.
+    fn entries(
+        &self,
+        mut head: &[u8],
+        bytes: u64,
+        tensors: &[TensorInfo],
+        by_name: &HashMap<&str, usize>,
+    ) -> Result<Vec<(Entry, u64)>, CheckpointError> {
+        let refused = |what: String| CheckpointError::malformed(&self.path, what);
+        let header = header::read(&mut head, bytes).map_err(|error| match error {
+            HeaderError::Io(source) => refused(format!("has a header that ends early: {source}")),
+            HeaderError::Malformed(what) => refused(what),
+        })?;
+        let mut entries = Vec::with_capacity(header.entries.len());
+        for (name, found) in header.entries {
+            let unknown = || refused(format!("has `{name}`, which is no part of a state of a tensor"));
+            let (state, tensor, start) = parse_name(&name).ok_or_else(unknown)?;
+            let &tensor = by_name.get(tensor).ok_or_else(unknown)?;
+            let &[len] = &found.shape[..] else { return Err(unknown()) };
+            let width = match found.dtype {
+                Dtype::F32 => Width::F32,
+                Dtype::BF16 => Width::BF16,
+                _ => return Err(unknown()),
+            };
+            if start.checked_add(len).is_none_or(|end| end > tensors[tensor].elements()) {
+                return Err(refused(format!("has {len} elements in `{name}`, which its tensor has not")));
+            }
+            entries.push((Entry { state, tensor, start, len, width }, found.start_bytes));
+        }
+        entries.sort_by_key(|&(_, start)| start);
+        Ok(entries)
+    }
+}

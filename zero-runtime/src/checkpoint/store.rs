@@ -1,0 +1,236 @@
+//! Store: the folder of a run, in which a checkpoint appears under its name at once and whole. Never touches anything that
+//! is not a checkpoint of it, and never a whole one before a newer one is whole.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use super::disk::Disk;
+use super::error::CheckpointError;
+use super::lock;
+use super::manifest::{FileSums, MANIFEST, Manifest, shard_name, sums_name};
+use super::sealed::{seal, unseal};
+use super::shard::write_whole;
+use crate::room::free_bytes;
+
+/// A checkpoint that is whole.
+const WHOLE: &str = "step-";
+/// One that is being written.
+const PARTIAL: &str = ".partial-step-";
+/// One that is being removed.
+const OLD: &str = ".old-step-";
+/// Digits of a step, so that names sort; more where they are needed.
+const STEP_DIGITS: usize = 9;
+
+/// The folder of a run, which no other run writes to as long as this lives.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    /// Holds the lock.
+    _lock: File,
+}
+
+/// A checkpoint in the folder of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Steps that were done.
+    pub step: u64,
+    /// Its folder.
+    pub path: PathBuf,
+}
+
+fn folder(path: &Path, prefix: &str, step: u64) -> PathBuf {
+    path.join(format!("{prefix}{step:0STEP_DIGITS$}"))
+}
+
+/// The step of a name that begins like this, if it is such a name.
+fn step_of(name: &OsStr, prefix: &str) -> Option<u64> {
+    let digits = name.to_str()?.strip_prefix(prefix)?;
+    let step = digits.parse().ok()?;
+    (format!("{step:0STEP_DIGITS$}") == digits).then_some(step)
+}
+
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+impl Store {
+    /// Takes a folder for a run, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// Z0380 if the path is no folder or cannot be written, Z0381 if another run uses it.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let refused = |what: String| Err(CheckpointError::Folder { path: path.to_owned(), what });
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if let Err(error) = fs::create_dir_all(path) {
+                    return refused(format!("it cannot be made: {error}"));
+                }
+            }
+            Err(error) => return refused(error.to_string()),
+            Ok(metadata) if metadata.is_symlink() => return refused("it is a link".to_owned()),
+            Ok(metadata) if !metadata.is_dir() => return refused("it is not a folder".to_owned()),
+            Ok(_) => {}
+        }
+        if let Err(error) = access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+            return refused(format!("it cannot be written: {error}"));
+        }
+        Ok(Self { path: path.to_owned(), _lock: lock::take(path)? })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For a run that does not go on from another one: there must not be any checkpoint yet.
+    ///
+    /// # Errors
+    /// Z0382, or Z0385 if the folder cannot be read.
+    pub fn require_new(&self) -> Result<(), CheckpointError> {
+        match Self::checkpoints(&self.path)?.first() {
+            None => Ok(()),
+            Some(newest) => Err(CheckpointError::Taken { path: self.path.clone(), step: newest.step }),
+        }
+    }
+
+    /// The checkpoints in the folder of a run, the newest first; none if there is no such folder. They have their names, so
+    /// they were whole once; whether they still are, [`super::Checkpoint`] says.
+    ///
+    /// # Errors
+    /// Z0385 if the folder cannot be read.
+    pub fn checkpoints(path: &Path) -> Result<Vec<Found>, CheckpointError> {
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(CheckpointError::unreadable(path))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(CheckpointError::unreadable(path))?.file_name();
+            if let Some(step) = step_of(&name, WHOLE).filter(|_| is_folder(&path.join(&name))) {
+                found.push(Found { step, path: path.join(name) });
+            }
+        }
+        found.sort_by_key(|one| std::cmp::Reverse(one.step));
+        Ok(found)
+    }
+
+    /// Where the checkpoint of a step is made in the folder of a run.
+    pub fn partial(path: &Path, step: u64) -> PathBuf {
+        folder(path, PARTIAL, step)
+    }
+
+    /// Removes what earlier saves have left behind, and makes the folder that ranks write to.
+    ///
+    /// # Errors
+    /// Z0391 if its disk has no room for `bytes`, Z0392.
+    pub fn begin(&self, disk: &dyn Disk, step: u64, bytes: u64) -> Result<(), CheckpointError> {
+        for name in disk.list(&self.path).map_err(CheckpointError::unreadable(&self.path))? {
+            let is_left_over = [PARTIAL, OLD].iter().any(|prefix| step_of(&name, prefix).is_some());
+            let path = self.path.join(name);
+            if is_left_over && is_folder(&path) {
+                remove(disk, &path).map_err(|(path, source)| CheckpointError::Unwritable { path, source })?;
+            }
+        }
+        if let Some(free) = free_bytes(&self.path).filter(|&free| free < bytes) {
+            return Err(CheckpointError::NoRoom { path: self.path.clone(), free, needed: bytes });
+        }
+        let partial = Self::partial(&self.path, step);
+        disk.create_dir(&partial).map_err(CheckpointError::unwritable(&partial))
+    }
+
+    /// Gives the checkpoint of a step its name, once all `ranks` have finished their files, and removes those older than it
+    /// but for the newest, so that `keep` are left. The files of the manifest are what the ranks have left beside theirs.
+    ///
+    /// # Errors
+    /// Z0392, or Z0384 if the sums of a rank are missing; then there is no new checkpoint. Z0393: then there is one, but an
+    /// older one could not be removed.
+    pub fn publish(
+        &self,
+        disk: &dyn Disk,
+        step: u64,
+        mut manifest: Manifest,
+        ranks: usize,
+        keep: Option<NonZeroU64>,
+    ) -> Result<PathBuf, CheckpointError> {
+        let partial = Self::partial(&self.path, step);
+        manifest.files = (0..ranks).map(|rank| sums(disk, &partial, rank)).collect::<Result<_, _>>()?;
+        for rank in 0..ranks {
+            let path = partial.join(sums_name(rank));
+            disk.remove_file(&path).map_err(CheckpointError::unwritable(&path))?;
+        }
+        write_whole(disk, &partial.join(MANIFEST), &seal(&manifest))?;
+        disk.sync_dir(&partial).map_err(CheckpointError::unwritable(&partial))?;
+        let whole = folder(&self.path, WHOLE, step);
+        if is_folder(&whole) {
+            // A run that went on from an older one has come to this step again.
+            let old = folder(&self.path, OLD, step);
+            disk.rename(&whole, &old).map_err(CheckpointError::unwritable(&whole))?;
+        }
+        disk.rename(&partial, &whole).map_err(CheckpointError::unwritable(&whole))?;
+        disk.sync_dir(&self.path).map_err(CheckpointError::unwritable(&self.path))?;
+        self.remove_old(disk, step, keep).map_err(|(path, source)| CheckpointError::NotRemoved {
+            written: whole.clone(),
+            path,
+            source,
+        })?;
+        Ok(whole)
+    }
+
+    /// Removes what a new checkpoint makes needless. Newer ones are of a run that this one did not go on from: they stay.
+    fn remove_old(&self, disk: &dyn Disk, step: u64, keep: Option<NonZeroU64>) -> Result<(), (PathBuf, io::Error)> {
+        let here = |source| (self.path.clone(), source);
+        let mut old: Vec<PathBuf> = Vec::new();
+        let mut whole: Vec<u64> = Vec::new();
+        for name in disk.list(&self.path).map_err(here)? {
+            let is_here = is_folder(&self.path.join(&name));
+            match (step_of(&name, WHOLE), step_of(&name, OLD)) {
+                (Some(one), _) if is_here && one <= step => whole.push(one),
+                (_, Some(_)) if is_here => old.push(self.path.join(name)),
+                _ => {}
+            }
+        }
+        whole.sort_unstable_by_key(|&step| std::cmp::Reverse(step));
+        let kept = keep.map_or(whole.len(), |keep| usize::try_from(keep.get()).unwrap_or(usize::MAX));
+        let needless = whole.get(kept..).unwrap_or_default();
+        for &step in needless {
+            let (from, to) = (folder(&self.path, WHOLE, step), folder(&self.path, OLD, step));
+            disk.rename(&from, &to).map_err(|source| (from, source))?;
+            old.push(to);
+        }
+        if !needless.is_empty() {
+            // Otherwise files could be gone after a crash while their folder still has its name.
+            disk.sync_dir(&self.path).map_err(here)?;
+        }
+        old.iter().try_for_each(|path| remove(disk, path))
+    }
+
+    /// Gives up the checkpoint of a step. What cannot be removed now, the next save removes.
+    pub fn abandon(&self, disk: &dyn Disk, step: u64) {
+        let _ = remove(disk, &Self::partial(&self.path, step));
+    }
+}
+
+/// Removes a folder of files; tells what could not be removed.
+fn remove(disk: &dyn Disk, path: &Path) -> Result<(), (PathBuf, io::Error)> {
+    for name in disk.list(path).map_err(|source| (path.to_owned(), source))? {
+        let file = path.join(name);
+        disk.remove_file(&file).map_err(|source| (file, source))?;
+    }
+    disk.remove_dir(path).map_err(|source| (path.to_owned(), source))
+}
+
+/// The sums that a rank has left.
+fn sums(disk: &dyn Disk, partial: &Path, rank: usize) -> Result<FileSums, CheckpointError> {
+    let path = partial.join(sums_name(rank));
+    let bytes = disk.read(&path).map_err(CheckpointError::unreadable(&path))?;
+    let sums: FileSums = unseal(&bytes).map_err(|what| CheckpointError::manifest(&path, what))?;
+    if sums.name != shard_name(rank) {
+        return Err(CheckpointError::manifest(&path, format!("is of `{}`, expected `{}`", sums.name, shard_name(rank))));
+    }
+    Ok(sums)
+}

@@ -1,0 +1,107 @@
+//! Verify: whether every byte of a checkpoint is the one that was written. Never looks at what bytes mean, but to say where a
+//! fault lies.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::error::CheckpointError;
+use super::manifest::{CHUNK_BYTES, TensorInfo};
+use super::open::{Checkpoint, ShardFile};
+use crate::weights::List;
+
+/// Bytes of a file that have a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Chunk {
+    /// The file, of the manifest's.
+    pub file: usize,
+    /// Which of its chunks.
+    pub index: usize,
+}
+
+impl Checkpoint {
+    /// All chunks of all files.
+    pub fn chunks(&self) -> impl Iterator<Item = Chunk> {
+        let files = self.manifest.files.iter().enumerate();
+        files.flat_map(|(file, sums)| (0..sums.chunks.len()).map(move |index| Chunk { file, index }))
+    }
+
+    /// The chunks that bytes of a file lie in.
+    pub fn chunks_of(&self, file: usize, bytes: Range<u64>) -> impl Iterator<Item = Chunk> + use<> {
+        let size = CHUNK_BYTES as u64;
+        let end = if bytes.is_empty() { bytes.start / size } else { bytes.end.div_ceil(size) };
+        (bytes.start / size..end).map(move |index| Chunk { file, index: index as usize })
+    }
+
+    /// Checks that these chunks are as they were written, by so many threads. `progress` is told how many bytes more were
+    /// read.
+    ///
+    /// # Errors
+    /// The first of [`Checkpoint::faults`].
+    pub fn verify(
+        &self,
+        chunks: &[Chunk],
+        threads: usize,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), CheckpointError> {
+        self.faults(chunks, threads, progress).into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All that is wrong with these chunks, in their order: Z0387 for each that was changed, Z0385 for each that cannot be
+    /// read.
+    pub fn faults(
+        &self,
+        chunks: &[Chunk],
+        threads: usize,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Vec<CheckpointError> {
+        let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            let mut bytes = Vec::new();
+            while let Some(&chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.read_chunk(chunk, &mut bytes) {
+                    faults.lock().expect("no thread panics with it").push((chunk, error));
+                }
+                progress(bytes.len() as u64);
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads.min(chunks.len())).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        let mut faults = faults.into_inner().expect("no thread panics with it");
+        faults.sort_by_key(|&(chunk, _)| chunk);
+        faults.into_iter().map(|(_, error)| error).collect()
+    }
+
+    /// Fills `bytes` with a chunk, which is as it was written.
+    ///
+    /// # Errors
+    /// Z0385, or Z0387 if it was changed.
+    pub(super) fn read_chunk(&self, chunk: Chunk, bytes: &mut Vec<u8>) -> Result<(), CheckpointError> {
+        let sums = &self.manifest.files[chunk.file];
+        let start = (chunk.index * CHUNK_BYTES) as u64;
+        bytes.resize(CHUNK_BYTES.min((sums.bytes - start) as usize), 0);
+        self.read(chunk.file, start, bytes)?;
+        if blake3::hash(bytes).to_hex().as_str() == sums.chunks[chunk.index] {
+            return Ok(());
+        }
+        Err(self.files[chunk.file].changed(chunk.index, sums.bytes, &self.manifest.tensors))
+    }
+}
+
+impl ShardFile {
+    /// The error for a chunk of this file of `bytes` bytes that was changed.
+    pub(super) fn changed(&self, index: usize, bytes: u64, tensors: &[TensorInfo]) -> CheckpointError {
+        let start = (index * CHUNK_BYTES) as u64;
+        let end = bytes.min(start + CHUNK_BYTES as u64);
+        let data = self.entries.first().map_or(bytes, |&(_, first)| first);
+        let mut holds = List::default();
+        if start < data {
+            holds.0.push("the header".to_owned());
+        }
+        let own = self.entries.iter().filter(|(entry, first)| *first < end && first + entry.bytes() > start);
+        holds.0.extend(own.map(|(entry, _)| format!("`{}`", entry.name(tensors))));
+        CheckpointError::Changed { path: self.path.clone(), start, end, holds }
+    }
+}
