@@ -123,6 +123,9 @@ impl Checkpoint {
             }
             _ => String::new(),
         };
-        CheckpointError::malformed(&self.path, format!("has not each element of {}{of} once: {mismatch}", state_name(state)))
+        CheckpointError::malformed(
+            &self.path,
+            format!("has not each element of {}{of} once: {mismatch}", state_name(state)),
+        )
     }
 }

@@ -101,7 +101,9 @@ impl CheckpointError {
             CheckpointError::OtherModel { .. } => {
                 "start the binary of the model that it is of; a checkpoint can change its layout, but not its model"
             }
-            CheckpointError::NoRoom { .. } => "free space on its disk, keep fewer by --keep, or name a folder on another one",
+            CheckpointError::NoRoom { .. } => {
+                "free space on its disk, keep fewer by --keep, or name a folder on another one"
+            }
             CheckpointError::Unwritable { .. } => "free space on its disk, or name a folder that can be written",
             CheckpointError::NotRemoved { .. } => "see why it cannot be removed; the next save tries it again",
         }

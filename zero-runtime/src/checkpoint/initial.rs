@@ -128,7 +128,10 @@ fn differences(own: &[Named], theirs: &[TensorInfo]) -> Vec<String> {
             None => told.push(format!("`{}`: expected {:?}, found nothing", named.name, named.shape)),
             Some(it) if (&it.shape, it.transposed) != (&named.shape, named.transposed) => {
                 let (expected, found) = (way(named.transposed), way(it.transposed));
-                told.push(format!("`{}`: expected {:?}{expected}, found {:?}{found}", named.name, named.shape, it.shape));
+                told.push(format!(
+                    "`{}`: expected {:?}{expected}, found {:?}{found}",
+                    named.name, named.shape, it.shape
+                ));
             }
             Some(_) => {}
         }

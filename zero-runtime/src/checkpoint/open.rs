@@ -104,7 +104,8 @@ fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
         Some(format) => return Err(refused(format!("is of format {format}, expected {FORMAT}"))),
         None => return Err(refused("does not say its format".to_owned())),
     }
-    let manifest: Manifest = serde_json::from_value(value).map_err(|error| refused(format!("is not understood: {error}")))?;
+    let manifest: Manifest =
+        serde_json::from_value(value).map_err(|error| refused(format!("is not understood: {error}")))?;
     check(&manifest).map_err(refused)?;
     Ok(manifest)
 }

@@ -230,7 +230,10 @@ fn sums(disk: &dyn Disk, partial: &Path, rank: usize) -> Result<FileSums, Checkp
     let bytes = disk.read(&path).map_err(CheckpointError::unreadable(&path))?;
     let sums: FileSums = unseal(&bytes).map_err(|what| CheckpointError::manifest(&path, what))?;
     if sums.name != shard_name(rank) {
-        return Err(CheckpointError::manifest(&path, format!("is of `{}`, expected `{}`", sums.name, shard_name(rank))));
+        return Err(CheckpointError::manifest(
+            &path,
+            format!("is of `{}`, expected `{}`", sums.name, shard_name(rank)),
+        ));
     }
     Ok(sums)
 }

@@ -49,12 +49,7 @@ impl Checkpoint {
 
     /// All that is wrong with these chunks, in their order: Z0387 for each that was changed, Z0385 for each that cannot be
     /// read.
-    pub fn faults(
-        &self,
-        chunks: &[Chunk],
-        threads: usize,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Vec<CheckpointError> {
+    pub fn faults(&self, chunks: &[Chunk], threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<CheckpointError> {
         let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let work = || {
             let mut bytes = Vec::new();
