@@ -29,8 +29,9 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
     let statements = (0..fields.len()).map(|position| statement(model, position));
     let (title, count) = (name.unraw().to_string(), number(first_entry(fields)));
     let (shape, config) = (shape(name, choice), config(&choice.config));
-    let (rebuild, text, published) = (rebuild(choice), text(environment), published(model));
+    let (rebuild, text, published) = (rebuild(), text(environment), published(model));
     let spec = choice.file.as_ref().map_or("#[zero]", |file| &file.shown);
+    let spec_text = spec_text(choice);
     quote! {
         #item
 
@@ -59,6 +60,7 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
                 const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self>> = __WHOLE.head;
                 const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
                 const SPEC: &'static str = #spec;
+                const SPEC_TEXT: &'static str = #spec_text;
                 const TEXT: ::core::option::Option<&'static [u8]> = #text;
                 #published
             }
@@ -189,18 +191,25 @@ fn origin(choice: &Choice) -> TokenStream {
     }
 }
 
-/// What makes cargo build again: another choice of spec or text, or a change in the spec.
-fn rebuild(choice: &Choice) -> TokenStream {
-    let file = choice.file.as_ref().map(|file| {
-        let file = file.path.display().to_string();
-        quote!(
-            const _: &str = ::core::include_str!(#file);
-        )
-    });
+/// What makes cargo build again: another choice of spec or text. That the text of the spec is included does, too.
+fn rebuild() -> TokenStream {
     quote! {
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
-        #file
+    }
+}
+
+/// The spec as a file has it, or would have it.
+fn spec_text(choice: &Choice) -> TokenStream {
+    match &choice.file {
+        Some(file) => {
+            let file = file.path.display().to_string();
+            quote!(::core::include_str!(#file))
+        }
+        None => {
+            let text = choice.spec.to_string();
+            quote!(#text)
+        }
     }
 }
 
@@ -242,6 +251,7 @@ mod tests {
         let item = parse_quote! {
             pub struct Gpt { embed: Embedding<65, 8, 4>, blocks: [Block; 6], r#final: Norm, #[tied(embed)] head: Head<4> }
         };
+        let spec_text = choice(None).spec.to_string();
         let expected = quote! {
             #[allow(dead_code, clippy::type_complexity)]
             pub struct Gpt { embed: Embedding<65, 8, 4>, blocks: [Block; 6], r#final: Norm, head: Head<4> }
@@ -295,6 +305,7 @@ mod tests {
                     const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self> > = __WHOLE.head;
                     const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
                     const SPEC: &'static str = "#[zero]";
+                    const SPEC_TEXT: &'static str = #spec_text;
                     const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
                 }
             };
@@ -398,7 +409,7 @@ mod tests {
             }
         );
         let expanded = packed(&expanded(&item, &choice(Some("/specs/a.ron".into())), Some("/text".into())));
-        assert!(expanded.contains(&packed(r#"const _: &str = ::core::include_str!("/specs/a.ron");"#)));
+        assert!(expanded.contains(&packed(r#"const SPEC_TEXT: &'static str = ::core::include_str!("/specs/a.ron");"#)));
         assert!(expanded.contains(&packed(r#"source: ::zero_runtime::plan::Source::File("specs/a.ron")"#)));
         assert!(expanded.contains(&packed(r#"const SPEC: &'static str = "specs/a.ron";"#)));
         assert!(expanded.contains(&packed(r#"::core::option::Option::Some(::core::include_bytes!("/text"))"#)));

@@ -46,6 +46,7 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
                     };
                 const DIRECTORY: &'static str = "";
                 const SPEC: &'static str = "";
+                const SPEC_TEXT: &'static str = "";
                 const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
             }
         };

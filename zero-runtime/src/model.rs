@@ -37,6 +37,8 @@ pub trait Model: 'static {
     const DIRECTORY: &'static str;
     /// The spec that it was built from: the path of its file, or `#[zero]` where the attribute's options are the spec.
     const SPEC: &'static str;
+    /// What that spec says, in RON: the file as it was when the binary was built.
+    const SPEC_TEXT: &'static str;
     /// Text that was put into the binary when it was built.
     const TEXT: Option<&'static [u8]>;
 

@@ -7,7 +7,6 @@ use ron::error::Error;
 
 use super::Spec;
 use super::locate::{Section, locate};
-use super::parse::ron;
 use super::value::Readable;
 
 /// A key of the spec and what may stand there.
@@ -252,7 +251,7 @@ impl Key {
         if let Some(follows) = self.follows {
             return Some(follows(spec).to_string());
         }
-        let text = ron().to_string(spec).expect("a spec can be written");
+        let text = spec.to_string();
         let spans = locate(&text, self.path)?;
         Some(text[spans.value].to_owned())
     }

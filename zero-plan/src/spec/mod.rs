@@ -22,6 +22,8 @@ mod text;
 mod tokens;
 mod value;
 
+use core::fmt;
+
 use serde::Serialize;
 
 use crate::config::{self, Config};
@@ -110,5 +112,12 @@ impl Spec {
             transport: self.transport,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
         }
+    }
+}
+
+/// RON, with every key and what holds for it.
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&parse::ron().to_string(self).expect("a spec can be written"))
     }
 }

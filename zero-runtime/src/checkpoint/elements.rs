@@ -1,7 +1,9 @@
 //! Elements: the numbers of one state of all tensors, read in pieces from wherever the files of a checkpoint have them. Never
 //! gives one whose hash was not checked, and holds no more than a chunk.
 
-use crate::device::Element;
+use std::collections::BTreeSet;
+
+use crate::device::{Element, bf16};
 use crate::plan::State;
 use crate::plan::config::Width;
 use crate::plan::reshard::{Mismatch, Move, Source, Wanted, intersection, prove};
@@ -11,14 +13,15 @@ use super::error::CheckpointError;
 use super::manifest::CHUNK_BYTES;
 use super::open::Checkpoint;
 use super::verify::Chunk;
-use crate::device::bf16;
 
-/// The elements of a state.
+/// The elements of a state that somebody wants, each from the one place in the files that has it.
 #[derive(Debug)]
 pub struct Elements<'a> {
     checkpoint: &'a Checkpoint,
     sources: Vec<(Source, Width)>,
-    /// What makes each tensor whole, by tensor and element.
+    /// What is wanted, by unit and place in its flat buffer.
+    wanted: Vec<Wanted>,
+    /// What fills each of them, by number and element.
     moves: Vec<Move>,
     /// The chunk that was read last.
     chunk: Option<Chunk>,
@@ -27,28 +30,27 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// The elements of a state of a checkpoint.
+    /// Finds wanted elements of a state of a checkpoint, and proves that each comes from where it lies before any is read.
     ///
     /// # Errors
     /// Z0389 if its files do not have each element once.
-    pub fn new(checkpoint: &'a Checkpoint, state: State) -> Result<Self, CheckpointError> {
+    pub fn new(checkpoint: &'a Checkpoint, state: State, mut wanted: Vec<Wanted>) -> Result<Self, CheckpointError> {
         let sources = checkpoint.sources(state);
-        let lens = checkpoint.lens();
-        let plain: Vec<Source> = sources.iter().map(|&(source, _)| source).collect();
-        let whole = |(tensor, &len): (usize, &usize)| Wanted { tensor, start: 0, len, unit: tensor, at: 0 };
-        let wanted: Vec<Wanted> = lens.iter().enumerate().map(whole).collect();
+        let (lens, plain) = (checkpoint.lens(), sources.iter().map(|&(source, _)| source).collect::<Vec<_>>());
+        wanted.sort_by_key(|wanted| (wanted.unit, wanted.at));
         let moves = intersection(&lens, &plain, &wanted)
             .and_then(|moves| prove(&lens, &plain, &wanted, &moves).map(|()| moves))
             .map_err(|mismatch| checkpoint.mismatch(state, &mismatch))?;
-        Ok(Self { checkpoint, sources, moves, chunk: None, bytes: Vec::new(), piece: Vec::new() })
+        Ok(Self { checkpoint, sources, wanted, moves, chunk: None, bytes: Vec::new(), piece: Vec::new() })
     }
 
-    /// The elements of the master copy, where there is one, and otherwise of the parameters, which were rounded from it.
+    /// All elements of a state, each tensor as a unit of its own.
     ///
     /// # Errors
     /// Those of [`Elements::new`].
-    pub fn of_parameters(checkpoint: &'a Checkpoint) -> Result<Self, CheckpointError> {
-        Self::new(checkpoint, checkpoint.best_parameters())
+    pub fn all(checkpoint: &'a Checkpoint, state: State) -> Result<Self, CheckpointError> {
+        let whole = |(tensor, len)| Wanted { tensor, start: 0, len, unit: tensor, at: 0 };
+        Self::new(checkpoint, state, checkpoint.lens().into_iter().enumerate().map(whole).collect())
     }
 
     /// What the elements of a tensor are stored in; of several widths, the first.
@@ -56,27 +58,50 @@ impl<'a> Elements<'a> {
         self.sources.iter().find(|(source, _)| source.tensor == tensor).map(|&(_, width)| width)
     }
 
-    /// Fills `values` with the elements of a tensor from `start` on.
+    /// The chunks that [`Elements::read`] reads, each once.
+    pub fn chunks(&self) -> BTreeSet<Chunk> {
+        let of_move = |it: &Move| {
+            let (source, width) = &self.sources[it.source];
+            let start = source.offset_bytes + (it.from * width.bytes()) as u64;
+            self.checkpoint.chunks_of(source.file, start..start + (it.len * width.bytes()) as u64)
+        };
+        self.moves.iter().flat_map(of_move).collect()
+    }
+
+    /// Fills `values` with what is wanted of the flat buffer of `unit` from element `at` on.
     ///
     /// # Errors
-    /// Z0385, or Z0387 if they were changed since they were written.
+    /// Z0385, or Z0387 if bytes were changed since they were written.
     ///
     /// # Panics
-    /// If the tensor has not as many.
-    pub fn read(&mut self, tensor: usize, start: usize, values: &mut [f32]) -> Result<(), CheckpointError> {
-        let end = start + values.len();
-        assert!(end <= self.checkpoint.manifest.tensors[tensor].elements(), "beyond the tensor");
-        let mut done = start;
-        let first = self.moves.partition_point(|it| (it.wanted, it.to + it.len) <= (tensor, start));
-        let mut next = first;
+    /// If not all of that is wanted.
+    pub fn read(&mut self, unit: usize, at: usize, values: &mut [f32]) -> Result<(), CheckpointError> {
+        let end = at + values.len();
+        let (mut done, mut next) =
+            (at, self.wanted.partition_point(|wanted| (wanted.unit, wanted.at + wanted.len) <= (unit, at)));
         while done < end {
-            let Move { to, source, from, len, .. } = self.moves[next];
+            let wanted = self.wanted[next];
+            assert!(wanted.unit == unit && wanted.at <= done, "element {done} of unit {unit} was not asked for");
+            let until = end.min(wanted.at + wanted.len);
+            self.read_run(next, done - wanted.at, &mut values[done - at..until - at])?;
+            done = until;
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Fills `values` with elements of one run that is wanted, from its element `to` on.
+    fn read_run(&mut self, wanted: usize, to: usize, values: &mut [f32]) -> Result<(), CheckpointError> {
+        let mut next = self.moves.partition_point(|it| (it.wanted, it.to + it.len) <= (wanted, to));
+        let mut done = 0;
+        while done < values.len() {
+            let Move { to: first, source, from, len, .. } = self.moves[next];
             let (source, width) = self.sources[source];
-            let skipped = done - to;
-            let count = (len - skipped).min(end - done);
+            let skipped = to + done - first;
+            let count = (len - skipped).min(values.len() - done);
             let offset = source.offset_bytes + ((from + skipped) * width.bytes()) as u64;
             self.read_bytes(source.file, offset, count * width.bytes())?;
-            widen(&self.piece, width, &mut values[done - start..done - start + count]);
+            widen(&self.piece, width, &mut values[done..done + count]);
             done += count;
             next += 1;
         }

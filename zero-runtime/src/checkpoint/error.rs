@@ -32,6 +32,8 @@ pub enum CheckpointError {
     Malformed { path: PathBuf, what: String },
     #[error("`{}` is of another model:\n      {differences}", path.display())]
     OtherModel { path: PathBuf, differences: List },
+    #[error("`{}` is of another run:\n      {differences}", path.display())]
+    OtherRun { path: PathBuf, differences: List },
     #[error("`{}` has room for {}, expected at least {}", path.display(), Bytes(*free as usize), Bytes(*needed as usize))]
     NoRoom { path: PathBuf, free: u64, needed: u64 },
     #[error("cannot write `{}`: {source}", path.display())]
@@ -76,7 +78,22 @@ impl CheckpointError {
             CheckpointError::NoRoom { .. } => "Z0391",
             CheckpointError::Unwritable { .. } => "Z0392",
             CheckpointError::NotRemoved { .. } => "Z0393",
+            CheckpointError::OtherRun { .. } => "Z0394",
         }
+    }
+
+    /// Whether it is what became of a checkpoint since it was written, so that an older one may be whole.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            CheckpointError::NoCheckpoint { .. }
+                | CheckpointError::Manifest { .. }
+                | CheckpointError::Unreadable { .. }
+                | CheckpointError::OtherLength { .. }
+                | CheckpointError::Changed { .. }
+                | CheckpointError::Exchanged { .. }
+                | CheckpointError::Malformed { .. }
+        )
     }
 
     /// How to go on.
@@ -100,6 +117,9 @@ impl CheckpointError {
             }
             CheckpointError::OtherModel { .. } => {
                 "start the binary of the model that it is of; a checkpoint can change its layout, but not its model"
+            }
+            CheckpointError::OtherRun { .. } => {
+                "give what it was written with; to train these parameters otherwise, begin a new run with --init"
             }
             CheckpointError::NoRoom { .. } => {
                 "free space on its disk, keep fewer by --keep, or name a folder on another one"

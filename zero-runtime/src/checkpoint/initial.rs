@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::elements::Elements;
 use super::error::CheckpointError;
 use super::manifest::{MANIFEST, TensorInfo};
 use super::open::Checkpoint;
+use super::states::load_parameters;
 use crate::engine::Engine;
 use crate::model::{DeviceOf, Model};
-use crate::plan::State;
+use crate::plan::{Fingerprint, State};
 use crate::transport::Transport;
 use crate::weights::{List, Named, model_tensors};
 
@@ -49,9 +49,7 @@ impl Initial {
 
     /// A hash of all that it holds.
     pub fn fingerprint(&self) -> u64 {
-        let bytes = serde_json::to_vec(&self.checkpoint.manifest).expect("names, numbers and text");
-        let hash = blake3::hash(&bytes);
-        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("32 bytes"))
+        Fingerprint::of(&self.checkpoint.manifest)
     }
 
     /// Gives an engine its parameters: of each unit what its rank stores, in pieces.
@@ -62,31 +60,7 @@ impl Initial {
         &self,
         engine: &mut Engine<'p, M, T>,
     ) -> Result<(), CheckpointError> {
-        let mut elements = Elements::of_parameters(&self.checkpoint)?;
-        for unit in 0..engine.plan().units.len() {
-            engine.load_pieces(unit, |start, values| self.read(&mut elements, unit, start, values))?;
-        }
-        Ok(())
-    }
-
-    /// Fills `values` with a unit's flat buffer from `start` on.
-    fn read(
-        &self,
-        elements: &mut Elements,
-        unit: usize,
-        start: usize,
-        values: &mut [f32],
-    ) -> Result<(), CheckpointError> {
-        let end = start + values.len();
-        for (named, tensor) in self.tensors.iter().filter(|(named, _)| named.unit == unit) {
-            let own = named.start..named.start + named.elements();
-            let common = own.start.max(start)..own.end.min(end);
-            if !common.is_empty() {
-                let of_tensor = &mut values[common.start - start..common.end - start];
-                elements.read(*tensor, common.start - own.start, of_tensor)?;
-            }
-        }
-        Ok(())
+        load_parameters(&self.checkpoint, &self.tensors, engine)
     }
 }
 

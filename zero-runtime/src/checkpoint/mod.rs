@@ -17,6 +17,7 @@ mod manifest;
 mod open;
 mod sealed;
 mod shard;
+mod states;
 mod store;
 mod verify;
 
@@ -30,5 +31,6 @@ pub use manifest::{
 };
 pub use open::Checkpoint;
 pub use shard::{Shard, ShardWriter};
+pub use states::{entries, tensors_of};
 pub use store::{Found, Store};
 pub use verify::Chunk;

@@ -89,6 +89,15 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         saved(self.arena.places()).map(|(saved, ..)| saved).collect()
     }
 
+    /// Which stretch of the flat buffer of a unit this rank stores of a state, without padding; none if it stores none. Of
+    /// parameters that includes those of a unit of another pipeline stage which are mirrored here.
+    pub fn stored(&self, state: State, unit: usize) -> Option<Stretch> {
+        let held = if state == State::Parameters { self.held_as(unit)? } else { unit };
+        let (stretch, _) = self.arena.places().state(state, held)?;
+        let len = self.plan.units[unit].params.saturating_sub(stretch.start).min(stretch.len);
+        Some(Stretch { len, ..stretch })
+    }
+
     /// Calls `each` with the bytes of all that [`Engine::saved`] lists, as they are stored, in its order, in pieces.
     ///
     /// # Errors

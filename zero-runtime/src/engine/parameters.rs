@@ -100,7 +100,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The unit under which this rank holds the parameters of `unit`: itself, or what mirrors it.
-    fn held_as(&self, unit: usize) -> Option<usize> {
+    pub(super) fn held_as(&self, unit: usize) -> Option<usize> {
         let stage = self.arena.coordinates().pipeline;
         let holds = |&held: &usize| {
             let placement = &self.plan.placements[held];

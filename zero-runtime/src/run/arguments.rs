@@ -8,7 +8,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 
-use super::checkpoint_arguments::CheckpointArguments;
+use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
 use super::range::{at_least_one, below_one, not_negative, positive, share, threads, whole};
 use crate::engine::Hyper;
@@ -191,6 +191,10 @@ impl RunArguments {
             (self.profile.is_some() && self.profile == self.metrics).then(|| {
                 let what = "--profile and --metrics name the same file".to_owned();
                 (what, "name two files")
+            }),
+            (self.checkpoints.resume == Some(Resume::Newest) && self.checkpoints.checkpoint.is_none()).then(|| {
+                let what = "--resume asks for the newest checkpoint, and no --checkpoint says where to look".to_owned();
+                (what, "name the folder by --checkpoint, or the checkpoint by --resume PATH")
             }),
             self.held_out_every.filter(|_| self.held_out == 0).map(|every| {
                 let what = format!("--held-out-every {every} asks for what --held-out 0 skips");

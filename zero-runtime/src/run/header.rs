@@ -25,6 +25,8 @@ pub struct Header<'a> {
     threads_per_rank: usize,
     tokens_per_step: usize,
     seed: u64,
+    /// Steps that were done by the run that this one goes on from.
+    steps_done: u64,
     arguments: Arguments<'a>,
     data: Option<Contents>,
     versions: Versions,
@@ -35,11 +37,13 @@ pub struct Header<'a> {
 /// The arguments as they were given, or their defaults. Null if there is no default, or if it depends on other
 /// arguments.
 #[derive(Serialize)]
-struct Arguments<'a> {
+pub struct Arguments<'a> {
+    /// Those of every model.
     #[serde(flatten)]
-    run: &'a RunArguments,
+    pub run: &'a RunArguments,
+    /// Those of a model of text.
     #[serde(flatten)]
-    text: Option<&'a TextArguments>,
+    pub text: Option<&'a TextArguments>,
 }
 
 #[derive(Serialize)]
@@ -50,8 +54,8 @@ struct Versions {
 }
 
 impl<'a> Header<'a> {
-    /// The header of a run that begins now.
-    pub fn new<M: Model, F>(job: &Job<'a, M, F>) -> Self {
+    /// The header of a run that begins now, with so many steps done.
+    pub fn new<M: Model, F>(job: &Job<'a, M, F>, steps_done: u64) -> Self {
         let (plan, arguments) = (M::PLAN, job.arguments);
         let ranks = plan.config.mesh.ranks();
         Self {
@@ -64,14 +68,20 @@ impl<'a> Header<'a> {
             threads_per_rank: Threads::new(arguments.threads, plan).per_rank.get(),
             tokens_per_step: plan.config.tokens_per_step(),
             seed: arguments.seed,
+            steps_done,
             arguments: Arguments { run: arguments, text: job.text },
             data: job.data.contents(),
             versions: Versions {
                 zero: env!("CARGO_PKG_VERSION"),
                 build: if cfg!(debug_assertions) { "debug" } else { "release" },
-                target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+                target: target(),
             },
             started: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
         }
     }
+}
+
+/// The machine that this binary was compiled for.
+pub fn target() -> String {
+    format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }

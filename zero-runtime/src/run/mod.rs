@@ -5,12 +5,16 @@ mod arguments;
 mod checkpoint_arguments;
 mod command;
 mod compare;
+mod continuity;
 mod evaluate;
 mod header;
 mod learning_rate;
+mod manifest;
 mod output;
 mod range;
+mod resume;
 mod sample;
+mod saving;
 mod size;
 mod speech;
 mod text_arguments;
@@ -48,7 +52,7 @@ use output::{say, say_table};
 use sample::Sample;
 use size::{require_budget, size};
 use threads::Threads;
-use train::{Finale, Job, NoFinale};
+use train::{Ending, Finale, Job, NoFinale};
 use weights::Weights;
 
 /// `main` of a program that trains a model of tokens on text: that of `--data`. Without it, the text in the binary or,
@@ -76,18 +80,20 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
         let (arguments, sample) = (&run, Sample::<M>::new(&text, tokenizer, run.seed)?);
         if text.only == Some(Only::Sample) {
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
-            let job = Job::<M, _> { arguments, text: Some(&text), data, weights, finale: sample };
+            let job =
+                Job::<M, _> { arguments, text: Some(&text), data, data_fingerprint: None, weights, finale: sample };
             return become_ranks(role, agreement, &job);
         }
         let data = open::<M>(&text, tokenizer)?;
-        let agreement = Fingerprint::of(&(agreement, data.fingerprint()));
+        let fingerprint = data.fingerprint();
+        let (agreement, data_fingerprint) = (Fingerprint::of(&(agreement, fingerprint)), Some(fingerprint));
         if text.only == Some(Only::Evaluate) {
             let finale = Evaluate { text: &data };
-            let job = Job::<M, _> { arguments, text: Some(&text), data: &data, weights, finale };
+            let job = Job::<M, _> { arguments, text: Some(&text), data: &data, data_fingerprint, weights, finale };
             introduce_data(&job, speaks)?;
             return become_ranks(role, agreement, &job);
         }
-        let job = Job::<M, _> { arguments, text: Some(&text), data: &data, weights, finale: sample };
+        let job = Job::<M, _> { arguments, text: Some(&text), data: &data, data_fingerprint, weights, finale: sample };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
     })
@@ -126,7 +132,8 @@ pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Targ
     start::<M>(&run, |role, speaks| {
         let weights = Weights::open::<M>(&run)?;
         let agreement = Fingerprint::of(&(agreement::<M>(&run), weights.fingerprint()));
-        let job = Job::<M, _> { arguments: &run, text: None, data: &data, weights: &weights, finale: NoFinale };
+        let (text, data_fingerprint, weights) = (None, None, &weights);
+        let job = Job::<M, _> { arguments: &run, text, data: &data, data_fingerprint, weights, finale: NoFinale };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
     })
@@ -337,9 +344,9 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
                 Ok(joined) => joined,
             };
             match train::train::<M, Shared<_>>(transport, job) {
-                Ok(()) => {
+                Ok(ending) => {
                     watch.goodbye();
-                    Ok(ExitCode::SUCCESS)
+                    Ok(ending.exit_code())
                 }
                 Err(error) => Ok(ended_with(&error, error.exit_code(checkpoints.rollback), watch)),
             }
@@ -349,9 +356,10 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
                 train::train(transport, job).inspect_err(end_with_silence)
             })?;
             // That another rank has ended is worth printing only if no rank says why.
-            let mut errors: Vec<Error> = ranks.into_iter().filter_map(Result::err).collect();
-            errors.sort_by_key(Error::is_echo);
-            errors.into_iter().next().map_or(Ok(ExitCode::SUCCESS), Err)
+            let (endings, mut errors): (Vec<_>, Vec<_>) = ranks.into_iter().partition(Result::is_ok);
+            errors.sort_by_key(|error| error.as_ref().is_err_and(Error::is_echo));
+            let first = errors.into_iter().chain(endings).next().expect("a rank");
+            first.map(Ending::exit_code)
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Never on any rank but rank 0.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,18 @@ impl NewFile {
         Ok(Self { what, path: path.to_owned(), file: BufWriter::new(File::create_new(path).map_err(error)?) })
     }
 
+    /// Adds to a file that holds `what` already, or makes it.
+    ///
+    /// # Errors
+    /// Z0351 if it cannot be opened or made.
+    pub fn extend(what: &'static str, path: &Path) -> Result<Self, Error> {
+        let help = "name a file that can be written";
+        let error = |source| Error::Results { what, path: path.to_owned(), source, help };
+        let mut file = File::options().read(true).append(true).create(true).open(path).map_err(error)?;
+        end_last_line(&mut file).map_err(error)?;
+        Ok(Self { what, path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
     /// Adds what `write` writes.
     ///
     /// # Errors
@@ -63,6 +75,14 @@ impl NewFile {
             help: "free space on its disk, or name another file",
         })
     }
+}
+
+/// Removes a line that a run was killed in the middle of.
+fn end_last_line(file: &mut File) -> io::Result<()> {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    if whole < text.len() { file.set_len(whole as u64) } else { Ok(()) }
 }
 
 /// Where progress goes.
@@ -94,6 +114,19 @@ pub struct HeldOutLine {
     pub unit: &'static str,
 }
 
+/// A checkpoint that was written.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SaveLine {
+    /// Steps done.
+    pub step: u64,
+    /// About the bytes of all files.
+    pub bytes: u64,
+    /// From its beginning to its end.
+    pub took_s: f64,
+    /// How long training has waited for it.
+    pub waited_s: f64,
+}
+
 /// The loss on all of a text.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct EvaluationLine {
@@ -108,12 +141,15 @@ pub struct EvaluationLine {
 }
 
 impl Output {
-    /// Output of a run of `steps` steps; `metrics` must not exist yet.
+    /// Output of a run of `steps` steps; `metrics` must not exist yet, unless the run goes on from another one: then they are
+    /// added to.
     ///
     /// # Errors
     /// Z0351 if the metrics file exists or cannot be made.
-    pub fn new(steps: u64, metrics: Option<&Path>) -> Result<Self, Error> {
-        let metrics = metrics.map(|path| NewFile::create("metrics", path));
+    pub fn new(steps: u64, metrics: Option<&Path>, goes_on: bool) -> Result<Self, Error> {
+        let open =
+            |path: &Path| if goes_on { NewFile::extend("metrics", path) } else { NewFile::create("metrics", path) };
+        let metrics = metrics.map(open);
         let bar = std::io::stdout().is_terminal().then(|| {
             let style =
                 ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {eta}").expect("a valid template");
@@ -162,6 +198,19 @@ impl Output {
         let after = if line.step < self.steps { format!(" after step {}", line.step) } else { String::new() };
         self.tell(&format!("held-out loss {:.4} {}{after}", line.held_out_loss, line.unit));
         self.record("held_out", line)
+    }
+
+    /// Records and prints that a checkpoint was written.
+    ///
+    /// # Errors
+    /// Z0351 if the metrics file cannot take it.
+    pub fn saved(&mut self, line: &SaveLine) -> Result<(), Error> {
+        let SaveLine { step, bytes, took_s, waited_s } = line;
+        let bytes = Bytes(*bytes as usize);
+        self.tell(&format!(
+            "checkpoint of step {step}: {bytes} in {took_s:.3} s, for which training waited {waited_s:.3} s"
+        ));
+        self.record("checkpoint", line)
     }
 
     /// Records and prints the loss on all of a text.

@@ -97,6 +97,8 @@ impl TextArguments {
             run.profile.is_some().then_some("--profile"),
             run.held_out_every.map(|_| "--held-out-every"),
             run.warmup.map(|_| "--warmup"),
+            run.checkpoints.checkpoint.as_ref().map(|_| "--checkpoint"),
+            run.checkpoints.resume.as_ref().map(|_| "--resume"),
         ];
         if let Some(argument) = about_steps.into_iter().flatten().next() {
             let what = format!("{argument} is about steps of training, and --only {name} does none");

@@ -1,14 +1,18 @@
 //! Train: one rank's run, from the first parameters to the comparison with the plan. Never starts or ends a process.
 
 use std::path::Path;
+use std::process::ExitCode;
+use std::thread::Scope;
 use std::time::Instant;
 
 use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::compare::compare;
 use super::header::Header;
 use super::output::{
-    HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say_table, tokens_per_s,
+    HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, say_table, tokens_per_s,
 };
+use super::resume::{resume, take_folder};
+use super::saving::Saving;
 use super::size::size;
 use super::text_arguments::TextArguments;
 use super::threads::Threads;
@@ -17,7 +21,7 @@ use crate::data::{Dataset, Draw};
 use crate::device::Device;
 use crate::engine::{Engine, InputOf, TargetOf};
 use crate::error::Error;
-use crate::launch::LaunchError;
+use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED, LaunchError};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::plan::Moved;
@@ -58,11 +62,40 @@ pub struct Job<'a, M: Model, F> {
     pub text: Option<&'a TextArguments>,
     /// What it trains on.
     pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
+    /// A hash of that; none of a program's own data, which has none.
+    pub data_fingerprint: Option<u64>,
     /// What it starts from and leaves behind.
     pub weights: &'a Weights,
     /// What comes after training.
     pub finale: F,
 }
+
+/// How a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It came to its end.
+    Done,
+    /// It came to its end, or was asked for it, but its last checkpoint could not be written.
+    NotSaved,
+    /// It was asked to end, and its checkpoint was written.
+    Asked,
+}
+
+impl Ending {
+    /// The exit code of a process that ends so.
+    pub fn exit_code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Ending::Done => 0,
+            Ending::NotSaved => EXIT_NOT_SAVED,
+            Ending::Asked => EXIT_ASKED,
+        })
+    }
+}
+
+/// The first steps take memory for the first time, so that ranks wait for one another longer.
+const SLOW_STEPS: u64 = 2;
+/// How much longer.
+const SLOWER: u32 = 4;
 
 /// Trains as one rank, on threads of its own.
 ///
@@ -71,47 +104,70 @@ pub struct Job<'a, M: Model, F> {
 pub fn train<'p, M: Model, T: Transport<'p, DeviceOf<M>> + Send>(
     transport: T,
     job: &Job<M, impl Finale<M>>,
-) -> Result<(), Error> {
+) -> Result<Ending, Error> {
     let arena = transport.arena();
     let name = format!("rank {}", arena.rank());
     let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
-    let work = |device| train_on(Engine::with_device(transport, device), job);
+    let work = |device| {
+        let engine = Engine::with_device(transport, device);
+        // The thread that writes a checkpoint ends within it.
+        std::thread::scope(|scope| train_on(scope, engine, job))
+    };
     DeviceOf::<M>::on_threads(threads, &name, work).map_err(LaunchError::system("start a thread"))?
 }
 
-fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F: Finale<M>>(
+    scope: &'scope Scope<'scope, 'env>,
     mut engine: Engine<'p, M, T>,
-    job: &Job<M, impl Finale<M>>,
-) -> Result<(), Error> {
+    job: &'env Job<'_, M, F>,
+) -> Result<Ending, Error> {
     let arguments = job.arguments;
-    let mut output = match engine.arena().rank() {
-        0 => Some(Output::new(arguments.steps, arguments.metrics.as_deref())?),
-        _ => None,
-    };
+    let timeout = arguments.checkpoints.timeout;
+    engine.set_timeout(timeout * SLOWER);
+    let is_first = engine.arena().rank() == 0;
+    if arguments.checkpoints.checkpoint.is_some() {
+        launch::end_on_request(arguments.checkpoints.grace)?;
+    }
+    // Before anything else is made, as it may refuse the run.
+    let store = if is_first { take_folder(job)? } else { None };
+    let goes_on = arguments.checkpoints.resume.is_some() || launch::is_restart();
+    let output = || Output::new(arguments.steps, arguments.metrics.as_deref(), goes_on);
+    let mut output = is_first.then(output).transpose()?;
     let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
-    if let (Err(_), Some(_), Some(metrics)) = (&profiler, &output, &arguments.metrics) {
+    if let (Err(_), Some(_), Some(metrics), false) = (&profiler, &output, &arguments.metrics, goes_on) {
         // An empty file would be in the way of the next attempt. If it cannot be removed, the error is still that of
         // the profile.
         let _ = std::fs::remove_file(metrics);
     }
     let profiler = profiler?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
-    job.weights.fill(&mut engine, arguments.seed)?;
+    let done = resume(&mut engine, job)?;
+    let mut saving = Saving::new(scope, job, &engine, store);
     if let Some(output) = &mut output {
-        output.begin(&Header::new(job))?;
+        output.begin(&Header::new(job, done))?;
     }
 
     let mut moved = Moved::default();
-    for number in 1..=arguments.steps {
-        if profiler.is_some() && number == UNPROFILED_STEPS + 1 {
+    for number in done + 1..=arguments.steps {
+        if number == done + SLOW_STEPS + 1 {
+            engine.set_timeout(timeout);
+        }
+        if profiler.is_some() && number == done + UNPROFILED_STEPS + 1 {
             engine.record(arguments.profiled_steps());
         }
-        // What evaluations move does not belong to a step.
+        // What evaluations and checkpoints move does not belong to a step.
         let moved_before = engine.moved();
         let line = step(&mut engine, job, number)?;
         moved += engine.moved() - moved_before;
         if let Some(output) = &mut output {
-            output.step(&line, arguments.tells_of(number))?;
+            output.step(&line, arguments.tells_of(number) || number == done + 1)?;
+        }
+        let is_last = number == arguments.steps;
+        if let Some(saving) = &mut saving
+            && saving.after_step(&mut engine, &line, is_last, output.as_mut())?
+            && !is_last
+        {
+            return asked(saving, number, output);
         }
         if arguments.evaluates_after(number) {
             held_out(&mut engine, job, number, output.as_mut())?;
@@ -124,8 +180,20 @@ fn train_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     job.weights.export(&mut engine)?;
     job.finale.run(&mut engine, output.as_mut())?;
     let size = size(engine.plan(), arguments, job.data.resident_bytes());
-    compare(&mut engine, &moved, arguments.steps, &size)?;
-    profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))
+    compare(&mut engine, &moved, arguments.steps - done, &size)?;
+    profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;
+    Ok(if saving.is_some_and(|saving| saving.has_failed()) { Ending::NotSaved } else { Ending::Done })
+}
+
+/// The end of a run that was asked for it after step `number`.
+fn asked(saving: &Saving, number: u64, output: Option<Output>) -> Result<Ending, Error> {
+    let has_failed = saving.has_failed();
+    if let Some(mut output) = output {
+        output.finish();
+        let saved = if has_failed { "without a checkpoint" } else { "and saved: --resume goes on" };
+        say(&format!("asked to end: stopped after step {number}, {saved}\n"));
+    }
+    Ok(if has_failed { Ending::NotSaved } else { Ending::Asked })
 }
 
 /// Does step `number`, counted from 1, and gives its line.

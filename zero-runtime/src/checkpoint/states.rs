@@ -1,0 +1,141 @@
+//! States: what an engine has of each state as elements of tensors: those that a rank writes, and those that it takes back
+//! under whatever plan. Never opens a file.
+
+use core::ops::Range;
+use std::collections::BTreeSet;
+
+use super::elements::Elements;
+use super::entry::Entry;
+use super::error::CheckpointError;
+use super::manifest::TensorInfo;
+use super::open::Checkpoint;
+use super::verify::Chunk;
+use crate::engine::Engine;
+use crate::model::{DeviceOf, Model};
+use crate::plan::State;
+use crate::plan::config::{Precision, Width};
+use crate::plan::reshard::Wanted;
+use crate::transport::Transport;
+use crate::weights::{Named, model_tensors};
+
+/// Those of a model but for what is tied, in the order of units and of their flat buffers.
+pub fn tensors_of<M: Model>() -> Vec<TensorInfo> {
+    let own = model_tensors::<M>().into_iter().filter(|named| !named.is_alias);
+    own.map(|Named { name, shape, transposed, unit, start, .. }| TensorInfo { name, shape, transposed, unit, start })
+        .collect()
+}
+
+/// What the numbers of a state are stored in.
+const fn width(precision: &Precision, state: State) -> Width {
+    match state {
+        State::Parameters => precision.params,
+        State::Master => precision.master,
+        State::FirstMoment | State::SecondMoment => precision.moments,
+    }
+}
+
+/// What two ranges have in common, if it is something.
+fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
+    let both = a.start.max(b.start)..a.end.min(b.end);
+    (!both.is_empty()).then_some(both)
+}
+
+/// What a rank writes, in the order of [`Engine::read_saved`].
+pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    engine: &Engine<'p, M, T>,
+    tensors: &[TensorInfo],
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for saved in engine.saved() {
+        let width = width(&engine.plan().config.precision, saved.state);
+        for (tensor, info) in tensors.iter().enumerate().filter(|(_, info)| info.unit == saved.unit) {
+            let own = info.start..info.start + info.elements();
+            if let Some(both) = common(&own, &saved.stretch.elements()) {
+                let (start, len) = (both.start - info.start, both.len());
+                entries.push(Entry { state: saved.state, tensor, start, len, width });
+            }
+        }
+    }
+    entries
+}
+
+/// What a rank stores of a state, as elements of the tensors of a checkpoint.
+fn wanted<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    engine: &Engine<'p, M, T>,
+    tensors: &[(Named, usize)],
+    state: State,
+) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for (named, tensor) in tensors {
+        let own = named.start..named.start + named.elements();
+        let stored = engine.stored(state, named.unit);
+        if let Some(both) = stored.and_then(|stored| common(&own, &stored.elements())) {
+            let (start, len) = (both.start - named.start, both.len());
+            wanted.push(Wanted { tensor: *tensor, start, len, unit: named.unit, at: both.start });
+        }
+    }
+    wanted
+}
+
+/// Gives an engine the parameters of a checkpoint: of each unit what its rank stores, in pieces.
+pub(super) fn load_parameters<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    checkpoint: &Checkpoint,
+    tensors: &[(Named, usize)],
+    engine: &mut Engine<'p, M, T>,
+) -> Result<(), CheckpointError> {
+    let stored = wanted(engine, tensors, State::Parameters);
+    let mut elements = Elements::new(checkpoint, checkpoint.best_parameters(), stored)?;
+    for unit in 0..engine.plan().units.len() {
+        engine.load_pieces(unit, |start, values| elements.read(unit, start, values))?;
+    }
+    Ok(())
+}
+
+/// The optimizer's states.
+const MOMENTS: [State; 2] = [State::FirstMoment, State::SecondMoment];
+
+impl Checkpoint {
+    /// Gives an engine all that it needs to go on from here: of each state what its rank stores, in pieces, and the number of
+    /// steps that were done. `tensors` are those of [`Checkpoint::require_model`].
+    ///
+    /// # Errors
+    /// Z0385 if a file cannot be read, Z0387 if it was changed, Z0389 if files do not have each element once.
+    pub fn load<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        tensors: &[(Named, usize)],
+        engine: &mut Engine<'p, M, T>,
+    ) -> Result<(), CheckpointError> {
+        load_parameters(self, tensors, engine)?;
+        for state in MOMENTS {
+            let mut elements = Elements::new(self, state, wanted(engine, tensors, state))?;
+            for unit in 0..engine.plan().units.len() {
+                engine.set_state(state, unit, |start, values| elements.read(unit, start, values))?;
+            }
+        }
+        engine.set_steps_done(self.manifest.step);
+        Ok(())
+    }
+
+    /// The chunks that a rank is to verify so that all ranks together verify all: those that it reads to load, and its share
+    /// of those that no rank reads.
+    ///
+    /// # Errors
+    /// Z0389 if files do not have each element once.
+    pub fn chunks_for<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &self,
+        tensors: &[(Named, usize)],
+        engine: &Engine<'p, M, T>,
+    ) -> Result<BTreeSet<Chunk>, CheckpointError> {
+        let own = [(self.best_parameters(), State::Parameters), (MOMENTS[0], MOMENTS[0]), (MOMENTS[1], MOMENTS[1])];
+        let (mut mine, mut read) = (BTreeSet::new(), BTreeSet::new());
+        for (from, to) in own {
+            mine.extend(Elements::new(self, from, wanted(engine, tensors, to))?.chunks());
+            // Every element of a state that is loaded is stored by some rank.
+            read.extend(Elements::all(self, from)?.chunks());
+        }
+        let (rank, ranks) = (engine.arena().rank(), engine.plan().config.mesh.ranks());
+        let unread = self.chunks().filter(|chunk| !read.contains(chunk)).enumerate();
+        mine.extend(unread.filter(|(number, _)| number % ranks == rank).map(|(_, chunk)| chunk));
+        Ok(mine)
+    }
+}

@@ -1,0 +1,197 @@
+//! Continuity: which arguments a run that goes on from a checkpoint may change, which it may not, and what is told of a change.
+//! Never prints.
+
+use serde_json::{Map, Value};
+
+use crate::checkpoint::{Checkpoint, CheckpointError, Manifest, PlanInfo};
+use crate::weights::List;
+
+/// What a change of an argument means to a run that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// It would be another run.
+    Refused,
+    /// It changes what is learned from here on.
+    Told,
+    /// It changes nothing that is learned, or what it names is compared by content.
+    Free,
+}
+
+/// Each argument by its name in metrics, with what a change of it means.
+const CHANGES: &[(&str, Change)] = &[
+    ("steps", Change::Told),
+    ("lr", Change::Told),
+    ("lr_schedule", Change::Told),
+    ("decay", Change::Told),
+    ("lr_min_ratio", Change::Told),
+    ("warmup", Change::Told),
+    ("seed", Change::Refused),
+    ("threads", Change::Free),
+    ("weight_decay", Change::Told),
+    ("no_decay_embeddings", Change::Told),
+    ("beta1", Change::Told),
+    ("beta2", Change::Told),
+    ("epsilon", Change::Told),
+    ("clip", Change::Told),
+    ("held_out", Change::Free),
+    ("held_out_every", Change::Free),
+    ("log_every", Change::Free),
+    ("metrics", Change::Free),
+    ("profile", Change::Free),
+    ("init", Change::Free),
+    ("export", Change::Free),
+    ("export_dtype", Change::Free),
+    ("checkpoint", Change::Free),
+    ("every", Change::Free),
+    ("keep", Change::Free),
+    ("resume", Change::Free),
+    ("checkpoint_or_stop", Change::Free),
+    ("grace", Change::Free),
+    ("restarts", Change::Free),
+    ("rollback", Change::Free),
+    ("timeout", Change::Free),
+    ("data", Change::Free),
+    ("data_as", Change::Free),
+    ("tokenizer", Change::Free),
+    ("only", Change::Free),
+    ("sample", Change::Free),
+    ("prompt", Change::Free),
+    ("temperature", Change::Free),
+    ("top_k", Change::Free),
+    ("top_p", Change::Free),
+    ("stop", Change::Free),
+];
+
+/// Arguments of one kind that differ, in words.
+fn differing(kind: Change, own: &Map<String, Value>, theirs: &Map<String, Value>) -> Vec<String> {
+    let shown =
+        |value: Option<&Value>| value.filter(|value| !value.is_null()).map_or("none".to_owned(), Value::to_string);
+    let of_kind = CHANGES.iter().filter(|(_, change)| *change == kind);
+    let pairs = of_kind.map(|(name, _)| (name, shown(own.get(*name)), shown(theirs.get(*name))));
+    pairs
+        .filter(|(_, own, theirs)| own != theirs)
+        .map(|(name, own, theirs)| format!("--{}: {own} instead of {theirs}", name.replace('_', "-")))
+        .collect()
+}
+
+/// Refuses to go on from a checkpoint with other arguments than a run can change, or with other data.
+///
+/// # Errors
+/// Z0394.
+pub fn require(checkpoint: &Checkpoint, own: &Map<String, Value>, data: &str) -> Result<(), CheckpointError> {
+    let manifest = &checkpoint.manifest;
+    let mut differences = differing(Change::Refused, own, &manifest.arguments);
+    if data != manifest.data.fingerprint {
+        let (theirs, what) = (&manifest.data.fingerprint, &manifest.data.description);
+        differences
+            .push(format!("the data has the fingerprint `{data}` instead of `{theirs}`, which was that of {what}"));
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(CheckpointError::OtherRun { path: checkpoint.path.clone(), differences: List(differences) })
+}
+
+/// What is otherwise than when the checkpoint was written, in lines.
+pub fn told(manifest: &Manifest, own: &Map<String, Value>, plan: &PlanInfo) -> Vec<String> {
+    let theirs = &manifest.plan;
+    let mut lines = differing(Change::Told, own, &manifest.arguments);
+    let layout = |plan: &PlanInfo| format!("stage {}, {}", plan.stage, plan.mesh);
+    if layout(plan) != layout(theirs) {
+        lines.push(format!("layout: {} instead of {}", layout(plan), layout(theirs)));
+    }
+    let widths = |plan: &PlanInfo| {
+        let PlanInfo { compute_width, params_width, reduce_width, master_width, moments_width, .. } = plan.clone();
+        [compute_width, params_width, reduce_width, master_width, moments_width]
+    };
+    let names = ["compute", "parameters", "gradients", "master copy", "moments"];
+    for (name, (own, theirs)) in names.into_iter().zip(widths(plan).into_iter().zip(widths(theirs))) {
+        if own != theirs {
+            lines.push(format!("{name}: {own} instead of {theirs}"));
+        }
+    }
+    let per_step = |plan: &PlanInfo| (plan.sequences * plan.micro_batches * plan.data_ranks, plan.length);
+    if per_step(plan) != per_step(theirs) {
+        let ((own, length), (others, their_length)) = (per_step(plan), per_step(theirs));
+        lines.push(format!(
+            "a step draws {own} sequences of {length} tokens instead of {others} of {their_length}: losses go on otherwise"
+        ));
+    } else if plan.data_ranks != theirs.data_ranks {
+        let (own, others) = (plan.data_ranks, theirs.data_ranks);
+        lines.push(format!(
+            "{own} ranks have data of their own instead of {others}, which adds the same numbers in another order"
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::command::TextCommand;
+    use super::super::header::Arguments;
+    use super::*;
+
+    fn arguments(given: &[&str]) -> Map<String, Value> {
+        let TextCommand { run, text } = TextCommand::parse_from(["train"].iter().chain(given));
+        match serde_json::to_value(Arguments { run: &run, text: Some(&text) }) {
+            Ok(Value::Object(arguments)) => arguments,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_table_has_each_argument_once() {
+        let mut listed: Vec<&str> = CHANGES.iter().map(|(name, _)| *name).collect();
+        let given = arguments(&[]);
+        let mut all: Vec<&str> = given.keys().map(String::as_str).collect();
+        listed.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(listed, all);
+    }
+
+    #[test]
+    fn a_change_is_told_refused_or_free() {
+        let (before, after) = (arguments(&["--lr=1e-3"]), arguments(&["--lr=2e-3", "--seed=1", "--sample=3"]));
+        assert_eq!(differing(Change::Told, &after, &before), ["--lr: 0.002 instead of 0.001"]);
+        assert_eq!(differing(Change::Refused, &after, &before), ["--seed: 1 instead of 0"]);
+        assert_eq!(differing(Change::Told, &arguments(&["--warmup=3"]), &before)[1], "--warmup: 3 instead of none");
+        assert_eq!(differing(Change::Refused, &before, &before), [""; 0]);
+    }
+
+    #[test]
+    fn layouts_widths_and_batches_that_differ_are_told() {
+        let plan =
+            PlanInfo { stage: 3, data_ranks: 2, sequences: 4, micro_batches: 1, length: 8, ..PlanInfo::default() };
+        let of = |own: &PlanInfo| {
+            let manifest = crate::checkpoint::Manifest { plan: plan.clone(), ..empty() };
+            told(&manifest, &Map::new(), own)
+        };
+        assert_eq!(of(&plan), [""; 0]);
+        assert_eq!(of(&PlanInfo { stage: 1, ..plan.clone() }), ["layout: stage 1,  instead of stage 3, "]);
+        assert_eq!(of(&PlanInfo { moments_width: "bf16".to_owned(), ..plan.clone() }), ["moments: bf16 instead of "]);
+        assert!(of(&PlanInfo { sequences: 2, ..plan.clone() })[0].starts_with("a step draws 4 sequences"));
+        assert!(of(&PlanInfo { sequences: 8, data_ranks: 1, ..plan.clone() })[0].starts_with("1 ranks have data"));
+    }
+
+    fn empty() -> Manifest {
+        Manifest {
+            format: 1,
+            step: 0,
+            seed: 0,
+            model: String::new(),
+            tensors: Vec::new(),
+            config: Value::Null,
+            arguments: Map::new(),
+            data: Default::default(),
+            spec: Default::default(),
+            plan: Default::default(),
+            loss: None,
+            gradient_norm: None,
+            versions: Default::default(),
+            written_at: String::new(),
+            files: Vec::new(),
+        }
+    }
+}

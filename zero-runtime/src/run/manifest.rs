@@ -1,0 +1,90 @@
+//! Manifest: what a checkpoint says of the run that wrote it; and which arguments a run that goes on from it may change. Never
+//! writes or reads a file.
+
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+
+use super::header::{Arguments, target};
+use super::output::StepLine;
+use super::train::Job;
+use crate::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, Versions};
+use crate::model::Model;
+use crate::plan::Plan;
+
+/// What every checkpoint of a run says; [`Manifest::after`] adds the step.
+pub fn manifest<M: Model, F>(job: &Job<M, F>, tensors: Vec<TensorInfo>) -> Manifest {
+    let description = job.data.contents().map_or_else(|| "the program's own".to_owned(), |data| data.origin);
+    Manifest {
+        format: FORMAT,
+        step: 0,
+        seed: job.arguments.seed,
+        model: M::PLAN.model.to_owned(),
+        tensors,
+        config: M::config(),
+        arguments: arguments(job),
+        data: DataPosition { fingerprint: data_fingerprint(job), sequences_drawn: 0, description },
+        spec: SpecInfo { path: M::SPEC.to_owned(), text: Some(M::SPEC_TEXT.to_owned()) },
+        plan: plan_info(M::PLAN),
+        loss: None,
+        gradient_norm: None,
+        versions: Versions { zero: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT, target: target() },
+        written_at: String::new(),
+        files: Vec::new(),
+    }
+}
+
+/// The fingerprint of what a run trains on; empty where a program has data of its own, which has none.
+pub fn data_fingerprint<M: Model, F>(job: &Job<M, F>) -> String {
+    job.data_fingerprint.map_or_else(String::new, |fingerprint| format!("{fingerprint:016x}"))
+}
+
+/// All arguments of a run by name, as metrics have them.
+pub fn arguments<M: Model, F>(job: &Job<M, F>) -> Map<String, Value> {
+    match serde_json::to_value(Arguments { run: job.arguments, text: job.text }) {
+        Ok(Value::Object(arguments)) => arguments,
+        _ => unreachable!("arguments are an object"),
+    }
+}
+
+/// What a manifest says of a plan.
+pub fn plan_info(plan: &Plan) -> PlanInfo {
+    let config = &plan.config;
+    let (mesh, precision) = (&config.mesh, &config.precision);
+    let axes = [("zero", mesh.zero), ("replica", mesh.replica), ("pipeline", mesh.pipeline)];
+    let shown: Vec<String> =
+        axes.into_iter().filter(|axis| axis.1 > 1).map(|(name, len)| format!("{name} {len}")).collect();
+    PlanInfo {
+        fingerprint: format!("{:016x}", plan.fingerprint()),
+        ranks: mesh.ranks(),
+        data_ranks: mesh.data_ranks(),
+        stage: config.stage,
+        mesh: if shown.is_empty() { "one rank".to_owned() } else { shown.join(", ") },
+        sequences: config.sequences,
+        length: config.length,
+        micro_batches: config.micro_batches,
+        params: plan.params(),
+        compute_width: precision.compute.name().to_owned(),
+        params_width: precision.params.name().to_owned(),
+        reduce_width: precision.reduce.name().to_owned(),
+        master_width: precision.master.name().to_owned(),
+        moments_width: precision.moments.name().to_owned(),
+    }
+}
+
+impl Manifest {
+    /// The same after a step.
+    pub(super) fn after(&self, line: &StepLine) -> Self {
+        let plan = &self.plan;
+        let per_step = (plan.sequences * plan.micro_batches * plan.data_ranks) as u64;
+        let data = DataPosition { sequences_drawn: line.step * per_step, ..self.data.clone() };
+        Self {
+            step: line.step,
+            data,
+            loss: Some(line.loss),
+            gradient_norm: Some(line.gradient_norm),
+            written_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            ..self.clone()
+        }
+    }
+}

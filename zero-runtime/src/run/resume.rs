@@ -1,0 +1,159 @@
+//! Resume: where a run goes on: at a checkpoint that all ranks have verified, or at the beginning. Never writes a file.
+
+use std::path::Path;
+
+use super::checkpoint_arguments::Resume;
+use super::continuity;
+use super::manifest::{arguments, data_fingerprint, plan_info};
+use super::output::say;
+use super::threads::Threads;
+use super::train::Job;
+use crate::checkpoint::{Checkpoint, CheckpointError, Store};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::launch;
+use crate::model::{DeviceOf, Model};
+use crate::transport::{Lost, Transport};
+use crate::weights::Named;
+
+/// Where a run is asked to go on.
+enum Origin<'a> {
+    Beginning,
+    Newest(&'a Path),
+    From(&'a Path),
+}
+
+impl<'a> Origin<'a> {
+    fn of<M: Model, F>(job: &Job<'a, M, F>) -> Self {
+        let checkpoints = &job.arguments.checkpoints;
+        match (&checkpoints.resume, checkpoints.checkpoint.as_deref()) {
+            // What ended the run came after what its arguments say.
+            (_, Some(folder)) if launch::is_restart() => Origin::Newest(folder),
+            (Some(Resume::Newest), Some(folder)) => Origin::Newest(folder),
+            (Some(Resume::From(path)), _) => Origin::From(path),
+            _ => Origin::Beginning,
+        }
+    }
+}
+
+/// Takes the folder of `--checkpoint` for this run, on rank 0. Checkpoints that lie there must be what it goes on from.
+///
+/// # Errors
+/// Z0380 if the folder cannot be used, Z0381 if another run uses it, Z0382 if it has other checkpoints.
+pub fn take_folder<M: Model, F>(job: &Job<M, F>) -> Result<Option<Store>, CheckpointError> {
+    let Some(folder) = job.arguments.checkpoints.checkpoint.as_deref() else { return Ok(None) };
+    let store = Store::open(folder)?;
+    match Origin::of(job) {
+        Origin::Newest(_) => {}
+        Origin::Beginning => store.require_new()?,
+        Origin::From(path) => {
+            let newest = Store::checkpoints(folder)?.into_iter().next();
+            let is_same = |one: &Path| one.canonicalize().ok() == path.canonicalize().ok();
+            if newest.is_some_and(|newest| !is_same(&newest.path)) {
+                store.require_new()?;
+            }
+        }
+    }
+    Ok(Some(store))
+}
+
+/// A checkpoint that this rank would go on from, and the model's tensors in it.
+type Opened = (Checkpoint, Vec<(Named, usize)>);
+
+/// Gives an engine its states: those of a checkpoint, if the run goes on from one, and the first ones otherwise. Gives the
+/// steps that were done. Every rank must call it.
+///
+/// # Errors
+/// Whatever is wrong with the checkpoint, on the ranks that find it; on others, that one of these has ended.
+pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
+    engine: &mut Engine<'p, M, T>,
+    job: &Job<M, F>,
+) -> Result<u64, Error> {
+    let opened = match Origin::of(job) {
+        Origin::Beginning => None,
+        Origin::From(path) => {
+            let own = open(engine, job, path);
+            Some(agreed(engine, own)?)
+        }
+        Origin::Newest(folder) => newest(engine, job, folder)?,
+    };
+    let Some((checkpoint, tensors)) = opened else {
+        job.weights.fill(engine, job.arguments.seed)?;
+        return Ok(0);
+    };
+    let step = checkpoint.manifest.step;
+    if step > job.arguments.steps {
+        let what = format!("--steps {}, but `{}` has {step} behind it", job.arguments.steps, checkpoint.path.display());
+        return Err(Error::Argument { what, help: "raise --steps: it counts from the beginning".to_owned() });
+    }
+    checkpoint.load(&tensors, engine)?;
+    if engine.arena().rank() == 0 {
+        say(&format!("resumed: {step} steps are done, by `{}`\n", checkpoint.path.display()));
+        let told = continuity::told(&checkpoint.manifest, &arguments(job), &plan_info(M::PLAN));
+        told.iter().for_each(|line| say(&format!("  {line}\n")));
+        say("\n");
+    }
+    Ok(step)
+}
+
+/// The newest checkpoint in a folder that all ranks find whole; none if there is no checkpoint.
+fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
+    engine: &mut Engine<'p, M, T>,
+    job: &Job<M, F>,
+    folder: &Path,
+) -> Result<Option<Opened>, Error> {
+    let mut candidates = Store::checkpoints(folder)?.into_iter();
+    loop {
+        let candidate = candidates.next();
+        // All take the one that rank 0 sees.
+        let mine = candidate.as_ref().map_or(-1.0, |found| found.step as f64);
+        let step = engine.gather_numbers(&[mine])?[0];
+        let Some(found) = candidate.filter(|found| found.step as f64 == step) else {
+            if engine.arena().rank() == 0 {
+                say(&format!("no checkpoint in `{}` yet: the run begins\n\n", folder.display()));
+            }
+            return Ok(None);
+        };
+        let own = open(engine, job, &found.path);
+        let is_damaged = own.as_ref().is_err_and(CheckpointError::is_damage);
+        let flags = engine.gather_numbers(&[f64::from(own.is_err()), f64::from(is_damaged)])?;
+        let failed = flags.chunks_exact(2).position(|flags| flags[0] > 0.0);
+        let may_pass = flags.chunks_exact(2).all(|flags| flags[0] == flags[1]);
+        match (own, failed) {
+            (Ok(opened), None) => return Ok(Some(opened)),
+            (own, Some(first)) if may_pass && candidates.len() > 0 => {
+                if let Some(error) = own.err().filter(|_| engine.arena().rank() == first) {
+                    let next = "  = note: it is passed over, and the next older one is tried";
+                    launch::print(&format!("{}\n{next}", error.report()));
+                }
+            }
+            (Err(error), _) => return Err(error.into()),
+            (Ok(_), Some(rank)) => return Err(Lost::Ended { rank }.into()),
+        }
+    }
+}
+
+/// What all ranks could open, or the error of this one.
+fn agreed<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    engine: &mut Engine<'p, M, T>,
+    own: Result<Opened, CheckpointError>,
+) -> Result<Opened, Error> {
+    let failed = engine.gather_numbers(&[f64::from(own.is_err())])?.iter().position(|&failed| failed > 0.0);
+    let opened = own?;
+    failed.map_or(Ok(opened), |rank| Err(Lost::Ended { rank }.into()))
+}
+
+/// Opens a checkpoint, holds it against the model and the run, and verifies this rank's part of it.
+fn open<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
+    engine: &Engine<'p, M, T>,
+    job: &Job<M, F>,
+    path: &Path,
+) -> Result<Opened, CheckpointError> {
+    let checkpoint = Checkpoint::open(path)?;
+    let tensors = checkpoint.require_model::<M>()?;
+    continuity::require(&checkpoint, &arguments(job), &data_fingerprint(job))?;
+    let chunks: Vec<_> = checkpoint.chunks_for(&tensors, engine)?.into_iter().collect();
+    let threads = Threads::new(job.arguments.threads, engine.plan()).per_rank.get();
+    checkpoint.verify(&chunks, threads, &|_| {})?;
+    Ok((checkpoint, tensors))
+}

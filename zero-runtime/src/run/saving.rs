@@ -1,0 +1,238 @@
+//! Saving: when a checkpoint of a run is due, and how all ranks write one together, while the run goes on if the plan has room
+//! for a copy. Never reads one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use super::checkpoint_arguments::{CheckpointArguments, Every};
+use super::manifest::manifest;
+use super::output::{Output, SaveLine, StepLine, say};
+use super::train::Job;
+use crate::checkpoint::{
+    CheckpointError, Manifest, Shard, ShardWriter, Store, System, TensorInfo, entries, tensors_of,
+};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::launch;
+use crate::model::{DeviceOf, Model};
+use crate::transport::{Lost, Transport};
+
+/// What ranks tell one another after each step: whether they were asked to end, whether it is time for a checkpoint, as rank 0
+/// counts, and whether they have written what they were writing.
+const WORDS: usize = 3;
+
+type Written = Result<(), CheckpointError>;
+
+/// The checkpoints of a run, as one rank writes them.
+pub struct Saving<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    arguments: &'env CheckpointArguments,
+    folder: &'env Path,
+    /// Rank 0 alone has it.
+    store: Option<Store>,
+    shard: Arc<Shard>,
+    /// What every manifest of this run says; none but on rank 0.
+    manifest: Option<Manifest>,
+    /// About the bytes of all files together.
+    bytes: u64,
+    writing: Option<Writing<'scope>>,
+    /// When the last checkpoint was begun.
+    last: Instant,
+    /// Whether the last checkpoint that was due could not be written.
+    failed: bool,
+}
+
+/// A checkpoint that is being written.
+struct Writing<'scope> {
+    step: StepLine,
+    /// What this rank writes.
+    own: Own<'scope>,
+    began: Instant,
+    /// How long training has waited for it so far.
+    waited: Duration,
+}
+
+enum Own<'scope> {
+    Done(Written),
+    Underway(ScopedJoinHandle<'scope, Written>),
+}
+
+impl Own<'_> {
+    fn has_ended(&self) -> bool {
+        match self {
+            Own::Done(_) => true,
+            Own::Underway(thread) => thread.is_finished(),
+        }
+    }
+
+    fn end(self) -> Written {
+        match self {
+            Own::Done(written) => written,
+            Own::Underway(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        }
+    }
+}
+
+impl<'scope, 'env> Saving<'scope, 'env> {
+    /// What `--checkpoint` asks for, if it is given. `store` is there on rank 0.
+    pub fn new<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
+        scope: &'scope Scope<'scope, 'env>,
+        job: &'env Job<'_, M, F>,
+        engine: &Engine<'p, M, T>,
+        store: Option<Store>,
+    ) -> Option<Self> {
+        let arguments = &job.arguments.checkpoints;
+        let folder = arguments.checkpoint.as_deref()?;
+        let tensors: Vec<TensorInfo> = tensors_of::<M>();
+        let rank = engine.arena().rank();
+        let shard = Arc::new(Shard::new(rank, &tensors, entries(engine, &tensors)));
+        let bytes = shard.bytes() * engine.plan().config.mesh.ranks() as u64;
+        let manifest = (rank == 0).then(|| manifest(job, tensors));
+        let (last, writing, failed) = (Instant::now(), None, false);
+        Some(Self { scope, arguments, folder, store, shard, manifest, bytes, writing, last, failed })
+    }
+
+    /// After a step: ends the checkpoint that was being written, if all ranks have, and begins the one that is due, if one is.
+    /// Every rank calls it after every step. Gives whether some rank was asked to end; then the checkpoint of this step is
+    /// written, or cannot be.
+    ///
+    /// # Errors
+    /// That of the checkpoint with `--checkpoint-or-stop`; otherwise only that another rank has ended.
+    pub fn after_step<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &mut self,
+        engine: &mut Engine<'p, M, T>,
+        step: &StepLine,
+        is_last: bool,
+        output: Option<&mut Output>,
+    ) -> Result<bool, Error> {
+        let mut output = output;
+        let is_time = matches!(self.arguments.every, Some(Every::Time(time)) if self.last.elapsed() >= time);
+        let ended = self.writing.as_ref().is_some_and(|writing| writing.own.has_ended());
+        let mine = [launch::asked_to_end().is_some(), is_time, ended].map(f64::from);
+        let all = engine.gather_numbers(&mine)?;
+        let says = |rank: usize, word: usize| all[rank * WORDS + word] > 0.0;
+        let mut ranks = 0..all.len() / WORDS;
+        let asked = ranks.clone().any(|rank| says(rank, 0));
+        let (is_time, ended) = (says(0, 1), ranks.all(|rank| says(rank, 2)));
+        if ended {
+            self.end(engine, output.as_deref_mut())?;
+        }
+        let is_step =
+            matches!(self.arguments.every, Some(Every::Steps(every)) if step.step.is_multiple_of(every.get()));
+        if asked || is_last || is_step || is_time {
+            if let Some(writing) = self.writing.as_ref().filter(|_| self.store.is_some()) {
+                say(&format!("checkpoint of step {} waits for that of step {}\n", step.step, writing.step.step));
+            }
+            self.end(engine, output.as_deref_mut())?;
+            self.begin(engine, step)?;
+            if asked || is_last || !engine.plan().config.snapshot {
+                self.end(engine, output)?;
+            }
+        }
+        Ok(asked)
+    }
+
+    /// Whether the last checkpoint that was due could not be written.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Begins to write: in a thread of its own, if there is room for a copy, and otherwise here.
+    fn begin<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &mut self,
+        engine: &mut Engine<'p, M, T>,
+        step: &StepLine,
+    ) -> Result<(), Error> {
+        let began = Instant::now();
+        self.last = began;
+        let number = step.step;
+        let made = self.store.as_ref().map_or(Ok(()), |store| store.begin(&System, number, self.bytes));
+        if !self.agree(engine, made)? {
+            return Ok(());
+        }
+        let (partial, shard) = (Store::partial(self.folder, number), Arc::clone(&self.shard));
+        let own = match engine.snapshot() {
+            Some(snapshot) => Own::Underway(self.scope.spawn(move || {
+                let mut writer = ShardWriter::begin(&System, &partial, &shard, number)?;
+                snapshot.read(|bytes| writer.write(bytes))?;
+                writer.finish()
+            })),
+            None => Own::Done(ShardWriter::begin(&System, &partial, &shard, number).and_then(|mut writer| {
+                engine.read_saved(|bytes| writer.write(bytes))?;
+                writer.finish()
+            })),
+        };
+        self.writing = Some(Writing { step: *step, own, began, waited: began.elapsed() });
+        Ok(())
+    }
+
+    /// Waits until all ranks have written what they were writing, if they were, and gives the checkpoint its name.
+    fn end<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &mut self,
+        engine: &mut Engine<'p, M, T>,
+        output: Option<&mut Output>,
+    ) -> Result<(), Error> {
+        let Some(Writing { step, own, began, waited }) = self.writing.take() else { return Ok(()) };
+        let waits = Instant::now();
+        if !self.agree(engine, own.end())? {
+            if let Some(store) = &self.store {
+                store.abandon(&System, step.step);
+            }
+            return Ok(());
+        }
+        let published = match (&self.store, &self.manifest) {
+            (Some(store), Some(manifest)) => {
+                let (ranks, keep) = (engine.plan().config.mesh.ranks(), self.arguments.keep);
+                store.publish(&System, step.step, manifest.after(&step), ranks, keep).map(drop)
+            }
+            _ => Ok(()),
+        };
+        // It is there, but an older one is, too.
+        let (published, left) = match published {
+            Err(error @ CheckpointError::NotRemoved { .. }) => (Ok(()), Some(error)),
+            published => (published, None),
+        };
+        left.iter().for_each(|error| launch::print(&error.report()));
+        if self.agree(engine, published)?
+            && let Some(output) = output
+        {
+            let (took, waited) = (began.elapsed(), waited + waits.elapsed());
+            output.saved(&SaveLine {
+                step: step.step,
+                bytes: self.bytes,
+                took_s: took.as_secs_f64(),
+                waited_s: waited.as_secs_f64(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether something went well on all ranks. The first on which it did not tells why; then the run goes on without this
+    /// checkpoint, or ends.
+    fn agree<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &mut self,
+        engine: &mut Engine<'p, M, T>,
+        own: Written,
+    ) -> Result<bool, Error> {
+        let all = engine.gather_numbers(&[f64::from(own.is_err())])?;
+        let Some(first) = all.iter().position(|&failed| failed > 0.0) else {
+            self.failed = false;
+            return Ok(true);
+        };
+        self.failed = true;
+        let stops = self.arguments.checkpoint_or_stop;
+        match own {
+            Err(error) if engine.arena().rank() == first => {
+                if stops {
+                    return Err(error.into());
+                }
+                launch::print(&format!("{}\n  = note: there is no such checkpoint; training goes on", error.report()));
+            }
+            _ if stops => return Err(Lost::Ended { rank: first }.into()),
+            _ => {}
+        }
+        Ok(false)
+    }
+}
