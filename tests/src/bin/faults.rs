@@ -1,6 +1,7 @@
 //! A classifier that goes wrong as told. `FAULT` says what happens on rank 1 in step 3 (`nan`, `zero`, `class`, `panic`,
-//! `exit`, `report`, `leave`, `hold`, `told`), before it joins (`early`, `late`, `absent`), after its last step
-//! (`held-out`), or on all ranks from the first step (`classes`); with `nothing-held-out` there is no held-out data. With
+//! `exit`, `report`, `leave`, `hold`, `told`, `busy`), before it joins (`early`, `late`, `absent`), after its last step
+//! (`held-out`), in step 1 (`busy at first`), or on all ranks
+//! from the first step (`classes`); with `nothing-held-out` there is no held-out data. With
 //! `THREADS` set, ranks are threads.
 
 use std::process::{ExitCode, exit};
@@ -88,7 +89,8 @@ impl Dataset for Pairs {
         if self.fault == "classes" {
             targets.fill(2);
         }
-        if (draw.index / SEQUENCES, draw.step) == (FAULTY_RANK, FAULTY_STEP) {
+        let step = if self.fault == "busy at first" { 0 } else { FAULTY_STEP };
+        if (draw.index / SEQUENCES, draw.step) == (FAULTY_RANK, step) {
             self.strike(input, targets);
         }
     }
@@ -124,6 +126,7 @@ impl Pairs {
                 exit(2);
             }
             "leave" => exit(0),
+            "busy" | "busy at first" => sleep(Duration::MAX),
             "hold" | "told" => std::mem::forget(std::hint::black_box(vec![1_u8; HELD_BYTES])),
             _ => {}
         }

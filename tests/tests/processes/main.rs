@@ -1,6 +1,7 @@
 //! Whole programs as a person starts them: what they print, how they end, and that nothing of them is left. Each test
 //! runs real binaries, most of them on three ranks; none looks inside.
 
+mod deadlines;
 mod faults;
 mod findings;
 mod launchers;
@@ -8,6 +9,8 @@ mod memory;
 mod output;
 mod profile;
 mod pty;
+mod requests;
+mod restarts;
 mod run;
 mod system;
 mod teardown;

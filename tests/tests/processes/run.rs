@@ -54,6 +54,13 @@ pub fn endless() -> Run {
     run
 }
 
+/// Ranks that do as told instead of training, with variables that say what.
+pub fn crew(told: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = program(env!("CARGO_BIN_EXE_crew"));
+    command.env("DO", told).envs(variables.iter().copied());
+    command
+}
+
 /// A name that no other job has.
 pub fn new_job() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -133,6 +140,16 @@ impl Run {
         let start = format!("step {number:>4}/");
         while !self.said.last().is_some_and(|line| line.starts_with(&start)) {
             let line = self.lines.recv_timeout(PATIENCE).expect("a run that comes to its next step");
+            self.said.push(line);
+        }
+    }
+
+    /// Waits until `count` more lines of standard output end so, or more of them.
+    pub fn wait_for(&mut self, count: usize, end: &str) {
+        let mut left = count;
+        while left > 0 {
+            let line = self.lines.recv_timeout(PATIENCE).expect("a run that says more");
+            left -= usize::from(line.ends_with(end));
             self.said.push(line);
         }
     }

@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 
 use super::error::LaunchError;
 use super::launcher::EXIT_SIGNAL_BASE;
+use super::options::EXIT_REPORTED;
 use super::{has_own_launcher, print};
 
 /// How much longer than its launcher a rank waits for its own end, since the launcher ends all of them and says so.
@@ -21,7 +22,7 @@ static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
 /// Turns SIGTERM and SIGINT into a wish to end. From here on the first of them is only noted, for [`asked_to_end`]; the
 /// second, and a wish that is not granted within `grace`, ends this process: with 128 and the number of the signal, as if
-/// there was no wish.
+/// nobody had turned it into one.
 ///
 /// A rank of our own launcher leaves the second to it, and is deaf to SIGINT, because a terminal sends that to both.
 ///
@@ -67,6 +68,7 @@ fn limit(mut signals: Signals, grace: Duration) {
     if let Some(signal) = signals.forever().next() {
         std::thread::sleep(grace);
         print(&LaunchError::OutOfGrace { signal, grace, newest: None }.report());
-        std::process::exit(EXIT_SIGNAL_BASE + signal);
+        // Of a rank its launcher has only to know that the error is told.
+        std::process::exit(if has_own_launcher() { EXIT_REPORTED.into() } else { EXIT_SIGNAL_BASE + signal });
     }
 }

@@ -184,6 +184,8 @@ impl Watch {
     pub fn fail_after(self) {
         std::thread::sleep(grace(false, true));
         self.links.ended.store(true, Ordering::Release);
+        // Whoever was stopped until now may not have heard it of the one that has told it.
+        self.links.tell_all(&Message::Told(self.links.code()));
     }
 
     /// Ends this rank because of an error that all ranks have agreed on. Gives whether this rank is to print it.

@@ -1,0 +1,161 @@
+//! What a run does when somebody asks it to end: it finishes what it does, in time, or is ended; by whomever it was started.
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::run::{End, RANKS, Run, crew, new_job, start_ranks};
+
+const FINISHES: (&str, &str) = ("FINISHES", "1");
+
+/// Ranks that finish when they are asked, once they listen.
+fn listening(told: &str, variables: &[(&str, &str)]) -> Run {
+    let mut run = Run::start(&mut crew(told, variables));
+    run.wait_for(RANKS, " listens");
+    run
+}
+
+fn assert_asked(end: &End, name: &str) {
+    let note = format!("note: asked to end by {name}: the ranks finish their step and write a checkpoint, in at most ");
+    assert!(end.errors.starts_with(&note) && end.errors.lines().count() == 1, "{}", end.errors);
+    assert_eq!(end.code, Some(75));
+    assert_eq!(end.lines.iter().filter(|line| line.ends_with(" was asked")).count(), RANKS);
+}
+
+#[test]
+fn a_signal_is_passed_on_and_the_ranks_finish() {
+    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+        // To the launcher alone, as `kill` does it, and to the whole group, as a terminal or a scheduler does it.
+        for ask in [kill_process, kill_process_group] {
+            let run = listening("finish", &[FINISHES]);
+            ask(run.launcher(), signal).unwrap();
+            assert_asked(&run.end_at_once(), name);
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_all_at_once() {
+    for (signal, code, name) in [(Signal::TERM, 143, "SIGTERM"), (Signal::INT, 130, "SIGINT")] {
+        for ask in [kill_process, kill_process_group] {
+            let mut run = listening("deaf", &[FINISHES]);
+            ask(run.launcher(), signal).unwrap();
+            run.wait_for(RANKS, " was asked");
+            ask(run.launcher(), signal).unwrap();
+            let end = run.end_at_once();
+            assert_eq!(end.code, Some(code));
+            let told = format!("interrupted by {name}: all {RANKS} ranks have ended\n");
+            assert!(end.errors.starts_with("note: asked ") && end.errors.ends_with(&told), "{}", end.errors);
+        }
+    }
+}
+
+#[test]
+fn z0318_ranks_that_take_too_long_are_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for newest in ["there is no checkpoint", "the newest checkpoint is that of step 12"] {
+        let mut run = listening("deaf", &[FINISHES, ("GRACE", "1"), ("FOLDER", path)]);
+        kill_process(run.launcher(), Signal::TERM).unwrap();
+        run.wait_for(RANKS, " was asked");
+        let end = run.end();
+        end.assert_error(
+            143,
+            &format!("error[Z0318]: 1 s after SIGTERM the run had not ended, and was killed: {newest}"),
+        );
+        std::fs::create_dir_all(folder.path().join("step-000000012")).unwrap();
+    }
+}
+
+#[test]
+fn without_a_checkpoint_the_first_signal_ends_all() {
+    let run = listening("finish", &[]);
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    let end = run.end_at_once();
+    let words = format!("interrupted by SIGTERM: all {RANKS} ranks have ended\n");
+    assert_eq!((end.code, end.errors), (Some(143), words));
+}
+
+#[test]
+fn ranks_that_do_not_listen_yet_are_ended() {
+    for ask in [kill_process, kill_process_group] {
+        let mut run = Run::start(&mut crew("done", &[FINISHES, ("WHO", "9")]));
+        run.wait_for(RANKS, " waits");
+        ask(run.launcher(), Signal::TERM).unwrap();
+        let end = run.end_at_once();
+        assert_eq!(end.code, Some(143));
+        assert!(end.errors.ends_with("interrupted by SIGTERM: all 3 ranks have ended\n"), "{}", end.errors);
+    }
+}
+
+/// Ranks may agree on the wish of one of them, so the launcher waits for what they make of it.
+#[test]
+fn a_single_rank_can_be_asked() {
+    let mut run = listening("finish", &[FINISHES]);
+    let [first, others @ ..] = &run.ranks(RANKS)[..] else { unreachable!() };
+    kill_process(*first, Signal::TERM).unwrap();
+    run.wait_for(1, "rank 0 was asked");
+    others.iter().for_each(|rank| kill_process(*rank, Signal::TERM).unwrap());
+    let end = run.end();
+    assert_eq!((end.code, end.errors.as_str()), (Some(75), ""));
+}
+
+#[test]
+fn a_single_rank_that_was_asked_and_does_not_end_says_so() {
+    let run = listening("deaf", &[FINISHES, ("GRACE", "1")]);
+    let rank = run.ranks(RANKS)[1];
+    kill_process(rank, Signal::TERM).unwrap();
+    // Its launcher would have ended it earlier, if it had been asked.
+    run.end().assert_error(2, "error[Z0318]: 6 s after SIGTERM ");
+}
+
+#[test]
+fn a_rank_that_fails_when_asked_is_told_and_nothing_is_restarted() {
+    let mut run = listening("deaf", &[FINISHES, ("RESTARTS", "3")]);
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    run.wait_for(RANKS, " was asked");
+    kill_process(run.ranks(RANKS)[1], Signal::KILL).unwrap();
+    let end = run.end_at_once();
+    end.assert_error(1, "error[Z0310]: rank 1 (pid ");
+    assert!(!end.errors.contains("restart"), "{}", end.errors);
+}
+
+/// Ranks that a launcher has started which is not ours, once they listen.
+fn foreign(told: &str, variables: &[(&str, &str)]) -> Vec<Run> {
+    let mut ranks = start_ranks(|| crew(told, variables), &[("ZERO_JOB", &new_job())]);
+    ranks.iter_mut().for_each(|rank| rank.wait_for(1, " listens"));
+    ranks
+}
+
+#[test]
+fn under_a_foreign_launcher_each_rank_is_asked_by_itself() {
+    for signal in [Signal::TERM, Signal::INT] {
+        for rank in foreign("finish", &[]) {
+            kill_process(rank.launcher(), signal).unwrap();
+            let end = rank.end_at_once();
+            assert_eq!((end.code, end.errors.as_str()), (Some(75), ""));
+        }
+    }
+}
+
+#[test]
+fn under_a_foreign_launcher_a_second_signal_ends_a_rank() {
+    let ask = |rank: Pid, signal| kill_process(rank, signal).unwrap();
+    for (first, second, code) in
+        [(Signal::TERM, Signal::TERM, 143), (Signal::INT, Signal::INT, 130), (Signal::INT, Signal::TERM, 143)]
+    {
+        for mut rank in foreign("deaf", &[]) {
+            ask(rank.launcher(), first);
+            rank.wait_for(1, " was asked");
+            ask(rank.launcher(), second);
+            let end = rank.end_at_once();
+            assert_eq!((end.code, end.errors.as_str()), (Some(code), ""));
+        }
+    }
+}
+
+#[test]
+fn under_a_foreign_launcher_a_rank_ends_itself_when_it_takes_too_long() {
+    for rank in foreign("deaf", &[("GRACE", "1")]) {
+        kill_process(rank.launcher(), Signal::TERM).unwrap();
+        rank.end().assert_error(143, "error[Z0318]: 1 s after SIGTERM ");
+    }
+}

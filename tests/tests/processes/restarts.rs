@@ -1,0 +1,185 @@
+//! Ranks that are started anew, when that may help, and from where; and what ends a run for good.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::run::{End, RANKS, Run, crew, faults, tiny};
+
+/// How the launcher begins to say that it starts all ranks anew. Panics have notes, too.
+const RESTART: &str = "note: restart ";
+
+/// Lines of standard error that begin so.
+fn told<'a>(end: &'a End, start: &str) -> Vec<&'a str> {
+    end.errors.lines().filter(|line| line.starts_with(start)).collect()
+}
+
+/// What ranks do that share a folder, to its end.
+fn end_of(folder: &TempDir, told: &str, variables: &[(&str, &str)]) -> End {
+    let path = folder.path().to_str().unwrap();
+    Run::start(crew(told, variables).env("FOLDER", path)).end()
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn a_crew_that_has_left_a_checkpoint_is_followed_by_another() {
+    for (fault, error) in
+        [("panic", "error[Z0311]: rank "), ("abort", "error[Z0310]: rank "), ("again", "error[Z9999]")]
+    {
+        let end = end_of(&folder(), fault, &[("RESTARTS", "3"), ("TIMES", "2"), ("SAVES", "1")]);
+        assert_eq!(end.code, Some(0), "{}", end.errors);
+        let from = |restart, step| {
+            format!("note: restart {restart} of 3: all ranks start anew from the checkpoint of step {step}")
+        };
+        assert_eq!(told(&end, RESTART), [from(1, 0), from(2, 1)]);
+        // Each of three ranks may have said so itself before the others were ended.
+        let errors = told(&end, error).len();
+        assert!(if fault == "again" { (2..=6).contains(&errors) } else { errors == 2 }, "{}", end.errors);
+        assert_eq!(end.lines.iter().filter(|line| line.ends_with(" of crew 2")).count(), RANKS, "{:?}", end.lines);
+    }
+}
+
+#[test]
+fn z0317_a_crew_without_progress_is_the_last() {
+    for (newest, from) in [(None, "the beginning"), (Some("step-000000007"), "the checkpoint of step 7")] {
+        let folder = folder();
+        newest.iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
+        let end = end_of(&folder, "panic", &[("RESTARTS", "5")]);
+        assert_eq!(end.code, Some(1));
+        assert_eq!(told(&end, RESTART), [format!("note: restart 1 of 5: all ranks start anew from {from}")]);
+        let errors = told(&end, "error");
+        let [first, second, last] = errors[..] else { panic!("{}", end.errors) };
+        assert!([first, second].iter().all(|error| error.starts_with("error[Z0311]")), "{}", end.errors);
+        let words = "error[Z0317]: another restart would begin where the last one did: ";
+        assert!(last.starts_with(words) && last.ends_with(newest.map_or("no checkpoint", |_| "step 7")), "{last}");
+    }
+}
+
+#[test]
+fn restarts_are_counted() {
+    let end = end_of(&folder(), "panic", &[("RESTARTS", "2"), ("SAVES", "1")]);
+    assert_eq!((end.code, told(&end, "error[Z0311]").len(), told(&end, RESTART).len()), (Some(1), 3, 2));
+    assert!(!end.errors.contains("Z0317"), "{}", end.errors);
+}
+
+#[test]
+fn what_a_restart_would_not_mend_ends_the_run() {
+    // Rank 1 alone, so that what it says is said once.
+    let only = [("RESTARTS", "3"), ("SAVES", "1"), ("WHO", "1")];
+    let end = end_of(&folder(), "report", &only);
+    assert_eq!((end.code, end.errors.as_str()), (Some(2), "error[Z9999]: my own words\n"));
+    end_of(&folder(), "exit", &only).assert_error(1, "error[Z0311]: rank 1 (pid ");
+}
+
+#[test]
+fn without_restarts_a_rank_that_could_be_restarted_has_told_its_error() {
+    let end = end_of(&folder(), "again", &[("WHO", "1")]);
+    assert_eq!((end.code, end.errors.as_str()), (Some(2), "error[Z9999]: my own words\n"));
+}
+
+#[test]
+fn the_end_of_all_ranks_is_that_of_the_run() {
+    for (told, code) in [("done", 0), ("not-saved", 74)] {
+        let end = end_of(&folder(), told, &[("RESTARTS", "3")]);
+        assert_eq!((end.code, end.errors.as_str()), (Some(code), ""));
+    }
+}
+
+#[test]
+fn a_signal_between_two_crews_ends_the_run() {
+    let mut run = Run::start(&mut crew("panic", &[("RESTARTS", "3"), ("FINISHES", "1")]));
+    while !run.next_complaint().starts_with("note: restart 1 of 3") {}
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    let end = run.end_at_once();
+    assert_eq!(end.code, Some(143));
+    assert!(end.errors.ends_with("interrupted by SIGTERM: all 3 ranks have ended\n"), "{}", end.errors);
+}
+
+/// Sends a signal until it has an effect: the first SIGSEGV that is sent and not caused only removes Rust's own handler, which
+/// is there for stacks that overflow.
+fn strike(rank: Pid, signal: Signal) {
+    let times = if signal == Signal::SEGV { 10 } else { 1 };
+    for _ in 0..times {
+        // Fails where it is dead by now.
+        let _ = kill_process(rank, signal);
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Steps enough to be struck before the end.
+const STEPS: u64 = 4000;
+
+#[test]
+fn a_model_that_is_struck_is_trained_to_its_end() {
+    for (rank, signal, error) in [
+        (0, Signal::KILL, "error[Z0310]: rank 0 (pid "),
+        (1, Signal::SEGV, "error[Z0310]: rank 1 (pid "),
+        (2, Signal::STOP, "error[Z0402]: after 1 s, rank 2 (pid "),
+    ] {
+        let folder = folder();
+        let checkpoints = ["--checkpoint", folder.path().to_str().unwrap(), "--restarts", "1", "--timeout", "1s"];
+        let mut run = Run::start(tiny(STEPS).args(checkpoints));
+        let struck = run.ranks(RANKS)[rank];
+        run.wait_for_step(3);
+        strike(struck, signal);
+        let end = run.end();
+        end.assert_error(0, error);
+        assert!(end.errors.contains("\nnote: restart 1 of 1: all ranks start anew from "), "{}", end.errors);
+        assert!(end.lines.iter().any(|line| line.starts_with(&format!("step {STEPS}/"))), "{:?}", end.lines);
+    }
+}
+
+/// The classifier with a fault that a new crew has, too, on processes or on threads.
+fn fault_of(fault: &str, on_threads: bool, arguments: &[&str]) -> End {
+    let folder = folder();
+    let mut command = faults(fault);
+    command.args(["--checkpoint", folder.path().to_str().unwrap(), "--restarts", "5"]).args(arguments);
+    if on_threads {
+        command.env("THREADS", "1");
+    }
+    Run::start(&mut command).end()
+}
+
+/// Asserts that a run was started anew once, and has failed as before.
+fn assert_repeated(end: &End, error: &str) {
+    assert_eq!((end.code, told(end, error).len(), told(end, RESTART).len()), (Some(1), 2, 1), "{}", end.errors);
+    assert_eq!(told(end, "error[Z0317]").len(), 1, "{}", end.errors);
+}
+
+#[test]
+fn ranks_that_are_threads_are_started_anew_as_one_process() {
+    assert_repeated(&fault_of("panic", true, &[]), "error[Z0311]: rank 0 (pid ");
+    assert_repeated(&fault_of("busy", true, &["--timeout", "1s"]), "error[Z0402]: after 1 s, rank 1 (pid ");
+}
+
+#[test]
+fn a_rank_that_is_silent_or_absent_is_started_anew() {
+    assert_repeated(&fault_of("busy", false, &["--timeout", "1s"]), "error[Z0402]: after 1 s, rank 1 (pid ");
+    let folder = folder();
+    let mut command = faults("absent");
+    command.args(["--checkpoint", folder.path().to_str().unwrap(), "--restarts", "5"]).env("ZERO_JOIN_TIMEOUT_S", "1");
+    assert_repeated(&Run::start(&mut command).end(), "error[Z0321]: after 1 s, rank 1 of 3 never arrived");
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_rolled_back_where_that_is_asked_for() {
+    for on_threads in [false, true] {
+        let error = "error[Z0401]: the output of unit `power` on rank 1 ";
+        fault_of("nan", on_threads, &[]).assert_error(2, error);
+        assert_repeated(&fault_of("nan", on_threads, &["--rollback"]), error);
+    }
+}
+
+#[test]
+fn data_that_is_wrong_is_not_tried_again() {
+    for on_threads in [false, true] {
+        let end = fault_of("class", on_threads, &["--rollback"]);
+        end.assert_error(2, "error[Z0420]: a target in step 3 is 300");
+        assert_eq!(told(&end, RESTART).len(), 0);
+    }
+}
