@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use zero_runtime::terminal;
 
+use crate::checkpoint::{ExportArguments, VerifyArguments};
 use crate::tokenize::TokenizeArguments;
 
 /// Compiles a parallelism spec and a model into a training binary.
@@ -76,6 +77,23 @@ pub enum Verb {
     },
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
     Tokenize(TokenizeArguments),
+    /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written
+    Verify(VerifyArguments),
+    /// Print what is in a checkpoint, or which checkpoints a run has
+    Inspect {
+        /// A checkpoint, or the folder of a run
+        path: PathBuf,
+    },
+    /// Print which tensors of two checkpoints differ, by how much, and what else does; layouts and widths may differ. The
+    /// exit code is 0 if all states of all tensors are equal, 1 if not, and 2 if one cannot be read
+    Diff {
+        /// A checkpoint
+        first: PathBuf,
+        /// Another one
+        second: PathBuf,
+    },
+    /// Write the parameters of a checkpoint to a folder as Hugging Face has them
+    Export(ExportArguments),
     /// Say what a code of a message means
     Explain {
         /// The code, such as Z0107; without it, all codes are listed
@@ -139,7 +157,9 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
             (!has_near).then(|| {
-                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `tokenize` and `explain`".to_owned()
+                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `tokenize`, `verify`, `inspect`, `diff`, \
+                 `export` and `explain`"
+                    .to_owned()
             })
         }
         ErrorKind::UnknownArgument if arguments.get(1).is_some_and(starts_a_binary) => {
@@ -218,7 +238,10 @@ mod tests {
             ("run x.ron -steps 5", "come after `--`: `cargo zero run x.ron -- -steps 5`"),
             ("run --steps 5 x.ron", "come after the spec and `--`: `cargo zero run SPEC -- --steps ...`"),
             ("run x.ron --release", "always built with `--release`"),
-            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `tokenize` and `explain`"),
+            ("train x.ron", "`tokenize`, `verify`, `inspect`, `diff`, `export` and `explain`"),
+            ("export a b --dtype f64", "[possible values: bf16, f16, f32]"),
+            ("diff a", "<SECOND>"),
+            ("verify a --threads 0", "invalid value '0'"),
             ("sample x.ron --prompt a", "come after `--`: `cargo zero sample x.ron -- --prompt a`"),
             ("evaluate --data a x.ron", "come after the spec and `--`: `cargo zero evaluate SPEC -- --data ...`"),
             ("sample", "<SPEC>"),

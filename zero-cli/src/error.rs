@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use zero_plan::diagnostic;
+use zero_runtime::checkpoint::CheckpointError;
 
 /// Why the command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,17 @@ pub enum Error {
     Separator { tokenizer: PathBuf, what: String },
     #[error("{}", .0.report())]
     Text(#[from] zero_runtime::data::DataError),
+    /// What is wrong with checkpoints.
+    #[error("{}", .0.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n\n"))]
+    Faults(Vec<CheckpointError>),
+    #[error("{0}")]
+    Runtime(#[from] zero_runtime::error::Error),
+}
+
+impl From<CheckpointError> for Error {
+    fn from(error: CheckpointError) -> Self {
+        Error::Faults(vec![error])
+    }
 }
 
 impl Error {

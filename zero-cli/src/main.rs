@@ -4,6 +4,7 @@
 mod arguments;
 mod binary;
 mod build;
+mod checkpoint;
 mod compile;
 mod error;
 mod explain;
@@ -24,7 +25,7 @@ use workspace::Workspace;
 
 fn main() -> ExitCode {
     match execute(arguments::read(std::env::args_os())) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             terminal::tell(&error);
             ExitCode::FAILURE
@@ -32,27 +33,28 @@ fn main() -> ExitCode {
     }
 }
 
-fn execute(verb: Verb) -> Result<(), Error> {
+fn execute(verb: Verb) -> Result<ExitCode, Error> {
     match verb {
-        Verb::Run { request, arguments } => become_binary(&request, &arguments),
-        Verb::Sample { request, arguments } => become_only("sample", &request, arguments),
-        Verb::Evaluate { request, arguments } => become_only("evaluate", &request, arguments),
-        Verb::Build { list: true, .. } => list(),
+        Verb::Run { request, arguments } => become_binary(&request, &arguments)?,
+        Verb::Sample { request, arguments } => become_only("sample", &request, arguments)?,
+        Verb::Evaluate { request, arguments } => become_only("evaluate", &request, arguments)?,
+        Verb::Build { list: true, .. } => list()?,
         Verb::Build { request, .. } => {
             // Without `--list` there is a spec. Otherwise the command line would have been rejected.
             let binary = request.map(|request| build::build(&request)).transpose()?;
             binary.iter().for_each(|binary| println!("{}", binary.path().display()));
-            Ok(())
         }
         Verb::Plan { request, schedule } => {
-            become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])
+            become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])?;
         }
-        Verb::Tokenize(arguments) => tokenize::tokenize(&arguments),
-        Verb::Explain { code } => {
-            println!("{}", explain::explain(code.as_deref())?);
-            Ok(())
-        }
+        Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
+        Verb::Verify(arguments) => checkpoint::verify(&arguments)?,
+        Verb::Inspect { path } => checkpoint::inspect(&path)?,
+        Verb::Diff { first, second } => return Ok(checkpoint::diff(&first, &second)),
+        Verb::Export(arguments) => checkpoint::export(&arguments)?,
+        Verb::Explain { code } => println!("{}", explain::explain(code.as_deref())?),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints each file whose text a binary of this workspace carries, with its length in bytes.

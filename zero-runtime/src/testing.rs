@@ -1,9 +1,11 @@
 //! Testing: checks for layers, the library's and a user's own. Never used by a run.
 
+mod checkpoints;
 mod names;
 mod sample;
 mod trial;
 
+pub use checkpoints::{FailingDisk, SampleCheckpoint};
 pub use sample::Sample;
 
 use crate::device::{Cpu, Device, Then, Write};

@@ -7,10 +7,12 @@
 //! Reading: [`Checkpoint::open`] believes no more of a folder than hashes hold. [`Elements`] are those of one state of all
 //! tensors, wherever files have them.
 
+mod compare;
 mod disk;
 mod elements;
 mod entry;
 mod error;
+mod export;
 mod initial;
 mod lock;
 mod manifest;
@@ -19,12 +21,16 @@ mod sealed;
 mod shard;
 mod states;
 mod store;
+#[cfg(test)]
+mod tests;
 mod verify;
 
+pub use compare::{Comparison, Difference, compare};
 pub use disk::{Disk, Sink, System};
 pub use elements::Elements;
 pub use entry::{Entry, state_name};
 pub use error::CheckpointError;
+pub use export::{Published, export};
 pub use initial::Initial;
 pub use manifest::{
     CHUNK_BYTES, DataPosition, FORMAT, FileSums, MANIFEST, Manifest, PlanInfo, SpecInfo, TensorInfo, Versions,

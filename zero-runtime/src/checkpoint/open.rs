@@ -3,11 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 
+use super::elements::Elements;
 use super::entry::{Entry, parse_name};
 use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FORMAT, FileSums, MANIFEST, Manifest, TensorInfo, shard_name};
@@ -32,7 +34,8 @@ pub struct Checkpoint {
 #[derive(Debug)]
 pub(super) struct ShardFile {
     pub path: PathBuf,
-    file: File,
+    /// None where it could not be opened, which only [`Checkpoint::examine`] goes on with.
+    file: Option<File>,
     /// The entries in the order of their bytes, and where each begins.
     pub entries: Vec<(Entry, u64)>,
 }
@@ -46,10 +49,38 @@ impl Checkpoint {
     /// Z0389 if a header says what cannot be.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let manifest = read_manifest(path)?;
-        let by_name = manifest.tensors.iter().zip(0..).map(|(tensor, index)| (tensor.name.as_str(), index)).collect();
-        let open = |(rank, sums)| ShardFile::open(path, rank, sums, &manifest, &by_name);
-        let files = manifest.files.iter().enumerate().map(open).collect::<Result<_, _>>()?;
+        let files = open_files(path, &manifest).collect::<Result<_, _>>()?;
         Ok(Self { manifest, path: path.to_owned(), files })
+    }
+
+    /// All that is wrong with the checkpoint in a folder: files that [`Checkpoint::open`] would refuse, then each chunk of the
+    /// others that was changed and, if there is nothing of this, states that are not whole. By so many threads; `progress`
+    /// is told how many bytes more were read.
+    pub fn examine(path: &Path, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<CheckpointError> {
+        let manifest = match read_manifest(path) {
+            Ok(manifest) => manifest,
+            Err(error) => return vec![error],
+        };
+        let (mut files, mut faults) = (Vec::new(), Vec::new());
+        for file in open_files(path, &manifest) {
+            files.push(file.unwrap_or_else(|error| {
+                faults.push(error);
+                ShardFile { path: PathBuf::new(), file: None, entries: Vec::new() }
+            }));
+        }
+        let checkpoint = Self { manifest, path: path.to_owned(), files };
+        let chunks = checkpoint.chunks().filter(|chunk| checkpoint.files[chunk.file].file.is_some());
+        faults.extend(checkpoint.faults(&chunks.collect::<Vec<_>>(), threads, progress));
+        if faults.is_empty() {
+            let states = State::ALL.into_iter().filter(|&state| state != State::Master || checkpoint.has(state));
+            faults.extend(states.filter_map(|state| Elements::new(&checkpoint, state).err()));
+        }
+        faults
+    }
+
+    /// The length of all files but the manifest.
+    pub fn bytes(&self) -> u64 {
+        self.manifest.files.iter().map(|file| file.bytes).sum()
     }
 
     /// The number of elements of each tensor.
@@ -80,8 +111,15 @@ impl Checkpoint {
     /// Z0385.
     pub fn read(&self, file: usize, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), CheckpointError> {
         let shard = &self.files[file];
-        shard.file.read_exact_at(bytes, offset_bytes).map_err(CheckpointError::unreadable(&shard.path))
+        shard.read(bytes, offset_bytes)
     }
+}
+
+fn open_files(folder: &Path, manifest: &Manifest) -> impl Iterator<Item = Result<ShardFile, CheckpointError>> {
+    let numbered = manifest.tensors.iter().zip(0..);
+    let by_name: HashMap<&str, usize> = numbered.map(|(tensor, index)| (tensor.name.as_str(), index)).collect();
+    let files = manifest.files.iter().enumerate();
+    files.map(move |(rank, sums)| ShardFile::open(folder, rank, sums, manifest, &by_name))
 }
 
 fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
@@ -156,7 +194,7 @@ impl ShardFile {
             return Err(CheckpointError::OtherLength { path, expected, found });
         }
         let file = File::open(&path).map_err(CheckpointError::unreadable(&path))?;
-        let mut shard = Self { path, file, entries: Vec::new() };
+        let mut shard = Self { path, file: Some(file), entries: Vec::new() };
         let (head, fault) = shard.head(sums)?;
         // Also of a file that was changed, as it is more help to know what it is, if that can be known.
         let says = head.get(LENGTH_BYTES as usize..).and_then(told);
@@ -176,6 +214,14 @@ impl ShardFile {
         Ok(shard)
     }
 
+    fn read(&self, bytes: &mut [u8], offset_bytes: u64) -> Result<(), CheckpointError> {
+        let read = match &self.file {
+            Some(file) => file.read_exact_at(bytes, offset_bytes),
+            None => Err(ErrorKind::NotFound.into()),
+        };
+        read.map_err(CheckpointError::unreadable(&self.path))
+    }
+
     /// The header with its length, as far as chunks go whose hashes hold, and the first chunk whose hash does not.
     fn head(&self, sums: &FileSums) -> Result<(Vec<u8>, Option<usize>), CheckpointError> {
         let (mut head, mut needed) = (Vec::new(), LENGTH_BYTES);
@@ -186,7 +232,7 @@ impl ShardFile {
                 break;
             }
             let mut chunk = vec![0; CHUNK_BYTES.min((sums.bytes - start) as usize)];
-            self.file.read_exact_at(&mut chunk, start).map_err(CheckpointError::unreadable(&self.path))?;
+            self.read(&mut chunk, start)?;
             if blake3::hash(&chunk).to_hex().as_str() != expected {
                 fault = Some(index);
             }

@@ -22,7 +22,7 @@ use crate::plan::State;
 use crate::transport::Transport;
 
 /// Files beside the tensors that an imported model keeps.
-const CARRIED: [&str; 8] = [
+pub(crate) const CARRIED: [&str; 8] = [
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -115,16 +115,7 @@ impl Export {
 
     /// Makes all files, with room for tensors.
     fn begin(&self, import: Option<&Import>) -> Result<Partial<'_>, WeightsError> {
-        let mut partial = self.directory.begin()?;
-        for file in &self.layout.files {
-            partial.add(&file.name, &file.head, file.bytes)?;
-        }
-        if let Some(index) = self.layout.index() {
-            partial.add_whole(INDEX, &index)?;
-        }
-        if let Some(config) = &self.config {
-            partial.add_whole(CONFIG, config)?;
-        }
+        let mut partial = begin(&self.directory, &self.layout, self.config.as_deref())?;
         let Some(import) = import else { return Ok(partial) };
         for name in &self.carried {
             if let Some((mut file, _)) = import.folder.open_inside(name)? {
@@ -165,15 +156,34 @@ impl Export {
     }
 }
 
+/// Makes the files of tensors with room for them, their index and the config.
+pub(crate) fn begin<'a>(
+    directory: &'a Directory,
+    layout: &Layout,
+    config: Option<&[u8]>,
+) -> Result<Partial<'a>, WeightsError> {
+    let mut partial = directory.begin()?;
+    for file in &layout.files {
+        partial.add(&file.name, &file.head, file.bytes)?;
+    }
+    if let Some(index) = layout.index() {
+        partial.add_whole(INDEX, &index)?;
+    }
+    if let Some(config) = config {
+        partial.add_whole(CONFIG, config)?;
+    }
+    Ok(partial)
+}
+
 /// The files of an export, as one rank writes them.
-struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     layout: &'a Layout,
     files: Vec<(PathBuf, File)>,
     bytes: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    fn open(layout: &'a Layout, partial: &Path) -> Result<Self, WeightsError> {
+    pub(crate) fn open(layout: &'a Layout, partial: &Path) -> Result<Self, WeightsError> {
         let open = |name: &str| {
             let path = partial.join(name);
             let file = OpenOptions::new().write(true).open(&path).map_err(WeightsError::unwritable(&path))?;
@@ -199,7 +209,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes elements of a tensor from `first` on, which are in the order of the model.
-    fn write_tensor(&mut self, target: &Target, first: usize, values: &[f32]) -> Result<(), WeightsError> {
+    pub(crate) fn write_tensor(&mut self, target: &Target, first: usize, values: &[f32]) -> Result<(), WeightsError> {
         let Exported { named, name, kind } = &target.tensor;
         let (path, file) = &self.files[target.file];
         for run in runs(first..first + values.len(), &named.shape, named.transposed) {
@@ -219,7 +229,7 @@ impl<'a> Writer<'a> {
 }
 
 /// The config that a model declares, with the type of its tensors.
-fn own_config(declared: Value, kind: Option<WeightType>) -> Option<Vec<u8>> {
+pub(crate) fn own_config(declared: Value, kind: Option<WeightType>) -> Option<Vec<u8>> {
     let Value::Object(mut config) = declared else { return None };
     if let Some(kind) = kind {
         config.entry("dtype").or_insert_with(|| kind.config_name().into());

@@ -81,7 +81,7 @@ impl Folder {
     }
 
     /// A regular file of this folder; none if it is not there.
-    pub(super) fn open_inside(&self, name: &str) -> Result<Option<(File, u64)>, WeightsError> {
+    pub(crate) fn open_inside(&self, name: &str) -> Result<Option<(File, u64)>, WeightsError> {
         let path = self.path.join(name);
         let mut parts = Path::new(name).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {

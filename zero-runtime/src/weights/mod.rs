@@ -5,14 +5,14 @@
 //! what their sizes are called against the struct. [`Import`] fills the parameters of an engine, [`Export`] writes them.
 
 mod config;
-mod directory;
+pub(crate) mod directory;
 mod dtype;
 mod error;
-mod export;
+pub(crate) mod export;
 mod folder;
 pub(crate) mod header;
 mod import;
-mod layout;
+pub(crate) mod layout;
 mod names;
 mod rotary;
 mod runs;

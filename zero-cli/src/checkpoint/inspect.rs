@@ -1,0 +1,92 @@
+//! Inspect: what is in a checkpoint, and which checkpoints a run has, as text. Never reads an element.
+
+use std::path::Path;
+
+use serde_json::Value;
+use zero_plan::{Bytes, State};
+use zero_runtime::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, Versions, state_name};
+
+use super::named_by;
+use crate::error::Error;
+
+/// Prints what is in a checkpoint or, of the folder of a run, a line for each checkpoint; those that cannot be read are told
+/// as errors after them.
+pub fn inspect(path: &Path) -> Result<(), Error> {
+    let paths = named_by(path)?;
+    if path.join(MANIFEST).exists() {
+        print!("{}", page(&Checkpoint::open(path)?));
+        return Ok(());
+    }
+    let mut faults = Vec::new();
+    println!("{:>12}  {:>10}  {:>10}  {:>5}  {:20}  layout", "step", "loss", "bytes", "ranks", "written");
+    for path in paths {
+        match Checkpoint::open(&path) {
+            Ok(checkpoint) => println!("{}", row(&checkpoint)),
+            Err(error) => faults.push(error),
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Error::Faults(faults)) }
+}
+
+fn number(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |number| format!("{number:.5}"))
+}
+
+fn row(checkpoint: &Checkpoint) -> String {
+    let Manifest { step, loss, plan, written_at, .. } = &checkpoint.manifest;
+    let (bytes, loss) = (Bytes(checkpoint.bytes() as usize).to_string(), number(*loss));
+    let PlanInfo { ranks, stage, mesh, .. } = plan;
+    format!("{step:>12}  {loss:>10}  {bytes:>10}  {ranks:>5}  {written_at:20}  stage {stage}, {mesh}")
+}
+
+/// A checkpoint as a page of text.
+fn page(checkpoint: &Checkpoint) -> String {
+    let manifest = &checkpoint.manifest;
+    let PlanInfo { fingerprint, ranks, data_ranks, stage, mesh, sequences, length, micro_batches, .. } = &manifest.plan;
+    let Versions { zero, format, target } = &manifest.versions;
+    let elements: usize = checkpoint.lens().iter().sum();
+    let mut lines = vec![
+        ("model", format!("{}, {elements} parameters in {} tensors", manifest.model, manifest.tensors.len())),
+        ("step", manifest.step.to_string()),
+        ("loss", number(manifest.loss)),
+        ("gradient norm", number(manifest.gradient_norm)),
+        ("seed", manifest.seed.to_string()),
+        ("data", format!("{}, {}", manifest.data.description, manifest.data.fingerprint)),
+        ("drawn", format!("{} sequences", manifest.data.sequences_drawn)),
+        ("layout", format!("stage {stage}, {mesh}: {ranks} ranks, {data_ranks} with data of their own")),
+        ("batch", format!("{sequences} sequences of {length} in {micro_batches} micro-batches, on each of them")),
+        ("widths", widths(&manifest.plan)),
+        ("plan", fingerprint.clone()),
+        ("spec", manifest.spec.path.clone()),
+        ("written", format!("{} by zero {zero} for {target}, format {format}", manifest.written_at)),
+        ("files", format!("{}, {}", manifest.files.len(), Bytes(checkpoint.bytes() as usize))),
+    ];
+    lines
+        .extend(State::ALL.into_iter().filter(|&state| checkpoint.has(state)).map(|state| of_state(checkpoint, state)));
+    let mut text: String = lines.iter().map(|(name, value)| format!("{name:14}{value}\n")).collect();
+    text.push_str("\narguments\n");
+    let said = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.extend(manifest.arguments.iter().map(|(name, value)| format!("  {name:24}{}\n", said(value))));
+    text.push_str("\ntensors\n");
+    let names = manifest.tensors.iter().map(|tensor| tensor.name.chars().count()).max().unwrap_or(0);
+    text.extend(manifest.tensors.iter().map(|tensor| format!("  {:names$}  {:?}\n", tensor.name, tensor.shape)));
+    text
+}
+
+fn widths(plan: &PlanInfo) -> String {
+    let PlanInfo { compute_width, params_width, reduce_width, master_width, moments_width, .. } = plan;
+    format!(
+        "compute {compute_width}, params {params_width}, reduce {reduce_width}, master {master_width}, moments \
+         {moments_width}"
+    )
+}
+
+/// The bytes of a state, and what it is stored in.
+fn of_state(checkpoint: &Checkpoint, state: State) -> (&'static str, String) {
+    let sources = checkpoint.sources(state);
+    let bytes: usize = sources.iter().map(|(source, width)| source.len * width.bytes()).sum();
+    let mut widths: Vec<&str> = sources.iter().map(|(_, width)| width.name()).collect();
+    widths.sort_unstable();
+    widths.dedup();
+    (state_name(state), format!("{} of {} in {} pieces", Bytes(bytes), widths.join(" and "), sources.len()))
+}

@@ -1,0 +1,145 @@
+//! Checkpoint: what the command does with checkpoints as they lie on a disk: verify, inspect, diff and export. Never builds a
+//! model; what a checkpoint is, `zero_runtime::checkpoint` knows.
+
+mod inspect;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use zero_plan::State;
+use zero_runtime::checkpoint::{Checkpoint, CheckpointError, MANIFEST, Store};
+use zero_runtime::terminal;
+use zero_runtime::weights::WeightType;
+
+use crate::error::Error;
+pub use inspect::inspect;
+
+/// What `diff` ends with where two checkpoints differ.
+const DIFFERENT: u8 = 1;
+/// And where one of them cannot be read.
+const UNKNOWN: u8 = 2;
+
+/// What to verify.
+#[derive(Args, Debug, PartialEq)]
+pub struct VerifyArguments {
+    /// A checkpoint, or the folder of a run, of which all are verified
+    pub path: PathBuf,
+    /// Threads that read; without it, one for each core
+    #[arg(long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+}
+
+/// What to export, where to, and how.
+#[derive(Args, Debug, PartialEq)]
+pub struct ExportArguments {
+    /// A checkpoint
+    pub checkpoint: PathBuf,
+    /// The new folder, as Hugging Face has them
+    pub folder: PathBuf,
+    /// Type of its numbers
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    pub dtype: WeightType,
+}
+
+/// The checkpoints that a path stands for: itself, or those of a run's folder, the oldest first.
+fn named_by(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    if path.join(MANIFEST).exists() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let found = if path.is_dir() { Store::checkpoints(path)? } else { Vec::new() };
+    if found.is_empty() {
+        let what =
+            if path.is_dir() { "it has no manifest, and no folder of a checkpoint" } else { "it is not a folder" };
+        return Err(CheckpointError::NoCheckpoint { path: path.to_owned(), what: what.to_owned() }.into());
+    }
+    Ok(found.into_iter().rev().map(|found| found.path).collect())
+}
+
+/// Reads every byte of checkpoints, and says of each whether it is what was written.
+pub fn verify(arguments: &VerifyArguments) -> Result<(), Error> {
+    let paths = named_by(&arguments.path)?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let threads = arguments.threads.map_or(cores, std::num::NonZeroUsize::get);
+    // What cannot be opened is told when its turn comes.
+    let bytes = paths.iter().filter_map(|path| Checkpoint::open(path).ok()).map(|it| it.bytes()).sum();
+    let bar = bar(bytes, "{bar:20} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    let mut all = Vec::new();
+    for path in &paths {
+        let faults = Checkpoint::examine(path, threads, &|bytes| bar.inc(bytes));
+        let said = match faults.len() {
+            0 => "whole".to_owned(),
+            1 => "1 fault".to_owned(),
+            count => format!("{count} faults"),
+        };
+        bar.suspend(|| println!("{}: {said}", path.display()));
+        all.extend(faults);
+    }
+    bar.finish_and_clear();
+    if all.is_empty() { Ok(()) } else { Err(Error::Faults(all)) }
+}
+
+/// Says how two checkpoints differ. The exit code is that of `diff`: 0 if all elements are equal, 1 if not, and 2 if that
+/// cannot be found out.
+pub fn diff(first: &Path, second: &Path) -> ExitCode {
+    match differs(first, second) {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::from(DIFFERENT),
+        Err(error) => {
+            terminal::tell(&error);
+            ExitCode::from(UNKNOWN)
+        }
+    }
+}
+
+fn differs(first: &Path, second: &Path) -> Result<bool, Error> {
+    let (a, b) = (Checkpoint::open(first)?, Checkpoint::open(second)?);
+    let elements: usize = a.lens().iter().sum();
+    let states = if [&a, &b].iter().all(|it| it.has(State::Master)) { 4 } else { 3 };
+    let bar = bar((states * elements) as u64, "{bar:20} {percent}% {eta}");
+    let comparison = zero_runtime::checkpoint::compare(&a, &b, &|elements| bar.inc(elements))?;
+    bar.finish_and_clear();
+    for line in &comparison.model {
+        println!("{line}");
+    }
+    let names = comparison.tensors.iter().map(|it| it.tensor.chars().count()).max().unwrap_or(0);
+    for it in &comparison.tensors {
+        let (state, tensor) = (it.state_name(), &it.tensor);
+        println!(
+            "{state:13} {tensor:names$}  {} of {} elements, by up to {:.3e}, relative {:.3e}",
+            it.differing, it.elements, it.max_abs, it.max_relative
+        );
+    }
+    match (comparison.is_equal(), comparison.compared) {
+        (true, compared) => println!("{compared} tensors of states are equal"),
+        (false, compared) => println!("{} of {compared} tensors of states differ", comparison.tensors.len()),
+    }
+    for line in &comparison.about {
+        println!("  {line}");
+    }
+    Ok(!comparison.is_equal())
+}
+
+/// Writes the parameters of a checkpoint to a folder as Hugging Face has them.
+pub fn export(arguments: &ExportArguments) -> Result<(), Error> {
+    let checkpoint = Checkpoint::open(&arguments.checkpoint)?;
+    let elements: usize = checkpoint.lens().iter().sum();
+    let bar = bar(elements as u64, "{bar:20} {percent}% {eta}");
+    let (folder, kind) = (&arguments.folder, Some(arguments.dtype));
+    let written = zero_runtime::checkpoint::export(&checkpoint, folder, kind, &|elements| bar.inc(elements))?;
+    bar.finish_and_clear();
+    println!("{} tensors of step {} to {}", written.tensors, checkpoint.manifest.step, folder.display());
+    written.notes.iter().for_each(|note| println!("  {note}"));
+    Ok(())
+}
+
+/// A bar on standard error, if that is a terminal.
+fn bar(length: u64, template: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(template).expect("a valid template");
+    ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr()).with_style(style)
+}

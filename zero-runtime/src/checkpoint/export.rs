@@ -1,0 +1,100 @@
+//! Export: a folder as Hugging Face has them, made from a checkpoint alone. Never builds a model, and never holds a tensor.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::elements::Elements;
+use super::open::Checkpoint;
+use crate::engine::PIECE_ELEMENTS;
+use crate::error::Error;
+use crate::weights::directory::{Directory, Partial};
+use crate::weights::export::{CARRIED, Writer, begin, own_config};
+use crate::weights::layout::{self, FILE_BYTES_MAX, Layout};
+use crate::weights::{Folder, Named, WeightType, WeightsError};
+
+/// What was exported.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Number of tensors.
+    pub tensors: usize,
+    /// Bytes of the files that hold them.
+    pub bytes: u64,
+    /// What a person should know of it, in lines.
+    pub notes: Vec<String>,
+}
+
+/// Writes the parameters of a checkpoint to the new folder `path`: of the master copy where there is one, as published, in
+/// f32 unless `kind` says otherwise. Files beside the tensors, such as a tokenizer, come from the folder of the run's
+/// `--init`, if it is still there. `progress` is told how many elements more were written.
+///
+/// # Errors
+/// Z0368 if the folder cannot be made or written, or if a number has no value in `kind`; Z0385, Z0387 or Z0389 if the
+/// checkpoint is not whole. Nothing is left behind then.
+pub fn export(
+    checkpoint: &Checkpoint,
+    path: &Path,
+    kind: Option<WeightType>,
+    progress: &dyn Fn(u64),
+) -> Result<Published, Error> {
+    in_files(checkpoint, path, kind, FILE_BYTES_MAX, progress)
+}
+
+/// The same, in files of up to `file_bytes_max` bytes of tensors.
+fn in_files(
+    checkpoint: &Checkpoint,
+    path: &Path,
+    kind: Option<WeightType>,
+    file_bytes_max: u64,
+    progress: &dyn Fn(u64),
+) -> Result<Published, Error> {
+    let manifest = &checkpoint.manifest;
+    let kind = kind.unwrap_or(WeightType::F32);
+    let exported = manifest.tensors.iter().map(|it| {
+        let (name, shape) = (it.name.clone(), it.shape.clone());
+        let named = Named { name, shape, transposed: it.transposed, unit: it.unit, start: it.start, is_alias: false };
+        layout::Exported { name: named.name.clone(), named, kind }
+    });
+    let layout = Layout::new(exported.collect(), file_bytes_max);
+    let directory = Directory::new(path, layout.file_bytes())?;
+    let config = own_config(manifest.config.clone(), layout.kind());
+    let mut notes = Vec::new();
+    if config.is_none() {
+        notes.push("the model declares no configuration, so there is no config.json".to_owned());
+    }
+    let mut elements = Elements::of_parameters(checkpoint)?;
+    let mut partial = begin(&directory, &layout, config.as_deref())?;
+    notes.extend(carry(manifest.arguments.get("init"), &mut partial)?);
+    let mut writer = Writer::open(&layout, &directory.partial(std::process::id()))?;
+    let numbers: HashMap<&str, usize> = manifest.tensors.iter().zip(0..).map(|(it, i)| (it.name.as_str(), i)).collect();
+    let mut values = Vec::new();
+    for target in &layout.targets {
+        let named = &target.tensor.named;
+        for first in (0..named.elements()).step_by(PIECE_ELEMENTS) {
+            values.resize(PIECE_ELEMENTS.min(named.elements() - first), 0.0);
+            elements.read(numbers[named.name.as_str()], first, &mut values)?;
+            writer.write_tensor(target, first, &values)?;
+            progress(values.len() as u64);
+        }
+    }
+    partial.finish()?;
+    Ok(Published { tensors: layout.targets.len(), bytes: layout.file_bytes(), notes })
+}
+
+/// Copies what lies beside the weights that the run has started from, and says so.
+fn carry(init: Option<&Value>, partial: &mut Partial) -> Result<Vec<String>, WeightsError> {
+    let Some(init) = init.and_then(Value::as_str) else { return Ok(Vec::new()) };
+    let folder = match Folder::open(Path::new(init)) {
+        Ok(folder) => folder,
+        Err(error) => return Ok(vec![format!("without a tokenizer, as the run's --init is not what it was: {error}")]),
+    };
+    let mut notes = Vec::new();
+    for name in CARRIED {
+        if let Some((mut file, _)) = folder.open_inside(name)? {
+            partial.add_copy(name, &mut file)?;
+            notes.push(format!("{name} of {init}"));
+        }
+    }
+    Ok(notes)
+}

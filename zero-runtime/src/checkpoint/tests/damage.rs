@@ -1,0 +1,184 @@
+//! Damage: whatever happens to a file of a checkpoint is found, and told with the file and what it holds.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const FILES: [&str; 3] = ["manifest.jsonl", "rank-00000.safetensors", "rank-00001.safetensors"];
+
+fn saved(step: u64) -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = SampleCheckpoint::of_step(step).saved(root.path());
+    assert_eq!(names(&path), FILES);
+    assert!(fault(&path).is_none() && Checkpoint::examine(&path, 2, &|_| {}).is_empty());
+    (root, path)
+}
+
+/// The error and its text, which must name the file, and be what `verify` finds too.
+fn refused(path: &Path, name: &str, what: &str) -> (&'static str, String) {
+    let error = fault(path).unwrap_or_else(|| panic!("{name} {what}: nobody objects"));
+    let report = error.report();
+    assert!(report.contains(name), "{name} {what}: {report}");
+    let examined = Checkpoint::examine(path, 1, &|_| {});
+    assert_eq!(examined.iter().map(CheckpointError::report).collect::<Vec<_>>(), [report.clone()], "{name} {what}");
+    (error.code(), report)
+}
+
+#[test]
+fn z0387_each_byte_that_is_flipped_is_found() {
+    let (_root, path) = saved(3);
+    for name in FILES {
+        let file = path.join(name);
+        let whole = fs::read(&file).expect("a file");
+        let data = match name.starts_with("rank") {
+            true => 8 + u64::from_le_bytes(*whole.first_chunk().expect("a length")) as usize,
+            false => usize::MAX,
+        };
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            fs::write(&file, &flipped).expect("a file");
+            let (code, report) = refused(&path, name, &format!("with byte {at} flipped"));
+            match (name.starts_with("rank"), at >= data) {
+                (false, _) => assert_eq!(code, "Z0384", "{report}"),
+                // A digit of the step or the rank may be another digit.
+                (true, false) => assert!(code == "Z0387" || code == "Z0388", "{report}"),
+                (true, true) => {
+                    assert_eq!(code, "Z0387", "{report}");
+                    assert!(
+                        report.contains("`parameters/up.weight@") && report.contains("`master/norm@x/y@"),
+                        "{report}"
+                    );
+                }
+            }
+        }
+        fs::write(&file, &whole).expect("a file");
+    }
+    assert!(fault(&path).is_none());
+}
+
+#[test]
+fn z0386_each_length_that_a_file_is_cut_to_is_found() {
+    let (_root, path) = saved(3);
+    for name in FILES {
+        let file = path.join(name);
+        let whole = fs::read(&file).expect("a file");
+        for len in 0..whole.len() {
+            fs::write(&file, &whole[..len]).expect("a file");
+            let expected = if name.starts_with("rank") { "Z0386" } else { "Z0384" };
+            assert_eq!(refused(&path, name, &format!("cut to {len} bytes")).0, expected);
+        }
+        fs::write(&file, [&whole[..], b" "].concat()).expect("a file");
+        refused(&path, name, "with a byte more");
+        fs::write(&file, &whole).expect("a file");
+    }
+}
+
+#[test]
+fn z0385_a_file_that_is_missing_is_named() {
+    let (_root, path) = saved(3);
+    for name in FILES {
+        let whole = fs::read(path.join(name)).expect("a file");
+        fs::remove_file(path.join(name)).expect("removed");
+        let expected = if name.starts_with("rank") { "Z0385" } else { "Z0383" };
+        assert_eq!(refused(&path, name, "removed").0, expected);
+        fs::create_dir(path.join(name)).expect("a folder in its place");
+        refused(&path, name, "replaced by a folder");
+        fs::remove_dir(path.join(name)).expect("removed");
+        fs::write(path.join(name), whole).expect("a file");
+    }
+}
+
+#[test]
+fn z0388_a_file_of_another_step_or_rank_is_told() {
+    let ((_one, path), (_two, other)) = (saved(3), saved(4));
+    for (from, to, expected) in [
+        (other.join(FILES[1]), FILES[1], "expected rank 0 of step 3, found rank 0 of step 4"),
+        (other.join(FILES[2]), FILES[2], "expected rank 1 of step 3, found rank 1 of step 4"),
+    ] {
+        let whole = fs::read(path.join(to)).expect("a file");
+        fs::copy(from, path.join(to)).expect("a copy");
+        let (code, report) = refused(&path, to, "of another step");
+        assert_eq!(code, "Z0388");
+        assert!(report.contains(expected), "{report}");
+        fs::write(path.join(to), whole).expect("a file");
+    }
+    // Of one length, as this rank has the same entries but for where they begin.
+    let same = SampleCheckpoint { ranks: 1, ..SampleCheckpoint::of_step(3) };
+    let root = tempfile::tempdir().expect("a directory");
+    let whole = same.saved(root.path());
+    let file = whole.join(FILES[1]);
+    let mut bytes = fs::read(&file).expect("a file");
+    let at = bytes.windows(10).position(|it| it == b"\"rank\":\"0\"").expect("the rank");
+    bytes[at + 8] = b'5';
+    fs::write(&file, bytes).expect("a file");
+    let (code, report) = refused(&whole, FILES[1], "of another rank");
+    assert!(code == "Z0388" && report.contains("expected rank 0 of step 3, found rank 5 of step 3"), "{report}");
+    // Exchanged as a whole, they are of another length, or of another rank.
+    for (one, two) in [(FILES[1], FILES[2]), (FILES[2], FILES[1])] {
+        let first = fs::read(path.join(one)).expect("a file");
+        fs::copy(path.join(two), path.join(one)).expect("a copy");
+        let (code, report) = refused(&path, one, "of another rank");
+        assert!(code == "Z0386" || code == "Z0388", "{report}");
+        fs::write(path.join(one), first).expect("a file");
+    }
+}
+
+#[test]
+fn z0383_what_is_no_checkpoint() {
+    let root = tempfile::tempdir().expect("a directory");
+    fs::write(root.path().join("file"), "x").expect("a file");
+    for (name, words) in [("", "has no manifest.jsonl"), ("nowhere", "No such file"), ("file", "not a folder")] {
+        let error = fault(&root.path().join(name)).expect("an error").report();
+        assert!(error.starts_with("error[Z0383]: `") && error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn z0384_a_manifest_of_another_format_or_with_less_than_it_must_have() {
+    let (_root, path) = saved(3);
+    let manifest = Checkpoint::open(&path).expect("a checkpoint").manifest;
+    let with = |change: &dyn Fn(&mut Manifest)| {
+        let mut changed = manifest.clone();
+        change(&mut changed);
+        fs::write(path.join(MANIFEST), sealed::seal(&changed)).expect("a file");
+        fault(&path).expect("an error").report()
+    };
+    let changes: [(&dyn Fn(&mut Manifest), &str); 6] = [
+        (&|it| it.format = 2, "is of format 2, expected 1"),
+        (&|it| it.files.clear(), "names no file"),
+        (&|it| it.files.swap(0, 1), "names file 0 `rank-00001.safetensors`"),
+        (&|it| it.files[1].chunks.clear(), "has 0 hashes of `rank-00001.safetensors`"),
+        (&|it| it.tensors[1].name = "up.weight".to_owned(), "has `up.weight` twice"),
+        (&|it| it.tensors[1].shape = vec![usize::MAX, 2], "of the impossible shape"),
+    ];
+    for (change, words) in changes {
+        let error = with(change);
+        assert!(error.starts_with("error[Z0384]: the manifest `") && error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn z0389_a_header_that_says_what_cannot_be() {
+    let (_root, path) = saved(3);
+    let manifest = Checkpoint::open(&path).expect("a checkpoint").manifest;
+    let with = |change: &dyn Fn(&mut Manifest)| {
+        let mut changed = manifest.clone();
+        change(&mut changed);
+        fs::write(path.join(MANIFEST), sealed::seal(&changed)).expect("a file");
+        let faults = Checkpoint::examine(&path, 1, &|_| {});
+        faults.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n")
+    };
+    let changes: [(&dyn Fn(&mut Manifest), &str); 4] = [
+        (&|it| it.tensors[1].name = "other".to_owned(), "has `first_moment/up.bias@0`"),
+        (&|it| it.tensors[2].shape = vec![1], "which its tensor has not"),
+        (&|it| it.tensors[2].shape = vec![6], "has not each element of parameters of `norm@x/y` once"),
+        (&|it| it.files.truncate(1), "has not each element of parameters of `up.weight` once"),
+    ];
+    for (change, words) in changes {
+        let error = with(change);
+        assert!(error.starts_with("error[Z0389]: `") && error.contains(words), "{error}");
+    }
+}

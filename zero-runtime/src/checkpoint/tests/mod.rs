@@ -1,0 +1,30 @@
+//! Tests of checkpoints as files. What engines save and load is tested with them.
+
+mod damage;
+mod read;
+mod save;
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::testing::SampleCheckpoint;
+
+/// The names in a folder, sorted.
+fn names(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).expect("a folder");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+    names.sort();
+    names
+}
+
+/// What is wrong with the checkpoint in a folder, as a run finds it.
+fn fault(path: &Path) -> Option<CheckpointError> {
+    let checkpoint = match Checkpoint::open(path) {
+        Ok(checkpoint) => checkpoint,
+        Err(error) => return Some(error),
+    };
+    let chunks: Vec<Chunk> = checkpoint.chunks().collect();
+    checkpoint.verify(&chunks, 2, &|_| {}).err()
+}
