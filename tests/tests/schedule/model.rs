@@ -139,6 +139,18 @@ pub fn models(ranks_max: usize) -> impl Strategy<Value = Model> {
     })
 }
 
+/// Any model, and the same units under any other configuration.
+pub fn pairs(ranks_max: usize) -> impl Strategy<Value = (Model, Model)> {
+    (models(ranks_max), configs(ranks_max), splits()).prop_map(|(model, mut config, split)| {
+        if config.chunks() > model.units.len() {
+            config = Config { mesh: Mesh { pipeline: 1, ..config.mesh }, order: Order::OneFOneB, ..config };
+        }
+        let config = Config { split: split.of(model.units.len(), config.chunks()), ..config };
+        let units = model.units.clone();
+        (model, Model { config, units })
+    })
+}
+
 const AXES: [[Axis; 3]; 3] =
     [Axis::ALL, [Axis::Pipeline, Axis::Zero, Axis::Replica], [Axis::Replica, Axis::Pipeline, Axis::Zero]];
 

@@ -6,7 +6,7 @@ use zero_plan::prove;
 use crate::model::models;
 use crate::simulator::{Pace, simulate};
 
-fn cases(cases: u32) -> ProptestConfig {
+pub fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

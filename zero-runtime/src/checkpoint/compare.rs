@@ -98,7 +98,7 @@ fn compare_state(
     common: &[(usize, usize)],
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<Difference>, CheckpointError> {
-    let (mut ours, mut theirs) = (Elements::new(a, of_a)?, Elements::new(b, of_b)?);
+    let (mut ours, mut theirs) = (Elements::all(a, of_a)?, Elements::all(b, of_b)?);
     let (mut one, mut other) = (Vec::new(), Vec::new());
     let mut differing = Vec::new();
     for &(i, j) in common {

@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 /// What a save asks of a file system.
 pub trait Disk: Send + Sync {
     /// Makes a folder, whose parent exists.
@@ -31,6 +33,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// Those of the system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives each of two folders the other's name, at once.
+    ///
+    /// # Errors
+    /// Those of the system, and that of file systems that cannot do it.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
@@ -91,6 +99,10 @@ impl Disk for System {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

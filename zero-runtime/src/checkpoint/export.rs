@@ -63,7 +63,7 @@ fn in_files(
     if config.is_none() {
         notes.push("the model declares no configuration, so there is no config.json".to_owned());
     }
-    let mut elements = Elements::of_parameters(checkpoint)?;
+    let mut elements = Elements::all(checkpoint, checkpoint.best_parameters())?;
     let mut partial = begin(&directory, &layout, config.as_deref())?;
     notes.extend(carry(manifest.arguments.get("init"), &mut partial)?);
     let mut writer = Writer::open(&layout, &directory.partial(std::process::id()))?;

@@ -73,7 +73,7 @@ impl Checkpoint {
         faults.extend(checkpoint.faults(&chunks.collect::<Vec<_>>(), threads, progress));
         if faults.is_empty() {
             let states = State::ALL.into_iter().filter(|&state| state != State::Master || checkpoint.has(state));
-            faults.extend(states.filter_map(|state| Elements::new(&checkpoint, state).err()));
+            faults.extend(states.filter_map(|state| Elements::all(&checkpoint, state).err()));
         }
         faults
     }

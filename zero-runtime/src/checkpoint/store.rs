@@ -166,18 +166,16 @@ impl Store {
         write_whole(disk, &partial.join(MANIFEST), &seal(&manifest))?;
         disk.sync_dir(&partial).map_err(CheckpointError::unwritable(&partial))?;
         let whole = folder(&self.path, WHOLE, step);
-        if is_folder(&whole) {
-            // A run that went on from an older one has come to this step again.
-            let old = folder(&self.path, OLD, step);
-            disk.rename(&whole, &old).map_err(CheckpointError::unwritable(&whole))?;
-        }
-        disk.rename(&partial, &whole).map_err(CheckpointError::unwritable(&whole))?;
+        // A run that went on from an older one may have come to this step again. Were the old checkpoint put aside first,
+        // a crash could leave none of this step.
+        let is_again = is_folder(&whole);
+        let named = if is_again { disk.exchange(&partial, &whole) } else { disk.rename(&partial, &whole) };
+        named.map_err(CheckpointError::unwritable(&whole))?;
         disk.sync_dir(&self.path).map_err(CheckpointError::unwritable(&self.path))?;
-        self.remove_old(disk, step, keep).map_err(|(path, source)| CheckpointError::NotRemoved {
-            written: whole.clone(),
-            path,
-            source,
-        })?;
+        let replaced = if is_again { remove(disk, &partial) } else { Ok(()) };
+        replaced
+            .and_then(|()| self.remove_old(disk, step, keep))
+            .map_err(|(path, source)| CheckpointError::NotRemoved { written: whole.clone(), path, source })?;
         Ok(whole)
     }
 

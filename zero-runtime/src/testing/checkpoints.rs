@@ -194,6 +194,10 @@ impl Disk for FailingDisk {
         self.check().and_then(|()| System.rename(from, to))
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.check().and_then(|()| System.exchange(one, other))
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.check().and_then(|()| System.remove_file(path))
     }
