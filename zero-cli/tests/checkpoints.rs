@@ -51,8 +51,7 @@ fn verify_reads_all_of_a_run_and_names_every_fault() {
     assert_eq!(code, 1);
     assert!(said.contains("step-000000001: whole\n") && said.contains("step-000000002: 2 faults\n"), "{said}");
     assert!(said.contains("step-000000003: 1 fault\n"), "{said}");
-    for words in ["step-000000002/rank-00000.safetensors`: No such file", "`master/norm@x/y@2`", "error[Z0384]"]
-    {
+    for words in ["step-000000002/rank-00000.safetensors`: No such file", "`master/norm@x/y@2`", "error[Z0384]"] {
         assert!(errors.contains(words), "{errors}");
     }
     let (code, said, _) = zero(&["verify"], &[&paths[0]]);
