@@ -51,8 +51,7 @@ fn verify_reads_all_of_a_run_and_names_every_fault() {
     assert_eq!(code, 1);
     assert!(said.contains("step-000000001: whole\n") && said.contains("step-000000002: 2 faults\n"), "{said}");
     assert!(said.contains("step-000000003: 1 fault\n"), "{said}");
-    for words in ["step-000000002/rank-00000.safetensors`: No such file", "`second_moment/norm@x/y@2`", "error[Z0384]"]
-    {
+    for words in ["step-000000002/rank-00000.safetensors`: No such file", "`master/norm@x/y@2`", "error[Z0384]"] {
         assert!(errors.contains(words), "{errors}");
     }
     let (code, said, _) = zero(&["verify"], &[&paths[0]]);
@@ -73,8 +72,8 @@ fn inspect_says_what_is_in_a_checkpoint_and_in_a_run() {
         "model         Sample, 20 parameters in 3 tensors\n",
         "step          20\n",
         "loss          1.50000\n",
-        "parameters    40 bytes of bf16 in 6 pieces\n",
-        "master        80 bytes of f32 in 6 pieces\n",
+        "parameters    40 B of bf16 in 6 pieces\n",
+        "master        80 B of f32 in 6 pieces\n",
         "  lr                      0.5\n",
         "  up.weight  [4, 3]\n",
     ] {

@@ -25,7 +25,7 @@ enum Origin {
     /// Those of a published model.
     Published(Import),
     /// Those of a checkpoint, which has more than these.
-    Checkpoint(Initial),
+    Checkpoint(Box<Initial>),
 }
 
 impl Weights {
@@ -36,7 +36,7 @@ impl Weights {
     pub fn open<M: Model>(arguments: &RunArguments) -> Result<Self, Error> {
         let origin = match arguments.init.as_deref() {
             None => Origin::Seed,
-            Some(path) if Initial::is_one(path) => Origin::Checkpoint(Initial::open::<M>(path)?),
+            Some(path) if Initial::is_one(path) => Origin::Checkpoint(Box::new(Initial::open::<M>(path)?)),
             Some(path) => Origin::Published(Import::open::<M>(path)?),
         };
         let mut weights = Self { origin, export: None };

@@ -9,6 +9,9 @@ use crate::plan::config::Width;
 
 use super::*;
 
+/// Something that is done to a manifest.
+type Change<'a> = &'a dyn Fn(&mut Manifest);
+
 const FILES: [&str; 3] = ["manifest.jsonl", "rank-00000.safetensors", "rank-00001.safetensors"];
 
 fn saved(step: u64) -> (TempDir, PathBuf) {
@@ -25,7 +28,7 @@ fn refused(path: &Path, name: &str, what: &str) -> (&'static str, String) {
     let report = error.report();
     assert!(report.contains(name), "{name} {what}: {report}");
     let examined = Checkpoint::examine(path, 1, &|_| {});
-    assert_eq!(examined.iter().map(CheckpointError::report).collect::<Vec<_>>(), [report.clone()], "{name} {what}");
+    assert_eq!(examined.iter().map(CheckpointError::report).collect::<Vec<_>>(), [&*report], "{name} {what}");
     (error.code(), report)
 }
 
@@ -149,7 +152,7 @@ fn z0384_a_manifest_of_another_format_or_with_less_than_it_must_have() {
         fs::write(path.join(MANIFEST), sealed::seal(&changed)).expect("a file");
         fault(&path).expect("an error").report()
     };
-    let changes: [(&dyn Fn(&mut Manifest), &str); 6] = [
+    let changes: [(Change, &str); 6] = [
         (&|it| it.format = 2, "is of format 2, expected 1"),
         (&|it| it.files.clear(), "names no file"),
         (&|it| it.files.swap(0, 1), "names file 0 `rank-00001.safetensors`"),
@@ -174,7 +177,7 @@ fn z0389_a_header_that_says_what_cannot_be() {
         let faults = Checkpoint::examine(&path, 1, &|_| {});
         faults.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n")
     };
-    let changes: [(&dyn Fn(&mut Manifest), &str); 4] = [
+    let changes: [(Change, &str); 4] = [
         (&|it| it.tensors[1].name = "other".to_owned(), "has `first_moment/up.bias@0`"),
         (&|it| it.tensors[2].shape = vec![1], "which its tensor has not"),
         (&|it| it.tensors[2].shape = vec![6], "has not each element of parameters of `norm@x/y` once"),
