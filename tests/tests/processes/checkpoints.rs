@@ -31,7 +31,7 @@ impl Place {
     /// The model of text, which writes checkpoints here, with further arguments.
     fn command(&self, steps: u64, arguments: &[&str]) -> Command {
         let mut command = tiny(steps);
-        command.args(["--sample", "0", "--held-out", "0", "--checkpoint"]).arg(self.folder()).args(arguments);
+        command.args(["--held-out", "0", "--checkpoint"]).arg(self.folder()).args(arguments);
         command
     }
 
@@ -82,7 +82,7 @@ fn refused(command: &mut Command, code: &str, words: &[&str]) {
 fn a_run_goes_on_as_if_it_had_never_ended() {
     let place = Place::new();
     let [whole, parts] = ["whole", "parts"].map(|name| place.path(name));
-    let end = Run::start(tiny(6).args(["--sample=0", "--held-out=0", "--metrics"]).arg(&whole)).end();
+    let end = Run::start(tiny(6).args(["--held-out=0", "--metrics"]).arg(&whole)).end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
     let metrics = ["--metrics", parts.to_str().unwrap(), "--every", "2", "--resume"];
     // The rate of learning is that of six steps, all the while.
