@@ -25,6 +25,9 @@ pub enum Error {
     /// A checkpoint cannot be read, or written.
     #[error("{}", .0.report())]
     Checkpoint(#[from] CheckpointError),
+    /// All ranks have found the same.
+    #[error(transparent)]
+    OfAll(Box<Error>),
     /// A step could not be done.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -108,7 +111,11 @@ impl From<Lost> for Error {
 impl Error {
     /// Whether all ranks have agreed on it and have the same message.
     pub fn is_agreed(&self) -> bool {
-        matches!(self, Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) | Error::NotAsPlanned { .. })
+        match self {
+            Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) => true,
+            Error::NotAsPlanned { .. } | Error::OfAll(_) => true,
+            _ => false,
+        }
     }
 
     /// Whether this rank, of all that have waited for a silent one, is to say so at once: nothing more will come of the wait,

@@ -119,6 +119,11 @@ impl Store {
         Ok(found)
     }
 
+    /// Where the checkpoint of a step lies in the folder of a run.
+    pub fn whole(path: &Path, step: u64) -> PathBuf {
+        folder(path, WHOLE, step)
+    }
+
     /// Where the checkpoint of a step is made in the folder of a run.
     pub fn partial(path: &Path, step: u64) -> PathBuf {
         folder(path, PARTIAL, step)

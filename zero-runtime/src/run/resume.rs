@@ -84,7 +84,8 @@ pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     let step = checkpoint.manifest.step;
     if step > job.arguments.steps {
         let what = format!("--steps {}, but `{}` has {step} behind it", job.arguments.steps, checkpoint.path.display());
-        return Err(Error::Argument { what, help: "raise --steps: it counts from the beginning".to_owned() });
+        let help = "raise --steps: it counts from the beginning".to_owned();
+        return Err(Error::OfAll(Box::new(Error::Argument { what, help })));
     }
     checkpoint.load(&tensors, engine)?;
     if engine.arena().rank() == 0 {
@@ -102,34 +103,51 @@ fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     job: &Job<M, F>,
     folder: &Path,
 ) -> Result<Option<Opened>, Error> {
-    let mut candidates = Store::checkpoints(folder)?.into_iter();
+    // All take what rank 0 sees: a folder may look otherwise from elsewhere.
+    let mut candidates = match engine.arena().rank() {
+        0 => Store::checkpoints(folder)?.into_iter(),
+        _ => Vec::new().into_iter(),
+    };
     loop {
-        let candidate = candidates.next();
-        // All take the one that rank 0 sees.
-        let mine = candidate.as_ref().map_or(-1.0, |found| found.step as f64);
-        let step = engine.gather_numbers(&[mine])?[0];
-        let Some(found) = candidate.filter(|found| found.step as f64 == step) else {
+        let step = candidates.next().map(|found| found.step as f64);
+        let of_first = engine.gather_numbers(&[step.unwrap_or(-1.0), candidates.len() as f64])?;
+        let (step, older) = (of_first[0], of_first[1]);
+        if step < 0.0 {
             if engine.arena().rank() == 0 {
                 say(&format!("no checkpoint in `{}` yet: the run begins\n\n", folder.display()));
             }
             return Ok(None);
-        };
-        let own = open(engine, job, &found.path);
+        }
+        let own = open(engine, job, &Store::whole(folder, step as u64));
         let is_damaged = own.as_ref().is_err_and(CheckpointError::is_damage);
         let flags = engine.gather_numbers(&[f64::from(own.is_err()), f64::from(is_damaged)])?;
         let failed = flags.chunks_exact(2).position(|flags| flags[0] > 0.0);
+        let count = flags.chunks_exact(2).filter(|flags| flags[0] > 0.0).count();
         let may_pass = flags.chunks_exact(2).all(|flags| flags[0] == flags[1]);
         match (own, failed) {
-            (Ok(opened), None) => return Ok(Some(opened)),
-            (own, Some(first)) if may_pass && candidates.len() > 0 => {
+            (own, None) => return Ok(own.ok()),
+            (own, Some(first)) if may_pass && older > 0.0 => {
                 if let Some(error) = own.err().filter(|_| engine.arena().rank() == first) {
                     let next = "  = note: it is passed over, and the next older one is tried";
                     launch::print(&format!("{}\n{next}", error.report()));
                 }
             }
-            (Err(error), _) => return Err(error.into()),
-            (Ok(_), Some(rank)) => return Err(Lost::Ended { rank }.into()),
+            (own, Some(first)) => return Err(failed_on(engine, own, first, count)),
         }
+    }
+}
+
+/// The error of a call that went wrong on `count` ranks: one of them tells it.
+fn failed_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    engine: &Engine<'p, M, T>,
+    own: Result<Opened, CheckpointError>,
+    first: usize,
+    count: usize,
+) -> Error {
+    match own {
+        Err(error) if count == engine.plan().config.mesh.ranks() => Error::OfAll(Box::new(error.into())),
+        Err(error) if engine.arena().rank() == first => error.into(),
+        _ => Lost::Ended { rank: first }.into(),
     }
 }
 
@@ -138,9 +156,12 @@ fn agreed<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     own: Result<Opened, CheckpointError>,
 ) -> Result<Opened, Error> {
-    let failed = engine.gather_numbers(&[f64::from(own.is_err())])?.iter().position(|&failed| failed > 0.0);
-    let opened = own?;
-    failed.map_or(Ok(opened), |rank| Err(Lost::Ended { rank }.into()))
+    let flags = engine.gather_numbers(&[f64::from(own.is_err())])?;
+    let (first, count) = (flags.iter().position(|&failed| failed > 0.0), flags.iter().sum::<f64>() as usize);
+    match (own, first) {
+        (Ok(opened), None) => Ok(opened),
+        (own, first) => Err(failed_on(engine, own, first.unwrap_or(0), count)),
+    }
 }
 
 /// Opens a checkpoint, holds it against the model and the run, and verifies this rank's part of it.

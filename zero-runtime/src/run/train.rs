@@ -133,6 +133,10 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     let goes_on = arguments.checkpoints.resume.is_some() || launch::is_restart();
     let output = || Output::new(arguments.steps, arguments.metrics.as_deref(), goes_on);
     let mut output = is_first.then(output).transpose()?;
+    if let Some(profile) = arguments.profile.as_deref().filter(|_| is_first && launch::is_restart()) {
+        // What the ranks before these have begun. If it cannot be removed, the profile says so.
+        let _ = std::fs::remove_file(profile);
+    }
     let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
     if let (Err(_), Some(_), Some(metrics), false) = (&profiler, &output, &arguments.metrics, goes_on) {
         // An empty file would be in the way of the next attempt. If it cannot be removed, the error is still that of
