@@ -6,6 +6,7 @@ pub mod heads;
 pub mod naive;
 pub mod published;
 pub mod reference;
+pub mod saved;
 pub mod specs;
 pub mod tiny;
 pub mod training;

@@ -1,8 +1,7 @@
 //! A classifier that goes wrong as told. `FAULT` says what happens on rank 1 in step 3 (`nan`, `zero`, `class`, `panic`,
 //! `exit`, `report`, `leave`, `hold`, `told`, `busy`), before it joins (`early`, `late`, `absent`), after its last step
-//! (`held-out`), in step 1 (`busy at first`), or on all ranks
-//! from the first step (`classes`); with `nothing-held-out` there is no held-out data. With
-//! `THREADS` set, ranks are threads.
+//! (`held-out`), in step 1 (`busy at first`), or on all ranks from the first step (`classes`); with `nothing-held-out` there
+//! is no held-out data. With `THREADS` set, ranks are threads.
 
 use std::process::{ExitCode, exit};
 use std::thread::sleep;

@@ -12,6 +12,7 @@ mod initial;
 mod meshes;
 mod misfits;
 mod regression;
+mod resume;
 mod skew;
 mod specs;
 mod stages;

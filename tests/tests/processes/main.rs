@@ -1,6 +1,7 @@
 //! Whole programs as a person starts them: what they print, how they end, and that nothing of them is left. Each test
 //! runs real binaries, most of them on three ranks; none looks inside.
 
+mod checkpoints;
 mod deadlines;
 mod faults;
 mod findings;

@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::run::{End, RANKS, Run, crew, new_job, start_ranks};
+use crate::run::{End, RANKS, Run, crew, new_job, program, start_ranks, tiny};
 
 const FINISHES: (&str, &str) = ("FINISHES", "1");
 
@@ -156,6 +156,67 @@ fn under_a_foreign_launcher_a_second_signal_ends_a_rank() {
 fn under_a_foreign_launcher_a_rank_ends_itself_when_it_takes_too_long() {
     for rank in foreign("deaf", &[("GRACE", "1")]) {
         kill_process(rank.launcher(), Signal::TERM).unwrap();
-        rank.end().assert_error(143, "error[Z0318]: 1 s after SIGTERM ");
+        let end = rank.end();
+        end.assert_error(
+            143,
+            "error[Z0318]: 1 s after SIGTERM the run had not ended, and was killed: what it has done since",
+        );
+    }
+}
+
+/// Arguments of a run with checkpoints.
+fn saving(folder: &tempfile::TempDir) -> [&str; 2] {
+    ["--checkpoint", folder.path().to_str().unwrap()]
+}
+
+fn checkpoints(folder: &tempfile::TempDir) -> usize {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("step-")).count()
+}
+
+#[test]
+fn a_model_is_saved_whichever_process_is_asked() {
+    // The launcher, as number 0, and each rank.
+    for asked in 0..=RANKS {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Run::start(tiny(u64::MAX).args(saving(&folder)));
+        run.wait_for_step(3);
+        let processes: Vec<Pid> = [run.launcher()].into_iter().chain(run.ranks(RANKS)).collect();
+        kill_process(processes[asked], Signal::TERM).unwrap();
+        let end = run.end();
+        assert_eq!((end.code, checkpoints(&folder)), (Some(75), 1), "{}", end.errors);
+    }
+}
+
+#[test]
+fn under_a_foreign_launcher_all_ranks_save_when_one_is_asked() {
+    for asked in 0..RANKS {
+        let folder = tempfile::tempdir().unwrap();
+        let command = || {
+            let mut command = tiny(u64::MAX);
+            command.args(saving(&folder));
+            command
+        };
+        let mut ranks = start_ranks(command, &[("ZERO_JOB", &new_job())]);
+        ranks[0].wait_for_step(3);
+        kill_process(ranks[asked].launcher(), Signal::INT).unwrap();
+        for end in ranks.into_iter().map(Run::end) {
+            assert_eq!((end.code, end.errors.as_str()), (Some(75), ""));
+        }
+        assert_eq!(checkpoints(&folder), 1);
+    }
+}
+
+#[test]
+fn ranks_that_are_threads_are_asked_as_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let mut command = program(env!("CARGO_BIN_EXE_faults"));
+        command.args(saving(&folder)).args(["--resume", "--steps", "1000000000", "--log-every", "1"]);
+        let mut run = Run::start(command.env("THREADS", "1"));
+        run.wait_for(1, " MiB");
+        kill_process(run.launcher(), Signal::INT).unwrap();
+        let end = run.end();
+        assert_eq!((end.code, end.errors.as_str()), (Some(75), ""));
     }
 }

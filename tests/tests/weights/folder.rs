@@ -7,6 +7,7 @@ use std::path::Path;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use zero_plan::{Config, PlanBuf, Unit};
+use zero_runtime::checkpoint::Initial;
 use zero_runtime::engine::Engine;
 use zero_runtime::error::Error;
 use zero_runtime::layer::{Tensor, Tensors, Tokens};
@@ -19,6 +20,7 @@ use zero_tests::training::{HYPER, noise};
 pub enum From<'a> {
     Seed(u64),
     Folder(&'a Path),
+    Checkpoint(&'a Path),
 }
 
 /// What is done with a model before it is exported.
@@ -42,7 +44,7 @@ pub fn export<M: Model<Input = Tokens, Target = Tokens>>(
     path: &Path,
 ) -> Result<Vec<Vec<f32>>, Error> {
     let import = match job.from {
-        From::Seed(_) => None,
+        From::Seed(_) | From::Checkpoint(_) => None,
         From::Folder(folder) => Some(Import::open::<M>(folder)?),
     };
     let export = Export::in_files::<M>(path, import.as_ref(), job.kind, job.file_bytes_max)?;
@@ -53,6 +55,7 @@ pub fn export<M: Model<Input = Tokens, Target = Tokens>>(
             let mut engine = Engine::<M, _>::new(transport);
             match (&job.from, &import) {
                 (From::Seed(seed), _) => engine.initialize(*seed),
+                (From::Checkpoint(path), _) => Initial::open::<M>(path)?.load(&mut engine)?,
                 (_, Some(import)) => import.load(&mut engine)?,
                 _ => unreachable!("a folder is imported"),
             }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod broken;
+mod checkpoints;
 mod folder;
 mod layouts;
 mod published;

@@ -49,7 +49,7 @@ impl CheckpointError {
     }
 
     /// For `map_err`.
-    pub(super) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| CheckpointError::Unwritable { path: path.to_owned(), source }
     }
 

@@ -48,9 +48,9 @@ pub enum LaunchError {
     NoProgress { newest: Option<u64> },
     #[error(
         "{} s after {} the run had not ended, and was killed: {}",
-        grace.as_secs_f64(), signal_name(*signal).unwrap_or("a signal"), newest_words(*.newest)
+        grace.as_secs_f64(), signal_name(*signal).unwrap_or("a signal"), newest.map_or(ITS_NEWEST.to_owned(), newest_words)
     )]
-    OutOfGrace { signal: i32, grace: Duration, newest: Option<u64> },
+    OutOfGrace { signal: i32, grace: Duration, newest: Option<Option<u64>> },
 
     #[error("another rank 0 of the same job is starting on this host (job `{job}`)")]
     JobTaken { job: String },
@@ -241,6 +241,9 @@ pub(super) fn ranks<N: ToString>(ranks: &[N]) -> String {
     let list: Vec<String> = ranks.iter().map(N::to_string).collect();
     format!("rank{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
 }
+
+/// What is left of a run, where nobody has looked.
+const ITS_NEWEST: &str = "what it has done since its newest checkpoint is lost";
 
 fn newest_words(newest: Option<u64>) -> String {
     newest.map_or("there is no checkpoint".to_owned(), |step| format!("the newest checkpoint is that of step {step}"))

@@ -44,7 +44,7 @@ pub fn launch(ranks: usize, options: &LaunchOptions) -> ExitCode {
             ended_by(signal)
         }
         Err(Stop::OutOfGrace(signal)) => {
-            let newest = options.newest();
+            let newest = Some(options.newest());
             print(&LaunchError::OutOfGrace { signal, grace: options.grace, newest }.report());
             ended_by(signal)
         }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_refused_or_free() {
+    fn z0394_a_change_is_told_refused_or_free() {
         let (before, after) = (arguments(&["--lr=1e-3"]), arguments(&["--lr=2e-3", "--seed=1", "--sample=3"]));
         assert_eq!(differing(Change::Told, &after, &before), ["--lr: 0.002 instead of 0.001"]);
         assert_eq!(differing(Change::Refused, &after, &before), ["--seed: 1 instead of 0"]);

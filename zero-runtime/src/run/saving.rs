@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::launch;
 use crate::model::{DeviceOf, Model};
+use crate::plan::Plan;
 use crate::transport::{Lost, Transport};
 
 /// What ranks tell one another after each step: whether they were asked to end, whether it is time for a checkpoint, as rank 0
@@ -31,7 +32,7 @@ pub struct Saving<'scope, 'env> {
     arguments: &'env CheckpointArguments,
     folder: &'env Path,
     /// Rank 0 alone has it.
-    store: Option<Store>,
+    store: Option<Arc<Store>>,
     shard: Arc<Shard>,
     /// What every manifest of this run says; none but on rank 0.
     manifest: Option<Manifest>,
@@ -47,11 +48,21 @@ pub struct Saving<'scope, 'env> {
 /// A checkpoint that is being written.
 struct Writing<'scope> {
     step: StepLine,
-    /// What this rank writes.
+    phase: Phase,
+    /// What this rank does in it.
     own: Own<'scope>,
     began: Instant,
     /// How long training has waited for it so far.
     waited: Duration,
+}
+
+/// How far a checkpoint is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Each rank writes its file.
+    Files,
+    /// All files are there, and rank 0 gives the checkpoint its name.
+    Name,
 }
 
 enum Own<'scope> {
@@ -90,7 +101,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let shard = Arc::new(Shard::new(rank, &tensors, entries(engine, &tensors)));
         let bytes = shard.bytes() * engine.plan().config.mesh.ranks() as u64;
         let manifest = (rank == 0).then(|| manifest(job, tensors));
-        let (last, writing, failed) = (Instant::now(), None, false);
+        let (store, last, writing, failed) = (store.map(Arc::new), Instant::now(), None, false);
         Some(Self { scope, arguments, folder, store, shard, manifest, bytes, writing, last, failed })
     }
 
@@ -117,7 +128,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let asked = ranks.clone().any(|rank| says(rank, 0));
         let (is_time, ended) = (says(0, 1), ranks.all(|rank| says(rank, 2)));
         if ended {
-            self.end(engine, output.as_deref_mut())?;
+            self.advance(engine, output.as_deref_mut())?;
         }
         let is_step =
             matches!(self.arguments.every, Some(Every::Steps(every)) if step.step.is_multiple_of(every.get()));
@@ -132,6 +143,18 @@ impl<'scope, 'env> Saving<'scope, 'env> {
             }
         }
         Ok(asked)
+    }
+
+    /// Waits until the checkpoint that is being written, if one is, is there.
+    fn end<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+        &mut self,
+        engine: &mut Engine<'p, M, T>,
+        mut output: Option<&mut Output>,
+    ) -> Result<(), Error> {
+        while self.writing.is_some() {
+            self.advance(engine, output.as_deref_mut())?;
+        }
+        Ok(())
     }
 
     /// Whether the last checkpoint that was due could not be written.
@@ -154,59 +177,64 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         }
         let (partial, shard) = (Store::partial(self.folder, number), Arc::clone(&self.shard));
         let own = match engine.snapshot() {
-            Some(snapshot) => Own::Underway(self.scope.spawn(move || {
+            Some(snapshot) => self.beside(move || {
                 let mut writer = ShardWriter::begin(&System, &partial, &shard, number)?;
                 snapshot.read(|bytes| writer.write(bytes))?;
                 writer.finish()
-            })),
+            }),
             None => Own::Done(ShardWriter::begin(&System, &partial, &shard, number).and_then(|mut writer| {
                 engine.read_saved(|bytes| writer.write(bytes))?;
                 writer.finish()
             })),
         };
-        self.writing = Some(Writing { step: *step, own, began, waited: began.elapsed() });
+        self.writing = Some(Writing { step: *step, phase: Phase::Files, own, began, waited: began.elapsed() });
         Ok(())
     }
 
-    /// Waits until all ranks have written what they were writing, if they were, and gives the checkpoint its name.
-    fn end<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    /// Brings the checkpoint that is being written to its next phase, once all ranks have ended this one.
+    fn advance<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &mut self,
         engine: &mut Engine<'p, M, T>,
         output: Option<&mut Output>,
     ) -> Result<(), Error> {
-        let Some(Writing { step, own, began, waited }) = self.writing.take() else { return Ok(()) };
+        let Some(Writing { step, phase, own, began, waited }) = self.writing.take() else { return Ok(()) };
         let waits = Instant::now();
-        if !self.agree(engine, own.end())? {
-            if let Some(store) = &self.store {
-                store.abandon(&System, step.step);
+        let is_there = self.agree(engine, own.end())?;
+        match (phase, output) {
+            (Phase::Files, _) if is_there => {
+                let own = self.name(engine.plan(), &step);
+                self.writing = Some(Writing { step, phase: Phase::Name, own, began, waited: waited + waits.elapsed() });
             }
-            return Ok(());
-        }
-        let published = match (&self.store, &self.manifest) {
-            (Some(store), Some(manifest)) => {
-                let (ranks, keep) = (engine.plan().config.mesh.ranks(), self.arguments.keep);
-                store.publish(&System, step.step, manifest.after(&step), ranks, keep).map(drop)
+            (Phase::Name, Some(output)) if is_there => {
+                let (took_s, waited_s) = (began.elapsed().as_secs_f64(), (waited + waits.elapsed()).as_secs_f64());
+                output.saved(&SaveLine { step: step.step, bytes: self.bytes, took_s, waited_s })?;
             }
-            _ => Ok(()),
-        };
-        // It is there, but an older one is, too.
-        let (published, left) = match published {
-            Err(error @ CheckpointError::NotRemoved { .. }) => (Ok(()), Some(error)),
-            published => (published, None),
-        };
-        left.iter().for_each(|error| launch::print(&error.report()));
-        if self.agree(engine, published)?
-            && let Some(output) = output
-        {
-            let (took, waited) = (began.elapsed(), waited + waits.elapsed());
-            output.saved(&SaveLine {
-                step: step.step,
-                bytes: self.bytes,
-                took_s: took.as_secs_f64(),
-                waited_s: waited.as_secs_f64(),
-            })?;
+            _ if is_there => {}
+            _ => self.store.iter().for_each(|store| store.abandon(&System, step.step)),
         }
         Ok(())
+    }
+
+    /// Gives the checkpoint of a step its name, on rank 0, in a thread of its own.
+    fn name(&self, plan: &Plan, step: &StepLine) -> Own<'scope> {
+        let (Some(store), Some(manifest)) = (&self.store, &self.manifest) else { return Own::Done(Ok(())) };
+        let (store, manifest, number) = (Arc::clone(store), manifest.after(step), step.step);
+        let (ranks, keep) = (plan.config.mesh.ranks(), self.arguments.keep);
+        self.beside(move || match store.publish(&System, number, manifest, ranks, keep) {
+            // It is there, but an older one is, too.
+            Err(error @ CheckpointError::NotRemoved { .. }) => {
+                launch::print(&error.report());
+                Ok(())
+            }
+            published => published.map(drop),
+        })
+    }
+
+    /// Does work in a thread of its own.
+    fn beside(&self, work: impl FnOnce() -> Written + Send + 'scope) -> Own<'scope> {
+        let thread = std::thread::Builder::new().name("zero-save".to_owned()).spawn_scoped(self.scope, work);
+        let refused = CheckpointError::unwritable(self.folder);
+        thread.map_or_else(|error| Own::Done(Err(refused(error))), Own::Underway)
     }
 
     /// Whether something went well on all ranks. The first on which it did not tells why; then the run goes on without this

@@ -28,11 +28,6 @@ use crate::plan::Moved;
 use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
 use crate::transport::Transport;
 
-/// Steps in which memory is touched and files are read for the first time, so that ranks wait for one another longer.
-const FIRST_STEPS: u64 = 2;
-/// How many timeouts they wait until these are done.
-const FIRST_TIMEOUTS: u32 = 4;
-
 /// What comes after training, before the comparison: a sample of what was learned, for example.
 pub trait Finale<M: Model>: Sync {
     /// Does it. Every rank must, since it takes part in gathers; rank 0, which has an output, prints.
@@ -145,7 +140,6 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
         let _ = std::fs::remove_file(metrics);
     }
     let profiler = profiler?;
-    engine.set_timeout(arguments.checkpoints.timeout.saturating_mul(FIRST_TIMEOUTS));
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     let done = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &engine, store);
@@ -165,9 +159,6 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
         let moved_before = engine.moved();
         let line = step(&mut engine, job, number)?;
         moved += engine.moved() - moved_before;
-        if number == FIRST_STEPS {
-            engine.set_timeout(arguments.checkpoints.timeout);
-        }
         if let Some(output) = &mut output {
             output.step(&line, arguments.tells_of(number) || number == done + 1)?;
         }

@@ -60,6 +60,24 @@ fn a_wait_names_ranks_and_ops() {
 }
 
 #[test]
+fn a_silent_rank_is_given_up_by_the_first_and_for_all() {
+    as_rank_0(|transport| {
+        let awaited = Awaited::of(2, transport.control(2), &transport.control(2).entered, 1);
+        transport.control(1).awaits(Some(awaited));
+        transport.control(2).begin(Some((Pass::Train, 0)));
+        let Lost::Silent(silent) = transport.gives_up(1) else { panic!("nobody has given up before") };
+        assert_eq!((silent.rank, silent.waiting, silent.waited), (2, 0, crate::transport::TIMEOUT));
+        assert!(
+            silent.doing.ends_with("`gather embed`") && silent.wait.starts_with("rank 1, which waits for rank 2, in ")
+        );
+        for rank in 0..RANKS {
+            assert_eq!(transport.control(rank).lost(), Some(Lost::Ended { rank: 2 }), "rank {rank} was not told");
+        }
+        assert_eq!(transport.gives_up(1), Lost::Ended { rank: 2 }, "that is told already");
+    });
+}
+
+#[test]
 fn a_wait_is_told_by_one_of_those_who_wait() {
     as_rank_0(|transport| {
         transport.still_waits_for(1, 3);

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
+use crate::plan::State;
+use crate::plan::config::Width;
+
 use super::*;
 
 const FILES: [&str; 3] = ["manifest.jsonl", "rank-00000.safetensors", "rank-00001.safetensors"];
@@ -180,5 +183,45 @@ fn z0389_a_header_that_says_what_cannot_be() {
     for (change, words) in changes {
         let error = with(change);
         assert!(error.starts_with("error[Z0389]: `") && error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_fault_is_told_with_its_place_and_only_the_tensors_there() {
+    let root = tempfile::tempdir().expect("a directory");
+    let store = Store::open(root.path()).expect("a folder");
+    let len = 300_000;
+    let tensor =
+        |name: &str| TensorInfo { name: name.to_owned(), shape: vec![len], transposed: false, unit: 0, start: 0 };
+    let tensors = vec![tensor("a"), tensor("b")];
+    let entry = |tensor| Entry { state: State::Parameters, tensor, start: 0, len, width: Width::F32 };
+    let shard = Shard::new(0, &tensors, vec![entry(0), entry(1)]);
+    store.begin(&System, 1, shard.bytes()).expect("a folder");
+    let mut writer = ShardWriter::begin(&System, &Store::partial(root.path(), 1), &shard, 1).expect("a file");
+    writer.write(&vec![1; 8 * len]).expect("written");
+    writer.finish().expect("on the disk");
+    let manifest = Manifest { tensors, ..SampleCheckpoint::of_step(1).manifest() };
+    let path = store.publish(&System, 1, manifest, 1, None).expect("a checkpoint");
+    let file = path.join(FILES[1]);
+    let whole = fs::read(&file).expect("a file");
+    for (chunk, holds) in [(1, &["`parameters/a@0`", "`parameters/b@0`"][..]), (2, &["`parameters/b@0`"])] {
+        let mut flipped = whole.clone();
+        flipped[chunk * CHUNK_BYTES + 200_000] ^= 4;
+        fs::write(&file, flipped).expect("a file");
+        let checkpoint = Checkpoint::open(&path).expect("its header is whole");
+        for index in 0..3 {
+            let one = checkpoint.verify(&[Chunk { file: 0, index }], 1, &|_| {});
+            assert_eq!(one.is_err(), index == chunk);
+        }
+        let all: Vec<Chunk> = checkpoint.chunks().collect();
+        let read = std::sync::atomic::AtomicU64::new(0);
+        let progress = |bytes| {
+            read.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+        };
+        let error = checkpoint.verify(&all, 4, &progress).expect_err("a chunk that was changed");
+        assert_eq!(read.into_inner(), whole.len() as u64);
+        let CheckpointError::Changed { start, end, holds: found, .. } = error else { panic!("{error}") };
+        assert_eq!((start, end), ((chunk * CHUNK_BYTES) as u64, whole.len().min((chunk + 1) * CHUNK_BYTES) as u64));
+        assert_eq!(found.0, holds);
     }
 }

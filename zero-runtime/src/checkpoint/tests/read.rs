@@ -13,7 +13,7 @@ fn every_element_of_every_state_comes_back_from_any_number_of_ranks() {
             let checkpoint = Checkpoint::open(&sample.saved(root.path())).expect("a checkpoint");
             assert_eq!((checkpoint.manifest.step, checkpoint.has(State::Master)), (5, params.is_narrow()));
             for state in State::ALL.into_iter().filter(|&state| checkpoint.has(state)) {
-                let mut elements = Elements::new(&checkpoint, state).expect("whole");
+                let mut elements = Elements::all(&checkpoint, state).expect("whole");
                 for (tensor, len) in checkpoint.lens().into_iter().enumerate() {
                     for start in 0..len {
                         for end in start..=len {
@@ -87,7 +87,7 @@ fn an_entry_that_was_changed_later_is_not_given() {
     let mut bytes = fs::read(&file).expect("a file");
     *bytes.last_mut().expect("a byte") ^= 1;
     fs::write(&file, bytes).expect("a file");
-    let mut elements = Elements::new(&checkpoint, State::SecondMoment).expect("whole");
+    let mut elements = Elements::all(&checkpoint, State::SecondMoment).expect("whole");
     elements.read(0, 0, &mut [0.0; 6]).expect("elements of the other file");
     let error = elements.read(0, 0, &mut [0.0; 7]).expect_err("one of this file");
     assert_eq!(error.code(), "Z0387");

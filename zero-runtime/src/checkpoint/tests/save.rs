@@ -96,7 +96,10 @@ fn a_run_that_went_on_from_an_older_one_replaces_a_step_and_keeps_newer_ones() {
     assert_eq!(names(root.path()), ["lock", "step-000000002", "step-000000003"]);
     let checkpoint = Checkpoint::open(&path).expect("a checkpoint");
     let mut value = [0.0];
-    Elements::of_parameters(&checkpoint).expect("whole").read(0, 0, &mut value).expect("an element");
+    Elements::all(&checkpoint, checkpoint.best_parameters())
+        .expect("whole")
+        .read(0, 0, &mut value)
+        .expect("an element");
     assert_eq!(value, [8.0]);
 }
 

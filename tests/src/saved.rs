@@ -1,0 +1,86 @@
+//! Saves and resumes engines on threads, as a run does, and reads what was saved by tensor.
+
+use std::path::{Path, PathBuf};
+
+use zero_plan::State;
+use zero_runtime::checkpoint::{
+    Checkpoint, Elements, FORMAT, Manifest, Shard, ShardWriter, Store, System, entries, tensors_of,
+};
+use zero_runtime::engine::Engine;
+use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::transport::Transport;
+
+/// A manifest that says nothing but the tensors and the step.
+pub fn manifest<M: Model>(step: u64) -> Manifest {
+    Manifest {
+        format: FORMAT,
+        step,
+        seed: 0,
+        model: M::PLAN.model.to_owned(),
+        tensors: tensors_of::<M>(),
+        config: M::config(),
+        arguments: Default::default(),
+        data: Default::default(),
+        spec: Default::default(),
+        plan: Default::default(),
+        loss: None,
+        gradient_norm: None,
+        versions: Default::default(),
+        written_at: String::new(),
+        files: Vec::new(),
+    }
+}
+
+/// Writes a checkpoint of an engine to the folder of a run: from a copy, where the plan has room for one. Every rank calls it.
+///
+/// # Panics
+/// If it cannot be written.
+pub fn save<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>, folder: &Path) -> PathBuf {
+    let (rank, step, manifest) = (engine.arena().rank(), engine.steps_done(), manifest::<M>(engine.steps_done()));
+    let shard = Shard::new(rank, &manifest.tensors, entries(engine, &manifest.tensors));
+    let store = (rank == 0).then(|| {
+        let store = Store::open(folder).expect("a folder");
+        store.begin(&System, step, 0).expect("room");
+        store
+    });
+    engine.gather_numbers(&[0.0]).expect("no rank fails");
+    let mut writer = ShardWriter::begin(&System, &Store::partial(folder, step), &shard, step).expect("a file");
+    match engine.snapshot() {
+        Some(snapshot) => snapshot.read(|bytes| writer.write(bytes)),
+        None => engine.read_saved(|bytes| writer.write(bytes)),
+    }
+    .expect("room");
+    writer.finish().expect("room");
+    engine.gather_numbers(&[0.0]).expect("no rank fails");
+    let ranks = engine.plan().config.mesh.ranks();
+    let published = store.map(|store| store.publish(&System, step, manifest, ranks, None).expect("a checkpoint"));
+    engine.gather_numbers(&[0.0]).expect("no rank fails");
+    published.unwrap_or_else(|| Store::checkpoints(folder).expect("a folder")[0].path.clone())
+}
+
+/// Gives a fresh engine what a checkpoint has, once it is verified. Every rank calls it.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>, path: &Path) {
+    let checkpoint = Checkpoint::open(path).expect("a checkpoint");
+    let tensors = checkpoint.require_model::<M>().expect("the model");
+    let chunks: Vec<_> = checkpoint.chunks_for(&tensors, engine).expect("all elements").into_iter().collect();
+    checkpoint.verify(&chunks, 1, &|_| {}).expect("a whole one");
+    checkpoint.load(&tensors, engine).expect("a whole one");
+}
+
+/// Bits of all elements of a state by tensor; none where there is no such state.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn bits(path: &Path, state: State) -> Option<Vec<Vec<u32>>> {
+    let checkpoint = Checkpoint::open(path).expect("a checkpoint");
+    let mut elements = checkpoint.has(state).then(|| Elements::all(&checkpoint, state).expect("all elements"))?;
+    let tensors = checkpoint.lens().into_iter().enumerate().map(|(tensor, len)| {
+        let mut values = vec![0.0; len];
+        elements.read(tensor, 0, &mut values).expect("a whole one");
+        values.into_iter().map(f32::to_bits).collect()
+    });
+    Some(tensors.collect())
+}

@@ -1,0 +1,207 @@
+//! Checkpoints of a run: what one writes, another goes on from; what cannot be is told, and nothing of older ones is lost.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use crate::run::{End, RANKS, Run, faults, tiny};
+
+/// The folder of a run and its metrics, in a directory that is removed at the end.
+struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    /// The model of text, which writes checkpoints here, with further arguments.
+    fn command(&self, steps: u64, arguments: &[&str]) -> Command {
+        let mut command = tiny(steps);
+        command.args(["--sample", "0", "--held-out", "0", "--checkpoint"]).arg(self.folder()).args(arguments);
+        command
+    }
+
+    /// A run that comes to its end.
+    fn run(&self, steps: u64, arguments: &[&str]) -> End {
+        let end = Run::start(&mut self.command(steps, arguments)).end();
+        assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{arguments:?}");
+        end
+    }
+
+    fn checkpoint(&self, step: u64) -> PathBuf {
+        self.folder().join(format!("step-{step:09}"))
+    }
+
+    /// The steps of the checkpoints that are there, and whatever else is.
+    fn listed(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Steps of metrics with the bits of their losses and norms.
+fn steps(metrics: &Path) -> Vec<(u64, [u64; 2])> {
+    let text = fs::read_to_string(metrics).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_steps = lines.filter(|line| line["kind"] == "step");
+    of_steps
+        .map(|line| {
+            let number = |key: &str| line[key].as_f64().unwrap().to_bits();
+            (line["step"].as_u64().unwrap(), [number("loss"), number("gradient_norm")])
+        })
+        .collect()
+}
+
+/// A run that is refused before its first step, with one error.
+fn refused(command: &mut Command, code: &str, words: &[&str]) {
+    let end = Run::start(command).end();
+    assert_eq!(end.code, Some(2), "{}", end.errors);
+    assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
+    assert!(end.errors.starts_with(&format!("error[{code}]: ")), "{}", end.errors);
+    words.iter().for_each(|word| assert!(end.errors.contains(word), "{word}: {}", end.errors));
+    assert!(!end.lines.iter().any(|line| line.starts_with("step ")), "nothing is trained");
+}
+
+#[test]
+fn a_run_goes_on_as_if_it_had_never_ended() {
+    let place = Place::new();
+    let [whole, parts] = ["whole", "parts"].map(|name| place.path(name));
+    let end = Run::start(tiny(6).args(["--sample=0", "--held-out=0", "--metrics"]).arg(&whole)).end();
+    assert_eq!(end.code, Some(0), "{}", end.errors);
+    let metrics = ["--metrics", parts.to_str().unwrap(), "--every", "2", "--resume"];
+    // The rate of learning is that of six steps, all the while.
+    let begun = place.run(6, &[&metrics[..], &["--keep", "2"]].concat());
+    assert!(begun.lines.iter().any(|line| line.starts_with("no checkpoint in `")), "{:?}", begun.lines);
+    assert_eq!(steps(&parts), steps(&whole));
+    assert_eq!(place.listed(), ["lock", "step-000000004", "step-000000006"]);
+    fs::remove_dir_all(place.checkpoint(6)).unwrap();
+    let on = place.run(6, &metrics);
+    assert!(on.lines.iter().any(|line| line.starts_with("resumed: 4 steps are done")), "{:?}", on.lines);
+    assert_eq!(steps(&parts)[6..], steps(&whole)[4..]);
+    assert_eq!(place.listed(), ["lock", "step-000000004", "step-000000006"]);
+    // There is nothing left to do.
+    assert!(place.run(6, &metrics).lines.iter().any(|line| line.starts_with("resumed: 6 steps are done")));
+    assert_eq!(steps(&parts).len(), 8);
+}
+
+#[test]
+fn a_signal_ends_a_run_with_a_checkpoint_and_it_goes_on() {
+    let place = Place::new();
+    let [whole, parts] = ["whole", "parts"].map(|name| place.path(name));
+    let mut run = Run::start(&mut place.command(1 << 40, &["--warmup=1", "--metrics", parts.to_str().unwrap()]));
+    run.wait_for_step(3);
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    let end = run.end();
+    assert_eq!(end.code, Some(75), "{}", end.errors);
+    let saved = steps(&parts).len() as u64;
+    assert_eq!(place.listed(), ["lock", &format!("step-{saved:09}")]);
+    let metrics = parts.to_str().unwrap();
+    let again = place.command(saved + 2, &["--warmup=1", "--lr-schedule=constant", "--resume", "--metrics", metrics]);
+    let end = { again }.output().unwrap();
+    assert_eq!(end.status.code(), Some(0), "{}", String::from_utf8_lossy(&end.stderr));
+    let said = String::from_utf8_lossy(&end.stdout).into_owned();
+    assert!(said.contains("--steps: ") && said.contains("--lr-schedule: \"constant\" instead of"), "{said}");
+    let numbers: Vec<u64> = steps(&parts).into_iter().map(|(step, _)| step).collect();
+    assert_eq!(numbers, (1..=saved + 2).collect::<Vec<_>>());
+    drop(whole);
+}
+
+#[test]
+fn what_a_run_cannot_go_on_from_is_told() {
+    let place = Place::new();
+    place.run(2, &["--seed=5"]);
+    let before = place.listed();
+    refused(&mut place.command(4, &["--seed=5"]), "Z0382", &["has checkpoints of a run already, the newest of step 2"]);
+    refused(&mut place.command(4, &["--seed=6", "--resume"]), "Z0394", &["--seed: 6 instead of 5"]);
+    let mut other = place.command(4, &["--seed=5", "--resume"]);
+    let data = other.get_args().position(|argument| argument == "--data").unwrap();
+    let mut arguments: Vec<_> = other.get_args().map(ToOwned::to_owned).collect();
+    arguments[data + 1] = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md").into();
+    other = crate::run::program(env!("CARGO_BIN_EXE_tiny"));
+    refused(other.args(arguments), "Z0394", &["the data has the fingerprint"]);
+    refused(&mut place.command(1, &["--seed=5", "--resume"]), "Z0350", &["--steps 1", "raise --steps"]);
+    let from = place.checkpoint(3);
+    refused(tiny(4).arg("--resume").arg(&from), "Z0383", &["is no checkpoint"]);
+    refused(tiny(4).arg("--resume"), "Z0350", &["--checkpoint"]);
+    let mut model = faults("");
+    model.args(["--resume", "--checkpoint"]).arg(place.folder());
+    refused(&mut model, "Z0390", &["`embed.weight`: expected nothing, found [256, 12]"]);
+    assert_eq!(place.listed(), before);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_told() {
+    let place = Place::new();
+    fs::write(place.path("file"), "").unwrap();
+    symlink("/tmp", place.path("link")).unwrap();
+    for name in ["file", "link"] {
+        let folder = place.path(name);
+        refused(tiny(2).arg("--checkpoint").arg(&folder), "Z0380", &["cannot keep checkpoints in `"]);
+    }
+    let mut first = Run::start(&mut place.command(1 << 40, &["--warmup=1"]));
+    first.wait_for_step(2);
+    refused(&mut place.command(4, &["--resume"]), "Z0381", &["is in use by another run", "pid"]);
+    kill_process(first.launcher(), Signal::KILL).unwrap();
+    assert_eq!(first.end().code, None);
+    place.run(4, &["--resume"]);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_only_where_the_newest_is_asked_for() {
+    let place = Place::new();
+    place.run(4, &["--every=2"]);
+    let file = place.checkpoint(4).join(format!("rank-{:05}.safetensors", RANKS - 1));
+    let mut bytes = fs::read(&file).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    refused(tiny(6).arg("--resume").arg(place.checkpoint(4)), "Z0387", &["second_moment/head.weight@"]);
+    let end = Run::start(&mut place.command(6, &["--resume"])).end();
+    assert_eq!(end.code, Some(0), "{}", end.errors);
+    assert!(end.errors.starts_with("error[Z0387]: ") && end.errors.contains("the next older one is tried"));
+    assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
+    assert!(end.lines.iter().any(|line| line.starts_with("resumed: 2 steps are done")));
+    // If none is whole, nothing begins anew over them.
+    for step in [2, 4, 6] {
+        fs::remove_file(place.checkpoint(step).join("manifest.jsonl")).unwrap();
+    }
+    let end = Run::start(&mut place.command(6, &["--resume"])).end();
+    assert_eq!(end.code, Some(2), "{}", end.errors);
+    assert_eq!(end.errors.matches("error[Z0383]").count(), 3, "{}", end.errors);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_costs_only_itself() {
+    let place = Place::new();
+    place.run(2, &[]);
+    // What is to be written has a name that is taken: a file, which nobody but its owner removes.
+    fs::write(place.folder().join(".partial-step-000000004"), "").unwrap();
+    let end = Run::start(&mut place.command(6, &["--resume", "--every=2"])).end();
+    assert_eq!(end.code, Some(0), "{}", end.errors);
+    assert!(end.errors.starts_with("error[Z0392]: ") && end.errors.contains("training goes on"), "{}", end.errors);
+    assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
+    assert_eq!(place.listed(), [".partial-step-000000004", "lock", "step-000000002", "step-000000006"]);
+    fs::rename(place.folder().join(".partial-step-000000004"), place.folder().join(".partial-step-000000008")).unwrap();
+    let end = Run::start(&mut place.command(8, &["--resume"])).end();
+    assert_eq!(end.code, Some(74), "the last one is missing: {}", end.errors);
+    let end = Run::start(&mut place.command(9, &["--resume", "--every=2", "--checkpoint-or-stop"])).end();
+    assert_eq!(end.code, Some(2), "{}", end.errors);
+    assert!(end.errors.starts_with("error[Z0392]: ") && !end.errors.contains("training goes on"), "{}", end.errors);
+    assert!(!end.lines.iter().any(|line| line.starts_with("step    9")), "it has stopped");
+}

@@ -1,0 +1,164 @@
+//! `cargo zero verify`, `inspect`, `diff` and `export`: what they say of small checkpoints, whole and damaged, and what they
+//! end with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use safetensors::{Dtype, SafeTensors};
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+use zero_plan::State;
+use zero_plan::config::Width;
+use zero_runtime::checkpoint::{Store, System};
+use zero_runtime::testing::SampleCheckpoint;
+
+/// The exit code, and what is said on standard output and on standard error.
+fn zero(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+    let output = command.arg("zero").arg(arguments[0]).args(paths).args(&arguments[1..]).output().expect("the command");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+/// A run's folder with these steps.
+fn run(steps: &[u64]) -> (TempDir, Vec<PathBuf>) {
+    let root = tempdir().expect("a directory");
+    let store = Store::open(root.path()).expect("a folder");
+    let save = |&step: &u64| SampleCheckpoint::of_step(step).save(&store, &System, None).expect("a checkpoint");
+    let paths = steps.iter().map(save).collect();
+    (root, paths)
+}
+
+fn flip_last_byte(file: &Path) {
+    let mut bytes = fs::read(file).expect("a file");
+    *bytes.last_mut().expect("a byte") ^= 1;
+    fs::write(file, bytes).expect("a file");
+}
+
+#[test]
+fn verify_reads_all_of_a_run_and_names_every_fault() {
+    let (root, paths) = run(&[1, 2, 3]);
+    let (code, said, errors) = zero(&["verify", "--threads", "2"], &[root.path()]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let expected: String = paths.iter().map(|path| format!("{}: whole\n", path.display())).collect();
+    assert_eq!(said, expected);
+
+    flip_last_byte(&paths[1].join("rank-00001.safetensors"));
+    fs::remove_file(paths[1].join("rank-00000.safetensors")).expect("removed");
+    flip_last_byte(&paths[2].join("manifest.jsonl"));
+    let (code, said, errors) = zero(&["verify"], &[root.path()]);
+    assert_eq!(code, 1);
+    assert!(said.contains("step-000000001: whole\n") && said.contains("step-000000002: 2 faults\n"), "{said}");
+    assert!(said.contains("step-000000003: 1 fault\n"), "{said}");
+    for words in ["step-000000002/rank-00000.safetensors`: No such file", "`second_moment/norm@x/y@2`", "error[Z0384]"]
+    {
+        assert!(errors.contains(words), "{errors}");
+    }
+    let (code, said, _) = zero(&["verify"], &[&paths[0]]);
+    assert_eq!((code, said), (0, format!("{}: whole\n", paths[0].display())));
+    let (code, _, errors) = zero(&["verify"], &[&root.path().join("nowhere")]);
+    assert!(code == 1 && errors.starts_with("error[Z0383]: `"), "{errors}");
+}
+
+#[test]
+fn inspect_says_what_is_in_a_checkpoint_and_in_a_run() {
+    let root = tempdir().expect("a directory");
+    let mut sample = SampleCheckpoint::of_step(20);
+    sample.arguments.insert("lr".to_owned(), json!(0.5));
+    let path = sample.saved(root.path());
+    let (code, said, errors) = zero(&["inspect"], &[&path]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    for line in [
+        "model         Sample, 20 parameters in 3 tensors\n",
+        "step          20\n",
+        "loss          1.50000\n",
+        "parameters    40 bytes of bf16 in 6 pieces\n",
+        "master        80 bytes of f32 in 6 pieces\n",
+        "  lr                      0.5\n",
+        "  up.weight  [4, 3]\n",
+    ] {
+        assert!(said.contains(line), "{line}{said}");
+    }
+    let (code, said, _) = zero(&["inspect"], &[root.path()]);
+    let row: Vec<&str> = said.lines().nth(1).expect("a line").split_whitespace().collect();
+    assert_eq!((code, said.lines().count()), (0, 2));
+    assert_eq!((row[0], row[1]), ("20", "1.50000"));
+    flip_last_byte(&path.join("manifest.jsonl"));
+    let (code, _, errors) = zero(&["inspect"], &[root.path()]);
+    assert!(code == 1 && errors.starts_with("error[Z0384]: "), "{errors}");
+}
+
+#[test]
+fn diff_ends_with_0_for_equal_1_for_different_2_for_neither() {
+    let root = tempdir().expect("a directory");
+    let saved = |name: &str, sample: SampleCheckpoint| sample.saved(&root.path().join(name));
+    let one = saved("one", SampleCheckpoint::of_step(2));
+    let other_layout = SampleCheckpoint { ranks: 3, params: Width::F32, ..SampleCheckpoint::of_step(2) };
+    let same = saved("same", other_layout);
+    let (code, said, errors) = zero(&["diff"], &[&one, &same]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(said.starts_with("9 tensors of states are equal\n") && said.contains("  plan.ranks: 2 and 3\n"), "{said}");
+
+    let other = saved("other", SampleCheckpoint { shift: 0.5, ..SampleCheckpoint::of_step(2) });
+    let (code, said, _) = zero(&["diff"], &[&one, &other]);
+    assert_eq!(code, 1);
+    assert!(
+        said.starts_with("master        up.weight  12 of 12 elements, by up to 5.000e-1, relative 1.000e0\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("9 of 12 tensors of states differ\n"), "{said}");
+
+    flip_last_byte(&one.join("rank-00000.safetensors"));
+    let (code, said, errors) = zero(&["diff"], &[&one, &other]);
+    assert_eq!((code, said.as_str()), (2, ""));
+    assert!(errors.starts_with("error[Z0387]: `"), "{errors}");
+}
+
+#[test]
+fn export_makes_a_folder_as_published_from_files_alone() {
+    let root = tempdir().expect("a directory");
+    let init = root.path().join("init");
+    let first = SampleCheckpoint { shift: 0.25, ranks: 3, ..SampleCheckpoint::of_step(4) };
+    let plain = first.saved(&root.path().join("plain"));
+    let (code, said, errors) = zero(&["export"], &[&plain, &init]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert_eq!(said, format!("3 tensors of step 4 to {}\n", init.display()));
+    let bytes = fs::read(init.join("model.safetensors")).expect("a file");
+    let tensors = SafeTensors::deserialize(&bytes).expect("tensors");
+    let up = tensors.tensor("up.weight").expect("a tensor");
+    assert_eq!((up.dtype(), up.shape()), (Dtype::F32, &[3, 4][..]));
+    // The other way round, and of the master copy.
+    let expected: Vec<u8> = (0..3)
+        .flat_map(|column| (0..4).map(move |row| row * 3 + column))
+        .flat_map(|i| first.value(State::Master, 0, i).to_le_bytes())
+        .collect();
+    assert_eq!(up.data(), expected);
+    let config: Value = serde_json::from_slice(&fs::read(init.join("config.json")).expect("a file")).expect("JSON");
+    assert_eq!(config, json!({ "model_type": "sample", "hidden_size": 3, "dtype": "float32" }));
+
+    // What lies beside the weights that a run has started from comes along.
+    fs::write(init.join("tokenizer.json"), "{}").expect("a file");
+    let mut second = first.clone();
+    second.arguments.insert("init".to_owned(), json!(init));
+    let path = second.saved(&root.path().join("second"));
+    let out = root.path().join("out");
+    let (code, said, _) = zero(&["export", "--dtype", "bf16"], &[&path, &out]);
+    assert!(code == 0 && said.contains("tokenizer.json of "), "{said}");
+    assert_eq!(fs::read(out.join("tokenizer.json")).expect("a file"), b"{}");
+    let bytes = fs::read(out.join("model.safetensors")).expect("a file");
+    let tensors = SafeTensors::deserialize(&bytes).expect("tensors");
+    assert_eq!(tensors.tensor("up.bias").expect("a tensor").dtype(), Dtype::BF16);
+    let (code, _, errors) = zero(&["export"], &[&path, &out]);
+    assert!(code == 1 && errors.starts_with("error[Z0368]: "), "{errors}");
+
+    // Nothing is left where the checkpoint is not whole.
+    flip_last_byte(&path.join("rank-00002.safetensors"));
+    let (code, _, errors) = zero(&["export"], &[&path, &root.path().join("never")]);
+    assert!(code == 1 && errors.starts_with("error[Z0387]: "), "{errors}");
+    assert!(
+        fs::read_dir(root.path())
+            .expect("a folder")
+            .all(|it| { !it.expect("an entry").file_name().to_string_lossy().starts_with("never") })
+    );
+}
