@@ -127,8 +127,10 @@ fn strike(signal: Signal) {
     if File::create_new(std::env::var_os("STRUCK").expect("a file for the note")).is_err() {
         return;
     }
-    // The first SIGSEGV only takes away the handler that Rust has for it.
-    for _ in 0..2 {
+    kill_process(getpid(), signal).expect("a process can strike itself");
+    // The first SIGSEGV only takes away the handler that Rust has for it, and two at once count as one.
+    while signal == Signal::SEGV {
+        thread::sleep(Duration::from_millis(1));
         kill_process(getpid(), signal).expect("a process can strike itself");
     }
 }

@@ -155,13 +155,14 @@ fn fault(run: &Run, dice: &mut Dice) -> bool {
     }
     let start = Instant::now();
     let is_struck = kill_process(pid, signal).is_ok();
-    if signal == Signal::SEGV {
-        let _ = kill_process(pid, signal);
-    }
     // Until it has gone, or is found to have stopped.
     let timeout = Duration::from_secs(20);
     while members(run.launcher()).contains(&pid) && start.elapsed() < timeout {
         std::thread::sleep(Duration::from_millis(2));
+        // The first one only takes away the handler that Rust has for it.
+        if signal == Signal::SEGV {
+            let _ = kill_process(pid, signal);
+        }
     }
     is_struck
 }
