@@ -45,8 +45,9 @@ const SPECS: [(&str, fn(Vec<OsString>) -> ExitCode); 6] = [
     ("large_4", zero_runtime::run::main_from::<models::large_4::Gpt>),
 ];
 
-/// Steps of a run that saves, and how often: twice beside training, and once at its end.
-const STEPS: u32 = 9;
+/// Steps of a run that saves, and how often: three times beside training, of which the second counts, and once at its end. The
+/// first one touches memory and files for the first time, and the end may wait for the third.
+const STEPS: u32 = 13;
 const EVERY: u32 = 4;
 
 /// Trains under the spec of that name.
@@ -140,17 +141,14 @@ fn save(spec: &str, place: &Path) -> Outcome<Saved> {
     let of = |kind: &str, key: &str| -> Outcome<Vec<f64>> {
         lines.iter().filter(|line| line["kind"] == kind).map(|line| number(line, key)).collect()
     };
-    let beside = |key: &str| -> Outcome<f64> {
-        let mut all = of("checkpoint", key)?;
-        all.truncate((STEPS / EVERY) as usize);
-        Ok(median(all))
-    };
+    let second =
+        |key: &str| Ok::<_, Box<dyn std::error::Error>>(*of("checkpoint", key)?.get(1).ok_or("too few checkpoints")?);
     let steps = of("step", "step_s")?;
     Ok(Saved {
-        bytes: beside("bytes")?,
+        bytes: second("bytes")?,
         step_s: median(steps[2..].to_vec()),
-        stall_s: beside("waited_s")?,
-        save_s: beside("took_s")?,
+        stall_s: second("waited_s")?,
+        save_s: second("took_s")?,
     })
 }
 
