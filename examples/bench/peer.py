@@ -9,6 +9,7 @@ rank:
     OMP_NUM_THREADS=1 python peer.py --mode single --precision bf16
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode fsdp
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode fsdp --dim 64 --heads 4 --layers 12 --seq 64
+    OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 peer.py --mode checkpoint --folder FOLDER
 
 | mode        | what PyTorch does                                                  | is closest to |
 |-------------|--------------------------------------------------------------------|---------------|
@@ -18,6 +19,7 @@ rank:
 | fsdp2       | fully_shard, parameters kept gathered between forward and backward | stage 2       |
 | fsdp        | fully_shard, one unit a block, released after use                  | stage 3       |
 | collectives | gloo's collectives over buffers of two sizes, and no model         | transport     |
+| checkpoint  | fsdp, whose states are saved and loaded by torch.distributed.checkpoint | a run with --checkpoint |
 | product     | products of square matrices, in f32 and in bf16                    | gemm          |
 | version     | nothing: tells the versions of torch and Python                    |               |
 
@@ -35,12 +37,15 @@ import json
 import os
 import platform
 import resource
+import shutil
 import statistics
 import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -52,7 +57,7 @@ LEARNING_RATE = 1e-3
 
 # Those that one process runs, and those that torchrun starts.
 ALONE = ("single", "product", "version")
-MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives")
+MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives", "checkpoint")
 
 PRECISIONS = ("f32", "bf16", "bf16-pure")
 
@@ -198,8 +203,8 @@ def distribute(model, mode, precision, ranks):
         model.bfloat16()
     if mode in ("ddp", "zero1"):
         return nn.parallel.DistributedDataParallel(model)
-    if mode in ("fsdp2", "fsdp"):
-        options = dict(mesh=init_device_mesh("cpu", (ranks,)), reshard_after_forward=mode == "fsdp")
+    if mode in ("fsdp2", "fsdp", "checkpoint"):
+        options = dict(mesh=init_device_mesh("cpu", (ranks,)), reshard_after_forward=mode != "fsdp2")
         if precision == "bf16":
             options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for block in model.blocks:
@@ -231,6 +236,48 @@ def time_steps(model, optimizer, ids, targets, steps, autocast):
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - start)
     return seconds[UNTIMED_STEPS:]
+
+
+def timed(act):
+    """Seconds that all ranks take for something, and what it gives."""
+    dist.barrier()
+    start = time.perf_counter()
+    given = act()
+    dist.barrier()
+    return time.perf_counter() - start, given
+
+
+def time_checkpoints(model, optimizer, ids, targets, steps, folder, rank):
+    """Prints what saving and loading the states of a model that is being trained take. All files are flushed."""
+    step_s = statistics.median(time_steps(model, optimizer, ids, targets, steps, autocast=False))
+    states = lambda: dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
+    place = lambda name: os.path.join(folder, name)
+    # Of its own, as what is saved beside training has collectives, too.
+    group = dist.new_group(backend="gloo")
+    save_s, _ = timed(lambda: dcp.save(states(), checkpoint_id=place("waiting")))
+    # The first one makes what later ones use again.
+    for name in ("first", "second"):
+        start = time.perf_counter()
+        stall_s, future = timed(lambda: dcp.async_save(states(), checkpoint_id=place(name), process_group=group))
+        beside_s = time_steps(model, optimizer, ids, targets, 1, autocast=False)
+        future.result()
+        dist.barrier()
+        whole_s = time.perf_counter() - start
+    loaded = states()
+    load_s, _ = timed(lambda: dcp.load(loaded, checkpoint_id=place("second")))
+    if rank == 0:
+        of_folder = lambda name: sum(entry.stat().st_size for entry in os.scandir(place(name)))
+        print(json.dumps({
+            "checkpoint_bytes": of_folder("second"),
+            "step_s": step_s,
+            "save_s": save_s,
+            "async_stall_s": stall_s,
+            "async_whole_s": whole_s,
+            "step_beside_s": statistics.median(beside_s),
+            "load_s": load_s,
+        }))
+        for name in ("waiting", "first", "second"):
+            shutil.rmtree(place(name))
 
 
 def collectives(elements, ranks):
@@ -295,6 +342,7 @@ def parse_arguments():
     parser.add_argument("--vocab", type=int, default=512)
     parser.add_argument("--seq", type=int, default=256, help="tokens a sequence; also the context")
     parser.add_argument("--batch", type=int, default=4, help="sequences a rank a step")
+    parser.add_argument("--folder", default="/tmp/peer-checkpoints", help="where checkpoints are written, and removed")
     parser.add_argument("--steps", type=int, default=10, help=f"timed steps, after {UNTIMED_STEPS} untimed ones")
     arguments = parser.parse_args()
     if arguments.steps < 1:
@@ -338,6 +386,9 @@ def train(options, rank, ranks, threads):
     ids, targets = torch.randint(options.vocab, (2, options.batch, options.seq))
     # fully_shard has a precision of its own.
     autocast = options.precision == "bf16" and options.mode in ("single", "ddp", "zero1")
+    if options.mode == "checkpoint":
+        time_checkpoints(model, optimizer, ids, targets, options.steps, options.folder, rank)
+        return
     seconds = time_steps(model, optimizer, ids, targets, options.steps, autocast)
 
     step_s_median = statistics.median(seconds)

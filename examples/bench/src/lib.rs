@@ -3,6 +3,7 @@
 
 use std::error::Error;
 
+pub mod checkpoints;
 pub mod claims;
 pub mod collectives;
 pub mod emulated;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::{Outcome, collectives, machine, models, overlap, rounds, tables};
+use bench::{Outcome, checkpoints, collectives, machine, models, overlap, rounds, tables};
 use clap::Parser;
 
 /// Times training steps at every stage and in bf16, products, collectives and the schedule; with `--python`, beside PyTorch's in turn.
@@ -37,6 +37,9 @@ fn main() -> ExitCode {
     {
         if name == rounds::COLLECTIVES {
             return collectives::run();
+        }
+        if let Some(train) = name.to_str().and_then(checkpoints::spec) {
+            return train([program].into_iter().chain(rest).cloned().collect());
         }
         if let Some(row) = name.to_str().and_then(models::Row::of) {
             return (row.train)([program].into_iter().chain(rest).cloned().collect());

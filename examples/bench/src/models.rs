@@ -57,6 +57,17 @@ gpt!(long_bf16: dim 384, heads 6, layers 6, context 512;
 gpt!(small_single: dim 64, heads 4, layers 12, context 64; stage = 0, ranks = 1, length = 64);
 gpt!(small_ddp: dim 64, heads 4, layers 12, context 64; stage = 0, ranks = 2, length = 64);
 gpt!(small_zero3: dim 64, heads 4, layers 12, context 64; stage = 3, prefetch = 2, ranks = 2, length = 64);
+gpt!(saved: dim 384, heads 6, layers 6, context 256;
+    stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), snapshot = true);
+gpt!(waited: dim 384, heads 6, layers 6, context 256; stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8));
+gpt!(large_saved: dim 768, heads 12, layers 12, context 64;
+    stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), sequences = 1, length = 64, snapshot = true);
+gpt!(large_waited: dim 768, heads 12, layers 12, context 64;
+    stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), sequences = 1, length = 64);
+gpt!(large_3: dim 768, heads 12, layers 12, context 64;
+    stage = 3, prefetch = 2, ranks = 3, bucket = MiB(8), sequences = 1, length = 64);
+gpt!(large_4: dim 768, heads 12, layers 12, context 64;
+    stage = 3, prefetch = 2, ranks = 4, bucket = MiB(8), sequences = 1, length = 64);
 gpt!(overlap: dim 64, heads 4, layers 12, context 64; stage = 3, ranks = 2, length = 64, transport = Local);
 
 macro_rules! llama {

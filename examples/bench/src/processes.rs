@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::Outcome;
+use crate::checkpoints;
 use crate::collectives::RANKS;
 use crate::figures::median;
 use crate::flop::SIDE;
@@ -60,7 +61,7 @@ pub fn time_our_collectives() -> Outcome<Vec<Timed>> {
     read_collectives(&finished(ours(COLLECTIVES)?, COLLECTIVES)?)
 }
 
-fn ours(name: &str) -> Outcome<Command> {
+pub(crate) fn ours(name: &str) -> Outcome<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", name]);
     Ok(command)
@@ -109,6 +110,16 @@ impl Peer {
         read_collectives(&finished(self.command("collectives", RANKS), "the peer's collectives")?)
     }
 
+    /// Saves and loads the states of a model of this size.
+    ///
+    /// # Errors
+    /// If it fails, with what it printed.
+    pub fn checkpoint(&self, size: &[&str], folder: &Path) -> Outcome<Value> {
+        let mut command = self.command("checkpoint", RANKS);
+        command.args(["--steps", "5", "--folder"]).arg(folder.join("peer")).args(size);
+        checkpoints::read_peer(&finished(command, "the peer's checkpoints")?)
+    }
+
     fn command(&self, mode: &str, ranks: usize) -> Command {
         let mut command = Command::new(&self.python);
         if ranks > 1 {
@@ -124,7 +135,7 @@ fn script() -> PathBuf {
 }
 
 /// What a command that succeeds writes to standard output.
-fn finished(mut command: Command, what: &str) -> Outcome<String> {
+pub(crate) fn finished(mut command: Command, what: &str) -> Outcome<String> {
     let Output { status, stdout, stderr } = command.output().map_err(|error| format!("{what}: {error}"))?;
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
@@ -171,12 +182,12 @@ fn read_products(output: &str) -> Outcome<Vec<(String, f64)>> {
     objects(output)?.iter().map(timed).collect()
 }
 
-fn objects(output: &str) -> Outcome<Vec<Value>> {
+pub(crate) fn objects(output: &str) -> Outcome<Vec<Value>> {
     let lines = output.lines().filter(|line| line.starts_with('{'));
     Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
-fn number(line: &Value, key: &str) -> Outcome<f64> {
+pub(crate) fn number(line: &Value, key: &str) -> Outcome<f64> {
     Ok(line[key].as_f64().ok_or_else(|| format!("no number `{key}` in {line}"))?)
 }
 

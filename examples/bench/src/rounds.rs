@@ -7,6 +7,7 @@ use zero_runtime::model::Model;
 use zero_runtime::plan::config::Width;
 
 use crate::Outcome;
+use crate::checkpoints::{self, CHECKPOINT};
 use crate::figures::{Round, median};
 use crate::flop::{fastest_product_s, gemm_peak_per_s};
 use crate::models::{ROWS, Row};
@@ -97,7 +98,7 @@ pub fn product(width: &str) -> String {
 
 /// Everything that can be asked for by name.
 pub fn names() -> Vec<&'static str> {
-    ROWS.iter().map(|row| row.ours).chain([PRODUCTS, COLLECTIVES, SCHEDULE]).collect()
+    ROWS.iter().map(|row| row.ours).chain([PRODUCTS, COLLECTIVES, SCHEDULE, CHECKPOINT]).collect()
 }
 
 /// Measures, and tells of each figure on standard error as it comes.
@@ -131,6 +132,9 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
         if place % 2 == 0 {
             train_ours(row, choice.steps, &mut round)?;
         }
+    }
+    if choice.has(CHECKPOINT) {
+        checkpoints::measure(peer, &mut round)?;
     }
     if choice.has(PRODUCTS) {
         for width in WIDTHS {

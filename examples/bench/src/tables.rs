@@ -1,5 +1,6 @@
 //! Tables: what was measured, as Markdown. Never computes but what a cell needs.
 
+use crate::checkpoints;
 use crate::claims::{self, size};
 use crate::collectives::{BYTES, Collective};
 use crate::figures::{Round, Spread};
@@ -34,6 +35,7 @@ pub fn print(measured: &Measured) {
         has_peer,
         each.filter_map(|(one, bytes)| collective_row(one, bytes, rounds, has_peer)).collect(),
     );
+    table(&["checkpoint", "median", "least to most"], &[], false, checkpoints::table(measured));
     let claim = |claim: claims::Claim| {
         let spread = Spread::over(rounds, &claim.value)?;
         let median = format!("{:.*}", claim.digits, spread.median);

@@ -35,6 +35,28 @@ fn crashes_lose_what_was_not_flushed() {
     assert!(found.contains(&vec![5, 10]) && found.contains(&vec![5, 10, 20]) && found.contains(&vec![20]), "{found:?}");
 }
 
+/// Were a save to leave out any one of its flushes, a crash could be found that it does not survive.
+#[test]
+fn no_flush_can_be_left_out() {
+    let scene = SCENES[2];
+    let done = Crashed::of(scene).done;
+    let flushes = done.iter().enumerate().filter(|(_, done)| match done {
+        // Sums are read by the process that asked for them, or not at all.
+        Done::Sync(path) => path.extension().is_none_or(|extension| extension != "sums"),
+        Done::SyncDir(_) => true,
+        _ => false,
+    });
+    let flushes: Vec<usize> = flushes.map(|(number, _)| number).collect();
+    // Two files, the manifest, the folder, its name, and the name that an older one loses.
+    assert_eq!(flushes.len(), 6, "{done:?}");
+    for number in flushes {
+        let mut crashed = Crashed::of(scene);
+        let left_out = crashed.done.remove(number);
+        let all = std::panic::AssertUnwindSafe(|| crashed.each(|crashed, folder, ended| crashed.check(folder, ended)));
+        assert!(std::panic::catch_unwind(all).is_err(), "{left_out:?} could be left out");
+    }
+}
+
 /// A scene, and what its save did.
 struct Crashed {
     scene: Scene,

@@ -35,11 +35,21 @@ impl Survivor {
 
     /// Where its checkpoints lie.
     pub fn checkpoints(&self) -> PathBuf {
-        self.folder.path().join("checkpoints")
+        self.path("checkpoints")
     }
 
     fn metrics(&self) -> PathBuf {
-        self.folder.path().join("metrics.jsonl")
+        self.path("metrics.jsonl")
+    }
+
+    /// A file of this run that is nobody else's.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The step of the newest checkpoint, if there is one.
+    pub fn newest(&self) -> Option<u64> {
+        Some(Store::checkpoints(&self.checkpoints()).unwrap().first()?.step)
     }
 
     /// The command that starts it; with `--resume`, that goes on.

@@ -1,6 +1,7 @@
 //! Resume: where a run goes on: at a checkpoint that all ranks have verified, or at the beginning. Never writes a file.
 
 use std::path::Path;
+use std::time::Instant;
 
 use super::checkpoint_arguments::Resume;
 use super::continuity;
@@ -69,6 +70,7 @@ pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     engine: &mut Engine<'p, M, T>,
     job: &Job<M, F>,
 ) -> Result<u64, Error> {
+    let began = Instant::now();
     let opened = match Origin::of(job) {
         Origin::Beginning => None,
         Origin::From(path) => {
@@ -90,6 +92,7 @@ pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     checkpoint.load(&tensors, engine)?;
     if engine.arena().rank() == 0 {
         say(&format!("resumed: {step} steps are done, by `{}`\n", checkpoint.path.display()));
+        say(&format!("  verified and read in {:.3} s\n", began.elapsed().as_secs_f64()));
         let told = continuity::told(&checkpoint.manifest, &arguments(job), &plan_info(M::PLAN));
         told.iter().for_each(|line| say(&format!("  {line}\n")));
         say("\n");
