@@ -35,8 +35,11 @@ const SIZES: [Size; 2] = [
     },
 ];
 
+/// Trains, with the arguments of any generated binary.
+type Train = fn(Vec<OsString>) -> ExitCode;
+
 /// The specs, by name.
-const SPECS: [(&str, fn(Vec<OsString>) -> ExitCode); 6] = [
+const SPECS: [(&str, Train); 6] = [
     ("saved", zero_runtime::run::main_from::<models::saved::Gpt>),
     ("waited", zero_runtime::run::main_from::<models::waited::Gpt>),
     ("large_saved", zero_runtime::run::main_from::<models::large_saved::Gpt>),
@@ -51,7 +54,7 @@ const STEPS: u32 = 13;
 const EVERY: u32 = 4;
 
 /// Trains under the spec of that name.
-pub fn spec(name: &str) -> Option<fn(Vec<OsString>) -> ExitCode> {
+pub fn spec(name: &str) -> Option<Train> {
     SPECS.iter().find(|spec| spec.0 == name).map(|spec| spec.1)
 }
 
