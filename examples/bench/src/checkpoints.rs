@@ -51,9 +51,9 @@ const SPECS: [(&str, Train); 6] = [
 /// Steps of a run that saves, and how often: three times beside training, of which the second counts, and once at its end. The
 /// first one touches memory and files for the first time, and the end may wait for the third.
 const STEPS: u32 = 13;
+const EVERY: u32 = 4;
 /// What runs train on.
 const TEXT: &str = "text";
-const EVERY: u32 = 4;
 
 /// Trains under the spec of that name.
 pub fn spec(name: &str) -> Option<Train> {
