@@ -35,8 +35,11 @@ const SIZES: [Size; 2] = [
     },
 ];
 
+/// Trains, with the arguments of any generated binary.
+type Train = fn(Vec<OsString>) -> ExitCode;
+
 /// The specs, by name.
-const SPECS: [(&str, fn(Vec<OsString>) -> ExitCode); 6] = [
+const SPECS: [(&str, Train); 6] = [
     ("saved", zero_runtime::run::main_from::<models::saved::Gpt>),
     ("waited", zero_runtime::run::main_from::<models::waited::Gpt>),
     ("large_saved", zero_runtime::run::main_from::<models::large_saved::Gpt>),
@@ -49,9 +52,11 @@ const SPECS: [(&str, fn(Vec<OsString>) -> ExitCode); 6] = [
 /// first one touches memory and files for the first time, and the end may wait for the third.
 const STEPS: u32 = 13;
 const EVERY: u32 = 4;
+/// What runs train on.
+const TEXT: &str = "text";
 
 /// Trains under the spec of that name.
-pub fn spec(name: &str) -> Option<fn(Vec<OsString>) -> ExitCode> {
+pub fn spec(name: &str) -> Option<Train> {
     SPECS.iter().find(|spec| spec.0 == name).map(|spec| spec.1)
 }
 
@@ -62,6 +67,8 @@ pub fn spec(name: &str) -> Option<fn(Vec<OsString>) -> ExitCode> {
 pub fn measure(peer: Option<&Peer>, round: &mut Round) -> Outcome<()> {
     let folder = std::env::temp_dir().join(format!("zero-bench-checkpoints-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
+    // What runs of ours train on otherwise is the text of this workspace, which may change between a save and a load.
+    std::fs::write(folder.join(TEXT), "Steps that end are steps that last.\n".repeat(10_000))?;
     let measured = SIZES.iter().try_for_each(|size| measure_size(size, peer, &folder, round));
     let measured = measured.and_then(|()| measure_reshard(&folder, round));
     std::fs::remove_dir_all(&folder)?;
@@ -121,6 +128,7 @@ struct Saved {
 fn command(spec: &str, place: &Path) -> Outcome<Command> {
     let mut command = ours(spec)?;
     command.args(["--sample", "0", "--held-out", "0", "--threads", "1", "--steps", &STEPS.to_string()]);
+    command.arg("--data").arg(place.with_file_name(TEXT));
     command.args(["--keep", "1", "--every", &EVERY.to_string(), "--checkpoint"]).arg(place);
     Ok(command)
 }

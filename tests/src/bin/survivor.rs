@@ -127,11 +127,11 @@ fn strike(signal: Signal) {
     if File::create_new(std::env::var_os("STRUCK").expect("a file for the note")).is_err() {
         return;
     }
-    kill_process(getpid(), signal).expect("a process can strike itself");
-    // The first SIGSEGV only takes away the handler that Rust has for it, and two at once count as one.
-    while signal == Signal::SEGV {
-        thread::sleep(Duration::from_millis(1));
+    // The first SIGSEGV only takes away the handler that Rust has for it, and several at once count as one.
+    let times = if signal == Signal::SEGV { 1000 } else { 1 };
+    for _ in 0..times {
         kill_process(getpid(), signal).expect("a process can strike itself");
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -182,8 +182,10 @@ pub struct World {
     nodes: Vec<Node>,
 }
 
-/// What became of files that were written and not flushed.
-const FATES: [fn(&[u8]) -> Vec<u8>; 4] = [
+/// What became of a file that was written and not flushed.
+type Fate = fn(&[u8]) -> Vec<u8>;
+
+const FATES: [Fate; 4] = [
     |written| written.to_vec(),
     |_| Vec::new(),
     |written| written[..written.len() / 2].to_vec(),
@@ -325,7 +327,7 @@ impl World {
         sets.collect()
     }
 
-    fn tree(&self, names: &dyn Fn(usize) -> BTreeMap<OsString, usize>, fate: &fn(&[u8]) -> Vec<u8>) -> Tree {
+    fn tree(&self, names: &dyn Fn(usize) -> BTreeMap<OsString, usize>, fate: &Fate) -> Tree {
         let (mut found, mut folders) = (Tree::new(), vec![(PathBuf::new(), 0)]);
         while let Some((folder, id)) = folders.pop() {
             for (name, id) in names(id) {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -73,8 +73,7 @@ fn known(number: u64) -> Option<(&'static str, By)> {
 /// Runs a program to its end, or kills it at a point. What it says goes nowhere.
 pub fn trace(command: &mut Command, folder: &Path, kill_at: Option<&Point>) -> Traced {
     let mut tracer = Tracer { folder: folder.to_owned(), counts: BTreeMap::new(), inside: BTreeMap::new() };
-    let child = start(command);
-    let program = Pid::from_raw(child.id() as i32);
+    let program = start(command);
     let mut points = Vec::new();
     loop {
         // Of this thread's children and tracees alone: other tests have theirs.
@@ -106,8 +105,9 @@ pub fn trace(command: &mut Command, folder: &Path, kill_at: Option<&Point>) -> T
     }
 }
 
-/// Starts a program that does nothing until it is traced.
-fn start(command: &mut Command) -> Child {
+/// Starts a program that does nothing until it is traced. Whoever traces it waits for it.
+#[expect(clippy::zombie_processes, reason = "its tracer waits for it, and for its threads")]
+fn start(command: &mut Command) -> Pid {
     let mut waiting = Command::new("/bin/sh");
     waiting.arg("-c").arg("kill -STOP $$; exec \"$0\" \"$@\"").arg(command.get_program()).args(command.get_args());
     waiting.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -124,7 +124,7 @@ fn start(command: &mut Command) -> Child {
         | Options::PTRACE_O_EXITKILL;
     ptrace::seize(program, options).unwrap();
     kill(program, Signal::SIGCONT).unwrap();
-    child
+    program
 }
 
 struct Tracer {
