@@ -111,11 +111,10 @@ impl From<Lost> for Error {
 impl Error {
     /// Whether all ranks have agreed on it and have the same message.
     pub fn is_agreed(&self) -> bool {
-        match self {
-            Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) => true,
-            Error::NotAsPlanned { .. } | Error::OfAll(_) => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) | Error::NotAsPlanned { .. } | Error::OfAll(_)
+        )
     }
 
     /// Whether this rank, of all that have waited for a silent one, is to say so at once: nothing more will come of the wait,

@@ -1,5 +1,5 @@
 //! Elements: the numbers of one state of all tensors, read in pieces from wherever the files of a checkpoint have them. Never
-//! gives one whose hash was not checked, and holds no more than a chunk.
+//! gives one whose hash was not checked, here or just before, and holds no more than a chunk.
 
 use std::collections::BTreeSet;
 
@@ -23,6 +23,8 @@ pub struct Elements<'a> {
     wanted: Vec<Wanted>,
     /// What fills each of them, by number and element.
     moves: Vec<Move>,
+    /// Whether the chunks are known to be as they were written.
+    is_verified: bool,
     /// The chunk that was read last.
     chunk: Option<Chunk>,
     bytes: Vec<u8>,
@@ -41,7 +43,21 @@ impl<'a> Elements<'a> {
         let moves = intersection(&lens, &plain, &wanted)
             .and_then(|moves| prove(&lens, &plain, &wanted, &moves).map(|()| moves))
             .map_err(|mismatch| checkpoint.mismatch(state, &mismatch))?;
-        Ok(Self { checkpoint, sources, wanted, moves, chunk: None, bytes: Vec::new(), piece: Vec::new() })
+        Ok(Self {
+            checkpoint,
+            sources,
+            wanted,
+            moves,
+            is_verified: false,
+            chunk: None,
+            bytes: Vec::new(),
+            piece: Vec::new(),
+        })
+    }
+
+    /// The same, for who has just verified [`Elements::chunks`], so that no hash is computed twice.
+    pub(super) fn of_verified(self) -> Self {
+        Self { is_verified: true, ..self }
     }
 
     /// All elements of a state, each tensor as a unit of its own.
@@ -100,16 +116,38 @@ impl<'a> Elements<'a> {
             let skipped = to + done - first;
             let count = (len - skipped).min(values.len() - done);
             let offset = source.offset_bytes + ((from + skipped) * width.bytes()) as u64;
-            self.read_bytes(source.file, offset, count * width.bytes())?;
-            widen(&self.piece, width, &mut values[done..done + count]);
+            self.read_piece(source.file, offset, width, &mut values[done..done + count])?;
             done += count;
             next += 1;
         }
         Ok(())
     }
 
+    /// Fills `values` with what a file has from a byte on.
+    fn read_piece(
+        &mut self,
+        file: usize,
+        offset: u64,
+        width: Width,
+        values: &mut [f32],
+    ) -> Result<(), CheckpointError> {
+        let len = values.len() * width.bytes();
+        match (self.is_verified, width) {
+            (true, Width::F32) if cfg!(target_endian = "little") => {
+                return self.checkpoint.read(file, offset, bytemuck::cast_slice_mut(values));
+            }
+            (true, _) => {
+                self.piece.resize(len, 0);
+                self.checkpoint.read(file, offset, &mut self.piece)?;
+            }
+            (false, _) => self.read_checked(file, offset, len)?,
+        }
+        widen(&self.piece, width, values);
+        Ok(())
+    }
+
     /// Fills `piece` with bytes of a file, of which every chunk is checked.
-    fn read_bytes(&mut self, file: usize, offset: u64, len: usize) -> Result<(), CheckpointError> {
+    fn read_checked(&mut self, file: usize, offset: u64, len: usize) -> Result<(), CheckpointError> {
         self.piece.clear();
         for chunk in self.checkpoint.chunks_of(file, offset..offset + len as u64) {
             if self.chunk != Some(chunk) {

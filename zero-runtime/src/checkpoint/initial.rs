@@ -60,7 +60,7 @@ impl Initial {
         &self,
         engine: &mut Engine<'p, M, T>,
     ) -> Result<(), CheckpointError> {
-        load_parameters(&self.checkpoint, &self.tensors, engine)
+        load_parameters(&self.checkpoint, &self.tensors, engine, false)
     }
 }
 

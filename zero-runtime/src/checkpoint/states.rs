@@ -82,9 +82,11 @@ pub(super) fn load_parameters<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     checkpoint: &Checkpoint,
     tensors: &[(Named, usize)],
     engine: &mut Engine<'p, M, T>,
+    is_verified: bool,
 ) -> Result<(), CheckpointError> {
     let stored = wanted(engine, tensors, State::Parameters);
-    let mut elements = Elements::new(checkpoint, checkpoint.best_parameters(), stored)?;
+    let elements = Elements::new(checkpoint, checkpoint.best_parameters(), stored)?;
+    let mut elements = if is_verified { elements.of_verified() } else { elements };
     for unit in 0..engine.plan().units.len() {
         engine.load_pieces(unit, |start, values| elements.read(unit, start, values))?;
     }
@@ -96,7 +98,8 @@ const MOMENTS: [State; 2] = [State::FirstMoment, State::SecondMoment];
 
 impl Checkpoint {
     /// Gives an engine all that it needs to go on from here: of each state what its rank stores, in pieces, and the number of
-    /// steps that were done. `tensors` are those of [`Checkpoint::require_model`].
+    /// steps that were done. `tensors` are those of [`Checkpoint::require_model`]; [`Checkpoint::chunks_for`] have just been
+    /// verified.
     ///
     /// # Errors
     /// Z0385 if a file cannot be read, Z0387 if it was changed, Z0389 if files do not have each element once.
@@ -105,9 +108,9 @@ impl Checkpoint {
         tensors: &[(Named, usize)],
         engine: &mut Engine<'p, M, T>,
     ) -> Result<(), CheckpointError> {
-        load_parameters(self, tensors, engine)?;
+        load_parameters(self, tensors, engine, true)?;
         for state in MOMENTS {
-            let mut elements = Elements::new(self, state, wanted(engine, tensors, state))?;
+            let mut elements = Elements::new(self, state, wanted(engine, tensors, state))?.of_verified();
             for unit in 0..engine.plan().units.len() {
                 engine.set_state(state, unit, |start, values| elements.read(unit, start, values))?;
             }

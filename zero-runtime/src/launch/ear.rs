@@ -18,7 +18,7 @@ pub(super) struct Ear {
 impl Ear {
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        let delivery = SignalDelivery::with_pipe(OwnedFd::from(read), write, SignalOnly::default(), signals)?;
+        let delivery = SignalDelivery::with_pipe(OwnedFd::from(read), write, SignalOnly, signals)?;
         Ok(Self { delivery })
     }
 

@@ -91,12 +91,14 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     pub fn new<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
         scope: &'scope Scope<'scope, 'env>,
         job: &'env Job<'_, M, F>,
-        engine: &Engine<'p, M, T>,
+        engine: &mut Engine<'p, M, T>,
         store: Option<Store>,
     ) -> Option<Self> {
         let arguments = &job.arguments.checkpoints;
         let folder = arguments.checkpoint.as_deref()?;
         let tensors: Vec<TensorInfo> = tensors_of::<M>();
+        // Its place is touched for the first time, which takes longer than a copy, before training waits for it.
+        drop(engine.snapshot());
         let rank = engine.arena().rank();
         let shard = Arc::new(Shard::new(rank, &tensors, entries(engine, &tensors)));
         let bytes = shard.bytes() * engine.plan().config.mesh.ranks() as u64;

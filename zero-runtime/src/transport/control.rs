@@ -220,7 +220,7 @@ impl Signal {
             let slept = sleep(&self.count, count, waiter.patience);
             if slept == Err(Errno::TIMEDOUT) {
                 sleeps += 1;
-                if sleeps % SLEEPS_PER_NOTICE == 0 {
+                if sleeps.is_multiple_of(SLEEPS_PER_NOTICE) {
                     (waiter.notice)(sleeps / SLEEPS_PER_NOTICE);
                 }
                 if sleeps >= waiter.sleeps_max && self.has_reached(target).is_err() {
