@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::run::{End, RANKS, Run, faults, tiny};
+use crate::run::{End, RANKS, Run, faults, tiny, wait_until};
 
 /// The folder of a run and its metrics, in a directory that is removed at the end.
 struct Place {
@@ -204,4 +204,65 @@ fn a_checkpoint_that_cannot_be_written_costs_only_itself() {
     assert_eq!(end.code, Some(2), "{}", end.errors);
     assert!(end.errors.starts_with("error[Z0392]: ") && !end.errors.contains("training goes on"), "{}", end.errors);
     assert!(!end.lines.iter().any(|line| line.starts_with("step    9")), "it has stopped");
+}
+
+#[test]
+fn a_run_saves_as_time_goes_by_and_comes_back_after_it_was_killed() {
+    let place = Place::new();
+    let mut run = Run::start(&mut place.command(1 << 40, &["--warmup=1", "--every=1s"]));
+    run.wait_for_step(1);
+    let newest = || place.listed().into_iter().filter_map(|name| name.strip_prefix("step-")?.parse::<u64>().ok()).max();
+    wait_until("no checkpoint was written", || newest().is_some());
+    kill_process(run.launcher(), Signal::KILL).unwrap();
+    assert_eq!(run.end().code, None);
+    let saved = newest().expect("one at least");
+    let end = place.run(saved + 1, &["--warmup=1", "--resume"]);
+    assert!(
+        end.lines.iter().any(|line| line.starts_with(&format!("resumed: {saved} steps are done"))),
+        "{:?}",
+        end.lines
+    );
+}
+
+/// A file system of its own, in memory.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// None where this user may not mount one, which is said.
+    fn new(path: &Path, bytes: usize) -> Option<Self> {
+        fs::create_dir_all(path).unwrap();
+        let disk = Self::mount(path, &["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]);
+        if !disk {
+            eprintln!("not run: this user may not mount a file system");
+        }
+        disk.then(|| Self(path.to_owned()))
+    }
+
+    fn mount(path: &Path, arguments: &[&str]) -> bool {
+        let mount = Command::new("mount").args(arguments).arg(path).output();
+        mount.is_ok_and(|mount| mount.status.success())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_costs_what_did_not_fit_and_a_read_only_one_is_told_at_the_start() {
+    let place = Place::new();
+    // Room for two checkpoints and the lock.
+    let Some(disk) = Disk::new(&place.folder(), 240 << 10) else { return };
+    let end = Run::start(&mut place.command(6, &["--every=2"])).end();
+    assert_eq!(end.code, Some(74), "{}", end.errors);
+    assert!(end.errors.starts_with("error[Z0391]: ") && end.errors.contains("training goes on"), "{}", end.errors);
+    assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
+    assert_eq!(place.listed(), ["lock", "step-000000002", "step-000000004"]);
+    assert!(Disk::mount(&disk.0, &["-o", "remount,ro"]));
+    refused(&mut place.command(6, &["--resume"]), "Z0380", &["cannot be written"]);
+    assert!(Disk::mount(&disk.0, &["-o", "remount,rw"]));
+    fs::remove_dir_all(place.checkpoint(2)).unwrap();
+    place.run(6, &["--resume"]);
 }

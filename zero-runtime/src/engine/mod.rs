@@ -1,10 +1,10 @@
 //! Engine: executes a plan. A step is a loop over a static table; nothing is allocated in it, nothing is looked up, and
 //! nothing is decided that the plan has not decided.
 //!
-//! `batch` takes in data, `checkpoint` gives states to be written and takes them back, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
+//! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
 //! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
-//! and their states, `diagnose` finds out where a number went wrong, `record` notes when ops begin and end, `turn` sees to it
-//! that what a rank does is what the others expect of it.
+//! and their states, `checkpoint` gives states to be written and takes them back, `diagnose` finds out where a number went
+//! wrong, `record` notes when ops begin and end, `turn` sees to it that what a rank does is what the others expect of it.
 //!
 //! # Why no safe call races
 //!
@@ -24,6 +24,8 @@
 //! - Parameters are then written by updates, after an exchange that returns only when every rank has entered it for the
 //!   same reason, with the same number of steps behind it, and so has ended whatever it read parameters for. If one has
 //!   another reason, all panic.
+//! - A copy for a checkpoint is private to its rank. [`Engine::snapshot`] alone writes it, and only while nobody holds the
+//!   [`Snapshot`] by which another thread reads it.
 //! - A call that ended early (in [`Lost`], or in a panic of a layer or a dataset) leaves counts in the middle of a
 //!   schedule. The engine then refuses all further calls.
 
