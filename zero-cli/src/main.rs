@@ -9,6 +9,7 @@ mod compile;
 mod error;
 mod explain;
 mod model;
+mod say;
 mod tokenize;
 mod workspace;
 
@@ -42,7 +43,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Build { request, .. } => {
             // Without `--list` there is a spec. Otherwise the command line would have been rejected.
             let binary = request.map(|request| build::build(&request)).transpose()?;
-            binary.iter().for_each(|binary| println!("{}", binary.path().display()));
+            binary.iter().for_each(|binary| say::line(binary.path().display()));
         }
         Verb::Plan { request, schedule } => {
             become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])?;
@@ -52,7 +53,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Inspect { path } => checkpoint::inspect(&path)?,
         Verb::Diff { first, second } => return Ok(checkpoint::diff(&first, &second)),
         Verb::Export(arguments) => checkpoint::export(&arguments)?,
-        Verb::Explain { code } => println!("{}", explain::explain(code.as_deref())?),
+        Verb::Explain { code } => say::line(explain::explain(code.as_deref())?),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -60,7 +61,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
 /// Prints each file whose text a binary of this workspace carries, with its length in bytes.
 fn list() -> Result<(), Error> {
     for (path, bytes) in WorkspaceText::below(&Workspace::find()?.root)?.files {
-        println!("{bytes:>10}  {}", path.display());
+        say::line(format_args!("{bytes:>10}  {}", path.display()));
     }
     Ok(())
 }

@@ -221,3 +221,12 @@ fn each_error_is_red_on_a_terminal_alone() {
         assert_eq!((count(&piped, "error[Z01"), count(&piped, "\u{1b}")), (errors, 0), "{piped:?}");
     }
 }
+
+#[test]
+fn a_command_that_nobody_reads_any_more_ends_without_a_word() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let command = Command::new(env!("CARGO_BIN_EXE_cargo-zero")).arg("explain").stdout(writer).output();
+    let command = command.expect("the command");
+    assert_eq!((command.status.code(), String::from_utf8_lossy(&command.stderr).as_ref()), (Some(2), ""));
+}

@@ -8,6 +8,7 @@ use zero_runtime::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, Version
 
 use super::named_by;
 use crate::error::Error;
+use crate::say;
 
 /// Prints what is in a checkpoint or, of the folder of a run, a line for each checkpoint; those that cannot be read are told
 /// as errors after them.
@@ -18,10 +19,13 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let mut faults = Vec::new();
-    println!("{:>12}  {:>10}  {:>10}  {:>5}  {:20}  layout", "step", "loss", "bytes", "ranks", "written");
+    say::line(format_args!(
+        "{:>12}  {:>10}  {:>10}  {:>5}  {:20}  layout",
+        "step", "loss", "bytes", "ranks", "written"
+    ));
     for path in paths {
         match Checkpoint::open(&path) {
-            Ok(checkpoint) => println!("{}", row(&checkpoint)),
+            Ok(checkpoint) => say::line(row(&checkpoint)),
             Err(error) => faults.push(error),
         }
     }

@@ -15,6 +15,7 @@ use zero_runtime::terminal;
 use zero_runtime::weights::WeightType;
 
 use crate::error::Error;
+use crate::say;
 pub use inspect::inspect;
 
 /// What `diff` ends with where two checkpoints differ.
@@ -74,7 +75,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<(), Error> {
             1 => "1 fault".to_owned(),
             count => format!("{count} faults"),
         };
-        bar.suspend(|| println!("{}: {said}", path.display()));
+        bar.suspend(|| say::line(format_args!("{}: {said}", path.display())));
         all.extend(faults);
     }
     bar.finish_and_clear();
@@ -102,22 +103,24 @@ fn differs(first: &Path, second: &Path) -> Result<bool, Error> {
     let comparison = zero_runtime::checkpoint::compare(&a, &b, &|elements| bar.inc(elements))?;
     bar.finish_and_clear();
     for line in &comparison.model {
-        println!("{line}");
+        say::line(line);
     }
     let names = comparison.tensors.iter().map(|it| it.tensor.chars().count()).max().unwrap_or(0);
     for it in &comparison.tensors {
         let (state, tensor) = (it.state_name(), &it.tensor);
-        println!(
+        say::line(format_args!(
             "{state:13} {tensor:names$}  {} of {} elements, by up to {:.3e}, relative {:.3e}",
             it.differing, it.elements, it.max_abs, it.max_relative
-        );
+        ));
     }
     match (comparison.is_equal(), comparison.compared) {
-        (true, compared) => println!("{compared} tensors of states are equal"),
-        (false, compared) => println!("{} of {compared} tensors of states differ", comparison.tensors.len()),
+        (true, compared) => say::line(format_args!("{compared} tensors of states are equal")),
+        (false, compared) => {
+            say::line(format_args!("{} of {compared} tensors of states differ", comparison.tensors.len()))
+        }
     }
     for line in &comparison.about {
-        println!("  {line}");
+        say::line(format_args!("  {line}"));
     }
     Ok(!comparison.is_equal())
 }
@@ -130,8 +133,8 @@ pub fn export(arguments: &ExportArguments) -> Result<(), Error> {
     let (folder, kind) = (&arguments.folder, Some(arguments.dtype));
     let written = zero_runtime::checkpoint::export(&checkpoint, folder, kind, &|elements| bar.inc(elements))?;
     bar.finish_and_clear();
-    println!("{} tensors of step {} to {}", written.tensors, checkpoint.manifest.step, folder.display());
-    written.notes.iter().for_each(|note| println!("  {note}"));
+    say::line(format_args!("{} tensors of step {} to {}", written.tensors, checkpoint.manifest.step, folder.display()));
+    written.notes.iter().for_each(|note| say::line(format_args!("  {note}")));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use zero_runtime::data::{TokenFileWriter, Tokenizer};
 
 use crate::error::Error;
+use crate::say;
 use documents::{Part, Reader};
 
 /// Text that is encoded at a time by one thread, where the tokenizer allows it to be cut.
@@ -93,7 +94,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), Error> {
     bar.finish_and_clear();
     let per_s = written.tokens as f64 / start.elapsed().as_secs_f64();
     let (documents, tokens) = (written.documents, written.tokens);
-    println!("{documents} documents, {text_bytes} bytes of text, {tokens} tokens, {per_s:.0} tokens/s");
+    say::line(format_args!("{documents} documents, {text_bytes} bytes of text, {tokens} tokens, {per_s:.0} tokens/s"));
     Ok(())
 }
 

@@ -1,0 +1,21 @@
+//! Say: lines on standard output. Where nobody reads them any more, as after `| head`, the command ends without a word. Never
+//! writes an error of anything else.
+
+use std::fmt::Display;
+use std::io::{ErrorKind, Write, stdout};
+
+use zero_runtime::terminal;
+
+/// Exit code of a command whose output nobody reads: it has not come to its end.
+const EXIT_UNREAD: i32 = 2;
+
+/// Writes a line.
+pub fn line(text: impl Display) {
+    if let Err(error) = writeln!(stdout().lock(), "{text}") {
+        if error.kind() != ErrorKind::BrokenPipe {
+            let error = format!("error[Z0352]: cannot write to standard output: {error}");
+            terminal::tell(&format!("{error}\n  = help: free space where it goes"));
+        }
+        std::process::exit(EXIT_UNREAD);
+    }
+}
