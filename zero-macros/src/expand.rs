@@ -397,7 +397,7 @@ mod tests {
         let (own, built_in) = (packed(&expanded(&item, &own, None)), packed(&expanded(&item, &choice(None), None)));
         assert!(own.contains("typeDevice=crate::naive::Naive;"));
         assert_eq!(own.replace("crate::naive::Naive", "::zero_runtime::device::Cpu"), built_in);
-        assert_eq!(built_in.matches("Cpu").count(), 1);
+        assert_eq!(built_in.matches("device::Cpu").count(), 1);
     }
 
     #[test]
