@@ -15,19 +15,10 @@ pub fn manifest<M: Model>(step: u64) -> Manifest {
     Manifest {
         format: FORMAT,
         step,
-        seed: 0,
         model: M::PLAN.model.to_owned(),
         tensors: tensors_of::<M>(),
         config: M::config(),
-        arguments: Default::default(),
-        data: Default::default(),
-        spec: Default::default(),
-        plan: Default::default(),
-        loss: None,
-        gradient_norm: None,
-        versions: Default::default(),
-        written_at: String::new(),
-        files: Vec::new(),
+        ..Manifest::default()
     }
 }
 

@@ -114,6 +114,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
             Op::Gather { .. } | Op::Reduce { .. } | Op::Spread { .. } => Some(self.start(plan, op)),
             _ => None,
         };
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.begin(op, position) }?;
         match (op, started) {
             (Op::Gather { unit, .. }, Some(end)) => {
@@ -139,6 +140,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
     }
 
     unsafe fn end(&mut self, op: Op, position: &Position) {
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.end(op, position) };
         let plan = self.inner.arena().plan();
         // The sum over replicas starts where that over the replica's own ranks is there.
@@ -150,10 +152,12 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.peer(rank, place) }
     }
 
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.exchange(device, call, mine, all) }?;
         self.sleep_until(Instant::now() + self.link.latency());
         Ok(())

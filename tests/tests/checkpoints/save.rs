@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use zero_plan::State;
 use zero_plan::config::Width;
 use zero_runtime::checkpoint::{
-    Checkpoint, CheckpointError, DataPosition, Disk, Entry, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, SpecInfo,
-    Store, System, TensorInfo, Versions,
+    Checkpoint, CheckpointError, Disk, Entry, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Store, System, TensorInfo,
 };
 
 use crate::disk::Tree;
@@ -96,16 +95,9 @@ fn manifest(step: u64) -> Manifest {
         seed: 1,
         model: "Few".to_owned(),
         tensors: tensors(),
-        config: serde_json::Value::Null,
-        arguments: serde_json::Map::new(),
-        data: DataPosition::default(),
-        spec: SpecInfo::default(),
         plan: PlanInfo { ranks: RANKS, ..PlanInfo::default() },
         loss: Some(step as f64),
-        gradient_norm: None,
-        versions: Versions::default(),
-        written_at: String::new(),
-        files: Vec::new(),
+        ..Manifest::default()
     }
 }
 

@@ -46,15 +46,18 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
 
     unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {
         self.noted.push(op);
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.begin(op, position) }
     }
 
     unsafe fn end(&mut self, op: Op, position: &Position) {
         self.ended.push(op);
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.end(op, position) };
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, Cpu, u8> {
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.peer(rank, place) }
     }
 
@@ -68,6 +71,7 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
         self.noted.push(EXCHANGE);
         self.ended.push(EXCHANGE);
         self.reasons.push(call);
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.exchange(device, call, mine, all) }
     }
 

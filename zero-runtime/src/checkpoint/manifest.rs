@@ -12,7 +12,7 @@ pub const FORMAT: u32 = 1;
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// All that a checkpoint says of itself. In its file it is one line of JSON, and a second line with the hash of the first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// The version of the format: [`FORMAT`].

@@ -15,7 +15,7 @@ use super::ear::Ear;
 use super::error::LaunchError;
 use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
 use super::print;
-use super::progress::newest_step;
+use crate::checkpoint::Store;
 
 /// By convention, a program that a signal ends has this plus the signal's number as its exit code.
 pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
@@ -96,7 +96,7 @@ impl Failure {
 
 impl LaunchOptions {
     fn newest(&self) -> Option<u64> {
-        newest_step(self.folder.as_deref()?)
+        Store::checkpoints(self.folder.as_deref()?).ok()?.first().map(|newest| newest.step)
     }
 }
 

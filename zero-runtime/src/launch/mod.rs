@@ -19,7 +19,6 @@ mod finding;
 mod groups;
 mod launcher;
 mod options;
-mod progress;
 mod rendezvous;
 mod request;
 mod segment;

@@ -165,7 +165,7 @@ mod tests {
         let plan =
             PlanInfo { stage: 3, data_ranks: 2, sequences: 4, micro_batches: 1, length: 8, ..PlanInfo::default() };
         let of = |own: &PlanInfo| {
-            let manifest = crate::checkpoint::Manifest { plan: plan.clone(), ..empty() };
+            let manifest = Manifest { plan: plan.clone(), ..Manifest::default() };
             told(&manifest, &Map::new(), own)
         };
         assert_eq!(of(&plan), [""; 0]);
@@ -173,25 +173,5 @@ mod tests {
         assert_eq!(of(&PlanInfo { moments_width: "bf16".to_owned(), ..plan.clone() }), ["moments: bf16 instead of "]);
         assert!(of(&PlanInfo { sequences: 2, ..plan.clone() })[0].starts_with("a step draws 4 sequences"));
         assert!(of(&PlanInfo { sequences: 8, data_ranks: 1, ..plan.clone() })[0].starts_with("1 ranks have data"));
-    }
-
-    fn empty() -> Manifest {
-        Manifest {
-            format: 1,
-            step: 0,
-            seed: 0,
-            model: String::new(),
-            tensors: Vec::new(),
-            config: Value::Null,
-            arguments: Map::new(),
-            data: Default::default(),
-            spec: Default::default(),
-            plan: Default::default(),
-            loss: None,
-            gradient_norm: None,
-            versions: Default::default(),
-            written_at: String::new(),
-            files: Vec::new(),
-        }
     }
 }

@@ -119,7 +119,7 @@ pub struct HeldOutLine {
 pub struct SaveLine {
     /// Steps done.
     pub step: u64,
-    /// About the bytes of all files.
+    /// Bytes of all states.
     pub bytes: u64,
     /// From its beginning to its end.
     pub took_s: f64,

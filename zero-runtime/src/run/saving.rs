@@ -36,7 +36,7 @@ pub struct Saving<'scope, 'env> {
     shard: Arc<Shard>,
     /// What every manifest of this run says; none but on rank 0.
     manifest: Option<Manifest>,
-    /// About the bytes of all files together.
+    /// Bytes of all states, which all files together hold.
     bytes: u64,
     writing: Option<Writing<'scope>>,
     /// When the last checkpoint was begun.
@@ -101,7 +101,8 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         drop(engine.snapshot());
         let rank = engine.arena().rank();
         let shard = Arc::new(Shard::new(rank, &tensors, entries(engine, &tensors)));
-        let bytes = shard.bytes() * engine.plan().config.mesh.ranks() as u64;
+        let plan = engine.plan();
+        let bytes = (plan.params() * plan.config.precision.state_bytes()) as u64;
         let manifest = (rank == 0).then(|| manifest(job, tensors));
         let (store, last, writing, failed) = (store.map(Arc::new), Instant::now(), None, false);
         Some(Self { scope, arguments, folder, store, shard, manifest, bytes, writing, last, failed })

@@ -53,7 +53,7 @@ impl Life {
         }
     }
 
-    /// The state in a line of proc_pid_stat(5): a letter behind the name, which stands in brackets and may hold any character.
+    /// The state in a line of proc_pid_stat(5): a letter after the name, which stands in brackets and may hold any character.
     fn in_stat(stat: &str) -> Self {
         match stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()) {
             Some('T' | 't') => Life::Stopped,
