@@ -98,7 +98,6 @@ impl<T> Emulated<T> {
 }
 
 // SAFETY: every call is the inner transport's, on the promise that it is called on, and returns later than that.
-#[expect(clippy::undocumented_unsafe_blocks, reason = "one argument for all calls, above")]
 unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         self.inner.arena()

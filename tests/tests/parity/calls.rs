@@ -34,7 +34,6 @@ impl<T> Noting<T> {
 }
 
 // SAFETY: every call is the inner transport's, on the promise that it is called on.
-#[expect(clippy::undocumented_unsafe_blocks, reason = "one argument for all calls, above")]
 unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
     fn arena(&self) -> &Arc<Arena<'p, Cpu>> {
         self.inner.arena()
