@@ -2,8 +2,12 @@
 
 mod build;
 mod checkpoint;
+mod choose;
 mod command;
+mod hardware;
+mod kit;
 mod run;
+mod see;
 mod spec;
 mod start;
 mod structs;
@@ -29,8 +33,19 @@ pub struct Code {
 /// All codes, in order.
 pub const CODES: &[Code] = &all();
 
-const PARTS: [&[Code]; 7] =
-    [spec::CODES, command::CODES, structs::CODES, build::CODES, start::CODES, checkpoint::CODES, run::CODES];
+const PARTS: [&[Code]; 11] = [
+    spec::CODES,
+    command::CODES,
+    structs::CODES,
+    kit::CODES,
+    choose::CODES,
+    see::CODES,
+    hardware::CODES,
+    build::CODES,
+    start::CODES,
+    checkpoint::CODES,
+    run::CODES,
+];
 
 const fn all() -> [Code; count()] {
     let mut codes = [spec::CODES[0]; count()];

@@ -35,6 +35,7 @@ pub use inline::{disagreements, parse_inline};
 pub use keys::{KEYS, Key, KeyDefault, closest, options};
 pub use locate::{KeySpans, locate};
 pub use mesh::Mesh;
+pub(crate) use parse::ron as ron_options;
 pub use parse::parse;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use sections::{Batch, Checkpoint, Model, Recompute, Stage, Zero};

@@ -18,6 +18,8 @@ pub(super) const FORMAT_NAME: &str = "zero-checkpoint-1";
 const ALIGNMENT: usize = 64;
 /// Fewer bytes than these are collected before they are written.
 const PIECE_BYTES: usize = 256 << 10;
+/// After so many bytes the disk is told to begin with them, where somebody waits for the file.
+const START_BYTES: u64 = 8 << 20;
 /// The digits of a step in a header, so that all headers of a run are equally long.
 const STEP_DIGITS: usize = 20;
 
@@ -89,6 +91,8 @@ pub struct ShardWriter<'a> {
     disk: &'a dyn Disk,
     partial: PathBuf,
     rank: usize,
+    /// Whether training waits until the file is there.
+    is_awaited: bool,
     path: PathBuf,
     sink: Box<dyn Sink>,
     /// Bytes of the whole file.
@@ -113,6 +117,7 @@ impl<'a> ShardWriter<'a> {
             disk,
             partial: partial.to_owned(),
             rank: shard.rank,
+            is_awaited: false,
             path,
             sink,
             total: shard.bytes(),
@@ -123,6 +128,13 @@ impl<'a> ShardWriter<'a> {
         };
         writer.write(&shard.head(step))?;
         Ok(writer)
+    }
+
+    /// The same file, for which training waits: the disk works from its first bytes on. Where training goes on, ranks need the
+    /// processors more.
+    #[must_use]
+    pub fn awaited(self) -> Self {
+        Self { is_awaited: true, ..self }
     }
 
     /// Writes the next bytes of the entries. Large pieces go to the disk without being copied here.
@@ -144,6 +156,9 @@ impl<'a> ShardWriter<'a> {
                 self.end_chunk();
             }
             self.pass_on(now)?;
+            if self.is_awaited && self.done.is_multiple_of(START_BYTES) {
+                self.sink.start_sync();
+            }
             bytes = later;
         }
         Ok(())

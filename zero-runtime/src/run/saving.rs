@@ -185,10 +185,13 @@ impl<'scope, 'env> Saving<'scope, 'env> {
                 snapshot.read(|bytes| writer.write(bytes))?;
                 writer.finish()
             }),
-            None => Own::Done(ShardWriter::begin(&System, &partial, &shard, number).and_then(|mut writer| {
-                engine.read_saved(|bytes| writer.write(bytes))?;
-                writer.finish()
-            })),
+            None => {
+                let writer = ShardWriter::begin(&System, &partial, &shard, number);
+                Own::Done(writer.map(ShardWriter::awaited).and_then(|mut writer| {
+                    engine.read_saved(|bytes| writer.write(bytes))?;
+                    writer.finish()
+                }))
+            }
         };
         self.writing = Some(Writing { step: *step, phase: Phase::Files, own, began, waited: began.elapsed() });
         Ok(())

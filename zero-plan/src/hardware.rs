@@ -1,0 +1,220 @@
+//! Hardware: what a node of a cluster has, and how its nodes are connected, as a file says it: capacities, rates and latencies,
+//! all for one device or one link. Never measures, and never knows a plan.
+//!
+//! A file of it is RON:
+//!
+//! ```
+//! let text = r#"(
+//!     name: "2 x Example, PCIe",
+//!     device: (
+//!         name: "Example",
+//!         kind: Gpu,
+//!         memory: GB(24),
+//!         matmul: (f32: 30e12, bf16: 120e12),
+//!         achieved: 0.7,
+//!         bandwidth: 600e9,
+//!     ),
+//!     node: (devices: 2, link: (bandwidth: 25e9, latency: 5e-6)),
+//! )"#;
+//! let hardware = zero_plan::Hardware::parse(text).unwrap();
+//! assert_eq!(hardware.node.devices, 2);
+//! assert_eq!(hardware.network, None);
+//! ```
+
+mod check;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Width;
+use crate::diagnostic::{Diagnostic, offset};
+use crate::spec::{Size, ron_options};
+
+/// A cluster of equal nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// What people call it.
+    pub name: String,
+    /// What ranks compute on.
+    pub device: DeviceFigures,
+    /// What each node has.
+    pub node: Node,
+    /// What connects nodes; none where there is only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// What units of models took on it, where that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<MeasuredUnit>,
+}
+
+/// What a rank computes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A device with memory of its own, of which each rank has one.
+    Gpu,
+    /// The processor: ranks of a node share its memory, and take turns on its cores where they are more.
+    Cpu,
+}
+
+/// One device, or one core of a processor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFigures {
+    /// What people call it.
+    pub name: String,
+    /// How ranks use it.
+    pub kind: Kind,
+    /// Memory of one device; of a processor, that of its whole node.
+    pub memory: Size,
+    /// What a rank has in that memory beside its plan: the device's context, libraries, and what an allocator cannot use.
+    #[serde(default)]
+    pub reserved: Size,
+    /// Operations of matrix products a second, as published or measured; a multiply-add counts 2.
+    pub matmul: Rates,
+    /// Share of these that large products reach, above 0 and at most 1.
+    #[serde(default = "one")]
+    pub achieved: f64,
+    /// Bytes of its memory that it reads and writes in a second.
+    pub bandwidth: f64,
+    /// Seconds until an op has begun.
+    #[serde(default)]
+    pub op: f64,
+}
+
+/// Operations a second, by what is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    /// Of f32, with f32 products.
+    pub f32: f64,
+    /// Of bf16, summed in f32.
+    pub bf16: f64,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Devices, or cores of its processor.
+    pub devices: usize,
+    /// What a device reaches the others of its node by. Processes of a processor share memory, and have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// Memory of its processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    /// What checkpoints are written to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Disk>,
+}
+
+/// A link in one direction; both directions at once are as fast.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Bytes a second.
+    pub bandwidth: f64,
+    /// Seconds until the first byte of a message is there.
+    pub latency: f64,
+    /// Devices that share it when all send at once.
+    #[serde(default = "one_device")]
+    pub shared_by: usize,
+}
+
+/// What connects a node with all others. Its links are used together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Bytes a second of one link in one direction.
+    pub bandwidth: f64,
+    /// Seconds until the first byte of a message is there.
+    pub latency: f64,
+    /// Links of a node.
+    #[serde(default = "one_device")]
+    pub links: usize,
+}
+
+/// A disk, in bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// Read in a second.
+    pub read: f64,
+    /// Written in a second, flushed.
+    pub write: f64,
+}
+
+/// What one unit of a field took in one micro-batch, on a machine whose ranks were all computing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredUnit {
+    /// Name of the model.
+    pub model: String,
+    /// Name of the field.
+    pub field: String,
+    /// Its parameters, by which sizes of one model differ.
+    pub params: usize,
+    /// What it computed in.
+    pub compute: Width,
+    /// Tokens of the micro-batch.
+    pub tokens: usize,
+    /// Threads of a rank.
+    pub threads: usize,
+    /// Seconds of a forward pass.
+    pub forward: f64,
+    /// Seconds of a backward pass.
+    pub backward: f64,
+    /// Seconds of an update of all its parameters by one rank.
+    pub update: f64,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+const fn one_device() -> usize {
+    1
+}
+
+impl Rates {
+    /// Those of a width.
+    pub const fn of(&self, width: Width) -> f64 {
+        match width {
+            Width::F32 => self.f32,
+            Width::BF16 => self.bf16,
+        }
+    }
+}
+
+impl Hardware {
+    /// Reads and checks a file's text.
+    ///
+    /// # Errors
+    /// Z0175 where it is not understood: the first such place. Z0176 for each figure that cannot be.
+    pub fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let hardware: Self = ron_options().from_str(text).map_err(|error| {
+            let at = offset(text, error.span.end.line, error.span.end.col);
+            let width = text[at..].chars().next().map_or(0, char::len_utf8);
+            let message = format!("this is no description of hardware: {}", error.code);
+            let help = "the rustdoc of `zero_plan::hardware` lists the keys; each is in the files of `hardware/`";
+            vec![Diagnostic::new("Z0175", "", message).at(at..at + width, "reading stops here").help(help)]
+        })?;
+        let problems = check::problems(&hardware, text);
+        if problems.is_empty() { Ok(hardware) } else { Err(problems) }
+    }
+
+    /// Memory that a rank's plan may take, in bytes, where a node has so many ranks.
+    pub fn budget_bytes(&self, ranks_per_node: usize) -> u64 {
+        let memory = self.device.memory.bytes();
+        let of_rank = match self.device.kind {
+            Kind::Gpu => memory,
+            Kind::Cpu => memory / ranks_per_node.max(1) as u64,
+        };
+        of_rank.saturating_sub(self.device.reserved.bytes())
+    }
+
+    /// Operations a second that large products reach on one device.
+    pub fn product_rate(&self, width: Width) -> f64 {
+        self.device.matmul.of(width) * self.device.achieved
+    }
+}

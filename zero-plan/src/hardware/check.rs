@@ -1,0 +1,153 @@
+//! Check: whether the figures of a hardware file can be. Never knows what a figure is used for.
+
+use super::{Hardware, MeasuredUnit};
+use crate::diagnostic::Diagnostic;
+use crate::spec::locate;
+
+/// A rate of 10^18 a second, a hundred times what the fastest device of today has.
+const RATE_MAX: f64 = 1e18;
+/// The slowest rate that can be meant: a thousand bytes or operations a second.
+const RATE_MIN: f64 = 1e3;
+/// The longest latency, in seconds.
+const LATENCY_MAX: f64 = 10.0;
+/// The most devices of a node, and links.
+const COUNT_MAX: usize = 4096;
+/// The least memory of a device, in bytes.
+const MEMORY_MIN: u64 = 1 << 20;
+
+/// Each figure that cannot be, in the order of the type.
+pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
+    let mut checks = Checks { text, problems: Vec::new() };
+    let Hardware { device, node, network, measured, .. } = hardware;
+    match device.memory.checked_bytes() {
+        Some(bytes) if bytes >= MEMORY_MIN => {
+            let reserved = device.reserved.checked_bytes();
+            checks.require("device.reserved", reserved.is_some_and(|reserved| reserved < bytes), "less than `memory`");
+        }
+        _ => checks.require("device.memory", false, "at least MiB(1), and fewer than 2^64 bytes"),
+    }
+    checks.rate("device.matmul.f32", device.matmul.f32);
+    checks.rate("device.matmul.bf16", device.matmul.bf16);
+    checks.require("device.achieved", device.achieved > 0.0 && device.achieved <= 1.0, "a share above 0 and at most 1");
+    checks.rate("device.bandwidth", device.bandwidth);
+    checks.latency("device.op", device.op);
+    checks.count("node.devices", node.devices);
+    if let Some(link) = &node.link {
+        checks.rate("node.link.bandwidth", link.bandwidth);
+        checks.latency("node.link.latency", link.latency);
+        checks.count("node.link.shared_by", link.shared_by);
+    }
+    let memory = node.memory.is_none_or(|memory| memory.checked_bytes().is_some_and(|bytes| bytes >= MEMORY_MIN));
+    checks.require("node.memory", memory, "at least MiB(1), and fewer than 2^64 bytes");
+    if let Some(disk) = &node.disk {
+        checks.rate("node.disk.read", disk.read);
+        checks.rate("node.disk.write", disk.write);
+    }
+    if let Some(network) = network {
+        checks.rate("network.bandwidth", network.bandwidth);
+        checks.latency("network.latency", network.latency);
+        checks.count("network.links", network.links);
+    }
+    checks.require("measured", measured.iter().all(is_possible), "times above 0 and counts of at least 1");
+    checks.problems
+}
+
+fn is_possible(unit: &MeasuredUnit) -> bool {
+    let times = [unit.forward, unit.backward].iter().all(|&time| time > 0.0 && time.is_finite());
+    times && unit.update >= 0.0 && unit.update.is_finite() && unit.tokens > 0 && unit.threads > 0
+}
+
+struct Checks<'t> {
+    text: &'t str,
+    problems: Vec<Diagnostic>,
+}
+
+impl Checks<'_> {
+    fn require(&mut self, key: &str, holds: bool, expected: &str) {
+        if holds {
+            return;
+        }
+        let spans = locate(self.text, key);
+        let found = spans.as_ref().map_or("", |spans| &self.text[spans.value.clone()]);
+        let message = format!("`{key}` cannot be {}", if found.len() > 40 { "what is there" } else { found });
+        let problem = Diagnostic::new("Z0176", key, message);
+        let expected = format!("expected {expected}");
+        self.problems.push(match spans {
+            Some(spans) => problem.at(spans.value, expected),
+            None => problem.help(expected),
+        });
+    }
+
+    fn rate(&mut self, key: &str, value: f64) {
+        self.require(key, (RATE_MIN..=RATE_MAX).contains(&value), "1e3 to 1e18 a second");
+    }
+
+    fn latency(&mut self, key: &str, value: f64) {
+        self.require(key, (0.0..=LATENCY_MAX).contains(&value), "0 to 10 seconds");
+    }
+
+    fn count(&mut self, key: &str, value: usize) {
+        self.require(key, (1..=COUNT_MAX).contains(&value), "1 to 4096");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "(name: \"x\", device: (name: \"d\", kind: Gpu, memory: GB(80), reserved: GB(2), \
+        matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, bandwidth: 2e12, op: 5e-6), \
+        node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), disk: (read: 6e9, write: 3e9)), \
+        network: (bandwidth: 25e9, latency: 5e-6, links: 8))";
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let hardware = Hardware::parse(GOOD).unwrap();
+        assert_eq!((hardware.node.devices, hardware.network.map(|network| network.links)), (8, Some(8)));
+        assert_eq!(hardware.budget_bytes(8), 78_000_000_000);
+        let text = crate::spec::ron_options().to_string(&hardware).unwrap();
+        assert_eq!(Hardware::parse(&text).unwrap(), hardware);
+    }
+
+    #[test]
+    fn z0175_not_understood() {
+        for (from, to, expected) in [
+            ("op: 5e-6", "opp: 5e-6", "opp"),
+            ("kind: Gpu", "kind: Tpu", "Tpu"),
+            ("devices: 8", "devices: -8", "-"),
+            ("bandwidth: 2e12,", "", "bandwidth"),
+            ("name: \"x\",", "name: \"x\"", "omma"),
+        ] {
+            let problems = Hardware::parse(&GOOD.replacen(from, to, 1)).unwrap_err();
+            let [problem] = &problems[..] else { panic!("{problems:?}") };
+            assert_eq!(problem.code, "Z0175");
+            assert!(problem.message.contains(expected) || from.contains("devices"), "{}", problem.message);
+        }
+    }
+
+    #[test]
+    fn z0176_figures_that_cannot_be() {
+        for (from, to, key) in [
+            ("memory: GB(80)", "memory: B(80)", "device.memory"),
+            ("reserved: GB(2)", "reserved: GB(80)", "device.reserved"),
+            ("bf16: 312e12", "bf16: 312e22", "device.matmul.bf16"),
+            ("f32: 19.5e12", "f32: 0.0", "device.matmul.f32"),
+            ("achieved: 0.75", "achieved: 1.5", "device.achieved"),
+            ("bandwidth: 2e12", "bandwidth: -2e12", "device.bandwidth"),
+            ("op: 5e-6", "op: -1.0", "device.op"),
+            ("devices: 8", "devices: 0", "node.devices"),
+            ("300e9", "inf", "node.link.bandwidth"),
+            ("latency: 3e-6", "latency: 30.0", "node.link.latency"),
+            ("read: 6e9", "read: NaN", "node.disk.read"),
+            ("links: 8", "links: 5000", "network.links"),
+            ("bandwidth: 25e9", "bandwidth: 25.0", "network.bandwidth"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            let problems = Hardware::parse(&text).unwrap_err();
+            let [problem] = &problems[..] else { panic!("{from}: {problems:?}") };
+            assert_eq!((problem.code, problem.key.as_str()), ("Z0176", key));
+            let span = problem.span.clone().unwrap();
+            assert!(to.ends_with(&text[span.clone()]) || to == &text[span], "{key}");
+        }
+    }
+}
