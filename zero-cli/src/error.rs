@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use zero_plan::diagnostic;
+use zero_plan::diagnostic::{self, Diagnostic};
 use zero_runtime::checkpoint::CheckpointError;
 
 /// Why the command did not do what it was asked to.
@@ -69,6 +69,8 @@ pub enum Error {
     /// What is wrong with checkpoints.
     #[error("{}", .0.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n\n"))]
     Faults(Vec<CheckpointError>),
+    #[error("error[Z0178]: {} does not say its sizes: {source}\n  = help: its `main` should hand over to `zero_runtime::main`, or `main_with`", binary.display())]
+    NoSizes { binary: PathBuf, source: serde_json::Error },
     #[error("{0}")]
     Runtime(#[from] zero_runtime::error::Error),
 }
@@ -80,6 +82,12 @@ impl From<CheckpointError> for Error {
 }
 
 impl Error {
+    /// All that is wrong with the text of a file, each with its place.
+    pub fn mistakes(mistakes: &[Diagnostic], path: &Path, text: &str) -> Self {
+        let name = path.display().to_string();
+        Error::Spec(mistakes.iter().map(|mistake| mistake.render(&name, text)).collect())
+    }
+
     /// The system does not give as many threads as were asked for.
     pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
         Error::Input { place: "--threads".to_owned(), what: format!("asks for more than the system gives: {error}") }

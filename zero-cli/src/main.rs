@@ -10,6 +10,7 @@ mod error;
 mod explain;
 mod model;
 mod say;
+mod sizes;
 mod tokenize;
 mod workspace;
 

@@ -31,6 +31,7 @@ pub mod report;
 pub mod reshard;
 pub mod schedule;
 mod simulate;
+pub mod sizes;
 pub mod spec;
 mod states;
 mod traffic;
@@ -52,10 +53,12 @@ pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks}
 pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel};
 pub use simulate::{
-    Cause, Flow, Impossible, Lane, LinkKind, Part, Parts, Segment, Span, Timeline, Timing, Transfer, makespan, simulate,
+    Cause, Costs, Flow, Impossible, Lane, LinkKind, Part, Parts, Route, Routes, Segment, Span, Timeline, Timing,
+    Transfer, makespan, simulate, simulate_with, threads_of_rank,
 };
+pub use sizes::{Probe, Sizes};
 pub use traffic::{Moved, Traffic};
-pub use unit::{Field, Unit, unit_count, units};
+pub use unit::{Field, Unit, unit_count, unit_list, units};
 pub use work::Work;
 
 #[doc(hidden)]
