@@ -164,6 +164,8 @@ pub struct MeasuredUnit {
     pub model: String,
     /// Name of the field.
     pub field: String,
+    /// [`Unit::position`](crate::Unit::position), which tells layers apart that alternate in a field.
+    pub position: usize,
     /// Its parameters, by which sizes of one model differ.
     pub params: usize,
     /// What it computed in.

@@ -35,6 +35,7 @@ pub mod spec;
 mod states;
 mod traffic;
 pub mod unit;
+mod work;
 
 pub use config::{Config, Gather, TransportKind};
 pub use fingerprint::Fingerprint;
@@ -50,9 +51,12 @@ pub use plan::{PipelineStage, Plan, PlanBuf};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks};
 pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel};
-pub use simulate::{Timing, makespan};
+pub use simulate::{
+    Cause, Flow, Impossible, Lane, LinkKind, Part, Parts, Segment, Span, Timeline, Timing, Transfer, makespan, simulate,
+};
 pub use traffic::{Moved, Traffic};
 pub use unit::{Field, Unit, unit_count, units};
+pub use work::Work;
 
 #[doc(hidden)]
 pub use plan::tables as __tables;
