@@ -57,6 +57,11 @@ pub enum Error {
     )]
     OneSize { model: String, size: String },
     #[error(
+        "error[Z0160]: no {kind} `{asked}`: it is no name, and no file that can be read: {source}\n  = help: {}the names are {names}; a path is of a RON file",
+        meant(nearest)
+    )]
+    UnknownHardware { kind: &'static str, asked: String, source: io::Error, nearest: Option<String>, names: String },
+    #[error(
         "error[Z0375]: {place} {what}\n  = help: correct it, or leave that file out; what a file is follows from the end of its name: .jsonl, .parquet, and otherwise text"
     )]
     Input { place: String, what: String },
@@ -92,6 +97,10 @@ impl Error {
     pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
         Error::Input { place: "--threads".to_owned(), what: format!("asks for more than the system gives: {error}") }
     }
+}
+
+fn meant(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or_else(String::new, |name| format!("did you mean `{name}`? "))
 }
 
 fn has_help(has: &[String]) -> String {

@@ -8,6 +8,7 @@ mod checkpoint;
 mod compile;
 mod error;
 mod explain;
+mod hardware;
 mod model;
 mod say;
 mod sizes;
