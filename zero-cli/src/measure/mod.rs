@@ -4,15 +4,17 @@
 mod trace;
 mod units;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
 use zero_plan::Hardware;
-use zero_plan::hardware::{DeviceFigures, Kind, Node, Rates};
+use zero_plan::hardware::{DeviceFigures, Kind, Node, Rates, rounded};
 use zero_plan::spec::Size;
 use zero_runtime::{Cores, launch};
 
+use crate::build;
 use crate::error::Error;
 use crate::say;
 
@@ -57,9 +59,17 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
         network: None,
         measured: Vec::new(),
     };
-    for spec in &arguments.specs {
+    let mut done = BTreeSet::new();
+    for path in &arguments.specs {
+        let spec = build::read(path)?;
         for &threads in &arguments.threads {
-            units::measure(spec, arguments.size.as_deref(), threads, &mut hardware)?;
+            let ranks = (cores.get() / threads).max(1);
+            let alone = units::alone(&spec, path, ranks)?;
+            // Specs that differ in their layout alone have the same units.
+            if done.insert((alone.clone(), threads)) {
+                let of = units::Measurement { path, alone: &alone, size: arguments.size.as_deref(), threads };
+                of.add_to(&mut hardware)?;
+            }
         }
     }
     let text = format!(
@@ -76,21 +86,5 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
             say::line(text.trim_end());
             Ok(())
         }
-    }
-}
-
-/// With four digits, which is more than a measurement has.
-fn rounded(value: f64) -> f64 {
-    let digits = 10f64.powi(3 - value.abs().log10().floor() as i32);
-    (value * digits).round() / digits
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_have_four_digits() {
-        assert_eq!([1.234_56e11, 9.999_96e-4, 5.0].map(rounded), [1.235e11, 1e-3, 5.0]);
     }
 }
