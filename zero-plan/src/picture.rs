@@ -6,22 +6,21 @@ mod memory;
 mod mesh;
 mod operations;
 mod ops;
-pub mod scratch;
 mod source;
 mod traffic;
 
 use serde::Serialize;
 
 use crate::footprint::RunSize;
-use crate::picture::scratch::Timeline;
 use crate::plan::Plan;
 use crate::report::{Ranges, work};
+use crate::simulate::Timeline;
 
 pub use flights::Flights;
 pub use memory::{Group, Holding, KindPicture, MemoryPicture, PeakPicture};
 pub use mesh::{AxisPicture, MeshPicture, StatePicture};
 pub use operations::operations;
-pub use ops::{About, Class, OpColumns, TimeParts, Verb};
+pub use ops::{About, Class, OpColumns, TimePart, Verb, WaitPicture};
 pub use source::{KeyPicture, SourcePicture};
 pub use traffic::TrafficPart;
 
@@ -142,8 +141,8 @@ pub struct StagePicture {
     pub ops: OpColumns,
     /// What travels.
     pub flights: Flights,
-    /// What the step is made of.
-    pub time: TimeParts,
+    /// What the step is made of: the parts add up to it.
+    pub time: Vec<TimePart>,
     /// What a rank holds.
     pub memory: MemoryPicture,
     /// What a rank sends in a step.
@@ -155,11 +154,11 @@ impl Picture {
     pub fn of(plan: &Plan, timed: Timed, name: &str, text: &str) -> Self {
         let config = &plan.config;
         let verbs = ops::verbs(plan);
-        let stage = |(pipeline, lane): (usize, &crate::picture::scratch::Lane)| StagePicture {
+        let stage = |pipeline: usize| StagePicture {
             units: units_of(plan, pipeline),
-            ops: OpColumns::of(plan, pipeline, &verbs, lane, timed.clock),
+            ops: OpColumns::of(plan, pipeline, &verbs, timed),
             flights: Flights::of(plan, pipeline, timed),
-            time: TimeParts::of(plan, pipeline, timed),
+            time: ops::time(plan, pipeline, timed),
             memory: MemoryPicture::of(plan, pipeline),
             traffic: traffic::parts_of(plan, pipeline),
         };
@@ -180,7 +179,7 @@ impl Picture {
             mesh: MeshPicture::of(config),
             units: (0..plan.units.len()).map(|unit| unit_of(plan, unit)).collect(),
             buckets: plan.buckets.iter().map(|bucket| bucket_of(plan, bucket)).collect(),
-            stages: timed.timeline.lanes.iter().enumerate().map(stage).collect(),
+            stages: (0..plan.stages.len()).map(stage).collect(),
             verbs,
             kinds: memory::kinds(),
             outside_bytes: plan.outside_bytes(&RunSize::LEAST),

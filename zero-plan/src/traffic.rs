@@ -161,10 +161,10 @@ impl Traffic {
 }
 
 /// A part of traffic: its name in reports, and its bytes.
-pub type Part = (&'static str, fn(&Traffic) -> usize);
+pub type NamedBytes = (&'static str, fn(&Traffic) -> usize);
 
 /// The parts of traffic along an axis. With the agreement on loss and norm, over all ranks, they are all of it.
-pub const fn parts(axis: Axis) -> &'static [Part] {
+pub const fn parts(axis: Axis) -> &'static [NamedBytes] {
     match axis {
         Axis::Zero => &[
             ("parameter all-gather", |traffic| traffic.gather_bytes),

@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::ops::Class;
 use super::{Clock, Timed};
 use crate::mesh::Axis;
-use crate::picture::scratch::{Lane, Timeline};
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
+use crate::simulate::{Lane, Timeline};
 use crate::traffic::Traffic;
 
 /// What a pipeline stage's ranks send, a column for each property.
@@ -74,7 +74,7 @@ struct Flight {
 
 /// What goes over links.
 fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
-    let flight = |transfer: &crate::picture::scratch::Transfer| Flight {
+    let flight = |transfer: &crate::simulate::Transfer| Flight {
         op: transfer.op,
         class: Class::of(plan.stages[pipeline].step[transfer.op]),
         start: transfer.start_s,

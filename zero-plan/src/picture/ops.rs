@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use super::{Clock, Timed};
-use crate::picture::scratch::Lane;
+use super::Timed;
 use crate::plan::Plan;
 use crate::schedule::Op;
+use crate::simulate::{Cause, Part, Timeline, label};
 
 /// What an op is drawn as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -152,13 +152,16 @@ pub struct OpColumns {
     pub waited: Vec<u64>,
     /// Bytes that it sends.
     pub sent: Vec<usize>,
+    /// What those ops that waited have waited for.
+    pub waits: Vec<WaitPicture>,
 }
 
 impl OpColumns {
-    pub(super) fn of(plan: &Plan, pipeline: usize, verbs: &[Verb], lane: &Lane, clock: Clock) -> Self {
+    pub(super) fn of(plan: &Plan, pipeline: usize, verbs: &[Verb], timed: Timed) -> Self {
+        let (Timed { timeline, clock, .. }, mut columns) = (timed, Self::default());
         let signed = |value: Option<usize>| value.map_or(-1, |value| value as isize);
-        let mut columns = Self::default();
-        for (&op, span) in plan.stages[pipeline].step.iter().zip(&lane.spans) {
+        for (number, (&op, span)) in plan.stages[pipeline].step.iter().zip(&timeline.lanes[pipeline].spans).enumerate()
+        {
             let verb = Verb::of(plan, op);
             columns.verb.push(verbs.iter().position(|known| *known == verb).unwrap_or_default());
             columns.about.push(signed(op.unit().or(op.bucket())));
@@ -168,61 +171,66 @@ impl OpColumns {
             columns.start.push(start);
             columns.end.push(clock.ticks(span.end_s));
             columns.waited.push(start - waits_from.min(start));
+            if waits_from < start {
+                columns.waits.extend(WaitPicture::of(timeline, number, span.cause));
+            }
             columns.sent.push(crate::traffic::Traffic::of(plan, &[op]).total_bytes());
         }
         columns
     }
 }
 
-/// What a step of a rank is made of. The sum of all parts is the step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct TimeParts {
-    /// Computing.
-    pub computes: u64,
-    /// In ops that communicate, copy or sum.
-    pub moves: u64,
-    /// Waiting for parameters.
-    pub waits_for_parameters: u64,
-    /// Waiting for gradients of other ranks.
-    pub waits_for_gradients: u64,
-    /// Waiting for another pipeline stage: within a step, its bubble.
-    pub waits_for_parcels: u64,
-    /// Waiting for all to agree, and for the last of them to end the step.
-    pub waits_for_all: u64,
+/// What an op waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitPicture {
+    /// The op that waited.
+    pub op: usize,
+    /// The pipeline stage of what it waited for.
+    pub stage: usize,
+    /// The op that it waited for: that ended, or that began what travelled.
+    pub of: usize,
+    /// What travelled, if something did.
+    pub flow: Option<&'static str>,
 }
 
-impl TimeParts {
-    pub(super) fn of(plan: &Plan, pipeline: usize, timed: Timed) -> Self {
-        let ticks = |time| timed.clock.ticks(time);
-        let (mut parts, mut at) = (Self::default(), 0);
-        for (&op, span) in plan.stages[pipeline].step.iter().zip(&timed.timeline.lanes[pipeline].spans) {
-            let (start, end) = (ticks(span.start_s), ticks(span.end_s));
-            let class = Class::of(op);
-            *parts.waits_in(class) += start - at;
-            *if class.computes() { &mut parts.computes } else { &mut parts.moves } += end - start;
-            at = end;
-        }
-        parts.waits_for_all += ticks(timed.timeline.step_s) - at;
-        parts
-    }
-
-    fn waits_in(&mut self, class: Class) -> &mut u64 {
-        match class {
-            Class::Forward | Class::Recompute | Class::Backward | Class::Update => &mut self.moves,
-            Class::Gather => &mut self.waits_for_parameters,
-            Class::Reduce => &mut self.waits_for_gradients,
-            Class::Parcel => &mut self.waits_for_parcels,
-            Class::Agree => &mut self.waits_for_all,
+impl WaitPicture {
+    fn of(timeline: &Timeline, op: usize, cause: Cause) -> Option<Self> {
+        match cause {
+            Cause::Start => None,
+            Cause::Op { lane, op: of } => Some(Self { op, stage: lane, of, flow: None }),
+            Cause::Transfer { lane, transfer } => {
+                let transfer = timeline.lanes[lane].transfers[transfer];
+                Some(Self { op, stage: lane, of: transfer.op, flow: Some(transfer.flow.name()) })
+            }
         }
     }
+}
 
-    /// All of them.
-    pub const fn total(&self) -> u64 {
-        self.computes
-            + self.moves
-            + self.waits_for_parameters
-            + self.waits_for_gradients
-            + self.waits_for_parcels
-            + self.waits_for_all
+/// A part of what a rank does in a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TimePart {
+    /// What it is.
+    pub name: String,
+    /// What it is drawn as; none where a rank waits.
+    pub class: Option<Class>,
+    /// How long it takes.
+    pub time: u64,
+}
+
+/// What a step of a rank is made of.
+pub(super) fn time(plan: &Plan, pipeline: usize, timed: Timed) -> Vec<TimePart> {
+    let parts = timed.timeline.parts(plan, pipeline).0.into_iter();
+    let part = |(part, time)| TimePart { name: label(part), class: class_of(part), time: timed.clock.ticks(time) };
+    parts.map(part).collect()
+}
+
+const fn class_of(part: Part) -> Option<Class> {
+    match part {
+        Part::Forward => Some(Class::Forward),
+        Part::Backward => Some(Class::Backward),
+        Part::Recompute => Some(Class::Recompute),
+        Part::Update => Some(Class::Update),
+        Part::Memory => Some(Class::Reduce),
+        Part::Exposed(..) | Part::Bubble => None,
     }
 }
