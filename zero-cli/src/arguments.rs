@@ -10,6 +10,7 @@ use zero_runtime::terminal;
 use crate::checkpoint::{ExportArguments, VerifyArguments};
 use crate::simulate::SimulateArguments;
 use crate::tokenize::TokenizeArguments;
+use crate::view::ViewArguments;
 
 /// Compiles a parallelism spec and a model into a training binary.
 #[derive(Parser, Debug)]
@@ -78,6 +79,8 @@ pub enum Verb {
     },
     /// Build the binary, and print how long a step of its plan would take on some hardware, and why
     Simulate(SimulateArguments),
+    /// Build the binary, and draw its plan: mesh, schedule, memory and traffic, as a page that opens in a browser
+    View(ViewArguments),
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
     Tokenize(TokenizeArguments),
     /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written

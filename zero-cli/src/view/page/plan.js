@@ -77,10 +77,13 @@ class Plan {
     return { key, text: `Decided by ${key.path}:${value}, ${where}.` };
   }
 
-  // What a wait of an op is for.
+  // What an op has waited for.
   reason(stage, op) {
-    const verb = this.verb(stage, op);
-    return { gather: "parameters of other ranks", reduce: "gradients of other ranks", parcel: "another pipeline stage", agree: "all ranks" }[verb.class] || "its turn";
+    const { waits } = this.stages[stage].ops;
+    const wait = waits[lowest(waits.length, (i) => waits[i].op >= op)];
+    if (!wait || wait.op !== op) return "its turn";
+    const where = wait.stage !== stage ? ` of pipeline stage ${wait.stage}` : "";
+    return `${wait.flow ? `the ${wait.flow} of ` : ""}${this.title(wait.stage, wait.of)}${where}`;
   }
 }
 

@@ -40,21 +40,11 @@ function trafficTable(plan, number) {
   return table(`Sent by a rank in a step${on(plan, number)}`, ["what", "along", "bytes", "share"], rows);
 }
 
-const TIME_PARTS = [
-  ["computes", "computes", "forward"],
-  ["moves", "copies, sums and begins", "reduce"],
-  ["waits_for_parameters", "waits for parameters", "wait"],
-  ["waits_for_gradients", "waits for gradients", "wait"],
-  ["waits_for_parcels", "waits for other pipeline stages: bubble", "wait"],
-  ["waits_for_all", "waits for all ranks at the end", "wait"],
-];
-
 function timeTable(plan, number) {
-  const parts = plan.stages[number].time;
-  const rows = TIME_PARTS.filter(([name]) => parts[name] > 0).map(([name, words, paint]) => [
-    el("span", { class: "named" }, patch(paint), words),
-    el("span", {}, time(parts[name], plan.clock), bar(paint, parts[name], plan.end)),
-    percent(parts[name], plan.end),
+  const rows = plan.stages[number].time.map(({ name, class: of, time: took }) => [
+    el("span", { class: "named" }, patch(of || "wait"), name),
+    el("span", {}, time(took, plan.clock), bar(of || "wait", took, plan.end)),
+    percent(took, plan.end),
   ]);
   rows.push(["step", time(plan.end, plan.clock), ""]);
   const note = plan.clock === "operations" ? "A step in operations: communication takes no time" : `A step on ${plan.hardware}`;
@@ -75,10 +65,11 @@ function figuresOf(plan) {
   const taken = (stage) => plan.outside_bytes + stage.memory.arena_bytes;
   const most = plan.stages[fullest(plan)];
   const sent = Math.max(...plan.stages.map((stage) => stage.traffic.reduce((sum, part) => sum + part.bytes, 0)));
-  const busiest = Math.max(...plan.stages.map((stage) => stage.time.computes));
+  const computes = (stage) => stage.time.reduce((sum, part) => sum + (part.class ? part.time : 0), 0);
+  const busiest = Math.max(...plan.stages.map(computes));
   const figures = [
     ["a step", time(plan.end, plan.clock), plan.end],
-    ["computing, at most", percent(busiest, plan.end), busiest / plan.end],
+    ["busy, at most", percent(busiest, plan.end), busiest / plan.end],
     ["taken by a rank", bytes(taken(most)), taken(most)],
     ["in use at the peak", bytes(plan.outside_bytes + most.memory.peak.total_bytes), plan.outside_bytes + most.memory.peak.total_bytes],
     ["sent by a rank in a step", bytes(sent), sent],

@@ -1,0 +1,1 @@
+//! What a page and a figure say is what the plan says.
