@@ -2,6 +2,7 @@
 //! to ask for their sizes; never runs them.
 
 mod page;
+mod palette;
 mod profile;
 mod svg;
 

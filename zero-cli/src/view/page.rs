@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use zero_plan::picture::Picture;
 
+use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
 use super::profile::Measured;
 
 /// The shape of the page's own index of what is in it.
@@ -82,7 +83,15 @@ fn index(views: &[PlanView]) -> Value {
         let measured = view.measured.as_ref().map(|_| measured_id(number));
         json!({"id": format!("view-{number}"), "name": view.name, "variants": variants, "measured": measured})
     });
-    json!({"format": FORMAT, "views": views.collect::<Vec<_>>()})
+    let paints: Vec<Paint> = [&CLASSES[..], &GROUPS, &[WAIT, OUTSIDE]].concat();
+    let names = |paints: &[Paint]| paints.iter().map(|paint| paint.name).collect::<Vec<_>>();
+    json!({
+        "format": FORMAT,
+        "palette": paints,
+        "classes": names(&[&CLASSES[..], &[WAIT]].concat()),
+        "groups": names(&GROUPS),
+        "views": views.collect::<Vec<_>>(),
+    })
 }
 
 fn plan_id(view: usize, prefetch: usize) -> String {

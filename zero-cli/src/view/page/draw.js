@@ -1,46 +1,10 @@
 // Draw: colours, patterns, numbers in words, and elements. Knows no plan.
 
-// Palette of Okabe and Ito (2008), which people with any colour vision can tell apart. Each has a pattern, too, so that colour
-// is never all that tells two things apart.
-const PALETTE = {
-  forward: { fill: "#0072B2", ink: "#ffffff", pattern: "plain" },
-  recompute: { fill: "#CC79A7", ink: "#000000", pattern: "dots" },
-  backward: { fill: "#D55E00", ink: "#000000", pattern: "rising" },
-  update: { fill: "#009E73", ink: "#000000", pattern: "grid" },
-  gather: { fill: "#56B4E9", ink: "#000000", pattern: "level" },
-  reduce: { fill: "#E69F00", ink: "#000000", pattern: "falling" },
-  parcel: { fill: "#F0E442", ink: "#000000", pattern: "upright" },
-  agree: { fill: "#666666", ink: "#ffffff", pattern: "plain" },
-  wait: { fill: null, ink: null, pattern: "sparse" },
-  parameters: { fill: "#0072B2", ink: "#ffffff", pattern: "plain" },
-  optimizer: { fill: "#009E73", ink: "#000000", pattern: "grid" },
-  gathered: { fill: "#56B4E9", ink: "#000000", pattern: "level" },
-  gradients: { fill: "#D55E00", ink: "#000000", pattern: "rising" },
-  activations: { fill: "#CC79A7", ink: "#000000", pattern: "dots" },
-  workspace: { fill: "#F0E442", ink: "#000000", pattern: "upright" },
-  outside: { fill: null, ink: null, pattern: "sparse" },
-};
+// What the page is made of: its palette, and its views with their plans.
+const index = JSON.parse(document.getElementById("index").textContent);
 
-const CLASSES = [
-  ["forward", "forward"],
-  ["recompute", "recompute"],
-  ["backward", "backward"],
-  ["update", "update"],
-  ["gather", "parameters travel"],
-  ["reduce", "gradients travel"],
-  ["parcel", "parcels between pipeline stages"],
-  ["agree", "agreement of all ranks"],
-  ["wait", "waits"],
-];
-
-const GROUPS = [
-  ["parameters", "parameters"],
-  ["optimizer", "optimizer state"],
-  ["gathered", "gathered parameters"],
-  ["gradients", "gradients"],
-  ["activations", "activations"],
-  ["workspace", "workspace and outgoing"],
-];
+// How things are drawn, by name: a colour, and a pattern, so that colour is never all that tells two things apart.
+const PALETTE = Object.fromEntries(index.palette.map((paint) => [paint.name, paint]));
 
 const HOLDINGS = {
   sharded: "a shard: one of",
@@ -51,57 +15,54 @@ const HOLDINGS = {
   passing: "on its way to other ranks",
 };
 
-// Strokes of a tile of 8 x 8 pixels.
-const STROKES = {
-  plain: [],
-  dots: "dots",
-  rising: [[0, 8, 8, 0]],
-  falling: [[0, 0, 8, 8]],
-  level: [[0, 2, 8, 2], [0, 6, 8, 6]],
-  upright: [[2, 0, 2, 8], [6, 0, 6, 8]],
-  grid: [[0, 4, 8, 4], [4, 0, 4, 8]],
-  sparse: [[0, 8, 8, 0]],
-};
-
 const patterns = new Map();
 
-// A pattern as a style of a canvas; none where it is plain.
-function pattern(name, ink) {
-  const key = name + ink;
-  if (STROKES[name].length === 0) return null;
-  if (!patterns.has(key)) {
-    const tile = document.createElement("canvas");
-    tile.width = tile.height = 8;
-    const to = tile.getContext("2d");
-    to.strokeStyle = to.fillStyle = ink;
-    to.lineWidth = 1;
-    if (STROKES[name] === "dots") {
-      for (const [x, y] of [[1, 1], [5, 5]]) to.fillRect(x, y, 2, 2);
-    } else {
-      to.beginPath();
-      for (const [x0, y0, x1, y1] of STROKES[name]) {
-        // Twice more beside the tile, so that slanted lines meet at its corners.
-        for (const shift of [-8, 0, 8]) {
-          to.moveTo(x0 + shift, y0);
-          to.lineTo(x1 + shift, y1);
-        }
-      }
-      to.stroke();
-    }
-    patterns.set(key, to.createPattern(tile, "repeat"));
+// A tile with the pattern of something, on its colour or on nothing.
+function tile(name, ink, fill) {
+  const made = document.createElement("canvas");
+  made.width = made.height = 8;
+  const to = made.getContext("2d");
+  if (fill) {
+    to.fillStyle = fill;
+    to.fillRect(0, 0, 8, 8);
   }
-  return patterns.get(key);
+  to.strokeStyle = ink;
+  to.beginPath();
+  for (const [x0, y0, x1, y1] of PALETTE[name].strokes) {
+    to.moveTo(x0, y0);
+    to.lineTo(x1, y1);
+  }
+  to.stroke();
+  return made;
+}
+
+// The ink of patterns: on a colour, a shadow of it.
+function inkOf(name, theme) {
+  return PALETTE[name].fill ? "rgba(0,0,0,0.4)" : theme.soft;
+}
+
+// A pattern as a style of a canvas; none where it is plain.
+function pattern(name, theme) {
+  if (PALETTE[name].strokes.length === 0) return null;
+  if (!patterns.has(name)) patterns.set(name, document.createElement("canvas").getContext("2d").createPattern(tile(name, inkOf(name, theme)), "repeat"));
+  return patterns.get(name);
+}
+
+// What an element of the page is filled with.
+function background(name) {
+  const { fill } = PALETTE[name];
+  return `background:${fill || "none"} url(${tile(name, inkOf(name, themeOf())).toDataURL()})`;
 }
 
 // Fills what `path` has put into the canvas as something of the palette is drawn.
 function paint(to, name, theme, path) {
-  const { fill, pattern: lines } = PALETTE[name];
+  const { fill } = PALETTE[name];
   path();
   if (fill) {
     to.fillStyle = fill;
     to.fill();
   }
-  const style = pattern(lines, fill ? "rgba(0,0,0,0.38)" : theme.soft);
+  const style = pattern(name, theme);
   if (style) {
     to.fillStyle = style;
     to.fill();

@@ -1,6 +1,5 @@
 // Main: puts the views of the page in place, and what they share: the axis of time, the colours, and which ranks are shown.
 
-const index = JSON.parse(document.getElementById("index").textContent);
 const axis = new Axis(1);
 const views = index.views.map((view) => new View(view, axis));
 const main = document.querySelector("main");
@@ -50,6 +49,6 @@ window.addEventListener("resize", () => views.forEach((view) => view.redraw()));
 
 // Of what ops can be, the legend has what there is.
 const present = new Set(views.flatMap((view) => view.plan.verbs.map((verb) => verb.class)).concat("wait"));
-document.getElementById("legend").append(...CLASSES.filter(([name]) => present.has(name)).map(([name, words]) => el("li", {}, patch(name), words)));
+document.getElementById("legend").append(...index.classes.filter((name) => present.has(name)).map((name) => el("li", {}, patch(name), PALETTE[name].words)));
 document.documentElement.dataset.ready = "true";
 requestAnimationFrame(() => requestAnimationFrame(() => (document.documentElement.dataset.painted = String(Math.round(performance.now())))));

@@ -86,7 +86,7 @@ class MemoryChart {
     const columns = this.columns(scale);
     const under = columns.map(() => outside);
     const curve = plan.curve(stage);
-    GROUPS.forEach(([name], group) => {
+    index.groups.forEach((name, group) => {
       const over = columns.map(({ op }, i) => under[i] + curve[group][op]);
       if (over.every((bytes, i) => bytes === under[i])) return;
       paint(to, name, theme, () => {

@@ -41,7 +41,7 @@ class MeshFigure {
     const bars = plan.mesh.states.map((state) => {
       const share = 100 / state.shards;
       const part = state.shards > 1 ? this.along(plan, rank, "zero") : 0;
-      const fill = el("span", { class: `part ${state.name}`, style: `left:${part * share}%;width:max(2px,${share}%)` });
+      const fill = el("span", { class: "part", style: `${background(state.name)};left:${part * share}%;width:max(2px,${share}%)` });
       return el("span", { class: "whole", "data-letter": state.name[0].toUpperCase() }, fill);
     });
     const stage = plan.stages.length > 1 ? el("span", { class: "pipe" }, `p${plan.stageOf[rank]}`) : null;

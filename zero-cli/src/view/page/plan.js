@@ -4,7 +4,7 @@ class Plan {
   constructor(picture) {
     Object.assign(this, picture);
     this.keys = new Map(this.source.keys.map((key) => [key.path, key]));
-    this.groups = GROUPS.map(([name]) => this.kinds.flatMap((kind, i) => (kind.group === name ? [i] : [])));
+    this.groups = index.groups.map((name) => this.kinds.flatMap((kind, i) => (kind.group === name ? [i] : [])));
     for (const stage of this.stages) {
       const { start, end, waited } = stage.ops;
       stage.from = start.map((at, i) => at - waited[i]);

@@ -2,7 +2,7 @@
 // axis of time.
 
 function bar(name, part, whole) {
-  return el("span", { class: "bar", "aria-hidden": "true" }, el("span", { class: `fill ${name}`, style: `width:${whole > 0 ? (100 * part) / whole : 0}%` }));
+  return el("span", { class: "bar", "aria-hidden": "true" }, el("span", { class: "fill", style: `${background(name)};width:${whole > 0 ? (100 * part) / whole : 0}%` }));
 }
 
 function table(caption, heads, rows) {
@@ -20,7 +20,7 @@ function memoryTable(plan, number) {
     return [[el("span", { class: "named" }, patch(kind.group), kind.name), el("span", {}, bytes(memory.regions[i]), bar(kind.group, memory.regions[i], memory.arena_bytes)), bytes(memory.peak.bytes[i]), how]];
   });
   const total = plan.outside_bytes + memory.arena_bytes;
-  rows.push([el("span", { class: "named" }, patch("outside"), "outside the arena, at most"), bytes(plan.outside_bytes), bytes(plan.outside_bytes), "program, data, what a thread works in"]);
+  rows.push([el("span", { class: "named" }, patch("outside"), PALETTE.outside.words), bytes(plan.outside_bytes), bytes(plan.outside_bytes), "program, data, what a thread works in"]);
   rows.push(["all", bytes(total), bytes(plan.outside_bytes + memory.peak.total_bytes), ""]);
   for (const [name, limit] of plan.limits) rows.push([name, bytes(limit), "", total <= limit ? `${percent(total, limit)} of it is taken` : "less than is taken: it does not fit"]);
   return table(`Memory of a rank${on(plan, number)}`, ["what", "taken", "in use at the peak", "how it is held"], rows);

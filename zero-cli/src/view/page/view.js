@@ -4,7 +4,7 @@ class View {
   constructor({ id, name, variants, measured }, axis) {
     Object.assign(this, { id, name, variants, axis, expanded: false, stage: 0, theme: themeOf(), listeners: [] });
     this.plans = new Map();
-    this.measured = measured ? JSON.parse(document.getElementById(measured).textContent) : null;
+    this.profile = measured ? JSON.parse(document.getElementById(measured).textContent) : null;
     this.given = Math.max(0, variants.findIndex((variant) => variant.given));
     this.plan = this.planOf(this.given);
     this.build();
@@ -52,6 +52,7 @@ class View {
   // Shows the plan of a choice of prefetch.
   use(number) {
     const plan = (this.plan = this.planOf(number));
+    this.measured = this.held(number);
     const { prefetch, given } = this.variants[number];
     if (this.range) {
       this.prefetchWords.textContent = ` ${counted(prefetch, "unit")} ahead${given ? ", as the spec says" : ", not what the spec says"}`;
@@ -63,7 +64,6 @@ class View {
     this.stages.replaceChildren(...plan.stages.map((stage, i) => el("option", { value: i }, `${i}: ${stage.units}`)));
     this.stageChoice.hidden = plan.stages.length === 1;
     this.mesh.plan = this.source.plan = this.units.plan = plan;
-    this.scaled = this.scale();
     this.timeline.selected = this.timeline.hovered = null;
     this.timeline.plan = plan;
     this.choose(number === this.given && !this.chosen ? fullest(plan) : Math.min(this.stage, plan.stages.length - 1));
@@ -71,21 +71,21 @@ class View {
     this.listeners.forEach((listener) => listener());
   }
 
-  // Measured times on the axis of the plan: as they are where that is time, and otherwise as long as the planned step.
-  scale() {
-    if (!this.measured) return null;
-    const raw = (this.raw ||= this.measured.ranks.map(({ start, end }) => ({ start, end })));
-    const factor = this.plan.clock === "ns" ? 1 : this.plan.end / this.measured.end;
-    this.measured.ranks = raw.map(({ start, end }) => ({ start: start.map((at) => at * factor), end: end.map((at) => at * factor) }));
-    return factor;
+  // What was measured, on the axis of the plan: as it was where that is time, and otherwise as long as the planned step. A run
+  // is of the plan that the spec gives, and of no other.
+  held(number) {
+    if (!this.profile || number !== this.given) return null;
+    const factor = this.plan.clock === "ns" ? 1 : this.plan.end / this.profile.end;
+    const scaled = (times) => times.map((at) => at * factor);
+    return { factor, ranks: this.profile.ranks.map(({ start, end }) => ({ start: scaled(start), end: scaled(end) })) };
   }
 
   get end() {
-    return this.measured && this.plan.clock === "ns" ? Math.max(this.plan.end, this.measured.end) : this.plan.end;
+    return this.measured && this.plan.clock === "ns" ? Math.max(this.plan.end, this.profile.end) : this.plan.end;
   }
 
   noteWords() {
-    const { plan, measured } = this;
+    const { plan, measured, profile } = this;
     const words = [
       plan.clock === "ns"
         ? `Predicted for ${plan.hardware}. Below each row: what travels over links.`
@@ -93,7 +93,7 @@ class View {
     ];
     if (plan.stages.length > 1 || plan.mesh.ranks.length > 1) words.push("All ranks of a pipeline stage do the same.");
     if (measured) {
-      words.push(`Measured: step ${measured.step}, the median of ${counted(measured.steps, "step")}, ${time(measured.end, "ns")}${plan.clock === "ns" ? "" : ", drawn as long as the planned step"}.`);
+      words.push(`Measured: step ${profile.step}, the median of ${counted(profile.steps, "step")}, ${time(profile.end, "ns")}${plan.clock === "ns" ? "" : ", drawn as long as the planned step"}.`);
     }
     return words.join(" ");
   }
@@ -121,7 +121,7 @@ class View {
     const { ops, flights } = plan.stages[stage];
     const micro = ops.micro_batch[op] >= 0 && plan.micro_batches > 1 ? `, micro-batch ${ops.micro_batch[op]}` : "";
     const span = times ? [times.start[op], times.end[op]] : [ops.start[op], ops.end[op]];
-    const took = time((span[1] - span[0]) / (times && this.scaled ? this.scaled : 1), times ? "ns" : plan.clock);
+    const took = time((span[1] - span[0]) / (times ? this.measured.factor : 1), times ? "ns" : plan.clock);
     const parts = [plan.sentence(stage, op)];
     if (flight !== undefined) {
       const link = flights.link[flight] ? ` over the ${flights.link[flight]}` : "";
@@ -148,7 +148,7 @@ class View {
     const ops = plan.stages[stage].ops;
     const where = `op ${op} of ${ops.start.length}${rank !== null ? ` of rank ${rank}` : plan.stages.length > 1 ? ` of pipeline stage ${stage}` : ""}`;
     const used = plan.outside_bytes + (plan.curve(stage), plan.stages[stage].total[op]);
-    const measured = other && !found.times ? ` Measured: ${time((other.end[op] - other.start[op]) / this.scaled, "ns")}.` : "";
+    const measured = other && !found.times ? ` Measured: ${time((other.end[op] - other.start[op]) / this.measured.factor, "ns")}.` : "";
     this.detail.replaceChildren(el("strong", {}, head), ` · ${where}. `, `${body}${measured} `, el("em", {}, text), ` ${bytes(used)} in use.`);
     this.source.mark(key);
     const about = ops.about[op];
