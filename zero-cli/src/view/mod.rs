@@ -74,9 +74,13 @@ pub fn view(arguments: &ViewArguments) -> Result<(), Error> {
         Some(path) => path.clone(),
         None => place(&arguments.request.spec, if arguments.svg { "svg" } else { "html" })?,
     };
-    std::fs::write(&path, drawn).map_err(|source| Error::Picture { path: path.clone(), source })?;
+    write(&path, &drawn)?;
     say::line(path.display());
     Ok(())
+}
+
+fn write(path: &Path, drawn: &str) -> Result<(), Error> {
+    std::fs::write(path, drawn).map_err(|source| Error::Picture { path: path.to_owned(), source })
 }
 
 /// Where the picture of a spec lies: a name of its own for each spec of a workspace.

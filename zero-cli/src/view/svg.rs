@@ -26,7 +26,7 @@ const STYLE: &str = "
       svg { --ink: #eceef2; --soft: #a2a9b6; --line: #343944; --back: #15171b; --raised: #1f2228; }
     }
     text { font: 12px system-ui, 'DejaVu Sans', sans-serif; fill: var(--ink); }
-    .soft { fill: var(--soft); font-size: 11px; }
+    .soft { fill: var(--soft); font-size: 11px; font-weight: normal; }
     .head { font-weight: 600; font-size: 13px; }
     .title { font-weight: 600; font-size: 15px; }
     .end { text-anchor: end; }
@@ -118,7 +118,7 @@ fn keys(paints: Vec<Paint>) -> Block {
     }
     let drawn = html! {
         @for (x, y, paint) in places {
-            rect x=(x) y=(y) width="20" height="11" fill=(format!("url(#{})", paint.name)) class="grid" {}
+            rect x=(x) y=(y) width="20" height="11" fill=(format!("url(#{})", paint.name)) style="stroke: var(--soft)" {}
             text.soft x=(x + 25.0) y=(y + 9.5) { (paint.words) }
         }
     };

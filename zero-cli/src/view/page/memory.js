@@ -27,7 +27,20 @@ class MemoryChart {
     const { plan, stage } = this.view;
     const taken = plan.outside_bytes + plan.stages[stage].memory.arena_bytes;
     const seen = plan.limits.filter(([, bytes]) => bytes <= 2.5 * taken);
-    return { taken, seen, most: 1.08 * Math.max(taken, ...seen.map(([, bytes]) => bytes)) };
+    const top = Math.max(taken, ...seen.map(([, bytes]) => bytes));
+    return { taken, seen, most: top + 0.08 * (top - plan.outside_bytes) };
+  }
+
+  // Where bytes lie. What is outside of the arena comes first: as a band that is not to scale, where the rest could otherwise not
+  // be seen.
+  level(height) {
+    const outside = this.view.plan.outside_bytes;
+    const { most } = this.range();
+    const room = height - BELOW - ABOVE;
+    const cut = outside > 0.5 * most;
+    const band = cut ? 18 : (room * outside) / most;
+    const inside = (bytes) => Math.max(bytes - outside, 0) / (most - outside);
+    return { cut, most, y: (bytes) => height - BELOW - band * Math.min(bytes / outside, 1) - (room - band) * inside(bytes) };
   }
 
   paint() {
@@ -35,14 +48,15 @@ class MemoryChart {
     const [to, width, height] = fitted(this.canvas);
     if (width === 0) return;
     const scale = new Scale(this.axis, width);
-    const { taken, seen, most } = this.range();
-    const y = (bytes) => height - BELOW - (bytes / most) * (height - BELOW - ABOVE);
-    this.paintLevels(to, scale, theme, y, most);
+    const { taken, seen } = this.range();
+    const { cut, most, y } = this.level(height);
+    this.paintLevels(to, scale, theme, y, most, cut ? plan.outside_bytes : 0);
     to.save();
     to.beginPath();
     to.rect(scale.left, 0, scale.right - scale.left, height);
     to.clip();
     this.paintStack(to, scale, theme, y);
+    if (cut) this.tag(to, theme, `outside the arena, at most: ${bytes(plan.outside_bytes)}, not to scale`, scale.left + 6, y(0) - 9);
     this.line(to, scale, theme, y(taken), [5, 4], 1.25, `taken: ${bytes(taken)}`);
     for (const [name, limit] of seen) this.line(to, scale, theme, y(limit), [], 2.5, `${name}: ${bytes(limit)}`);
     this.paintPeak(to, scale, theme, y);
@@ -57,14 +71,15 @@ class MemoryChart {
     this.canvas.setAttribute("aria-label", this.view.memoryWords());
   }
 
-  paintLevels(to, scale, theme, y, most) {
-    const unit = 1024 ** Math.floor(Math.log(most) / Math.log(1024));
-    const [levels] = ticks(0, most / unit, 4);
+  // Lines at round numbers: of bytes, or of bytes of the arena where that has a scale of its own.
+  paintLevels(to, scale, theme, y, most, from) {
+    const unit = 1024 ** Math.floor(Math.log(most - from) / Math.log(1024));
+    const [levels] = ticks(0, (most - from) / unit, 4);
     to.font = "11px system-ui, sans-serif";
     to.textBaseline = "middle";
     to.textAlign = "right";
     for (const level of levels) {
-      const at = Math.round(y(level * unit)) + 0.5;
+      const at = Math.round(y(from + level * unit)) + 0.5;
       to.strokeStyle = theme.line;
       to.beginPath();
       to.moveTo(scale.left, at);

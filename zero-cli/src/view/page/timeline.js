@@ -1,7 +1,7 @@
 // Timeline: the ops of all pipeline stages, or of all ranks, on one axis of time. Never decides what an op means.
 
 const ROW = 22;
-const TRACK = 8;
+const TRACK = 9;
 const GAP = 12;
 const TOP = 20;
 const TRACKED = ["gather", "reduce", "parcel", "agree"];
@@ -124,7 +124,7 @@ class Timeline {
     to.font = "600 12px system-ui, sans-serif";
     to.fillText(name, 4, row.y + ROW / 2);
     to.fillStyle = theme.soft;
-    to.font = "10px system-ui, sans-serif";
+    to.font = "9px system-ui, sans-serif";
     for (const [track, words] of [["gather", "parameters"], ["reduce", "gradients"], ["parcel", "parcels"]]) {
       const count = stage.tracks[track] || 0;
       if (count > 0 && !narrow) to.fillText(words, 14, row.tracks[track] + (count * TRACK) / 2);

@@ -14,14 +14,32 @@ const HEIGHT: f64 = 170.0;
 /// A limit that is further above what is taken is told in words: drawn to scale, it would leave nothing to see.
 const FAR: f64 = 2.5;
 
-/// Where bytes lie from the top of the chart.
+/// Height of the band of what is outside of the arena, where that is so large that the rest could not be seen beside it.
+const BAND: f64 = 18.0;
+
+/// Where bytes lie from the top of the chart. What is outside of the arena comes first.
 struct Level {
+    outside: f64,
     most: f64,
+    /// Height of the band of what is outside.
+    band: f64,
 }
 
 impl Level {
+    fn new(outside: usize, most: f64) -> Self {
+        let (outside, to_scale) = (outside as f64, HEIGHT * outside as f64 / most);
+        Self { outside, most, band: if outside > 0.5 * most { BAND } else { to_scale } }
+    }
+
+    /// Whether the arena is drawn to another scale than what is outside of it.
+    fn is_cut(&self) -> bool {
+        self.outside > 0.5 * self.most
+    }
+
     fn y(&self, bytes: usize) -> f64 {
-        HEIGHT * (1.0 - bytes as f64 / self.most)
+        let bytes = bytes as f64;
+        let inside = (bytes - self.outside).max(0.0) / (self.most - self.outside);
+        HEIGHT - self.band * (bytes / self.outside).min(1.0) - (HEIGHT - self.band) * inside
     }
 }
 
@@ -31,7 +49,8 @@ pub fn block(picture: &Picture) -> Block {
     let (near, far): (Vec<_>, Vec<_>) =
         picture.limits.iter().partition(|(_, bytes)| *bytes as f64 <= FAR * taken as f64);
     let most = near.iter().map(|(_, bytes)| *bytes).fold(taken, usize::max);
-    let level = Level { most: 1.12 * most as f64 };
+    let room = 0.12 * (most - picture.outside_bytes) as f64;
+    let level = Level::new(picture.outside_bytes, most as f64 + room);
     let far: Vec<String> =
         far.iter().map(|(name, bytes)| format!("{name}: {}, above this chart", Bytes(*bytes))).collect();
     let of = if picture.stages.len() > 1 { format!(" of pipeline stage {number}") } else { String::new() };
@@ -48,6 +67,9 @@ pub fn block(picture: &Picture) -> Block {
         g transform=(format!("translate(0 {top})")) {
             (levels(&level))
             (stack(picture, stage, &level))
+            @if level.is_cut() {
+                (tag(LEFT + 6.0, HEIGHT - 5.0, &format!("outside the arena, at most: {}, not to scale", Bytes(picture.outside_bytes))))
+            }
             (limit(&level, "taken", taken, "4 3"))
             @for (name, bytes) in &near { (limit(&level, name, *bytes, "none")) }
             (marker(picture, stage, &level))
@@ -95,13 +117,16 @@ fn title(picture: &Picture, stage: usize, op: usize) -> String {
     format!("{}{subject}{micro}", verb.name)
 }
 
+/// Lines at round numbers: of bytes, or of bytes of the arena where that has a scale of its own.
 fn levels(level: &Level) -> Markup {
-    let unit = 1024f64.powf((level.most.log2() / 10.0).floor());
+    let from = if level.is_cut() { level.outside } else { 0.0 };
+    let unit = 1024f64.powf(((level.most - from).log2() / 10.0).floor());
     html! {
-        @for at in ticks(level.most / unit, 4.0) {
+        @for at in ticks((level.most - from) / unit, 4.0) {
             @let bytes = (at * unit) as usize;
-            path.grid d=(format!("M{LEFT} {}H{RIGHT}", digits(level.y(bytes)))) {}
-            text.soft.end x=(LEFT - 5.0) y=(digits(level.y(bytes) + 4.0)) { (Bytes(bytes)) }
+            @let y = level.y(from as usize + bytes);
+            path.grid d=(format!("M{LEFT} {}H{RIGHT}", digits(y))) {}
+            text.soft.end x=(LEFT - 5.0) y=(digits(y + 4.0)) { (Bytes(bytes)) }
         }
     }
 }
