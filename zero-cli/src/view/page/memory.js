@@ -25,8 +25,9 @@ class MemoryChart {
   // The top of the chart. A limit far above what is taken is told in words, as drawn to scale it would leave nothing to see.
   range() {
     const { plan, stage } = this.view;
-    const taken = plan.outside_bytes + plan.stages[stage].memory.arena_bytes;
-    const seen = plan.limits.filter(([, bytes]) => bytes <= 2.5 * taken);
+    const arena = plan.stages[stage].memory.arena_bytes;
+    const taken = plan.outside_bytes + arena;
+    const seen = plan.limits.filter(([, bytes]) => bytes - plan.outside_bytes <= 2.5 * arena);
     const top = Math.max(taken, ...seen.map(([, bytes]) => bytes));
     return { taken, seen, most: top + 0.08 * (top - plan.outside_bytes) };
   }

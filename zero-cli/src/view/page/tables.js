@@ -87,7 +87,7 @@ function comparison(a, b) {
     const [other, value] = after.get(name);
     const change = number > 0 ? (100 * (value - number)) / number : 0;
     const sign = change > 0 ? "+" : change < 0 ? "−" : "±";
-    return [[name, words, other, value === number ? "the same" : `${sign}${Math.abs(change).toFixed(1)} %`]];
+    return [[name, words, other, value === number ? "the same" : Math.abs(change) < 0.05 ? "less than 0.1 %" : `${sign}${Math.abs(change).toFixed(1)} %`]];
   });
   return table("Both specs", ["what", a.source.name, b.source.name, "change"], rows);
 }

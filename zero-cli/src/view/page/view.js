@@ -43,7 +43,8 @@ class View {
   }
 
   slider() {
-    if (this.variants.length < 2) return null;
+    // Views side by side have their sections at one height, so each has all of them.
+    if (this.variants.length < 2) return el("p", { class: "choice" });
     this.range = el("input", { type: "range", id: `${this.id}-prefetch`, min: 0, max: this.variants.length - 1, step: 1, value: this.given, input: () => this.use(Number(this.range.value)) });
     this.prefetchWords = el("output", { for: `${this.id}-prefetch` });
     return el("p", { class: "choice" }, el("label", { for: `${this.id}-prefetch` }, "prefetch "), this.range, this.prefetchWords);

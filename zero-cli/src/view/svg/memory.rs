@@ -11,7 +11,7 @@ use super::{Block, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrap
 use crate::view::palette::{GROUPS, OUTSIDE};
 
 const HEIGHT: f64 = 170.0;
-/// A limit that is further above what is taken is told in words: drawn to scale, it would leave nothing to see.
+/// A limit that leaves more than so many times the arena is told in words: drawn to scale, it would leave nothing to see.
 const FAR: f64 = 2.5;
 
 /// Height of the band of what is outside of the arena, where that is so large that the rest could not be seen beside it.
@@ -46,8 +46,8 @@ impl Level {
 pub fn block(picture: &Picture) -> Block {
     let (number, stage) = fullest(picture);
     let taken = picture.outside_bytes + stage.memory.arena_bytes;
-    let (near, far): (Vec<_>, Vec<_>) =
-        picture.limits.iter().partition(|(_, bytes)| *bytes as f64 <= FAR * taken as f64);
+    let is_near = |bytes: usize| bytes as f64 - picture.outside_bytes as f64 <= FAR * stage.memory.arena_bytes as f64;
+    let (near, far): (Vec<_>, Vec<_>) = picture.limits.iter().partition(|(_, bytes)| is_near(*bytes));
     let most = near.iter().map(|(_, bytes)| *bytes).fold(taken, usize::max);
     let room = 0.12 * (most - picture.outside_bytes) as f64;
     let level = Level::new(picture.outside_bytes, most as f64 + room);
