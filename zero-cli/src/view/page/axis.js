@@ -68,6 +68,8 @@ function drawTicks(to, scale, theme, clock, top, bottom) {
   const digits = Math.max(0, Math.ceil(Math.log10(Math.max(scale.axis.to, 1) / step)) - 2);
   to.font = "11px system-ui, sans-serif";
   to.textBaseline = "alphabetic";
+  to.textAlign = "left";
+  let free = scale.left;
   for (const at of found) {
     const x = Math.round(scale.x(at)) + 0.5;
     to.strokeStyle = theme.line;
@@ -78,8 +80,9 @@ function drawTicks(to, scale, theme, clock, top, bottom) {
     to.fillStyle = theme.soft;
     const text = time(at, clock, digits);
     const width = to.measureText(text).width;
-    to.textAlign = x + width > scale.right ? "right" : "left";
-    to.fillText(text, x + (to.textAlign === "left" ? 3 : -3), top - 4);
+    const left = x + width + 3 > scale.right ? x - width - 3 : x + 3;
+    if (left < free) continue;
+    to.fillText(text, left, top - 4);
+    free = left + width + 6;
   }
-  to.textAlign = "left";
 }

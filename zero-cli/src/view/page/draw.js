@@ -91,9 +91,9 @@ function bytes(value) {
   return unit === "B" ? `${value} B` : `${(Math.trunc(number * 10) / 10).toFixed(1)} ${unit}`;
 }
 
+// Three digits, or all of those before the point.
 function short(value) {
-  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
-  return value.toFixed(digits).replace(/\.0+$/, "");
+  return String(Math.abs(value) >= 100 ? Math.round(value) : Number(value.toPrecision(3)));
 }
 
 // A time on a clock. `digits` more are kept where neighbouring times must differ.

@@ -122,7 +122,7 @@ class MemoryChart {
   }
 
   // Stretches with what is in use in them. Of ops that share a pixel the one that uses most is shown, so that a peak of an op
-  // that takes no time is seen; what takes longer begins at most a pixel late for that.
+  // that takes no time is seen; what takes longer and uses less begins a pixel late for that.
   columns(scale) {
     const { plan, stage } = this.view;
     plan.curve(stage);
@@ -131,10 +131,9 @@ class MemoryChart {
     for (let op = plan.stages[stage].find(this.axis.from); op < from.length && from[op] <= this.axis.to; op += 1) {
       const x = Math.max(scale.x(from[op]), scale.left);
       const last = columns[columns.length - 1];
-      const shares = last && x < last.x + 1;
-      if (scale.x(ops.end[op]) - x >= 1) columns.push({ x: shares ? last.x + 1 : x, op });
-      else if (!shares) columns.push({ x, op });
-      else if (total[op] > total[last.op]) last.op = op;
+      if (!last || x >= last.x + 1) columns.push({ x, op });
+      else if (total[op] >= total[last.op]) last.op = op;
+      else if (scale.x(ops.end[op]) - x >= 1) columns.push({ x: last.x + 1, op });
     }
     return columns;
   }

@@ -47,8 +47,8 @@ function timeTable(plan, number) {
     percent(took, plan.end),
   ]);
   rows.push(["step", time(plan.end, plan.clock), ""]);
-  const note = plan.clock === "operations" ? "A step in operations: communication takes no time" : `A step on ${plan.hardware}`;
-  return table(`${note}${on(plan, number)}`, ["what a rank does", "time", "share"], rows);
+  const note = plan.clock === "operations" ? ", in operations: communication takes no time" : `, on ${plan.hardware}`;
+  return table(`Time of a step${on(plan, number)}${note}`, ["what a rank does", "time", "share"], rows);
 }
 
 function on(plan, number) {

@@ -354,7 +354,7 @@ function bars(to, scale, theme, { from, start, end, classOf, label, first }, y) 
     if (width < 3) continue;
     to.strokeStyle = theme.back;
     to.strokeRect(x + 0.5, y + 0.5, width - 1, ROW - 1);
-    if (width > 22) write(to, label(op), x, y, width, name);
+    if (width > 16) write(to, label(op), x, y, width, name);
   }
 }
 
@@ -363,13 +363,13 @@ function write(to, text, x, y, width, name) {
   to.textBaseline = "middle";
   to.textAlign = "left";
   let shown = text;
-  if (to.measureText(shown).width > width - 8) shown = text.split(" ")[0];
+  if (to.measureText(shown).width > width - 6) shown = text.split(" ")[0];
   const wide = to.measureText(shown).width;
-  if (wide > width - 6) return;
-  const left = Math.max(x, 0) + 4;
+  if (wide > width - 3) return;
+  const left = Math.max(x, 0) + Math.min(4, (width - wide) / 2);
   // The text stands on its bar's colour without the pattern, so that it can be read.
   to.fillStyle = PALETTE[name].fill;
-  to.fillRect(left - 2, y + 4, wide + 4, ROW - 8);
+  to.fillRect(left - 1, y + 4, wide + 2, ROW - 8);
   to.fillStyle = PALETTE[name].ink;
   to.fillText(shown, left, y + ROW / 2 + 0.5);
 }

@@ -193,12 +193,13 @@ fn columns(picture: &Picture, stage: &StagePicture) -> Vec<(f64, usize)> {
     for (op, (&start, &waited)) in stage.ops.start.iter().zip(&stage.ops.waited).enumerate() {
         let (from, to) = (x(picture, start - waited), x(picture, stage.ops.end[op]));
         match columns.last_mut() {
-            Some((last, shown)) if from < *last + LEAST && to - from < LEAST => {
-                *shown = if total[op] > total[*shown] { op } else { *shown };
-            }
-            Some((last, _)) if from < *last + LEAST => {
-                let from = *last + LEAST;
-                columns.push((from, op));
+            Some((last, shown)) if from < *last + LEAST => {
+                if total[op] >= total[*shown] {
+                    *shown = op;
+                } else if to - from >= LEAST {
+                    let late = *last + LEAST;
+                    columns.push((late, op));
+                }
             }
             _ => columns.push((from, op)),
         }
