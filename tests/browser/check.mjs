@@ -153,7 +153,7 @@ await open("one", {}, async (page) => {
 });
 await open("profile", {}, async (page) => {
   await tabs(page);
-  expect((await page.locator(".view > section > .words").first().innerText()).includes("Measured: step 1"), "what was measured is told");
+  expect((await page.locator(".view > section > .words").first().innerText()).includes("Measured: the median of 3 steps, number 2"), "what was measured is told");
   await canvas(page).focus();
   await page.keyboard.press("ArrowRight");
   expect((await detail(page)).includes("Measured: "), "each op says what it took");

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use zero_runtime::terminal;
 
 use crate::checkpoint::{ExportArguments, VerifyArguments};
+use crate::measure::MeasureArguments;
 use crate::simulate::SimulateArguments;
 use crate::tokenize::TokenizeArguments;
 use crate::view::ViewArguments;
@@ -81,6 +82,8 @@ pub enum Verb {
     Simulate(SimulateArguments),
     /// Build the binary, and draw its plan: mesh, schedule, memory and traffic, as a page that opens in a browser
     View(ViewArguments),
+    /// Measure this machine, and describe it as a file of hardware that `--on` takes
+    Measure(MeasureArguments),
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
     Tokenize(TokenizeArguments),
     /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written
@@ -163,8 +166,8 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
             (!has_near).then(|| {
-                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `tokenize`, `verify`, `inspect`, `diff`, \
-                 `export` and `explain`"
+                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `view`, `measure`, `tokenize`, `verify`, `inspect`, \
+                 `diff`, `export` and `explain`"
                     .to_owned()
             })
         }

@@ -9,6 +9,7 @@ mod compile;
 mod error;
 mod explain;
 mod hardware;
+mod measure;
 mod model;
 mod say;
 mod simulate;
@@ -54,6 +55,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
         }
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
         Verb::View(arguments) => view::view(&arguments)?,
+        Verb::Measure(arguments) => measure::measure(&arguments)?,
         Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
         Verb::Verify(arguments) => checkpoint::verify(&arguments)?,
         Verb::Inspect { path } => checkpoint::inspect(&path)?,

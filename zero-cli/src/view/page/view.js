@@ -94,7 +94,7 @@ class View {
     ];
     if (plan.stages.length > 1 || plan.mesh.ranks.length > 1) words.push("All ranks of a pipeline stage do the same.");
     if (measured) {
-      words.push(`Measured: step ${profile.step}, the median of ${counted(profile.steps, "step")}, ${time(profile.end, "ns")}${plan.clock === "ns" ? "" : ", drawn as long as the planned step"}.`);
+      words.push(`Measured: the median of ${counted(profile.steps, "step")}, number ${profile.step} of them, ${time(profile.end, "ns")}${plan.clock === "ns" ? "" : ", drawn as long as the planned step"}.`);
     }
     return words.join(" ");
   }
