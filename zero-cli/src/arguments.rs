@@ -11,6 +11,7 @@ use crate::checkpoint::{ExportArguments, VerifyArguments};
 use crate::measure::MeasureArguments;
 use crate::simulate::SimulateArguments;
 use crate::tokenize::TokenizeArguments;
+use crate::view::ViewArguments;
 
 /// Compiles a parallelism spec and a model into a training binary.
 #[derive(Parser, Debug)]
@@ -79,6 +80,8 @@ pub enum Verb {
     },
     /// Build the binary, and print how long a step of its plan would take on some hardware, and why
     Simulate(SimulateArguments),
+    /// Build the binary, and draw its plan: mesh, schedule, memory and traffic, as a page that opens in a browser
+    View(ViewArguments),
     /// Measure this machine, and describe it as a file of hardware that `--on` takes
     Measure(MeasureArguments),
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
@@ -163,8 +166,8 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
             (!has_near).then(|| {
-                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `measure`, `tokenize`, `verify`, `inspect`, `diff`, \
-                 `export` and `explain`"
+                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `view`, `measure`, `tokenize`, `verify`, `inspect`, \
+                 `diff`, `export` and `explain`"
                     .to_owned()
             })
         }

@@ -75,6 +75,12 @@ pub enum Error {
     /// What is wrong with checkpoints.
     #[error("{}", .0.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n\n"))]
     Faults(Vec<CheckpointError>),
+    #[error("error[Z0170]: cannot read the profile {}: {what}\n  = help: give the file that a run with `--profile` has written", path.display())]
+    Profile { path: PathBuf, what: String },
+    #[error("error[Z0171]: the profile {} is not of this plan: {what}\n  = help: give the spec that the run was built from, and `--size` and `--bin` as there", path.display())]
+    OtherProfile { path: PathBuf, what: String },
+    #[error("error[Z0172]: cannot write {}: {source}\n  = help: name a file by `--out` in a directory that exists and can be written to", path.display())]
+    Picture { path: PathBuf, source: io::Error },
     #[error("error[Z0178]: {} does not say its sizes: {source}\n  = help: its `main` should hand over to `zero_runtime::main`, or `main_with`", binary.display())]
     NoSizes { binary: PathBuf, source: serde_json::Error },
     #[error("error[Z0177]: {} cannot run on {hardware}: {reason}\n  = help: {}", spec.display(), reason.help())]

@@ -15,6 +15,7 @@ mod say;
 mod simulate;
 mod sizes;
 mod tokenize;
+mod view;
 mod workspace;
 
 use std::ffi::OsString;
@@ -53,6 +54,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
             become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])?;
         }
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
+        Verb::View(arguments) => view::view(&arguments)?,
         Verb::Measure(arguments) => measure::measure(&arguments)?,
         Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
         Verb::Verify(arguments) => checkpoint::verify(&arguments)?,

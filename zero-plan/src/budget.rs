@@ -13,8 +13,8 @@ use crate::schedule::Op;
 use crate::unit::Unit;
 
 use change::{CHANGES, Change};
-use peak::Peak;
-pub(crate) use peak::peak;
+pub use peak::Peak;
+use peak::peak;
 
 /// Parts of a peak that a message names.
 const PARTS: usize = 3;

@@ -41,7 +41,7 @@ impl fmt::Display for Report<'_> {
 }
 
 /// The model, the batch, the types of numbers, and what is recomputed.
-fn work(plan: &Plan) -> Vec<String> {
+pub(crate) fn work(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
     let all = if ranks > zero { format!(", {} in all", count(ranks, "rank", "ranks")) } else { String::new() };

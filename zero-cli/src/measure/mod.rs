@@ -20,7 +20,7 @@ use crate::build;
 use crate::error::Error;
 use crate::say;
 
-pub use trace::Recorded;
+pub use trace::{Recorded, RecordedStep};
 
 /// What to measure.
 #[derive(Args, Debug, PartialEq)]
