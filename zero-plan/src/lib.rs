@@ -17,6 +17,7 @@ pub mod diagnostic;
 mod execution;
 mod fingerprint;
 pub mod footprint;
+pub mod glossary;
 mod groups;
 pub mod hardware;
 pub mod layout;
