@@ -20,6 +20,7 @@ pub mod footprint;
 pub mod glossary;
 mod groups;
 pub mod hardware;
+pub mod import;
 pub mod layout;
 pub mod mesh;
 pub mod message;
