@@ -16,7 +16,16 @@ use crate::model;
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and says on standard error what text the binary carries.
-pub fn build(Request { spec: path, bin, size }: &Request) -> Result<Binary, Error> {
+pub fn build(request: &Request) -> Result<Binary, Error> {
+    build_with(request, None)
+}
+
+/// The same for a program that is only asked for its sizes under other shapes, as [`zero_plan::sizes::shapes`] reads them.
+pub fn build_probe(request: &Request, shapes: &str) -> Result<Binary, Error> {
+    build_with(request, Some(shapes))
+}
+
+fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>) -> Result<Binary, Error> {
     let spec = read(path)?;
     let model = spec.model.ok_or_else(|| Error::NoModel { spec: path.clone() })?;
     let workspace = Workspace::find()?;
@@ -34,7 +43,7 @@ pub fn build(Request { spec: path, bin, size }: &Request) -> Result<Binary, Erro
     write_if_changed(&text, carried.text.as_bytes())?;
     let (files, bytes) = (carried.files.len(), carried.text.len());
     eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
-    let (built, at) = compile(&program, &absolute, &text, size.as_deref())?;
+    let (built, at) = compile(&program, &absolute, &text, size.as_deref(), shapes)?;
     model::require(&at, path, &program.name)?;
     model::require_size(&at, &program.name, size.as_deref())?;
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);
@@ -74,11 +83,11 @@ fn read(path: &Path) -> Result<Spec, Error> {
     let bytes = std::fs::read(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
     let name = path.display().to_string();
     let text = spec::decode(&bytes).map_err(|error| Error::Spec(vec![error.render(&name, "")]))?;
-    spec::parse(text).map_err(|errors| Error::Spec(errors.iter().map(|error| error.render(&name, text)).collect()))
+    spec::parse(text).map_err(|errors| Error::mistakes(&errors, path, text))
 }
 
 /// Does not touch a file that has these contents already, so that cargo does not take it for changed.
-fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), Error> {
+pub fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if std::fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());
     }

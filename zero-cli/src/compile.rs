@@ -12,8 +12,18 @@ use crate::workspace::{Program, cargo};
 
 /// Runs cargo. The spec and the text reach the macro, and the size the model, through environment variables. The binary is opened as soon as
 /// cargo names it, so that another build to the same path does not replace it.
-pub fn compile(program: &Program, spec: &Path, text: &Path, size: Option<&str>) -> Result<(File, PathBuf), Error> {
+pub fn compile(
+    program: &Program,
+    spec: &Path,
+    text: &Path,
+    size: Option<&str>,
+    shapes: Option<&str>,
+) -> Result<(File, PathBuf), Error> {
     let mut cargo = cargo();
+    match shapes {
+        Some(shapes) => cargo.env("ZERO_PROBE", shapes),
+        None => cargo.env_remove("ZERO_PROBE"),
+    };
     if let Some(size) = size {
         cargo.env("ZERO_SIZE", size);
     }

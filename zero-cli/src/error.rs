@@ -3,7 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use zero_plan::diagnostic;
+use zero_plan::diagnostic::{self, Diagnostic};
+use zero_plan::{Hardware, Impossible};
 use zero_runtime::checkpoint::CheckpointError;
 
 /// Why the command did not do what it was asked to.
@@ -57,6 +58,11 @@ pub enum Error {
     )]
     OneSize { model: String, size: String },
     #[error(
+        "error[Z0160]: no {kind} `{asked}`: it is no name, and no file that can be read: {source}\n  = help: {}the names are {names}; a path is of a RON file",
+        meant(nearest)
+    )]
+    UnknownHardware { kind: &'static str, asked: String, source: io::Error, nearest: Option<String>, names: String },
+    #[error(
         "error[Z0375]: {place} {what}\n  = help: correct it, or leave that file out; what a file is follows from the end of its name: .jsonl, .parquet, and otherwise text"
     )]
     Input { place: String, what: String },
@@ -69,6 +75,10 @@ pub enum Error {
     /// What is wrong with checkpoints.
     #[error("{}", .0.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n\n"))]
     Faults(Vec<CheckpointError>),
+    #[error("error[Z0178]: {} does not say its sizes: {source}\n  = help: its `main` should hand over to `zero_runtime::main`, or `main_with`", binary.display())]
+    NoSizes { binary: PathBuf, source: serde_json::Error },
+    #[error("error[Z0177]: {} cannot run on {hardware}: {reason}\n  = help: {}", spec.display(), reason.help())]
+    Impossible { spec: PathBuf, hardware: String, reason: Impossible },
     #[error("{0}")]
     Runtime(#[from] zero_runtime::error::Error),
 }
@@ -80,10 +90,25 @@ impl From<CheckpointError> for Error {
 }
 
 impl Error {
+    /// All that is wrong with the text of a file, each with its place.
+    pub fn mistakes(mistakes: &[Diagnostic], path: &Path, text: &str) -> Self {
+        let name = path.display().to_string();
+        Error::Spec(mistakes.iter().map(|mistake| mistake.render(&name, text)).collect())
+    }
+
+    /// Hardware cannot run a spec.
+    pub fn impossible(spec: &Path, hardware: &Hardware, reason: &Impossible) -> Self {
+        Error::Impossible { spec: spec.to_owned(), hardware: hardware.name.clone(), reason: reason.clone() }
+    }
+
     /// The system does not give as many threads as were asked for.
     pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
         Error::Input { place: "--threads".to_owned(), what: format!("asks for more than the system gives: {error}") }
     }
+}
+
+fn meant(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or_else(String::new, |name| format!("did you mean `{name}`? "))
 }
 
 fn has_help(has: &[String]) -> String {

@@ -8,8 +8,11 @@ mod checkpoint;
 mod compile;
 mod error;
 mod explain;
+mod hardware;
 mod model;
 mod say;
+mod simulate;
+mod sizes;
 mod tokenize;
 mod workspace;
 
@@ -48,6 +51,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Plan { request, schedule } => {
             become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])?;
         }
+        Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
         Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
         Verb::Verify(arguments) => checkpoint::verify(&arguments)?,
         Verb::Inspect { path } => checkpoint::inspect(&path)?,

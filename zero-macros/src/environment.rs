@@ -3,6 +3,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use zero_plan::config::Width;
+use zero_plan::sizes::shapes;
+
 /// What cargo and the command line tell an expansion.
 pub struct Environment {
     /// The package that is being compiled.
@@ -13,6 +16,8 @@ pub struct Environment {
     pub spec: Option<PathBuf>,
     /// `ZERO_TEXT`: text to put into the binary.
     pub text: Option<PathBuf>,
+    /// `ZERO_PROBE`: other shapes of a micro-batch whose sizes the binary can tell.
+    pub shapes: Vec<(Width, usize, usize)>,
 }
 
 impl Environment {
@@ -27,6 +32,7 @@ impl Environment {
             directory,
             spec: asked_for("ZERO_SPEC"),
             text: asked_for("ZERO_TEXT"),
+            shapes: asked_for("ZERO_PROBE").and_then(|text| shapes(text.to_str()?)).unwrap_or_default(),
         }
     }
 

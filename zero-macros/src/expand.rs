@@ -2,7 +2,7 @@
 //! dispatch. Emission validates nothing.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Expr, Type};
@@ -26,10 +26,11 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
     let end = head.to_token_stream().into_iter().last().map_or(head.span(), |token| token.span());
     let mut target = quote_spanned!(head.span()=> <#head as ::zero_runtime::layer::Head<#name>>);
     target.extend(quote_spanned!(end=> ::Target));
-    let statements = (0..fields.len()).map(|position| statement(model, position));
+    let chain = chain(model, name);
     let (title, count) = (name.unraw().to_string(), number(first_entry(fields)));
     let (shape, config) = (shape(name, choice), config(&choice.config));
     let (rebuild, text, published) = (rebuild(), text(environment), published(model));
+    let probes = probes(model, choice, environment);
     let spec = choice.file.as_ref().map_or("#[zero]", |file| &file.shown);
     let spec_text = spec_text(choice);
     quote! {
@@ -40,7 +41,7 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
 
             #shape
 
-            const __WHOLE: ::zero_runtime::model::Whole<#name, #count> = { #(#statements)* };
+            const __WHOLE: ::zero_runtime::model::Whole<#name, #count> = { #chain };
 
             static __PLAN: ::zero_runtime::plan::Plan<'static> =
                 ::zero_runtime::plan::static_plan!(
@@ -63,6 +64,7 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
                 const SPEC_TEXT: &'static str = #spec_text;
                 const TEXT: ::core::option::Option<&'static [u8]> = #text;
                 #published
+                #probes
             }
         };
     }
@@ -73,18 +75,54 @@ fn first_entry(fields: &[Field]) -> usize {
     fields.iter().map(|field| field.turns.len().max(1)).sum()
 }
 
+/// The fields one behind the other, under a shape.
+fn chain(model: &Model, shape: &Ident) -> TokenStream {
+    (0..model.fields.len()).map(|position| statement(model, shape, position)).collect()
+}
+
+/// The sizes of all fields under other shapes. Only sizes: nothing else of these shapes becomes code.
+fn probes(model: &Model, choice: &Choice, environment: &Environment) -> Option<TokenStream> {
+    if environment.shapes.is_empty() {
+        return None;
+    }
+    let (device, count, shape) = (device(choice), number(first_entry(&model.fields)), format_ident!("__Probe"));
+    let chain = chain(model, &shape);
+    let probes = environment.shapes.iter().map(|&(width, sequences, length)| {
+        let (compute, sequences, length) = (compute(width), number(sequences), number(length));
+        let width = format_ident!("{width:?}");
+        quote!({
+            struct #shape;
+            impl ::zero_runtime::layer::Shape for #shape {
+                type Device = #device;
+                type Compute = #compute;
+                const SEQUENCES: usize = #sequences;
+                const LENGTH: usize = #length;
+            }
+            const __WHOLE: ::zero_runtime::model::Whole<#shape, #count> = { #chain };
+            const __SIZES: [::zero_runtime::plan::Field; #count] = __WHOLE.fields.sizes;
+            ::zero_runtime::model::ShapeSizes {
+                compute: ::zero_runtime::plan::config::Width::#width,
+                sequences: #sequences,
+                length: #length,
+                fields: &__SIZES,
+            }
+        })
+    });
+    Some(quote!(const PROBES: &'static [::zero_runtime::model::ShapeSizes] = &[#(#probes),*];))
+}
+
 /// The statements for a field.
-fn statement(model: &Model, position: usize) -> TokenStream {
+fn statement(model: &Model, shape: &Ident, position: usize) -> TokenStream {
     let fields = &model.fields;
-    let (name, Field { layer, notes, .. }) = (&model.name, &fields[position]);
+    let Field { layer, notes, .. } = &fields[position];
     let place = layer.span();
-    let added = if position == 0 { first(model) } else { next(model, position) };
+    let added = if position == 0 { first(model, shape) } else { next(model, position) };
     let weights = (!notes.weights.is_empty()).then(|| notes::weights(&notes.weights));
     let weights = weights.map(|weights| quote_spanned!(place=> let __fields = __fields.weights(#weights);));
     let init = notes.init.as_ref().map(notes::init);
     let init = init.map(|init| quote_spanned!(place=> let __fields = __fields.init(|| (#init));));
     let end = (position + 1 == fields.len()).then(|| {
-        let code = quote_spanned!(place=> <#layer as ::zero_runtime::layer::Head<#name>>::CODE);
+        let code = quote_spanned!(place=> <#layer as ::zero_runtime::layer::Head<#shape>>::CODE);
         // Not a method: of what is no head, the compiler would then speak twice.
         quote_spanned!(place=> ::zero_runtime::model::Fields::end(__fields, #code))
     });
@@ -92,15 +130,15 @@ fn statement(model: &Model, position: usize) -> TokenStream {
 }
 
 /// The first field, in the place of its type: a width that does not fit is shown there.
-fn first(model: &Model) -> TokenStream {
-    let (name, field, entries) = (&model.name, &model.fields[0], number(first_entry(&model.fields)));
+fn first(model: &Model, shape: &Ident) -> TokenStream {
+    let (field, entries) = (&model.fields[0], number(first_entry(&model.fields)));
     let (layer, title, place) = (&field.layer, field.name.unraw().to_string(), field.layer.span());
     let first = match (&field.count, &field.turns[..]) {
         (Some(count), []) => quote_spanned!(place=> first_repeated::<#layer>(#title, #count)),
         (Some(count), turns) => alternating(quote!(first_alternating), &title, count, turns),
         (None, _) => quote_spanned!(place=> first::<#layer>(#title)),
     };
-    quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#name, (), #entries>::#first;)
+    quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#shape, (), #entries>::#first;)
 }
 
 /// A field after the first, in the place of its type.
@@ -145,7 +183,7 @@ fn published(model: &Model) -> Option<TokenStream> {
 /// What the sizes of layers depend on, as the struct's own constants, and where they are written.
 fn shape(name: &Ident, choice: &Choice) -> TokenStream {
     let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
-    let (device, compute, origin) = (device(choice), compute(choice), origin(choice));
+    let (device, compute, origin) = (device(choice), compute(choice.config.precision.compute), origin(choice));
     quote! {
         impl ::zero_runtime::layer::Shape for #name {
             type Device = #device;
@@ -166,8 +204,8 @@ fn device(choice: &Choice) -> TokenStream {
 }
 
 /// The type that layers compute in.
-fn compute(choice: &Choice) -> TokenStream {
-    match choice.config.precision.compute {
+fn compute(width: Width) -> TokenStream {
+    match width {
         Width::F32 => quote!(f32),
         Width::BF16 => quote!(::zero_runtime::device::bf16),
     }
@@ -196,6 +234,7 @@ fn rebuild() -> TokenStream {
     quote! {
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
+        const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_PROBE");
     }
 }
 
@@ -235,7 +274,8 @@ mod tests {
     use crate::valid;
 
     fn expanded(item: &DeriveInput, choice: &Choice, text: Option<PathBuf>) -> String {
-        let environment = Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, text };
+        let environment =
+            Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, text, shapes: vec![] };
         model(item, &valid::model(item).unwrap(), choice, &environment).to_string()
     }
 
@@ -259,6 +299,7 @@ mod tests {
             const _: () = {
                 const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
                 const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
+                const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_PROBE");
 
                 impl ::zero_runtime::layer::Shape for Gpt {
                     type Device = ::zero_runtime::device::Cpu;

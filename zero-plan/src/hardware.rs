@@ -134,6 +134,18 @@ pub struct Network {
     pub links: usize,
 }
 
+impl Network {
+    /// Reads and checks a file's text that describes a network alone: what is between the parentheses of `network`.
+    ///
+    /// # Errors
+    /// Z0175 where it is not understood: the first such place. Z0176 for each figure that cannot be.
+    pub fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let network = read(text)?;
+        let problems = check::network_problems(&network, text);
+        if problems.is_empty() { Ok(network) } else { Err(problems) }
+    }
+}
+
 /// A disk, in bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -152,6 +164,8 @@ pub struct MeasuredUnit {
     pub model: String,
     /// Name of the field.
     pub field: String,
+    /// [`Unit::position`](crate::Unit::position), which tells layers apart that alternate in a field.
+    pub position: usize,
     /// Its parameters, by which sizes of one model differ.
     pub params: usize,
     /// What it computed in.
@@ -186,19 +200,24 @@ impl Rates {
     }
 }
 
+/// What a text says, if it is understood.
+fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Vec<Diagnostic>> {
+    ron_options().from_str(text).map_err(|error| {
+        let at = offset(text, error.span.end.line, error.span.end.col);
+        let width = text[at..].chars().next().map_or(0, char::len_utf8);
+        let message = format!("this is no description of hardware: {}", error.code);
+        let help = "the rustdoc of `zero_plan::hardware` lists the keys; each is in the files of `hardware/`";
+        vec![Diagnostic::new("Z0175", "", message).at(at..at + width, "reading stops here").help(help)]
+    })
+}
+
 impl Hardware {
     /// Reads and checks a file's text.
     ///
     /// # Errors
     /// Z0175 where it is not understood: the first such place. Z0176 for each figure that cannot be.
     pub fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
-        let hardware: Self = ron_options().from_str(text).map_err(|error| {
-            let at = offset(text, error.span.end.line, error.span.end.col);
-            let width = text[at..].chars().next().map_or(0, char::len_utf8);
-            let message = format!("this is no description of hardware: {}", error.code);
-            let help = "the rustdoc of `zero_plan::hardware` lists the keys; each is in the files of `hardware/`";
-            vec![Diagnostic::new("Z0175", "", message).at(at..at + width, "reading stops here").help(help)]
-        })?;
+        let hardware = read(text)?;
         let problems = check::problems(&hardware, text);
         if problems.is_empty() { Ok(hardware) } else { Err(problems) }
     }

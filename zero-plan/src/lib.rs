@@ -32,11 +32,13 @@ pub mod prove;
 pub mod report;
 pub mod reshard;
 pub mod schedule;
-mod simulate;
+pub mod simulate;
+pub mod sizes;
 pub mod spec;
 mod states;
 mod traffic;
 pub mod unit;
+mod work;
 
 pub use config::{Config, Gather, TransportKind};
 pub use fingerprint::Fingerprint;
@@ -52,9 +54,14 @@ pub use plan::{PipelineStage, Plan, PlanBuf};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks};
 pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel};
-pub use simulate::{Timing, makespan};
+pub use simulate::{
+    Cause, Costs, Flow, Impossible, Lane, LinkKind, Part, Parts, Route, Routes, Segment, Span, Timeline, Timing,
+    Transfer, makespan, simulate, simulate_with, threads_of_rank,
+};
+pub use sizes::{Probe, Sizes};
 pub use traffic::{Moved, Traffic};
-pub use unit::{Field, Unit, unit_count, units};
+pub use unit::{Field, Unit, unit_count, unit_list, units};
+pub use work::Work;
 
 #[doc(hidden)]
 pub use plan::tables as __tables;

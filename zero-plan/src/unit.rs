@@ -1,6 +1,6 @@
 //! Unit: the sizes of what is gathered, released and placed as a whole. Never knows what a layer computes.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounds::UNITS_MAX;
 use crate::config::{Config, Recompute, is_equal};
@@ -19,10 +19,11 @@ pub const fn round_up(value: usize, multiple: usize) -> usize {
 }
 
 /// One field of the model, or one element of an array field. Sizes are those of one micro-batch of one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Unit {
     /// Name of the field.
-    pub field: &'static str,
+    #[serde(deserialize_with = "name")]
+    pub field: Name,
     /// Position of its [`Field`] among those of the model: what generated dispatch matches on.
     pub position: usize,
     /// Index in an array field.
@@ -49,6 +50,14 @@ pub struct Unit {
     pub targets_bytes: usize,
     /// What decoding keeps of the earlier tokens of one sequence.
     pub cache_bytes: usize,
+}
+
+/// Name of a field. An alias, because what serde derives for a reference would borrow it from the text.
+pub type Name = &'static str;
+
+/// A name that is read lives for ever, as those in a program do. A command reads those of one model.
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+    String::deserialize(deserializer).map(|name| &*name.leak())
 }
 
 impl Unit {
@@ -183,6 +192,19 @@ const fn first_unit(fields: &[Field], position: usize) -> usize {
 /// The units of a model, in order. `U` is [`unit_count`].
 pub const fn units<const U: usize>(fields: &[Field]) -> [Unit; U] {
     let mut units = [fields[0].sizes; U];
+    fill_units(fields, &mut units);
+    units
+}
+
+/// The same, at run time.
+pub fn unit_list(fields: &[Field]) -> Vec<Unit> {
+    let mut units = vec![Unit::NONE; unit_count(fields)];
+    fill_units(fields, &mut units);
+    units
+}
+
+/// `units` has room for [`unit_count`].
+const fn fill_units(fields: &[Field], units: &mut [Unit]) {
     let (mut first, mut next) = (0, 0);
     while first < fields.len() {
         let field = &fields[first];
@@ -205,7 +227,6 @@ pub const fn units<const U: usize>(fields: &[Field]) -> [Unit; U] {
         }
         first += 1;
     }
-    units
 }
 
 /// Stops the build where the units cannot be what is meant: Z0208 for parameters that not every rank gets one of, Z0209

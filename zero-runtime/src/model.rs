@@ -5,6 +5,7 @@ mod turns;
 
 use core::marker::PhantomData;
 
+use zero_plan::config::Width;
 use zero_plan::message::Message;
 use zero_plan::{Field, Plan, Unit};
 
@@ -42,10 +43,26 @@ pub trait Model: 'static {
     /// Text that was put into the binary when it was built.
     const TEXT: Option<&'static [u8]>;
 
+    /// Sizes under other shapes of a micro-batch, of which `ZERO_PROBE` had a list when the program was built.
+    const PROBES: &'static [ShapeSizes] = &[];
+
     /// What `#[config({...})]` on the struct says: the sizes of the model as it is published. Null without one.
     fn config() -> serde_json::Value {
         serde_json::Value::Null
     }
+}
+
+/// The sizes of all fields under some shape.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapeSizes {
+    /// What layers compute in.
+    pub compute: Width,
+    /// Sequences of a micro-batch.
+    pub sequences: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+    /// The fields.
+    pub fields: &'static [Field],
 }
 
 /// The device that a model computes on.

@@ -1,6 +1,6 @@
 //! Check: whether the figures of a hardware file can be. Never knows what a figure is used for.
 
-use super::{Hardware, MeasuredUnit};
+use super::{Hardware, MeasuredUnit, Network};
 use crate::diagnostic::Diagnostic;
 use crate::spec::locate;
 
@@ -44,11 +44,16 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
         checks.rate("node.disk.write", disk.write);
     }
     if let Some(network) = network {
-        checks.rate("network.bandwidth", network.bandwidth);
-        checks.latency("network.latency", network.latency);
-        checks.count("network.links", network.links);
+        checks.network("network.", network);
     }
     checks.require("measured", measured.iter().all(is_possible), "times above 0 and counts of at least 1");
+    checks.problems
+}
+
+/// [`problems`] of a file that describes a network alone.
+pub(super) fn network_problems(network: &Network, text: &str) -> Vec<Diagnostic> {
+    let mut checks = Checks { text, problems: Vec::new() };
+    checks.network("", network);
     checks.problems
 }
 
@@ -76,6 +81,13 @@ impl Checks<'_> {
             Some(spans) => problem.at(spans.value, expected),
             None => problem.help(expected),
         });
+    }
+
+    /// The figures of a network whose keys begin with `section`.
+    fn network(&mut self, section: &str, network: &Network) {
+        self.rate(&format!("{section}bandwidth"), network.bandwidth);
+        self.latency(&format!("{section}latency"), network.latency);
+        self.count(&format!("{section}links"), network.links);
     }
 
     fn rate(&mut self, key: &str, value: f64) {
@@ -107,6 +119,15 @@ mod tests {
         assert_eq!(hardware.budget_bytes(8), 78_000_000_000);
         let text = crate::spec::ron_options().to_string(&hardware).unwrap();
         assert_eq!(Hardware::parse(&text).unwrap(), hardware);
+    }
+
+    #[test]
+    fn a_network_has_a_file_of_its_own() {
+        let text = "(bandwidth: 25e9, latency: 5e-6, links: 8)";
+        assert_eq!(Network::parse(text), Ok(Network { bandwidth: 25e9, latency: 5e-6, links: 8 }));
+        let [problem] = &Network::parse(&text.replace("25e9", "25.0")).unwrap_err()[..] else { panic!("one problem") };
+        assert_eq!((problem.code, problem.key.as_str(), problem.span.clone()), ("Z0176", "bandwidth", Some(12..16)));
+        assert_eq!(Network::parse(GOOD).unwrap_err()[0].code, "Z0175");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Profile: what ranks did with their time. The engine records when each op of some steps began and ended. `work`
+//! Profile: what ranks did with their time. The engine records when each op of some steps began and ended. [`Work`]
 //! counts what an op does, `machine` measures what this machine can do, and `mean` averages over ranks and steps;
 //! `table` and `trace` show the results. Never changes what is computed.
 
@@ -6,12 +6,11 @@ mod machine;
 mod mean;
 mod table;
 mod trace;
-mod work;
 
 pub use machine::Machine;
 pub use table::Tables;
 pub use trace::Trace;
-pub use work::Work;
+pub use zero_plan::Work;
 
 use crate::engine::{Engine, Record, Span, now_ns};
 use crate::model::{DeviceOf, Model};

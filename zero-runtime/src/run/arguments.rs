@@ -129,6 +129,10 @@ pub struct RunArguments {
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
     pub schedule: bool,
+    /// Print the sizes of the model's units as JSON, and end
+    #[arg(long, help_heading = PLAN)]
+    #[serde(skip)]
+    pub sizes: bool,
     /// Prove the plan over the ops of all ranks, say what was proven, and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -165,7 +169,7 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
 impl RunArguments {
     /// Whether the plan is all that is asked for.
     pub fn only_shows(&self) -> bool {
-        self.plan || self.schedule || self.prove
+        self.plan || self.schedule || self.prove || self.sizes
     }
 
     /// Rejects arguments that contradict one another.

@@ -24,6 +24,7 @@ mod weights;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,8 +43,8 @@ use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, JobPlace, LaunchError, Role, Watch};
 use crate::layer::{Tensors, Tokens};
-use crate::model::{Model, require_names, require_vocabulary};
-use crate::plan::{Fingerprint, Plan, Report, ScheduleText, TransportKind, prove};
+use crate::model::{Model, ShapeSizes, require_names, require_vocabulary};
+use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use crate::profile::Machine;
 use crate::transport::{Shared, local, shm};
 use command::{DataCommand, TextCommand};
@@ -211,7 +212,15 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
     let result = if arguments.only_shows() {
         // No rank will start, so what the environment says about ranks does not matter.
-        if speaks { introduce(M::PLAN, arguments) } else { Ok(()) }.map(|()| ExitCode::SUCCESS)
+        let shown = match (speaks, arguments.sizes) {
+            (false, _) => Ok(()),
+            (true, true) => {
+                say(&format!("{}\n", sizes::<M>()));
+                Ok(())
+            }
+            (true, false) => introduce(M::PLAN, arguments),
+        };
+        shown.map(|()| ExitCode::SUCCESS)
     } else {
         role.and_then(|role| {
             arguments.check()?;
@@ -251,6 +260,21 @@ fn introduce(plan: &Plan, arguments: &RunArguments) -> Result<(), Error> {
         say_table(&format!("{}\n", ScheduleText(plan)));
     }
     Ok(())
+}
+
+/// The sizes of a model as JSON of [`Sizes`].
+fn sizes<M: Model>() -> String {
+    let Config { precision, sequences, length, .. } = M::PLAN.config;
+    let own = Probe { compute: precision.compute, sequences, length, units: M::PLAN.units.to_vec() };
+    let others = M::PROBES.iter().map(|&ShapeSizes { compute, sequences, length, fields }| Probe {
+        compute,
+        sequences,
+        length,
+        units: unit_list(fields),
+    });
+    let probes = iter::once(own).chain(others).collect();
+    let sizes = Sizes { model: M::PLAN.model.to_owned(), spec: M::SPEC_TEXT.to_owned(), probes };
+    serde_json::to_string(&sizes).expect("sizes can be written")
 }
 
 const DEBUG_BUILD: &str = "this is a debug build, made to find mistakes, and slow: build with --release to train\n\n";

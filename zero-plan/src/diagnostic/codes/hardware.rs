@@ -18,4 +18,19 @@ pub(super) const CODES: &[Code] = &[
                       figure that is far from what any machine has is usually of another unit: 300 for 300 GB/s, say.",
         example: "cargo zero simulate specs/zero3.ron --on mine.ron, where mine.ron says `bandwidth: 300.0`",
     },
+    Code {
+        code: "Z0177",
+        title: "a plan that the hardware cannot run",
+        explanation: "Each rank on devices with memory of their own takes one device, so a node can have no more ranks than \
+                      devices; and ranks that send something to one another need a link. A processor's cores are shared by as \
+                      many ranks as there are, but several nodes need a network.",
+        example: "cargo zero simulate specs/hybrid.ron --on a10g-2, where the mesh has 4 ranks a node",
+    },
+    Code {
+        code: "Z0178",
+        title: "a binary that does not say its sizes",
+        explanation: "The command asks a binary for the sizes of its model, and computes plans, times and pictures from them. A \
+                      program whose `main` does not hand over to `zero_runtime::main` cannot be asked.",
+        example: "cargo zero simulate my.ron, where the package's `main` is a loop of its own",
+    },
 ];

@@ -1,7 +1,8 @@
-use zero_plan::config::{Precision, Width};
-use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
-
 use super::*;
+use crate::config::{Config, Precision, TransportKind, Width};
+use crate::mesh::Mesh;
+use crate::plan::PlanBuf;
+use crate::unit::Unit;
 
 const F32: Precision = Config::PLAIN.precision;
 const MIXED: Precision = Precision { params: Width::BF16, reduce: Width::BF16, ..F32 };

@@ -1,6 +1,9 @@
 //! Work: how much an op computes and how many bytes it reads and writes, counted from the plan. Never measures.
 
-use zero_plan::{Axis, Coordinates, Op, Parcel, Plan, Stretch};
+use crate::mesh::{Axis, Coordinates};
+use crate::place::Stretch;
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
 
 /// What one op of one rank does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

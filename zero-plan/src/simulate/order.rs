@@ -1,4 +1,4 @@
-//! Simulate: how long a step takes, if each op takes a given time and waits for what it must. Times have the unit of
+//! Order: how long a pass takes, if each op takes a given time and waits for what it must. Times have the unit of
 //! the given costs. Never measures, and knows no machine.
 
 use crate::execution::execute;

@@ -1,0 +1,117 @@
+//! Cost: how many seconds the work of an op takes on one rank, by what it computes and which bytes it touches. Waiting and
+//! travelling are no work. Never knows when an op runs.
+
+use crate::config::Config;
+use crate::hardware::{Hardware, Kind, MeasuredUnit};
+use crate::mesh::Coordinates;
+use crate::plan::Plan;
+use crate::schedule::Op;
+use crate::unit::Unit;
+use crate::work::Work;
+
+/// What work costs under a plan.
+pub struct Costs<'a> {
+    plan: &'a Plan<'a>,
+    hardware: &'a Hardware,
+    /// Threads of a rank; 1 where a rank has a device.
+    pub threads: usize,
+    /// What was measured of each unit, if it was.
+    measured: Vec<Option<&'a MeasuredUnit>>,
+}
+
+impl<'a> Costs<'a> {
+    /// Those of a plan on some hardware, with so many threads a rank.
+    pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
+        let measured = plan.units.iter().map(|unit| find(plan, hardware, unit, threads)).collect();
+        Self { plan, hardware, threads, measured }
+    }
+
+    /// Whether the times of all units were measured, and none follows from rates.
+    pub fn are_measured(&self) -> bool {
+        self.measured.iter().all(Option::is_some)
+    }
+
+    /// Seconds of the work of an op of the rank at these coordinates.
+    pub fn seconds(&self, at: Coordinates, op: Op) -> f64 {
+        let start = self.hardware.device.op;
+        match op {
+            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => start + self.forward(unit),
+            Op::Backward { unit, .. } => start + self.backward(unit),
+            Op::Update { unit } => start + self.update(at, unit, op),
+            Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
+            _ if self.is_moved_by_link(op) => start,
+            _ => start + self.moving(Work::of(self.plan, at, op).bytes),
+        }
+    }
+
+    /// Whether what an op would copy where memory is shared comes over a link and lies where it is needed.
+    fn is_moved_by_link(&self, op: Op) -> bool {
+        let config = &self.plan.config;
+        let is_converted = config.precision.params.bytes() != config.precision.compute.bytes();
+        match (self.hardware.device.kind, op) {
+            (Kind::Cpu, _) => false,
+            (Kind::Gpu, Op::Wait { .. }) => !is_converted,
+            (Kind::Gpu, op) => matches!(op, Op::Receive { .. } | Op::Spread { .. }),
+        }
+    }
+
+    /// Memory of a device has one speed; that of a processor has the share of each thread.
+    fn moving(&self, bytes: usize) -> f64 {
+        bytes as f64 / (self.hardware.device.bandwidth * self.threads as f64)
+    }
+
+    fn computing(&self, operations: usize) -> f64 {
+        let rate = self.hardware.product_rate(self.plan.config.precision.compute) * self.threads as f64;
+        operations as f64 / rate
+    }
+
+    /// Products, and what lies between them: what a unit takes, keeps and gives is written once and read once.
+    fn forward(&self, unit: usize) -> f64 {
+        if let Some(measured) = self.measured[unit] {
+            return measured.forward * self.scale(measured);
+        }
+        let it = &self.plan.units[unit];
+        self.computing(it.operations) + self.moving(touched(&self.plan.config, it))
+    }
+
+    /// Twice the products and twice the bytes of a forward pass, and its gradients, which are summed in f32.
+    fn backward(&self, unit: usize) -> f64 {
+        if let Some(measured) = self.measured[unit] {
+            return measured.backward * self.scale(measured);
+        }
+        let it = &self.plan.units[unit];
+        self.computing(2 * it.operations)
+            + self.moving(2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>())
+    }
+
+    fn update(&self, at: Coordinates, unit: usize, op: Op) -> f64 {
+        let bytes = Work::of(self.plan, at, op).bytes;
+        match self.measured[unit].filter(|measured| measured.update > 0.0) {
+            Some(measured) => {
+                let owned = self.plan.places(at).owned(unit).len.min(self.plan.units[unit].params);
+                measured.update * owned as f64 / measured.params.max(1) as f64
+            }
+            None => self.moving(bytes),
+        }
+    }
+
+    /// What was measured for other micro-batches is taken to grow with the tokens.
+    fn scale(&self, measured: &MeasuredUnit) -> f64 {
+        self.plan.config.tokens() as f64 / measured.tokens as f64
+    }
+}
+
+/// Bytes that a forward pass touches: parameters once, and once written and once read what is kept and what leaves.
+fn touched(config: &Config, unit: &Unit) -> usize {
+    unit.takes * config.precision.compute.bytes() + unit.input_bytes + 2 * (unit.saved_bytes + unit.output_bytes)
+}
+
+/// What was measured of a unit: of the nearest number of tokens, if of several.
+fn find<'a>(plan: &Plan, hardware: &'a Hardware, unit: &Unit, threads: usize) -> Option<&'a MeasuredUnit> {
+    let tokens = plan.config.tokens();
+    let of_unit = hardware.measured.iter().filter(|it| {
+        let of_model = it.model == plan.model && it.field == unit.field && it.position == unit.position;
+        of_model && it.params == unit.params && it.compute == plan.config.precision.compute && it.threads == threads
+    });
+    of_unit.min_by_key(|it| it.tokens.abs_diff(tokens))
+}

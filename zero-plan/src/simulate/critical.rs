@@ -1,0 +1,48 @@
+//! Critical: the chain of ops and transfers that a step is as long as. Only follows causes; never computes a time.
+
+use serde::Serialize;
+
+use super::timeline::{Cause, Timeline};
+
+/// A stretch of the critical path. Each begins where the one before it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Segment {
+    /// The op, or the transfer, that takes this time.
+    pub what: Cause,
+    /// From when, in seconds since the step began.
+    pub start_s: f64,
+    /// Until when.
+    pub end_s: f64,
+}
+
+impl Timeline {
+    /// What the step is as long as, from its start to its end. If any of it were shorter, so might the step be.
+    pub fn critical_path(&self) -> Vec<Segment> {
+        let last = (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].spans.is_empty());
+        let Some(lane) = last.max_by(|&a, &b| self.lanes[a].end_s().total_cmp(&self.lanes[b].end_s())) else {
+            return Vec::new();
+        };
+        let mut path = Vec::new();
+        let mut what = Cause::Op { lane, op: self.lanes[lane].spans.len() - 1 };
+        let mut end_s = self.lanes[lane].end_s();
+        loop {
+            let (start_s, cause) = match what {
+                Cause::Start => break,
+                Cause::Op { lane, op } => {
+                    let span = &self.lanes[lane].spans[op];
+                    (span.start_s, span.cause)
+                }
+                Cause::Transfer { lane, transfer } => {
+                    let transfer = &self.lanes[lane].transfers[transfer];
+                    (transfer.start_s, transfer.cause)
+                }
+            };
+            if end_s > start_s {
+                path.push(Segment { what, start_s, end_s });
+            }
+            (what, end_s) = (cause, start_s);
+        }
+        path.reverse();
+        path
+    }
+}

@@ -1,0 +1,135 @@
+//! Links: how long a collective or a parcel takes between the ranks that it is among, by published formulas. Never knows
+//! when it begins.
+//!
+//! With `p` ranks, `n` bytes in the whole buffer, a latency `α` and `β` seconds a byte, an all-gather and a reduce-scatter
+//! take, on a ring, `(p - 1) α + (p - 1)/p n β`, and by a tree (a gather to one rank and a broadcast, or a reduction and a
+//! scatter), `2 ⌈log2 p⌉ α + 2 (p - 1)/p n β` (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
+//! Operations in MPICH, 2005, sections 4 and 5; Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, 2007).
+//! NCCL takes rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of them.
+
+use super::timeline::{Flow, LinkKind};
+use crate::hardware::{Hardware, Kind};
+use crate::mesh::{Axis, Coordinates, Mesh};
+
+/// What some ranks reach one another by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Route {
+    /// What the slowest part of it is.
+    pub link: LinkKind,
+    /// Bytes a second that one rank sends while all others of its node do the same.
+    pub bandwidth: f64,
+    /// Seconds until the first byte is there.
+    pub latency: f64,
+    /// How many of them there are.
+    pub ranks: usize,
+    /// Messages one after another that a collective consists of.
+    pub hops: usize,
+}
+
+impl Route {
+    /// Nothing travels.
+    pub const MEMORY: Self = Self { link: LinkKind::Memory, bandwidth: f64::INFINITY, latency: 0.0, ranks: 1, hops: 0 };
+
+    /// Seconds that the link is busy with so many bytes of one rank.
+    pub fn busy_s(&self, bytes: usize) -> f64 {
+        bytes as f64 / self.bandwidth
+    }
+
+    /// Seconds from the last byte that leaves until a collective is over.
+    pub fn latency_s(&self) -> f64 {
+        self.hops as f64 * self.latency
+    }
+
+    /// Seconds of an all-gather or a reduce-scatter of a buffer of `bytes` on a ring.
+    pub fn ring_s(&self, bytes: usize) -> f64 {
+        let others = self.ranks.saturating_sub(1);
+        others as f64 * self.latency + self.busy_s(bytes / self.ranks * others)
+    }
+
+    /// Seconds of the same by a tree.
+    pub fn tree_s(&self, bytes: usize) -> f64 {
+        let others = self.ranks.saturating_sub(1);
+        2.0 * (rounds(self.ranks) as f64 * self.latency + self.busy_s(bytes / self.ranks * others))
+    }
+}
+
+/// Rounds in which twice as many ranks know something after each: the logarithm to base 2, rounded up.
+const fn rounds(ranks: usize) -> usize {
+    ranks.next_power_of_two().trailing_zeros() as usize
+}
+
+/// What ranks of a mesh reach one another by on some hardware.
+#[derive(Clone, Copy, Debug)]
+pub struct Routes<'a> {
+    hardware: &'a Hardware,
+    mesh: &'a Mesh,
+}
+
+impl<'a> Routes<'a> {
+    /// Of a mesh.
+    pub fn new(hardware: &'a Hardware, mesh: &'a Mesh) -> Self {
+        Self { hardware, mesh }
+    }
+
+    /// Those of a collective along an axis that is `zero` or `replica`. All of its communicators work at once.
+    pub fn collective(&self, axis: Axis, pipeline: usize) -> Route {
+        let at = Coordinates { zero: 0, replica: 0, pipeline };
+        let member = |i| match axis {
+            Axis::Zero => Coordinates { zero: i, ..at },
+            _ => Coordinates { replica: i, ..at },
+        };
+        let ranks = self.mesh.len(axis);
+        let node = |i| self.mesh.node(self.mesh.rank(member(i)));
+        let together = (0..ranks).filter(|&i| node(i) == node(0)).count();
+        let hops = match self.hardware.device.kind {
+            // Each rank reads from each other, without a ring.
+            Kind::Cpu => usize::from(ranks > 1),
+            Kind::Gpu => ranks - 1,
+        };
+        let groups = self.mesh.ranks_per_node() / together;
+        Route { ranks, hops, ..self.route(together < ranks, together > 1, groups) }
+    }
+
+    /// Those of a parcel from one pipeline stage to another. All ranks of a node may send one at once.
+    pub fn parcel(&self, from: usize, to: usize) -> Route {
+        let node = |pipeline| self.mesh.node(self.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
+        let route = self.route(node(from) != node(to), false, self.mesh.ranks_per_node());
+        Route { ranks: 2, hops: usize::from(from != to), ..route }
+    }
+
+    /// Those of the agreement of all ranks: few bytes, by a tree there and back.
+    pub fn agreement(&self) -> Route {
+        let ranks = self.mesh.ranks();
+        let route = self.route(self.mesh.nodes > 1, true, self.mesh.ranks_per_node());
+        Route { ranks, hops: 2 * rounds(ranks), ..route }
+    }
+
+    /// A way through the network or within a node, where so many senders of a node share the network. Bytes that cross nodes
+    /// also go from device to device within one, if there are several.
+    fn route(&self, crosses: bool, within: bool, senders: usize) -> Route {
+        let node = self.hardware.node.link.map(|link| {
+            let share = link.shared_by.min(self.mesh.ranks_per_node()) as f64;
+            Route { link: LinkKind::Node, bandwidth: link.bandwidth / share, latency: link.latency, ..Route::MEMORY }
+        });
+        match (crosses, self.hardware.network) {
+            (true, Some(network)) => {
+                let bandwidth = network.bandwidth * network.links as f64 / senders as f64;
+                let inside = node.filter(|_| within).map_or(f64::INFINITY, |node| node.bandwidth);
+                let bandwidth = bandwidth.min(inside);
+                Route { link: LinkKind::Network, bandwidth, latency: network.latency, ..Route::MEMORY }
+            }
+            _ => node.unwrap_or(Route::MEMORY),
+        }
+    }
+}
+
+impl Flow {
+    /// The axis of a collective; none for what is not one along an axis.
+    pub const fn axis(self) -> Option<Axis> {
+        match self {
+            Flow::Gather | Flow::Reduce => Some(Axis::Zero),
+            Flow::ReplicaReduce => Some(Axis::Replica),
+            Flow::Spread | Flow::Parcel | Flow::Agreement => None,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Simulate: how long a step takes: in the unit of given costs, or in seconds on given hardware. Never measures.
+
+mod cost;
+mod critical;
+mod links;
+mod order;
+mod parts;
+mod prediction;
+mod run;
+mod text;
+mod timeline;
+
+use core::fmt;
+
+use crate::config::{Config, TransportKind};
+use crate::hardware::{Hardware, Kind};
+use crate::plan::Plan;
+
+pub use cost::Costs;
+pub use critical::Segment;
+pub use links::{Route, Routes};
+pub use order::{Timing, makespan};
+pub use parts::{Part, Parts, needed_operations};
+pub use prediction::{Better, Critical, FlowPrediction, Prediction, StagePrediction, layout_name};
+pub use text::{PredictionText, Time};
+pub use timeline::{Cause, Flow, Lane, LinkKind, Span, Timeline, Transfer};
+
+/// Why a plan cannot run on some hardware. Z0177.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Impossible {
+    /// A node has more ranks than devices.
+    Devices {
+        /// Ranks of a node.
+        ranks: usize,
+        /// Devices of a node.
+        devices: usize,
+    },
+    /// There are several nodes, and the hardware has no network.
+    NoNetwork {
+        /// Nodes of the plan.
+        nodes: usize,
+    },
+    /// A node has several ranks with memory of their own, and no links between them.
+    NoLink {
+        /// Ranks of a node.
+        ranks: usize,
+    },
+}
+
+impl fmt::Display for Impossible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Devices { ranks, devices } => {
+                write!(f, "a node of the mesh has {ranks} ranks, but a node of the hardware has {devices} devices")
+            }
+            Self::NoNetwork { nodes } => {
+                write!(f, "the mesh has {nodes} nodes, but the hardware has no `network` between nodes")
+            }
+            Self::NoLink { ranks } => {
+                write!(f, "a node of the mesh has {ranks} ranks, but the hardware has no `node.link` between devices")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Impossible {}
+
+impl Impossible {
+    /// How to make it possible.
+    pub const fn help(&self) -> &'static str {
+        match self {
+            Self::Devices { .. } => "raise `mesh.nodes`, lower an axis of the mesh, or take hardware with more devices",
+            Self::NoNetwork { .. } => {
+                "choose a network with `--network`, or add the key `network` to the hardware file"
+            }
+            Self::NoLink { .. } => "add the key `node.link` to the hardware file",
+        }
+    }
+}
+
+/// Threads of a rank unless others are asked for: 1 where a rank has a device of its own, and otherwise its share of the
+/// cores, at least 1.
+pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
+    match hardware.device.kind {
+        Kind::Gpu => 1,
+        Kind::Cpu => (hardware.node.devices / plan.config.mesh.ranks_per_node()).max(1),
+    }
+}
+
+/// A configuration as ranks of some hardware have it: devices with memory of their own gather into slots.
+pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
+    match hardware.device.kind {
+        Kind::Gpu => Config { transport: TransportKind::Local, ..config },
+        Kind::Cpu => config,
+    }
+}
+
+/// Runs a training step of a plan on some hardware. The plan has been proven; ranks have as many threads as
+/// [`threads_of_rank`] says.
+///
+/// ```
+/// use zero_plan::{Config, Hardware, Mesh, PlanBuf, TransportKind, Unit, simulate};
+///
+/// let text = r#"(name: "2 x Example", device: (name: "Example", kind: Gpu, memory: GB(24), matmul: (f32: 1e12, bf16: 4e12),
+///     bandwidth: 1e12), node: (devices: 2, link: (bandwidth: 1e9, latency: 0.0)))"#;
+/// let hardware = Hardware::parse(text).unwrap();
+/// // A thousand parameters gathered for the forward and for the backward pass: half of 4096 bytes over a link of 1 GB/s.
+/// let unit = Unit { params: 1024, takes: 1024, operations: 1_000_000, ..Unit::NONE };
+/// let config = Config { mesh: Mesh::of_zero(2), stage: 3, transport: TransportKind::Local, ..Config::PLAIN };
+/// let timeline = PlanBuf::new("One", config, &[unit]).with(|plan| simulate(plan, &hardware)).unwrap();
+/// assert_eq!(timeline.lanes[0].transfers[0].bytes, 2048);
+/// assert!(timeline.step_s > 3e-6 && timeline.step_s < 1e-5);
+/// ```
+///
+/// # Errors
+/// Where the hardware has not what the mesh needs.
+pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible> {
+    simulate_with(plan, hardware, threads_of_rank(plan, hardware))
+}
+
+/// [`simulate`], with so many threads a rank.
+///
+/// # Errors
+/// Those of [`simulate`].
+pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
+    let (mesh, node) = (&plan.config.mesh, &hardware.node);
+    let ranks = mesh.ranks_per_node();
+    if hardware.device.kind == Kind::Gpu && ranks > node.devices {
+        return Err(Impossible::Devices { ranks, devices: node.devices });
+    }
+    if hardware.device.kind == Kind::Gpu && ranks > 1 && node.link.is_none() {
+        return Err(Impossible::NoLink { ranks });
+    }
+    if mesh.nodes > 1 && hardware.network.is_none() {
+        return Err(Impossible::NoNetwork { nodes: mesh.nodes });
+    }
+    let costs = Costs::new(plan, hardware, threads);
+    Ok(run::Run::new(plan, hardware, &costs).end())
+}
+
+#[cfg(test)]
+mod tests;

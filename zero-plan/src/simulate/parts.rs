@@ -1,0 +1,126 @@
+//! Parts: what a rank does with the time of a step: work by kind, communication that nothing hides, and the rest, in which it
+//! waits for others to compute. Never runs a step.
+
+use serde::Serialize;
+
+use super::timeline::{Cause, Flow, LinkKind, Span, Timeline};
+use crate::config::Width;
+use crate::hardware::Hardware;
+use crate::mesh::Mesh;
+use crate::plan::Plan;
+use crate::schedule::Op;
+
+/// A kind of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub enum Part {
+    /// Forward passes.
+    Forward,
+    /// Backward passes.
+    Backward,
+    /// Forward passes that run again.
+    Recompute,
+    /// The optimizer.
+    Update,
+    /// Sums over ranks, copies and conversions, and the start of ops that compute nothing.
+    Memory,
+    /// Waiting for what travels.
+    Exposed(Flow, LinkKind),
+    /// Waiting for what another pipeline stage has not computed yet.
+    Bubble,
+}
+
+/// What a step of one lane comes to, in seconds. They add up to the step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Parts(pub Vec<(Part, f64)>);
+
+impl Parts {
+    /// Seconds of those parts that are chosen.
+    pub fn sum(&self, chosen: impl Fn(Part) -> bool) -> f64 {
+        self.0.iter().filter(|(part, _)| chosen(*part)).map(|(_, seconds)| seconds).sum()
+    }
+
+    /// Seconds of communication that nothing hides.
+    pub fn exposed_s(&self) -> f64 {
+        self.sum(|part| matches!(part, Part::Exposed(..)))
+    }
+
+    /// Seconds in which a rank waits for another pipeline stage.
+    pub fn bubble_s(&self) -> f64 {
+        self.sum(|part| part == Part::Bubble)
+    }
+
+    fn add(&mut self, part: Part, seconds: f64) {
+        match self.0.iter_mut().find(|(other, _)| *other == part) {
+            Some((_, sum)) => *sum += seconds,
+            None if seconds > 0.0 => self.0.push((part, seconds)),
+            None => {}
+        }
+    }
+}
+
+/// What the work of an op is.
+const fn kind(op: Op) -> Part {
+    match op {
+        Op::Forward { .. } => Part::Forward,
+        Op::Backward { .. } => Part::Backward,
+        Op::Recompute { .. } => Part::Recompute,
+        Op::Update { .. } => Part::Update,
+        _ => Part::Memory,
+    }
+}
+
+impl Timeline {
+    /// What the ranks of a pipeline stage do with their time.
+    pub fn parts(&self, plan: &Plan, stage: usize) -> Parts {
+        let (lane, mut parts) = (&self.lanes[stage], Parts::default());
+        for (span, &op) in lane.spans.iter().zip(plan.stages[stage].step) {
+            parts.add(kind(op), span.end_s - span.start_s);
+            self.add_wait(span, &mut parts);
+        }
+        parts.add(Part::Bubble, self.step_s - lane.end_s());
+        parts.0.sort_by_key(|&(part, _)| part);
+        parts
+    }
+
+    /// Divides the wait of an op: until the transfer could begin, the rank waits for who sends it, and then for the link.
+    fn add_wait(&self, span: &Span, parts: &mut Parts) {
+        match span.cause {
+            Cause::Transfer { lane, transfer } => {
+                let transfer = &self.lanes[lane].transfers[transfer];
+                let travels = (span.start_s - transfer.asked_s).clamp(0.0, span.waited_s);
+                parts.add(Part::Exposed(transfer.flow, transfer.link), travels);
+                parts.add(Part::Bubble, span.waited_s - travels);
+            }
+            _ => parts.add(Part::Bubble, span.waited_s),
+        }
+    }
+
+    /// Tokens that all ranks together train on in a second.
+    pub fn tokens_per_s(&self, plan: &Plan) -> f64 {
+        plan.config.tokens_per_step() as f64 / self.step_s
+    }
+
+    /// Share of the peak: the operations that a step needs, a forward pass and a backward pass of twice as many, against what
+    /// all devices could do meanwhile at the published rate of their matrix products. Recomputation is not needed, so it does
+    /// not count (model FLOPs utilization; Chowdhery et al., PaLM, 2022, appendix B).
+    pub fn mfu(&self, plan: &Plan, hardware: &Hardware) -> f64 {
+        needed_operations(plan) as f64
+            / (self.step_s * peak_rate(&plan.config.mesh, hardware, plan.config.precision.compute))
+    }
+}
+
+/// Operations that a step of all ranks needs.
+pub fn needed_operations(plan: &Plan) -> u128 {
+    let forward: u128 = plan.units.iter().map(|unit| unit.operations as u128).sum();
+    3 * forward * (plan.config.micro_batches * plan.config.mesh.data_ranks()) as u128
+}
+
+/// Operations a second of all devices that ranks run on, as published. Of a processor, cores beyond those of the node do
+/// not count, and all of its cores do.
+fn peak_rate(mesh: &Mesh, hardware: &Hardware, compute: Width) -> f64 {
+    let devices = match hardware.device.kind {
+        crate::hardware::Kind::Gpu => mesh.ranks(),
+        crate::hardware::Kind::Cpu => mesh.nodes * hardware.node.devices,
+    };
+    devices as f64 * hardware.device.matmul.of(compute)
+}

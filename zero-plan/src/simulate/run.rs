@@ -1,0 +1,349 @@
+//! Run: lets the ops of a step run on some hardware, in the order of time. Each waits for what its rank would wait for, and its
+//! work takes what it costs; where ranks share the cores of a node, those that work share them equally. Never decides what
+//! work costs.
+//!
+//! All ranks of a pipeline stage do the same at the same time, as a collective ends for all of its members at once. So one lane
+//! stands for all of them, and counts as often as a node has ranks of it.
+
+use super::cost::Costs;
+use super::links::{Route, Routes};
+use super::timeline::{Cause, Flow, Lane, Span, Timeline, Transfer};
+use crate::hardware::{Hardware, Kind};
+use crate::layout::OUTGOING_SLOTS;
+use crate::mesh::{Axis, Coordinates};
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
+use crate::traffic::Traffic;
+
+/// Work that is left counts as done below this, in seconds: what rounding leaves over.
+const DONE_S: f64 = 1e-15;
+
+/// Where a lane is.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// In front of an op, or in it, and it has not been found out whether it can go on.
+    Ready,
+    /// It waits until then.
+    Sleeping(f64),
+    /// It waits for another lane.
+    Blocked,
+    /// It works for so many seconds more, if nobody takes its cores.
+    Working(f64),
+    Through,
+}
+
+/// What an op waits for.
+enum Need {
+    Nothing,
+    Until(f64, Cause),
+    Unknown,
+}
+
+/// A lane as it runs.
+struct Runner {
+    state: State,
+    /// The op that it is in or in front of.
+    next: usize,
+    is_inside: bool,
+    start_s: f64,
+    /// The last transfer that each unit's gather, and each bucket's reductions along `zero` and `replica`, began.
+    gathers: Vec<Option<usize>>,
+    reductions: Vec<Option<usize>>,
+    combinations: Vec<Option<usize>>,
+    /// The transfer that the op began that it is in.
+    own: Option<usize>,
+    /// The transfers of parcels that it has sent, and the ops by which it took parcels, of each kind.
+    sent: [Vec<usize>; Parcel::ALL.len()],
+    taken: [Vec<usize>; Parcel::ALL.len()],
+    /// The last transfer over the links of the node, and over the network.
+    last: [Option<usize>; 2],
+}
+
+/// All lanes.
+pub struct Run<'a> {
+    plan: &'a Plan<'a>,
+    costs: &'a Costs<'a>,
+    routes: Routes<'a>,
+    runners: Vec<Runner>,
+    timeline: Timeline,
+    now_s: f64,
+    /// Cores of a node; none where each rank has a device.
+    cores: Option<usize>,
+    /// Ranks of each pipeline stage on a node, and which pipeline stages share that node.
+    weights: Vec<usize>,
+    pools: Vec<Vec<usize>>,
+    /// Lanes that have come to the agreement.
+    agreeing: usize,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, costs: &'a Costs<'a>) -> Self {
+        let mesh = &plan.config.mesh;
+        let stages = mesh.pipeline;
+        let first = |pipeline| mesh.node(mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
+        let on_node = |node: usize| {
+            let ranks = node * mesh.ranks_per_node()..(node + 1) * mesh.ranks_per_node();
+            ranks.map(|rank| mesh.coordinates(rank).pipeline)
+        };
+        let pools = (0..stages).map(|stage| {
+            let mut pool: Vec<usize> = on_node(first(stage)).collect();
+            pool.sort_unstable();
+            pool.dedup();
+            pool
+        });
+        let weights = (0..stages).map(|stage| on_node(first(stage)).filter(|&other| other == stage).count());
+        let runner = |_| Runner {
+            state: State::Ready,
+            next: 0,
+            is_inside: false,
+            start_s: 0.0,
+            gathers: vec![None; plan.units.len()],
+            reductions: vec![None; plan.buckets.len()],
+            combinations: vec![None; plan.buckets.len()],
+            own: None,
+            sent: Default::default(),
+            taken: Default::default(),
+            last: [None; 2],
+        };
+        Self {
+            plan,
+            costs,
+            routes: Routes::new(hardware, mesh),
+            runners: (0..stages).map(runner).collect(),
+            timeline: Timeline { lanes: vec![Lane::default(); stages], step_s: 0.0 },
+            now_s: 0.0,
+            cores: (hardware.device.kind == Kind::Cpu).then_some(hardware.node.devices),
+            weights: weights.collect(),
+            pools: pools.collect(),
+            agreeing: 0,
+        }
+    }
+
+    /// Runs all lanes to their end.
+    ///
+    /// # Panics
+    /// If lanes wait for one another, which a plan that was proven never does.
+    pub fn end(mut self) -> Timeline {
+        loop {
+            while (0..self.runners.len()).fold(false, |moved, lane| self.advance(lane) || moved) {}
+            if self.runners.iter().all(|runner| runner.state == State::Through) {
+                break;
+            }
+            self.pass_time();
+        }
+        self.timeline.step_s = self.timeline.lanes.iter().map(Lane::end_s).fold(0.0, f64::max);
+        self.timeline
+    }
+
+    fn ops(&self, lane: usize) -> &'a [Op] {
+        self.plan.stages[lane].step
+    }
+
+    /// Lets a lane go on at this time, as far as an op whose work takes time. Gives whether it did anything.
+    fn advance(&mut self, lane: usize) -> bool {
+        let mut moved = false;
+        loop {
+            let runner = &self.runners[lane];
+            match runner.state {
+                State::Through => return moved,
+                State::Working(left) if left > DONE_S => return moved,
+                State::Working(_) => self.finish(lane),
+                State::Sleeping(until) if until > self.now_s => return moved,
+                _ => match self.start(lane) {
+                    State::Blocked if self.runners[lane].state == State::Blocked => return moved,
+                    state => self.runners[lane].state = state,
+                },
+            }
+            moved = true;
+        }
+    }
+
+    /// Enters the next op, and begins its work if it need not wait; gives where the lane is then.
+    fn start(&mut self, lane: usize) -> State {
+        let Some(&op) = self.ops(lane).get(self.runners[lane].next) else { return State::Through };
+        if !self.runners[lane].is_inside {
+            self.runners[lane].is_inside = true;
+            self.begin(lane, op);
+        }
+        let (index, before_s) = (self.runners[lane].next, self.timeline.lanes[lane].before_s(self.runners[lane].next));
+        let cause = match self.need(lane, op) {
+            Need::Unknown => return State::Blocked,
+            Need::Until(time, _) if time > self.now_s => return State::Sleeping(time),
+            Need::Until(time, cause) if time > before_s => cause,
+            _ => self.after(lane, index),
+        };
+        let start_s = self.now_s;
+        self.runners[lane].start_s = start_s;
+        self.timeline.lanes[lane].spans.push(Span { start_s, end_s: start_s, waited_s: start_s - before_s, cause });
+        let at = Coordinates { zero: 0, replica: 0, pipeline: lane };
+        State::Working(self.costs.seconds(at, op))
+    }
+
+    /// What comes after everything that a lane did before an op.
+    fn after(&self, lane: usize, op: usize) -> Cause {
+        op.checked_sub(1).map_or(Cause::Start, |op| Cause::Op { lane, op })
+    }
+
+    /// What others see of an op before it waits.
+    fn begin(&mut self, lane: usize, op: Op) {
+        let zero = self.routes.collective(Axis::Zero, lane);
+        match op {
+            Op::Gather { unit, .. } => {
+                self.runners[lane].gathers[unit] = self.send(lane, Flow::Gather, zero, self.sent_bytes(op));
+            }
+            Op::Reduce { bucket, .. } => {
+                self.runners[lane].reductions[bucket] = self.send(lane, Flow::Reduce, zero, self.sent_bytes(op));
+            }
+            Op::Spread { axis, .. } => {
+                let route = self.routes.collective(axis, lane);
+                self.runners[lane].own = self.send(lane, Flow::Spread, route, self.sent_bytes(op));
+            }
+            Op::Send { parcel, .. } => {
+                let route = self.routes.parcel(lane, self.plan.parcel_receiver(parcel, lane));
+                let transfer = self.send(lane, Flow::Parcel, route, self.sent_bytes(op));
+                self.runners[lane].sent[parcel as usize].extend(transfer);
+            }
+            Op::Agree => {
+                self.agreeing += 1;
+                if self.agreeing == self.runners.len() {
+                    let route = self.routes.agreement();
+                    for other in 0..self.runners.len() {
+                        let sent = self.send_after(
+                            other,
+                            Flow::Agreement,
+                            route,
+                            0,
+                            self.after(lane, self.runners[lane].next),
+                        );
+                        self.runners[other].own = sent;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn sent_bytes(&self, op: Op) -> usize {
+        Traffic::of(self.plan, &[op]).total_bytes()
+    }
+
+    /// What an op waits for, once it has begun.
+    fn need(&self, lane: usize, op: Op) -> Need {
+        let runner = &self.runners[lane];
+        let transfer = |lane: usize, transfer: Option<usize>| match transfer {
+            None => Need::Nothing,
+            Some(transfer) => {
+                Need::Until(self.timeline.lanes[lane].transfers[transfer].end_s, Cause::Transfer { lane, transfer })
+            }
+        };
+        match op {
+            Op::Wait { unit } => transfer(lane, runner.gathers[unit]),
+            Op::Settle { bucket, .. } => transfer(lane, runner.reductions[bucket]),
+            Op::Combine { bucket, .. } => transfer(lane, runner.combinations[bucket]),
+            Op::Spread { .. } => transfer(lane, runner.own),
+            Op::Agree if self.agreeing < self.runners.len() => Need::Unknown,
+            Op::Agree => transfer(lane, runner.own),
+            Op::Receive { parcel, .. } => {
+                let sender = self.plan.parcel_sender(parcel, lane);
+                let nth = runner.taken[parcel as usize].len();
+                match self.runners[sender].sent[parcel as usize].get(nth) {
+                    None => Need::Unknown,
+                    sent => transfer(sender, sent.copied()),
+                }
+            }
+            Op::Clear { parcel } => {
+                let Some(nth) = runner.sent[parcel as usize].len().checked_sub(OUTGOING_SLOTS) else {
+                    return Need::Nothing;
+                };
+                let receiver = self.plan.parcel_receiver(parcel, lane);
+                match self.runners[receiver].taken[parcel as usize].get(nth) {
+                    None => Need::Unknown,
+                    Some(&op) => {
+                        Need::Until(self.timeline.lanes[receiver].spans[op].end_s, Cause::Op { lane: receiver, op })
+                    }
+                }
+            }
+            _ => Need::Nothing,
+        }
+    }
+
+    /// Ends the op that a lane is in, and goes to the next.
+    fn finish(&mut self, lane: usize) {
+        let index = self.runners[lane].next;
+        let end_s = self.now_s;
+        self.timeline.lanes[lane].spans[index].end_s = end_s;
+        let runner = &mut self.runners[lane];
+        (runner.state, runner.is_inside, runner.next, runner.own) = (State::Ready, false, index + 1, None);
+        match self.ops(lane)[index] {
+            op @ Op::Settle { bucket, .. } if self.plan.config.mesh.replica > 1 => {
+                let route = self.routes.collective(Axis::Replica, lane);
+                let Op::Settle { round, .. } = op else { return };
+                let bytes = self.sent_bytes(Op::Combine { bucket, round });
+                self.runners[lane].combinations[bucket] = self.send(lane, Flow::ReplicaReduce, route, bytes);
+            }
+            Op::Receive { parcel, .. } => self.runners[lane].taken[parcel as usize].push(index),
+            _ => {}
+        }
+    }
+
+    /// Begins a transfer of a lane after what it has done so far; gives its number. Collectives of one rank are none.
+    fn send(&mut self, lane: usize, flow: Flow, route: Route, bytes: usize) -> Option<usize> {
+        let cause = self.after(lane, self.runners[lane].next);
+        self.send_after(lane, flow, route, bytes, cause)
+    }
+
+    fn send_after(&mut self, lane: usize, flow: Flow, route: Route, bytes: usize, cause: Cause) -> Option<usize> {
+        let (asked_s, op) =
+            (self.now_s, self.runners[lane].next.saturating_sub(usize::from(flow == Flow::ReplicaReduce)));
+        let Lane { transfers, .. } = &mut self.timeline.lanes[lane];
+        let number = transfers.len();
+        let queue = match route.link {
+            super::LinkKind::Memory => None,
+            super::LinkKind::Node => Some(0),
+            super::LinkKind::Network => Some(1),
+        };
+        let before =
+            queue.and_then(|queue| self.runners[lane].last[queue]).filter(|&before| transfers[before].free_s > asked_s);
+        let (start_s, cause) = match before {
+            Some(transfer) => (transfers[transfer].free_s, Cause::Transfer { lane, transfer }),
+            None => (asked_s, cause),
+        };
+        let free_s = start_s + route.busy_s(bytes);
+        let end_s = free_s + route.latency_s();
+        transfers.push(Transfer { op, flow, link: route.link, bytes, asked_s, start_s, free_s, end_s, cause });
+        if let Some(queue) = queue {
+            self.runners[lane].last[queue] = Some(number);
+        }
+        Some(number)
+    }
+
+    /// The share of its cores that each lane that works has.
+    fn rate(&self, lane: usize) -> f64 {
+        let Some(cores) = self.cores else { return 1.0 };
+        let is_working = |&&other: &&usize| matches!(self.runners[other].state, State::Working(_));
+        let of_pool = self.pools[lane].iter().filter(is_working);
+        let wanted: usize = of_pool.map(|&other| self.weights[other] * self.costs.threads).sum();
+        if wanted > cores { cores as f64 / wanted as f64 } else { 1.0 }
+    }
+
+    /// Goes to the next time at which something happens.
+    fn pass_time(&mut self) {
+        let ends: Vec<Option<f64>> = (0..self.runners.len())
+            .map(|lane| match self.runners[lane].state {
+                State::Working(left) => Some(self.now_s + left / self.rate(lane)),
+                State::Sleeping(until) => Some(until),
+                _ => None,
+            })
+            .collect();
+        let rates: Vec<f64> = (0..self.runners.len()).map(|lane| self.rate(lane)).collect();
+        let next_s = ends.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        assert!(next_s.is_finite(), "lanes wait for one another: the plan was not proven");
+        for (lane, runner) in self.runners.iter_mut().enumerate() {
+            if let State::Working(left) = &mut runner.state {
+                let is_done = ends[lane].is_some_and(|end| end <= next_s);
+                *left = if is_done { 0.0 } else { (*left - (next_s - self.now_s) * rates[lane]).max(0.0) };
+            }
+        }
+        self.now_s = next_s;
+    }
+}

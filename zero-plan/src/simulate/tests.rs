@@ -1,0 +1,215 @@
+use super::*;
+use crate::config::{Config, Order, TransportKind};
+use crate::mesh::{Axis, Mesh};
+use crate::pipeline::Pass;
+use crate::plan::PlanBuf;
+use crate::schedule::Op;
+use crate::unit::Unit;
+
+/// Operations and bytes take whole microseconds on it: 1 GFLOP/s, 1 GB/s.
+const GPU: &str = r#"(name: "x", device: (name: "d", kind: Gpu, memory: GB(80), matmul: (f32: 1e9, bf16: 1e9), bandwidth: 1e18),
+    node: (devices: 8, link: (bandwidth: 1e9, latency: 0.0)), network: (bandwidth: 1e8, latency: 1e-3, links: 4))"#;
+
+fn units(count: usize) -> Vec<Unit> {
+    let unit = Unit { params: 256, takes: 256, operations: 1000, input_bytes: 512, output_bytes: 512, ..Unit::NONE };
+    (0..count).map(|index| Unit { field: "a", index: Some(index), source: index, ..unit }).collect()
+}
+
+fn config(stage: u8, mesh: Mesh) -> Config {
+    Config { mesh, bucket_bytes: 0, transport: TransportKind::Local, ..Config::PLAIN.at_stage(stage) }
+}
+
+fn on(text: &str, config: Config, count: usize, check: impl Fn(&Plan, &Timeline, &Hardware)) {
+    let hardware = Hardware::parse(text).unwrap();
+    PlanBuf::new("T", config, &units(count)).with(|plan| {
+        let timeline = simulate(plan, &hardware).unwrap();
+        check(plan, &timeline, &hardware);
+    });
+}
+
+/// All kinds of plans: stages, replicas, pipelines, micro-batches, and a mesh across nodes.
+fn all(check: impl Fn(&Plan, &Timeline, &Hardware)) {
+    let across = Mesh { nodes: 2, zero: 4, replica: 2, ..Mesh::of_zero(1) };
+    let pipeline = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
+    for mesh in [Mesh::of_zero(1), Mesh::of_zero(4), across, pipeline] {
+        for stage in 0..4 {
+            for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }] {
+                let is_interleaved = matches!(order, Order::Interleaved { .. });
+                if is_interleaved && mesh.pipeline == 1 {
+                    continue;
+                }
+                let prefetch = usize::from(stage == 3);
+                let config = Config { order, micro_batches: 4, prefetch, ..config(stage, mesh) };
+                on(GPU, config, 8, &check);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_op_runs_once_and_ops_of_a_rank_follow_one_another() {
+    all(|plan, timeline, _| {
+        for (lane, stage) in timeline.lanes.iter().zip(plan.stages) {
+            assert_eq!(lane.spans.len(), stage.step.len());
+            for (op, span) in lane.spans.iter().enumerate() {
+                assert_eq!(span.waited_s, span.start_s - lane.before_s(op));
+                assert!(span.waited_s >= 0.0 && span.end_s >= span.start_s);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_sent_is_what_the_plan_counts() {
+    all(|plan, timeline, _| {
+        for (lane, stage) in timeline.lanes.iter().zip(plan.stages) {
+            let sent: usize = lane.transfers.iter().map(|transfer| transfer.bytes).sum();
+            let counted = crate::traffic::Traffic::of(plan, stage.step);
+            assert_eq!(sent, counted.total_bytes() - counted.agree_bytes);
+        }
+    });
+}
+
+#[test]
+fn transfers_of_a_link_follow_one_another() {
+    all(|_, timeline, _| {
+        for lane in &timeline.lanes {
+            for link in LinkKind::ALL.into_iter().filter(|&link| link != LinkKind::Memory) {
+                let own: Vec<_> = lane.transfers.iter().filter(|transfer| transfer.link == link).collect();
+                assert!(own.windows(2).all(|pair| pair[1].start_s >= pair[0].free_s));
+                assert!(
+                    own.iter().all(|it| it.asked_s <= it.start_s && it.start_s <= it.free_s && it.free_s <= it.end_s)
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn the_parts_of_each_lane_are_the_whole_step() {
+    all(|plan, timeline, _| {
+        for stage in 0..timeline.lanes.len() {
+            let parts = timeline.parts(plan, stage);
+            assert!((parts.sum(|_| true) - timeline.step_s).abs() < 1e-9 * timeline.step_s, "{parts:?}");
+        }
+    });
+}
+
+#[test]
+fn the_critical_path_is_as_long_as_the_step_and_has_no_gap() {
+    all(|_, timeline, _| {
+        let path = timeline.critical_path();
+        assert_eq!((path[0].start_s, path[path.len() - 1].end_s), (0.0, timeline.step_s));
+        assert!(path.windows(2).all(|pair| pair[0].end_s == pair[1].start_s), "{path:?}");
+    });
+}
+
+/// Without links and with work that is a whole number of microseconds, it is what the other simulation gives, which the
+/// proof of order stands on.
+#[test]
+fn without_links_it_agrees_with_the_order_that_is_proven() {
+    let free =
+        GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat");
+    let pipeline = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
+    for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }] {
+        on(&free, Config { order, micro_batches: 8, ..config(1, pipeline) }, 8, |plan, timeline, _| {
+            let cost = |op: &Op| match op {
+                Op::Forward { .. } => 1,
+                Op::Backward { .. } => 2,
+                _ => 0,
+            };
+            let timing = makespan(plan, Pass::Train, &cost).unwrap();
+            assert!((timeline.step_s * 1e6 - timing.makespan as f64).abs() < 1e-3, "{} {timing:?}", timeline.step_s);
+            let rank = plan.config.mesh.rank(crate::mesh::Coordinates { zero: 0, replica: 0, pipeline: 2 });
+            let bubble = timeline.parts(plan, 2).bubble_s();
+            assert!((bubble * 1e6 - timing.bubble(rank) as f64).abs() < 1e-3, "{bubble}");
+        });
+    }
+}
+
+/// One rank of two sends half of 1024 bytes over 1 GB/s for each gather: 0.512 us. Computation hides the second behind the
+/// first unit's 1 us.
+#[test]
+fn prefetch_hides_what_fits_behind_computation() {
+    // The last unit stays gathered, so the forward pass gathers three units and the backward pass two, each of which waits for
+    // the link until the gradients of the unit before have left.
+    for (prefetch, times) in [(0, 3.0 + 2.0 * 2.0), (1, 1.0)] {
+        on(GPU, Config { prefetch, ..config(3, Mesh::of_zero(2)) }, 3, |plan, timeline, _| {
+            let parts = timeline.parts(plan, 0);
+            let gathers = parts.sum(|part| matches!(part, Part::Exposed(Flow::Gather, LinkKind::Node)));
+            assert!((gathers * 1e6 - times * 0.512).abs() < 1e-6, "{gathers} {times} {parts:?}");
+        });
+    }
+}
+
+#[test]
+fn ranks_share_the_cores_of_their_node() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let step_us = |ranks| {
+        let mut step = 0.0;
+        let hardware = Hardware::parse(&cpu).unwrap();
+        let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+        PlanBuf::new("T", config, &units(1)).with(|plan| step = simulate(plan, &hardware).unwrap().step_s * 1e6);
+        step.round()
+    };
+    // Two threads, one each, and half a core each.
+    assert_eq!([1, 2, 4].map(step_us), [2.0, 3.0, 6.0]);
+}
+
+/// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of
+/// all of them on two.
+#[test]
+fn waiting_takes_no_core() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 1");
+    let mesh = Mesh { pipeline: 4, ..Mesh::of_zero(1) };
+    on(&cpu, Config { micro_batches: 4, ..config(0, mesh) }, 4, |_, timeline, _| {
+        assert!((timeline.step_s * 1e6 - 4.0 * 4.0 * 3.0).abs() < 1e-3, "{}", timeline.step_s);
+    });
+}
+
+#[test]
+fn rings_and_trees_take_what_the_formulas_say() {
+    let route = Route { link: LinkKind::Node, bandwidth: 1e9, latency: 1e-6, ranks: 8, hops: 7 };
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
+    near(route.ring_s(8000), 7e-6 + 7e-6);
+    near(route.tree_s(8000), 2.0 * (3e-6 + 7e-6));
+    // Each rank sends what the ring sends.
+    near(route.busy_s(7000) + route.latency_s(), route.ring_s(8000));
+}
+
+/// Of two nodes of four ranks, `zero` along all eight is bound by what a node sends over its four links of 0.1 GB/s; along
+/// four within a node by the node's links; and replicas across share the network four ways.
+#[test]
+fn what_crosses_nodes_takes_the_network() {
+    let hardware = Hardware::parse(GPU).unwrap();
+    let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
+    let mesh = Mesh { nodes: 2, ..Mesh::of_zero(8) };
+    let wide = Routes::new(&hardware, &mesh).collective(Axis::Zero, 0);
+    assert_eq!((wide.link, wide.ranks, wide.hops), (LinkKind::Network, 8, 7));
+    near(wide.bandwidth, 4e8);
+    let mesh = Mesh { nodes: 2, zero: 4, replica: 2, ..Mesh::of_zero(1) };
+    let routes = Routes::new(&hardware, &mesh);
+    let (inside, across) = (routes.collective(Axis::Zero, 0), routes.collective(Axis::Replica, 0));
+    assert_eq!((inside.link, across.link), (LinkKind::Node, LinkKind::Network));
+    near(inside.bandwidth, 1e9);
+    near(across.bandwidth, 1e8);
+}
+
+#[test]
+fn z0177_a_plan_that_the_hardware_cannot_run() {
+    let alone = GPU.replace(", network: (bandwidth: 1e8, latency: 1e-3, links: 4)", "");
+    let bare = alone.replace(", link: (bandwidth: 1e9, latency: 0.0)", "");
+    let two = Mesh { nodes: 2, ..Mesh::of_zero(4) };
+    for (text, mesh, expected) in [
+        (GPU, Mesh::of_zero(9), Impossible::Devices { ranks: 9, devices: 8 }),
+        (&alone, two, Impossible::NoNetwork { nodes: 2 }),
+        (&bare, Mesh::of_zero(2), Impossible::NoLink { ranks: 2 }),
+    ] {
+        let hardware = Hardware::parse(text).unwrap();
+        PlanBuf::new("T", config(0, mesh), &units(2)).with(|plan| {
+            assert_eq!(simulate(plan, &hardware), Err(expected.clone()));
+        });
+    }
+}

@@ -1,0 +1,150 @@
+//! Timeline: when each op of a step runs and each transfer travels, in seconds since the step began. Holds, never computes.
+
+use serde::Serialize;
+
+/// A step on some hardware.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Timeline {
+    /// One for each pipeline stage: its ranks do the same at the same time, so one of them stands for all.
+    pub lanes: Vec<Lane>,
+    /// How long a step takes, in seconds.
+    pub step_s: f64,
+}
+
+/// What a rank of a pipeline stage does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Lane {
+    /// When each op of its step runs.
+    pub spans: Vec<Span>,
+    /// What it sends, in the order in which that was begun. Of a collective it is this rank's share.
+    pub transfers: Vec<Transfer>,
+}
+
+impl Lane {
+    /// When its last op is over, in seconds.
+    pub fn end_s(&self) -> f64 {
+        self.spans.last().map_or(0.0, |span| span.end_s)
+    }
+
+    /// When the op before this one is over, in seconds.
+    pub fn before_s(&self, op: usize) -> f64 {
+        op.checked_sub(1).map_or(0.0, |before| self.spans[before].end_s)
+    }
+}
+
+/// When an op runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Span {
+    /// When it need not wait any more and begins its work.
+    pub start_s: f64,
+    /// When its work is done.
+    pub end_s: f64,
+    /// How long its rank waited in it before `start_s`.
+    pub waited_s: f64,
+    /// What it waited for, or came after.
+    pub cause: Cause,
+}
+
+/// What something came after. Following causes from the end of a step gives its critical path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Cause {
+    /// The start of the step.
+    Start,
+    /// The end of an op of a lane.
+    Op {
+        /// The lane.
+        lane: usize,
+        /// Which of its ops.
+        op: usize,
+    },
+    /// The end of a transfer of a lane; for another transfer, that it has left the link.
+    Transfer {
+        /// The lane that sends it.
+        lane: usize,
+        /// Which of its transfers.
+        transfer: usize,
+    },
+}
+
+/// Something that travels over a link.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Transfer {
+    /// The op that began it.
+    pub op: usize,
+    /// What it is for.
+    pub flow: Flow,
+    /// What it travels on.
+    pub link: LinkKind,
+    /// Bytes that the rank sends.
+    pub bytes: usize,
+    /// When it could have begun, if the link had been free.
+    pub asked_s: f64,
+    /// When its first byte leaves.
+    pub start_s: f64,
+    /// When its last byte has left, and the link is free for the next.
+    pub free_s: f64,
+    /// When it is there.
+    pub end_s: f64,
+    /// What it came after.
+    pub cause: Cause,
+}
+
+/// What travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub enum Flow {
+    /// Parameters, gathered along `zero`.
+    Gather,
+    /// Gradients, reduced and scattered along `zero`.
+    Reduce,
+    /// Shards of gradients, reduced and scattered along `replica`.
+    ReplicaReduce,
+    /// Summed gradients to all: the second half of an all-reduce.
+    Spread,
+    /// What pipeline stages send one another.
+    Parcel,
+    /// The numbers that all ranks agree on.
+    Agreement,
+}
+
+impl Flow {
+    /// All of them.
+    pub const ALL: [Flow; 6] =
+        [Flow::Gather, Flow::Reduce, Flow::ReplicaReduce, Flow::Spread, Flow::Parcel, Flow::Agreement];
+
+    /// What it is, in a word or two.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Flow::Gather => "all-gather",
+            Flow::Reduce => "reduce-scatter",
+            Flow::ReplicaReduce => "reduce-scatter of replicas",
+            Flow::Spread => "all-gather of sums",
+            Flow::Parcel => "parcels",
+            Flow::Agreement => "agreement",
+        }
+    }
+}
+
+/// What something travels on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub enum LinkKind {
+    /// Memory that ranks share: peers read what lies there, so nothing travels.
+    Memory,
+    /// The links within a node.
+    Node,
+    /// The network between nodes.
+    Network,
+}
+
+impl LinkKind {
+    /// All of them.
+    pub const ALL: [LinkKind; 3] = [LinkKind::Memory, LinkKind::Node, LinkKind::Network];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LinkKind::Memory => "shared memory",
+            LinkKind::Node => "node",
+            LinkKind::Network => "network",
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Sizes: what a program says of its model, so that plans of it can be made elsewhere: the units under its own spec, and those
+//! of other micro-batches and widths that it was asked for when it was built. Never makes a plan.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Width;
+use crate::unit::Unit;
+
+/// What a program says of its model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sizes {
+    /// Name of the model.
+    pub model: String,
+    /// The text of the spec that it was built from.
+    pub spec: String,
+    /// The units under that spec first, then those of other shapes.
+    pub probes: Vec<Probe>,
+}
+
+/// The units of a model where layers compute in a width, on micro-batches of a shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// What layers compute in.
+    pub compute: Width,
+    /// Sequences of a micro-batch.
+    pub sequences: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+    /// The units.
+    pub units: Vec<Unit>,
+}
+
+impl Sizes {
+    /// The units of a shape, if the program was asked for it.
+    pub fn units(&self, compute: Width, sequences: usize, length: usize) -> Option<&[Unit]> {
+        let is_it = |probe: &&Probe| (probe.compute, probe.sequences, probe.length) == (compute, sequences, length);
+        self.probes.iter().find(is_it).map(|probe| &probe.units[..])
+    }
+}
+
+/// A shape to ask a program for, as `ZERO_PROBE` has it: `BF16/4x256`.
+pub fn shape_text(compute: Width, sequences: usize, length: usize) -> String {
+    format!("{compute:?}/{sequences}x{length}")
+}
+
+/// The shapes in the text of `ZERO_PROBE`, separated by commas; none where it is not such a text.
+pub fn shapes(text: &str) -> Option<Vec<(Width, usize, usize)>> {
+    let shape = |text: &str| {
+        let (width, shape) = text.split_once('/')?;
+        let (sequences, length) = shape.split_once('x')?;
+        let compute = [Width::F32, Width::BF16].into_iter().find(|it| format!("{it:?}") == width)?;
+        Some((compute, sequences.parse().ok()?, length.parse().ok()?))
+    };
+    text.split(',').map(shape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_read_as_they_are_written() {
+        let asked = [(Width::F32, 1, 256), (Width::BF16, 16, 4096)];
+        let text: Vec<String> = asked.iter().map(|&(compute, n, length)| shape_text(compute, n, length)).collect();
+        assert_eq!(shapes(&text.join(",")).unwrap(), asked);
+        for wrong in ["", "F32/1", "F16/1x2", "F32/1x2,", "F32/ax2"] {
+            assert_eq!(shapes(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let unit = Unit { field: "blocks", index: Some(3), params: 7, ..Unit::NONE };
+        let probe = Probe { compute: Width::BF16, sequences: 2, length: 8, units: vec![unit] };
+        let sizes = Sizes { model: "Gpt".to_owned(), spec: "()".to_owned(), probes: vec![probe] };
+        let read: Sizes = serde_json::from_str(&serde_json::to_string(&sizes).unwrap()).unwrap();
+        assert_eq!(read, sizes);
+        assert_eq!(read.units(Width::BF16, 2, 8), Some(&[unit][..]));
+        assert_eq!(read.units(Width::F32, 2, 8), None);
+    }
+}
