@@ -132,8 +132,8 @@ impl Imported {
 /// Makes a spec of the text of a configuration.
 ///
 /// # Errors
-/// Every mistake that can be told at once, at its place: Z0151 where the text is not understood, Z0152 for unknown keys, Z0153
-/// for values that a key cannot have, Z0154 where file and options do not determine ranks and batch.
+/// Every mistake that can be told at once, at its place: Z0154 where the text is not understood, Z0155 for unknown keys, Z0156
+/// for values that a key cannot have, Z0157 where file and options do not determine ranks and batch.
 pub fn import(text: &str, options: &Options) -> Result<Imported, Vec<Diagnostic>> {
     let root = document::read(text).map_err(|problem| vec![*problem])?;
     let framework = framework(&root);

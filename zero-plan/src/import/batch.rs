@@ -11,9 +11,9 @@ use crate::spec::RANKS_MAX;
 /// A number of the file, with its place.
 pub(super) type Placed = Option<(u64, Range<usize>)>;
 
-/// Z0154: what is said does not fit together.
+/// Z0157: what is said does not fit together.
 pub(super) fn contradiction(message: impl Into<String>, at: Option<Range<usize>>, help: &str) -> Box<Diagnostic> {
-    let problem = Diagnostic::new("Z0154", "", message).help(help);
+    let problem = Diagnostic::new("Z0157", "", message).help(help);
     Box::new(match at {
         Some(at) => problem.at(at, "this does not come out"),
         None => problem,

@@ -67,7 +67,7 @@ fn wrong(text: &str, at: usize, what: &str, why: &str) -> Box<Diagnostic> {
     let width = text[at..].chars().next().map_or(0, char::len_utf8);
     // A parser names the place in its own words, which the picture shows.
     let why = why.split(" at line ").next().unwrap_or(why);
-    let problem = Diagnostic::new("Z0151", "", format!("{what}: {why}")).at(at..at + width, "reading stops here");
+    let problem = Diagnostic::new("Z0154", "", format!("{what}: {why}")).at(at..at + width, "reading stops here");
     Box::new(problem.help("DeepSpeed's JSON is read, and the YAML that `accelerate config` writes"))
 }
 
@@ -164,7 +164,7 @@ impl Reader {
 }
 
 fn duplicate(key: &str, first: Range<usize>, second: Range<usize>) -> Diagnostic {
-    let problem = Diagnostic::new("Z0151", key, format!("duplicate key `{key}`"));
+    let problem = Diagnostic::new("Z0154", key, format!("duplicate key `{key}`"));
     let mut problem = problem.at(second, "given again").help("remove one of the two");
     problem.also = Some((first, "first given here".to_owned()));
     problem
@@ -214,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn z0151_configuration_that_is_not_understood() {
+    fn z0154_configuration_that_is_not_understood() {
         let said = |text: &str| {
             let problem = read(text).expect_err(text);
-            assert_eq!(problem.code, "Z0151");
+            assert_eq!(problem.code, "Z0154");
             (crate::diagnostic::line_column(text, problem.span.unwrap().start), problem.message)
         };
         let (at, what) = said("{\n  \"a\": 1,\n}\n");
@@ -231,6 +231,7 @@ mod tests {
         }
         assert!(said("a: &x 1\nb: *x\n").1.contains("alias"));
         assert!(said("a: 1\n---\na: 2\n").1.contains("several documents"));
-        assert!(said(&format!("a: {}", "[".repeat(100_000))).1.contains("nests too deep"));
+        assert!(said(&format!("a: {}", "[".repeat(100))).1.contains("nests too deep"));
+        assert!(said(&format!("a: {}", "[".repeat(100_000))).1.starts_with("the YAML cannot be read: "));
     }
 }

@@ -42,7 +42,7 @@ impl Settings {
     /// Reads the keys of a map, as `rows` know them.
     ///
     /// # Errors
-    /// Z0152 for each unknown key, Z0153 for each value that its key cannot have.
+    /// Z0155 for each unknown key, Z0156 for each value that its key cannot have.
     pub fn of(root: &Node, rows: &'static [Row]) -> Result<Self, Vec<Diagnostic>> {
         let mut settings = Self::default();
         let mut problems = Vec::new();
@@ -127,15 +127,15 @@ impl Settings {
     }
 }
 
-/// Z0153: a value that a key cannot have.
+/// Z0156: a value that a key cannot have.
 pub(super) fn wrong(path: &str, at: Range<usize>, expected: &str) -> Diagnostic {
     let (section, key) = path.rsplit_once('.').map_or(("", path), |(section, key)| (section, key));
     let place = if section.is_empty() { String::new() } else { format!(" in `{section}`") };
     let message = format!("`{key}`{place} cannot have this value");
-    Diagnostic::new("Z0153", path, message).at(at, format!("expected {expected}"))
+    Diagnostic::new("Z0156", path, message).at(at, format!("expected {expected}"))
 }
 
-/// Z0152: a key that the framework does not have, as far as it is known here.
+/// Z0155: a key that the framework does not have, as far as it is known here.
 fn unknown(entry: &Entry, section: &str, rows: &'static [Row]) -> Diagnostic {
     let within = |row: &Row| row.path.rsplit_once('.').unwrap_or(("", row.path));
     let here = rows.iter().map(within).filter(|(around, _)| *around == section).map(|(_, key)| key);
@@ -146,7 +146,7 @@ fn unknown(entry: &Entry, section: &str, rows: &'static [Row]) -> Diagnostic {
         (None, None) => "no key of that name is known".to_owned(),
     };
     let place = if section.is_empty() { "the configuration".to_owned() } else { format!("`{section}`") };
-    let problem = Diagnostic::new("Z0152", &entry.key, format!("unknown key `{}` in {place}", entry.key));
+    let problem = Diagnostic::new("Z0155", &entry.key, format!("unknown key `{}` in {place}", entry.key));
     problem
         .at(entry.at.clone(), label)
         .help("correct it, or remove it: what is not known cannot be told to have no counterpart")

@@ -219,28 +219,28 @@ fn nearest_settings_are_told() {
 }
 
 #[test]
-fn z0152_unknown_key() {
+fn z0155_unknown_key() {
     let text = "{\n  \"train_batch_size\": 8,\n  \"zero_optimization\": {\n    \"stage\": 2,\n    \"reduce_buket_size\": 5e8\n  }\n}";
     let (code, at, message, label) = refused(text, &options(8));
-    assert_eq!((code, at), ("Z0152", Some((5, 5))));
+    assert_eq!((code, at), ("Z0155", Some((5, 5))));
     assert_eq!(message, "unknown key `reduce_buket_size` in `zero_optimization`");
     assert_eq!(label, "did you mean `reduce_bucket_size`?");
     let (_, _, _, label) = refused("{\"train_batch_size\": 8, \"overlap_comm\": true}", &options(8));
     assert_eq!(label, "did you mean `zero_optimization.overlap_comm`?");
     let text = yaml("FSDP", "  fsdp_version: 2\n  sharding_strategy: FULL_SHARD\n");
     let (code, at, _, label) = refused(&text, &options(16));
-    assert_eq!((code, at, label.as_str()), ("Z0152", Some((7, 3)), "did you mean `fsdp_sharding_strategy`?"));
+    assert_eq!((code, at, label.as_str()), ("Z0155", Some((7, 3)), "did you mean `fsdp_sharding_strategy`?"));
 }
 
 #[test]
 fn all_mistakes_of_keys_come_at_once() {
     let text = r#"{"a": 1, "zero_optimization": {"stage": 4, "b": 2}, "bf16": {"enabled": 3}}"#;
     let codes: Vec<_> = import(text, &options(2)).unwrap_err().iter().map(|problem| problem.code).collect();
-    assert_eq!(codes, ["Z0152", "Z0153", "Z0152", "Z0153"]);
+    assert_eq!(codes, ["Z0155", "Z0156", "Z0155", "Z0156"]);
 }
 
 #[test]
-fn z0153_value_that_a_key_cannot_have() {
+fn z0156_value_that_a_key_cannot_have() {
     for (text, at, label) in [
         ("{\"zero_optimization\": {\"stage\": 4}}", (1, 33), "expected a whole number from 0 to 3"),
         ("{\"zero_optimization\": true}", (1, 23), "expected a section with keys"),
@@ -264,13 +264,13 @@ fn z0153_value_that_a_key_cannot_have() {
         ),
     ] {
         let (code, found, _, said) = refused(text, &options(2));
-        assert_eq!((code, found), ("Z0153", Some(at)), "{text}");
+        assert_eq!((code, found), ("Z0156", Some(at)), "{text}");
         assert!(said.starts_with(label), "{text}: {said}");
     }
 }
 
 #[test]
-fn z0154_ranks_and_batch_that_do_not_come_out() {
+fn z0157_ranks_and_batch_that_do_not_come_out() {
     let three = r#"{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3}"#;
     let none = Options { ranks: None, ..options(1) };
     for (text, options, expected) in [
@@ -297,7 +297,7 @@ fn z0154_ranks_and_batch_that_do_not_come_out() {
         ),
     ] {
         let (code, at, message, _) = refused(text, options);
-        assert_eq!((code, message.as_str()), ("Z0154", expected), "{text}");
+        assert_eq!((code, message.as_str()), ("Z0157", expected), "{text}");
         assert_eq!(at.is_none(), message.starts_with("the file does not say"), "{text}");
     }
 }

@@ -1,19 +1,11 @@
-//! Kit: mistakes in files of other frameworks, names of new crates, and words to explain.
+//! Kit: mistakes in files of other frameworks, and what keeps a new crate from being made.
 
 use super::Code;
 
-/// Z0150 to Z0159, in order.
+/// Z0154 to Z0159, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
-        code: "Z0150",
-        title: "unknown word",
-        explanation: "The glossary has no such word: it knows those of the field that this project uses, names of PyTorch's \
-            FSDP, and keys of DeepSpeed's configuration. Case, hyphens, underscores and blanks make no difference. \
-            `cargo zero explain` lists all words.",
-        example: "cargo zero explain reduce-scater",
-    },
-    Code {
-        code: "Z0151",
+        code: "Z0154",
         title: "configuration that is not understood",
         explanation: "`cargo zero import` reads DeepSpeed's JSON and the YAML that `accelerate config` writes, and this file \
             is neither: it has a mistake of syntax, a key twice, or no keys at all. Aliases and several documents in one \
@@ -21,7 +13,7 @@ pub(super) const CODES: &[Code] = &[
         example: "cargo zero import ds_config.json # which has a comma before a closing brace",
     },
     Code {
-        code: "Z0152",
+        code: "Z0155",
         title: "unknown key in a configuration",
         explanation: "The framework has no such key there, as far as it is known here. It may be misspelled, in the wrong \
             section, or newer than this command. It is not passed over, because then nobody could tell what the spec \
@@ -29,14 +21,14 @@ pub(super) const CODES: &[Code] = &[
         example: "cargo zero import ds_config.json # which has `reduce_buket_size` in `zero_optimization`",
     },
     Code {
-        code: "Z0153",
+        code: "Z0156",
         title: "value that a configuration's key cannot have",
         explanation: "The key is known, but not this value of it: it has another type, is out of range, or contradicts \
             another key. The message says what is expected.",
         example: "cargo zero import ds_config.json # which has `\"stage\": 4`",
     },
     Code {
-        code: "Z0154",
+        code: "Z0157",
         title: "ranks or batch that do not come out",
         explanation: "A spec states how many ranks there are and what each works on. What the file says of them, together \
             with `--ranks`, `--nodes`, `--sequences` and `--micro-batches`, is not enough for that, does not multiply \
@@ -44,39 +36,20 @@ pub(super) const CODES: &[Code] = &[
         example: "cargo zero import ds_config.json # which has a `train_batch_size`, and no `--ranks`",
     },
     Code {
-        code: "Z0155",
-        title: "file of a command that cannot be read or written",
-        explanation: "A file that the command line names, or one that the command makes, cannot be read or written, for the \
-            reason that the system gives. A file that exists is not overwritten.",
-        example: "cargo zero import ds_config.json --out my.ron # there is a my.ron",
-    },
-    Code {
-        code: "Z0156",
-        title: "new crate in a folder that is in use",
-        explanation: "`cargo zero init` makes a folder of the crate's name, or fills an empty one. It never writes between \
-            files that are somebody's.",
-        example: "cargo zero init mine # in a directory that has a folder `mine` with files in it",
-    },
-    Code {
-        code: "Z0157",
-        title: "name that no crate can have",
-        explanation: "A package's name has letters, digits, `-` and `_`, and begins with a letter. Words of Rust, names of \
-            crates that come with it, and those of this project would name two things at once.",
+        code: "Z0158",
+        title: "new crate that cannot be made",
+        explanation: "`cargo zero init NAME` makes a folder of that name, or fills an empty one: it never writes between files \
+            that are somebody's. The folder's name is that of the package: letters, digits, `-` and `_`, beginning with a \
+            letter. Words of Rust, names of crates that come with it, and those of this project would name two things \
+            at once.",
         example: "cargo zero init 7b",
     },
     Code {
-        code: "Z0158",
+        code: "Z0159",
         title: "runtime that is not there",
         explanation: "A crate of one's own depends on `zero-runtime`, which no registry has: the dependency is a path, into a \
-            clone of this project's repository. The command takes the clone that it was built from, and that one is gone or \
-            has another version, or the one that `--zero` names has no `zero-runtime`.",
+            clone of this project's repository. The command takes the clone that it was built from, and that one is gone, or \
+            the one that `--zero` names has no `zero-runtime`.",
         example: "cargo zero init mine --zero ../elsewhere # which is no clone",
-    },
-    Code {
-        code: "Z0159",
-        title: "no committed spec to compare with",
-        explanation: "`cargo zero diff SPEC` compares a file with what git's HEAD has at its path. There is no git, no \
-            repository, no commit yet, or the file is new in it. Name two files to compare these.",
-        example: "cargo zero diff new.ron # which was never committed",
     },
 ];
