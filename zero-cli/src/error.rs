@@ -79,6 +79,14 @@ pub enum Error {
     NoSizes { binary: PathBuf, source: serde_json::Error },
     #[error("error[Z0177]: {} cannot run on {hardware}: {reason}\n  = help: {}", spec.display(), reason.help())]
     Impossible { spec: PathBuf, hardware: String, reason: Impossible },
+    #[error(
+        "error[Z0179]: cannot {what}: {source}\n  = help: describe the machine by hand, as the files of `hardware/` do"
+    )]
+    Measure { what: &'static str, source: io::Error },
+    #[error("error[Z0179]: the units of {} cannot be measured: {what}\n  = help: try it by `cargo zero run` with --profile; it must train on text, without arguments of its own", spec.display())]
+    NotMeasured { spec: PathBuf, what: String },
+    #[error("error[Z0180]: cannot write {}: {source}\n  = help: name a new file in a folder that is there", path.display())]
+    Output { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Runtime(#[from] zero_runtime::error::Error),
 }

@@ -9,6 +9,7 @@ mod compile;
 mod error;
 mod explain;
 mod hardware;
+mod measure;
 mod model;
 mod say;
 mod simulate;
@@ -52,6 +53,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
             become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])?;
         }
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
+        Verb::Measure(arguments) => measure::measure(&arguments)?,
         Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
         Verb::Verify(arguments) => checkpoint::verify(&arguments)?,
         Verb::Inspect { path } => checkpoint::inspect(&path)?,
