@@ -151,7 +151,10 @@ impl Reader {
             Some(Holds::Map(entries, key)) => match key.take() {
                 Some((key, at)) => entries.push(Entry { key, at, node }),
                 None => {
-                    let name = text[node.at.clone()].trim_matches(['"', '\'']).to_owned();
+                    let name = match node.value {
+                        Value::Text(name) => name,
+                        _ => text[node.at.clone()].to_owned(),
+                    };
                     if let Some(first) = entries.iter().find(|entry| entry.key == name) {
                         return Err(Box::new(duplicate(&name, first.at.clone(), node.at)));
                     }
@@ -203,6 +206,7 @@ mod tests {
             assert_eq!(shown("a.b"), (Value::Number(5e8), "5e8"));
             assert_eq!(shown("é").0, Value::Text("auto".to_owned()));
             assert_eq!(shown("é").1.trim_matches(['"', '\'']), "auto");
+            assert_eq!(root.entries()[1].key, "é", "without its quotes");
             assert_eq!(shown("d"), (Value::Flag(true), "true"));
             assert_eq!(shown("e").0, Value::Null);
             let Value::List(list) = shown("a.c").0 else { panic!("a list") };
