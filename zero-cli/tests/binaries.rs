@@ -5,8 +5,10 @@ mod workspace;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use workspace::{Workspace, said};
 
 use workspace::{Workspace, said};
 

@@ -1,5 +1,6 @@
-//! Workspace: a package with a small program in place of a model, and a script in place of cargo that compiles it.
-#![allow(dead_code, reason = "each test needs some of it")]
+//! Workspace: a cargo workspace with a small program in place of a model, and a script in place of cargo that compiles it.
+
+#![allow(dead_code)] // Each test uses a part of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// With a program, which is compiled as `NAME` for a spec.
+    /// With `program` as the source of all binaries.
     pub fn new(program: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().canonicalize().expect("a directory").join("a workspace");
