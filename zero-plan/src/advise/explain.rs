@@ -105,9 +105,9 @@ pub struct StageFit {
     pub stage: u8,
     /// Model states of a rank by the published formula, in the best layout's widths, with all devices along `zero`.
     pub states: StateBytes,
-    /// The least that a rank of any layout at this stage needs, in bytes; none where no layout was tried.
+    /// The least that a rank of any layout at this stage without a pipeline needs, in bytes; none where none was tried.
     pub least_bytes: Option<usize>,
-    /// Whether some layout at this stage fits.
+    /// Whether some layout at this stage without a pipeline fits.
     pub fits: bool,
 }
 
@@ -222,7 +222,7 @@ fn loss(question: &Question, found: &Found, dimension: Dimension, value: &str) -
     let best_s = found.timed[0].token_s;
     let has = |candidate: &Candidate| candidate.value(dimension).as_deref() == Some(value);
     let timed = found.timed.iter().find(|it| has(&it.candidate)).map(|it| it.token_s);
-    let untimed = found.untimed.iter().filter(|(it, _)| has(it)).map(|&(_, least_s)| least_s).reduce(f64::min);
+    let untimed = found.untimed.iter().filter(|it| has(&it.0)).map(|it| it.1).reduce(f64::min);
     match (timed, untimed) {
         (Some(token_s), _) => Loss::Slower(token_s / best_s),
         (None, Some(least_s)) if least_s >= best_s => Loss::AtLeast(least_s / best_s),
@@ -237,8 +237,10 @@ fn loss(question: &Question, found: &Found, dimension: Dimension, value: &str) -
 fn stage_fit(question: &Question, found: &Found, params: usize, stage: u8) -> StageFit {
     let ranks = question.nodes * question.hardware.node.devices;
     let states = StateBytes::of_param(&found.timed[0].candidate.precision).per_rank(params, ranks, stage);
-    let timed = found.timed.iter().filter(|it| it.candidate.stage == stage).map(|it| it.bytes);
-    let unfit = found.unfit.iter().filter(|it| it.0.stage == stage).map(|it| it.1);
-    let fits = timed.clone().next().is_some() || found.untimed.iter().any(|it| it.0.stage == stage);
-    StageFit { stage, states, least_bytes: timed.min().or_else(|| unfit.min()), fits }
+    let is_it = |candidate: &Candidate| candidate.stage == stage && candidate.mesh.pipeline == 1;
+    let timed = found.timed.iter().filter(|it| is_it(&it.candidate)).map(|it| it.bytes);
+    let untimed = found.untimed.iter().filter(|it| is_it(&it.0)).map(|it| it.2);
+    let unfit = found.unfit.iter().filter(|it| is_it(&it.0)).map(|it| it.1);
+    let fits = timed.chain(untimed).min();
+    StageFit { stage, states, least_bytes: fits.or_else(|| unfit.min()), fits: fits.is_some() }
 }

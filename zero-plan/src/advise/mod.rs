@@ -16,6 +16,7 @@ mod pins;
 mod question;
 mod search;
 mod space;
+mod text;
 
 pub use candidate::{Candidate, Dimension};
 pub use explain::{Advice, Loss, Pick, Rival, StageFit, advise};
@@ -24,6 +25,7 @@ pub use fit::Need;
 pub use pins::{BadPin, Pins};
 pub use question::{Effort, Judge, NoAdvice, Question, Simulated, probes};
 pub use search::{Found, Timed, search};
+pub use text::{answer, comment};
 
 #[cfg(test)]
 mod tests;

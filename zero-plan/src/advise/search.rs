@@ -30,8 +30,8 @@ pub struct Found {
     /// What was timed, fastest first.
     pub timed: Vec<Timed>,
     /// Layouts that fit but were not timed, with fine settings left open, and the seconds for each token that they cannot be
-    /// faster than.
-    pub untimed: Vec<(Candidate, f64)>,
+    /// faster than, and the least that they need, in bytes.
+    pub untimed: Vec<(Candidate, f64, usize)>,
     /// Layouts that do not fit, with fine settings left open, and the least that they need, in bytes.
     pub unfit: Vec<(Candidate, usize)>,
     /// Whether nothing that was not timed can be faster than what was found.
@@ -45,6 +45,8 @@ struct Group {
     coarse: Candidate,
     /// No faster than this, in seconds for each token.
     least_s: f64,
+    /// The least that it needs, in bytes.
+    bytes: usize,
     /// Settings that fit and have not been timed, the likely fastest last.
     left: Vec<Candidate>,
     /// What was found of it.
@@ -127,8 +129,8 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Found, NoAdvice>
     }
     let best_s = timing.best_s;
     let is_open = |group: &&Group| group.best_s.is_infinite() || !group.left.is_empty();
-    found.untimed = groups.iter().filter(is_open).map(|group| (group.coarse, group.least_s)).collect();
-    found.is_exhaustive = found.untimed.iter().all(|&(_, least_s)| least_s >= best_s);
+    found.untimed = groups.iter().filter(is_open).map(|group| (group.coarse, group.least_s, group.bytes)).collect();
+    found.is_exhaustive = found.untimed.iter().all(|&(_, least_s, _)| least_s >= best_s);
     found.timed.sort_by(|a, b| a.token_s.total_cmp(&b.token_s));
     if found.timed.is_empty() {
         return Err(NoAdvice::Nothing("no layout that fits can run on this hardware".to_owned()));
@@ -171,7 +173,7 @@ fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Resul
         }
         let config = coarse.config(question);
         let least_s = judge.least_s(&config, units) / config.tokens_per_step() as f64;
-        groups.push(Group { coarse, least_s, left: Vec::new(), best_s: f64::INFINITY });
+        groups.push(Group { coarse, least_s, bytes, left: Vec::new(), best_s: f64::INFINITY });
     }
     if groups.is_empty() && unfit.is_empty() {
         return Err(NoAdvice::Nothing("no plan can be made of any layout with the values that are given".to_owned()));
@@ -273,12 +275,14 @@ fn more_nodes(question: &Question) -> Option<(usize, Candidate)> {
         }
         let more = with_nodes(question, nodes);
         let mut shapes = Shapes::new(&more);
-        let fits = coarse(&more).into_iter().find(|coarse| {
-            let Some(units) = shapes.of(coarse) else { return false };
-            let needs = lightest(&more, *coarse).into_iter().filter_map(|it| Need::of(&it.config(&more), units));
-            needs.map(|need| need.bytes).min().is_some_and(|bytes| bytes <= more.budget(coarse.mesh.ranks_per_node()))
-        });
-        if let Some(candidate) = fits {
+        let least = |coarse: Candidate| {
+            let units = shapes.of(&coarse)?;
+            let needs = lightest(&more, coarse).into_iter().filter_map(|it| Need::of(&it.config(&more), units));
+            let bytes = needs.map(|need| need.bytes).min()?;
+            (bytes <= more.budget(coarse.mesh.ranks_per_node())).then_some((bytes, coarse))
+        };
+        let fits = coarse(&more).into_iter().filter_map(least).min_by_key(|(bytes, _)| *bytes);
+        if let Some((_, candidate)) = fits {
             return Some((nodes, candidate));
         }
     }

@@ -152,15 +152,15 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize) -> Vec<S
     texts
 }
 
-/// The least seconds for a token of all specs that can be written, and how many of them can run.
-fn brute_force(question: &Question, judge: &dyn Judge, ranks: usize, tokens: usize, all_stages: bool) -> (f64, usize) {
-    let (mut best_s, mut ran) = (f64::INFINITY, 0);
+/// The least seconds for a token of all specs that can be written, by each judge, and how many of them can run. Only the
+/// first, which simulates, is asked about stages above 0 with one rank along `zero`: memory and ops differ there, which the
+/// others charge for.
+fn brute_force(question: &Question, judges: [&dyn Judge; 3], ranks: usize, tokens: usize) -> ([f64; 3], usize) {
+    let (mut best_s, mut ran) = ([f64::INFINITY; 3], 0);
     for text in every_spec(question.nodes, ranks, question.length, tokens) {
         let Ok(spec) = parse(&text) else { continue };
         let config = spec.config();
-        if config.mesh.zero == 1 && config.stage > 0 && !all_stages {
-            continue;
-        }
+        let asked = if config.mesh.zero == 1 && config.stage > 0 { 1 } else { 3 };
         let units = (question.units)(config.precision.compute, config.sequences).unwrap();
         let gathered = units.iter().filter(|unit| unit.params > 0).count();
         let divides = spec.pipeline.units != crate::spec::Units::Even || units.len() % config.chunks() == 0;
@@ -172,8 +172,10 @@ fn brute_force(question: &Question, judge: &dyn Judge, ranks: usize, tokens: usi
         if bytes > question.budget(config.mesh.ranks_per_node()) {
             continue;
         }
-        let step_s = plan.with(|plan| judge.step_s(plan)).unwrap();
-        best_s = best_s.min(step_s / config.tokens_per_step() as f64);
+        for (judge, best_s) in judges.iter().zip(&mut best_s).take(asked) {
+            let step_s = plan.with(|plan| judge.step_s(plan)).unwrap();
+            *best_s = best_s.min(step_s / config.tokens_per_step() as f64);
+        }
         ran += 1;
     }
     (best_s, ran)
@@ -182,20 +184,16 @@ fn brute_force(question: &Question, judge: &dyn Judge, ranks: usize, tokens: usi
 #[test]
 fn the_search_finds_what_brute_force_finds() {
     let effort = Effort { plans: usize::MAX };
-    for (nodes, memory_kib) in [(1, 60_000), (1, 51_300), (2, 60_000), (2, 50_700)] {
+    for (nodes, memory_kib) in [(1, 60_000), (1, 51_300), (2, 50_700)] {
         let hardware = tiny(memory_kib);
-        let (length, tokens) = (8, 8 * 8);
+        let (length, tokens) = (8, 4 * 8);
         let question = Question { effort, ..ask(&hardware, nodes, length, Some(tokens), &small) };
         let judges: [&dyn Judge; 3] = [&Simulated(&hardware), &Artificial(1), &Artificial(2)];
-        for (i, judge) in judges.into_iter().enumerate() {
+        let (best_s, ran) = brute_force(&question, judges, 2 * nodes, tokens);
+        for (judge, best_s) in judges.into_iter().zip(best_s) {
             let found = search(&question, judge).unwrap();
-            let (best_s, ran) = brute_force(&question, judge, 2 * nodes, tokens, i == 0);
             assert!(ran >= found.timed.len(), "{ran}");
-            assert_eq!(
-                found.timed[0].token_s, best_s,
-                "{nodes} nodes, {memory_kib} KiB, judge {i}: {:?}",
-                found.timed[0]
-            );
+            assert_eq!(found.timed[0].token_s, best_s, "{nodes} nodes, {memory_kib} KiB: {:?}", found.timed[0]);
             assert!(found.is_exhaustive && found.refused == 0, "{found:?}");
         }
     }
@@ -212,7 +210,7 @@ fn a_bounded_search_says_so() {
         let found = search(&question, &Simulated(&hardware)).unwrap();
         assert!(found.timed.len() <= plans.max(1) && found.timed[0].token_s >= best_s);
         assert!(!found.is_exhaustive || found.timed[0].token_s == best_s);
-        assert!(found.untimed.iter().all(|(_, least_s)| *least_s > 0.0));
+        assert!(found.untimed.iter().all(|(_, least_s, _)| *least_s > 0.0));
     }
 }
 
@@ -291,12 +289,12 @@ fn z0162_nothing_fits() {
     assert!(matches!(error, NoAdvice::NothingFits { .. }), "{error}");
     let text = error.to_string();
     assert!(text.starts_with("error[Z0162]: no layout fits: what needs least needs "), "{text}");
-    for expected in ["stage 3", "it fits where a rank has ", "on 2 nodes (16 ranks)", "activations and workspace are "]
+    for expected in ["stage 3", "it fits where a rank has ", "on 4 nodes (32 ranks)", "activations and workspace are "]
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     // What it says would help does.
-    let fits = search(&ask(&hardware, 2, 4096, None, &units), &Artificial(1));
+    let fits = search(&ask(&hardware, 4, 4096, None, &units), &Artificial(1));
     assert!(fits.is_ok(), "{fits:?}");
 }
 
@@ -326,20 +324,12 @@ fn z0164_no_layout_with_these_values() {
 fn thirteen_billions_on_eight_a100() {
     let units = |width, sequences| Some(LLAMA_2_13B.units(width, sequences, 4096));
     let hardware = a100();
-    let advice = advise(&ask(&hardware, 1, 4096, Some(8 * 4 * 4096), &units)).unwrap();
-    for pick in &advice.picks {
-        eprintln!(
-            "{:.3} s {:.0} t/s {:.3} {} {}",
-            pick.step_s,
-            pick.tokens_per_s,
-            pick.mfu,
-            pick.need.bytes,
-            search::sketch(&pick.candidate)
-        );
-    }
+    let question = ask(&hardware, 1, 4096, Some(8 * 4 * 4096), &units);
+    let advice = advise(&question).unwrap();
     eprintln!(
-        "{:#?} timed {} untimed {} unfit {} {}",
-        advice.rivals, advice.timed, advice.untimed, advice.unfit, advice.is_exhaustive
+        "{}\n{}",
+        answer(&question, &advice),
+        advice.picks[0].candidate.text(&question, &comment(&question, &advice, &advice.picks[0]))
     );
     // By the formula, plain data parallelism takes 208 GB; the budget is 78.
     assert_eq!(advice.stages[0].states.total(), 16 * 13_015_864_320);
