@@ -11,6 +11,8 @@
 mod candidate;
 mod explain;
 mod fit;
+mod json;
+mod memo;
 
 mod pins;
 mod question;
@@ -21,6 +23,8 @@ mod text;
 pub use candidate::{Candidate, Dimension};
 pub use explain::{Advice, Loss, Pick, Rival, StageFit, advise};
 pub use fit::Need;
+pub use json::json;
+pub use memo::memo;
 
 pub use pins::{BadPin, Pins};
 pub use question::{Effort, Judge, NoAdvice, Question, Simulated, probes};

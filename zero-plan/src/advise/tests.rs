@@ -326,11 +326,8 @@ fn thirteen_billions_on_eight_a100() {
     let hardware = a100();
     let question = ask(&hardware, 1, 4096, Some(8 * 4 * 4096), &units);
     let advice = advise(&question).unwrap();
-    eprintln!(
-        "{}\n{}",
-        answer(&question, &advice),
-        advice.picks[0].candidate.text(&question, &comment(&question, &advice, &advice.picks[0]))
-    );
+    let memo = memo(&question, &advice);
+    eprintln!("{memo}");
     // By the formula, plain data parallelism takes 208 GB; the budget is 78.
     assert_eq!(advice.stages[0].states.total(), 16 * 13_015_864_320);
     assert!(!advice.stages[0].fits && advice.stages[3].fits);
