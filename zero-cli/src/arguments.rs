@@ -8,6 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use zero_runtime::terminal;
 
 use crate::checkpoint::{ExportArguments, VerifyArguments};
+use crate::measure::MeasureArguments;
+use crate::simulate::SimulateArguments;
 use crate::tokenize::TokenizeArguments;
 
 /// Compiles a parallelism spec and a model into a training binary.
@@ -75,6 +77,10 @@ pub enum Verb {
         #[arg(long)]
         schedule: bool,
     },
+    /// Build the binary, and print how long a step of its plan would take on some hardware, and why
+    Simulate(SimulateArguments),
+    /// Measure this machine, and describe it as a file of hardware that `--on` takes
+    Measure(MeasureArguments),
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
     Tokenize(TokenizeArguments),
     /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written
@@ -157,7 +163,7 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
             (!has_near).then(|| {
-                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `tokenize`, `verify`, `inspect`, `diff`, \
+                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `measure`, `tokenize`, `verify`, `inspect`, `diff`, \
                  `export` and `explain`"
                     .to_owned()
             })

@@ -79,7 +79,7 @@ fn prove(binary: &Binary, spec: &Path) -> Result<(), Error> {
     }
 }
 
-fn read(path: &Path) -> Result<Spec, Error> {
+pub fn read(path: &Path) -> Result<Spec, Error> {
     let bytes = std::fs::read(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
     let name = path.display().to_string();
     let text = spec::decode(&bytes).map_err(|error| Error::Spec(vec![error.render(&name, "")]))?;

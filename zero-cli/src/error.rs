@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use zero_plan::diagnostic::{self, Diagnostic};
+use zero_plan::{Hardware, Impossible};
 use zero_runtime::checkpoint::CheckpointError;
 
 /// Why the command did not do what it was asked to.
@@ -76,6 +77,16 @@ pub enum Error {
     Faults(Vec<CheckpointError>),
     #[error("error[Z0178]: {} does not say its sizes: {source}\n  = help: its `main` should hand over to `zero_runtime::main`, or `main_with`", binary.display())]
     NoSizes { binary: PathBuf, source: serde_json::Error },
+    #[error("error[Z0177]: {} cannot run on {hardware}: {reason}\n  = help: {}", spec.display(), reason.help())]
+    Impossible { spec: PathBuf, hardware: String, reason: Impossible },
+    #[error(
+        "error[Z0179]: cannot {what}: {source}\n  = help: describe the machine by hand, as the files of `hardware/` do"
+    )]
+    Measure { what: &'static str, source: io::Error },
+    #[error("error[Z0179]: the units of {} cannot be measured: {what}\n  = help: try it by `cargo zero run` with --profile; it must train on text, without arguments of its own", spec.display())]
+    NotMeasured { spec: PathBuf, what: String },
+    #[error("error[Z0180]: cannot write {}: {source}\n  = help: name a new file in a folder that is there", path.display())]
+    Output { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Runtime(#[from] zero_runtime::error::Error),
 }
@@ -91,6 +102,11 @@ impl Error {
     pub fn mistakes(mistakes: &[Diagnostic], path: &Path, text: &str) -> Self {
         let name = path.display().to_string();
         Error::Spec(mistakes.iter().map(|mistake| mistake.render(&name, text)).collect())
+    }
+
+    /// Hardware cannot run a spec.
+    pub fn impossible(spec: &Path, hardware: &Hardware, reason: &Impossible) -> Self {
+        Error::Impossible { spec: spec.to_owned(), hardware: hardware.name.clone(), reason: reason.clone() }
     }
 
     /// The system does not give as many threads as were asked for.

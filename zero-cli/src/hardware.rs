@@ -9,6 +9,36 @@ use zero_plan::spec::{closest, decode};
 
 use crate::error::Error;
 
+/// Hardware as the command line names it.
+#[derive(clap::Args, Clone, Debug, PartialEq)]
+pub struct OnHardware {
+    /// The hardware: a file, or the name of one that is known, such as `a100-80`
+    #[arg(long, value_name = "HARDWARE")]
+    pub on: String,
+    /// Another network between nodes: a file, or a name such as `ndr-8x400`
+    #[arg(long, value_name = "NETWORK")]
+    pub network: Option<String>,
+}
+
+impl OnHardware {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// As [`find`].
+    pub fn read(&self) -> Result<Hardware, Error> {
+        let mut hardware = find(&self.on)?;
+        if let Some(name) = &self.network {
+            hardware.network = Some(network(name)?);
+        }
+        Ok(hardware)
+    }
+}
+
+/// Something as JSON, on several lines.
+pub fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("figures can be written")
+}
+
 /// The name and the text of an embedded file.
 type Embedded = (&'static str, &'static str);
 

@@ -9,8 +9,10 @@ mod compile;
 mod error;
 mod explain;
 mod hardware;
+mod measure;
 mod model;
 mod say;
+mod simulate;
 mod sizes;
 mod tokenize;
 mod workspace;
@@ -50,6 +52,8 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Plan { request, schedule } => {
             become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])?;
         }
+        Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
+        Verb::Measure(arguments) => measure::measure(&arguments)?,
         Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
         Verb::Verify(arguments) => checkpoint::verify(&arguments)?,
         Verb::Inspect { path } => checkpoint::inspect(&path)?,

@@ -35,11 +35,17 @@ impl SizedSpec {
 
 /// Builds the program of a spec, and asks it.
 pub fn of_spec(request: &Request) -> Result<SizedSpec, Error> {
-    let sizes = ask(&build(request)?)?;
+    binary_of_spec(request).map(|(_, sized)| sized)
+}
+
+/// The same, with the program.
+pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), Error> {
+    let binary = build(request)?;
+    let sizes = ask(&binary)?;
     // What was built, which another process may have changed since.
     let text = sizes.spec.clone();
     let spec = spec::parse(&text).map_err(|errors| Error::mistakes(&errors, &request.spec, &text))?;
-    Ok(SizedSpec { path: request.spec.clone(), spec, text, sizes })
+    Ok((binary, SizedSpec { path: request.spec.clone(), spec, text, sizes }))
 }
 
 /// The sizes of a model on micro-batches of other shapes: width, sequences, and tokens of a sequence. `request` names a file

@@ -22,6 +22,9 @@
 //! ```
 
 mod check;
+mod measured;
+
+pub use measured::{measured_units, rounded};
 
 use serde::{Deserialize, Serialize};
 

@@ -31,7 +31,7 @@ pub mod prove;
 pub mod report;
 pub mod reshard;
 pub mod schedule;
-mod simulate;
+pub mod simulate;
 pub mod sizes;
 pub mod spec;
 mod states;

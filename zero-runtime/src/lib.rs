@@ -91,6 +91,7 @@ pub mod view;
 pub mod weights;
 
 pub use choice::chosen;
+pub use profile::Cores;
 pub use run::{main, main_with};
 pub use zero_plan as plan;
 

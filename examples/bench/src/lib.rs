@@ -12,6 +12,7 @@ pub mod flop;
 pub mod machine;
 pub mod models;
 pub mod overlap;
+pub mod predicted;
 pub mod processes;
 pub mod rounds;
 pub mod schedule;

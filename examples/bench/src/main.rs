@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::{Outcome, checkpoints, collectives, machine, models, overlap, rounds, tables};
+use bench::{Outcome, checkpoints, collectives, machine, models, overlap, predicted, rounds, tables};
 use clap::Parser;
 
 /// Times training steps at every stage and in bf16, products, collectives and the schedule; with `--python`, beside PyTorch's in turn.
@@ -25,6 +25,9 @@ struct Arguments {
     /// Measure instead how much communication over an emulated link computation hides, by prefetch and bucket size
     #[arg(long)]
     overlap: bool,
+    /// Measure instead the steps of every spec in `specs/`, beside what is predicted for them
+    #[arg(long, conflicts_with = "overlap")]
+    predicted: bool,
     /// What to measure; without any, all
     #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(rounds::names()))]
     names: Vec<String>,
@@ -55,9 +58,12 @@ fn main() -> ExitCode {
 }
 
 fn measure(arguments: Arguments) -> Outcome<()> {
-    let Arguments { python, rounds, steps, overlap, names } = arguments;
+    let Arguments { python, rounds, steps, overlap, predicted, names } = arguments;
     if overlap {
         return overlap::measure(rounds, steps);
+    }
+    if predicted {
+        return predicted::measure(rounds);
     }
     let machine = machine::describe();
     let measured = rounds::measure(&rounds::Choice { python, rounds, steps, names })?;

@@ -26,6 +26,11 @@ impl<'a> Costs<'a> {
         Self { plan, hardware, threads, measured }
     }
 
+    /// Whether the times of all units were measured, and none follows from rates.
+    pub fn are_measured(&self) -> bool {
+        self.measured.iter().all(Option::is_some)
+    }
+
     /// Seconds of the work of an op of the rank at these coordinates.
     pub fn seconds(&self, at: Coordinates, op: Op) -> f64 {
         let start = self.hardware.device.op;

@@ -5,11 +5,14 @@ mod critical;
 mod links;
 mod order;
 mod parts;
+mod prediction;
 mod run;
+mod text;
 mod timeline;
 
 use core::fmt;
 
+use crate::config::{Config, TransportKind};
 use crate::hardware::{Hardware, Kind};
 use crate::plan::Plan;
 
@@ -17,7 +20,9 @@ pub use cost::Costs;
 pub use critical::Segment;
 pub use links::{Route, Routes};
 pub use order::{Timing, makespan};
-pub use parts::{Part, Parts};
+pub use parts::{Part, Parts, needed_operations};
+pub use prediction::{Better, Critical, FlowPrediction, Prediction, StagePrediction, layout_name};
+pub use text::{PredictionText, Time};
 pub use timeline::{Cause, Flow, Lane, LinkKind, Span, Timeline, Transfer};
 
 /// Why a plan cannot run on some hardware. Z0177.
@@ -79,6 +84,14 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     match hardware.device.kind {
         Kind::Gpu => 1,
         Kind::Cpu => (hardware.node.devices / plan.config.mesh.ranks_per_node()).max(1),
+    }
+}
+
+/// A configuration as ranks of some hardware have it: devices with memory of their own gather into slots.
+pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
+    match hardware.device.kind {
+        Kind::Gpu => Config { transport: TransportKind::Local, ..config },
+        Kind::Cpu => config,
     }
 }
 

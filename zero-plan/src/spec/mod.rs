@@ -37,6 +37,7 @@ pub use locate::{KeySpans, locate};
 pub use mesh::Mesh;
 pub use parse::parse;
 pub(crate) use parse::ron as ron_options;
+pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use sections::{Batch, Checkpoint, Model, Recompute, Stage, Zero};
 pub use size::Size;

@@ -2,8 +2,8 @@
 //! row of its key, so a mistake in one keeps no other from being read. Never reads a file.
 
 use ron::extensions::Extensions;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::Spec;
 use super::check::check;
@@ -35,6 +35,15 @@ pub(super) fn parse_as(text: &str, form: Form, settled: Vec<String>) -> Result<S
 /// RON as specs are written in it: `memory: GiB(1)` needs no `Some`.
 pub(crate) fn ron() -> ron::Options {
     ron::Options::default().with_default_extension(Extensions::IMPLICIT_SOME)
+}
+
+/// Something as RON on several lines, in the form that specs and files of hardware have.
+///
+/// # Panics
+/// Where it is nothing that RON can say.
+pub fn ron_text(value: &impl Serialize) -> String {
+    let pretty = ron::ser::PrettyConfig::default().compact_structs(false).struct_names(false);
+    ron().to_string_pretty(value, pretty).expect("it can be written as RON")
 }
 
 /// Any entries at all, to tell what is no spec from a spec with mistakes.

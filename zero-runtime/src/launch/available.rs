@@ -15,8 +15,26 @@ pub fn check_available(bytes: usize) -> Result<(), LaunchError> {
     check_below(bytes, Path::new("/"))
 }
 
+/// Memory that a run can have now, in bytes.
+///
+/// # Errors
+/// Z0332 if the system does not say.
+pub fn memory_bytes() -> Result<u64, LaunchError> {
+    least(Path::new("/")).map(|(bytes, _)| bytes)
+}
+
 /// [`check_available`] with the system's files below `root`.
 fn check_below(bytes: usize, root: &Path) -> Result<(), LaunchError> {
+    let (available, limit) = least(root)?;
+    if bytes as u64 > available {
+        Err(LaunchError::OutOfMemory { bytes: bytes as u64, available, limit })
+    } else {
+        Ok(())
+    }
+}
+
+/// What there is of memory, and what limits it.
+fn least(root: &Path) -> Result<(u64, String), LaunchError> {
     let table = std::fs::read_to_string(root.join("proc/meminfo"));
     let table = table.map_err(LaunchError::system("read /proc/meminfo"))?;
     let host = (available_bytes(&table), "on this host".to_owned());
@@ -25,12 +43,7 @@ fn check_below(bytes: usize, root: &Path) -> Result<(), LaunchError> {
         let limit = Bytes(room.limit_bytes as usize);
         (room.free_bytes, format!("in the control group `{}`, whose limit is {limit}", room.group.display()))
     });
-    let (available, limit) = groups.fold(host, |least, next| if next.0 < least.0 { next } else { least });
-    if bytes as u64 > available {
-        Err(LaunchError::OutOfMemory { bytes: bytes as u64, available, limit })
-    } else {
-        Ok(())
-    }
+    Ok(groups.fold(host, |least, next| if next.0 < least.0 { next } else { least }))
 }
 
 /// Memory that other programs can spare, with swap, from `/proc/meminfo`, whose unit is KiB.

@@ -28,6 +28,7 @@ mod wire;
 use std::time::Duration;
 
 pub(crate) use available::check_available;
+pub use available::memory_bytes;
 pub use environment::{JobPlace, Role};
 use environment::{company_from, role_from};
 pub use error::LaunchError;

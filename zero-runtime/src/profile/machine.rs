@@ -2,10 +2,13 @@
 //! Never looks at a plan.
 
 use std::hint::black_box;
+use std::io;
+use std::num::NonZeroUsize;
 
-use crate::device::{Buffer, Device, Element, Matrix, Write};
+use crate::device::{Buffer, Cpu, Device, Element, Matrix, Write, bf16};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::launch::LaunchError;
 use crate::layer::Shape;
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
@@ -48,6 +51,48 @@ impl Machine {
         let gb_per_s = 2.0 * COPIED_BYTES as f64 / copy_ns(engine.device())?;
         let ranks = gather(engine, &[gflop_per_s, gb_per_s])?;
         Ok(ranks.iter().map(|rank| Self { gflop_per_s: rank[0], gb_per_s: rank[1] }).collect())
+    }
+}
+
+/// What one core reaches while all cores that are measured work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cores {
+    /// Operations of f32 matrix products a second.
+    pub f32_per_s: f64,
+    /// Operations of bf16 matrix products a second.
+    pub bf16_per_s: f64,
+    /// Bytes that a copy reads and writes in a second.
+    pub bytes_per_s: f64,
+}
+
+impl Cores {
+    /// Measures so many cores of this machine, each with a thread of its own: the mean of what they reach.
+    ///
+    /// # Errors
+    /// Z0331 or Z0332 if the machine has not the memory for it, and whatever keeps it from giving threads.
+    pub fn measure(cores: NonZeroUsize) -> Result<Self, Error> {
+        // Each probe takes as long on every core, so that all are in the same one.
+        let probes = |device| {
+            let (f32_ns, bf16_ns) = (matrix_product_ns::<_, f32>(&device)?, matrix_product_ns::<_, bf16>(&device)?);
+            Ok([f32_ns, bf16_ns, copy_ns(&device)?])
+        };
+        let work = || Cpu::on_threads(NonZeroUsize::MIN, "zero-measure", probes);
+        let measured: Vec<io::Result<Result<[f64; 3], Error>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores.get()).map(|_| scope.spawn(work)).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        let all: Vec<[f64; 3]> = measured
+            .into_iter()
+            .map(|measured| measured.map_err(LaunchError::system("start a thread"))?)
+            .collect::<Result<_, Error>>()?;
+        let mean_s = |which: usize| all.iter().map(|ns| ns[which]).sum::<f64>() / all.len() as f64 * 1e-9;
+        let operations = 2.0 * (MATRIX as f64).powi(3);
+        Ok(Self {
+            f32_per_s: operations / mean_s(0),
+            bf16_per_s: operations / mean_s(1),
+            bytes_per_s: 2.0 * COPIED_BYTES as f64 / mean_s(2),
+        })
     }
 }
 

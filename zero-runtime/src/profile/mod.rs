@@ -7,7 +7,7 @@ mod mean;
 mod table;
 mod trace;
 
-pub use machine::Machine;
+pub use machine::{Cores, Machine};
 pub use table::Tables;
 pub use trace::Trace;
 pub use zero_plan::Work;

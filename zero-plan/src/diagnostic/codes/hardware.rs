@@ -33,4 +33,18 @@ pub(super) const CODES: &[Code] = &[
                       program whose `main` does not hand over to `zero_runtime::main` cannot be asked.",
         example: "cargo zero simulate my.ron, where the package's `main` is a loop of its own",
     },
+    Code {
+        code: "Z0179",
+        title: "a machine or a model that cannot be measured",
+        explanation: "`cargo zero measure SPEC` trains the model of a spec for some steps, on as many ranks as there are cores for, \
+                      and reads the profile. A model whose `main` needs arguments or data of its own cannot be measured so.",
+        example: "cargo zero measure specs/my.ron, where the model learns from numbers of its own",
+    },
+    Code {
+        code: "Z0180",
+        title: "a result that cannot be written",
+        explanation: "The file that `--out` and the like name must be new, in a folder that is there and can be written to: \
+                      nothing that exists is overwritten.",
+        example: "cargo zero measure --out here.ron, where here.ron exists",
+    },
 ];

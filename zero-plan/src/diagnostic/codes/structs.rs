@@ -2,7 +2,7 @@
 
 use super::Code;
 
-/// Z0140 to Z0149, in order.
+/// Z0140 to Z0159, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0140",

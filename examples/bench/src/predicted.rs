@@ -1,0 +1,176 @@
+//! Predicted: times of a step as the simulation says them beside measured ones, for every spec of the workspace and several counts of
+//! threads. What the simulation knows of the machine is measured by `cargo zero measure`, before and after the runs. Never asserts.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use zero_runtime::plan::spec::{self, Spec};
+use zero_runtime::plan::{Hardware, PlanBuf, Sizes, simulate_with};
+
+use crate::Outcome;
+use crate::figures::median;
+use crate::processes::{finished, number, objects};
+
+/// Steps of a run, of which the first two do not count.
+const STEPS: &str = "12";
+const UNTIMED: usize = 2;
+/// Threads of a rank.
+const THREADS: [usize; 2] = [1, 2];
+
+/// A spec, its binary, and what it says.
+struct Built {
+    name: String,
+    binary: PathBuf,
+    spec: Spec,
+    sizes: Sizes,
+}
+
+/// What one spec came to with some threads, in seconds.
+struct Line {
+    name: String,
+    threads: usize,
+    /// Ranks that there are for each core.
+    ranks_per_core: f64,
+    measured_s: f64,
+    predicted_s: f64,
+}
+
+/// Measures and prints the table.
+///
+/// # Errors
+/// If something fails to build or to run.
+pub fn measure(rounds: u32) -> Outcome<()> {
+    let cores = std::thread::available_parallelism()?.get();
+    let specs = specs(Path::new("specs"))?;
+    let built = specs.iter().map(|path| build(path)).collect::<Outcome<Vec<_>>>()?;
+    let before = machine(&specs)?;
+    let mut times: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); THREADS.len()]; built.len()];
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        for (built, times) in built.iter().zip(&mut times) {
+            for (&threads, times) in THREADS.iter().zip(times) {
+                times.push(run(&built.binary, threads)?);
+            }
+        }
+    }
+    let after = machine(&specs)?;
+    let mut lines = Vec::new();
+    for (built, times) in built.iter().zip(times) {
+        for (&threads, times) in THREADS.iter().zip(times) {
+            let predicted = [&before, &after].map(|hardware| predict(built, hardware, threads));
+            let [one, other] = predicted;
+            lines.push(Line {
+                name: built.name.clone(),
+                threads,
+                ranks_per_core: built.spec.config().mesh.ranks() as f64 / cores as f64,
+                measured_s: median(times),
+                predicted_s: (one? + other?) / 2.0,
+            });
+        }
+    }
+    print(&lines);
+    Ok(())
+}
+
+/// The RON files of a folder, in order.
+fn specs(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<_>>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ron"));
+    paths.sort();
+    Ok(paths)
+}
+
+/// The command, as this workspace has it.
+fn cargo_zero() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["run", "--release", "--quiet", "--locked", "--package", "zero-cli", "--", "zero"]);
+    command
+}
+
+fn build(path: &Path) -> Outcome<Built> {
+    eprintln!("building {}", path.display());
+    let mut command = cargo_zero();
+    command.arg("build").arg(path);
+    let binary = PathBuf::from(finished(command, "cargo zero build")?.trim());
+    let mut command = Command::new(&binary);
+    command.arg("--sizes");
+    let sizes: Sizes = serde_json::from_str(&finished(command, "a binary")?)?;
+    let spec = spec::parse(&sizes.spec).map_err(|_| "a spec that was built is no spec")?;
+    let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    Ok(Built { name, binary, spec, sizes })
+}
+
+/// This machine, as the command describes it.
+fn machine(specs: &[PathBuf]) -> Outcome<Hardware> {
+    let mut command = cargo_zero();
+    let threads: Vec<String> = THREADS.iter().map(usize::to_string).collect();
+    command.arg("measure").args(specs).args(["--threads", &threads.join(",")]);
+    let text = finished(command, "cargo zero measure")?;
+    Hardware::parse(&text).map_err(|problems| problems[0].render("the machine", &text).into())
+}
+
+/// Seconds of a step: the median of a run.
+fn run(binary: &Path, threads: usize) -> Outcome<f64> {
+    let metrics = std::env::temp_dir().join(format!("zero-predicted-{}.jsonl", std::process::id()));
+    let mut command = Command::new(binary);
+    command.args(["--steps", STEPS, "--held-out", "0", "--sample", "0", "--threads", &threads.to_string()]);
+    command.arg("--metrics").arg(&metrics);
+    finished(command, "a run")?;
+    let lines = objects(&std::fs::read_to_string(&metrics)?)?;
+    std::fs::remove_file(&metrics)?;
+    let steps = lines.iter().filter(|line| line["kind"] == "step").skip(UNTIMED);
+    Ok(median(steps.map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?))
+}
+
+fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
+    let threads = NonZeroUsize::new(threads).map_or(1, NonZeroUsize::get);
+    let plan = PlanBuf::new(&built.sizes.model, built.spec.config(), &built.sizes.probes[0].units);
+    Ok(plan.with(|plan| simulate_with(plan, hardware, threads))?.step_s)
+}
+
+fn print(lines: &[Line]) {
+    println!("| spec | threads | ranks a core | measured, ms | predicted, ms | predicted / measured |");
+    println!("|---|---|---|---|---|---|");
+    for Line { name, threads, ranks_per_core, measured_s, predicted_s } in lines {
+        let (measured, predicted, ratio) = (1e3 * measured_s, 1e3 * predicted_s, predicted_s / measured_s);
+        println!("| {name} | {threads} | {ranks_per_core} | {measured:.2} | {predicted:.2} | {ratio:.2} |");
+    }
+    let near = lines.iter().filter(|line| (line.predicted_s / line.measured_s - 1.0).abs() <= 0.1).count();
+    println!("\nwithin 10 %: {near} of {}", lines.len());
+    let (right, pairs) = order(lines);
+    println!("order right in {right} of {pairs} pairs whose measured times differ by more than 10 %");
+}
+
+/// Of the pairs of specs whose measured times differ by more than a tenth, how many are predicted in the same order; and how
+/// many there are.
+fn order(lines: &[Line]) -> (usize, usize) {
+    let (mut right, mut pairs) = (0, 0);
+    for (i, a) in lines.iter().enumerate() {
+        for b in &lines[i + 1..] {
+            if a.measured_s.max(b.measured_s) > 1.1 * a.measured_s.min(b.measured_s) {
+                pairs += 1;
+                right += usize::from((a.measured_s < b.measured_s) == (a.predicted_s < b.predicted_s));
+            }
+        }
+    }
+    (right, pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pairs_that_differ_have_an_order() {
+        let line = |measured_s, predicted_s| Line {
+            name: String::new(),
+            threads: 1,
+            ranks_per_core: 1.0,
+            measured_s,
+            predicted_s,
+        };
+        let lines = [line(1.0, 2.0), line(1.05, 1.0), line(2.0, 1.5)];
+        assert_eq!(order(&lines), (1, 2));
+    }
+}

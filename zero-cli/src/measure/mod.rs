@@ -1,0 +1,90 @@
+//! Measure: what this machine can do, as a file of hardware: rates of all cores at work, and what units of models take. Never
+//! decides what is predicted from it.
+
+mod trace;
+mod units;
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use zero_plan::Hardware;
+use zero_plan::hardware::{DeviceFigures, Kind, Node, Rates, rounded};
+use zero_plan::spec::Size;
+use zero_runtime::{Cores, launch};
+
+use crate::build;
+use crate::error::Error;
+use crate::say;
+
+pub use trace::Recorded;
+
+/// What to measure.
+#[derive(Args, Debug, PartialEq)]
+pub struct MeasureArguments {
+    /// Specs whose models' units are measured, too: each is built for all cores, and trains for some steps
+    pub specs: Vec<PathBuf>,
+    /// The size of their models, where they come in several; without it, the smallest
+    #[arg(long, value_name = "NAME")]
+    pub size: Option<String>,
+    /// Threads of a rank, for which units are measured; several are separated by commas
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    pub threads: Vec<NonZeroUsize>,
+    /// New file for the description; without it, it is printed
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Measures this machine, and writes or prints its description.
+pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
+    let cores =
+        std::thread::available_parallelism().map_err(|source| Error::Measure { what: "count cores", source })?;
+    eprintln!("measuring products and copies on {cores} cores");
+    let rates = Cores::measure(cores)?;
+    let memory = Size::MiB(launch::memory_bytes().map_err(zero_runtime::error::Error::from)? >> 20);
+    let mut hardware = Hardware {
+        name: format!("this machine, {cores} cores"),
+        device: DeviceFigures {
+            name: format!("a core, {}", zero_runtime::device::cpu::instructions()),
+            kind: Kind::Cpu,
+            memory,
+            reserved: Size::B(0),
+            matmul: Rates { f32: rounded(rates.f32_per_s), bf16: rounded(rates.bf16_per_s) },
+            achieved: 1.0,
+            bandwidth: rounded(rates.bytes_per_s),
+            op: 0.0,
+        },
+        node: Node { devices: cores.get(), link: None, memory: Some(memory), disk: None },
+        network: None,
+        measured: Vec::new(),
+    };
+    let mut done = BTreeSet::new();
+    for path in &arguments.specs {
+        let spec = build::read(path)?;
+        for &threads in &arguments.threads {
+            let ranks = (cores.get() / threads).max(1);
+            let alone = units::alone(&spec, path, ranks)?;
+            // Specs that differ in their layout alone have the same units.
+            if done.insert((alone.clone(), threads)) {
+                let of = units::Measurement { path, alone: &alone, size: arguments.size.as_deref(), threads };
+                of.add_to(&mut hardware)?;
+            }
+        }
+    }
+    let text = format!(
+        "// Measured by `cargo zero measure`: rates are those of one core while all of them work.\n{}\n",
+        zero_plan::spec::ron_text(&hardware)
+    );
+    match &arguments.out {
+        Some(path) => {
+            let written = std::fs::File::create_new(path)
+                .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+            written.map_err(|source| Error::Output { path: path.clone(), source })
+        }
+        None => {
+            say::line(text.trim_end());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Trace: the profile that a binary wrote of a run, as spans of the ops of each rank and step. Never knows what an op is.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// What a profile says.
+#[derive(Debug, PartialEq)]
+pub struct Recorded {
+    /// Of each rank, its steps.
+    pub ranks: Vec<Vec<RecordedStep>>,
+}
+
+/// A step of a rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedStep {
+    /// Start and length, in seconds.
+    pub span: (f64, f64),
+    /// Name, start and length of each op, in the order of the schedule.
+    pub ops: Vec<(String, f64, f64)>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "traceEvents")]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    name: String,
+    ph: String,
+    pid: usize,
+    #[serde(default)]
+    ts: f64,
+    #[serde(default)]
+    dur: f64,
+}
+
+impl Recorded {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut ranks: Vec<Vec<RecordedStep>> = Vec::new();
+        // Processes are numbered from 1 on, and the event of a step comes before those of its ops.
+        for event in file.events.into_iter().filter(|event| event.ph == "X") {
+            let rank = event.pid.checked_sub(1).ok_or("an event of process 0")?;
+            if ranks.len() <= rank {
+                ranks.resize(rank + 1, Vec::new());
+            }
+            let (start_s, seconds) = (event.ts * 1e-6, event.dur * 1e-6);
+            if event.name.starts_with("step ") {
+                ranks[rank].push(RecordedStep { span: (start_s, seconds), ops: Vec::new() });
+            } else {
+                let step = ranks[rank].last_mut().ok_or("an op before the first step")?;
+                step.ops.push((event.name, start_s, seconds));
+            }
+        }
+        if ranks.iter().all(Vec::is_empty) {
+            return Err("it has no step".to_owned());
+        }
+        Ok(Self { ranks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ops_belong_to_the_step_before_them() {
+        let text = r#"{"displayTimeUnit": "ms", "traceEvents": [
+            {"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"rank 0"}},
+            {"name":"step 3","ph":"X","pid":1,"tid":3,"ts":1.0,"dur":9.0,"args":{}},
+            {"name":"forward a","ph":"X","pid":1,"tid":1,"ts":2.0,"dur":3.0,"args":{"gflop":1.0}},
+            {"name":"step 3","ph":"X","pid":2,"tid":3,"ts":1.5,"dur":9.0,"args":{}}]}"#;
+        let recorded = Recorded::parse(text).unwrap();
+        assert_eq!(recorded.ranks.len(), 2);
+        let [step] = &recorded.ranks[0][..] else { panic!("{recorded:?}") };
+        assert_eq!(step.ops, [("forward a".to_owned(), 2.0 * 1e-6, 3.0 * 1e-6)]);
+        assert!(recorded.ranks[1][0].ops.is_empty());
+        for wrong in ["", "{}", "{\"traceEvents\": []}"] {
+            Recorded::parse(wrong).unwrap_err();
+        }
+    }
+}

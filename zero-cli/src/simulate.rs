@@ -1,0 +1,41 @@
+//! Simulate: what a step of a spec would be like on some hardware. Builds the model to ask for its sizes; never runs it.
+
+use clap::Args;
+use zero_plan::PlanBuf;
+use zero_plan::simulate::{Prediction, PredictionText, on_hardware};
+
+use crate::arguments::Request;
+use crate::error::Error;
+use crate::hardware::{self, OnHardware};
+use crate::say;
+use crate::sizes::{self, SizedSpec};
+
+/// What to simulate.
+#[derive(Args, Debug, PartialEq)]
+pub struct SimulateArguments {
+    #[command(flatten)]
+    pub request: Request,
+    #[command(flatten)]
+    pub on: OnHardware,
+    /// Threads of a rank, where the hardware is a processor; without it, ranks share its cores
+    #[arg(long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Print it as JSON, whose shape docs/json.md says
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints what a step would be like.
+pub fn simulate(arguments: &SimulateArguments) -> Result<(), Error> {
+    let hardware = arguments.on.read()?;
+    let SizedSpec { spec, sizes, path, .. } = sizes::of_spec(&arguments.request)?;
+    let plan = PlanBuf::new(&sizes.model, on_hardware(spec.config(), &hardware), &sizes.probes[0].units);
+    let threads = arguments.threads.map(std::num::NonZeroUsize::get);
+    let prediction = plan.with(|plan| Prediction::of(plan, &hardware, threads));
+    let prediction = prediction.map_err(|reason| Error::impossible(&path, &hardware, &reason))?;
+    match arguments.json {
+        true => say::line(hardware::json(&prediction)),
+        false => say::line(PredictionText(&prediction)),
+    }
+    Ok(())
+}

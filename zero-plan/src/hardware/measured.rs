@@ -1,0 +1,92 @@
+//! Measured: what units take, from the times of single ops. Never looks at a clock.
+
+use super::MeasuredUnit;
+use crate::plan::Plan;
+use crate::schedule::Op;
+
+/// What the units of a plan take, where some ops of its ranks took so many seconds each: the median of each layer, over ranks,
+/// steps, micro-batches and the units that it makes. Ranks have all of the model and so many threads.
+pub fn measured_units(plan: &Plan, threads: usize, ops: impl IntoIterator<Item = (Op, f64)>) -> Vec<MeasuredUnit> {
+    let positions = plan.units.iter().map(|unit| unit.position).max().map_or(0, |last| last + 1);
+    let mut seconds = vec![[const { Vec::new() }; 3]; positions];
+    for (op, took) in ops {
+        if let (Some(kind), Some(unit)) = (kind(op), op.unit()) {
+            seconds[plan.units[unit].position][kind].push(took);
+        }
+    }
+    let layers = seconds.into_iter().enumerate();
+    let measured = layers.filter_map(|(position, times)| {
+        let it = plan.units.iter().find(|unit| unit.position == position)?;
+        let [forward, backward, update] = times.map(median);
+        Some(MeasuredUnit {
+            model: plan.model.to_owned(),
+            field: it.field.to_owned(),
+            position,
+            params: it.params,
+            compute: plan.config.precision.compute,
+            tokens: plan.config.tokens(),
+            threads,
+            forward: rounded(forward),
+            backward: rounded(backward),
+            update: rounded(update),
+        })
+    });
+    measured.collect()
+}
+
+/// Which of the three times of a unit an op is.
+const fn kind(op: Op) -> Option<usize> {
+    match op {
+        Op::Forward { .. } => Some(0),
+        Op::Backward { .. } => Some(1),
+        Op::Update { .. } => Some(2),
+        _ => None,
+    }
+}
+
+/// The middle of some times; 0 of none.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    match times.len() {
+        0 => 0.0,
+        len => (times[(len - 1) / 2] + times[len / 2]) / 2.0,
+    }
+}
+
+/// With four digits, which is more than a measurement has.
+pub fn rounded(value: f64) -> f64 {
+    if value == 0.0 {
+        return 0.0;
+    }
+    let digits = 10f64.powi(3 - value.abs().log10().floor() as i32);
+    (value * digits).round() / digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::plan::PlanBuf;
+    use crate::unit::Unit;
+
+    #[test]
+    fn figures_have_four_digits() {
+        assert_eq!([1.234_56e11, 9.999_96e-4, 5.0, 0.0].map(rounded), [1.235e11, 1e-3, 5.0, 0.0]);
+    }
+
+    #[test]
+    fn each_layer_has_the_median_of_its_units() {
+        let unit = |position, index, source| Unit { field: "a", position, index: Some(index), source, ..Unit::NONE };
+        let units = [unit(0, 0, 0), unit(1, 1, 1), unit(0, 2, 2)];
+        let (micro_batch, slot) = (0, 0);
+        let forward = |unit, s| (Op::Forward { unit, micro_batch, slot }, s);
+        let backward = |unit, s| (Op::Backward { unit, micro_batch, slot }, s);
+        let ops = [forward(0, 1.0), forward(1, 7.0), forward(2, 3.0), backward(2, 5.0), (Op::Agree, 9.0)];
+        let ops = ops.into_iter().chain([forward(0, 100.0), (Op::Update { unit: 1 }, 4.0)]);
+        let config = Config { sequences: 2, length: 8, ..Config::PLAIN };
+        let measured = PlanBuf::new("M", config, &units).with(|plan| measured_units(plan, 3, ops.clone()));
+        let times: Vec<_> = measured.iter().map(|it| (it.position, it.forward, it.backward, it.update)).collect();
+        assert_eq!(times, [(0, 3.0, 5.0, 0.0), (1, 7.0, 0.0, 4.0)]);
+        assert!(measured.iter().all(|it| (it.tokens, it.threads) == (16, 3)));
+    }
+}

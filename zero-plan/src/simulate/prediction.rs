@@ -1,0 +1,297 @@
+//! Prediction: what a step under a plan would be like on some hardware, as figures for people and programs: times, shares, traffic
+//! against links, the critical path, and what would help. Only sums up what the simulation says.
+
+use serde::Serialize;
+
+use super::{Impossible, LinkKind, Part, Route, Routes, Segment, Timeline, threads_of_rank};
+use super::{cost::Costs, run::Run, timeline::Cause, timeline::Flow};
+use crate::config::Config;
+use crate::hardware::{Hardware, Kind};
+use crate::mesh::Axis;
+use crate::plan::Plan;
+use crate::schedule::Op;
+
+/// The shape of the JSON: a change of it is a new name.
+pub const FORMAT: &str = "zero-simulate-1";
+/// How much better a link or a rate is taken to be, to see what depends on it.
+pub const BETTER: f64 = 1.1;
+
+/// What a step would be like.
+#[derive(Clone, Debug, Serialize)]
+pub struct Prediction {
+    /// [`FORMAT`].
+    pub format: &'static str,
+    /// The model.
+    pub model: String,
+    /// The hardware.
+    pub hardware: String,
+    /// Threads of a rank.
+    pub threads: usize,
+    /// Whether the times of all units were measured on that machine; otherwise they follow from rates.
+    pub units_are_measured: bool,
+    /// Seconds of a step.
+    pub step_s: f64,
+    /// Tokens that all ranks train on in a step.
+    pub tokens_per_step: usize,
+    /// And in a second.
+    pub tokens_per_s: f64,
+    /// Share of the published peak, by [`Timeline::mfu`].
+    pub mfu: f64,
+    /// What a rank of each pipeline stage does with its time, and needs.
+    pub stages: Vec<StagePrediction>,
+    /// What travels, by kind and link.
+    pub traffic: Vec<FlowPrediction>,
+    /// The critical path by kind of op or transfer, the longest first.
+    pub critical: Vec<Critical>,
+    /// What would change if something were [`BETTER`], the most helpful first.
+    pub better: Vec<Better>,
+}
+
+/// A pipeline stage.
+#[derive(Clone, Debug, Serialize)]
+pub struct StagePrediction {
+    /// Seconds of each part; they add up to the step.
+    pub parts: Vec<(Part, f64)>,
+    /// Seconds of communication that nothing hides.
+    pub exposed_s: f64,
+    /// Seconds in which it waits for other pipeline stages to compute.
+    pub bubble_s: f64,
+    /// Bytes that a rank plans for.
+    pub memory_bytes: usize,
+    /// Bytes that a rank may take on the hardware.
+    pub budget_bytes: u64,
+}
+
+/// A kind of traffic over a kind of link, of a rank of the pipeline stage that has the most of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowPrediction {
+    /// What travels.
+    pub flow: Flow,
+    /// On what.
+    pub link: LinkKind,
+    /// Bytes that a rank sends in a step.
+    pub bytes: usize,
+    /// Bytes a second of its share of the link.
+    pub bandwidth: f64,
+    /// Bytes divided by bandwidth, in seconds.
+    pub busy_s: f64,
+    /// Seconds of it, latencies included, that no computation hides.
+    pub exposed_s: f64,
+    /// Seconds that the collectives of a step take one after another on rings, where they are collectives along an axis.
+    pub ring_s: Option<f64>,
+    /// And by trees.
+    pub tree_s: Option<f64>,
+}
+
+/// A kind of op or transfer on the critical path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Critical {
+    /// Which, such as `backward blocks` or `all-gather (network)`.
+    pub what: String,
+    /// Its seconds.
+    pub seconds: f64,
+}
+
+/// Something that is better.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Better {
+    /// What is 10 % faster.
+    pub what: &'static str,
+    /// Seconds of a step then.
+    pub step_s: f64,
+}
+
+impl Prediction {
+    /// What a step would be like, with so many threads a rank.
+    ///
+    /// # Errors
+    /// Where the hardware cannot run it.
+    pub fn of(plan: &Plan, hardware: &Hardware, threads: Option<usize>) -> Result<Self, Impossible> {
+        let threads = threads.unwrap_or_else(|| threads_of_rank(plan, hardware));
+        let timeline = super::simulate_with(plan, hardware, threads)?;
+        let budget_bytes = hardware.budget_bytes(plan.config.mesh.ranks_per_node());
+        let stage = |stage| {
+            let parts = timeline.parts(plan, stage);
+            let memory = plan.stages[stage].memory.bytes_per_rank();
+            let outside = match hardware.device.kind {
+                Kind::Gpu => 0,
+                Kind::Cpu => plan.outside_bytes(&crate::RunSize { threads, ..crate::RunSize::LEAST }),
+            };
+            StagePrediction {
+                exposed_s: parts.exposed_s(),
+                bubble_s: parts.bubble_s(),
+                parts: parts.0,
+                memory_bytes: memory + outside,
+                budget_bytes,
+            }
+        };
+        let stages: Vec<_> = (0..timeline.lanes.len()).map(stage).collect();
+        let mut better: Vec<Better> = improved(hardware)
+            .map(|(what, hardware)| {
+                let costs = Costs::new(plan, &hardware, threads);
+                Better { what, step_s: Run::new(plan, &hardware, &costs).end().step_s }
+            })
+            .collect();
+        better.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
+        Ok(Self {
+            format: FORMAT,
+            model: plan.model.to_owned(),
+            hardware: hardware.name.clone(),
+            threads,
+            units_are_measured: Costs::new(plan, hardware, threads).are_measured(),
+            step_s: timeline.step_s,
+            tokens_per_step: plan.config.tokens_per_step(),
+            tokens_per_s: timeline.tokens_per_s(plan),
+            mfu: timeline.mfu(plan, hardware),
+            traffic: traffic(plan, hardware, &timeline, &stages),
+            stages,
+            critical: critical(plan, &timeline),
+            better,
+        })
+    }
+
+    /// The pipeline stage whose ranks need most memory for what they may take.
+    pub fn fullest(&self) -> &StagePrediction {
+        self.stages.iter().max_by_key(|stage| stage.memory_bytes).expect("a plan has a pipeline stage")
+    }
+}
+
+/// The hardware with one thing better, for each that it has.
+fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware)> {
+    let with = |change: fn(&mut Hardware)| {
+        let mut better = hardware.clone();
+        change(&mut better);
+        (better != *hardware).then_some(better)
+    };
+    let all: [(&'static str, Option<Hardware>); 5] = [
+        (
+            "computation",
+            with(|it| {
+                it.device.matmul.f32 *= BETTER;
+                it.device.matmul.bf16 *= BETTER;
+                for unit in &mut it.measured {
+                    unit.forward /= BETTER;
+                    unit.backward /= BETTER;
+                }
+            }),
+        ),
+        ("memory bandwidth", with(|it| it.device.bandwidth *= BETTER)),
+        (
+            "links of a node",
+            with(|it| {
+                if let Some(link) = &mut it.node.link {
+                    link.bandwidth *= BETTER;
+                }
+            }),
+        ),
+        (
+            "network",
+            with(|it| {
+                if let Some(network) = &mut it.network {
+                    network.bandwidth *= BETTER;
+                }
+            }),
+        ),
+        (
+            "latencies",
+            with(|it| {
+                it.device.op /= BETTER;
+                if let Some(link) = &mut it.node.link {
+                    link.latency /= BETTER;
+                }
+                if let Some(network) = &mut it.network {
+                    network.latency /= BETTER;
+                }
+            }),
+        ),
+    ];
+    all.into_iter().filter_map(|(what, better)| Some((what, better?)))
+}
+
+/// What a rank sends over each link. Of the pipeline stages, the one that sends most.
+fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[StagePrediction]) -> Vec<FlowPrediction> {
+    let routes = Routes::new(hardware, &plan.config.mesh);
+    let mut flows = Vec::new();
+    for flow in Flow::ALL {
+        for link in LinkKind::ALL {
+            let of_stage = |stage: usize| {
+                let own = timeline.lanes[stage].transfers.iter().filter(|it| it.flow == flow && it.link == link);
+                let own: Vec<_> = own.copied().collect();
+                (own.iter().map(|it| it.bytes).sum::<usize>(), own, stage)
+            };
+            let Some((bytes, own, stage)) = (0..timeline.lanes.len()).map(of_stage).max_by_key(|it| it.0) else {
+                continue;
+            };
+            if bytes == 0 {
+                continue;
+            }
+            let busy_s: f64 = own.iter().map(|it| it.free_s - it.start_s).sum();
+            let exposed = stages[stage].parts.iter().filter(|(part, _)| *part == Part::Exposed(flow, link));
+            let collective = |each: fn(&Route, usize) -> f64| {
+                let seconds = own.iter().map(|it| {
+                    let route = routes.collective(axis(plan, stage, it.op)?, stage);
+                    Some(each(&route, it.bytes * route.ranks / (route.ranks - 1).max(1)))
+                });
+                seconds.sum::<Option<f64>>()
+            };
+            flows.push(FlowPrediction {
+                flow,
+                link,
+                bytes,
+                bandwidth: bytes as f64 / busy_s,
+                busy_s,
+                exposed_s: exposed.map(|(_, seconds)| seconds).sum(),
+                ring_s: collective(Route::ring_s),
+                tree_s: collective(Route::tree_s),
+            });
+        }
+    }
+    flows
+}
+
+/// The axis of the collective that an op begins; none for what is none.
+fn axis(plan: &Plan, stage: usize, op: usize) -> Option<Axis> {
+    match plan.stages[stage].step[op] {
+        Op::Gather { .. } | Op::Reduce { .. } => Some(Axis::Zero),
+        Op::Settle { .. } => Some(Axis::Replica),
+        Op::Spread { axis, .. } => Some(axis),
+        _ => None,
+    }
+}
+
+/// The critical path by kind.
+fn critical(plan: &Plan, timeline: &Timeline) -> Vec<Critical> {
+    let mut kinds: Vec<Critical> = Vec::new();
+    for Segment { what, start_s, end_s } in timeline.critical_path() {
+        let what = name(plan, timeline, what);
+        match kinds.iter_mut().find(|kind| kind.what == what) {
+            Some(kind) => kind.seconds += end_s - start_s,
+            None => kinds.push(Critical { what, seconds: end_s - start_s }),
+        }
+    }
+    kinds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    kinds
+}
+
+/// What a segment is, without the numbers of units and micro-batches.
+fn name(plan: &Plan, timeline: &Timeline, what: Cause) -> String {
+    match what {
+        Cause::Start => String::new(),
+        Cause::Op { lane, op } => {
+            let op = plan.stages[lane].step[op];
+            op.unit().map_or(op.name().to_owned(), |unit| format!("{} {}", op.name(), plan.units[unit].field))
+        }
+        Cause::Transfer { lane, transfer } => {
+            let transfer = &timeline.lanes[lane].transfers[transfer];
+            format!("{} ({})", transfer.flow.name(), transfer.link.name())
+        }
+    }
+}
+
+/// What a configuration is called in a sentence: its mesh and its stage.
+pub fn layout_name(config: &Config) -> String {
+    let axes = config.mesh.order.into_iter().filter(|&axis| config.mesh.len(axis) > 1);
+    let axes: Vec<String> = axes.map(|axis| format!("{} {}", axis.name(), config.mesh.len(axis))).collect();
+    let axes = if axes.is_empty() { "one rank".to_owned() } else { axes.join(", ") };
+    format!("ZeRO-{}, {axes}", config.stage)
+}

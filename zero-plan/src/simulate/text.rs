@@ -1,0 +1,160 @@
+//! Text: a prediction as a person reads it. Only formats.
+
+use core::fmt;
+
+use super::prediction::{BETTER, Critical, FlowPrediction, Prediction};
+use super::{LinkKind, Part};
+use crate::message::Bytes;
+use crate::report::Table;
+
+/// Prints a prediction.
+pub struct PredictionText<'a>(pub &'a Prediction);
+
+/// Kinds of ops that are told of the critical path.
+const CRITICAL: usize = 8;
+
+impl fmt::Display for PredictionText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PredictionText(it) = self;
+        writeln!(f, "{} on {}", it.model, it.hardware)?;
+        let how = if it.units_are_measured { "as measured there" } else { "by rates, not measured" };
+        writeln!(f, "  units: {how}; {} a rank", crate::report::count(it.threads, "thread", "threads"))?;
+        writeln!(f, "\nstep: {}, {:.0} tokens/s", Time(it.step_s), it.tokens_per_s)?;
+        writeln!(f, "share of peak (MFU): {:.1} % of what matrix products are published to reach", 100.0 * it.mfu)?;
+        writeln!(f, "\n{}", parts(it).fitted().lines().join("\n"))?;
+        if !it.traffic.is_empty() {
+            writeln!(f, "\n{}", traffic(it).fitted().lines().join("\n"))?;
+        }
+        writeln!(f, "\n{}", critical(it).fitted().lines().join("\n"))?;
+        write!(f, "\n{}", better(it).fitted().lines().join("\n"))
+    }
+}
+
+/// A time with three digits and the unit that suits it.
+pub struct Time(pub f64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds) = *self;
+        let (value, unit) = match seconds {
+            0.0 => return f.pad("0"),
+            _ if seconds < 1e-3 => (seconds * 1e6, "us"),
+            _ if seconds < 1.0 => (seconds * 1e3, "ms"),
+            _ => (seconds, "s"),
+        };
+        let digits = if value < 10.0 {
+            2
+        } else if value < 100.0 {
+            1
+        } else {
+            0
+        };
+        f.pad(&format!("{value:.digits$} {unit}"))
+    }
+}
+
+fn label(part: Part) -> String {
+    match part {
+        Part::Forward => "forward".to_owned(),
+        Part::Backward => "backward".to_owned(),
+        Part::Recompute => "recompute".to_owned(),
+        Part::Update => "update".to_owned(),
+        Part::Memory => "sums and copies".to_owned(),
+        Part::Exposed(flow, LinkKind::Memory) => format!("waiting: {}", flow.name()),
+        Part::Exposed(flow, link) => format!("waiting: {}, {}", flow.name(), link.name()),
+        Part::Bubble => "bubble".to_owned(),
+    }
+}
+
+fn parts(it: &Prediction) -> Table {
+    let mut headings: Vec<String> = (0..it.stages.len()).map(|stage| format!("pipeline stage {stage}")).collect();
+    if let [only] = &mut headings[..] {
+        *only = "a rank".to_owned();
+    }
+    let mut table = Table::new("time of a step, and memory", headings);
+    let mut kinds: Vec<Part> = it.stages.iter().flat_map(|stage| stage.parts.iter().map(|(part, _)| *part)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let figures = it.stages.iter().map(|stage| {
+            let seconds: f64 = stage.parts.iter().filter(|(part, _)| *part == kind).map(|(_, seconds)| seconds).sum();
+            if seconds == 0.0 { String::new() } else { format!("{} {}", Time(seconds), share(seconds, it.step_s)) }
+        });
+        table.row(&label(kind), figures.collect());
+    }
+    table.row("memory of a rank", it.stages.iter().map(|stage| Bytes(stage.memory_bytes).to_string()).collect());
+    let left = it.stages.iter().map(|stage| match stage.budget_bytes.checked_sub(stage.memory_bytes as u64) {
+        Some(left) => format!("{} left", Bytes(left as usize)),
+        None => format!("{} too much", Bytes(stage.memory_bytes - stage.budget_bytes as usize)),
+    });
+    table.row("of what the hardware has", left.collect());
+    table
+}
+
+fn traffic(it: &Prediction) -> Table {
+    let headings = ["a rank sends", "bandwidth", "bytes / bandwidth", "hidden", "exposed", "ring", "tree"];
+    let mut table = Table::new("what travels in a step", headings.map(str::to_owned).to_vec());
+    for FlowPrediction { flow, link, bytes, bandwidth, busy_s, exposed_s, ring_s, tree_s } in &it.traffic {
+        let time = |seconds: Option<f64>| {
+            seconds.filter(|_| *link != LinkKind::Memory).map_or(String::new(), |s| Time(s).to_string())
+        };
+        let hidden = if *busy_s > 0.0 { share((busy_s - exposed_s).max(0.0), *busy_s) } else { String::new() };
+        let rate = if bandwidth.is_finite() { format!("{:.2} GB/s", bandwidth * 1e-9) } else { "shared".to_owned() };
+        let figures = vec![
+            Bytes(*bytes).to_string(),
+            rate,
+            time(Some(*busy_s)),
+            hidden,
+            time(Some(*exposed_s)),
+            time(*ring_s),
+            time(*tree_s),
+        ];
+        table.row(&format!("{}, {}", flow.name(), link.name()), figures);
+    }
+    table
+}
+
+fn critical(it: &Prediction) -> Table {
+    let mut table = Table::new("critical path", vec!["time".to_owned(), "share".to_owned()]);
+    let mut row =
+        |what: &str, seconds: f64| table.row(what, vec![Time(seconds).to_string(), share(seconds, it.step_s)]);
+    let (told, rest) = it.critical.split_at(it.critical.len().min(CRITICAL));
+    told.iter().for_each(|Critical { what, seconds }| row(what, *seconds));
+    if !rest.is_empty() {
+        row("all else", rest.iter().map(|it| it.seconds).sum());
+    }
+    table
+}
+
+fn better(it: &Prediction) -> Table {
+    let title = format!("if it were {:.0} % faster", 100.0 * (BETTER - 1.0));
+    let mut table = Table::new(&title, vec!["step".to_owned(), "gain".to_owned()]);
+    for better in &it.better {
+        let gain = format!("{:.1} %", 100.0 * (it.step_s / better.step_s - 1.0));
+        table.row(better.what, vec![Time(better.step_s).to_string(), gain]);
+    }
+    table
+}
+
+fn share(part: f64, whole: f64) -> String {
+    format!("{:.1} %", 100.0 * part / whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        for (seconds, text) in [
+            (0.0, "0"),
+            (1.234e-5, "12.3 us"),
+            (9.99e-4, "999 us"),
+            (0.0451, "45.1 ms"),
+            (0.5, "500 ms"),
+            (2.0, "2.00 s"),
+        ] {
+            assert_eq!(Time(seconds).to_string(), text);
+        }
+    }
+}
