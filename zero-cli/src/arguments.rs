@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use zero_runtime::terminal;
 
+use crate::advise::AdviseArguments;
 use crate::checkpoint::{ExportArguments, VerifyArguments};
 use crate::measure::MeasureArguments;
 use crate::simulate::SimulateArguments;
@@ -81,6 +82,8 @@ pub enum Verb {
     Simulate(SimulateArguments),
     /// Measure this machine, and describe it as a file of hardware that `--on` takes
     Measure(MeasureArguments),
+    /// Search for the layout of a model that is fastest on some machines, and say why no other is
+    Advise(AdviseArguments),
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
     Tokenize(TokenizeArguments),
     /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written
@@ -163,7 +166,7 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
             (!has_near).then(|| {
-                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `measure`, `tokenize`, `verify`, `inspect`, `diff`, \
+                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `measure`, `advise`, `tokenize`, `verify`, `inspect`, `diff`, \
                  `export` and `explain`"
                     .to_owned()
             })

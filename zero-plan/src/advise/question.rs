@@ -172,7 +172,10 @@ impl Question<'_> {
     }
 
     /// What must hold before anything is searched.
-    pub(super) fn require_machines(&self) -> Result<(), NoAdvice> {
+    ///
+    /// # Errors
+    /// Z0161, Z0163.
+    pub fn require_machines(&self) -> Result<(), NoAdvice> {
         let (nodes, devices) = (self.nodes, self.hardware.node.devices);
         if nodes == 0 || nodes * devices > RANKS_MAX as usize {
             let what = format!("{nodes} nodes of {devices} devices are not 1 to {RANKS_MAX} ranks");
