@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use zero_runtime::terminal;
 
+use crate::advise::AdviseArguments;
 use crate::checkpoint::{ExportArguments, VerifyArguments};
 use crate::completions::CompletionsArguments;
 use crate::diff::DiffArguments;
@@ -83,6 +84,8 @@ pub enum Verb {
     View(ViewArguments),
     /// Measure this machine, and describe it as a file of hardware that `--on` takes
     Measure(MeasureArguments),
+    /// Search for the layout of a model that is fastest on some machines, and say why no other is
+    Advise(AdviseArguments),
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
     Tokenize(TokenizeArguments),
     /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written

@@ -79,6 +79,12 @@ pub enum Error {
         meant(nearest)
     )]
     UnknownHardware { kind: &'static str, asked: String, source: io::Error, nearest: Option<String>, names: String },
+    #[error("error[Z0166]: cannot write {}: {source}\n  = help: the folder must be writable and have space", path.display())]
+    Advice { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    NoAdvice(#[from] zero_plan::advise::NoAdvice),
+    #[error("{0}")]
+    Pin(#[from] zero_plan::advise::BadPin),
     #[error(
         "error[Z0375]: {place} {what}\n  = help: correct it, or leave that file out; what a file is follows from the end of its name: .jsonl, .parquet, and otherwise text"
     )]

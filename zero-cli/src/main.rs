@@ -1,6 +1,7 @@
 //! `cargo zero`: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and files;
 //! never decides what a spec or a code means, which `zero-plan` does.
 
+mod advise;
 mod arguments;
 mod binary;
 mod build;
@@ -59,6 +60,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
         Verb::View(arguments) => view::view(&arguments)?,
         Verb::Measure(arguments) => measure::measure(&arguments)?,
+        Verb::Advise(arguments) => advise::advise(&arguments)?,
         Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
         Verb::Verify(arguments) => checkpoint::verify(&arguments)?,
         Verb::Inspect { path } => checkpoint::inspect(&path)?,

@@ -10,8 +10,6 @@ use std::process::{Child, Command, Stdio};
 
 use workspace::{Workspace, said};
 
-use workspace::{Workspace, said};
-
 /// Says which binary it is, and the spec and text that it was compiled with. Asked to prove its plan, it lets another
 /// build end: it puts what OTHER names in its own place.
 const PROGRAM: &str = r#"

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod bounds;
 pub mod budget;
 pub mod check;

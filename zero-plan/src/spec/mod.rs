@@ -84,7 +84,7 @@ pub struct Spec {
 
 impl Spec {
     /// A spec that gives no key; the stage, which has no default, is 0.
-    fn of_defaults() -> Self {
+    pub(crate) fn of_defaults() -> Self {
         let mut spec = Self::default();
         for key in KEYS {
             if let (KeyDefault::Value(default), None) = (key.default, key.follows) {
