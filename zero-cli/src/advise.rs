@@ -13,6 +13,9 @@ use crate::hardware::OnHardware;
 use crate::say;
 use crate::sizes::{self, ModelRequest};
 
+/// The longest sequence that is asked about, in tokens: 16 of them are a micro-batch that a spec may have.
+const LENGTH_MAX: i64 = 1 << 24;
+
 /// What to ask.
 #[derive(Args, Debug, PartialEq)]
 pub struct AdviseArguments {
@@ -30,8 +33,8 @@ pub struct AdviseArguments {
     #[arg(long, value_name = "T")]
     pub tokens_per_step: Option<usize>,
     /// Tokens of a sequence
-    #[arg(long, value_name = "L", default_value = "256")]
-    pub length: std::num::NonZeroUsize,
+    #[arg(long, value_name = "L", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=LENGTH_MAX))]
+    pub length: u32,
     /// A key of the spec that is given, such as `zero.stage=3`; may be repeated
     #[arg(long = "pin", value_name = "KEY=VALUE")]
     pub pins: Vec<String>,
@@ -62,7 +65,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), Error> {
         name: &arguments.model,
         hardware: &hardware,
         nodes: arguments.nodes,
-        length: arguments.length.get(),
+        length: arguments.length as usize,
         tokens_per_step: arguments.tokens_per_step,
         pins,
         pure_bf16: arguments.pure_bf16,
@@ -73,7 +76,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), Error> {
     question.require_machines()?;
     let shapes = probes(&question);
     let sizes = sizes::of_model(&question.model, &arguments.program, &shapes)?;
-    let units = |width, sequences| sizes.units(width, sequences, arguments.length.get()).map(<[_]>::to_vec);
+    let units = |width, sequences| sizes.units(width, sequences, arguments.length as usize).map(<[_]>::to_vec);
     question.name = &sizes.model;
     question.units = &units;
     let advice = search(&question)?;

@@ -32,6 +32,8 @@ pub use search::{Found, Timed, search};
 pub use text::{answer, comment};
 
 #[cfg(test)]
+mod predictions;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod transformer;

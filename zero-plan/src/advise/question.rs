@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::pins::Pins;
 use super::space::{SEQUENCES, precisions};
+use crate::bounds::MICRO_BATCHES_MAX;
 use crate::config::{Config, Width};
 use crate::hardware::{Hardware, Kind};
 use crate::message::Bytes;
@@ -177,7 +178,8 @@ impl Question<'_> {
     /// Z0161, Z0163.
     pub fn require_machines(&self) -> Result<(), NoAdvice> {
         let (nodes, devices) = (self.nodes, self.hardware.node.devices);
-        if nodes == 0 || nodes * devices > RANKS_MAX as usize {
+        let ranks = nodes.saturating_mul(devices);
+        if ranks == 0 || ranks > RANKS_MAX as usize {
             let what = format!("{nodes} nodes of {devices} devices are not 1 to {RANKS_MAX} ranks");
             return Err(NoAdvice::Machines(what));
         }
@@ -187,7 +189,7 @@ impl Question<'_> {
         }
         match self.tokens_per_step {
             Some(asked) if asked == 0 || !asked.is_multiple_of(self.length) => {
-                Err(NoAdvice::Tokens { asked, length: self.length, ranks: nodes * devices })
+                Err(NoAdvice::Tokens { asked, length: self.length, ranks })
             }
             _ => Ok(()),
         }

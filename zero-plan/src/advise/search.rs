@@ -1,6 +1,6 @@
 //! Search: which layouts fit, and how long those take that are timed. Never says why.
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Dimension};
 use super::fit::Need;
 use super::question::{Judge, NoAdvice, Question, gb};
 use super::space::{coarse, fine, with_nodes};
@@ -261,7 +261,7 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
 
 /// A layout in a line.
 pub(super) fn sketch(candidate: &Candidate) -> String {
-    let words = super::candidate::Dimension::ALL.iter().filter_map(|&dimension| candidate.value(dimension));
+    let words = Dimension::ALL.iter().filter_map(|&dimension| candidate.value(dimension));
     words.collect::<Vec<_>>().join(", ")
 }
 

@@ -1,9 +1,9 @@
 //! The search against brute force over all specs, and what the answers say of published models.
 
 use super::question::{Effort, Judge, NoAdvice, Question, Simulated};
-use super::transformer::{LLAMA_2_13B, LLAMA_3_8B, LLAMA_3_70B, Llama};
+use super::transformer::{LLAMA_2_13B, LLAMA_3_70B};
 use super::*;
-use crate::config::{Often, Width};
+use crate::config::Width;
 use crate::hardware::Hardware;
 use crate::mesh::Axis;
 use crate::plan::{Plan, PlanBuf};
@@ -254,8 +254,11 @@ fn pins_leave_only_what_they_say() {
         assert_eq!((config.prefetch, config.bucket_bytes), (if config.mesh.zero > 1 { 3 } else { 1 }, 300 << 10));
         assert_eq!(config.precision.reduce, Width::F32);
         assert_eq!(config.recompute, crate::config::Recompute::Every(3));
-        assert!(config.gather == Often::PerStep || config.gather == Often::PerMicroBatch);
     }
+}
+
+#[test]
+fn z0165_pin_that_is_not_understood() {
     for (pin, expected) in [
         ("zero.stage", "KEY=VALUE"),
         ("zero.stag=3", "did you mean `zero.stage`?"),
@@ -272,7 +275,7 @@ fn pins_leave_only_what_they_say() {
 #[test]
 fn z0161_machines_that_are_not_there() {
     let mut hardware = tiny(60_000);
-    for nodes in [0, 4096] {
+    for nodes in [0, 4096, usize::MAX] {
         let error = search(&ask(&hardware, nodes, 8, None, &small), &Artificial(1)).unwrap_err();
         assert!(error.code() == "Z0161" && error.to_string().contains("1 to 4096 ranks"), "{error}");
     }
@@ -307,6 +310,11 @@ fn z0163_tokens_that_cannot_be_shared_out() {
         assert!(error.contains("error[Z0163]") && error.contains("such as "), "{error}");
     }
     assert!(search(&ask(&hardware, 1, 8, Some(32), &small), &Artificial(1)).is_ok());
+    // More micro-batches than a plan can have.
+    for tokens in [1 << 30, usize::MAX - 7] {
+        let error = search(&ask(&hardware, 1, 8, Some(tokens), &small), &Artificial(1)).unwrap_err().to_string();
+        assert!(error.contains("error[Z0163]") && error.contains("at most 2097152"), "{error}");
+    }
 }
 
 #[test]
@@ -320,17 +328,34 @@ fn z0164_no_layout_with_these_values() {
     assert_eq!(error.code(), "Z0164");
 }
 
+/// What the page says before the memo.
+const MEMO_HEAD: &str = "\
+<!-- Written by a test: UPDATE_EXPECT=1 cargo test -p zero-plan --lib thirteen -->
+<!-- As `cargo zero advise --model MODEL --on a100-80 --length 4096 --tokens-per-step 131072 --memo FILE.md` writes it. -->
+
+";
+
+/// The memo of the repository, and the figures in it that can be worked out by hand.
 #[test]
 fn thirteen_billions_on_eight_a100() {
     let units = |width, sequences| Some(LLAMA_2_13B.units(width, sequences, 4096));
     let hardware = a100();
     let question = ask(&hardware, 1, 4096, Some(8 * 4 * 4096), &units);
     let advice = advise(&question).unwrap();
-    let memo = memo(&question, &advice);
-    eprintln!("{memo}");
+    let page = format!("{MEMO_HEAD}{}", memo(&question, &advice));
+    expect_test::expect_file!["../../../docs/memo-13b.md"].assert_eq(&page);
+    let json = json(&question, &advice);
+    assert_eq!((&json["format"], &json["is_exhaustive"]), (&"zero-advise-1".into(), &advice.is_exhaustive.into()));
+    assert_eq!(json["best"][0]["memory_bytes"], advice.picks[0].need.bytes);
+    assert!(json["others"].as_array().unwrap().len() == advice.rivals.len() && json["stages"][0]["fits"] == false);
+    // The text has the same figures.
+    let text = answer(&question, &advice);
+    for expected in
+        ["does everything fit on each device (stage 0)?", "activations are a separate fight", "why not another"]
+    {
+        assert!(text.contains(expected), "{text}");
+    }
     // By the formula, plain data parallelism takes 208 GB; the budget is 78.
     assert_eq!(advice.stages[0].states.total(), 16 * 13_015_864_320);
     assert!(!advice.stages[0].fits && advice.stages[3].fits);
 }
-#[allow(unused)]
-const USED: [Llama; 1] = [LLAMA_3_8B];

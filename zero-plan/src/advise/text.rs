@@ -3,8 +3,8 @@
 
 use core::fmt::Write;
 
-use super::candidate::widths;
-use super::explain::{Advice, Loss, Pick, StageFit};
+use super::candidate::{Dimension, widths};
+use super::explain::{Advice, Loss, Pick, Rival, StageFit};
 use super::fit::Need;
 use super::question::{Question, gb};
 use super::search::sketch;
@@ -74,9 +74,9 @@ pub(super) fn figures(pick: &Pick) -> Vec<String> {
 
 /// For each dimension, what its other values would cost, at best, in the best layout that has them.
 pub(super) fn rivals(advice: &Advice) -> Vec<String> {
-    let told = |rival: &super::explain::Rival| format!("{} ({})", rival.value, cost(rival.loss));
+    let told = |rival: &Rival| format!("{} ({})", rival.value, cost(rival.loss));
     let mut lines = Vec::new();
-    for dimension in super::candidate::Dimension::ALL {
+    for dimension in Dimension::ALL {
         let mut all: Vec<String> =
             advice.rivals.iter().filter(|rival| rival.dimension == dimension).map(told).collect();
         let more = all.len().saturating_sub(4);
@@ -89,8 +89,7 @@ pub(super) fn rivals(advice: &Advice) -> Vec<String> {
     lines
 }
 
-const fn name(dimension: super::candidate::Dimension) -> &'static str {
-    use super::candidate::Dimension;
+const fn name(dimension: Dimension) -> &'static str {
     match dimension {
         Dimension::Mesh => "mesh",
         Dimension::Nodes => "nodes",
@@ -108,7 +107,7 @@ const fn name(dimension: super::candidate::Dimension) -> &'static str {
 }
 
 /// What one stage needs, and whether that fits.
-fn asked(question: &Question, stage: &StageFit) -> String {
+fn asked(question: &Question, advice: &Advice, stage: &StageFit) -> String {
     let what = match stage.stage {
         0 => "does everything fit on each device (stage 0)?",
         1 => "if the optimizer state is shared out (stage 1)?",
@@ -124,14 +123,20 @@ fn asked(question: &Question, stage: &StageFit) -> String {
         }
         _ => "not tried".to_owned(),
     };
-    format!("{what} model states are {} of {}: {verdict}", gb(states), gb(budget))
+    let value = format!("stage {}", stage.stage);
+    let rival = advice.rivals.iter().find(|rival| rival.dimension == Dimension::Stage && rival.value == value);
+    let slower = match rival {
+        Some(rival) if stage.fits => format!("; its best layout: {}", cost(rival.loss)),
+        _ => String::new(),
+    };
+    format!("{what} model states are {} of {}: {verdict}{slower}", gb(states), gb(budget))
 }
 
 /// The decision tree, applied.
 pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
     let (pick, mut lines) = (&advice.picks[0], Vec::new());
     for stage in &advice.stages {
-        lines.push(asked(question, stage));
+        lines.push(asked(question, advice, stage));
         if stage.fits && stage.stage >= pick.candidate.stage {
             break;
         }
