@@ -29,7 +29,7 @@ class MemoryChart {
     const taken = plan.outside_bytes + arena;
     const seen = plan.limits.filter(([, bytes]) => bytes - plan.outside_bytes <= 2.5 * arena);
     const top = Math.max(taken, ...seen.map(([, bytes]) => bytes));
-    return { taken, seen, most: top + 0.08 * (top - plan.outside_bytes) };
+    return { taken, seen, most: top + Math.max(0.08 * (top - plan.outside_bytes), 1) };
   }
 
   // Limits that the chart does not reach, in words.

@@ -311,7 +311,7 @@ class Timeline {
   }
 
   hover(at, event) {
-    const same = this.hovered && at && this.hovered.row === at.row && this.hovered.op === at.op && this.hovered.measured === at.measured;
+    const same = this.hovered && at && this.hovered.row === at.row && this.hovered.op === at.op && this.hovered.measured === at.measured && this.hovered.flight === at.flight;
     if (!same && (at || this.hovered)) {
       this.hovered = at;
       this.view.explain(at ? this.found(at) : this.selected && this.found(this.selected));
