@@ -18,7 +18,7 @@ pub const UNITS_MAX: usize = 1 << 10;
 
 /// The most micro-batches that any spec may ask for: a model has at least two units, which go forward and back in each
 /// of them.
-pub(crate) const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
+pub const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
 
 /// The most that sums over the sizes of a plan may come to: bytes of all micro-batches, or operations of a step. It is
 /// a quarter of what can be counted, because some sums are multiplied by small numbers.

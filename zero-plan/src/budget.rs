@@ -13,7 +13,7 @@ use crate::schedule::Op;
 use crate::unit::Unit;
 
 use change::{CHANGES, Change};
-use peak::Peak;
+pub use peak::Peak;
 pub(crate) use peak::peak;
 
 /// Parts of a peak that a message names.

@@ -19,8 +19,10 @@ use crate::states::StateBytes;
 use names::wrap;
 
 pub use names::{Ranges, count};
+pub(crate) use sent::sent_parts;
 pub use table::Table;
 pub use text::ScheduleText;
+pub(crate) use text::op_text;
 
 /// The most columns of a line.
 const WIDTH: usize = 100;
@@ -41,7 +43,7 @@ impl fmt::Display for Report<'_> {
 }
 
 /// The model, the batch, the types of numbers, and what is recomputed.
-fn work(plan: &Plan) -> Vec<String> {
+pub(crate) fn work(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
     let all = if ranks > zero { format!(", {} in all", count(ranks, "rank", "ranks")) } else { String::new() };

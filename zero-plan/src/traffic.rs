@@ -160,6 +160,29 @@ impl Traffic {
     }
 }
 
+/// A part of traffic: its name in reports, and its bytes.
+pub type NamedBytes = (&'static str, fn(&Traffic) -> usize);
+
+/// The parts of traffic along an axis. With the agreement on loss and norm, over all ranks, they are all of it.
+pub const fn parts(axis: Axis) -> &'static [NamedBytes] {
+    match axis {
+        Axis::Zero => &[
+            ("parameter all-gather", |traffic| traffic.gather_bytes),
+            ("gradient reduce-scatter", |traffic| traffic.reduce_bytes),
+            ("gradient all-gather", |traffic| traffic.spread_bytes),
+        ],
+        Axis::Replica => &[
+            ("shard reduce-scatter", |traffic| traffic.replica_reduce_bytes),
+            ("shard all-gather", |traffic| traffic.replica_spread_bytes),
+        ],
+        Axis::Pipeline => &[
+            ("activations", |traffic| traffic.activation_bytes),
+            ("activation gradients", |traffic| traffic.gradient_bytes),
+            ("tied parameters", |traffic| traffic.tied_bytes),
+        ],
+    }
+}
+
 impl Traffic {
     fn zip(self, other: Self, each: fn(usize, usize) -> usize) -> Self {
         Self {

@@ -3,6 +3,7 @@
 
 use crate::layout::{Kind, Memory, Tables};
 use crate::message::Message;
+use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 
 /// The op at which most is in use.
@@ -41,39 +42,65 @@ impl Peak {
     }
 }
 
-/// Walks the ops of a pipeline stage's step.
+/// The op of a pipeline stage's step during which most is in use.
 pub const fn peak(tables: &Tables, memory: &Memory, ops: &[Op]) -> Peak {
-    let mut now = Peak { op: Op::Agree, bytes: [0; Kind::ALL.len()] };
+    let mut in_use = InUse::new(memory);
+    let mut most = Peak { op: Op::Agree, bytes: [0; Kind::ALL.len()] };
     let mut i = 0;
-    while i < Kind::ALL.len() {
-        // What comes and goes within the step is filled in for each op, below.
-        now.bytes[i] = memory.regions[i].bytes;
-        i += 1;
-    }
-    let mut in_use = InUse { slots: 0, gathered: 0, staged: 0 };
-    let mut most = Peak { bytes: [0; Kind::ALL.len()], ..now };
-    i = 0;
     while i < ops.len() {
-        in_use.before(tables, ops[i]);
-        now.op = ops[i];
-        in_use.fill(tables, memory, ops[i], &mut now.bytes);
+        let now = Peak { op: ops[i], bytes: in_use.during(tables, memory, ops[i]) };
         if now.total_bytes() > most.total_bytes() {
             most = now;
         }
-        in_use.after(tables, ops[i]);
         i += 1;
     }
     most
 }
 
-/// What comes and goes within a step: slots for activations, slots for gathered parameters, elements of staging.
+impl Plan<'_> {
+    /// The most that is in use on a rank of pipeline stage `stage` in a training step, and during which op.
+    pub const fn peak(&self, stage: usize) -> Peak {
+        peak(&self.tables(), &self.stages[stage].memory, self.stages[stage].step)
+    }
+
+    /// What is in use on a rank of pipeline stage `stage` during each op of a training step: bytes, by [`Kind::ALL`]. The
+    /// first op at which their sum is largest is that of [`Plan::peak`].
+    pub fn in_use(&self, stage: usize) -> Vec<[usize; Kind::ALL.len()]> {
+        let (tables, memory) = (self.tables(), &self.stages[stage].memory);
+        let mut in_use = InUse::new(memory);
+        self.stages[stage].step.iter().map(|&op| in_use.during(&tables, memory, op)).collect()
+    }
+}
+
+/// A walk over ops that follows what comes and goes within a step: slots for activations, slots for gathered parameters,
+/// elements of staging.
 struct InUse {
     slots: usize,
     gathered: usize,
     staged: usize,
+    /// What the last op used. Regions that are always in use keep the bytes that they begin with.
+    bytes: [usize; Kind::ALL.len()],
 }
 
 impl InUse {
+    const fn new(memory: &Memory) -> Self {
+        let mut bytes = [0; Kind::ALL.len()];
+        let mut i = 0;
+        while i < Kind::ALL.len() {
+            bytes[i] = memory.regions[i].bytes;
+            i += 1;
+        }
+        Self { slots: 0, gathered: 0, staged: 0, bytes }
+    }
+
+    /// What the next op uses, by [`Kind::ALL`].
+    const fn during(&mut self, tables: &Tables, memory: &Memory, op: Op) -> [usize; Kind::ALL.len()] {
+        self.before(tables, op);
+        self.fill(tables, memory, op);
+        self.after(tables, op);
+        self.bytes
+    }
+
     const fn before(&mut self, tables: &Tables, op: Op) {
         match op {
             Op::Forward { unit: 0, .. } | Op::Receive { parcel: Parcel::Activations, .. } => self.slots += 1,
@@ -93,7 +120,8 @@ impl InUse {
         }
     }
 
-    const fn fill(&self, tables: &Tables, memory: &Memory, op: Op, bytes: &mut [usize; Kind::ALL.len()]) {
+    const fn fill(&mut self, tables: &Tables, memory: &Memory, op: Op) {
+        let bytes = &mut self.bytes;
         bytes[Kind::Activations as usize] = self.slots * memory.activation_slot_bytes;
         if tables.config.uses_slots() && !tables.config.holds_parameters() {
             bytes[Kind::Gathered as usize] = Kind::Gathered.bytes(tables.config, self.gathered * memory.gathered_slot);

@@ -3,7 +3,6 @@
 
 use super::percent;
 use super::table::Table;
-use crate::budget::peak;
 use crate::footprint::{RunSize, thread_bytes};
 use crate::layout::Kind;
 use crate::mesh::Coordinates;
@@ -106,8 +105,7 @@ fn checkpoint(plan: &Plan) -> String {
 
 fn most_in_use(plan: &Plan) -> String {
     let largest = (0..plan.stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
-    let stage = &plan.stages[largest];
-    let peak = peak(&plan.tables(), &stage.memory, stage.step);
+    let peak = plan.peak(largest);
     let op = peak.name(Message::new(), &plan.tables(), "");
     let (bytes, pipeline) = (Bytes(peak.total_bytes()), on_pipeline(plan, largest));
     format!("  most in use: {bytes}, in {}{pipeline}", op.as_str())

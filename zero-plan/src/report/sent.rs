@@ -7,27 +7,11 @@ use crate::config::Config;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::states::Volume;
-use crate::traffic::{Moved, Traffic};
+use crate::traffic::{Moved, Traffic, parts};
 
-type Part = (&'static str, fn(&Traffic) -> usize);
-
-const fn parts(axis: Axis) -> &'static [Part] {
-    match axis {
-        Axis::Zero => &[
-            ("parameter all-gather", |traffic| traffic.gather_bytes),
-            ("gradient reduce-scatter", |traffic| traffic.reduce_bytes),
-            ("gradient all-gather", |traffic| traffic.spread_bytes),
-        ],
-        Axis::Replica => &[
-            ("shard reduce-scatter", |traffic| traffic.replica_reduce_bytes),
-            ("shard all-gather", |traffic| traffic.replica_spread_bytes),
-        ],
-        Axis::Pipeline => &[
-            ("activations", |traffic| traffic.activation_bytes),
-            ("activation gradients", |traffic| traffic.gradient_bytes),
-            ("tied parameters", |traffic| traffic.tied_bytes),
-        ],
-    }
+/// What can be sent, with its axis, its name and its bytes.
+pub fn sent_parts() -> impl Iterator<Item = (Axis, &'static str, fn(&Traffic) -> usize)> {
+    Axis::ALL.into_iter().flat_map(|axis| parts(axis).iter().map(move |(what, bytes)| (axis, *what, *bytes)))
 }
 
 pub fn lines(plan: &Plan) -> Vec<String> {

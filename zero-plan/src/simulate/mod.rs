@@ -22,6 +22,7 @@ pub use links::{Route, Routes};
 pub use order::{Timing, makespan};
 pub use parts::{Part, Parts, needed_operations};
 pub use prediction::{Better, Critical, FlowPrediction, Prediction, StagePrediction, layout_name};
+pub(crate) use text::label;
 pub use text::{PredictionText, Time};
 pub use timeline::{Cause, Flow, Lane, LinkKind, Span, Timeline, Transfer};
 

@@ -53,7 +53,8 @@ impl fmt::Display for Time {
     }
 }
 
-fn label(part: Part) -> String {
+/// What a part of a step is called.
+pub(crate) fn label(part: Part) -> String {
     match part {
         Part::Forward => "forward".to_owned(),
         Part::Backward => "backward".to_owned(),

@@ -247,7 +247,7 @@ impl Key {
     }
 
     /// The value in `spec` as it would be written; none where there is none, neither given nor by default.
-    pub(super) fn held(&self, spec: &Spec) -> Option<String> {
+    pub fn held(&self, spec: &Spec) -> Option<String> {
         if let Some(follows) = self.follows {
             return Some(follows(spec).to_string());
         }

@@ -6,6 +6,7 @@
 //! each:
 #![doc = include_str!("keys.md")]
 
+mod changes;
 mod check;
 mod inline;
 mod keys;
@@ -30,6 +31,7 @@ use crate::config::{self, Config};
 
 pub use crate::config::Precision;
 pub use crate::config::{Device, TransportKind};
+pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
 pub use keys::{KEYS, Key, KeyDefault, closest, options};

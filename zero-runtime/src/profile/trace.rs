@@ -79,7 +79,7 @@ impl Trace<'_> {
             for ((number, step), ops) in (record.first_step + 1..).zip(&record.steps).zip(record.ops_of_steps()) {
                 put(event(format!("step {number}"), pid, STEPS, *step, Details::default()))?;
                 for (&op, span) in plan.of_rank(rank).step.iter().zip(ops) {
-                    put(event(op_name(plan, op), pid, row(op), *span, details(plan, at, op)))?;
+                    put(event(plan.title(op), pid, row(op), *span, details(plan, at, op)))?;
                 }
             }
         }
@@ -113,38 +113,14 @@ fn row(op: Op) -> usize {
     }
 }
 
-/// What an op does, and with what. The name is the same for all micro-batches, so that viewers show them in one colour.
-fn op_name(plan: &Plan, op: Op) -> String {
-    let subject = match (op, op.unit(), op.bucket()) {
-        (Op::Receive { parcel, .. } | Op::Send { parcel, .. } | Op::Clear { parcel }, ..) => parcel.name().to_owned(),
-        (_, Some(unit), _) => plan.units[unit].to_string(),
-        (_, _, Some(bucket)) => bucket.to_string(),
-        _ => return op.name().to_owned(),
-    };
-    format!("{} {subject}", op.name())
-}
-
 fn details(plan: &Plan, at: Coordinates, op: Op) -> Details {
-    let (micro_batch, slot) = match op {
-        Op::Forward { micro_batch, slot, .. }
-        | Op::Recompute { micro_batch, slot, .. }
-        | Op::Backward { micro_batch, slot, .. }
-        | Op::Receive { micro_batch, slot, .. } => (Some(micro_batch), Some(slot)),
-        Op::Send { micro_batch, .. } => (Some(micro_batch), None),
-        Op::Gather { slot, .. } | Op::Convert { slot, .. } => (None, Some(slot)),
-        _ => (None, None),
-    };
-    let round = match op {
-        Op::Reduce { round, .. } | Op::Settle { round, .. } | Op::Combine { round, .. } => Some(round),
-        _ => None,
-    };
     let work = Work::of(plan, at, op);
     Details {
         unit: op.unit().map(|unit| plan.units[unit].to_string()),
         bucket: op.bucket(),
-        round,
-        micro_batch,
-        slot,
+        round: op.round(),
+        micro_batch: op.micro_batch(),
+        slot: op.slot(),
         bytes: (work.bytes > 0).then_some(work.bytes),
         gflop: (work.operations > 0).then_some(work.operations as f64 / 1e9),
         ..Details::default()

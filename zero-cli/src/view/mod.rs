@@ -1,0 +1,174 @@
+//! View: pictures of a plan, as a page that works from a file, or as a figure for a page of text. Builds the models of the specs
+//! to ask for their sizes; never runs them.
+
+mod page;
+mod palette;
+mod profile;
+mod svg;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zero_plan::picture::{Clock, Picture, Timed, operations};
+use zero_plan::simulate::{Impossible, on_hardware};
+use zero_plan::{Config, Hardware, Plan, PlanBuf, simulate};
+
+use crate::arguments::Request;
+use crate::error::Error;
+use crate::hardware::OnHardware;
+use crate::say;
+use crate::sizes::{self, SizedSpec};
+use crate::workspace::Workspace;
+use page::{PlanView, Variant};
+
+/// Choices of `prefetch` that a page offers beside that of the spec.
+const PREFETCHES: [usize; 9] = [0, 1, 2, 3, 4, 6, 8, 12, 16];
+/// Ops of all choices together: more would make a page slow to open.
+const OPS_MAX: usize = 60_000;
+/// Where pages lie unless they are told to lie elsewhere, below `target/zero/`.
+const FOLDER: &str = "view";
+
+/// What to draw, and how.
+#[derive(Args, Debug, PartialEq)]
+pub struct ViewArguments {
+    #[command(flatten)]
+    pub request: Request,
+    /// Another spec, to be drawn beside it
+    #[arg(conflicts_with = "svg")]
+    pub other: Option<PathBuf>,
+    #[command(flatten)]
+    pub on: Option<OnHardware>,
+    /// The file to write, in place of one below target/zero/view/
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Draw mesh, timeline and memory as one SVG instead of a page
+    #[arg(long)]
+    pub svg: bool,
+    /// A profile of a run of the spec, written by `--profile`, to be drawn beside what is planned
+    #[arg(long, value_name = "FILE", conflicts_with = "svg")]
+    pub profile: Option<PathBuf>,
+}
+
+/// Writes the page or the figure, and prints where it lies.
+pub fn view(arguments: &ViewArguments) -> Result<(), Error> {
+    let hardware = arguments.on.as_ref().map(OnHardware::read).transpose()?;
+    let of_spec = |spec: &Path| {
+        let Request { bin, size, .. } = &arguments.request;
+        sizes::of_spec(&Request { spec: spec.to_owned(), bin: bin.clone(), size: size.clone() })
+    };
+    let spec = of_spec(&arguments.request.spec)?;
+    let drawn = if arguments.svg {
+        svg::figure(&Subject::of(&spec, hardware.as_ref()).picture()?)
+    } else {
+        let mut first = Subject::of(&spec, hardware.as_ref()).view()?;
+        if let Some(path) = &arguments.profile {
+            first.measured = Some(profile::read(path, &Subject::of(&spec, hardware.as_ref()).planned())?);
+        }
+        let mut views = vec![first];
+        if let Some(other) = &arguments.other {
+            views.push(Subject::of(&of_spec(other)?, hardware.as_ref()).view()?);
+        }
+        page::page(&views)
+    };
+    let path = match &arguments.out {
+        Some(path) => path.clone(),
+        None => place(&arguments.request.spec, if arguments.svg { "svg" } else { "html" })?,
+    };
+    write(&path, &drawn)?;
+    say::line(path.display());
+    Ok(())
+}
+
+fn write(path: &Path, drawn: &str) -> Result<(), Error> {
+    std::fs::write(path, drawn).map_err(|source| Error::Picture { path: path.to_owned(), source })
+}
+
+/// Where the picture of a spec lies: a name of its own for each spec of a workspace.
+fn place(spec: &Path, extension: &str) -> Result<PathBuf, Error> {
+    let folder = Workspace::find()?.target.join("zero").join(FOLDER);
+    std::fs::create_dir_all(&folder).map_err(|source| Error::Picture { path: folder.clone(), source })?;
+    Ok(folder.join(spec.file_name().unwrap_or_default()).with_extension(extension))
+}
+
+/// A spec with all that its pictures are made of.
+struct Subject<'a> {
+    spec: &'a SizedSpec,
+    config: Config,
+    hardware: Option<&'a Hardware>,
+}
+
+impl<'a> Subject<'a> {
+    fn of(spec: &'a SizedSpec, hardware: Option<&'a Hardware>) -> Self {
+        let config = spec.spec.config();
+        Self { spec, config: hardware.map_or(config, |hardware| on_hardware(config, hardware)), hardware }
+    }
+
+    fn planned(&self) -> PlanBuf {
+        self.planned_with(self.config.prefetch)
+    }
+
+    fn planned_with(&self, prefetch: usize) -> PlanBuf {
+        let config = Config { prefetch, ..self.config };
+        PlanBuf::new(&self.spec.sizes.model, config, &self.spec.sizes.probes[0].units)
+    }
+
+    /// The plan of the spec as it is.
+    fn picture(&self) -> Result<Picture, Error> {
+        self.draw(&self.planned())
+    }
+
+    fn draw(&self, planned: &PlanBuf) -> Result<Picture, Error> {
+        let name = self.spec.path.display().to_string();
+        let drawn = planned.with(|plan| picture(plan, self.hardware, &name, &self.spec.text));
+        // Without hardware there is nothing that a mesh could miss.
+        drawn.map_err(|reason| match self.hardware {
+            Some(hardware) => Error::impossible(&self.spec.path, hardware, &reason),
+            None => unreachable!("operations need no hardware: {reason}"),
+        })
+    }
+
+    /// The plan of the spec, and those with other choices of `prefetch`, where that decides anything.
+    fn view(&self) -> Result<PlanView, Error> {
+        let given = self.config.prefetch;
+        let own = self.planned();
+        let ops = own.with(|plan| plan.stages.iter().map(|stage| stage.step.len()).sum::<usize>());
+        let mut variants = Vec::new();
+        for prefetch in self.prefetches(OPS_MAX / ops.max(1)) {
+            let picture = if prefetch == given { self.draw(&own)? } else { self.draw(&self.planned_with(prefetch))? };
+            variants.push(Variant { prefetch, is_given: prefetch == given, picture });
+        }
+        Ok(PlanView { name: self.spec.path.display().to_string(), variants, measured: None })
+    }
+
+    /// At most so many choices of `prefetch`, in order: that of the spec, and those nearest to it that are less than the units
+    /// which can be gathered.
+    fn prefetches(&self, most: usize) -> Vec<usize> {
+        let given = self.config.prefetch;
+        if !self.config.shards_parameters() {
+            return vec![given];
+        }
+        let gathered = self.spec.sizes.probes[0].units.iter().filter(|unit| unit.params > 0).count();
+        let others = PREFETCHES.into_iter().filter(|&prefetch| prefetch < gathered && prefetch != given);
+        let mut chosen: Vec<usize> = [given].into_iter().chain(others).collect();
+        chosen.sort_by_key(|prefetch| prefetch.abs_diff(given));
+        chosen.truncate(most.max(1));
+        chosen.sort_unstable();
+        chosen
+    }
+}
+
+/// The picture of a plan: in the time that it takes on some hardware, or in operations.
+fn picture(plan: &Plan, hardware: Option<&Hardware>, name: &str, text: &str) -> Result<Picture, Impossible> {
+    let timed = |timeline, clock| Timed { timeline, clock, hardware: None, memory_bytes: None };
+    let Some(hardware) = hardware else {
+        return Ok(Picture::of(plan, timed(&operations(plan)?, Clock::Operations), name, text));
+    };
+    let memory_bytes = hardware.budget_bytes(plan.config.mesh.ranks_per_node()) as usize;
+    let timeline = simulate(plan, hardware)?;
+    let timed = timed(&timeline, Clock::Nanoseconds);
+    let timed = Timed { hardware: Some(&hardware.name), memory_bytes: Some(memory_bytes), ..timed };
+    Ok(Picture::of(plan, timed, name, text))
+}
+
+#[cfg(test)]
+mod tests;

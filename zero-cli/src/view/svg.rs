@@ -1,0 +1,224 @@
+//! Svg: a plan as one figure for a page of text: mesh, schedule and memory, with their numbers as text. Never computes a number.
+
+mod memory;
+mod mesh;
+mod timeline;
+
+use maud::{Markup, PreEscaped, html};
+use zero_plan::Bytes;
+use zero_plan::picture::{Clock, Picture, StagePicture};
+use zero_plan::simulate::Time;
+
+use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
+
+/// Width of the figure, in its own units, which are pixels where it is shown as large as it is.
+const WIDTH: f64 = 960.0;
+/// Where what is drawn along the axis of time begins and ends.
+const LEFT: f64 = 104.0;
+const RIGHT: f64 = WIDTH - 12.0;
+const MARGIN: f64 = 12.0;
+/// Height of a line of text.
+const LINE: f64 = 17.0;
+
+const STYLE: &str = "
+    svg { --ink: #16181d; --soft: #5b6270; --line: #dfe2e8; --back: #ffffff; --raised: #f4f5f7; }
+    @media (prefers-color-scheme: dark) {
+      svg { --ink: #eceef2; --soft: #a2a9b6; --line: #343944; --back: #15171b; --raised: #1f2228; }
+    }
+    text { font: 12px system-ui, 'DejaVu Sans', sans-serif; fill: var(--ink); }
+    .soft { fill: var(--soft); font-size: 11px; font-weight: normal; }
+    .head { font-weight: 600; font-size: 13px; }
+    .title { font-weight: 600; font-size: 15px; }
+    .end { text-anchor: end; }
+    .mid { text-anchor: middle; }
+    .grid { stroke: var(--line); fill: none; }
+    .box { stroke: var(--soft); fill: var(--raised); }
+    .line { stroke: var(--ink); fill: none; }
+";
+
+/// Something drawn, and how high it is.
+struct Block {
+    height: f64,
+    drawn: Markup,
+}
+
+/// The figure of a plan.
+pub fn figure(picture: &Picture) -> String {
+    let blocks = [
+        head(picture),
+        mesh::block(picture),
+        legend(picture),
+        timeline::block(picture),
+        memory::block(picture),
+        facts(picture),
+    ];
+    let height = blocks.iter().map(|block| block.height).sum::<f64>() + 2.0 * MARGIN;
+    let mut y = MARGIN;
+    let placed = blocks.map(|block| {
+        let at = format!("translate(0 {y})");
+        y += block.height;
+        html! { g transform=(at) { (block.drawn) } }
+    });
+    let figure = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height)
+            role="img" aria-labelledby="title desc" {
+            title id="title" { (picture.source.name) }
+            desc id="desc" { (facts_of(picture).join(" ")) }
+            style { (PreEscaped(STYLE)) }
+            defs { @for paint in CLASSES.iter().chain(&GROUPS).chain([&WAIT, &OUTSIDE]) { (pattern(paint)) } }
+            rect width="100%" height="100%" style="fill: var(--back)" {}
+            @for block in placed { (block) }
+        }
+    };
+    figure.into_string() + "\n"
+}
+
+/// A tile to fill with.
+fn pattern(paint: &Paint) -> Markup {
+    let d: String = paint.strokes.iter().map(|[x0, y0, x1, y1]| format!("M{x0} {y0}L{x1} {y1}")).collect();
+    let stroke = if paint.fill.is_some() { "stroke: #000; stroke-opacity: 0.4" } else { "stroke: var(--soft)" };
+    html! {
+        pattern id=(paint.name) width="8" height="8" patternUnits="userSpaceOnUse" {
+            @if let Some(fill) = paint.fill { rect width="8" height="8" fill=(fill) {} }
+            @if !d.is_empty() { path d=(d) style=(stroke) {} }
+        }
+    }
+}
+
+fn head(picture: &Picture) -> Block {
+    let drawn = html! {
+        text.title x=(MARGIN) y="16" { (picture.source.name) }
+        @for (number, line) in picture.summary.iter().enumerate() {
+            text.soft x=(MARGIN) y=(34.0 + LINE * number as f64) { (line) }
+        }
+    };
+    Block { height: 34.0 + LINE * picture.summary.len() as f64, drawn }
+}
+
+/// What the colours of the schedule are, as far as they occur.
+fn legend(picture: &Picture) -> Block {
+    let is_there = |paint: &&Paint| {
+        let mut classes = picture.verbs.iter().map(|verb| CLASSES[verb.class as usize].name);
+        paint.name == WAIT.name || classes.any(|name| name == paint.name)
+    };
+    keys(CLASSES.iter().chain([&WAIT]).filter(is_there).copied().collect())
+}
+
+/// Patches with their words, in as many lines as they need.
+fn keys(paints: Vec<Paint>) -> Block {
+    let (mut x, mut y) = (MARGIN, 4.0);
+    let mut places = Vec::new();
+    for paint in paints {
+        let width = 38.0 + 6.2 * paint.words.len() as f64;
+        if x + width > RIGHT {
+            (x, y) = (MARGIN, y + LINE);
+        }
+        places.push((x, y, paint));
+        x += width;
+    }
+    let drawn = html! {
+        @for (x, y, paint) in places {
+            rect x=(x) y=(y) width="20" height="11" fill=(format!("url(#{})", paint.name)) style="stroke: var(--soft)" {}
+            text.soft x=(x + 25.0) y=(y + 9.5) { (paint.words) }
+        }
+    };
+    Block { height: y + LINE + 4.0, drawn }
+}
+
+/// What a plan comes to, in lines of text.
+fn facts(picture: &Picture) -> Block {
+    let lines = facts_of(picture);
+    let drawn = html! {
+        @for (number, line) in lines.iter().enumerate() {
+            text x=(MARGIN) y=(LINE * (number + 1) as f64) { (line) }
+        }
+    };
+    Block { height: LINE * (lines.len() + 1) as f64, drawn }
+}
+
+fn facts_of(picture: &Picture) -> Vec<String> {
+    let (number, stage) = fullest(picture);
+    let whose = if picture.stages.len() > 1 { format!(" of pipeline stage {number}") } else { String::new() };
+    let sent: Vec<String> = stage.traffic.iter().filter(|part| part.bytes > 0).map(sent).collect();
+    let all: usize = stage.traffic.iter().map(|part| part.bytes).sum();
+    let step = match (&picture.hardware, picture.clock) {
+        (Some(hardware), _) => format!("A step: {}, predicted for {hardware}.", clocked(picture, picture.end)),
+        _ => format!("A step: {} of computation; communication takes no time here.", clocked(picture, picture.end)),
+    };
+    let mut lines = vec![step];
+    let arena = stage.memory.arena_bytes;
+    lines.push(format!(
+        "A rank{whose} takes {}: an arena of {}, and at most {} outside of it.",
+        Bytes(arena + picture.outside_bytes),
+        Bytes(arena),
+        Bytes(picture.outside_bytes),
+    ));
+    lines.extend(wrapped(format!("It sends {} in a step: ", Bytes(all)), sent));
+    lines
+}
+
+fn sent(part: &zero_plan::picture::TrafficPart) -> String {
+    let along = part.axis.map_or_else(String::new, |axis| format!(" along {axis}"));
+    format!("{} {}{along}", part.name, Bytes(part.bytes))
+}
+
+/// `pieces` after `head`, separated by commas and ended by a full stop, in lines that fit.
+fn wrapped(head: String, pieces: Vec<String>) -> Vec<String> {
+    const CHARS: usize = 145;
+    let (mut lines, last) = (vec![head], pieces.len().saturating_sub(1));
+    for (number, piece) in pieces.into_iter().enumerate() {
+        let piece = format!("{piece}{}", if number == last { "." } else { ", " });
+        match lines.last_mut() {
+            Some(line) if line.len() + piece.len() <= CHARS => line.push_str(&piece),
+            _ => lines.push(format!("    {piece}")),
+        }
+    }
+    lines
+}
+
+/// The pipeline stage whose ranks take most.
+fn fullest(picture: &Picture) -> (usize, &StagePicture) {
+    let stages = picture.stages.iter().enumerate().rev();
+    stages.max_by_key(|(_, stage)| stage.memory.arena_bytes).expect("a plan has a pipeline stage")
+}
+
+/// A time on the clock of a picture.
+fn clocked(picture: &Picture, ticks: u64) -> String {
+    match picture.clock {
+        Clock::Nanoseconds => Time(ticks as f64 * 1e-9).to_string(),
+        Clock::Operations => format!("{} operations", scaled(ticks as f64)),
+    }
+}
+
+/// A number with the prefix that suits it.
+fn scaled(mut number: f64) -> String {
+    let mut prefixes = ["", " k", " M", " G", " T", " P"].into_iter();
+    let mut prefix = prefixes.next();
+    while number >= 1000.0
+        && let Some(next) = prefixes.next()
+    {
+        (number, prefix) = (number / 1000.0, Some(next));
+    }
+    let text = format!("{number:.2}");
+    format!("{}{}", text.trim_end_matches('0').trim_end_matches('.'), prefix.unwrap_or_default())
+}
+
+/// Where a time lies.
+fn x(picture: &Picture, time: u64) -> f64 {
+    LEFT + (RIGHT - LEFT) * time as f64 / picture.end.max(1) as f64
+}
+
+/// A place with as many digits as can be seen.
+fn digits(place: f64) -> String {
+    let text = format!("{place:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Round numbers from 0 to `end`, at most `most` of them beside 0.
+fn ticks(end: f64, most: f64) -> Vec<f64> {
+    let rough = end / most;
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|&step| step >= rough);
+    let step = step.unwrap_or(rough);
+    (0..).map(|number| f64::from(number) * step).take_while(|&at| at <= end).collect()
+}

@@ -1,0 +1,214 @@
+//! Picture: all that is drawn of a plan, as numbers and texts: mesh, schedule on an axis of time, memory over time, traffic, and
+//! the lines of the spec that decide them. Only sums up; never draws, and never changes a plan.
+
+mod flights;
+mod memory;
+mod mesh;
+mod operations;
+mod ops;
+mod source;
+mod traffic;
+
+use serde::Serialize;
+
+use crate::footprint::RunSize;
+use crate::plan::Plan;
+use crate::report::{Ranges, work};
+use crate::simulate::Timeline;
+
+pub use flights::Flights;
+pub use memory::{Group, Holding, KindPicture, MemoryPicture, PeakPicture};
+pub use mesh::{AxisPicture, MeshPicture, StatePicture};
+pub use operations::operations;
+pub use ops::{About, Class, OpColumns, TimePart, Verb, WaitPicture};
+pub use source::{KeyPicture, SourcePicture};
+pub use traffic::TrafficPart;
+
+/// The shape of a picture as JSON. It changes where a reader of the shape before would go wrong.
+pub const FORMAT: &str = "zero-picture-1";
+
+/// What the axis of time counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Clock {
+    /// Nanoseconds on a machine.
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    /// Floating-point operations of computation: everything else takes no time.
+    #[serde(rename = "operations")]
+    Operations,
+}
+
+impl Clock {
+    /// A time of a [`Timeline`] on the axis.
+    fn ticks(self, time: f64) -> u64 {
+        match self {
+            Clock::Nanoseconds => (time * 1e9).round() as u64,
+            Clock::Operations => time.round() as u64,
+        }
+    }
+}
+
+/// When the ops of a plan run, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed<'a> {
+    /// When.
+    pub timeline: &'a Timeline,
+    /// What its times count.
+    pub clock: Clock,
+    /// The machine; none where times are operations.
+    pub hardware: Option<&'a str>,
+    /// Memory that a rank may take there, in bytes.
+    pub memory_bytes: Option<usize>,
+}
+
+/// A plan as it is drawn. Times are in the unit of `clock`, sizes in bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Picture {
+    /// [`FORMAT`].
+    pub format: &'static str,
+    /// The model.
+    pub model: String,
+    /// Its parameters.
+    pub params: usize,
+    /// Model, batch and widths in words, as reports begin.
+    pub summary: Vec<String>,
+    /// The unit of time.
+    pub clock: Clock,
+    /// The machine that times are of.
+    pub hardware: Option<String>,
+    /// How long a step takes.
+    pub end: u64,
+    /// Gathers ahead of computation, where the plan gathers parameters for use.
+    pub prefetch: Option<usize>,
+    /// ZeRO stage.
+    pub stage: u8,
+    /// Micro-batches of a step.
+    pub micro_batches: usize,
+    /// Tokens of a step of all ranks.
+    pub tokens: usize,
+    /// Which ranks there are.
+    pub mesh: MeshPicture,
+    /// The units, in the order of forward.
+    pub units: Vec<UnitPicture>,
+    /// The buckets, in the order of backward.
+    pub buckets: Vec<BucketPicture>,
+    /// What ops do; [`OpColumns::verb`] has indices of these.
+    pub verbs: Vec<Verb>,
+    /// Kinds of memory, by [`crate::Kind::ALL`].
+    pub kinds: Vec<KindPicture>,
+    /// What a rank takes outside its arena, at most.
+    pub outside_bytes: usize,
+    /// What a rank may take at most, each with its name.
+    pub limits: Vec<(&'static str, usize)>,
+    /// The pipeline stages: all ranks of one do the same.
+    pub stages: Vec<StagePicture>,
+    /// The spec.
+    pub source: SourcePicture,
+}
+
+/// A unit.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnitPicture {
+    /// Its name.
+    pub name: String,
+    /// Parameters of its own.
+    pub params: usize,
+    /// Operations of a forward pass over one micro-batch.
+    pub operations: usize,
+    /// Its pipeline stage.
+    pub stage: usize,
+    /// The bucket of its gradients.
+    pub bucket: usize,
+    /// Whether it runs forward again before its backward.
+    pub recomputed: bool,
+}
+
+/// A bucket.
+#[derive(Clone, Debug, Serialize)]
+pub struct BucketPicture {
+    /// Its units: the first and the last in the order of forward.
+    pub units: [usize; 2],
+    /// Gradients in it, padding counted.
+    pub bytes: usize,
+}
+
+/// What all ranks of a pipeline stage hold and do.
+#[derive(Clone, Debug, Serialize)]
+pub struct StagePicture {
+    /// Its units, such as `embed, blocks[0..2]`.
+    pub units: String,
+    /// Its ops, in order.
+    pub ops: OpColumns,
+    /// What travels.
+    pub flights: Flights,
+    /// What the step is made of: the parts add up to it.
+    pub time: Vec<TimePart>,
+    /// What a rank holds.
+    pub memory: MemoryPicture,
+    /// What a rank sends in a step.
+    pub traffic: Vec<TrafficPart>,
+}
+
+impl Picture {
+    /// The picture of a plan whose spec is the `text` of a file called `name`.
+    pub fn of(plan: &Plan, timed: Timed, name: &str, text: &str) -> Self {
+        let config = &plan.config;
+        let verbs = ops::verbs(plan);
+        let stage = |pipeline: usize| StagePicture {
+            units: units_of(plan, pipeline),
+            ops: OpColumns::of(plan, pipeline, &verbs, timed),
+            flights: Flights::of(plan, pipeline, timed),
+            time: ops::time(plan, pipeline, timed),
+            memory: MemoryPicture::of(plan, pipeline),
+            traffic: traffic::parts_of(plan, pipeline),
+        };
+        let budget = config.memory_bytes.map(|bytes| ("memory of the spec", bytes));
+        let device = timed.memory_bytes.map(|bytes| ("memory of the device", bytes));
+        Self {
+            format: FORMAT,
+            model: plan.model.to_owned(),
+            params: plan.params(),
+            summary: work(plan),
+            clock: timed.clock,
+            hardware: timed.hardware.map(str::to_owned),
+            end: timed.clock.ticks(timed.timeline.step_s),
+            prefetch: config.shards_parameters().then_some(config.prefetch),
+            stage: config.stage,
+            micro_batches: config.micro_batches,
+            tokens: config.tokens_per_step(),
+            mesh: MeshPicture::of(config),
+            units: (0..plan.units.len()).map(|unit| unit_of(plan, unit)).collect(),
+            buckets: plan.buckets.iter().map(|bucket| bucket_of(plan, bucket)).collect(),
+            stages: (0..plan.stages.len()).map(stage).collect(),
+            verbs,
+            kinds: memory::kinds(),
+            outside_bytes: plan.outside_bytes(&RunSize::LEAST),
+            limits: budget.into_iter().chain(device).collect(),
+            source: SourcePicture::of(plan, name, text),
+        }
+    }
+}
+
+fn units_of(plan: &Plan, pipeline: usize) -> String {
+    let units: Vec<usize> = (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == pipeline).collect();
+    Ranges(plan.units, &units).to_strings().join(", ")
+}
+
+fn unit_of(plan: &Plan, unit: usize) -> UnitPicture {
+    UnitPicture {
+        name: plan.units[unit].to_string(),
+        params: plan.units[unit].params,
+        operations: plan.units[unit].operations,
+        stage: plan.placements[unit].stage,
+        bucket: plan.placements[unit].bucket,
+        recomputed: plan.config.recomputes(plan.units, unit),
+    }
+}
+
+fn bucket_of(plan: &Plan, bucket: &crate::layout::Bucket) -> BucketPicture {
+    let bytes = bucket.elements * plan.config.precision.reduce.bytes();
+    BucketPicture { units: [bucket.first, bucket.last], bytes }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Flights: what travels, from when to when, in tracks in which nothing overlaps. Where a machine is known these are transfers
+//! over its links; otherwise they last from the op that starts something to the one that has waited for it.
+
+use serde::Serialize;
+
+use super::ops::Class;
+use super::{Clock, Timed};
+use crate::mesh::Axis;
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
+use crate::simulate::{Lane, Timeline};
+use crate::traffic::Traffic;
+
+/// What a pipeline stage's ranks send, a column for each property.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Flights {
+    /// Number of the op that starts it.
+    pub op: Vec<usize>,
+    /// What it is drawn as.
+    pub class: Vec<Class>,
+    /// When it starts.
+    pub start: Vec<u64>,
+    /// When it is there.
+    pub end: Vec<u64>,
+    /// The track within its class.
+    pub track: Vec<usize>,
+    /// Bytes that a rank sends.
+    pub bytes: Vec<usize>,
+    /// What it goes over, where that is known.
+    pub link: Vec<&'static str>,
+}
+
+/// The most tracks of a class: what overlaps more is drawn over one another in the last.
+const TRACKS_MAX: usize = 4;
+
+impl Flights {
+    pub(super) fn of(plan: &Plan, pipeline: usize, timed: Timed) -> Self {
+        let lane = &timed.timeline.lanes[pipeline];
+        let mut found = match timed.hardware {
+            Some(_) => transfers(plan, pipeline, lane),
+            None => waits(plan, pipeline, timed.timeline),
+        };
+        found.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.op.cmp(&b.op)));
+        let mut flights = Self::default();
+        let mut ends = [[0; TRACKS_MAX]; Class::ALL.len()];
+        for Flight { op, class, start, end, bytes, link } in found {
+            flights.push(timed.clock, op, class, [start, end], &mut ends[class as usize]);
+            flights.bytes.push(bytes);
+            flights.link.push(link);
+        }
+        flights
+    }
+
+    fn push(&mut self, clock: Clock, op: usize, class: Class, [start, end]: [f64; 2], ends: &mut [u64; TRACKS_MAX]) {
+        let (start, end) = (clock.ticks(start), clock.ticks(end));
+        let track = ends.iter().position(|&end| end <= start).unwrap_or(TRACKS_MAX - 1);
+        ends[track] = end;
+        self.op.push(op);
+        self.class.push(class);
+        self.start.push(start);
+        self.end.push(end);
+        self.track.push(track);
+    }
+}
+
+struct Flight {
+    op: usize,
+    class: Class,
+    start: f64,
+    end: f64,
+    bytes: usize,
+    link: &'static str,
+}
+
+/// What goes over links.
+fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
+    let flight = |transfer: &crate::simulate::Transfer| Flight {
+        op: transfer.op,
+        class: Class::of(plan.stages[pipeline].step[transfer.op]),
+        start: transfer.start_s,
+        end: transfer.end_s,
+        bytes: transfer.bytes,
+        link: transfer.link.name(),
+    };
+    lane.transfers.iter().map(flight).collect()
+}
+
+/// From each op that starts something to the one that ends it.
+fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
+    let ops = plan.stages[pipeline].step;
+    let spans = &timeline.lanes[pipeline].spans;
+    let flight = |(number, &op): (usize, &Op)| {
+        let end = match op {
+            Op::Send { parcel, .. } => taken(plan, pipeline, timeline, parcel, number)?,
+            _ => {
+                let ends = |&(_, other): &(usize, &Op)| ends(plan, op, *other);
+                let (last, _) = ops.iter().enumerate().skip(number).find(ends)?;
+                spans[last].end_s
+            }
+        };
+        let bytes = Traffic::of(plan, &[op]).total_bytes();
+        Some(Flight { op: number, class: Class::of(op), start: spans[number].start_s, end, bytes, link: "" })
+    };
+    ops.iter().enumerate().filter_map(flight).collect()
+}
+
+/// Whether `op` starts what `other` waits for, as the first after it.
+fn ends(plan: &Plan, op: Op, other: Op) -> bool {
+    match (op, other) {
+        (Op::Gather { unit, .. }, Op::Wait { unit: waits }) => unit == waits,
+        (Op::Reduce { bucket, round }, Op::Settle { bucket: sums, round: nth }) => (bucket, round) == (sums, nth),
+        (Op::Settle { bucket, round }, Op::Combine { bucket: sums, round: nth }) => {
+            plan.config.mesh.len(Axis::Replica) > 1 && (bucket, round) == (sums, nth)
+        }
+        // It starts and waits in one.
+        (Op::Spread { .. }, _) => op == other,
+        _ => false,
+    }
+}
+
+/// When the receiver of a parcel has taken what op `number` has sent.
+fn taken(plan: &Plan, pipeline: usize, timeline: &Timeline, parcel: Parcel, number: usize) -> Option<f64> {
+    let is_sent = |op: &&Op| matches!(op, Op::Send { parcel: other, .. } if *other == parcel);
+    let nth = plan.stages[pipeline].step[..number].iter().filter(is_sent).count();
+    let receiver = plan.parcel_receiver(parcel, pipeline);
+    let receives = plan.stages[receiver].step.iter().zip(&timeline.lanes[receiver].spans);
+    let mut receives = receives.filter(|(op, _)| matches!(op, Op::Receive { parcel: other, .. } if *other == parcel));
+    receives.nth(nth).map(|(_, span)| span.end_s)
+}

@@ -1,0 +1,161 @@
+//! Memory: what a rank's arena holds, how that is shared among ranks, and how much of it is in use during each op. Never
+//! measures.
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::layout::Kind;
+use crate::plan::Plan;
+
+/// Kinds of memory that are drawn alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    /// Parameters as ranks hold them.
+    Parameters,
+    /// Parameters that were gathered or converted for use.
+    Gathered,
+    /// Gradients of parameters, and their sums.
+    Gradients,
+    /// What the optimizer keeps, and copies for a checkpoint.
+    Optimizer,
+    /// Activations, and their gradients.
+    Activations,
+    /// Scratch, and what leaves for another pipeline stage.
+    Workspace,
+}
+
+impl Group {
+    /// All of them, in the order in which they are stacked.
+    pub const ALL: [Group; 6] =
+        [Group::Parameters, Group::Optimizer, Group::Gathered, Group::Gradients, Group::Activations, Group::Workspace];
+
+    /// Of a kind.
+    pub const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Parameters => Group::Parameters,
+            Kind::Gathered => Group::Gathered,
+            Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => Group::Gradients,
+            Kind::Master | Kind::Optimizer | Kind::Snapshot => Group::Optimizer,
+            Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => Group::Activations,
+            Kind::Outgoing | Kind::Workspace => Group::Workspace,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Parameters => "parameters",
+            Group::Gathered => "gathered parameters",
+            Group::Gradients => "gradients",
+            Group::Optimizer => "optimizer state",
+            Group::Activations => "activations",
+            Group::Workspace => "workspace and outgoing",
+        }
+    }
+}
+
+/// A kind of memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindPicture {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is drawn as.
+    pub group: Group,
+}
+
+/// All kinds, by [`Kind::ALL`].
+pub fn kinds() -> Vec<KindPicture> {
+    Kind::ALL.map(|kind| KindPicture { name: kind.name(), group: Group::of(kind) }).into()
+}
+
+/// How a rank's part of a region relates to what other ranks have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Holding {
+    /// One of several shards: together they are one copy.
+    Sharded,
+    /// A copy of what others have, too.
+    Replicated,
+    /// Whole, and nobody else has it.
+    Alone,
+    /// There for a while, gathered from other ranks or converted.
+    Gathered,
+    /// Of the rank's own micro-batches.
+    Own,
+    /// On its way to other ranks.
+    Passing,
+}
+
+impl Holding {
+    /// How ranks have a kind of memory under a configuration.
+    pub const fn of(config: &Config, kind: Kind) -> Self {
+        let (is_sharded, is_replicated) = match kind {
+            Kind::Parameters => state_of(config, config.shards_parameters()),
+            Kind::Master | Kind::Optimizer => state_of(config, config.shards_optimizer()),
+            Kind::Reduced | Kind::Snapshot => state_of(config, true),
+            Kind::Gathered => return Holding::Gathered,
+            Kind::Gradients if config.shards_gradients() => return Holding::Passing,
+            Kind::UnitGradients | Kind::Partial | Kind::Outgoing => return Holding::Passing,
+            Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
+            Kind::ActivationGradients | Kind::Workspace => return Holding::Own,
+        };
+        match (is_sharded, is_replicated) {
+            (true, _) => Holding::Sharded,
+            (false, true) => Holding::Replicated,
+            (false, false) => Holding::Alone,
+        }
+    }
+}
+
+/// Whether a state is sharded, and whether several ranks have the same of it.
+const fn state_of(config: &Config, is_sharded: bool) -> (bool, bool) {
+    (is_sharded && config.mesh.zero > 1, config.mesh.data_ranks() > 1)
+}
+
+/// What a rank of a pipeline stage holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryPicture {
+    /// Bytes of each region of the arena, by [`Kind::ALL`].
+    pub regions: [usize; Kind::ALL.len()],
+    /// How ranks share each of them.
+    pub holdings: [Holding; Kind::ALL.len()],
+    /// All regions together.
+    pub arena_bytes: usize,
+    /// What is in use during ops: for each kind the numbers of the ops at which it changes, and the bytes from there on. The
+    /// first op is always among them.
+    pub in_use: Vec<Vec<(usize, usize)>>,
+    /// When most of it is in use.
+    pub peak: PeakPicture,
+}
+
+/// When most is in use.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeakPicture {
+    /// Number of the op; the first, where there are several.
+    pub op: usize,
+    /// What is in use during it, by [`Kind::ALL`].
+    pub bytes: [usize; Kind::ALL.len()],
+    /// All of that.
+    pub total_bytes: usize,
+}
+
+impl MemoryPicture {
+    pub(super) fn of(plan: &Plan, pipeline: usize) -> Self {
+        let memory = &plan.stages[pipeline].memory;
+        let curve = plan.in_use(pipeline);
+        let total = |op: usize| curve[op].iter().sum::<usize>();
+        let peak = (0..curve.len()).rev().max_by_key(|&op| total(op)).unwrap_or(0);
+        let changes = |kind: usize| {
+            let is_change = |&op: &usize| op == 0 || curve[op][kind] != curve[op - 1][kind];
+            (0..curve.len()).filter(is_change).map(|op| (op, curve[op][kind])).collect()
+        };
+        Self {
+            regions: memory.regions.map(|region| region.bytes),
+            holdings: Kind::ALL.map(|kind| Holding::of(&plan.config, kind)),
+            arena_bytes: memory.bytes_per_rank(),
+            in_use: (0..Kind::ALL.len()).map(changes).collect(),
+            peak: PeakPicture { op: peak, bytes: curve[peak], total_bytes: total(peak) },
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Operations: a timeline for no machine in particular: computation takes as long as it has operations, and all else takes no
+//! time. So it shows the order of a schedule, and its bubble. Never simulates by itself.
+
+use crate::hardware::{DeviceFigures, Hardware, Kind, Link, Network, Node, Rates};
+use crate::plan::Plan;
+use crate::simulate::{Impossible, Timeline, simulate};
+use crate::spec::Size;
+
+/// The timeline of a training step, with an operation in place of each second.
+///
+/// # Errors
+/// Never: this hardware has all that any mesh needs.
+pub fn operations(plan: &Plan) -> Result<Timeline, Impossible> {
+    simulate(plan, &free(plan))
+}
+
+/// Hardware on which an operation takes a second, and nothing else takes any time.
+fn free(plan: &Plan) -> Hardware {
+    let (bandwidth, latency) = (f64::INFINITY, 0.0);
+    Hardware {
+        name: String::new(),
+        device: DeviceFigures {
+            name: String::new(),
+            kind: Kind::Gpu,
+            memory: Size::default(),
+            reserved: Size::default(),
+            matmul: Rates { f32: 1.0, bf16: 1.0 },
+            achieved: 1.0,
+            bandwidth,
+            op: 0.0,
+        },
+        node: Node {
+            devices: plan.config.mesh.ranks_per_node(),
+            link: Some(Link { bandwidth, latency, shared_by: 1 }),
+            memory: None,
+            disk: None,
+        },
+        network: Some(Network { bandwidth, latency, links: 1 }),
+        measured: Vec::new(),
+    }
+}

@@ -1,0 +1,236 @@
+//! Ops: the ops of a pipeline stage as columns of numbers, with when each of them runs; what they do, once for each kind; and
+//! what a step is made of. Never decides when an op runs.
+
+use serde::Serialize;
+
+use super::Timed;
+use crate::plan::Plan;
+use crate::schedule::Op;
+use crate::simulate::{Cause, Part, Timeline, label};
+
+/// What an op is drawn as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Computation of activations.
+    Forward,
+    /// The same once more.
+    Recompute,
+    /// Computation of gradients.
+    Backward,
+    /// The optimizer.
+    Update,
+    /// Parameters on their way to where they are computed with.
+    Gather,
+    /// Gradients on their way to their sums.
+    Reduce,
+    /// What travels between pipeline stages.
+    Parcel,
+    /// Loss and norm, of all ranks.
+    Agree,
+}
+
+impl Class {
+    /// All of them, in the order of a legend.
+    pub const ALL: [Class; 8] = [
+        Class::Forward,
+        Class::Recompute,
+        Class::Backward,
+        Class::Update,
+        Class::Gather,
+        Class::Reduce,
+        Class::Parcel,
+        Class::Agree,
+    ];
+
+    /// Of an op.
+    pub const fn of(op: Op) -> Self {
+        match op {
+            Op::Forward { .. } => Class::Forward,
+            Op::Recompute { .. } => Class::Recompute,
+            Op::Backward { .. } => Class::Backward,
+            Op::Update { .. } => Class::Update,
+            Op::Gather { .. } | Op::Wait { .. } | Op::Convert { .. } | Op::Release { .. } => Class::Gather,
+            Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } | Op::Combine { .. } => Class::Reduce,
+            Op::Fold { .. } | Op::Spread { .. } => Class::Reduce,
+            Op::Receive { .. } | Op::Clear { .. } | Op::Send { .. } => Class::Parcel,
+            Op::Agree => Class::Agree,
+        }
+    }
+
+    /// Whether a device computes in it.
+    pub const fn computes(self) -> bool {
+        matches!(self, Class::Forward | Class::Recompute | Class::Backward | Class::Update)
+    }
+
+    /// What it is in a legend.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Forward => "forward",
+            Class::Recompute => "recompute",
+            Class::Backward => "backward",
+            Class::Update => "update",
+            Class::Gather => "parameters",
+            Class::Reduce => "gradients",
+            Class::Parcel => "parcels",
+            Class::Agree => "agreement",
+        }
+    }
+}
+
+/// What the index of an op's subject counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum About {
+    /// Units.
+    Unit,
+    /// Buckets.
+    Bucket,
+    /// There is none.
+    Nothing,
+}
+
+/// What ops of one kind do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verb {
+    /// In a few words.
+    pub name: String,
+    /// Whether the name says it all, or the subject belongs behind it.
+    pub alone: bool,
+    /// What it is about.
+    pub about: About,
+    /// What it is drawn as.
+    pub class: Class,
+    /// What it does, with places for the details of an op: see [`Op::sentence`].
+    pub sentence: &'static str,
+    /// The key of the spec that decides it.
+    pub key: &'static str,
+}
+
+impl Verb {
+    fn of(plan: &Plan, op: Op) -> Self {
+        let about = match (op.unit(), op.bucket()) {
+            (Some(_), _) => About::Unit,
+            (_, Some(_)) => About::Bucket,
+            _ => About::Nothing,
+        };
+        let alone = matches!(op, Op::Receive { .. } | Op::Send { .. } | Op::Clear { .. } | Op::Agree);
+        let name = if alone { plan.title(op) } else { op.name().to_owned() };
+        let (sentence, key) = (op.sentence(&plan.config), op.decided_by(&plan.config));
+        Self { name, alone, about, class: Class::of(op), sentence, key }
+    }
+}
+
+/// All verbs of a plan, in the order in which ops first use them.
+pub fn verbs(plan: &Plan) -> Vec<Verb> {
+    let mut verbs = Vec::new();
+    for &op in plan.stages.iter().flat_map(|stage| stage.step) {
+        let verb = Verb::of(plan, op);
+        if !verbs.contains(&verb) {
+            verbs.push(verb);
+        }
+    }
+    verbs
+}
+
+/// The ops of a pipeline stage, a column for each property. What an op does not have is -1.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OpColumns {
+    /// Index of its verb.
+    pub verb: Vec<usize>,
+    /// Unit or bucket.
+    pub about: Vec<isize>,
+    /// Micro-batch.
+    pub micro_batch: Vec<isize>,
+    /// Slot, or round of a reduction.
+    pub nth: Vec<isize>,
+    /// When it begins, after it has waited.
+    pub start: Vec<u64>,
+    /// When it ends.
+    pub end: Vec<u64>,
+    /// How long it waits before it begins.
+    pub waited: Vec<u64>,
+    /// Bytes that it sends.
+    pub sent: Vec<usize>,
+    /// What those ops that waited have waited for.
+    pub waits: Vec<WaitPicture>,
+}
+
+impl OpColumns {
+    pub(super) fn of(plan: &Plan, pipeline: usize, verbs: &[Verb], timed: Timed) -> Self {
+        let (Timed { timeline, clock, .. }, mut columns) = (timed, Self::default());
+        let signed = |value: Option<usize>| value.map_or(-1, |value| value as isize);
+        for (number, (&op, span)) in plan.stages[pipeline].step.iter().zip(&timeline.lanes[pipeline].spans).enumerate()
+        {
+            let verb = Verb::of(plan, op);
+            columns.verb.push(verbs.iter().position(|known| *known == verb).unwrap_or_default());
+            columns.about.push(signed(op.unit().or(op.bucket())));
+            columns.micro_batch.push(signed(op.micro_batch()));
+            columns.nth.push(signed(op.slot().or(op.round())));
+            let (start, waits_from) = (clock.ticks(span.start_s), clock.ticks(span.start_s - span.waited_s));
+            columns.start.push(start);
+            columns.end.push(clock.ticks(span.end_s));
+            columns.waited.push(start - waits_from.min(start));
+            if waits_from < start {
+                columns.waits.extend(WaitPicture::of(timeline, number, span.cause));
+            }
+            columns.sent.push(crate::traffic::Traffic::of(plan, &[op]).total_bytes());
+        }
+        columns
+    }
+}
+
+/// What an op waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitPicture {
+    /// The op that waited.
+    pub op: usize,
+    /// The pipeline stage of what it waited for.
+    pub stage: usize,
+    /// The op that it waited for: that ended, or that began what travelled.
+    pub of: usize,
+    /// What travelled, if something did.
+    pub flow: Option<&'static str>,
+}
+
+impl WaitPicture {
+    fn of(timeline: &Timeline, op: usize, cause: Cause) -> Option<Self> {
+        match cause {
+            Cause::Start => None,
+            Cause::Op { lane, op: of } => Some(Self { op, stage: lane, of, flow: None }),
+            Cause::Transfer { lane, transfer } => {
+                let transfer = timeline.lanes[lane].transfers[transfer];
+                Some(Self { op, stage: lane, of: transfer.op, flow: Some(transfer.flow.name()) })
+            }
+        }
+    }
+}
+
+/// A part of what a rank does in a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TimePart {
+    /// What it is.
+    pub name: String,
+    /// What it is drawn as; none where a rank waits.
+    pub class: Option<Class>,
+    /// How long it takes.
+    pub time: u64,
+}
+
+/// What a step of a rank is made of.
+pub(super) fn time(plan: &Plan, pipeline: usize, timed: Timed) -> Vec<TimePart> {
+    let parts = timed.timeline.parts(plan, pipeline).0.into_iter();
+    let part = |(part, time)| TimePart { name: label(part), class: class_of(part), time: timed.clock.ticks(time) };
+    parts.map(part).collect()
+}
+
+const fn class_of(part: Part) -> Option<Class> {
+    match part {
+        Part::Forward => Some(Class::Forward),
+        Part::Backward => Some(Class::Backward),
+        Part::Recompute => Some(Class::Recompute),
+        Part::Update => Some(Class::Update),
+        Part::Memory => Some(Class::Reduce),
+        Part::Exposed(..) | Part::Bubble => None,
+    }
+}

@@ -1,0 +1,54 @@
+//! Source: the text of the spec, and where each key that decides an op stands in it. Never reads a file.
+
+use serde::Serialize;
+
+use crate::plan::Plan;
+use crate::spec::{KEYS, KeyDefault, locate, parse};
+
+/// A spec as text.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourcePicture {
+    /// What it is called.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// The keys that decide ops.
+    pub keys: Vec<KeyPicture>,
+}
+
+/// A key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyPicture {
+    /// Its path.
+    pub path: &'static str,
+    /// What it decides.
+    pub about: &'static str,
+    /// The line on which it is given, from 1; none where it is not.
+    pub line: Option<usize>,
+    /// Its value, given or by default.
+    pub value: String,
+}
+
+impl SourcePicture {
+    pub(super) fn of(plan: &Plan, name: &str, text: &str) -> Self {
+        let ops = plan.stages.iter().flat_map(|stage| stage.step);
+        let paths: Vec<_> = ops.map(|op| op.decided_by(&plan.config)).chain(["memory"]).collect();
+        let spec = parse(text).ok();
+        let keys = KEYS.iter().filter(|key| paths.contains(&key.path));
+        let key = |key: &'static crate::spec::Key| {
+            let spans = locate(text, key.path);
+            let default = match key.default {
+                KeyDefault::Value(value) | KeyDefault::Absent(value) => value,
+                KeyDefault::Required | KeyDefault::OfItsKeys => "",
+            };
+            let held = || spec.as_ref().and_then(|spec| key.held(spec)).unwrap_or_else(|| default.to_owned());
+            KeyPicture {
+                path: key.path,
+                about: key.about,
+                line: spans.as_ref().map(|spans| 1 + text[..spans.key.start].matches('\n').count()),
+                value: spans.map_or_else(held, |spans| text[spans.value].to_owned()),
+            }
+        };
+        Self { name: name.to_owned(), text: text.to_owned(), keys: keys.map(key).collect() }
+    }
+}
