@@ -101,9 +101,10 @@ pub enum Verb {
     Diff(DiffArguments),
     /// Write the parameters of a checkpoint to a folder as Hugging Face has them
     Export(ExportArguments),
-    /// Say what a code of a message means, a word of the field, or a name of FSDP or DeepSpeed
+    /// Say what a code of a message means, a word of the field, a key, or a name of FSDP or DeepSpeed
     Explain {
-        /// The code, such as Z0107, or the word, such as reduce-scatter; without it, all are listed
+        /// The code, such as Z0107, the word, such as reduce-scatter, or the key, such as zero.prefetch; without it, all are
+        /// listed
         words: Vec<String>,
     },
     /// Write the spec that means what a configuration of DeepSpeed or accelerate does, and say what has no counterpart

@@ -1,4 +1,4 @@
-//! Explain: what a code or a word means, as text. Never prints.
+//! Explain: what a code, a word or a key means, as text. Never prints.
 
 use zero_plan::diagnostic::{CODES, find};
 use zero_plan::glossary;
@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The most columns of a list of words.
 const WIDTH: usize = 88;
 
-/// What is known of a code or a word, or the titles of all codes and the names of all words. A word may have blanks.
+/// What is known of a code, a word or the path of a key, or the titles of all codes and the names of all words. A word may have blanks.
 ///
 /// # Errors
 /// Z0129 for what is neither.
@@ -19,6 +19,9 @@ pub fn explain(words: &[String]) -> Result<String, Error> {
     let asked = words.join(" ");
     if let Some(code) = find(&asked) {
         return Ok(code.to_string());
+    }
+    if let Some(page) = glossary::key_page(&asked).filter(|_| asked.contains('.')) {
+        return Ok(page);
     }
     let pages: Vec<_> = glossary::find(&asked).iter().map(ToString::to_string).collect();
     if pages.is_empty() { Err(Error::Unexplained { asked }) } else { Ok(pages.join("\n\n\n")) }

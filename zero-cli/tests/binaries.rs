@@ -6,9 +6,7 @@ mod workspace;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-use workspace::{Workspace, said};
+use std::process::{Child, Command};
 
 use workspace::{Workspace, said};
 

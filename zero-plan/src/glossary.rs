@@ -56,17 +56,26 @@ pub fn words() -> impl Iterator<Item = &'static Word> {
 }
 
 /// What is told of a word: an entry for each thing that it means, because frameworks use one word for several. None where
-/// nobody has it. Case, `-`, `_` and blanks make no difference. The path of a key, such as `zero.prefetch`, stands for the
-/// words that it decides.
+/// nobody has it. Case, `-`, `_` and blanks make no difference.
 pub fn find(word: &str) -> Vec<&'static Word> {
     let asked = bare(word);
     let is_named = |entry: &&'static Word| names(entry).any(|name| bare(name) == asked);
-    let named: Vec<_> = words().filter(is_named).collect();
-    let is_key = KEYS.iter().any(|key| bare(key.path) == asked);
-    match named.is_empty() && is_key {
-        true => words().filter(|entry| entry.keys.iter().any(|key| bare(key) == asked)).collect(),
-        false => named,
+    words().filter(is_named).collect()
+}
+
+/// What is told of a key of a spec, such as `zero.prefetch`, as a page of plain text: what it decides, what it takes, and
+/// the words that it stands for.
+pub fn key_page(path: &str) -> Option<String> {
+    let key = KEYS.iter().find(|key| bare(key.path) == bare(path))?;
+    let mut page = format!("{}\n\n{}\n\nIn a spec:\n\n    {}", key.path, fill(key.about), row(key));
+    for origin in Origin::ALL {
+        let own = words().filter(|word| word.of == origin && word.keys.contains(&key.path));
+        let names: Vec<_> = own.map(|word| word.name).collect();
+        if !names.is_empty() {
+            page += &format!("\n\n{}", fill(&format!("{}: {}", origin.title(), names.join(", "))));
+        }
     }
+    Some(page)
 }
 
 /// The word that was most likely meant by one that nobody has.
@@ -98,18 +107,20 @@ impl fmt::Display for Word {
         let rows = self.keys.iter().filter_map(|path| KEYS.iter().find(|key| key.path == *path));
         rows.enumerate().try_for_each(|(i, key)| {
             f.write_str(if i == 0 { "\n\nIn a spec:\n\n" } else { "\n" })?;
-            write!(f, "    {}: {}{}", key.path, key.expects, by_default(key))
+            write!(f, "    {}", row(key))
         })
     }
 }
 
-fn by_default(key: &Key) -> String {
-    match key.default {
+/// A key with what it takes and what holds without it.
+fn row(key: &Key) -> String {
+    let by_default = match key.default {
         KeyDefault::Required => "; it must be given".to_owned(),
         KeyDefault::Value(value) => format!("; by default `{value}`"),
         KeyDefault::Absent(means) => format!("; by default {means}"),
         KeyDefault::OfItsKeys => String::new(),
-    }
+    };
+    format!("{}: {}{by_default}", key.path, key.expects)
 }
 
 #[cfg(test)]

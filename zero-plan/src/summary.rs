@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::budget::peak;
 use crate::config::Config;
 use crate::footprint::RunSize;
 use crate::layout::{Home, Kind};
@@ -165,7 +164,7 @@ impl StageSummary {
         let traffic = Traffic::of(plan, schedule.step);
         let arena_bytes = schedule.memory.bytes_per_rank();
         let outside_bytes = plan.outside_bytes(&RunSize::LEAST);
-        let most = peak(&plan.tables(), &schedule.memory, schedule.step);
+        let most = plan.peak(stage);
         let parts = Kind::ALL.iter().zip(most.bytes).filter(|(_, bytes)| *bytes > 0);
         Self {
             memory: regions

@@ -17,46 +17,47 @@ pub(super) const WORDS: &[Word] = &[
         "all-gather",
         &["gather"],
         &["zero.gather", "zero.prefetch"],
-        "Every rank gets the shards of all others, so that each has the whole. At stage 3 the flat buffer of a unit is \
-         gathered before each use, or once a step. In a schedule it is two ops: `gather` begins, `wait` ends. A ring of N \
-         ranks sends (N-1)/N of the buffer. Where ranks share memory nothing is copied: a gather waits for the owners, and \
-         gives a view.",
+        "Every rank gets the shards of all others, so that each has the whole. At stage 3 the flat buffer of a unit \
+         is gathered before each use, or once a step. In a schedule it is two ops: `gather` begins, `wait` ends. A \
+         ring of N ranks sends (N-1)/N of the buffer. Where ranks share memory nothing is copied: a gather waits for \
+         the owners, and gives a view.",
     ),
     word(
         "all-reduce",
         &[],
         &["zero.stage", "mesh.replica"],
-        "Every rank gets the sum of what all have: a reduce-scatter and then an all-gather. Gradients are all-reduced at \
-         stage 0, and among replicas at every stage. In a schedule the second half is the op `spread`.",
+        "Every rank gets the sum of what all have: a reduce-scatter and then an all-gather. Gradients are \
+         all-reduced at stage 0, and among replicas at every stage. In a schedule the second half is the op `spread`.",
     ),
     word(
         "arena",
         &[],
         &["memory"],
-        "The one allocation that a rank makes. Parameters, gradients, optimizer state, activations and scratch lie at \
-         constant offsets in it, so its length is known before a run, and a budget is checked by the compiler.",
+        "The one allocation that a rank makes. Parameters, gradients, optimizer state, activations and scratch lie \
+         at constant offsets in it, so its length is known before a run, and a budget is checked by the compiler.",
     ),
     word(
         "axis",
         &["mesh"],
         &["mesh.zero", "mesh.replica", "mesh.pipeline"],
-        "A direction in which ranks are arranged: along `zero` they share one copy of what is sharded, along `replica` lie \
-         copies of it, along `pipeline` parts of the model. The product of all axes is the number of ranks.",
+        "A direction in which ranks are arranged: along `zero` they share one copy of what is sharded, along \
+         `replica` lie copies of it, along `pipeline` parts of the model. The product of all axes is the number of \
+         ranks.",
     ),
     word(
         "bubble",
         &[],
         &["pipeline.schedule", "batch.micro_batches"],
-        "Time in which a pipeline stage has nothing to do, while the pipeline fills and drains. With p pipeline stages and \
-         m micro-batches it is (p-1)/m of the ideal time, or (p-1)/(m+p-1) of the whole, for GPipe and 1F1B alike; v chunks \
-         a rank divide the former by v.",
+        "Time in which a pipeline stage has nothing to do, while the pipeline fills and drains. With p pipeline \
+         stages and m micro-batches it is (p-1)/m of the ideal time, or (p-1)/(m+p-1) of the whole, for GPipe and \
+         1F1B alike; v chunks a rank divide the former by v.",
     ),
     word(
         "bucket",
         &[],
         &["zero.bucket"],
-        "Consecutive units whose gradients travel in one collective. Larger ones mean fewer messages, and more gradients \
-         that wait. Its size is in bytes, in the type that gradients travel in.",
+        "Consecutive units whose gradients travel in one collective. Larger ones mean fewer messages, and more \
+         gradients that wait. Its size is in bytes, in the type that gradients travel in.",
     ),
     word(
         "chunk",
@@ -68,36 +69,36 @@ pub(super) const WORDS: &[Word] = &[
         "data parallel",
         &["DDP", "data parallelism", "DP"],
         &["zero.stage", "mesh.zero"],
-        "Ranks have the same parameters and different sequences, and add up their gradients. Stage 0 is that and nothing \
-         else; the other stages shard what ranks would hold more than once.",
+        "Ranks have the same parameters and different sequences, and add up their gradients. Stage 0 is that and \
+         nothing else; the other stages shard what ranks would hold more than once.",
     ),
     word(
         "flat buffer",
         &["flat parameter"],
         &[],
-        "All parameters of a unit side by side, padded until they divide by the number of shards. It is what is gathered, \
-         and whose gradients are reduced.",
+        "All parameters of a unit side by side, padded until they divide by the number of shards. It is what is \
+         gathered, and whose gradients are reduced.",
     ),
     word(
         "gradient accumulation",
         &[],
         &["batch.micro_batches", "zero.reduce"],
-        "Several micro-batches before an update. Their gradients are reduced in each, which lets stages 2 and 3 keep only a \
-         shard, or are summed locally and reduced once a step, which sends less and holds all of them.",
+        "Several micro-batches before an update. Their gradients are reduced in each, which lets stages 2 and 3 keep \
+         only a shard, or are summed locally and reduced once a step, which sends less and holds all of them.",
     ),
     word(
         "master parameters",
         &["master weights", "fp32 copy"],
         &["precision.master", "precision.params"],
-        "Parameters as the optimizer updates them. Where they are wider than those that are held for computation, they are \
-         a copy of their own, which is sharded like the rest of the optimizer's state.",
+        "Parameters as the optimizer updates them. Where they are wider than those that are held for computation, \
+         they are a copy of their own, which is sharded like the rest of the optimizer's state.",
     ),
     word(
         "micro-batch",
         &[],
         &["batch.micro_batches", "batch.sequences", "batch.length"],
-        "What one forward pass works on: `sequences` x `length` tokens of one rank. A step has one or more, and one update \
-         after them.",
+        "What one forward pass works on: `sequences` x `length` tokens of one rank. A step has one or more, and one \
+         update after them.",
     ),
     word(
         "node",
@@ -128,52 +129,54 @@ pub(super) const WORDS: &[Word] = &[
         "plan",
         &[],
         &[],
-        "All that is constant about a run: the spec, the layout, the places, the schedule of each pipeline stage, the \
-         budget and the proofs. `cargo zero plan SPEC` prints it.",
+        "All that is constant about a run: the spec, the layout, the places, the schedule of each pipeline stage, \
+         the budget and the proofs. `cargo zero plan SPEC` prints it.",
     ),
     word(
         "prefetch",
         &[],
         &["zero.prefetch"],
-        "How many units ahead of the computation parameters are gathered at stage 3. More hides more of the gathers, and \
-         takes a slot more each where gathers copy.",
+        "How many units ahead of the computation parameters are gathered at stage 3. More hides more of the gathers, \
+         and takes a slot more each where gathers copy.",
     ),
     word(
         "recompute",
         &["activation checkpointing", "gradient checkpointing", "checkpointing"],
         &["recompute"],
-        "Units keep only their input for backward and run forward again before it: less memory for about a third more \
-         operations if all do. A checkpoint is something else here: the states of a run on a disk.",
+        "Units keep only their input for backward and run forward again before it: less memory for about a third \
+         more operations if all do. A checkpoint is something else here: the states of a run on a disk.",
     ),
     word(
         "reduce-scatter",
         &["reduce"],
         &["zero.bucket", "zero.reduce", "precision.reduce"],
-        "Each rank gets the sum of one shard of what all have. Gradients are reduced so along `zero`, bucket by bucket: \
-         right after backward of a bucket's units, and once a step with `reduce: PerStep`. In a schedule it is `claim` (the \
-         staging is free), `reduce` (begins) and `settle` (ends). A ring of N ranks sends (N-1)/N of the bucket.",
+        "Each rank gets the sum of one shard of what all have. Gradients are reduced so along `zero`, bucket by \
+         bucket: right after backward of a bucket's units, and once a step with `reduce: PerStep`. In a schedule it \
+         is `claim` (the staging is free), `reduce` (begins) and `settle` (ends). A ring of N ranks sends (N-1)/N of \
+         the bucket.",
     ),
     word(
         "replica",
         &["HSDP", "hybrid sharding"],
         &["mesh.replica", "mesh.within_node"],
         "One of several copies of all that is sharded, each with data of its own. The ranks of a replica shard among \
-         themselves; between replicas only shards of gradients travel. With `within_node: [Zero]` a replica stays on a \
-         node.",
+         themselves; between replicas only shards of gradients travel. With `within_node: [Zero]` a replica stays on \
+         a node.",
     ),
     word(
         "reshard",
         &["release"],
         &["zero.gather"],
-        "Giving up a gathered flat buffer once it has been used, so that only the own shard remains: the op `release`. \
-         Between checkpoints, it is the change from one layout to another, which happens whenever one is taken up.",
+        "Giving up a gathered flat buffer once it has been used, so that only the own shard remains: the op \
+         `release`. Between checkpoints, it is the change from one layout to another, which happens whenever one is \
+         taken up.",
     ),
     word(
         "schedule",
         &[],
         &["pipeline.schedule"],
-        "The ordered ops of one rank's step, a constant table: the same for all ranks of a pipeline stage. `cargo zero plan \
-         SPEC --schedule` prints it.",
+        "The ordered ops of one rank's step, a constant table: the same for all ranks of a pipeline stage. `cargo \
+         zero plan SPEC --schedule` prints it.",
     ),
     word(
         "shard",
@@ -185,15 +188,16 @@ pub(super) const WORDS: &[Word] = &[
         "slot",
         &[],
         &["zero.prefetch"],
-        "One place in a ring of buffers: for gathered parameters, for the activations of a \
-         micro-batch in flight, or for a parcel that leaves.",
+        "One place in a ring of buffers: for gathered parameters, for the activations of a micro-batch in flight, or \
+         for a parcel that leaves.",
     ),
     word(
         "stage",
         &["ZeRO stage", "ZeRO"],
         &["zero.stage"],
-        "What ranks along `zero` shard: at 1 the optimizer's state, at 2 the gradients too, at 3 the parameters too; at 0 \
-         nothing. In a step of one micro-batch, stages 0 to 2 send twice the parameters, stage 3 three times. It changes no bit of a result.",
+        "What ranks along `zero` shard: at 1 the optimizer's state, at 2 the gradients too, at 3 the parameters too; \
+         at 0 nothing. In a step of one micro-batch, stages 0 to 2 send twice the parameters, stage 3 three times. It \
+         changes no bit of a result.",
     ),
     word(
         "staging",
@@ -211,7 +215,7 @@ pub(super) const WORDS: &[Word] = &[
         "unit",
         &["FSDP unit"],
         &["pipeline.units", "recompute"],
-        "One field of the struct under `#[zero]`, or one element of a field that is an array: what is gathered, released, \
-         recomputed and placed on a pipeline stage as a whole.",
+        "One field of the struct under `#[zero]`, or one element of a field that is an array: what is gathered, \
+         released, recomputed and placed on a pipeline stage as a whole.",
     ),
 ];

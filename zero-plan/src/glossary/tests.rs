@@ -27,9 +27,24 @@ fn a_word_of_several_meanings_has_an_entry_for_each() {
 }
 
 #[test]
-fn a_key_stands_for_what_it_decides() {
-    assert!(find("zero.prefetch").iter().any(|word| word.name == "prefetch"));
-    assert!(find("mesh.within_node").iter().any(|word| word.name == "HYBRID_SHARD"));
+fn a_key_is_told_with_the_words_that_it_stands_for() {
+    let page = key_page("ZERO.gather").expect("a key");
+    let expected = "\
+zero.gather
+
+How often parameters are gathered, which only stage 3 does for use.
+
+In a spec:
+
+    zero.gather: `PerMicroBatch` or `PerStep`; by default `PerMicroBatch`
+
+words: all-gather, reshard
+
+names of FSDP: SHARD_GRAD_OP, reshard_after_forward
+
+names of DeepSpeed: stage3_max_live_parameters, stage3_max_reuse_distance";
+    assert_eq!(page, expected);
+    assert_eq!(key_page("zero.gathered"), None);
 }
 
 #[test]
@@ -67,15 +82,17 @@ fn within_one_origin_a_name_is_used_once() {
 #[test]
 fn an_entry_is_a_page() {
     let page = find("no_sync")[0].to_string();
-    let expected = "\
-no_sync, also set_requires_gradient_sync (FSDP)
+    let expected = "no_sync, also set_requires_gradient_sync (FSDP)
 
-Micro-batches whose gradients are not reduced: `reduce: PerStep` sums them locally and
+Micro-batches whose gradients are not reduced: \
+        `reduce: PerStep` sums them locally and
 reduces once a step.
 
 In a spec:
 
-    zero.reduce: `PerMicroBatch` or `PerStep`; by default `PerMicroBatch`
-    batch.micro_batches: a number of micro-batches from 1 to 8192; by default `1`";
+    zero.reduce: `PerMicroBatch` or \
+        `PerStep`; by default `PerMicroBatch`
+    batch.micro_batches: a number of micro-batches from 1 to 8192; by \
+        default `1`";
     assert_eq!(page, expected);
 }

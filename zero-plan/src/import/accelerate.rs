@@ -101,8 +101,8 @@ fn fsdp(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Diagnos
     // Accelerate sets one type for parameters, gradients and buffers; shards stay f32.
     draft.precision = Precision { compute: width, params: width, reduce: width, ..Precision::default() };
     if width.is_narrow() {
-        let reason = "parameters are stored in BF16 beside an f32 copy, where FSDP converts f32 shards for each gather: the \
-                      bytes on the wire are the same";
+        let reason = "parameters are stored in BF16 beside an f32 copy, where FSDP converts f32 shards for each \
+            gather: the bytes on the wire are the same";
         settings.note(Taken::Nearest, "mixed_precision", reason);
     }
     strategy(settings, &mut draft)?;
