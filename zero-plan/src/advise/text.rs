@@ -181,7 +181,7 @@ fn activations(question: &Question, pick: &Pick) -> Option<String> {
 /// How much was looked at.
 pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     let exhaustive = if advice.is_exhaustive {
-        "nothing else that was tried for can be faster: the search was exhaustive".to_owned()
+        "nothing that was not timed can be faster: the search was exhaustive".to_owned()
     } else {
         format!("the search was bounded by {} plans, so a faster layout may exist", question.effort.plans)
     };
