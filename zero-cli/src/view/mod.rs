@@ -14,6 +14,7 @@ use zero_plan::simulate::{Impossible, on_hardware};
 use zero_plan::{Config, Hardware, Plan, PlanBuf, simulate};
 
 use crate::arguments::Request;
+use crate::binary;
 use crate::error::Error;
 use crate::hardware::OnHardware;
 use crate::say;
@@ -25,8 +26,6 @@ use page::{PlanView, Variant};
 const PREFETCHES: [usize; 9] = [0, 1, 2, 3, 4, 6, 8, 12, 16];
 /// Ops of all choices together: more would make a page slow to open.
 const OPS_MAX: usize = 60_000;
-/// Where pages lie unless they are told to lie elsewhere, below `target/zero/`.
-const FOLDER: &str = "view";
 
 /// What to draw, and how.
 #[derive(Args, Debug, PartialEq)]
@@ -38,7 +37,7 @@ pub struct ViewArguments {
     pub other: Option<PathBuf>,
     #[command(flatten)]
     pub on: Option<OnHardware>,
-    /// The file to write, in place of one below target/zero/view/
+    /// The file to write, in place of one under target/zero/, in the folder of the spec
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Draw mesh, timeline and memory as one SVG instead of a page
@@ -83,11 +82,12 @@ fn write(path: &Path, drawn: &str) -> Result<(), Error> {
     std::fs::write(path, drawn).map_err(|source| Error::Picture { path: path.to_owned(), source })
 }
 
-/// Where the picture of a spec lies: a name of its own for each spec of a workspace.
+/// Where the picture of a spec lies: beside the binary that was built from it, which no other spec shares.
 fn place(spec: &Path, extension: &str) -> Result<PathBuf, Error> {
-    let folder = Workspace::find()?.target.join("zero").join(FOLDER);
-    std::fs::create_dir_all(&folder).map_err(|source| Error::Picture { path: folder.clone(), source })?;
-    Ok(folder.join(spec.file_name().unwrap_or_default()).with_extension(extension))
+    let target = Workspace::find()?.target;
+    let target = target.canonicalize().unwrap_or(target);
+    let spec = spec.canonicalize().map_err(|source| Error::Unreadable { path: spec.to_owned(), source })?;
+    Ok(binary::place(&target, &spec, &format!("plan.{extension}")))
 }
 
 /// A spec with all that its pictures are made of.

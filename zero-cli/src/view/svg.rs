@@ -216,7 +216,7 @@ fn digits(place: f64) -> String {
 
 /// Round numbers from 0 to `end`, at most `most` of them beside 0.
 fn ticks(end: f64, most: f64) -> Vec<f64> {
-    let rough = end / most;
+    let rough = (end / most).max(f64::MIN_POSITIVE);
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|&step| step >= rough);
     let step = step.unwrap_or(rough);

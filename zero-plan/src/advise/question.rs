@@ -138,10 +138,16 @@ impl NoAdvice {
             Self::NothingFits { least, would } => (format!("no layout fits: {least}"), would.join("\n          ")),
             Self::Tokens { asked, length, ranks } => {
                 let step = length * ranks;
-                let near = (asked.div_ceil(step) * step).max(step);
+                let most = step.saturating_mul(MICRO_BATCHES_MAX).saturating_mul(SEQUENCES[SEQUENCES.len() - 1]);
+                let near = asked.div_ceil(step).saturating_mul(step).clamp(step, most);
                 let what =
                     format!("{asked} tokens a step cannot be shared out in sequences of {length} on {ranks} ranks");
-                (what, format!("ask for a multiple of {length}, such as {near}, which every mesh can share"))
+                (
+                    what,
+                    format!(
+                        "ask for a multiple of {length}, at most {most}, such as {near}, which every mesh can share"
+                    ),
+                )
             }
             Self::Nothing(what) => (what.clone(), "remove a `--pin`, or change its value".to_owned()),
         }

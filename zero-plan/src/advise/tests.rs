@@ -44,19 +44,19 @@ pub(super) fn pinned<'a>(question: Question<'a>, pins: &[&str]) -> Question<'a> 
     Question { pins: Pins::read(pins).unwrap(), ..question }
 }
 
-/// A small model: five units of unequal sizes.
+/// A small model: five units of unequal sizes, of which buckets of 25 and 100 MiB hold one and several.
 fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
     let unit = |i: usize| Unit {
         field: "layers",
         index: Some(i),
-        params: 40_000 + 30_000 * (i % 3),
-        takes: 40_000 + 30_000 * (i % 3),
+        params: 4_000_000 + 3_000_000 * (i % 3),
+        takes: 4_000_000 + 3_000_000 * (i % 3),
         source: i,
-        saved_bytes: sequences * (20_000 + 10_000 * (i % 2)),
-        workspace_bytes: 4096,
-        input_bytes: 4096 * sequences,
-        output_bytes: 4096 * sequences,
-        operations: sequences * (40_000_000 + 20_000_000 * (i % 3)),
+        saved_bytes: sequences * (2_000_000 + 1_000_000 * (i % 2)),
+        workspace_bytes: 400_000,
+        input_bytes: 400_000 * sequences,
+        output_bytes: 400_000 * sequences,
+        operations: sequences * (4_000_000_000 + 2_000_000_000 * (i % 3)),
         ..Unit::NONE
     };
     Some((0..5).map(unit).collect())
@@ -90,8 +90,14 @@ impl Judge for Artificial {
     }
 }
 
+/// Values that are tried by brute force.
+struct Space {
+    sequences: &'static [usize],
+    recompute: &'static [&'static str],
+}
+
 /// All texts of specs that a person could write for this model on these ranks, without any thought of symmetry.
-fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize) -> Vec<String> {
+fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &Space) -> Vec<String> {
     let mut texts = Vec::new();
     let withins =
         ["", "[Zero]", "[Replica]", "[Pipeline]", "[Zero, Replica]", "[Zero, Pipeline]", "[Replica, Pipeline]"];
@@ -108,7 +114,7 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize) -> Vec<S
             if of_rank * length * zero * replica != tokens {
                 continue;
             }
-            let batches = [1, 2, 4, 8, 16].into_iter().filter(|n| of_rank % n == 0);
+            let batches = space.sequences.iter().filter(|n| of_rank % *n == 0);
             let mut zeros = Vec::new();
             for stage in 0..=3 {
                 for (bucket, reduce) in
@@ -133,7 +139,7 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize) -> Vec<S
                 let batch = format!("sequences: {n}, length: {length}, micro_batches: {}", of_rank / n);
                 for (zeros, precision) in zeros.iter().flat_map(|zeros| precisions.map(|precision| (zeros, precision)))
                 {
-                    for recompute in ["", "recompute: Every(1),", "recompute: Every(2),"] {
+                    for recompute in space.recompute {
                         let rest = format!(
                             "(mesh: ({mesh}), zero: ({zeros}), batch: ({batch}), {precision} {recompute} transport: Local,"
                         );
@@ -155,9 +161,10 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize) -> Vec<S
 /// The least seconds for a token of all specs that can be written, by each judge, and how many of them can run. Only the
 /// first, which simulates, is asked about stages above 0 with one rank along `zero`: memory and ops differ there, which the
 /// others charge for.
-fn brute_force(question: &Question, judges: [&dyn Judge; 3], ranks: usize, tokens: usize) -> ([f64; 3], usize) {
+fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, space: &Space) -> ([f64; 3], usize) {
+    let ranks = question.nodes * question.hardware.node.devices;
     let (mut best_s, mut ran) = ([f64::INFINITY; 3], 0);
-    for text in every_spec(question.nodes, ranks, question.length, tokens) {
+    for text in every_spec(question.nodes, ranks, question.length, tokens, space) {
         let Ok(spec) = parse(&text) else { continue };
         let config = spec.config();
         let asked = if config.mesh.zero == 1 && config.stage > 0 { 1 } else { 3 };
@@ -184,12 +191,17 @@ fn brute_force(question: &Question, judges: [&dyn Judge; 3], ranks: usize, token
 #[test]
 fn the_search_finds_what_brute_force_finds() {
     let effort = Effort { plans: usize::MAX };
-    for (nodes, memory_kib) in [(1, 60_000), (1, 51_300), (2, 50_700)] {
+    let all = Space { sequences: &[1, 2, 4, 8, 16], recompute: &["", "recompute: Every(1),", "recompute: Every(2),"] };
+    let some = Space { sequences: &[2], recompute: &["recompute: Every(2),"] };
+    let pins: [&[&str]; 2] = [&[], &["batch.sequences=2", "recompute=Every(2)"]];
+    for ((nodes, memory_kib), (space, pins)) in
+        [(1, 400_000), (2, 250_000)].into_iter().zip([all, some].iter().zip(pins))
+    {
         let hardware = tiny(memory_kib);
-        let (length, tokens) = (8, 4 * 8);
-        let question = Question { effort, ..ask(&hardware, nodes, length, Some(tokens), &small) };
+        let (length, tokens) = (8, 8 * 8);
+        let question = Question { effort, ..pinned(ask(&hardware, nodes, length, Some(tokens), &small), pins) };
         let judges: [&dyn Judge; 3] = [&Simulated(&hardware), &Artificial(1), &Artificial(2)];
-        let (best_s, ran) = brute_force(&question, judges, 2 * nodes, tokens);
+        let (best_s, ran) = brute_force(&question, judges, tokens, space);
         for (judge, best_s) in judges.into_iter().zip(best_s) {
             let found = search(&question, judge).unwrap();
             assert!(ran >= found.timed.len(), "{ran}");
@@ -202,7 +214,7 @@ fn the_search_finds_what_brute_force_finds() {
 /// With less effort the answer is no better, is not called exhaustive unless it is, and bounds still hold.
 #[test]
 fn a_bounded_search_says_so() {
-    let hardware = tiny(60_000);
+    let hardware = tiny(900_000);
     let whole = Question { effort: Effort { plans: usize::MAX }, ..ask(&hardware, 2, 8, Some(64), &small) };
     let best_s = search(&whole, &Simulated(&hardware)).unwrap().timed[0].token_s;
     for plans in [2, 10, 60, 400] {
@@ -217,7 +229,7 @@ fn a_bounded_search_says_so() {
 /// What is judged is what the spec says, and nothing is faster than its bound.
 #[test]
 fn texts_of_candidates_are_their_configurations() {
-    let hardware = tiny(60_000);
+    let hardware = tiny(900_000);
     for nodes in [1, 2] {
         let question = Question { effort: Effort { plans: 300 }, ..ask(&hardware, nodes, 8, Some(128), &small) };
         let judge = Simulated(&hardware);
@@ -236,7 +248,7 @@ fn texts_of_candidates_are_their_configurations() {
 
 #[test]
 fn pins_leave_only_what_they_say() {
-    let hardware = tiny(60_000);
+    let hardware = tiny(900_000);
     let pins = [
         "zero.stage=3",
         "mesh.pipeline=1",
@@ -274,7 +286,7 @@ fn z0165_pin_that_is_not_understood() {
 
 #[test]
 fn z0161_machines_that_are_not_there() {
-    let mut hardware = tiny(60_000);
+    let mut hardware = tiny(900_000);
     for nodes in [0, 4096, usize::MAX] {
         let error = search(&ask(&hardware, nodes, 8, None, &small), &Artificial(1)).unwrap_err();
         assert!(error.code() == "Z0161" && error.to_string().contains("1 to 4096 ranks"), "{error}");
@@ -303,7 +315,7 @@ fn z0162_nothing_fits() {
 
 #[test]
 fn z0163_tokens_that_cannot_be_shared_out() {
-    let hardware = tiny(60_000);
+    let hardware = tiny(900_000);
     for tokens in [0, 12, 24] {
         let question = pinned(ask(&hardware, 1, 8, Some(tokens), &small), &["mesh.pipeline=1"]);
         let error = search(&question, &Artificial(1)).unwrap_err().to_string();
@@ -319,7 +331,7 @@ fn z0163_tokens_that_cannot_be_shared_out() {
 
 #[test]
 fn z0164_no_layout_with_these_values() {
-    let hardware = tiny(60_000);
+    let hardware = tiny(900_000);
     let question = pinned(ask(&hardware, 1, 8, None, &small), &["mesh.zero=3"]);
     let error = search(&question, &Artificial(1)).unwrap_err().to_string();
     assert!(error.contains("error[Z0164]: no layout has the values that are given"), "{error}");

@@ -17,7 +17,7 @@ pub struct MeshPicture {
     /// For each rank its coordinates, in the order of `axes`.
     pub ranks: Vec<[usize; 3]>,
     /// Which states ranks hold a part of, and which whole.
-    pub states: Vec<StatePicture>,
+    pub states: [StatePicture; 3],
 }
 
 /// An axis.
@@ -55,7 +55,7 @@ impl MeshPicture {
             ranks_per_node: mesh.ranks_per_node(),
             axes: mesh.order.map(axis).into(),
             ranks: (0..mesh.ranks()).map(coordinates).collect(),
-            states: vec![
+            states: [
                 state("parameters", config.shards_parameters()),
                 state("gradients", config.shards_gradients()),
                 state("optimizer", config.shards_optimizer()),

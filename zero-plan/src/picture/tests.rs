@@ -144,3 +144,43 @@ fn every_verb_is_decided_by_a_key_with_its_line_or_default() {
         }
     });
 }
+
+#[test]
+fn an_op_that_waited_says_for_what() {
+    let waits = std::cell::Cell::new(0);
+    each(|plan, picture| {
+        for (number, (stage, drawn)) in plan.stages.iter().zip(&picture.stages).enumerate() {
+            let waited: Vec<usize> = (0..stage.step.len()).filter(|&op| drawn.ops.waited[op] > 0).collect();
+            assert_eq!(drawn.ops.waits.iter().map(|wait| wait.op).collect::<Vec<_>>(), waited);
+            for wait in &drawn.ops.waits {
+                let cause = plan.stages[wait.stage].step[wait.of];
+                match stage.step[wait.op] {
+                    Op::Receive { parcel, .. } => {
+                        assert!(matches!(cause, Op::Send { parcel: sent, .. } if sent == parcel), "{cause:?}");
+                        assert_eq!((wait.stage, wait.flow), (plan.parcel_sender(parcel, number), Some("parcels")));
+                    }
+                    Op::Clear { parcel } => assert_eq!(wait.stage, plan.parcel_receiver(parcel, number)),
+                    op => assert!(plan.config.mesh.pipeline > 1 && op == Op::Agree, "{op:?}"),
+                }
+                waits.set(waits.get() + 1);
+            }
+        }
+    });
+    assert!(waits.get() > 20, "{}", waits.get());
+}
+
+#[test]
+fn what_a_rank_holds_is_as_the_stage_says() {
+    use Holding::{Alone, Gathered, Own, Passing, Replicated, Sharded};
+    let held = |config: &Config| {
+        let kinds = [Kind::Parameters, Kind::Gradients, Kind::Optimizer, Kind::Gathered, Kind::Activations];
+        (kinds.map(|kind| Holding::of(config, kind)), MeshPicture::of(config).states.map(|state| state.shards))
+    };
+    let four = Config { mesh: Mesh::of_zero(4), ..Config::PLAIN };
+    assert_eq!(held(&four), ([Replicated, Own, Replicated, Gathered, Own], [1, 1, 1]));
+    assert_eq!(held(&four.at_stage(1)), ([Replicated, Own, Sharded, Gathered, Own], [1, 1, 4]));
+    assert_eq!(held(&four.at_stage(2)), ([Replicated, Passing, Sharded, Gathered, Own], [1, 4, 4]));
+    assert_eq!(held(&four.at_stage(3)), ([Sharded, Passing, Sharded, Gathered, Own], [4, 4, 4]));
+    let one = Config { mesh: Mesh::of_zero(1), ..Config::PLAIN };
+    assert_eq!(held(&one).0, [Alone, Own, Alone, Gathered, Own]);
+}

@@ -135,7 +135,7 @@ function fitted(canvas) {
 
 // Round numbers between two, at most `most` of them.
 function ticks(from, to, most) {
-  const rough = Math.max((to - from) / Math.max(most, 1), Number.MIN_VALUE);
+  const rough = Math.max((to - from) / Math.max(most, 1), 1e-9);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) || 10 * power;
   const found = [];

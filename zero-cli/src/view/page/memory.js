@@ -2,7 +2,7 @@
 // what the plan has not.
 
 const BELOW = 6;
-const ABOVE = 22;
+const ABOVE = 16;
 
 class MemoryChart {
   constructor(view, axis) {
@@ -29,7 +29,14 @@ class MemoryChart {
     const taken = plan.outside_bytes + arena;
     const seen = plan.limits.filter(([, bytes]) => bytes - plan.outside_bytes <= 2.5 * arena);
     const top = Math.max(taken, ...seen.map(([, bytes]) => bytes));
-    return { taken, seen, most: top + 0.08 * (top - plan.outside_bytes) };
+    return { taken, seen, most: top + Math.max(0.08 * (top - plan.outside_bytes), 1) };
+  }
+
+  // Limits that the chart does not reach, in words.
+  far() {
+    const { seen } = this.range();
+    const far = this.view.plan.limits.filter((limit) => !seen.includes(limit));
+    return far.map(([name, limit]) => `${name}: ${bytes(limit)}, far above this chart.`).join(" ");
   }
 
   // Where bytes lie. What is outside of the arena comes first: as a band that is not to scale, where the rest could otherwise not
@@ -62,13 +69,6 @@ class MemoryChart {
     for (const [name, limit] of seen) this.line(to, scale, theme, y(limit), [], 2.5, `${name}: ${bytes(limit)}`);
     this.paintPeak(to, scale, theme, y);
     to.restore();
-    const above = plan.limits.filter((limit) => !seen.includes(limit)).map(([name, limit]) => `${name}: ${bytes(limit)}, above this chart`);
-    to.fillStyle = theme.soft;
-    to.font = "11px system-ui, sans-serif";
-    to.textAlign = "right";
-    to.textBaseline = "alphabetic";
-    to.fillText(above.join("; "), scale.right, 12);
-    to.textAlign = "left";
     this.canvas.setAttribute("aria-label", this.view.memoryWords());
   }
 

@@ -3,7 +3,7 @@
 const ROW = 22;
 const TRACK = 9;
 const GAP = 12;
-const TOP = 20;
+const TOP = 28;
 const TRACKED = ["gather", "reduce", "parcel", "agree"];
 
 class Timeline {
@@ -79,10 +79,10 @@ class Timeline {
     if (width === 0) return;
     const scale = (this.scale = new Scale(this.axis, width));
     const top = this.scroller.scrollTop;
-    drawTicks(to, scale, theme, plan.clock, TOP - 4, height);
+    drawTicks(to, scale, theme, plan.clock, TOP - 12, height);
     to.save();
     to.beginPath();
-    to.rect(0, TOP - 4, width, height);
+    to.rect(0, TOP - 12, width, height);
     to.clip();
     to.translate(0, -top);
     const seen = this.rows.filter((row) => row.bottom >= top && row.y <= top + height);
@@ -182,7 +182,7 @@ class Timeline {
     if (!this.scale || x < this.scale.left) return null;
     const below = y + this.scroller.scrollTop;
     const number = this.rows.findIndex((row) => below >= row.y - 4 && below <= row.bottom + 4);
-    if (number < 0 || y < TOP - 4) return null;
+    if (number < 0 || y < TOP - 12) return null;
     const row = this.rows[number];
     const stage = this.view.plan.stages[row.stage];
     const at = this.scale.time(x);
@@ -311,7 +311,7 @@ class Timeline {
   }
 
   hover(at, event) {
-    const same = this.hovered && at && this.hovered.row === at.row && this.hovered.op === at.op && this.hovered.measured === at.measured;
+    const same = this.hovered && at && this.hovered.row === at.row && this.hovered.op === at.op && this.hovered.measured === at.measured && this.hovered.flight === at.flight;
     if (!same && (at || this.hovered)) {
       this.hovered = at;
       this.view.explain(at ? this.found(at) : this.selected && this.found(this.selected));

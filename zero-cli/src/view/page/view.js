@@ -35,7 +35,7 @@ class View {
       this.tiles,
       this.slider(),
       el("section", { "aria-label": "Schedule" }, el("h3", {}, "Schedule of a step"), this.note, this.timeline.element, this.detail),
-      el("section", { "aria-label": "Memory" }, (this.memoryHead = el("h3", {})), (this.stageChoice = el("p", { class: "choice" }, el("label", { for: `${this.id}-stage` }, "pipeline stage "), this.stages)), this.memory.element),
+      el("section", { "aria-label": "Memory" }, (this.memoryHead = el("h3", {})), (this.stageChoice = el("p", { class: "choice" }, el("label", { for: `${this.id}-stage` }, "pipeline stage "), this.stages)), (this.limits = el("p", { class: "words" })), this.memory.element),
       this.mesh.element,
       el("div", { class: "pair" }, this.source.element, this.units.element),
       this.tables,
@@ -107,6 +107,7 @@ class View {
     const { plan } = this;
     this.memoryHead.textContent = `Memory of a rank${on(plan, stage)} over the step`;
     this.tables.replaceChildren(memoryTable(plan, stage), trafficTable(plan, stage), timeTable(plan, stage));
+    this.limits.textContent = this.memory.far();
     this.memory.draw();
   }
 

@@ -50,7 +50,7 @@ pub fn block(picture: &Picture) -> Block {
     let (near, far): (Vec<_>, Vec<_>) = picture.limits.iter().partition(|(_, bytes)| is_near(*bytes));
     let most = near.iter().map(|(_, bytes)| *bytes).fold(taken, usize::max);
     let room = 0.12 * (most - picture.outside_bytes) as f64;
-    let level = Level::new(picture.outside_bytes, most as f64 + room);
+    let level = Level::new(picture.outside_bytes, most as f64 + room.max(1.0));
     let far: Vec<String> =
         far.iter().map(|(name, bytes)| format!("{name}: {}, above this chart", Bytes(*bytes))).collect();
     let of = if picture.stages.len() > 1 { format!(" of pipeline stage {number}") } else { String::new() };

@@ -23,8 +23,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0172",
         title: "a picture that cannot be written",
-        explanation: "The page or the figure is written as a whole to the file that `--out` names, or below `target/zero/view`. Its \
-                      directory must be there, be writable and have space.",
+        explanation: "The page or the figure is written as a whole to the file that `--out` names, or beside the binary of the spec. \
+                      Its directory must be there, be writable and have space.",
         example: "cargo zero view specs/zero3.ron --out /no/such/directory/zero3.html",
     },
 ];
