@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 use super::candidate::{Candidate, Dimension};
-use super::fit::Need;
+use super::fit::Demand;
 use super::question::{NoAdvice, Question, Simulated};
-use super::search::{Found, Shapes, Timed, search};
+use super::search::{Findings, Shapes, TimedLayout, search};
 use crate::plan::{Plan, PlanBuf};
 use crate::simulate::{Flow, LinkKind, Timeline, simulate};
 use crate::spec::parse;
@@ -50,11 +50,11 @@ pub struct Pick {
     /// Model FLOPs utilization: operations that the model needs against the published rate.
     pub mfu: f64,
     /// What a rank needs.
-    pub need: Need,
+    pub need: Demand,
     /// What it may take, in bytes.
     pub budget_bytes: usize,
     /// What it sends, by flow and link.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<LinkUse>,
     /// Seconds in which ranks compute, on the busiest pipeline stage.
     pub compute_s: f64,
     /// Seconds in which a rank waits for another pipeline stage, on the one that waits most.
@@ -63,7 +63,7 @@ pub struct Pick {
 
 /// Bytes on one kind of link, and how long they take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Sent {
+pub struct LinkUse {
     /// What they are for.
     pub flow: Flow,
     /// What they travel on.
@@ -84,12 +84,12 @@ pub struct Rival {
     /// The value in place of the best layout's.
     pub value: String,
     /// What it would cost.
-    pub loss: Loss,
+    pub loss: Price,
 }
 
 /// What a choice would cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub enum Loss {
+pub enum Price {
     /// The best layout with it takes so many times as long for a token.
     Slower(f64),
     /// Any layout with it takes at least so many times as long.
@@ -141,9 +141,10 @@ pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
 }
 
 /// Of the settings of a layout that are as fast as this one within what no simulation can tell, the one that needs least.
-fn lightest_of_the_fast<'f>(found: &'f Found, timed: &'f Timed) -> &'f Timed {
-    let is_as_fast =
-        |it: &&Timed| is_alike(&it.candidate, &timed.candidate) && it.token_s <= timed.token_s * (1.0 + INDISTINCT);
+fn lightest_of_the_fast<'f>(found: &'f Findings, timed: &'f TimedLayout) -> &'f TimedLayout {
+    let is_as_fast = |it: &&TimedLayout| {
+        is_alike(&it.candidate, &timed.candidate) && it.token_s <= timed.token_s * (1.0 + INDISTINCT)
+    };
     found.timed.iter().filter(is_as_fast).min_by_key(|it| it.bytes).unwrap_or(timed)
 }
 
@@ -155,11 +156,11 @@ fn is_alike(a: &Candidate, b: &Candidate) -> bool {
         .all(|&dimension| a.value(dimension) == b.value(dimension))
 }
 
-fn pick(question: &Question, shapes: &mut Shapes, timed: &Timed) -> Option<Pick> {
+fn pick(question: &Question, shapes: &mut Shapes, timed: &TimedLayout) -> Option<Pick> {
     let candidate = timed.candidate;
     let config = parse(&candidate.text(question, &[])).ok()?.config();
     let units = shapes.of(&candidate)?;
-    let need = Need::of(&config, units)?;
+    let need = Demand::of(&config, units)?;
     PlanBuf::new(question.name, config, units).with(|plan| {
         let timeline = simulate(plan, question.hardware).ok()?;
         let lanes = 0..timeline.lanes.len();
@@ -181,7 +182,7 @@ fn pick(question: &Question, shapes: &mut Shapes, timed: &Timed) -> Option<Pick>
 }
 
 /// What the rank sends that sends most, by flow and link.
-fn sent(plan: &Plan, timeline: &Timeline) -> Vec<Sent> {
+fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
     use crate::simulate::Part;
     let mut all = Vec::new();
     for (flow, link) in Flow::ALL.into_iter().flat_map(|flow| LinkKind::ALL.map(|link| (flow, link))) {
@@ -190,17 +191,17 @@ fn sent(plan: &Plan, timeline: &Timeline) -> Vec<Sent> {
             let (bytes, link_s) =
                 transfers.fold((0, 0.0), |(bytes, s), it| (bytes + it.bytes, s + it.end_s - it.start_s));
             let exposed_s = timeline.parts(plan, stage).sum(|part| part == Part::Exposed(flow, link));
-            Sent { flow, link, bytes, link_s, exposed_s }
+            LinkUse { flow, link, bytes, link_s, exposed_s }
         };
         let lanes = (0..timeline.lanes.len()).map(of_lane);
         all.extend(lanes.max_by(|a, b| (a.bytes, a.exposed_s).partial_cmp(&(b.bytes, b.exposed_s)).expect("times")));
     }
-    all.retain(|sent: &Sent| sent.bytes > 0);
+    all.retain(|sent: &LinkUse| sent.bytes > 0);
     all
 }
 
 /// What each value of each dimension costs that the best layout does not have.
-fn rivals(question: &Question, found: &Found) -> Vec<Rival> {
+fn rivals(question: &Question, found: &Findings) -> Vec<Rival> {
     let best = lightest_of_the_fast(found, &found.timed[0]);
     let mut rivals = Vec::new();
     for dimension in Dimension::ALL {
@@ -220,30 +221,30 @@ fn rivals(question: &Question, found: &Found) -> Vec<Rival> {
 }
 
 /// Smaller is better; what does not fit comes last.
-fn rank(loss: Loss) -> f64 {
+fn rank(loss: Price) -> f64 {
     match loss {
-        Loss::Slower(factor) | Loss::AtLeast(factor) | Loss::Untimed(factor) => factor,
-        Loss::TooLarge(bytes) => 1e12 + bytes as f64,
+        Price::Slower(factor) | Price::AtLeast(factor) | Price::Untimed(factor) => factor,
+        Price::TooLarge(bytes) => 1e12 + bytes as f64,
     }
 }
 
-fn loss(question: &Question, found: &Found, dimension: Dimension, value: &str) -> Loss {
+fn loss(question: &Question, found: &Findings, dimension: Dimension, value: &str) -> Price {
     let best_s = found.timed[0].token_s;
     let has = |candidate: &Candidate| candidate.value(dimension).as_deref() == Some(value);
     let timed = found.timed.iter().find(|it| has(&it.candidate)).map(|it| it.token_s);
     let untimed = found.untimed.iter().filter(|it| has(&it.0)).map(|it| it.1).reduce(f64::min);
     match (timed, untimed) {
-        (Some(token_s), _) => Loss::Slower(token_s / best_s),
-        (None, Some(least_s)) if least_s >= best_s => Loss::AtLeast(least_s / best_s),
-        (None, Some(least_s)) => Loss::Untimed(least_s / best_s),
+        (Some(token_s), _) => Price::Slower(token_s / best_s),
+        (None, Some(least_s)) if least_s >= best_s => Price::AtLeast(least_s / best_s),
+        (None, Some(least_s)) => Price::Untimed(least_s / best_s),
         (None, None) => {
             let over = |&(it, bytes): &(Candidate, usize)| bytes - question.budget(it.mesh.ranks_per_node());
-            Loss::TooLarge(found.unfit.iter().filter(|(it, _)| has(it)).map(over).min().unwrap_or(0))
+            Price::TooLarge(found.unfit.iter().filter(|(it, _)| has(it)).map(over).min().unwrap_or(0))
         }
     }
 }
 
-fn stage_fit(question: &Question, found: &Found, params: usize, stage: u8) -> StageFit {
+fn stage_fit(question: &Question, found: &Findings, params: usize, stage: u8) -> StageFit {
     let ranks = question.nodes * question.hardware.node.devices;
     let states = StateBytes::of_param(&found.timed[0].candidate.precision).per_rank(params, ranks, stage);
     let is_it = |candidate: &Candidate| candidate.stage == stage && candidate.mesh.pipeline == 1;

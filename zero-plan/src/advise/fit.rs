@@ -9,14 +9,14 @@ use crate::unit::{Unit, gathered, smaller_than_shards};
 
 /// What the ranks of the pipeline stage need that need most.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Need {
+pub struct Demand {
     /// In the arena and outside of it.
     pub bytes: usize,
     /// The arena.
     pub memory: Memory,
 }
 
-impl Need {
+impl Demand {
     /// Of a configuration; none where no plan can be made of it: a chunk would be empty, a rank would own nothing of a unit,
     /// more is gathered ahead than there is, or the compiler would take too long.
     pub fn of(config: &Config, units: &[Unit]) -> Option<Self> {

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::candidate::Dimension;
-use super::explain::{Advice, Loss, Pick};
+use super::explain::{Advice, Pick, Price};
 use super::question::Question;
 
 /// The answer.
 pub fn json(question: &Question, advice: &Advice) -> Value {
     let rival = |rival: &super::explain::Rival| {
         let (kind, figure) = match rival.loss {
-            Loss::Slower(factor) => ("times", json!(factor)),
-            Loss::AtLeast(factor) => ("times_at_least", json!(factor)),
-            Loss::Untimed(factor) => ("untimed_times_at_least", json!(factor)),
-            Loss::TooLarge(bytes) => ("bytes_too_much", json!(bytes)),
+            Price::Slower(factor) => ("times", json!(factor)),
+            Price::AtLeast(factor) => ("times_at_least", json!(factor)),
+            Price::Untimed(factor) => ("untimed_times_at_least", json!(factor)),
+            Price::TooLarge(bytes) => ("bytes_too_much", json!(bytes)),
         };
         json!({ "dimension": rival.dimension, "value": rival.value, kind: figure })
     };

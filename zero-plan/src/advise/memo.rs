@@ -180,7 +180,7 @@ fn changed(question: &Question, pick: &Pick, hardware: &Hardware, nodes: usize) 
             let is_same = sketch(&best.candidate) == sketch(&pick.candidate);
             let then = if is_same { "the same".to_owned() } else { sketch(&best.candidate) };
             let share =
-                if now < 1.0 { format!("{:.1} % less", (1.0 - now) * 100.0) } else { cost(super::Loss::Slower(now)) };
+                if now < 1.0 { format!("{:.1} % less", (1.0 - now) * 100.0) } else { cost(super::Price::Slower(now)) };
             format!("{then} | {share}")
         }
         Err(error) => format!("{} | none", error.told().0.replace('|', "/")),

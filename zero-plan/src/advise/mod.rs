@@ -21,14 +21,14 @@ mod space;
 mod text;
 
 pub use candidate::{Candidate, Dimension};
-pub use explain::{Advice, Loss, Pick, Rival, StageFit, advise};
-pub use fit::Need;
+pub use explain::{Advice, Pick, Price, Rival, StageFit, advise};
+pub use fit::Demand;
 pub use json::json;
 pub use memo::memo;
 
 pub use pins::{BadPin, Pins};
 pub use question::{Effort, Judge, NoAdvice, Question, Simulated, probes};
-pub use search::{Found, Timed, search};
+pub use search::{Findings, TimedLayout, search};
 pub use text::{answer, comment};
 
 #[cfg(test)]

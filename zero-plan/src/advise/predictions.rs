@@ -4,7 +4,7 @@
 use core::fmt::Write;
 
 use super::transformer::{
-    CODE_LLAMA_34B, GPT_1_7B, LLAMA_2_7B, LLAMA_2_13B, LLAMA_2_70B, LLAMA_3_8B, LLAMA_3_70B, Llama,
+    CODE_LLAMA_34B, GPT_1_7B, LLAMA_2_7B, LLAMA_2_13B, LLAMA_2_70B, LLAMA_3_8B, LLAMA_3_70B, LlamaSizes,
 };
 use crate::config::{Config, Precision, Recompute, TransportKind, Width};
 use crate::hardware::{Hardware, Network};
@@ -13,11 +13,11 @@ use crate::plan::PlanBuf;
 use crate::simulate::simulate;
 
 /// A published row.
-struct Row {
+struct PublishedRow {
     /// Where it is published; the note of that number says what it assumes.
     source: usize,
     what: &'static str,
-    model: Llama,
+    model: LlamaSizes,
     /// Nodes of eight devices.
     nodes: usize,
     hybrid: bool,
@@ -31,7 +31,7 @@ struct Row {
     published: f64,
 }
 
-const ROW: Row = Row {
+const ROW: PublishedRow = PublishedRow {
     source: 1,
     what: "",
     model: LLAMA_3_8B,
@@ -46,29 +46,39 @@ const ROW: Row = Row {
     published: 0.0,
 };
 
-const TITAN_2: Row = Row { model: LLAMA_2_13B, sequences: 2, length: 4096, ..ROW };
-const FMS: Row = Row { source: 2, nodes: 16, reduce: Width::BF16, length: 4096, ..ROW };
-const H100: Row = Row { source: 3, sequences: 2, ..ROW };
+const TITAN_2: PublishedRow = PublishedRow { model: LLAMA_2_13B, sequences: 2, length: 4096, ..ROW };
+const FMS: PublishedRow = PublishedRow { source: 2, nodes: 16, reduce: Width::BF16, length: 4096, ..ROW };
+const H100: PublishedRow = PublishedRow { source: 3, sequences: 2, ..ROW };
 
-const ROWS: [Row; 14] = [
-    Row { what: "Llama 3 8B, every 2nd layer again", recompute: Recompute::Every(2), published: 2904.0, ..ROW },
-    Row {
+const ROWS: [PublishedRow; 14] = [
+    PublishedRow {
+        what: "Llama 3 8B, every 2nd layer again",
+        recompute: Recompute::Every(2),
+        published: 2904.0,
+        ..ROW
+    },
+    PublishedRow {
         what: "Llama 3 70B, every layer again",
         model: LLAMA_3_70B,
         recompute: Recompute::Every(1),
         published: 331.0,
         ..ROW
     },
-    Row { what: "Llama 2 13B, all kept", published: 2162.0, ..TITAN_2 },
-    Row { what: "Llama 2 13B, every 2nd layer again", recompute: Recompute::Every(2), published: 1914.0, ..TITAN_2 },
-    Row {
+    PublishedRow { what: "Llama 2 13B, all kept", published: 2162.0, ..TITAN_2 },
+    PublishedRow {
+        what: "Llama 2 13B, every 2nd layer again",
+        recompute: Recompute::Every(2),
+        published: 1914.0,
+        ..TITAN_2
+    },
+    PublishedRow {
         what: "Llama 2 70B, every layer again",
         model: LLAMA_2_70B,
         recompute: Recompute::Every(1),
         published: 353.0,
         ..TITAN_2
     },
-    Row {
+    PublishedRow {
         what: "Llama 2 7B, hybrid, all kept",
         model: LLAMA_2_7B,
         hybrid: true,
@@ -76,8 +86,8 @@ const ROWS: [Row; 14] = [
         published: 3760.0,
         ..FMS
     },
-    Row { what: "Llama 2 13B, hybrid, all kept", model: LLAMA_2_13B, hybrid: true, published: 1700.0, ..FMS },
-    Row {
+    PublishedRow { what: "Llama 2 13B, hybrid, all kept", model: LLAMA_2_13B, hybrid: true, published: 1700.0, ..FMS },
+    PublishedRow {
         what: "34B, every layer again",
         model: CODE_LLAMA_34B,
         sequences: 8,
@@ -85,7 +95,7 @@ const ROWS: [Row; 14] = [
         published: 772.0,
         ..FMS
     },
-    Row {
+    PublishedRow {
         what: "Llama 2 70B, every layer again",
         model: LLAMA_2_70B,
         sequences: 6,
@@ -93,11 +103,11 @@ const ROWS: [Row; 14] = [
         published: 380.0,
         ..FMS
     },
-    Row { what: "Llama 3.1 8B on 8, eager", nodes: 1, published: 5762.0, ..H100 },
-    Row { what: "Llama 3.1 8B on 8, compiled", nodes: 1, published: 6667.0, ..H100 },
-    Row { what: "Llama 3.1 8B on 128, eager", nodes: 16, published: 5605.0, ..H100 },
-    Row { what: "Llama 3.1 8B on 128, compiled", nodes: 16, published: 6514.0, ..H100 },
-    Row {
+    PublishedRow { what: "Llama 3.1 8B on 8, eager", nodes: 1, published: 5762.0, ..H100 },
+    PublishedRow { what: "Llama 3.1 8B on 8, compiled", nodes: 1, published: 6667.0, ..H100 },
+    PublishedRow { what: "Llama 3.1 8B on 128, eager", nodes: 16, published: 5605.0, ..H100 },
+    PublishedRow { what: "Llama 3.1 8B on 128, compiled", nodes: 16, published: 6514.0, ..H100 },
+    PublishedRow {
         source: 4,
         what: "GPT 1.7B, every layer again",
         model: GPT_1_7B,
@@ -116,7 +126,7 @@ const ROWS: [Row; 14] = [
 const OPERATIONS_OF_GPT_1_7B: f64 =
     96.0 * 24.0 * 2304.0 * 2304.0 * (1.0 + 2048.0 / (6.0 * 2304.0) + 51_200.0 / (16.0 * 24.0 * 2304.0));
 
-impl Row {
+impl PublishedRow {
     fn hardware(&self) -> Hardware {
         let (node, network) = match self.source {
             2 => (
@@ -170,7 +180,7 @@ impl Row {
 /// The least and the most that a prediction may be of what is published, where the text claims it.
 const CLAIMED: [f64; 2] = [0.9, 1.3];
 
-impl Row {
+impl PublishedRow {
     /// Whether the text claims the tolerance for it: the devices of the last two sources were not those of our files, or had
     /// kernels of another generation.
     fn is_claimed(&self) -> bool {

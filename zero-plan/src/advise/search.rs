@@ -1,7 +1,7 @@
 //! Search: which layouts fit, and how long those take that are timed. Never says why.
 
 use super::candidate::{Candidate, Dimension};
-use super::fit::Need;
+use super::fit::Demand;
 use super::question::{Judge, NoAdvice, Question, gb};
 use super::space::{coarse, fine, with_nodes};
 use crate::config::{Often, Width};
@@ -13,7 +13,7 @@ use crate::unit::Unit;
 
 /// A layout that fits, and was timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timed {
+pub struct TimedLayout {
     /// It.
     pub candidate: Candidate,
     /// What a rank needs, in bytes.
@@ -26,9 +26,9 @@ pub struct Timed {
 
 /// What a search came to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct Findings {
     /// What was timed, fastest first.
-    pub timed: Vec<Timed>,
+    pub timed: Vec<TimedLayout>,
     /// Layouts that fit but were not timed, with fine settings left open, and the seconds for each token that they cannot be
     /// faster than, and the least that they need, in bytes.
     pub untimed: Vec<(Candidate, f64, usize)>,
@@ -41,7 +41,7 @@ pub struct Found {
 }
 
 /// A coarse layout that fits.
-struct Group {
+struct CoarseLayout {
     coarse: Candidate,
     /// No faster than this, in seconds for each token.
     least_s: f64,
@@ -53,10 +53,13 @@ struct Group {
     best_s: f64,
 }
 
+/// A width and the sequences of a micro-batch, and the units if they are known.
+type KnownUnits = ((Width, usize), Option<Vec<Unit>>);
+
 /// Units by width and sequences, each asked for once.
 pub(super) struct Shapes<'q, 'a> {
     question: &'q Question<'a>,
-    known: Vec<((Width, usize), Option<Vec<Unit>>)>,
+    known: Vec<KnownUnits>,
 }
 
 impl<'q, 'a> Shapes<'q, 'a> {
@@ -89,10 +92,10 @@ fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
 ///
 /// # Errors
 /// Where the machines or the tokens cannot be, or nothing fits.
-pub fn search(question: &Question, judge: &dyn Judge) -> Result<Found, NoAdvice> {
+pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvice> {
     question.require_machines()?;
     let mut shapes = Shapes::new(question);
-    let (mut found, mut groups) = (Found::default(), fitting(question, &mut shapes, judge)?);
+    let (mut found, mut groups) = (Findings::default(), fitting(question, &mut shapes, judge)?);
     found.unfit = std::mem::take(&mut groups.1);
     let mut groups = groups.0;
     if groups.is_empty() {
@@ -107,7 +110,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Found, NoAdvice>
         }
     }
     let is_small = known <= question.effort.plans;
-    let mut timing = Timing { question, judge, best_s: f64::INFINITY, found: &mut found, plans: 0 };
+    let mut timing = Stopwatch { question, judge, best_s: f64::INFINITY, found: &mut found, plans: 0 };
     let first = if is_small { usize::MAX } else { question.effort.plans / 2 };
     // One setting of each coarse layout, and if all is timed anyway, all of them.
     for group in &mut groups {
@@ -128,7 +131,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Found, NoAdvice>
         timing.time(group, &mut shapes, if is_small { 0 } else { left });
     }
     let best_s = timing.best_s;
-    let is_open = |group: &&Group| group.best_s.is_infinite() || !group.left.is_empty();
+    let is_open = |group: &&CoarseLayout| group.best_s.is_infinite() || !group.left.is_empty();
     found.untimed = groups.iter().filter(is_open).map(|group| (group.coarse, group.least_s, group.bytes)).collect();
     found.is_exhaustive = found.untimed.iter().all(|&(_, least_s, _)| least_s >= best_s);
     found.timed.sort_by(|a, b| a.token_s.total_cmp(&b.token_s));
@@ -139,7 +142,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Found, NoAdvice>
 }
 
 /// Coarse layouts that fit, and those that do not with the least that they need.
-type Sorted = (Vec<Group>, Vec<(Candidate, usize)>);
+type Sorted = (Vec<CoarseLayout>, Vec<(Candidate, usize)>);
 
 fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Result<Sorted, NoAdvice> {
     let all = coarse(question);
@@ -162,7 +165,7 @@ fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Resul
             Some((other, bytes)) if other == alike => bytes,
             _ => {
                 let light = lightest(question, coarse).into_iter();
-                light.filter_map(|light| Need::of(&light.config(question), units)).map(|need| need.bytes).min()
+                light.filter_map(|light| Demand::of(&light.config(question), units)).map(|need| need.bytes).min()
             }
         };
         last = Some((alike, bytes));
@@ -173,7 +176,7 @@ fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Resul
         }
         let config = coarse.config(question);
         let least_s = judge.least_s(&config, units) / config.tokens_per_step() as f64;
-        groups.push(Group { coarse, least_s, bytes, left: Vec::new(), best_s: f64::INFINITY });
+        groups.push(CoarseLayout { coarse, least_s, bytes, left: Vec::new(), best_s: f64::INFINITY });
     }
     if groups.is_empty() && unfit.is_empty() {
         return Err(NoAdvice::Nothing("no plan can be made of any layout with the values that are given".to_owned()));
@@ -186,21 +189,21 @@ fn settings(question: &Question, shapes: &mut Shapes, coarse: Candidate) -> Vec<
     let budget = question.budget(coarse.mesh.ranks_per_node());
     let Some(units) = shapes.of(&coarse) else { return Vec::new() };
     let all = fine(question, coarse, units).into_iter().rev();
-    all.filter(|it| Need::of(&it.config(question), units).is_some_and(|need| need.bytes <= budget)).collect()
+    all.filter(|it| Demand::of(&it.config(question), units).is_some_and(|need| need.bytes <= budget)).collect()
 }
 
 /// What is being timed.
-struct Timing<'t, 'a> {
+struct Stopwatch<'t, 'a> {
     question: &'t Question<'a>,
     judge: &'t dyn Judge,
     best_s: f64,
-    found: &'t mut Found,
+    found: &'t mut Findings,
     plans: usize,
 }
 
-impl Timing<'_, '_> {
+impl Stopwatch<'_, '_> {
     /// Times so many settings of a group.
-    fn time(&mut self, group: &mut Group, shapes: &mut Shapes, most: usize) {
+    fn time(&mut self, group: &mut CoarseLayout, shapes: &mut Shapes, most: usize) {
         for _ in 0..most {
             let Some(candidate) = group.left.pop() else { return };
             let Some(units) = shapes.of(&candidate) else { return };
@@ -211,11 +214,11 @@ impl Timing<'_, '_> {
                 continue;
             };
             let config = spec.config();
-            let Some(need) = Need::of(&config, units) else { continue };
+            let Some(need) = Demand::of(&config, units) else { continue };
             let step_s = PlanBuf::new(self.question.name, config, units).with(|plan| self.judge.step_s(plan));
             let Some(step_s) = step_s else { continue };
             let token_s = step_s / config.tokens_per_step() as f64;
-            self.found.timed.push(Timed { candidate, bytes: need.bytes, step_s, token_s });
+            self.found.timed.push(TimedLayout { candidate, bytes: need.bytes, step_s, token_s });
             group.best_s = group.best_s.min(token_s);
             self.best_s = self.best_s.min(token_s);
         }
@@ -246,7 +249,7 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
         None => format!("no number of nodes up to {RANKS_MAX} ranks helps: what is left is no state that is shared"),
     });
     let mut shapes = Shapes::new(question);
-    if let Some(need) = shapes.of(&candidate).and_then(|units| Need::of(&candidate.config(question), units)) {
+    if let Some(need) = shapes.of(&candidate).and_then(|units| Demand::of(&candidate.config(question), units)) {
         let kinds = [Kind::Activations, Kind::Recomputed, Kind::ActivationGradients, Kind::Workspace];
         let kept = need.of_kinds(&kinds);
         let how = match (candidate.recompute, candidate.sequences) {
@@ -277,7 +280,7 @@ fn more_nodes(question: &Question) -> Option<(usize, Candidate)> {
         let mut shapes = Shapes::new(&more);
         let least = |coarse: Candidate| {
             let units = shapes.of(&coarse)?;
-            let needs = lightest(&more, coarse).into_iter().filter_map(|it| Need::of(&it.config(&more), units));
+            let needs = lightest(&more, coarse).into_iter().filter_map(|it| Demand::of(&it.config(&more), units));
             let bytes = needs.map(|need| need.bytes).min()?;
             (bytes <= more.budget(coarse.mesh.ranks_per_node())).then_some((bytes, coarse))
         };

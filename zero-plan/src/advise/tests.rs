@@ -91,13 +91,13 @@ impl Judge for Artificial {
 }
 
 /// Values that are tried by brute force.
-struct Space {
+struct Tried {
     sequences: &'static [usize],
     recompute: &'static [&'static str],
 }
 
 /// All texts of specs that a person could write for this model on these ranks, without any thought of symmetry.
-fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &Space) -> Vec<String> {
+fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &Tried) -> Vec<String> {
     let mut texts = Vec::new();
     let withins =
         ["", "[Zero]", "[Replica]", "[Pipeline]", "[Zero, Replica]", "[Zero, Pipeline]", "[Replica, Pipeline]"];
@@ -108,13 +108,13 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &
     ];
     let schedules = ["OneFOneB", "GPipe", "Interleaved(chunks: 2)", "Interleaved(chunks: 4)"];
     for zero in 1..=ranks {
-        for replica in (1..=ranks).filter(|replica| ranks % (zero * replica) == 0) {
+        for replica in (1..=ranks).filter(|replica| ranks.is_multiple_of(zero * replica)) {
             let pipeline = ranks / zero / replica;
             let of_rank = tokens / (length * zero * replica);
             if of_rank * length * zero * replica != tokens {
                 continue;
             }
-            let batches = space.sequences.iter().filter(|n| of_rank % *n == 0);
+            let batches = space.sequences.iter().filter(|n| of_rank.is_multiple_of(**n));
             let mut zeros = Vec::new();
             for stage in 0..=3 {
                 for (bucket, reduce) in
@@ -161,7 +161,7 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &
 /// The least seconds for a token of all specs that can be written, by each judge, and how many of them can run. Only the
 /// first, which simulates, is asked about stages above 0 with one rank along `zero`: memory and ops differ there, which the
 /// others charge for.
-fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, space: &Space) -> ([f64; 3], usize) {
+fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, space: &Tried) -> ([f64; 3], usize) {
     let ranks = question.nodes * question.hardware.node.devices;
     let (mut best_s, mut ran) = ([f64::INFINITY; 3], 0);
     for text in every_spec(question.nodes, ranks, question.length, tokens, space) {
@@ -170,7 +170,7 @@ fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, spac
         let asked = if config.mesh.zero == 1 && config.stage > 0 { 1 } else { 3 };
         let units = (question.units)(config.precision.compute, config.sequences).unwrap();
         let gathered = units.iter().filter(|unit| unit.params > 0).count();
-        let divides = spec.pipeline.units != crate::spec::Units::Even || units.len() % config.chunks() == 0;
+        let divides = spec.pipeline.units != crate::spec::Units::Even || units.len().is_multiple_of(config.chunks());
         if config.chunks() > units.len() || !divides || config.stage == 3 && config.prefetch >= gathered {
             continue;
         }
@@ -191,8 +191,8 @@ fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, spac
 #[test]
 fn the_search_finds_what_brute_force_finds() {
     let effort = Effort { plans: usize::MAX };
-    let all = Space { sequences: &[1, 2, 4, 8, 16], recompute: &["", "recompute: Every(1),", "recompute: Every(2),"] };
-    let some = Space { sequences: &[2], recompute: &["recompute: Every(2),"] };
+    let all = Tried { sequences: &[1, 2, 4, 8, 16], recompute: &["", "recompute: Every(1),", "recompute: Every(2),"] };
+    let some = Tried { sequences: &[2], recompute: &["recompute: Every(2),"] };
     let pins: [&[&str]; 2] = [&[], &["batch.sequences=2", "recompute=Every(2)"]];
     for ((nodes, memory_kib), (space, pins)) in
         [(1, 400_000), (2, 250_000)].into_iter().zip([all, some].iter().zip(pins))

@@ -4,8 +4,8 @@
 use core::fmt::Write;
 
 use super::candidate::{Dimension, widths};
-use super::explain::{Advice, Loss, Pick, Rival, StageFit};
-use super::fit::Need;
+use super::explain::{Advice, Pick, Price, Rival, StageFit};
+use super::fit::Demand;
 use super::question::{Question, gb};
 use super::search::sketch;
 use crate::config::Recompute;
@@ -26,16 +26,16 @@ fn percent(factor: f64) -> String {
 }
 
 /// What a choice would cost.
-pub(super) fn cost(loss: Loss) -> String {
+pub(super) fn cost(loss: Price) -> String {
     match loss {
-        Loss::Slower(factor) if factor < 1.0005 => "as fast".to_owned(),
-        Loss::Slower(factor) if factor < 2.0 => format!("{} slower", percent(factor)),
-        Loss::Slower(factor) => format!("{factor:.1} times as long"),
-        Loss::AtLeast(factor) if factor < 1.0005 => "no faster".to_owned(),
-        Loss::AtLeast(factor) if factor < 2.0 => format!("at least {} slower", percent(factor)),
-        Loss::AtLeast(factor) => format!("at least {factor:.1} times as long"),
-        Loss::Untimed(_) => "not timed".to_owned(),
-        Loss::TooLarge(bytes) => format!("does not fit: {} too much", gb(bytes)),
+        Price::Slower(factor) if factor < 1.0005 => "as fast".to_owned(),
+        Price::Slower(factor) if factor < 2.0 => format!("{} slower", percent(factor)),
+        Price::Slower(factor) => format!("{factor:.1} times as long"),
+        Price::AtLeast(factor) if factor < 1.0005 => "no faster".to_owned(),
+        Price::AtLeast(factor) if factor < 2.0 => format!("at least {} slower", percent(factor)),
+        Price::AtLeast(factor) => format!("at least {factor:.1} times as long"),
+        Price::Untimed(_) => "not timed".to_owned(),
+        Price::TooLarge(bytes) => format!("does not fit: {} too much", gb(bytes)),
     }
 }
 
@@ -166,7 +166,7 @@ fn activations(question: &Question, pick: &Pick) -> Option<String> {
     let units = (question.units)(pick.candidate.precision.compute, pick.candidate.sequences)?;
     let config = pick.candidate.config(question);
     let of = |recompute| {
-        let need = Need::of(&crate::config::Config { recompute, ..config }, &units)?;
+        let need = Demand::of(&crate::config::Config { recompute, ..config }, &units)?;
         Some(need.of_kinds(&BATCH))
     };
     let (kept, again) = (of(Recompute::None)?, of(Recompute::Every(1)));
@@ -201,7 +201,7 @@ pub fn comment(question: &Question, advice: &Advice, pick: &Pick) -> Vec<String>
         0 => "The fastest that was found.".to_owned(),
         _ => format!(
             "{} than the fastest that was found.",
-            cost(Loss::Slower(per_token(pick) / per_token(&advice.picks[0])))
+            cost(Price::Slower(per_token(pick) / per_token(&advice.picks[0])))
         ),
     });
     lines

@@ -6,7 +6,7 @@ use crate::unit::{LINE_BYTES, Unit, round_up};
 
 /// Sizes of a decoder as Llama has it: RMS norms, grouped queries, rotary positions, SwiGlu, no biases.
 #[derive(Clone, Copy, Debug)]
-pub struct Llama {
+pub struct LlamaSizes {
     pub vocab: usize,
     pub layers: usize,
     pub width: usize,
@@ -15,21 +15,22 @@ pub struct Llama {
     pub hidden: usize,
 }
 
-pub const LLAMA_3_8B: Llama =
-    Llama { vocab: 128_256, layers: 32, width: 4096, heads: 32, key_heads: 8, hidden: 14_336 };
-pub const LLAMA_3_70B: Llama =
-    Llama { vocab: 128_256, layers: 80, width: 8192, heads: 64, key_heads: 8, hidden: 28_672 };
-pub const LLAMA_2_7B: Llama =
-    Llama { vocab: 32_000, layers: 32, width: 4096, heads: 32, key_heads: 32, hidden: 11_008 };
-pub const LLAMA_2_13B: Llama =
-    Llama { vocab: 32_000, layers: 40, width: 5120, heads: 40, key_heads: 40, hidden: 13_824 };
-pub const LLAMA_2_70B: Llama =
-    Llama { vocab: 32_000, layers: 80, width: 8192, heads: 64, key_heads: 8, hidden: 28_672 };
-pub const CODE_LLAMA_34B: Llama =
-    Llama { vocab: 32_000, layers: 48, width: 8192, heads: 64, key_heads: 8, hidden: 22_016 };
+pub const LLAMA_3_8B: LlamaSizes =
+    LlamaSizes { vocab: 128_256, layers: 32, width: 4096, heads: 32, key_heads: 8, hidden: 14_336 };
+pub const LLAMA_3_70B: LlamaSizes =
+    LlamaSizes { vocab: 128_256, layers: 80, width: 8192, heads: 64, key_heads: 8, hidden: 28_672 };
+pub const LLAMA_2_7B: LlamaSizes =
+    LlamaSizes { vocab: 32_000, layers: 32, width: 4096, heads: 32, key_heads: 32, hidden: 11_008 };
+pub const LLAMA_2_13B: LlamaSizes =
+    LlamaSizes { vocab: 32_000, layers: 40, width: 5120, heads: 40, key_heads: 40, hidden: 13_824 };
+pub const LLAMA_2_70B: LlamaSizes =
+    LlamaSizes { vocab: 32_000, layers: 80, width: 8192, heads: 64, key_heads: 8, hidden: 28_672 };
+pub const CODE_LLAMA_34B: LlamaSizes =
+    LlamaSizes { vocab: 32_000, layers: 48, width: 8192, heads: 64, key_heads: 8, hidden: 22_016 };
 
 /// GPT as Megatron-LM has it: a gated map of 8/3 of the width has the products of a plain one of 4 times the width.
-pub const GPT_1_7B: Llama = Llama { vocab: 51_200, layers: 24, width: 2304, heads: 24, key_heads: 24, hidden: 6144 };
+pub const GPT_1_7B: LlamaSizes =
+    LlamaSizes { vocab: 51_200, layers: 24, width: 2304, heads: 24, key_heads: 24, hidden: 6144 };
 
 /// Operations of an exponential and of a softmax, for each element, as the runtime counts them.
 const EXP: usize = 20;
@@ -42,7 +43,7 @@ fn bytes(numbers: usize, width: Width) -> usize {
     round_up(numbers * width.bytes(), LINE_BYTES)
 }
 
-impl Llama {
+impl LlamaSizes {
     /// Its units on micro-batches of that shape.
     pub fn units(&self, compute: Width, sequences: usize, length: usize) -> Vec<Unit> {
         let tokens = sequences * length;
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn numbers_of_parameters_are_those_published() {
-        let params = |llama: Llama| llama.units(Width::BF16, 1, 128).iter().map(|unit| unit.params).sum::<usize>();
+        let params = |llama: LlamaSizes| llama.units(Width::BF16, 1, 128).iter().map(|unit| unit.params).sum::<usize>();
         assert_eq!(params(LLAMA_3_8B), 8_030_261_248);
         assert_eq!(params(LLAMA_3_70B), 70_553_706_496);
         assert_eq!(params(LLAMA_2_7B), 6_738_415_616);
