@@ -4,11 +4,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use zero_runtime::terminal;
 
+use crate::advise::AdviseArguments;
 use crate::checkpoint::{ExportArguments, VerifyArguments};
+use crate::completions::CompletionsArguments;
+use crate::diff::DiffArguments;
+use crate::import::ImportArguments;
+use crate::init::InitArguments;
 use crate::measure::MeasureArguments;
+use crate::plan::PlanArguments;
 use crate::simulate::SimulateArguments;
 use crate::tokenize::TokenizeArguments;
 use crate::view::ViewArguments;
@@ -71,19 +77,15 @@ pub enum Verb {
         list: bool,
     },
     /// Build the binary and print its plan
-    Plan {
-        #[command(flatten)]
-        request: Request,
-        /// Also where everything lies, and every op of every pipeline stage
-        #[arg(long)]
-        schedule: bool,
-    },
+    Plan(PlanArguments),
     /// Build the binary, and print how long a step of its plan would take on some hardware, and why
     Simulate(SimulateArguments),
     /// Build the binary, and draw its plan: mesh, schedule, memory and traffic, as a page that opens in a browser
     View(ViewArguments),
     /// Measure this machine, and describe it as a file of hardware that `--on` takes
     Measure(MeasureArguments),
+    /// Search for the layout of a model that is fastest on some machines, and say why no other is
+    Advise(AdviseArguments),
     /// Write the token ids of text to a file that a model of text is trained on, by `--data`
     Tokenize(TokenizeArguments),
     /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written
@@ -93,21 +95,29 @@ pub enum Verb {
         /// A checkpoint, or the folder of a run
         path: PathBuf,
     },
-    /// Print which tensors of two checkpoints differ, by how much, and what else does; layouts and widths may differ. The
-    /// exit code is 0 if all states of all tensors are equal, 1 if not, and 2 if one cannot be read
-    Diff {
-        /// A checkpoint
-        first: PathBuf,
-        /// Another one
-        second: PathBuf,
-    },
+    /// Print what another spec changes: keys, memory, traffic, ops, time, and where schedules first differ; of a single one, since
+    /// git's HEAD. Of two checkpoints, which tensors differ, by how much, and what else does; layouts and widths may differ. The
+    /// exit code is 0 if nothing differs, 1 if something does, and 2 if one cannot be read
+    Diff(DiffArguments),
     /// Write the parameters of a checkpoint to a folder as Hugging Face has them
     Export(ExportArguments),
-    /// Say what a code of a message means
+    /// Say what a code of a message means, a word of the field, a key, or a name of FSDP or DeepSpeed
     Explain {
-        /// The code, such as Z0107; without it, all codes are listed
-        code: Option<String>,
+        /// The code, such as Z0107, the word, such as reduce-scatter, or the key, such as zero.prefetch; without it, all are
+        /// listed
+        words: Vec<String>,
     },
+    /// Write the spec that means what a configuration of DeepSpeed or accelerate does, and say what has no counterpart
+    Import(ImportArguments),
+    /// Make a crate of one's own, with a model and a spec, that compiles and trains at once
+    Init(InitArguments),
+    /// Print a script that completes this command in a shell
+    Completions(CompletionsArguments),
+}
+
+/// The command as clap knows it.
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// What the command line asks for. Where that is help, or where it is wrong, prints the help or an error and ends the
@@ -165,16 +175,21 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
                 return Some(format!("to train what a spec says, run `cargo zero run {}`", shown(&arguments[1..])));
             }
             let has_near = error.get(ContextKind::SuggestedSubcommand).is_some();
-            (!has_near).then(|| {
-                "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, `simulate`, `view`, `measure`, `tokenize`, `verify`, `inspect`, \
-                 `diff`, `export` and `explain`"
-                    .to_owned()
-            })
+            (!has_near).then(|| format!("the commands are {}", commands()))
         }
         ErrorKind::UnknownArgument if arguments.get(1).is_some_and(starts_a_binary) => {
             tip_for_run(&text(ContextKind::InvalidArg)?, &arguments[1..])
         }
         _ => None,
+    }
+}
+
+/// The names of all commands, as a sentence has them.
+fn commands() -> String {
+    let names: Vec<_> = command().get_subcommands().map(|it| format!("`{}`", it.get_name())).collect();
+    match names.split_last() {
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 
@@ -247,9 +262,18 @@ mod tests {
             ("run x.ron -steps 5", "come after `--`: `cargo zero run x.ron -- -steps 5`"),
             ("run --steps 5 x.ron", "come after the spec and `--`: `cargo zero run SPEC -- --steps ...`"),
             ("run x.ron --release", "always built with `--release`"),
-            ("train x.ron", "`tokenize`, `verify`, `inspect`, `diff`, `export` and `explain`"),
+            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, "),
+            ("simulate x.ron", "--on <HARDWARE>"),
+            ("simulate x.ron --on a --threads 0", "invalid value '0'"),
+            ("measure --threads 1,x", "invalid value 'x'"),
             ("export a b --dtype f64", "[possible values: bf16, f16, f32]"),
-            ("diff a", "<SECOND>"),
+            ("diff", "<FIRST>"),
+            ("diff a.ron b.ron --network n", "--on <HARDWARE>"),
+            ("plan x.ron --json --schedule", "cannot be used with"),
+            ("import a.json --ranks 0", "invalid value '0'"),
+            ("import a.json --micro-batches 8193", "invalid value '8193'"),
+            ("completions csh", "[possible values: bash, elvish, fish, powershell, zsh]"),
+            ("init", "<NAME>"),
             ("verify a --threads 0", "invalid value '0'"),
             ("sample x.ron --prompt a", "come after `--`: `cargo zero sample x.ron -- --prompt a`"),
             ("evaluate --data a x.ron", "come after the spec and `--`: `cargo zero evaluate SPEC -- --data ...`"),

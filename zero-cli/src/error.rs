@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use zero_plan::diagnostic::{self, Diagnostic};
-use zero_plan::{Hardware, Impossible};
+use zero_plan::{Flaw, Hardware, Impossible, glossary};
 use zero_runtime::checkpoint::CheckpointError;
 
 /// Why the command did not do what it was asked to.
@@ -12,6 +12,12 @@ use zero_runtime::checkpoint::CheckpointError;
 pub enum Error {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error("error[Z0120]: cannot read {}: {source}\n  = help: give the path of DeepSpeed's JSON, or of the YAML that `accelerate config` writes", path.display())]
+    UnreadableConfiguration { path: PathBuf, source: io::Error },
+    #[error("error[Z0120]: git has no {} to compare with: {source}\n  = help: commit the spec, or compare two files: `cargo zero diff FIRST SECOND`", spec.display())]
+    Uncommitted { spec: PathBuf, source: io::Error },
+    #[error("error[Z0120]: {} is no spec to compare\n  = help: two specs are files that end in `.ron`; two checkpoints are folders, and take neither `--on` nor `--json`", first.display())]
+    NoSpecs { first: PathBuf },
     /// The mistakes of the spec, each rendered with its place.
     #[error("{}", .0.join("\n\n"))]
     Spec(Vec<String>),
@@ -39,10 +45,15 @@ pub enum Error {
     Unproven { spec: PathBuf },
     #[error("error[Z0125]: cannot write {}: {source}\n  = help: the target directory must be writable and have space", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("error[Z0125]: cannot write {}: {source}\n  = help: name a file that is not there yet, in a directory that is writable", path.display())]
+    WriteNew { path: PathBuf, source: io::Error },
     #[error("error[Z0126]: cannot start {}: {source}\n  = help: see whether the target directory is on a file system that forbids programs", binary.display())]
     Start { binary: PathBuf, source: io::Error },
-    #[error("error[Z0129]: no message has the code `{code}`\n  = help: {}", nearest_help(code))]
-    UnknownCode { code: String },
+    #[error(
+        "error[Z0129]: nothing is known of `{asked}`: it is no code of a message, and no word\n  = help: {}",
+        nearest_help(asked)
+    )]
+    Unexplained { asked: String },
     #[error("error[Z0131]: the package `{model}` has no binary `{bin}`\n  = help: it has {}", binaries.join(", "))]
     UnknownBinary { model: String, bin: String, binaries: Vec<String> },
     #[error("error[Z0133]: the path {} is not UTF-8, and the compiler takes no other\n  = help: rename the file or the directory", path.display())]
@@ -58,10 +69,22 @@ pub enum Error {
     )]
     OneSize { model: String, size: String },
     #[error(
+        "error[Z0158]: no crate `{name}` can be made here: {why}\n  = help: choose another name: letters, digits, `-` and `_`, for a folder that is not there or empty"
+    )]
+    NewCrate { name: String, why: String },
+    #[error("error[Z0159]: no zero-runtime in {}: {what}\n  = help: give a clone of zero's repository by `--zero PATH`; no registry has the runtime", path.display())]
+    NoRuntime { path: PathBuf, what: String },
+    #[error(
         "error[Z0160]: no {kind} `{asked}`: it is no name, and no file that can be read: {source}\n  = help: {}the names are {names}; a path is of a RON file",
         meant(nearest)
     )]
     UnknownHardware { kind: &'static str, asked: String, source: io::Error, nearest: Option<String>, names: String },
+    #[error("error[Z0166]: cannot write {}: {source}\n  = help: the folder must be writable and have space", path.display())]
+    Advice { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    NoAdvice(#[from] zero_plan::advise::NoAdvice),
+    #[error("{0}")]
+    Pin(#[from] zero_plan::advise::BadPin),
     #[error(
         "error[Z0375]: {place} {what}\n  = help: correct it, or leave that file out; what a file is follows from the end of its name: .jsonl, .parquet, and otherwise text"
     )]
@@ -93,6 +116,8 @@ pub enum Error {
     NotMeasured { spec: PathBuf, what: String },
     #[error("error[Z0180]: cannot write {}: {source}\n  = help: name a new file in a folder that is there", path.display())]
     Output { path: PathBuf, source: io::Error },
+    #[error("error[Z0130]: the plan of {} is not sound: {flaw}", spec.display())]
+    Flawed { spec: PathBuf, flaw: Flaw },
     #[error("{0}")]
     Runtime(#[from] zero_runtime::error::Error),
 }
@@ -166,9 +191,12 @@ fn candidates_help(candidates: &[String]) -> String {
     }
 }
 
-fn nearest_help(code: &str) -> String {
-    match diagnostic::nearest(code) {
-        Some(near) => format!("did you mean {}, {}? `cargo zero explain` lists all codes", near.code, near.title),
-        None => "`cargo zero explain` lists all codes".to_owned(),
+fn nearest_help(asked: &str) -> String {
+    match (diagnostic::nearest(asked), glossary::nearest(asked)) {
+        (Some(near), _) => {
+            format!("did you mean {}, {}? `cargo zero explain` lists all codes and words", near.code, near.title)
+        }
+        (None, Some(word)) => format!("did you mean `{word}`? `cargo zero explain` lists all codes and words"),
+        (None, None) => "`cargo zero explain` lists all codes and words".to_owned(),
     }
 }

@@ -1,16 +1,22 @@
 //! `cargo zero`: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and files;
 //! never decides what a spec or a code means, which `zero-plan` does.
 
+mod advise;
 mod arguments;
 mod binary;
 mod build;
 mod checkpoint;
 mod compile;
+mod completions;
+mod diff;
 mod error;
 mod explain;
 mod hardware;
+mod import;
+mod init;
 mod measure;
 mod model;
+mod plan;
 mod say;
 mod simulate;
 mod sizes;
@@ -50,18 +56,20 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
             let binary = request.map(|request| build::build(&request)).transpose()?;
             binary.iter().for_each(|binary| say::line(binary.path().display()));
         }
-        Verb::Plan { request, schedule } => {
-            become_binary(&request, &[if schedule { "--schedule" } else { "--plan" }.into()])?;
-        }
+        Verb::Plan(arguments) => plan::plan(&arguments)?,
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
         Verb::View(arguments) => view::view(&arguments)?,
         Verb::Measure(arguments) => measure::measure(&arguments)?,
+        Verb::Advise(arguments) => advise::advise(&arguments)?,
         Verb::Tokenize(arguments) => tokenize::tokenize(&arguments)?,
         Verb::Verify(arguments) => checkpoint::verify(&arguments)?,
         Verb::Inspect { path } => checkpoint::inspect(&path)?,
-        Verb::Diff { first, second } => return Ok(checkpoint::diff(&first, &second)),
+        Verb::Diff(arguments) => return Ok(diff::diff(&arguments)),
         Verb::Export(arguments) => checkpoint::export(&arguments)?,
-        Verb::Explain { code } => say::line(explain::explain(code.as_deref())?),
+        Verb::Explain { words } => say::line(explain::explain(&words)?),
+        Verb::Import(arguments) => import::import(&arguments)?,
+        Verb::Init(arguments) => init::init(&arguments)?,
+        Verb::Completions(arguments) => completions::completions(&arguments),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,14 @@
 //! Which binary starts, where it lies and what it carries: with a workspace that has a small program in place of a model,
 //! and a script in place of cargo that compiles it.
 
+mod workspace;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command};
+
+use workspace::{Workspace, said};
 
 /// Says which binary it is, and the spec and text that it was compiled with. Asked to prove its plan, it lets another
 /// build end: it puts what OTHER names in its own place.
@@ -21,72 +25,9 @@ fn main() {
 }
 "#;
 
-/// A workspace with the package `model`, which has two binaries. Its path has a blank.
-struct Workspace {
-    _directory: tempfile::TempDir,
-    root: PathBuf,
-}
-
-impl Workspace {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let root = directory.path().canonicalize().expect("a directory").join("a workspace");
-        let workspace = Self { _directory: directory, root };
-        fs::create_dir_all(workspace.root.join("target/release")).expect("a directory");
-        let target = |name: &str| format!(r#"{{"kind":["bin"],"crate_types":["bin"],"name":"{name}"}}"#);
-        let metadata = format!(
-            r#"{{"packages":[{{"id":"model","name":"model","targets":[{},{}]}}],"workspace_root":{:?},"target_directory":{:?}}}"#,
-            target("model"),
-            target("other"),
-            workspace.root,
-            workspace.root.join("target"),
-        );
-        workspace.write("metadata.json", &metadata);
-        workspace.write("program.rs", PROGRAM);
-        workspace.write("Cargo.toml", "[workspace]\n");
-        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cargo.sh"), workspace.root.join("cargo"))
-            .expect("a script");
-        workspace
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        let path = self.root.join(name);
-        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
-        fs::write(path, content).expect("a file");
-    }
-
-    /// A spec that can be told from others.
-    fn spec(&self, name: &str) -> &Self {
-        self.write(name, &format!("(model: Package(\"model\"), zero: (stage: 1)) // {name}\n"));
-        self
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
-        command.args(line.split(' ')).current_dir(&self.root).env("CARGO", self.root.join("cargo"));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn said(&self, line: &str) -> String {
-        said(self.command(line).output().expect("the command"))
-    }
-
-    /// Builds a spec: where its binary lies.
-    fn built(&self, line: &str) -> PathBuf {
-        PathBuf::from(self.said(&format!("build {line}")).trim_end())
-    }
-}
-
-/// What a command that succeeds says on standard output.
-fn said(output: Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
-}
-
 #[test]
 fn specs_of_one_stem_are_two_binaries() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("a/x.ron").spec("b/x.ron");
     let (a, b) = (workspace.built("a/x.ron"), workspace.built("b/x.ron"));
     for (path, name) in [(a, "a/x.ron"), (b, "b/x.ron")] {
@@ -105,7 +46,7 @@ fn specs_of_one_stem_are_two_binaries() {
 
 #[test]
 fn a_binary_is_told_what_to_do_instead_of_training() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("x.ron");
     for (line, arguments) in [
         ("sample x.ron -- --prompt a", r#"["--only=sample", "--prompt", "a"]"#),
@@ -119,7 +60,7 @@ fn a_binary_is_told_what_to_do_instead_of_training() {
 
 #[test]
 fn a_build_waits_for_another_one() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("x.ron").write("target/zero/build/lock", "");
     let lock = fs::File::open(workspace.root.join("target/zero/build/lock")).expect("a lock");
     lock.lock().expect("the lock");
@@ -134,7 +75,7 @@ fn a_build_waits_for_another_one() {
 
 #[test]
 fn what_starts_is_what_was_proven_even_if_another_build_replaces_it() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("x.ron").spec("y.ron");
     let other = workspace.root.join("other");
     fs::copy(workspace.built("y.ron"), &other).expect("a copy");
@@ -145,7 +86,7 @@ fn what_starts_is_what_was_proven_even_if_another_build_replaces_it() {
 
 #[test]
 fn no_spec_overwrites_what_the_command_keeps_for_itself() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("workspace.txt.ron").spec("lock.ron").spec("build/lock");
     for name in ["workspace.txt.ron", "lock.ron", "build/lock"] {
         assert!(workspace.said(&format!("run {name}")).contains(name));
@@ -156,7 +97,7 @@ fn no_spec_overwrites_what_the_command_keeps_for_itself() {
 
 #[test]
 fn what_git_ignores_is_not_in_a_binary_and_what_is_can_be_listed() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("x.ron").write("secret.toml", "token = \"not for others\"\n");
     workspace.write("notes.md", "for everybody\n");
     workspace.write(".gitignore", "secret.toml\n");
@@ -177,7 +118,7 @@ fn what_git_ignores_is_not_in_a_binary_and_what_is_can_be_listed() {
 
 #[test]
 fn a_package_of_several_binaries_has_one_place_for_each() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("x.ron");
     assert!(workspace.said("run x.ron --bin other").starts_with("other "));
     assert!(workspace.said("run x.ron").starts_with("model "));
@@ -187,7 +128,7 @@ fn a_package_of_several_binaries_has_one_place_for_each() {
 /// Cargo finds `cargo-zero` on the path, in any directory, and starts it with its own subcommand first.
 #[test]
 fn cargo_finds_the_command() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new(PROGRAM);
     workspace.spec("x.ron");
     let installed = Path::new(env!("CARGO_BIN_EXE_cargo-zero")).parent().expect("a directory");
     let path = std::env::join_paths([installed.to_owned()].into_iter().chain(std::env::split_paths(env!("PATH"))));

@@ -130,17 +130,40 @@ fn codes_are_explained() {
     assert!(page.starts_with("Z0107: unknown key\n\nThere is no such key in this section."), "{page}");
     assert!(page.ends_with("\nExample:\n\n    (zero: (stage: 3, prefech: 2))\n"), "{page}");
     let all = explained(&[]);
-    assert_eq!(all.lines().count(), CODES.len());
-    assert!(all.starts_with("Z0101  not RON\n"), "{all}");
+    let (codes, words) = all.split_once("\n\n").expect("two lists");
+    assert_eq!(codes.lines().count(), CODES.len());
+    assert!(codes.starts_with("Z0101  not RON\n"), "{all}");
+    assert!(
+        words.starts_with("words:\n  all-gather, ") && words.contains("\n\nnames of FSDP:\n  FULL_SHARD, "),
+        "{all}"
+    );
+    assert!(words.lines().all(|line| line.len() <= 88), "{all}");
+}
+
+#[test]
+fn words_are_explained() {
+    let page = explained(&["reduce-scatter"]);
+    assert!(page.starts_with("reduce-scatter, also reduce\n\nEach rank gets the sum of one shard"), "{page}");
+    assert!(page.contains("\n    zero.bucket: a size from `B(1)` up"), "{page}");
+    assert_eq!(explained(&["reduce", "scatter"]), page);
+    assert!(explained(&["zero.prefetch"]).starts_with("zero.prefetch\n\nHow far ahead of the computation"));
+    let several = explained(&["activation_checkpointing"]);
+    assert!(
+        several.contains("recompute, also ") && several.contains("\n\n\nactivation_checkpointing, also "),
+        "{several}"
+    );
 }
 
 #[test]
 fn z0129_unknown_code() {
     let errors = refused(Path::new("."), &["explain", "Z017"]);
-    let expected = "error[Z0129]: no message has the code `Z017`\n  = help: did you mean Z0107, unknown key?";
+    let expected = "error[Z0129]: nothing is known of `Z017`: it is no code of a message, and no word\n  \
+                    = help: did you mean Z0107, unknown key?";
     assert!(errors.starts_with(expected), "{errors}");
-    let errors = refused(Path::new("."), &["explain", "prefetch"]);
-    assert!(errors.ends_with("= help: `cargo zero explain` lists all codes\n"), "{errors}");
+    let errors = refused(Path::new("."), &["explain", "reduce-scater"]);
+    assert!(errors.contains("= help: did you mean `reduce-scatter`?"), "{errors}");
+    let errors = refused(Path::new("."), &["explain", "quaternion"]);
+    assert!(errors.ends_with("= help: `cargo zero explain` lists all codes and words\n"), "{errors}");
 }
 
 #[test]

@@ -427,6 +427,34 @@ mod tests {
     }
 
     #[test]
+    fn other_shapes_have_sizes_and_no_code() {
+        let item = parse_quote!(
+            struct Mlp {
+                embed: Embedding<8, 8>,
+                head: Head<8>,
+            }
+        );
+        let environment = Environment {
+            package: PathBuf::new(),
+            directory: PathBuf::new(),
+            spec: None,
+            text: None,
+            shapes: vec![(Width::BF16, 2, 16), (Width::F32, 4, 16)],
+        };
+        let expanded = packed(&model(&item, &valid::model(&item).unwrap(), &choice(None), &environment).to_string());
+        assert_eq!(expanded.matches("struct__Probe;").count(), 2);
+        for part in [
+            "typeCompute=::zero_runtime::device::bf16;constSEQUENCES:usize=2;constLENGTH:usize=16;",
+            "<Head<8>as::zero_runtime::layer::Head<__Probe>>::CODE",
+            "compute:::zero_runtime::plan::config::Width::BF16,sequences:2,length:16,fields:&__SIZES,",
+            "compute:::zero_runtime::plan::config::Width::F32,sequences:4,length:16,fields:&__SIZES,",
+        ] {
+            assert!(expanded.contains(part), "no `{part}` in {expanded}");
+        }
+        assert!(!packed(&self::expanded(&item, &choice(None), None)).contains("PROBES"));
+    }
+
+    #[test]
     fn a_device_of_ones_own_is_named_once() {
         let item = parse_quote!(
             struct Mlp {

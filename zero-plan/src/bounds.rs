@@ -18,7 +18,7 @@ pub const UNITS_MAX: usize = 1 << 10;
 
 /// The most micro-batches that any spec may ask for: a model has at least two units, which go forward and back in each
 /// of them.
-pub(crate) const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
+pub const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
 
 /// The most that sums over the sizes of a plan may come to: bytes of all micro-batches, or operations of a step. It is
 /// a quarter of what can be counted, because some sums are multiplied by small numbers.
@@ -90,21 +90,13 @@ const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
 /// Z0210.
 #[track_caller]
 pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin) {
-    let rounding = (16 * config.mesh.data_ranks() * ALIGNMENT) as u128;
-    let (mut bytes, mut operations, mut largest, mut i) = (0, 0, 0, 0);
-    while i < units.len() {
-        let of_unit = bytes_of(&units[i]);
-        bytes += of_unit + 8 * rounding;
-        operations += units[i].operations as u128;
-        largest = if of_unit > bytes_of(&units[largest]) { i } else { largest };
-        i += 1;
-    }
-    let micro_batches = config.micro_batches as u128;
-    // No region holds more than every unit for every micro-batch and chunk, or the largest unit in as many slots as
-    // there are units. A parameter takes or sends 16 bytes at most.
-    let times = micro_batches * config.chunks_per_rank() as u128 + units.len() as u128 + 16;
-    if bytes * times <= COUNT_MAX && 4 * operations * micro_batches + bytes <= COUNT_MAX {
+    if is_countable(config, units) {
         return;
+    }
+    let (mut largest, mut i) = (0, 1);
+    while i < units.len() {
+        largest = if bytes_of(&units[i]) > bytes_of(&units[largest]) { i } else { largest };
+        i += 1;
     }
     let unit = &units[largest];
     let message = unit.name(Message::new().text("[Z0210] sizes too large to count in 64 bits: `")).text("` has ");
@@ -116,6 +108,22 @@ pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin)
     let message = origin.tell_number(message, "batch.length", config.length);
     let message = origin.tell_number(message, "batch.micro_batches", config.micro_batches);
     panic!("{}", message.text("\n  fix: lower them, or the widths of the model").as_str());
+}
+
+/// Whether [`require_countable`] admits a configuration.
+pub(crate) const fn is_countable(config: &Config, units: &[Unit]) -> bool {
+    let rounding = (16 * config.mesh.data_ranks() * ALIGNMENT) as u128;
+    let (mut bytes, mut operations, mut i) = (0, 0, 0);
+    while i < units.len() {
+        bytes += bytes_of(&units[i]) + 8 * rounding;
+        operations += units[i].operations as u128;
+        i += 1;
+    }
+    let micro_batches = config.micro_batches as u128;
+    // No region holds more than every unit for every micro-batch and chunk, or the largest unit in as many slots as
+    // there are units. A parameter takes or sends 16 bytes at most.
+    let times = micro_batches * config.chunks_per_rank() as u128 + units.len() as u128 + 16;
+    bytes * times <= COUNT_MAX && 4 * operations * micro_batches + bytes <= COUNT_MAX
 }
 
 const fn bytes_of(unit: &Unit) -> u128 {

@@ -14,7 +14,7 @@ use crate::unit::Unit;
 
 use change::{CHANGES, Change};
 pub use peak::Peak;
-use peak::peak;
+pub(crate) use peak::peak;
 
 /// Parts of a peak that a message names.
 const PARTS: usize = 3;

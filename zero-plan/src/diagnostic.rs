@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
+pub(crate) use codes::fill;
 pub use codes::{CODES, Code, find, nearest};
 
 /// One mistake: what, where, expected and found, how to fix.

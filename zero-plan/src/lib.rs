@@ -9,16 +9,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod bounds;
 pub mod budget;
 pub mod check;
 pub mod config;
 pub mod diagnostic;
+pub mod difference;
 mod execution;
 mod fingerprint;
 pub mod footprint;
+pub mod glossary;
 mod groups;
 pub mod hardware;
+pub mod import;
 pub mod layout;
 pub mod mesh;
 pub mod message;
@@ -35,6 +39,7 @@ pub mod simulate;
 pub mod sizes;
 pub mod spec;
 mod states;
+pub mod summary;
 mod traffic;
 pub mod unit;
 mod work;

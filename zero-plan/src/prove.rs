@@ -14,6 +14,8 @@ mod matching;
 
 use core::fmt;
 
+use serde::Serialize;
+
 use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, check, check_layout};
 use crate::execution::{Stuck, Wait};
 use crate::groups::Groups;
@@ -26,7 +28,7 @@ use crate::schedule::Op;
 use crate::unit::caches;
 
 /// What was proven, in figures: over all ranks, for a training step and an evaluation together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Proof {
     /// Ranks of the mesh.
     pub ranks: usize,

@@ -19,8 +19,10 @@ use crate::states::StateBytes;
 use names::wrap;
 
 pub use names::{Ranges, count};
+pub(crate) use sent::sent_parts;
 pub use table::Table;
 pub use text::ScheduleText;
+pub(crate) use text::op_text;
 
 /// The most columns of a line.
 const WIDTH: usize = 100;

@@ -1,10 +1,12 @@
 //! States: the published formulas of sharded training: bytes of model states, volumes, bubbles, operations. What a plan
 //! takes and sends is counted from its tables and held against them. Never looks at a plan.
 
+use serde::Serialize;
+
 use crate::config::{Config, Precision};
 
 /// Bytes of model states by kind, of one parameter or of all that a rank holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StateBytes {
     /// Parameters as layers read them.
     pub params_bytes: usize,

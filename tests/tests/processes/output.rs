@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use zero_plan::prove;
+use zero_plan::{Config, Sizes, prove};
 use zero_runtime::model::Model;
 use zero_tests::tiny::Piped;
 
@@ -48,6 +48,7 @@ fn help_lists_every_argument() {
         "timeout",
         "plan",
         "schedule",
+        "sizes",
         "prove",
         "help",
         "version",
@@ -90,6 +91,17 @@ fn the_plan_is_printed_without_a_run() {
         "{:?}",
         end.lines
     );
+}
+
+#[test]
+fn sizes_are_those_of_the_plan() {
+    let end = Run::start(program(env!("CARGO_BIN_EXE_piped")).arg("--sizes")).end();
+    end.assert_success(0);
+    let [line] = &end.lines[..] else { panic!("{:?}", end.lines) };
+    let sizes: Sizes = serde_json::from_str(line).expect("sizes");
+    let Config { precision, sequences, length, .. } = Piped::PLAN.config;
+    assert_eq!(sizes.units(precision.compute, sequences, length), Some(Piped::PLAN.units));
+    assert_eq!((sizes.model.as_str(), sizes.spec.as_str()), (Piped::PLAN.model, Piped::SPEC_TEXT));
 }
 
 #[test]

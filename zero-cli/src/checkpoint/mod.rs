@@ -14,14 +14,10 @@ use zero_runtime::checkpoint::{Checkpoint, CheckpointError, MANIFEST, Store};
 use zero_runtime::terminal;
 use zero_runtime::weights::WeightType;
 
+use crate::diff::{DIFFERENT, UNKNOWN};
 use crate::error::Error;
 use crate::say;
 pub use inspect::inspect;
-
-/// What `diff` ends with where two checkpoints differ.
-const DIFFERENT: u8 = 1;
-/// And where one of them cannot be read.
-const UNKNOWN: u8 = 2;
 
 /// What to verify.
 #[derive(Args, Debug, PartialEq)]

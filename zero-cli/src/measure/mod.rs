@@ -5,6 +5,8 @@ mod trace;
 mod units;
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -38,6 +40,12 @@ pub struct MeasureArguments {
 
 /// Measures this machine, and writes or prints its description.
 pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
+    // Before minutes of work, and not after.
+    let create = |path: &PathBuf| {
+        let file = File::create_new(path).map_err(|source| Error::Output { path: path.clone(), source })?;
+        Ok::<_, Error>((path.clone(), file))
+    };
+    let out = arguments.out.as_ref().map(create).transpose()?;
     let cores =
         std::thread::available_parallelism().map_err(|source| Error::Measure { what: "count cores", source })?;
     eprintln!("measuring products and copies on {cores} cores");
@@ -76,11 +84,10 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
         "// Measured by `cargo zero measure`: rates are those of one core while all of them work.\n{}\n",
         zero_plan::spec::ron_text(&hardware)
     );
-    match &arguments.out {
-        Some(path) => {
-            let written = std::fs::File::create_new(path)
-                .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-            written.map_err(|source| Error::Output { path: path.clone(), source })
+    match out {
+        Some((path, mut file)) => {
+            let written = file.write_all(text.as_bytes());
+            written.map_err(|source| Error::Output { path, source })
         }
         None => {
             say::line(text.trim_end());

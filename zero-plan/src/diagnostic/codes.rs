@@ -84,28 +84,33 @@ pub fn nearest(code: &str) -> Option<&'static Code> {
 /// The longest line of an explanation, in characters.
 const LINE_CHARS_MAX: usize = 88;
 
+/// A paragraph as lines that are short enough to read.
+pub(crate) fn fill(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let chars = word.chars().count();
+        match column {
+            0 => {}
+            _ if column + 1 + chars <= LINE_CHARS_MAX => {
+                lines.push(' ');
+                column += 1;
+            }
+            _ => {
+                lines.push('\n');
+                column = 0;
+            }
+        }
+        lines.push_str(word);
+        column += chars;
+    }
+    lines
+}
+
 /// The whole entry as a page of plain text, the example last.
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {}\n", self.code, self.title)?;
-        let mut column = 0;
-        for word in self.explanation.split(' ') {
-            let chars = word.chars().count();
-            match column {
-                0 => {}
-                _ if column + 1 + chars <= LINE_CHARS_MAX => {
-                    f.write_str(" ")?;
-                    column += 1;
-                }
-                _ => {
-                    f.write_str("\n")?;
-                    column = 0;
-                }
-            }
-            f.write_str(word)?;
-            column += chars;
-        }
-        f.write_str("\n\nExample:\n")?;
+        write!(f, "{}: {}\n\n{}\n\nExample:\n", self.code, self.title, fill(self.explanation))?;
         self.example.lines().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }

@@ -9,6 +9,11 @@ use crate::plan::Plan;
 use crate::states::Volume;
 use crate::traffic::{Moved, Traffic, parts};
 
+/// What can be sent, with its axis, its name and its bytes.
+pub fn sent_parts() -> impl Iterator<Item = (Axis, &'static str, fn(&Traffic) -> usize)> {
+    Axis::ALL.into_iter().flat_map(|axis| parts(axis).iter().map(move |(what, bytes)| (axis, *what, *bytes)))
+}
+
 pub fn lines(plan: &Plan) -> Vec<String> {
     let axes = long_axes(&plan.config);
     let is_grouped = axes.len() > 1;

@@ -161,6 +161,14 @@ fn prepares(op: Op) -> bool {
     )
 }
 
+/// An op by itself.
+pub fn op_text(plan: &Plan, op: Op) -> String {
+    match Turn::of(plan, op) {
+        Some(turn) => format!("{} ({})", text(plan, op, None), turn.name(plan)),
+        None => text(plan, op, None),
+    }
+}
+
 /// An op, but for what `turn` says already.
 fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
     let unit = op.unit().map(|unit| plan.units[unit].to_string()).unwrap_or_default();

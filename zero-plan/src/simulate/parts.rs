@@ -36,7 +36,7 @@ pub struct Parts(pub Vec<(Part, f64)>);
 impl Parts {
     /// Seconds of those parts that are chosen.
     pub fn sum(&self, chosen: impl Fn(Part) -> bool) -> f64 {
-        self.0.iter().filter(|(part, _)| chosen(*part)).map(|(_, seconds)| seconds).sum()
+        self.0.iter().filter(|(part, _)| chosen(*part)).fold(0.0, |sum, (_, seconds)| sum + seconds)
     }
 
     /// Seconds of communication that nothing hides.

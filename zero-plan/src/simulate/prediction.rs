@@ -240,7 +240,7 @@ fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[Stag
                 bytes,
                 bandwidth: bytes as f64 / busy_s,
                 busy_s,
-                exposed_s: exposed.map(|(_, seconds)| seconds).sum(),
+                exposed_s: exposed.fold(0.0, |sum, (_, seconds)| sum + seconds),
                 ring_s: collective(Route::ring_s),
                 tree_s: collective(Route::tree_s),
             });

@@ -231,7 +231,7 @@ impl Key {
 
 impl Key {
     /// Reads a value of this key into `spec`.
-    pub(super) fn read(&self, spec: &mut Spec, value: &str) -> Result<(), Error> {
+    pub(crate) fn read(&self, spec: &mut Spec, value: &str) -> Result<(), Error> {
         match self.at {
             Some(at) => at(spec).read(value, &self.range),
             None => Err(Error::ExpectedStructLike),

@@ -6,6 +6,7 @@
 //! each:
 #![doc = include_str!("keys.md")]
 
+mod changes;
 mod check;
 mod inline;
 mod keys;
@@ -30,6 +31,7 @@ use crate::config::{self, Config};
 
 pub use crate::config::Precision;
 pub use crate::config::{Device, TransportKind};
+pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
 pub use keys::{KEYS, Key, KeyDefault, closest, options};
@@ -82,7 +84,7 @@ pub struct Spec {
 
 impl Spec {
     /// A spec that gives no key; the stage, which has no default, is 0.
-    fn of_defaults() -> Self {
+    pub(crate) fn of_defaults() -> Self {
         let mut spec = Self::default();
         for key in KEYS {
             if let (KeyDefault::Value(default), None) = (key.default, key.follows) {

@@ -70,6 +70,7 @@ fn examples_of_tutorials() {
     assert_eq!(in_gb(widths(4, 4, 8).per_rank(7 * BILLION, 2, 3)), [14.0, 14.0, 28.0, 56.0]);
     // A 4B model in bf16, Adam included, on two ranks of 24 GB.
     assert_eq!(in_gb(widths(2, 2, 4).per_rank(4 * BILLION, 2, 0)), [8.0, 8.0, 16.0, 32.0]);
+    assert_eq!(in_gb(widths(2, 2, 4).per_rank(4 * BILLION, 2, 1)), [8.0, 8.0, 8.0, 24.0]);
     assert_eq!(in_gb(widths(2, 2, 4).per_rank(4 * BILLION, 2, 2)), [8.0, 4.0, 8.0, 20.0]);
     assert_eq!(in_gb(widths(2, 2, 4).per_rank(4 * BILLION, 2, 3)), [4.0, 4.0, 8.0, 16.0]);
     // 7B in fp16: two moments in fp32 are 56 GB, where 28 is often quoted.
@@ -80,6 +81,26 @@ fn examples_of_tutorials() {
     // Three ranks, widths 1 : 1 : 2: what is quoted as 75, 50 and 33 % of plain data parallelism.
     let percent = |stage| 100.0 * widths(1, 1, 2).per_rank(3 * BILLION, 3, stage).total() as f64 / 12e9;
     assert_eq!([1, 2, 3].map(|stage| (percent(stage) * 10.0).round() / 10.0), [66.7, 50.0, 33.3]);
+}
+
+/// Table 2, left: the largest model on 32 GB a device, without model parallelism; in billions. Each row of it multiplies devices
+/// and model parallelism alike, which multiplies all cells.
+#[test]
+fn table_2_of_the_zero_paper() {
+    let largest = |stage: u8, ranks: usize| {
+        let fits = |params: usize| MIXED.per_rank(params, ranks, stage).total() <= 32 * BILLION;
+        // In tenths of a billion, cut as the paper does.
+        (1..).take_while(|tenths| fits(tenths * BILLION / 10)).last().unwrap()
+    };
+    assert_eq!([0, 1, 2, 3].map(|stage| largest(stage, 64)), [20, 76, 144, 1280]);
+}
+
+#[test]
+fn seventy_billions_on_eight() {
+    let total = |stage| MIXED.per_rank(70 * BILLION, 8, stage).total() / BILLION;
+    assert_eq!([0, 1, 2, 3].map(total), [1120, 385, 262, 140]);
+    // Parameters alone are 8.75 billion a rank, of 2 bytes each. With all states, 80 GB are too few, and 180 are enough.
+    assert_eq!(MIXED.per_rank(70 * BILLION, 8, 3).params_bytes, 8_750_000_000 * 2);
 }
 
 #[test]

@@ -7,8 +7,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0120",
         title: "spec that cannot be read",
-        explanation: "The path names no file that this user can read. Paths are relative to the directory in which the \
-            command runs.",
+        explanation: "The path names no file that this user can read: no spec, or no configuration to import. Paths are \
+            relative to the directory in which the command runs. `cargo zero diff SPEC` also needs the file as git's HEAD \
+            has it.",
         example: "cargo zero build specs/zero4.ron # there is no such file",
     },
     Code {
@@ -44,7 +45,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0125",
         title: "output that cannot be written",
         explanation: "The binary, the text that it carries or the lock beside them cannot be written to \
-            `target/zero/`. The directory must be writable and have space.",
+            `target/zero/`, or a file that the command makes cannot be written where it belongs. The directory must be \
+            writable and have space. A spec that is there is not overwritten by one that is imported.",
         example: "cargo zero build specs/zero3.ron # on a full disk",
     },
     Code {
@@ -71,8 +73,10 @@ pub(super) const CODES: &[Code] = &[
     },
     Code {
         code: "Z0129",
-        title: "unknown code",
-        explanation: "`cargo zero explain` knows the codes that messages carry. Without a code it lists all of them.",
+        title: "unknown code or word",
+        explanation: "`cargo zero explain` knows the codes that messages carry, words of the field as they are used here, \
+            names of PyTorch's FSDP, and keys of DeepSpeed's configuration. Case, hyphens, underscores and blanks make no \
+            difference. Without a word it lists all of them.",
         example: "cargo zero explain Z017",
     },
     Code {

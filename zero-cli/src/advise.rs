@@ -1,0 +1,125 @@
+//! Advise: which layout of a model to take on some machines. Builds the model once to ask for its sizes, and prints or writes what
+//! `zero-plan` finds. Never searches by itself.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zero_plan::advise::{Advice, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes};
+use zero_plan::config::Width;
+use zero_plan::spec::{self, Model};
+
+use crate::error::Error;
+use crate::hardware::OnHardware;
+use crate::say;
+use crate::sizes::{self, ModelRequest};
+
+/// The longest sequence that is asked about, in tokens: 16 of them are a micro-batch that a spec may have.
+const LENGTH_MAX: i64 = 1 << 24;
+
+/// What to ask.
+#[derive(Args, Debug, PartialEq)]
+pub struct AdviseArguments {
+    /// The model: an example of this workspace, or a package
+    #[arg(long, value_name = "EXAMPLE")]
+    pub model: String,
+    #[command(flatten)]
+    pub program: ModelRequest,
+    #[command(flatten)]
+    pub on: OnHardware,
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub nodes: usize,
+    /// Tokens of a step of all ranks; without it, each rank with data of its own works on what suits it
+    #[arg(long, value_name = "T")]
+    pub tokens_per_step: Option<usize>,
+    /// Tokens of a sequence
+    #[arg(long, value_name = "L", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=LENGTH_MAX))]
+    pub length: u32,
+    /// A key of the spec that is given, such as `zero.stage=3`; may be repeated
+    #[arg(long = "pin", value_name = "KEY=VALUE")]
+    pub pins: Vec<String>,
+    /// Also try everything in bf16, the optimizer's copy and moments too, which changes what is learnt
+    #[arg(long)]
+    pub pure_bf16: bool,
+    /// Plans that are timed at most
+    #[arg(long, value_name = "N", default_value_t = Effort::default().plans)]
+    pub plans: usize,
+    /// Write the specs of the best layouts to this folder, as best-1.ron and so on
+    #[arg(long, value_name = "DIR")]
+    pub write: Option<PathBuf>,
+    /// Write the memo to this file: memory, traffic and times, the choice, and what would change it
+    #[arg(long, value_name = "FILE.md")]
+    pub memo: Option<PathBuf>,
+    /// Print the answer as JSON, whose shape docs/json.md says
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Searches, prints the answer, and writes what was asked for.
+pub fn advise(arguments: &AdviseArguments) -> Result<(), Error> {
+    let hardware = arguments.on.read()?;
+    let pins = Pins::read(&arguments.pins)?;
+    let unknown = |_: Width, _: usize| None;
+    let mut question = Question {
+        model: Model::Example(arguments.model.clone()),
+        name: &arguments.model,
+        hardware: &hardware,
+        nodes: arguments.nodes,
+        length: arguments.length as usize,
+        tokens_per_step: arguments.tokens_per_step,
+        pins,
+        pure_bf16: arguments.pure_bf16,
+        effort: Effort { plans: arguments.plans.max(1) },
+        units: &unknown,
+    };
+    // What cannot be asked is told before anything is built.
+    question.require_machines()?;
+    let shapes = probes(&question);
+    let sizes = sizes::of_model(&question.model, &arguments.program, &shapes)?;
+    let units = |width, sequences| sizes.units(width, sequences, arguments.length as usize).map(<[_]>::to_vec);
+    question.name = &sizes.model;
+    question.units = &units;
+    let advice = search(&question)?;
+    match arguments.json {
+        true => say::line(json(&question, &advice)),
+        false => say::line(answer(&question, &advice).trim_end()),
+    }
+    if let Some(folder) = &arguments.write {
+        write_specs(&question, &advice, folder)?;
+    }
+    if let Some(path) = &arguments.memo {
+        write(path, &memo(&question, &advice))?;
+    }
+    Ok(())
+}
+
+/// Writes the spec of each layout that was told, which any command takes.
+fn write_specs(question: &Question, advice: &Advice, folder: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(folder).map_err(|source| Error::Advice { path: folder.to_owned(), source })?;
+    for (i, pick) in advice.picks.iter().enumerate() {
+        let path = folder.join(format!("best-{}.ron", i + 1));
+        let text = pick.candidate.text(question, &comment(question, advice, pick));
+        spec::parse(&text).map_err(|mistakes| Error::mistakes(&mistakes, &path, &text))?;
+        write(&path, &text)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|source| Error::Advice { path: path.to_owned(), source })?;
+    eprintln!("wrote {}", path.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z0166_advice_that_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write(&folder.path().join("none/memo.md"), "x").unwrap_err().to_string();
+        assert!(error.starts_with("error[Z0166]: cannot write ") && error.contains("none/memo.md"), "{error}");
+        write(&folder.path().join("memo.md"), "x").unwrap();
+    }
+}

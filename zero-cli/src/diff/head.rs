@@ -1,0 +1,35 @@
+//! Head: a spec as git's HEAD has it, as a file to build from. Only asks git.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::build::write_if_changed;
+use crate::error::Error;
+use crate::workspace::Workspace;
+
+/// Writes what HEAD has at the path of a spec to a file of its own, below cargo's target directory.
+///
+/// # Errors
+/// Z0120 where git has no such file, with what git says.
+pub fn committed(spec: &Path) -> Result<PathBuf, Error> {
+    let text = show(spec).map_err(|source| Error::Uncommitted { spec: spec.to_owned(), source })?;
+    let folder = Workspace::find()?.target.join("zero").join("head");
+    std::fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
+    // Under a name of its own, so that its binary is not that of the file.
+    let path = folder.join(spec.file_name().unwrap_or(spec.as_os_str()));
+    write_if_changed(&path, &text)?;
+    Ok(path)
+}
+
+fn show(spec: &Path) -> io::Result<Vec<u8>> {
+    let folder = spec.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = spec.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // `./` makes git take the path from the folder that it runs in.
+    let object = format!("HEAD:./{}", name.to_string_lossy());
+    let output = Command::new("git").arg("-C").arg(folder).args(["show", &object]).output()?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}

@@ -1,0 +1,124 @@
+//! Diff: how two things of one kind differ: two specs by their plans, a spec and itself as git's HEAD has it, or two
+//! checkpoints, which `checkpoint` compares. Never trains.
+
+mod head;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use zero_plan::Hardware;
+use zero_plan::difference::{Difference, DifferenceText, Side};
+use zero_plan::simulate::{Prediction, on_hardware};
+use zero_runtime::terminal;
+
+use crate::arguments::Request;
+use crate::error::Error;
+use crate::hardware::{self, OnHardware};
+use crate::sizes::{self, SizedSpec};
+use crate::{checkpoint, say};
+
+/// What the command ends with where the two differ.
+pub const DIFFERENT: u8 = 1;
+/// And where one of them cannot be read.
+pub const UNKNOWN: u8 = 2;
+
+/// What to compare.
+#[derive(Args, Debug, PartialEq)]
+pub struct DiffArguments {
+    /// A spec, or a checkpoint
+    pub first: PathBuf,
+    /// Another one; without it, the spec is compared with itself as git's HEAD has it
+    pub second: Option<PathBuf>,
+    /// Also how long a step would take on this hardware: a file, or the name of one that is known
+    #[arg(long, value_name = "HARDWARE")]
+    pub on: Option<String>,
+    /// Another network between its nodes: a file, or a name
+    #[arg(long, value_name = "NETWORK", requires = "on")]
+    pub network: Option<String>,
+    /// Print it as JSON, whose shape docs/json.md says; of specs
+    #[arg(long)]
+    pub json: bool,
+    /// The binary of the models' packages, where they have several
+    #[arg(long, value_name = "NAME")]
+    pub bin: Option<String>,
+    /// The size of the models, where they come in several; without it, the smallest
+    #[arg(long, value_name = "NAME")]
+    pub size: Option<String>,
+}
+
+/// Says how two specs or two checkpoints differ. The exit code is that of `diff`: 0 if not at all, 1 if they do, and 2 if
+/// that cannot be found out.
+pub fn diff(arguments: &DiffArguments) -> ExitCode {
+    let is_of_specs =
+        [Some(&arguments.first), arguments.second.as_ref()].into_iter().flatten().all(|path| is_spec(path));
+    let differs = match (is_of_specs, &arguments.second) {
+        (false, Some(second)) if !(arguments.json || arguments.on.is_some()) => {
+            return checkpoint::diff(&arguments.first, second);
+        }
+        (false, _) => Err(Error::NoSpecs { first: arguments.first.clone() }),
+        (true, _) => of_specs(arguments),
+    };
+    match differs {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::from(DIFFERENT),
+        Err(error) => {
+            terminal::tell(&error);
+            ExitCode::from(UNKNOWN)
+        }
+    }
+}
+
+fn is_spec(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "ron") && !path.is_dir()
+}
+
+/// Whether the plans of two specs differ, which is printed.
+fn of_specs(arguments: &DiffArguments) -> Result<bool, Error> {
+    let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
+    let hardware = on.map(|on| on.read()).transpose()?;
+    let sized = |spec: &Path| {
+        sizes::of_spec(&Request { spec: spec.to_owned(), bin: arguments.bin.clone(), size: arguments.size.clone() })
+    };
+    let (first, second) = (&arguments.first, arguments.second.as_ref());
+    let shown = |path: &Path| path.display().to_string();
+    let (before, after, names) = match second {
+        Some(second) => (sized(first)?, sized(second)?, [shown(first), shown(second)]),
+        None => {
+            let committed = head::committed(first)?;
+            (sized(&committed)?, sized(first)?, [format!("HEAD:{}", first.display()), shown(first)])
+        }
+    };
+    let difference = compare(&before, &after, &names, hardware.as_ref())?;
+    match arguments.json {
+        true => say::line(hardware::json(&difference)),
+        false => say::line(DifferenceText(&difference)),
+    }
+    Ok(!difference.is_equal)
+}
+
+fn compare(
+    before: &SizedSpec,
+    after: &SizedSpec,
+    names: &[String; 2],
+    hardware: Option<&Hardware>,
+) -> Result<Difference, Error> {
+    let [first_s, second_s] = [step_s(before, hardware)?, step_s(after, hardware)?];
+    Ok(before.plan().with(|first| {
+        let first = Side { name: &names[0], spec: &before.spec, plan: first, step_s: first_s };
+        after.plan().with(|second| {
+            let second = Side { name: &names[1], spec: &after.spec, plan: second, step_s: second_s };
+            Difference::of(&first, &second)
+        })
+    }))
+}
+
+/// Seconds of a step, where there is hardware to predict it on.
+fn step_s(sized: &SizedSpec, hardware: Option<&Hardware>) -> Result<Option<f64>, Error> {
+    let Some(hardware) = hardware else { return Ok(None) };
+    let config = on_hardware(sized.spec.config(), hardware);
+    let plan = zero_plan::PlanBuf::new(&sized.sizes.model, config, &sized.sizes.probes[0].units);
+    let prediction = plan.with(|plan| Prediction::of(plan, hardware, None));
+    let prediction = prediction.map_err(|reason| Error::impossible(&sized.path, hardware, &reason))?;
+    Ok(Some(prediction.step_s))
+}

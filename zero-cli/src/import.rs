@@ -1,0 +1,81 @@
+//! Import: reads a configuration of DeepSpeed or accelerate and writes the spec that means the same. What it means, `zero-plan`
+//! knows. Never builds.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use clap::value_parser;
+use zero_plan::import::{Imported, Options, import as to_spec};
+use zero_plan::spec::{Model, decode};
+
+use crate::error::Error;
+use crate::say;
+
+/// What to import, and what the file does not say.
+#[derive(Args, Debug, PartialEq)]
+pub struct ImportArguments {
+    /// DeepSpeed's JSON, or the YAML that `accelerate config` writes
+    pub file: PathBuf,
+    /// Where the spec goes, a new file; without it, to standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The example that the spec trains
+    #[arg(long, value_name = "EXAMPLE")]
+    pub model: Option<String>,
+    /// All ranks
+    #[arg(long, value_name = "N", value_parser = ranks())]
+    pub ranks: Option<u32>,
+    /// Nodes that they lie on
+    #[arg(long, value_name = "N", value_parser = ranks())]
+    pub nodes: Option<u32>,
+    /// Sequences in a micro-batch of a rank
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub sequences: Option<u32>,
+    /// Tokens in a sequence
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub length: Option<u32>,
+    /// Micro-batches of a step
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=zero_plan::bounds::MICRO_BATCHES_MAX as i64))]
+    pub micro_batches: Option<u32>,
+}
+
+fn ranks() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=zero_plan::spec::RANKS_MAX.into())
+}
+
+/// Writes the spec, and says on standard error what was not taken as it is.
+///
+/// # Errors
+/// Z0120 and Z0125 for files; Z0118 where the file is no text; Z0154 to Z0157 for what is in it.
+pub fn import(arguments: &ImportArguments) -> Result<(), Error> {
+    let ImportArguments { file, out, model, ranks, nodes, sequences, length, micro_batches } = arguments;
+    let (ranks, nodes, sequences, length) = (*ranks, *nodes, *sequences, *length);
+    let model = model.clone().map(Model::Example);
+    let options = Options { ranks, nodes, sequences, length, micro_batches: *micro_batches, model };
+    let bytes = std::fs::read(file).map_err(|source| Error::UnreadableConfiguration { path: file.clone(), source })?;
+    let text = decode(&bytes).map_err(|mistake| Error::mistakes(&[*mistake], file, ""))?;
+    let imported = to_spec(text, &options).map_err(|mistakes| Error::mistakes(&mistakes, file, text))?;
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    let spec = imported.file(&name);
+    match out {
+        Some(path) => write_new(path, &spec)?,
+        None => say::line(spec.trim_end()),
+    }
+    tell(&imported);
+    Ok(())
+}
+
+fn tell(imported: &Imported) {
+    for line in imported.remarks() {
+        eprintln!("{line}");
+    }
+}
+
+/// Writes a file that is not there yet.
+pub fn write_new(path: &Path, text: &str) -> Result<(), Error> {
+    let write = || File::create_new(path)?.write_all(text.as_bytes());
+    write().map_err(|source| Error::WriteNew { path: path.to_owned(), source })
+}

@@ -1,0 +1,101 @@
+//! Init: a crate of one's own with a model, a spec, a CI workflow and a README, that compiles and trains at once. Never builds
+//! it, and never writes between files that are there.
+
+mod name;
+mod runtime;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::error::Error;
+use crate::say;
+use runtime::Clone;
+
+/// What to make.
+#[derive(Args, Debug, PartialEq)]
+pub struct InitArguments {
+    /// The name of the package, and of its folder
+    pub name: String,
+    /// A clone of zero's repository to depend on; without it, the one that this command was built from
+    #[arg(long, value_name = "PATH")]
+    pub zero: Option<PathBuf>,
+}
+
+/// The files of a crate, with `@NAME@`, `@CLONE@` and `@RUNTIME@` where these belong.
+const FILES: [(&str, &str); 6] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    ("src/main.rs", include_str!("template/main.rs.txt")),
+    ("spec.ron", include_str!("template/spec.ron.txt")),
+    (".github/workflows/ci.yml", include_str!("template/ci.yml.txt")),
+    (".gitignore", include_str!("template/gitignore.txt")),
+    ("README.md", include_str!("template/README.md.txt")),
+];
+
+/// Makes the crate, and says what it depends on.
+///
+/// # Errors
+/// Z0158 for a name or a folder that cannot be taken, Z0159 where there is no runtime, Z0125 where nothing can be written.
+pub fn init(arguments: &InitArguments) -> Result<(), Error> {
+    let InitArguments { name, zero } = arguments;
+    name::check(name).map_err(|why| Error::NewCrate { name: name.clone(), why })?;
+    let clone = Clone::find(zero.as_deref())?;
+    let folder = Path::new(name);
+    require_empty(folder, name)?;
+    for (path, template) in FILES {
+        let text = template.replace("@NAME@", name);
+        let text = text.replace("@CLONE@", &clone.root()).replace("@RUNTIME@", &clone.runtime());
+        write(&folder.join(path), text.as_bytes())?;
+    }
+    // The versions that the runtime is tested with; cargo adds the new package to them.
+    if let Ok(lock) = fs::read(clone.path.join("Cargo.lock")) {
+        write(&folder.join("Cargo.lock"), &lock)?;
+    }
+    say::line(format_args!("{name}: a crate of one's own, in {}", folder.join("").display()));
+    say::line(format_args!("zero-runtime: {}, {}", clone.runtime(), clone.origin.words()));
+    say::line(format_args!("next: cd {name} && cargo zero run spec.ron -- --steps 300"));
+    Ok(())
+}
+
+/// A folder with files in it is somebody's.
+fn require_empty(folder: &Path, name: &str) -> Result<(), Error> {
+    let refused = |why: &str| Error::NewCrate { name: name.to_owned(), why: why.to_owned() };
+    match fs::read_dir(folder) {
+        Ok(mut entries) => match entries.next() {
+            Some(_) => Err(refused("there is a folder of that name with files in it")),
+            None => Ok(()),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(refused("there is a file of that name")),
+        Err(source) => Err(Error::WriteNew { path: folder.to_owned(), source }),
+    }
+}
+
+fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    let write = || {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, contents)
+    };
+    write().map_err(|source| Error::WriteNew { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use zero_plan::spec::parse;
+
+    use super::*;
+
+    #[test]
+    fn each_file_says_what_it_stands_for() {
+        let spec = FILES.iter().find(|(path, _)| *path == "spec.ron").expect("a spec").1.replace("@NAME@", "mine");
+        let spec = parse(&spec).expect("a valid spec");
+        assert_eq!(spec.model, Some(zero_plan::spec::Model::Package("mine".to_owned())));
+        for (path, template) in FILES {
+            let rest =
+                ["@NAME@", "@CLONE@", "@RUNTIME@"].iter().fold(template.to_owned(), |text, it| text.replace(it, ""));
+            assert!(!rest.contains("@NAME") && !rest.contains("RUNTIME@"), "{path}");
+        }
+    }
+}

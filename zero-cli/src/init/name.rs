@@ -1,0 +1,71 @@
+//! Name: what a package may be called, so that cargo, rustc and a spec can all call it that. Never looks at a file.
+
+/// Words of Rust, of every edition.
+const KEYWORDS: [&str; 53] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield", "_",
+];
+
+/// Crates that come with Rust, folders that cargo makes, and crates that the new one is built from.
+const TAKEN: [&str; 12] = [
+    "test",
+    "core",
+    "std",
+    "alloc",
+    "proc_macro",
+    "deps",
+    "examples",
+    "build",
+    "incremental",
+    "zero_plan",
+    "zero_macros",
+    "zero_runtime",
+];
+
+/// The longest name, which becomes part of names of files.
+const LEN_MAX: usize = 64;
+
+/// Why a package cannot have a name.
+pub fn check(name: &str) -> Result<(), String> {
+    let is_letter = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_';
+    let in_rust = name.replace('-', "_");
+    let why = match name.chars().next() {
+        None => "it is empty",
+        Some(first) if !first.is_ascii_alphabetic() => "it does not begin with a letter",
+        _ if name.len() > LEN_MAX => "it is longer than 64 characters",
+        _ if !name.chars().all(is_letter) => "a name has only letters, digits, `-` and `_`",
+        _ if KEYWORDS.contains(&in_rust.as_str()) => "it is a word of Rust",
+        _ if TAKEN.contains(&in_rust.as_str()) => "cargo, Rust or zero have something of that name",
+        _ => return Ok(()),
+    };
+    Err(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z0158_names_that_no_package_can_have() {
+        for name in ["mine", "a", "my-model", "gpt_2", "Mine7b"] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for (name, why) in [
+            ("", "it is empty"),
+            ("7b", "it does not begin with a letter"),
+            ("_x", "it does not begin with a letter"),
+            ("../x", "it does not begin with a letter"),
+            ("a/b", "a name has only letters, digits, `-` and `_`"),
+            ("modèle", "a name has only letters, digits, `-` and `_`"),
+            ("a b", "a name has only letters, digits, `-` and `_`"),
+            ("match", "it is a word of Rust"),
+            ("std", "cargo, Rust or zero have something of that name"),
+            ("zero-runtime", "cargo, Rust or zero have something of that name"),
+        ] {
+            assert_eq!(check(name), Err(why.to_owned()), "{name}");
+        }
+        assert!(check(&"x".repeat(65)).is_err());
+    }
+}

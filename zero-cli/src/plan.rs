@@ -1,0 +1,34 @@
+//! Plan: prints the plan of a spec: as its binary does, or as JSON. Never trains.
+
+use clap::Args;
+use zero_plan::summary::Summary;
+
+use crate::arguments::Request;
+use crate::error::Error;
+use crate::sizes;
+use crate::{become_binary, hardware, say};
+
+/// Which plan, and how.
+#[derive(Args, Debug, PartialEq)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub request: Request,
+    /// Also where everything lies, and every op of every pipeline stage
+    #[arg(long)]
+    pub schedule: bool,
+    /// Print its figures as JSON, whose shape docs/json.md says
+    #[arg(long, conflicts_with = "schedule")]
+    pub json: bool,
+}
+
+/// Prints it.
+pub fn plan(arguments: &PlanArguments) -> Result<(), Error> {
+    let request = &arguments.request;
+    if !arguments.json {
+        return become_binary(request, &[if arguments.schedule { "--schedule" } else { "--plan" }.into()]);
+    }
+    let summary = sizes::of_spec(request)?.plan().with(Summary::of);
+    let summary = summary.map_err(|flaw| Error::Flawed { spec: request.spec.clone(), flaw })?;
+    say::line(hardware::json(&summary));
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! A crate that `cargo zero init` makes: that it trains at once, and where none is made.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn zero(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+    command.args(arguments).current_dir(directory).env_remove("ZERO_SPEC").env_remove("ZERO_TEXT");
+    command
+}
+
+fn init(directory: &Path, arguments: &[&str]) -> Output {
+    zero(directory, &[&["init"], arguments].concat()).output().expect("the command")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// As a user does it, but without network, and where the workspace is built: what `cargo zero` has compiled for its own
+/// examples is not compiled again.
+#[test]
+fn a_new_crate_compiles_and_trains_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = init(directory.path(), &["mine"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("zero-runtime, which this command was built from; `--zero PATH`"));
+    let own = directory.path().join("mine");
+    for file in
+        [".github/workflows/ci.yml", ".gitignore", "Cargo.lock", "Cargo.toml", "README.md", "spec.ron", "src/main.rs"]
+    {
+        let text = fs::read_to_string(own.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(!text.contains("@NAME@") && !text.contains("@CLONE@"), "{file}: {text}");
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
+    let mut run = zero(&own, &["run", "spec.ron", "--", "--steps", "2", "--metrics", "metrics.jsonl"]);
+    run.env("CARGO_TARGET_DIR", target).env("CARGO_NET_OFFLINE", "true").env("CARGO", env!("CARGO"));
+    let output = run.output().expect("the command");
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    let metrics = fs::read_to_string(own.join("metrics.jsonl")).expect("metrics");
+    let losses =
+        metrics.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["loss"].as_f64());
+    let losses: Vec<f64> = losses.collect();
+    // Bytes that nothing is known of yet: their loss is near the logarithm of 256.
+    assert!(losses.len() >= 2 && losses.iter().all(|loss| (4.0..7.0).contains(loss)), "{metrics}");
+    let formatted =
+        Command::new("rustfmt").args(["--edition", "2024", "--check"]).arg(own.join("src/main.rs")).output();
+    assert!(formatted.is_ok_and(|output| output.status.success()), "rustfmt would change src/main.rs");
+}
+
+#[test]
+fn z0158_crate_that_cannot_be_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("taken")).expect("a directory");
+    fs::write(directory.path().join("taken/notes.txt"), "mine").expect("a file");
+    fs::write(directory.path().join("file"), "mine").expect("a file");
+    for (name, why) in [
+        ("taken", "there is a folder of that name with files in it"),
+        ("file", "there is a file of that name"),
+        ("7b", "it does not begin with a letter"),
+        ("a/b", "a name has only letters"),
+    ] {
+        let output = init(directory.path(), &[name]);
+        let errors = text(&output.stderr);
+        assert!(errors.starts_with(&format!("error[Z0158]: no crate `{name}` can be made here: {why}")), "{errors}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 2, "nothing was written");
+    // An empty folder is filled.
+    fs::create_dir(directory.path().join("empty")).expect("a directory");
+    assert!(init(directory.path(), &["empty"]).status.success());
+}
+
+#[test]
+fn z0159_clone_without_a_runtime() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = init(directory.path(), &["mine", "--zero", "."]);
+    assert!(text(&output.stderr).starts_with("error[Z0159]: no zero-runtime in "), "{}", text(&output.stderr));
+    assert!(!directory.path().join("mine").exists());
+    let clone = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = init(directory.path(), &["mine", "--zero", clone.to_str().expect("text")]);
+    assert!(output.status.success() && text(&output.stdout).contains("as given by `--zero`"), "{output:?}");
+}

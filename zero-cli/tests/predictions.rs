@@ -1,0 +1,113 @@
+//! Predictions: what the command says of plans on hardware, for a program that only tells the sizes of a model.
+
+mod workspace;
+
+use serde_json::Value;
+use zero_plan::config::{Config, Width};
+use zero_plan::simulate::Prediction;
+use zero_plan::{Hardware, PlanBuf, Probe, Sizes, Unit, spec};
+
+use workspace::Workspace;
+
+/// Tells its sizes, and trains nothing.
+const PROGRAM: &str = r#"
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments[0].as_str() {
+        "--sizes" => print!("{}", include_str!("sizes.json")),
+        "--prove" => {}
+        _ => std::process::exit(1),
+    }
+}
+"#;
+const SPEC: &str = "(model: Package(\"model\"), mesh: (zero: 2), zero: (stage: 3), batch: (sequences: 1, length: 8))";
+
+/// Four units of a model that never was.
+fn units() -> Vec<Unit> {
+    let unit = Unit { field: "layers", params: 1024, takes: 1024, operations: 1 << 20, input_bytes: 512, ..Unit::NONE };
+    (0..4).map(|index| Unit { index: Some(index), source: index, output_bytes: 512, ..unit }).collect()
+}
+
+fn workspace() -> Workspace {
+    let workspace = Workspace::new(PROGRAM);
+    workspace.write("x.ron", SPEC);
+    let probe = Probe { compute: Width::F32, sequences: 1, length: 8, units: units() };
+    let sizes = Sizes { model: "Layers".to_owned(), spec: SPEC.to_owned(), probes: vec![probe] };
+    workspace.write("sizes.json", &serde_json::to_string(&sizes).expect("JSON"));
+    workspace
+}
+
+/// What a command that must fail says on standard error, without what it says of its progress.
+fn refused(workspace: &Workspace, line: &str) -> String {
+    let output = workspace.command(line).output().expect("the command");
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    let said = String::from_utf8(output.stderr).expect("text");
+    said[said.find("error[").expect("an error")..].to_owned()
+}
+
+#[test]
+fn what_is_simulated_is_the_plan_of_the_spec() {
+    let workspace = workspace();
+    let text = std::fs::read_to_string("../hardware/cpu-2.ron").expect("a file of hardware");
+    let hardware = Hardware::parse(&text).expect("hardware");
+    let config: Config = spec::parse(SPEC).expect("a spec").config();
+    let expected = PlanBuf::new("Layers", config, &units()).with(|plan| Prediction::of(plan, &hardware, None));
+    let expected = serde_json::to_string_pretty(&expected.expect("a prediction")).expect("JSON");
+    let found = workspace.said("simulate x.ron --on cpu-2 --json");
+    assert_eq!(found.trim_end(), expected);
+    assert!(found.starts_with("{\n  \"format\": \"zero-simulate-1\",\n"), "{found}");
+    let text = workspace.said("simulate x.ron --on cpu-2");
+    for part in
+        ["Layers on 2 cores", "share of peak (MFU): ", "critical path", "if it were 10 % faster", "memory of a rank"]
+    {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    // On devices with memory of their own, gathers copy: more memory, and a link.
+    let on_device: Value = serde_json::from_str(&workspace.said("simulate x.ron --on a10g-2 --json")).expect("JSON");
+    assert_eq!(on_device["traffic"][0]["link"], "Node");
+}
+
+#[test]
+fn z0177_a_mesh_that_hardware_has_not() {
+    let workspace = workspace();
+    let error = refused(&workspace, "simulate x.ron --on gh200");
+    assert!(error.starts_with("error[Z0177]: x.ron cannot run on "), "{error}");
+    assert!(
+        error.contains("2 ranks, but a node of the hardware has 1 devices") && error.contains("= help: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn z0178_a_program_that_tells_no_sizes() {
+    let workspace = workspace();
+    workspace.write("sizes.json", "a program of another kind\n");
+    let error = refused(&workspace, "simulate x.ron --on cpu-2");
+    assert!(error.starts_with("error[Z0178]: ") && error.contains("does not say its sizes"), "{error}");
+}
+
+#[test]
+fn z0179_a_model_that_cannot_be_measured() {
+    let workspace = workspace();
+    let error = refused(&workspace, "measure x.ron");
+    assert!(error.starts_with("error[Z0179]: the units of x.ron cannot be measured: its run failed"), "{error}");
+}
+
+#[test]
+fn z0180_a_file_that_exists_is_not_written_over() {
+    let workspace = workspace();
+    workspace.write("here.ron", "mine");
+    let error = refused(&workspace, "measure --out here.ron");
+    assert!(error.starts_with("error[Z0180]: cannot write here.ron"), "{error}");
+    assert_eq!(std::fs::read_to_string(workspace.root.join("here.ron")).expect("a file"), "mine");
+}
+
+#[test]
+fn a_machine_that_was_measured_can_be_simulated_on() {
+    let workspace = workspace();
+    workspace.said("measure --out here.ron");
+    let text = std::fs::read_to_string(workspace.root.join("here.ron")).expect("a file");
+    let hardware = Hardware::parse(&text).expect("hardware");
+    assert!(hardware.device.matmul.f32 > 1e6 && hardware.device.bandwidth > 1e6, "{text}");
+    assert!(workspace.said("simulate x.ron --on here.ron").contains("Layers on this machine"));
+}

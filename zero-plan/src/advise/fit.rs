@@ -1,0 +1,62 @@
+//! Fit: what a configuration needs of a device, from the sizes of units alone: no schedule is made. Never says what there is.
+
+use crate::bounds::{is_compilable, is_countable};
+use crate::config::{Config, Recompute, Split};
+use crate::footprint::rank_bytes;
+use crate::layout::{Bucket, Kind, Memory, Tables};
+use crate::pipeline::{Chunk, fill_chunks};
+use crate::unit::{Unit, gathered, smaller_than_shards};
+
+/// What the ranks of the pipeline stage need that need most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// In the arena and outside of it.
+    pub bytes: usize,
+    /// The arena.
+    pub memory: Memory,
+}
+
+impl Demand {
+    /// Of a configuration; none where no plan can be made of it: a chunk would be empty, a rank would own nothing of a unit,
+    /// more is gathered ahead than there is, or the compiler would take too long.
+    pub fn of(config: &Config, units: &[Unit]) -> Option<Self> {
+        let chunks = config.chunks();
+        let is_split = match config.split {
+            Split::Even => units.len().is_multiple_of(chunks),
+            Split::Balanced => true,
+            Split::Units(_) => false,
+        };
+        let is_ahead = config.shards_parameters() && config.prefetch >= gathered(units);
+        let is_nothing = matches!(config.recompute, Recompute::Every(k) if k >= units.len());
+        if chunks > units.len() || !is_split || is_ahead || is_nothing || !is_countable(config, units) {
+            return None;
+        }
+        let mut cut = vec![Chunk { first: 0, end: 0 }; chunks];
+        fill_chunks(config, units, &mut cut);
+        let tables = Tables { config, units, chunks: &cut, placements: &[], buckets: &[] };
+        if smaller_than_shards(config, units).is_some() || !is_compilable(&tables) {
+            return None;
+        }
+        let memories = (0..config.mesh.pipeline).map(|stage| Memory::of(&tables, stage));
+        let memory = memories.max_by_key(Memory::bytes_per_rank)?;
+        Some(Self { bytes: rank_bytes(&tables, &memory), memory })
+    }
+
+    /// Bytes of regions of these kinds.
+    pub fn of_kinds(&self, kinds: &[Kind]) -> usize {
+        kinds.iter().map(|&kind| self.memory.region(kind).bytes).sum()
+    }
+}
+
+/// First units of the buckets of a configuration that a plan can be made of: equal where all buckets are.
+pub(super) fn buckets(config: &Config, units: &[Unit]) -> Vec<usize> {
+    let mut cut = vec![Chunk { first: 0, end: 0 }; config.chunks()];
+    fill_chunks(config, units, &mut cut);
+    let tables = Tables { config, units, chunks: &cut, placements: &[], buckets: &[] };
+    let (mut first, mut end) = (Vec::new(), units.len());
+    while end > 0 {
+        end = Bucket::ending_at(&tables, end - 1).first;
+        first.push(end);
+    }
+    first
+}

@@ -1,0 +1,208 @@
+//! Question: what is asked, and how candidates are judged. Never searches.
+
+use core::fmt;
+
+use super::pins::Pins;
+use super::space::{SEQUENCES, precisions};
+use crate::bounds::MICRO_BATCHES_MAX;
+use crate::config::{Config, Width};
+use crate::hardware::{Hardware, Kind};
+use crate::message::Bytes;
+use crate::plan::Plan;
+use crate::simulate::simulate;
+use crate::spec::{Model, RANKS_MAX};
+use crate::unit::Unit;
+
+/// What is asked.
+pub struct Question<'a> {
+    /// Where the command line finds the model: what the specs name.
+    pub model: Model,
+    /// Its name in plans.
+    pub name: &'a str,
+    /// The machines.
+    pub hardware: &'a Hardware,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+    /// Tokens of a step of all ranks; without it, each rank with data of its own works on what suits it.
+    pub tokens_per_step: Option<usize>,
+    /// Keys whose values are given.
+    pub pins: Pins,
+    /// Whether everything may be in bf16, the optimizer's copy and moments too.
+    pub pure_bf16: bool,
+    /// How much is timed at most.
+    pub effort: Effort,
+    /// The units of the model for a width and the sequences of a micro-batch; none where they are not known.
+    pub units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
+}
+
+/// How much is timed at most before an answer is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Plans that are made and timed.
+    pub plans: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { plans: 1200 }
+    }
+}
+
+/// What tells how long a step takes.
+pub trait Judge {
+    /// Seconds of a step; none where the plan cannot run.
+    fn step_s(&self, plan: &Plan) -> Option<f64>;
+
+    /// Seconds that no plan of this configuration can be faster than.
+    fn least_s(&self, _config: &Config, _units: &[Unit]) -> f64 {
+        0.0
+    }
+}
+
+/// Judges by simulation.
+pub struct Simulated<'a>(pub &'a Hardware);
+
+impl Judge for Simulated<'_> {
+    fn step_s(&self, plan: &Plan) -> Option<f64> {
+        simulate(plan, self.0).ok().map(|timeline| timeline.step_s)
+    }
+
+    /// All operations of all ranks, shared equally among all devices: no pipeline is balanced better. What was measured of a
+    /// unit takes the place of its operations, so nothing is known then.
+    fn least_s(&self, config: &Config, units: &[Unit]) -> f64 {
+        if !self.0.measured.is_empty() {
+            return 0.0;
+        }
+        let passes = |unit: usize| (3 + usize::from(config.recomputes(units, unit))) as f64;
+        let operations: f64 = units.iter().enumerate().map(|(i, unit)| passes(i) * unit.operations as f64).sum();
+        let devices = match self.0.device.kind {
+            Kind::Gpu => config.mesh.pipeline,
+            Kind::Cpu => (config.mesh.nodes * self.0.node.devices).div_ceil(config.mesh.data_ranks()),
+        };
+        let rate = self.0.product_rate(config.precision.compute) * devices as f64;
+        operations * config.micro_batches as f64 / rate
+    }
+}
+
+/// The shapes whose units a question may ask for: width, sequences of a micro-batch, and length.
+pub fn probes(question: &Question) -> Vec<(Width, usize, usize)> {
+    let mut widths: Vec<Width> = precisions(question).iter().map(|precision| precision.compute).collect();
+    widths.dedup();
+    let sequences = question.pins.numbers("batch.sequences", &SEQUENCES);
+    let shapes = widths.iter().flat_map(|&width| sequences.iter().map(move |&n| (width, n)));
+    shapes.map(|(width, n)| (width, n, question.length)).collect()
+}
+
+/// Why there is no advice.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoAdvice {
+    /// More ranks than a mesh may have, or more nodes than a network connects. Z0161.
+    Machines(String),
+    /// Nothing fits. Z0162.
+    NothingFits {
+        /// What needs least, and how much of what there is.
+        least: String,
+        /// What would have to be true.
+        would: Vec<String>,
+    },
+    /// The tokens of a step cannot be shared out. Z0163.
+    Tokens {
+        /// As asked.
+        asked: usize,
+        /// Tokens of a sequence.
+        length: usize,
+        /// Ranks there are.
+        ranks: usize,
+    },
+    /// No layout has the values that are given, or the sizes are not known. Z0164.
+    Nothing(String),
+}
+
+impl NoAdvice {
+    /// Its code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Machines(_) => "Z0161",
+            Self::NothingFits { .. } => "Z0162",
+            Self::Tokens { .. } => "Z0163",
+            Self::Nothing(_) => "Z0164",
+        }
+    }
+
+    /// What was found, and what helps.
+    pub fn told(&self) -> (String, String) {
+        match self {
+            Self::Machines(what) => (what.clone(), "lower `--nodes`, or name a network by `--network`".to_owned()),
+            Self::NothingFits { least, would } => (format!("no layout fits: {least}"), would.join("\n          ")),
+            Self::Tokens { asked, length, ranks } => {
+                let step = length * ranks;
+                let most = step.saturating_mul(MICRO_BATCHES_MAX).saturating_mul(SEQUENCES[SEQUENCES.len() - 1]);
+                let near = asked.div_ceil(step).saturating_mul(step).clamp(step, most);
+                let what =
+                    format!("{asked} tokens a step cannot be shared out in sequences of {length} on {ranks} ranks");
+                (
+                    what,
+                    format!(
+                        "ask for a multiple of {length}, at most {most}, such as {near}, which every mesh can share"
+                    ),
+                )
+            }
+            Self::Nothing(what) => (what.clone(), "remove a `--pin`, or change its value".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for NoAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, help) = self.told();
+        write!(f, "error[{}]: {what}\n  = help: {help}", self.code())
+    }
+}
+
+impl std::error::Error for NoAdvice {}
+
+impl Question<'_> {
+    /// Memory that a rank may take, in bytes, with so many ranks a node.
+    pub fn budget(&self, ranks_per_node: usize) -> usize {
+        self.hardware.budget_bytes(ranks_per_node) as usize
+    }
+
+    /// Ranks that a node can have: one for each device, or a divisor of the cores.
+    pub fn ranks_per_node(&self) -> Vec<usize> {
+        let devices = self.hardware.node.devices;
+        match self.hardware.device.kind {
+            Kind::Gpu => vec![devices],
+            Kind::Cpu => (1..=devices).filter(|ranks| devices.is_multiple_of(*ranks)).collect(),
+        }
+    }
+
+    /// What must hold before anything is searched.
+    ///
+    /// # Errors
+    /// Z0161, Z0163.
+    pub fn require_machines(&self) -> Result<(), NoAdvice> {
+        let (nodes, devices) = (self.nodes, self.hardware.node.devices);
+        let ranks = nodes.saturating_mul(devices);
+        if ranks == 0 || ranks > RANKS_MAX as usize {
+            let what = format!("{nodes} nodes of {devices} devices are not 1 to {RANKS_MAX} ranks");
+            return Err(NoAdvice::Machines(what));
+        }
+        if nodes > 1 && self.hardware.network.is_none() {
+            let what = format!("{nodes} nodes need a network, and `{}` has none", self.hardware.name);
+            return Err(NoAdvice::Machines(what));
+        }
+        match self.tokens_per_step {
+            Some(asked) if asked == 0 || !asked.is_multiple_of(self.length) => {
+                Err(NoAdvice::Tokens { asked, length: self.length, ranks })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A size in decimal GB, as data sheets have it, and in GiB where it is small.
+pub(super) fn gb(bytes: usize) -> String {
+    if bytes < 100_000_000 { Bytes(bytes).to_string() } else { format!("{:.1} GB", bytes as f64 / 1e9) }
+}

@@ -1,0 +1,246 @@
+//! Space: all layouts that may be chosen, each of those that are the same up to symmetry once. Never judges one.
+//!
+//! Left out as the same as another: stages above 0 with one rank along `zero`, which has nobody to share with; orders of axes
+//! that number ranks alike, or where all ranks are on one node; buckets that hold the same units.
+
+use super::candidate::Candidate;
+use super::fit::buckets;
+use super::question::Question;
+use crate::bounds::MICRO_BATCHES_MAX;
+use crate::config::{Config, Often, Precision, Width};
+use crate::mesh::{Axis, Mesh};
+use crate::spec::{Recompute, Schedule, Size};
+use crate::unit::Unit;
+
+/// Sequences of a micro-batch.
+pub(super) const SEQUENCES: [usize; 5] = [1, 2, 4, 8, 16];
+const BUCKETS: [Size; 3] = [Size::MiB(25), Size::MiB(100), Size::MiB(400)];
+/// In the order in which they are likely to be fast.
+const PREFETCH: [usize; 4] = [2, 1, 4, 0];
+const RECOMPUTE: [Option<usize>; 3] = [None, Some(2), Some(1)];
+const SCHEDULES: [Schedule; 4] =
+    [Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved { chunks: 2 }, Schedule::Interleaved { chunks: 4 }];
+/// Without a number of tokens, micro-batches of a pipeline in multiples of its stages.
+const FILLS: [usize; 3] = [1, 2, 4];
+
+use Axis::{Pipeline, Replica, Zero};
+
+/// Axes that may be asked to lie within a node; where several number ranks alike, the one that says most.
+const WITHIN: [&[Axis]; 7] =
+    [&[Zero, Replica], &[Zero, Pipeline], &[Replica, Pipeline], &[Zero], &[Replica], &[Pipeline], &[]];
+
+const fn widths(compute: Width, reduce: Width, master: Width) -> Precision {
+    Precision { compute, params: compute, reduce, master, moments: master }
+}
+
+/// What numbers may be stored in.
+pub(super) fn precisions(question: &Question) -> Vec<Precision> {
+    use Width::{BF16, F32};
+    let (pins, given) = (&question.pins, question.pins.spec.precision);
+    let mut all = vec![widths(BF16, BF16, F32), widths(BF16, F32, F32), widths(F32, F32, F32)];
+    if question.pure_bf16 {
+        all.push(widths(BF16, BF16, BF16));
+    }
+    let mut found: Vec<Precision> = Vec::new();
+    for mut precision in all {
+        let fields = [
+            ("precision.compute", &mut precision.compute, given.compute),
+            ("precision.params", &mut precision.params, given.params),
+            ("precision.reduce", &mut precision.reduce, given.reduce),
+            ("precision.master", &mut precision.master, given.master),
+            ("precision.moments", &mut precision.moments, given.moments),
+        ];
+        for (_, field, value) in fields.into_iter().filter(|(key, ..)| pins.has(key)) {
+            *field = value;
+        }
+        // A spec with a master copy narrower than the parameters is refused.
+        if precision.master.bytes() >= precision.params.bytes() && !found.contains(&precision) {
+            found.push(precision);
+        }
+    }
+    found
+}
+
+fn divisors(of: usize) -> impl Iterator<Item = usize> {
+    (1..=of).filter(move |divisor| of.is_multiple_of(*divisor))
+}
+
+/// A mesh, and the axes that must lie within a node.
+type Placed = (Mesh, &'static [Axis]);
+
+/// All meshes, each in all ways in which it can lie on nodes.
+pub(super) fn meshes(question: &Question) -> Vec<Vec<Placed>> {
+    let mut found = Vec::new();
+    let pins = &question.pins;
+    for per_node in question.ranks_per_node() {
+        let ranks = question.nodes * per_node;
+        let all: Vec<usize> = divisors(ranks).collect();
+        for zero in pins.numbers("mesh.zero", &all) {
+            for replica in pins.numbers("mesh.replica", &all) {
+                if !ranks.is_multiple_of(zero * replica) {
+                    continue;
+                }
+                let pipeline = ranks / zero / replica;
+                if pins.numbers("mesh.pipeline", &all).contains(&pipeline) {
+                    let mesh = Mesh { nodes: question.nodes, zero, replica, pipeline, order: Axis::ALL };
+                    found.push(placed(mesh, per_node));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The ways in which a mesh can lie on nodes.
+fn placed(mesh: Mesh, per_node: usize) -> Vec<Placed> {
+    if mesh.nodes == 1 {
+        return vec![(mesh, &[])];
+    }
+    let mut found: Vec<Placed> = Vec::new();
+    let along = |mesh: &Mesh| mesh.order.into_iter().filter(|&axis| mesh.len(axis) > 1).collect::<Vec<_>>();
+    for within in WITHIN {
+        let product: usize = within.iter().map(|&axis| mesh.len(axis)).product();
+        if within.iter().any(|&axis| mesh.len(axis) == 1) || !per_node.is_multiple_of(product) {
+            continue;
+        }
+        let mut order = Axis::ALL;
+        order.sort_by_key(|axis| !within.contains(axis));
+        let placed = Mesh { order, ..mesh };
+        if found.iter().all(|(other, _)| along(other) != along(&placed)) {
+            found.push((placed, within));
+        }
+    }
+    found
+}
+
+/// Sequences of a micro-batch, and how many there are in a step.
+fn batches(question: &Question, mesh: &Mesh) -> Vec<(usize, usize)> {
+    let pins = &question.pins;
+    let sequences = pins.numbers("batch.sequences", &SEQUENCES);
+    let fits = |&(_, count): &(usize, usize)| (mesh.pipeline..=MICRO_BATCHES_MAX).contains(&count);
+    let pairs: Vec<(usize, usize)> = match question.tokens_per_step {
+        Some(tokens) => {
+            let step = question.length * mesh.data_ranks();
+            if !tokens.is_multiple_of(step) {
+                return Vec::new();
+            }
+            let of_rank = tokens / step;
+            let whole = sequences.into_iter().filter(|n| of_rank.is_multiple_of(*n));
+            let pairs = whole.map(|n| (n, of_rank / n));
+            pairs.filter(|&(_, count)| pins.numbers("batch.micro_batches", &[count]).contains(&count)).collect()
+        }
+        None => {
+            let counts = FILLS.map(|fill| fill * mesh.pipeline);
+            let counts = pins.numbers("batch.micro_batches", if mesh.pipeline == 1 { &counts[..1] } else { &counts });
+            sequences.iter().flat_map(|&n| counts.iter().map(move |&count| (n, count))).collect()
+        }
+    };
+    pairs.into_iter().filter(fits).collect()
+}
+
+fn schedules(question: &Question, mesh: &Mesh, count: usize) -> Vec<Schedule> {
+    if mesh.pipeline == 1 {
+        return vec![Schedule::OneFOneB];
+    }
+    let tried = question.pins.or("pipeline.schedule", question.pins.spec.pipeline.schedule, &SCHEDULES);
+    let fits = |schedule: &Schedule| schedule.chunks() == 1 || count.is_multiple_of(mesh.pipeline);
+    tried.into_iter().filter(fits).collect()
+}
+
+/// All coarse layouts, each with its lightest fine settings. Those that only number ranks otherwise follow one another.
+pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
+    let pins = &question.pins;
+    let given = match pins.spec.recompute {
+        Some(Recompute::Every(k)) => Some(k as usize),
+        _ => None,
+    };
+    let (recomputations, precisions) = (pins.or("recompute", given, &RECOMPUTE), precisions(question));
+    let mut found = Vec::new();
+    for placed in meshes(question) {
+        let mesh = placed[0].0;
+        let tried: &[u8] = if mesh.zero == 1 { &[0] } else { &[0, 1, 2, 3] };
+        let stages = pins.or("zero.stage", pins.spec.zero.stage.get(), tried);
+        let batches = batches(question, &mesh).into_iter();
+        let turns = batches.flat_map(|(sequences, count)| {
+            schedules(question, &mesh, count).into_iter().map(move |schedule| (sequences, count, schedule))
+        });
+        for (sequences, micro_batches, schedule) in turns {
+            for (&stage, &recompute) in stages.iter().flat_map(|stage| recomputations.iter().map(move |k| (stage, k))) {
+                for (&precision, &(mesh, within)) in
+                    precisions.iter().flat_map(|p| placed.iter().map(move |at| (p, at)))
+                {
+                    found.push(Candidate {
+                        mesh,
+                        within,
+                        stage,
+                        prefetch: (stage == 3).then_some(0),
+                        bucket: BUCKETS[0],
+                        gather: Often::PerMicroBatch,
+                        reduce: Often::PerMicroBatch,
+                        schedule,
+                        even: false,
+                        recompute,
+                        precision,
+                        sequences,
+                        micro_batches,
+                    });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// All fine settings of a coarse layout, in the order in which they are likely to be fast.
+pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Candidate> {
+    let (pins, mut found) = (&question.pins, Vec::new());
+    let gathers = coarse.stage == 3 && coarse.mesh.zero > 1;
+    let prefetch: Vec<Option<usize>> = match coarse.stage {
+        3 if gathers => pins.numbers("zero.prefetch", &PREFETCH).into_iter().map(Some).collect(),
+        3 => vec![Some(1)],
+        _ => vec![None],
+    };
+    let gather = if gathers { pins.often("zero.gather") } else { vec![Often::PerMicroBatch] };
+    let mut reduce = if coarse.micro_batches > 1 { pins.often("zero.reduce") } else { vec![Often::PerMicroBatch] };
+    reduce.reverse();
+    for even in if coarse.mesh.pipeline > 1 { &[false, true][..] } else { &[false] } {
+        for bucket in distinct_buckets(question, Candidate { even: *even, ..coarse }, units) {
+            for &gather in &gather {
+                for &reduce in &reduce {
+                    let all = prefetch.iter();
+                    found.extend(all.map(|&prefetch| Candidate {
+                        even: *even,
+                        bucket,
+                        gather,
+                        reduce,
+                        prefetch,
+                        ..coarse
+                    }));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Sizes of buckets that hold other units than those before them; one where no gradient travels.
+fn distinct_buckets(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Size> {
+    let config = coarse.config(question);
+    if config.chunks() > units.len() || coarse.even && !units.len().is_multiple_of(config.chunks()) {
+        return Vec::new();
+    }
+    let tried = question.pins.or("zero.bucket", question.pins.spec.zero.bucket, &BUCKETS);
+    let mut found: Vec<(Size, Vec<usize>)> = Vec::new();
+    for bucket in tried {
+        let held = buckets(&Config { bucket_bytes: bucket.bytes() as usize, ..config }, units);
+        if found.iter().all(|(_, other)| *other != held) {
+            found.push((bucket, held));
+        }
+    }
+    found.into_iter().map(|(bucket, _)| bucket).collect()
+}
+
+/// The question on other machines.
+pub(super) fn with_nodes<'a>(question: &Question<'a>, nodes: usize) -> Question<'a> {
+    Question { nodes, model: question.model.clone(), pins: question.pins.clone(), ..*question }
+}

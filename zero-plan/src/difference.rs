@@ -1,0 +1,176 @@
+//! Difference: what another spec changes in a plan: keys, memory by part, traffic by kind, ops by name, and the first op at
+//! which schedules differ. Only compares what plans say; never computes one.
+
+mod text;
+
+use serde::Serialize;
+
+use crate::plan::Plan;
+use crate::report::op_text;
+use crate::spec::{KeyChange, Spec, changes};
+use crate::summary::StageSummary;
+
+pub use text::DifferenceText;
+
+/// The shape of the JSON: a change of it is a new name.
+pub const FORMAT: &str = "zero-diff-1";
+
+/// One of two plans.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// What people call it: the path of its spec.
+    pub name: &'a str,
+    /// The spec.
+    pub spec: &'a Spec,
+    /// Its plan.
+    pub plan: &'a Plan<'a>,
+    /// Seconds of a step, where they were predicted.
+    pub step_s: Option<f64>,
+}
+
+/// What the second of two plans has that the first has not, and the other way round.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// [`FORMAT`].
+    pub format: &'static str,
+    /// The names of both.
+    pub specs: [String; 2],
+    /// The models of both.
+    pub models: [String; 2],
+    /// Whether the plans are the same in everything.
+    pub is_equal: bool,
+    /// Keys of the specs of which they say different things.
+    pub keys: Vec<KeyChange>,
+    /// Bytes of the regions of an arena, of a rank of the pipeline stage that needs most; then of the whole arena, of what lies
+    /// outside at most, and of both.
+    pub memory: Vec<Figures>,
+    /// Bytes that a rank sends in a step, of the pipeline stage that sends most, by kind; then all.
+    pub sent: Vec<Figures>,
+    /// Ops of a step by name, of one rank of each pipeline stage together; then all.
+    pub ops: Vec<Figures>,
+    /// Seconds of a step, where they were predicted.
+    pub step_s: Option<[f64; 2]>,
+    /// Where the schedules of a pipeline stage first differ; nothing for those that do not.
+    pub schedules: Vec<Departure>,
+}
+
+/// Something that is counted in both plans.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Figures {
+    /// What it is.
+    pub what: String,
+    /// How much of it the first has.
+    pub first: usize,
+    /// How much of it the second has.
+    pub second: usize,
+}
+
+/// Where two schedules of a pipeline stage go different ways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Departure {
+    /// The pipeline stage.
+    pub pipeline_stage: usize,
+    /// Number of the op, from 0.
+    pub op: usize,
+    /// What the first does there; nothing where it has come to its end, or has no such pipeline stage.
+    pub first: Option<String>,
+    /// What the second does there.
+    pub second: Option<String>,
+}
+
+impl Difference {
+    /// Compares two plans.
+    pub fn of(first: &Side, second: &Side) -> Self {
+        let both = [first, second];
+        let [a, b] = both.map(|side| stages(side.plan));
+        let keys = changes(first.spec, second.spec);
+        // A name of a model is no part of what it does, but a model of another name is another one.
+        let is_equal = keys.is_empty() && first.plan == second.plan;
+        Self {
+            format: FORMAT,
+            specs: both.map(|side| side.name.to_owned()),
+            models: both.map(|side| side.plan.model.to_owned()),
+            is_equal,
+            keys,
+            memory: merged(memory(&a), memory(&b)),
+            sent: merged(sent(&a), sent(&b)),
+            ops: merged(ops(&a), ops(&b)),
+            step_s: first.step_s.zip(second.step_s).map(|(first, second)| [first, second]),
+            schedules: departures(first.plan, second.plan),
+        }
+    }
+}
+
+fn stages(plan: &Plan) -> Vec<StageSummary> {
+    (0..plan.stages.len()).map(|stage| StageSummary::of(plan, stage)).collect()
+}
+
+/// Named figures of one plan, the total last.
+type Named = Vec<(String, usize)>;
+
+fn memory(stages: &[StageSummary]) -> Named {
+    let Some(largest) = stages.iter().rev().max_by_key(|stage| stage.arena_bytes) else { return Vec::new() };
+    let regions = largest.memory.iter().map(|region| (region.what.to_owned(), region.bytes));
+    let all =
+        [("arena", largest.arena_bytes), ("outside, at most", largest.outside_bytes), ("total", largest.total_bytes)];
+    regions.chain(all.map(|(what, bytes)| (what.to_owned(), bytes))).collect()
+}
+
+fn sent(stages: &[StageSummary]) -> Named {
+    let Some(most) = stages.iter().rev().max_by_key(|stage| stage.sent_bytes) else { return Vec::new() };
+    let named = most.sent.iter().map(|sent| match sent.axis {
+        Some(axis) => (format!("{axis}: {}", sent.what), sent.bytes),
+        None => (sent.what.to_owned(), sent.bytes),
+    });
+    named.chain([("total".to_owned(), most.sent_bytes)]).collect()
+}
+
+fn ops(stages: &[StageSummary]) -> Named {
+    let mut named = Named::new();
+    for count in stages.iter().flat_map(|stage| &stage.ops) {
+        match named.iter_mut().find(|(op, _)| op == count.op) {
+            Some((_, total)) => *total += count.count,
+            None => named.push((count.op.to_owned(), count.count)),
+        }
+    }
+    let total = named.iter().map(|(_, count)| count).sum();
+    named.push(("total".to_owned(), total));
+    named
+}
+
+/// Figures of the same name side by side. What only the second has comes where it stands there: after what is before it.
+fn merged(first: Named, second: Named) -> Vec<Figures> {
+    let of = |named: &Named, what: &str| named.iter().find(|(name, _)| name == what).map_or(0, |(_, figure)| *figure);
+    let mut names: Vec<&String> = first.iter().map(|(name, _)| name).collect();
+    let mut place = 0;
+    for (name, _) in &second {
+        match names.iter().position(|known| *known == name) {
+            Some(known) => place = known + 1,
+            None => {
+                names.insert(place, name);
+                place += 1;
+            }
+        }
+    }
+    names
+        .iter()
+        .map(|what| Figures { what: (*what).clone(), first: of(&first, what), second: of(&second, what) })
+        .collect()
+}
+
+/// Where the steps of each pipeline stage first differ.
+fn departures(first: &Plan, second: &Plan) -> Vec<Departure> {
+    let stages = first.stages.len().max(second.stages.len());
+    let of_stage = |pipeline_stage: usize| {
+        let [a, b] = [first, second].map(|plan| plan.stages.get(pipeline_stage).map_or(&[][..], |stage| stage.step));
+        let same = a.iter().zip(b).take_while(|(one, other)| one == other).count();
+        let text = |plan, op: Option<&_>| op.map(|op| op_text(plan, *op));
+        let departure =
+            Departure { pipeline_stage, op: same, first: text(first, a.get(same)), second: text(second, b.get(same)) };
+        (same < a.len().max(b.len())).then_some(departure)
+    };
+    (0..stages).filter_map(of_stage).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Import: the configuration of another framework becomes a spec that means the same, with a list of what has no
+//! counterpart. Reads DeepSpeed's JSON, and accelerate's YAML for FSDP, DeepSpeed and plain data parallelism. Never reads a
+//! file, and never guesses what a file does not say without telling so.
+
+mod accelerate;
+mod batch;
+mod deepspeed;
+mod document;
+mod draft;
+mod keys;
+mod settings;
+
+use crate::diagnostic::Diagnostic;
+use crate::spec::{Model, Spec, parse};
+
+use document::Node;
+use settings::Settings;
+
+/// Whose configuration it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framework {
+    /// DeepSpeed's own JSON.
+    DeepSpeed,
+    /// The file that `accelerate config` writes.
+    Accelerate,
+}
+
+impl Framework {
+    /// What people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DeepSpeed => "DeepSpeed",
+            Self::Accelerate => "accelerate",
+        }
+    }
+}
+
+/// What such a file does not say, or leaves to a script.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// All ranks.
+    pub ranks: Option<u32>,
+    /// Nodes that they lie on.
+    pub nodes: Option<u32>,
+    /// Sequences in a micro-batch of one rank.
+    pub sequences: Option<u32>,
+    /// Tokens in a sequence.
+    pub length: Option<u32>,
+    /// Micro-batches of a step.
+    pub micro_batches: Option<u32>,
+    /// The model.
+    pub model: Option<Model>,
+}
+
+/// How a setting was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Taken {
+    /// Nothing in a spec means the same.
+    Lost,
+    /// What is nearest was taken.
+    Nearest,
+    /// The file does not say it, and the spec has a default in its place.
+    Missing,
+    /// It is no part of a spec, but an argument of the binary.
+    Argument,
+}
+
+impl Taken {
+    /// A heading for such settings.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Lost => "without a counterpart",
+            Self::Nearest => "taken as what is nearest",
+            Self::Missing => "needs a value",
+            Self::Argument => "arguments of the binary, after `--`",
+        }
+    }
+}
+
+/// Settings that were not taken as they are, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// How they were taken.
+    pub taken: Taken,
+    /// Their paths in the file, such as `zero_optimization.offload_optimizer`.
+    pub settings: Vec<String>,
+    /// Why, or as what.
+    pub reason: String,
+}
+
+/// A configuration that has become a spec.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// Whose it was.
+    pub framework: Framework,
+    /// The text of the spec, without comments.
+    pub text: String,
+    /// The spec, checked.
+    pub spec: Spec,
+    /// What was not taken as it is: by how it was taken, then in the order of the file.
+    pub notes: Vec<Note>,
+}
+
+impl Imported {
+    /// The notes as lines: a heading for each kind, and what it is about below, indented.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut before = None;
+        for note in &self.notes {
+            if before.replace(note.taken) != Some(note.taken) {
+                lines.push(format!("{}:", note.taken.title()));
+            }
+            let text = format!("{}: {}", note.settings.join(", "), note.reason);
+            let filled = crate::diagnostic::fill(&text);
+            lines.extend(filled.lines().enumerate().map(|(i, line)| match i {
+                0 => format!("  {line}"),
+                _ => format!("    {line}"),
+            }));
+        }
+        lines
+    }
+
+    /// The spec as a file, which says where it is from and, in comments, what was not taken as it is.
+    pub fn file(&self, from: &str) -> String {
+        let head = format!("From {from}, a configuration of {}.", self.framework.name());
+        let comments = [head].into_iter().chain(self.remarks());
+        let comments: String = comments.map(|line| format!("// {}\n", line.replace(char::is_control, " "))).collect();
+        comments + &self.text
+    }
+}
+
+/// Makes a spec of the text of a configuration.
+///
+/// # Errors
+/// Every mistake that can be told at once, at its place: Z0154 where the text is not understood, Z0155 for unknown keys, Z0156
+/// for values that a key cannot have, Z0157 where file and options do not determine ranks and batch.
+pub fn import(text: &str, options: &Options) -> Result<Imported, Vec<Diagnostic>> {
+    let root = document::read(text).map_err(|problem| vec![*problem])?;
+    let framework = framework(&root);
+    let rows = match framework {
+        Framework::DeepSpeed => keys::DEEPSPEED,
+        Framework::Accelerate => keys::ACCELERATE,
+    };
+    let mut settings = Settings::of(&root, rows)?;
+    let drafted = match framework {
+        Framework::DeepSpeed => deepspeed::draft(&mut settings, options),
+        Framework::Accelerate => accelerate::draft(&mut settings, options),
+    };
+    let draft = drafted.map_err(|problem| vec![*problem])?;
+    let text = draft.to_string();
+    let spec = parse(&text)?;
+    Ok(Imported { framework, text, spec, notes: settings.notes() })
+}
+
+/// Accelerate's files have keys about processes and machines at the top, and DeepSpeed's have none of these.
+fn framework(root: &Node) -> Framework {
+    let has = |key: &str| root.entries().iter().any(|entry| entry.key == key);
+    let of_accelerate = ["distributed_type", "compute_environment", "fsdp_config", "deepspeed_config", "num_processes"];
+    if of_accelerate.into_iter().any(has) { Framework::Accelerate } else { Framework::DeepSpeed }
+}
+
+#[cfg(test)]
+mod tests;

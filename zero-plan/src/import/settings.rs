@@ -1,0 +1,216 @@
+//! Settings: the keys of a configuration that are known, with their values, and notes on those that a spec cannot say. Never
+//! makes a spec.
+
+use std::ops::Range;
+
+use super::document::{Entry, Node, Value};
+use super::keys::{Expects, Meaning, Row};
+use super::{Note, Taken};
+use crate::diagnostic::Diagnostic;
+use crate::spec::{RANKS_MAX, closest};
+
+/// What is given for one key.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Setting {
+    /// The key, as a dotted path.
+    pub path: &'static str,
+    /// Its value.
+    pub value: Given,
+    /// Where the value stands.
+    pub at: Range<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Given {
+    /// `"auto"`: a script fills it in.
+    Auto,
+    Whole(u64),
+    Flag(bool),
+    Word(String),
+    /// Something whose value makes no difference.
+    Anything,
+}
+
+/// What a configuration says.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    given: Vec<Setting>,
+    notes: Vec<Note>,
+}
+
+impl Settings {
+    /// Reads the keys of a map, as `rows` know them.
+    ///
+    /// # Errors
+    /// Z0155 for each unknown key, Z0156 for each value that its key cannot have.
+    pub fn of(root: &Node, rows: &'static [Row]) -> Result<Self, Vec<Diagnostic>> {
+        let mut settings = Self::default();
+        let mut problems = Vec::new();
+        settings.section(root, "", rows, &mut problems);
+        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    }
+
+    fn section(&mut self, node: &Node, path: &str, rows: &'static [Row], problems: &mut Vec<Diagnostic>) {
+        for entry in node.entries() {
+            let asked = if path.is_empty() { entry.key.clone() } else { format!("{path}.{}", entry.key) };
+            let Some(row) = rows.iter().find(|row| row.path == asked) else {
+                problems.push(unknown(entry, path, rows));
+                continue;
+            };
+            match (row.expects, &entry.node.value) {
+                (Expects::Section, Value::Map(_)) => self.section(&entry.node, row.path, rows, problems),
+                (_, Value::Null) => {}
+                (expects, _) => match expects.read(&entry.node.value) {
+                    Some(value) => self.take(row, entry, value),
+                    None => problems.push(wrong(row.path, entry.node.at.clone(), &expects.words())),
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, row: &Row, entry: &Entry, value: Given) {
+        match row.meaning {
+            Meaning::Used => self.given.push(Setting { path: row.path, value, at: entry.node.at.clone() }),
+            Meaning::Lost(reason) if !is_off(&entry.node) => self.note(Taken::Lost, row.path, reason),
+            Meaning::Always(what, reason) if value != Given::Flag(what) && value != Given::Auto => {
+                self.note(Taken::Lost, row.path, reason);
+            }
+            Meaning::Argument(reason) => self.note(Taken::Argument, row.path, reason),
+            Meaning::Lost(_) | Meaning::Always(..) => {}
+        }
+    }
+
+    /// What is given for a key; none too where that is `"auto"`, which is noted.
+    pub fn get(&mut self, path: &str) -> Option<Setting> {
+        self.given.iter().find(|setting| setting.path == path && setting.value != Given::Auto).cloned()
+    }
+
+    /// Whether a key is given, and its value left to a script.
+    pub fn is_auto(&self, path: &str) -> bool {
+        self.given.iter().any(|setting| setting.path == path && setting.value == Given::Auto)
+    }
+
+    /// A whole number, with its place.
+    pub fn whole(&mut self, path: &str) -> Option<(u64, Range<usize>)> {
+        match self.get(path)? {
+            Setting { value: Given::Whole(number), at, .. } => Some((number, at)),
+            _ => None,
+        }
+    }
+
+    /// Whether a flag is given and set.
+    pub fn is_set(&mut self, path: &str) -> bool {
+        self.get(path).is_some_and(|setting| setting.value == Given::Flag(true))
+    }
+
+    /// A word in upper case, with its place.
+    pub fn word(&mut self, path: &str) -> Option<(String, Range<usize>)> {
+        match self.get(path)? {
+            Setting { value: Given::Word(word), at, .. } => Some((word.to_uppercase(), at)),
+            _ => None,
+        }
+    }
+
+    /// Notes how a setting was taken; settings with one reason share a note.
+    pub fn note(&mut self, taken: Taken, setting: &str, reason: impl Into<String>) {
+        let reason = reason.into();
+        match self.notes.iter_mut().find(|note| note.taken == taken && note.reason == reason) {
+            Some(note) => note.settings.push(setting.to_owned()),
+            None => self.notes.push(Note { taken, settings: vec![setting.to_owned()], reason }),
+        }
+    }
+
+    /// All notes, by how settings were taken.
+    pub fn notes(mut self) -> Vec<Note> {
+        self.notes.sort_by_key(|note| note.taken);
+        self.notes
+    }
+}
+
+/// Z0156: a value that a key cannot have.
+pub(super) fn wrong(path: &str, at: Range<usize>, expected: &str) -> Diagnostic {
+    let (section, key) = path.rsplit_once('.').map_or(("", path), |(section, key)| (section, key));
+    let place = if section.is_empty() { String::new() } else { format!(" in `{section}`") };
+    let message = format!("`{key}`{place} cannot have this value");
+    Diagnostic::new("Z0156", path, message).at(at, format!("expected {expected}"))
+}
+
+/// Z0155: a key that the framework does not have, as far as it is known here.
+fn unknown(entry: &Entry, section: &str, rows: &'static [Row]) -> Diagnostic {
+    let within = |row: &Row| row.path.rsplit_once('.').unwrap_or(("", row.path));
+    let here = rows.iter().map(within).filter(|(around, _)| *around == section).map(|(_, key)| key);
+    let elsewhere = || rows.iter().find(|row| within(row).1 == entry.key).map(|row| row.path);
+    let label = match (elsewhere(), closest(&entry.key, here)) {
+        (Some(path), _) => format!("did you mean `{path}`?"),
+        (None, Some(near)) => format!("did you mean `{near}`?"),
+        (None, None) => "no key of that name is known".to_owned(),
+    };
+    let place = if section.is_empty() { "the configuration".to_owned() } else { format!("`{section}`") };
+    let problem = Diagnostic::new("Z0155", &entry.key, format!("unknown key `{}` in {place}", entry.key));
+    problem
+        .at(entry.at.clone(), label)
+        .help("correct it, or remove it: what is not known cannot be told to have no counterpart")
+}
+
+/// Whether a value turns a feature off, so that nothing is lost with it.
+fn is_off(node: &Node) -> bool {
+    match &node.value {
+        Value::Null | Value::Flag(false) => true,
+        Value::Number(number) => *number <= 0.0,
+        Value::Text(text) => ["", "none", "no", "false", "auto"].contains(&text.to_lowercase().as_str()),
+        Value::List(nodes) => nodes.is_empty(),
+        Value::Map(entries) => {
+            let switch = |key: &str| entries.iter().find(|entry| entry.key == key);
+            entries.is_empty() || ["enabled", "device"].into_iter().filter_map(switch).any(|it| is_off(&it.node))
+        }
+        Value::Flag(true) => false,
+    }
+}
+
+impl Expects {
+    /// The value, if it is one that is expected.
+    fn read(self, value: &Value) -> Option<Given> {
+        match (self, value) {
+            (Self::Anything, _) => Some(Given::Anything),
+            (Self::Section, _) => None,
+            (_, Value::Text(text)) if text == "auto" => Some(Given::Auto),
+            (Self::Flag, Value::Flag(flag)) => Some(Given::Flag(*flag)),
+            (Self::Flag, Value::Text(text)) => match text.to_lowercase().as_str() {
+                "true" | "yes" => Some(Given::Flag(true)),
+                "false" | "no" => Some(Given::Flag(false)),
+                _ => None,
+            },
+            (Self::Whole(least, most), Value::Number(number)) => whole(*number, least, most),
+            (Self::Whole(least, most), Value::Text(text)) => whole(text.parse().ok()?, least, most),
+            (Self::Group, Value::Number(number)) if *number <= 0.0 => Some(Given::Whole(0)),
+            (Self::Group, Value::Number(number)) => whole(*number, 1, RANKS_MAX.into()),
+            (Self::Word(words), value) => {
+                let word = match value {
+                    Value::Text(text) => text.clone(),
+                    // YAML takes words for numbers and flags where they have no quotes: `mixed_precision: no`.
+                    Value::Number(number) => number.to_string(),
+                    Value::Flag(flag) => flag.to_string(),
+                    _ => return None,
+                };
+                words.iter().any(|known| known.eq_ignore_ascii_case(&word)).then_some(Given::Word(word))
+            }
+            _ => None,
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::Anything => "a value".to_owned(),
+            Self::Section => "a section with keys".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Whole(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Group => format!("a number of ranks up to {RANKS_MAX}"),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+        }
+    }
+}
+
+fn whole(number: f64, least: u64, most: u64) -> Option<Given> {
+    let fits = number.fract() == 0.0 && number >= least as f64 && number <= most as f64;
+    fits.then_some(Given::Whole(number as u64))
+}

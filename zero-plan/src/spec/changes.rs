@@ -1,0 +1,81 @@
+//! Changes: in which keys two specs differ. Never judges a value.
+
+use serde::Serialize;
+
+use super::Spec;
+use super::keys::{KEYS, Key, keys_in};
+
+/// A key of which two specs say different things.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KeyChange {
+    /// The key, as a dotted path.
+    pub key: &'static str,
+    /// What the first says, given or by default; none where it says nothing.
+    pub first: Option<String>,
+    /// What the second says.
+    pub second: Option<String>,
+}
+
+/// The keys of which two specs say different things, in the order of [`KEYS`]. Other words for the same, as in `MiB(1024)` and
+/// `GiB(1)`, are no difference, and neither is a default that is written down.
+pub fn changes(first: &Spec, second: &Spec) -> Vec<KeyChange> {
+    // A section differs where its keys do, and the chunks of a schedule are told with the schedule.
+    let is_section = |key: &Key| keys_in(key.path).next().is_some() && key.path != "pipeline.schedule";
+    let values = KEYS.iter().filter(|key| !is_section(key) && !key.path.starts_with("pipeline.schedule."));
+    let differing = values.filter(|key| !key.agree(first, second));
+    differing.map(|key| KeyChange { key: key.path, first: key.held(first), second: key.held(second) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn told(first: &str, second: &str) -> Vec<(&'static str, String, String)> {
+        let [first, second] = [first, second].map(|text| parse(text).expect(text));
+        let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let changes = changes(&first, &second);
+        changes.into_iter().map(|change| (change.key, shown(change.first), shown(change.second))).collect()
+    }
+
+    #[test]
+    fn keys_that_differ_are_told_with_what_holds() {
+        let first = "(mesh: (zero: 4), zero: (stage: 2), memory: GiB(1))";
+        let second = "(mesh: (zero: 4), zero: (stage: 3, prefetch: 2), model: Example(\"gpt\"), memory: MiB(512))";
+        let told = told(first, second);
+        let own = |key: &'static str, first: &str, second: &str| (key, first.to_owned(), second.to_owned());
+        assert_eq!(
+            told,
+            [
+                own("model", "-", "Example(\"gpt\")"),
+                own("zero.stage", "2", "3"),
+                own("zero.prefetch", "0", "2"),
+                own("memory", "GiB(1)", "MiB(512)"),
+            ]
+        );
+    }
+
+    #[test]
+    fn other_words_for_the_same_are_no_difference() {
+        let second = "(zero: (stage: 2, bucket: KiB(25600)), memory: MiB(1024), batch: (sequences: 4))";
+        assert_eq!(told("(zero: (stage: 2), memory: GiB(1))", second), []);
+        assert_eq!(told(second, second), []);
+    }
+
+    #[test]
+    fn a_schedule_is_told_once() {
+        let with = |schedule: &str| {
+            format!(
+                "(mesh: (pipeline: 2), zero: (stage: 0), pipeline: (schedule: {schedule}), batch: (micro_batches: 4))"
+            )
+        };
+        let own = |first: &str, second: &str| vec![("pipeline.schedule", first.to_owned(), second.to_owned())];
+        let two = "Interleaved(chunks: 2)";
+        assert_eq!(told(&with("GPipe"), &with(two)), own("GPipe", "Interleaved(chunks:2)"));
+        assert_eq!(
+            told(&with(two), &with("Interleaved(chunks: 4)")),
+            own("Interleaved(chunks:2)", "Interleaved(chunks:4)")
+        );
+        assert_eq!(told(&with(two), &with(two)), []);
+    }
+}

@@ -1,0 +1,265 @@
+//! Summary: a plan's figures as data, for programs: what a report prints, in bytes. Only sums up; never formats.
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::footprint::RunSize;
+use crate::layout::{Home, Kind};
+use crate::message::Message;
+use crate::plan::Plan;
+use crate::prove::{Flaw, Proof, prove};
+use crate::report::sent_parts;
+use crate::schedule::Op;
+use crate::states::StateBytes;
+use crate::traffic::{Moved, Traffic};
+
+/// The shape of the JSON: a change of it is a new name.
+pub const FORMAT: &str = "zero-plan-1";
+
+/// A plan in figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// [`FORMAT`].
+    pub format: &'static str,
+    /// The model.
+    pub model: String,
+    /// In hexadecimal: it differs where plans do.
+    pub fingerprint: String,
+    /// Parameters, padding not counted.
+    pub params: usize,
+    /// What layout and order were computed from.
+    pub config: Config,
+    /// Ranks of the whole mesh.
+    pub ranks: usize,
+    /// Tokens that all ranks train on in a step.
+    pub tokens_per_step: usize,
+    /// Bytes of model states for one parameter.
+    pub bytes_per_param: StateBytes,
+    /// The units, in the order of forward.
+    pub units: Vec<UnitSummary>,
+    /// What a rank of each pipeline stage holds, sends and does.
+    pub stages: Vec<StageSummary>,
+    /// The pipeline stage whose ranks need most.
+    pub largest: usize,
+    /// What was proven of the ops of all ranks.
+    pub proof: Proof,
+}
+
+/// A unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnitSummary {
+    /// Its name, such as `blocks[3]`.
+    pub name: String,
+    /// Its parameters.
+    pub params: usize,
+    /// The pipeline stage that it lies on.
+    pub pipeline_stage: usize,
+    /// Whether it runs forward again before its backward.
+    pub is_recomputed: bool,
+}
+
+/// A rank of a pipeline stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StageSummary {
+    /// The regions of its arena, but for empty ones.
+    pub memory: Vec<RegionBytes>,
+    /// All of the arena.
+    pub arena_bytes: usize,
+    /// At most outside of it, in a run of the smallest size.
+    pub outside_bytes: usize,
+    /// Both.
+    pub total_bytes: usize,
+    /// When most of the arena is in use.
+    pub peak: PeakSummary,
+    /// What it sends in a step, but for what it sends nothing of.
+    pub sent: Vec<SentBytes>,
+    /// All that it sends in a step.
+    pub sent_bytes: usize,
+    /// Of that, what is copied where ranks share memory; the rest is read in place.
+    pub copied_bytes: usize,
+    /// Ops of a step, by name.
+    pub ops: Vec<OpCount>,
+}
+
+/// A region of an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RegionBytes {
+    /// What it holds.
+    pub what: &'static str,
+    /// Which mapping it lies in.
+    pub home: Home,
+    /// The rank's share.
+    pub bytes: usize,
+}
+
+/// When most of an arena is in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PeakSummary {
+    /// In which op.
+    pub op: String,
+    /// How much.
+    pub bytes: usize,
+    /// And by what, but for nothing.
+    pub parts: Vec<(&'static str, usize)>,
+}
+
+/// Bytes that a rank sends for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SentBytes {
+    /// The axis along which it travels; none for what goes to all ranks.
+    pub axis: Option<&'static str>,
+    /// What it is.
+    pub what: &'static str,
+    /// In a step.
+    pub bytes: usize,
+}
+
+/// How often a rank does something in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OpCount {
+    /// What.
+    pub op: &'static str,
+    /// How often.
+    pub count: usize,
+}
+
+impl Summary {
+    /// The figures of a plan.
+    ///
+    /// # Errors
+    /// The first flaw of a plan that is not sound, which is an error of this crate.
+    pub fn of(plan: &Plan) -> Result<Self, Flaw> {
+        let proof = prove(plan)?;
+        let units = plan.units.iter().zip(plan.placements).enumerate().map(|(i, (unit, place))| UnitSummary {
+            name: unit.to_string(),
+            params: unit.params,
+            pipeline_stage: place.stage,
+            is_recomputed: plan.config.recomputes(plan.units, i),
+        });
+        let stages: Vec<_> = (0..plan.stages.len()).map(|stage| StageSummary::of(plan, stage)).collect();
+        // Of equal ones the first, as everywhere else.
+        let largest = (0..stages.len()).rev().max_by_key(|&stage| stages[stage].arena_bytes).unwrap_or(0);
+        Ok(Self {
+            format: FORMAT,
+            model: plan.model.to_owned(),
+            fingerprint: format!("{:016x}", plan.fingerprint()),
+            params: plan.params(),
+            config: plan.config,
+            ranks: plan.config.mesh.ranks(),
+            tokens_per_step: plan.config.tokens_per_step(),
+            bytes_per_param: StateBytes::of_param(&plan.config.precision),
+            units: units.collect(),
+            stages,
+            largest,
+            proof,
+        })
+    }
+}
+
+impl StageSummary {
+    /// The figures of a rank of pipeline stage `stage`.
+    pub fn of(plan: &Plan, stage: usize) -> Self {
+        let schedule = &plan.stages[stage];
+        let regions = schedule.memory.regions.iter().filter(|region| region.bytes > 0);
+        let traffic = Traffic::of(plan, schedule.step);
+        let arena_bytes = schedule.memory.bytes_per_rank();
+        let outside_bytes = plan.outside_bytes(&RunSize::LEAST);
+        let most = plan.peak(stage);
+        let parts = Kind::ALL.iter().zip(most.bytes).filter(|(_, bytes)| *bytes > 0);
+        Self {
+            memory: regions
+                .map(|region| RegionBytes { what: region.kind.name(), home: region.home, bytes: region.bytes })
+                .collect(),
+            arena_bytes,
+            outside_bytes,
+            total_bytes: arena_bytes + outside_bytes,
+            peak: PeakSummary {
+                op: most.name(Message::new(), &plan.tables(), "").as_str().to_owned(),
+                bytes: most.total_bytes(),
+                parts: parts.map(|(kind, bytes)| (kind.name(), bytes)).collect(),
+            },
+            sent: sent(&traffic),
+            sent_bytes: traffic.total_bytes(),
+            copied_bytes: Moved::sent(plan, schedule.step).copied.total_bytes(),
+            ops: counts(schedule.step),
+        }
+    }
+}
+
+fn sent(traffic: &Traffic) -> Vec<SentBytes> {
+    let along =
+        sent_parts().map(|(axis, what, bytes)| SentBytes { axis: Some(axis.name()), what, bytes: bytes(traffic) });
+    let agreed = SentBytes { axis: None, what: "loss and norm", bytes: traffic.agree_bytes };
+    along.chain([agreed]).filter(|sent| sent.bytes > 0).collect()
+}
+
+/// In the order in which ops first occur.
+fn counts(ops: &[Op]) -> Vec<OpCount> {
+    let mut counts: Vec<OpCount> = Vec::new();
+    for op in ops.iter().map(|op| op.name()) {
+        match counts.iter_mut().find(|count| count.op == op) {
+            Some(count) => count.count += 1,
+            None => counts.push(OpCount { op, count: 1 }),
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::Mesh;
+    use crate::plan::PlanBuf;
+    use crate::report::Report;
+    use crate::unit::Unit;
+
+    fn summary(config: Config) -> (Summary, String) {
+        let unit = |field, params| Unit {
+            field,
+            params,
+            takes: params,
+            saved_bytes: 64,
+            input_bytes: 256,
+            output_bytes: 256,
+            operations: 100,
+            ..Unit::NONE
+        };
+        let units = [unit("embed", 1000), unit("blocks", 3001), unit("head", 1000)];
+        let units: Vec<_> = units.into_iter().enumerate().map(|(source, unit)| Unit { source, ..unit }).collect();
+        PlanBuf::new("Tiny", config, &units)
+            .with(|plan| (Summary::of(plan).expect("a sound plan"), Report(plan).to_string()))
+    }
+
+    #[test]
+    fn parts_add_up_and_are_what_the_report_says() {
+        let mesh = Mesh { pipeline: 2, replica: 2, ..Mesh::of_zero(2) };
+        let config = Config { mesh, stage: 2, micro_batches: 4, bucket_bytes: 4000, ..Config::PLAIN };
+        let (summary, report) = summary(config);
+        assert_eq!((summary.ranks, summary.params, summary.stages.len()), (8, 5001, 2));
+        for stage in &summary.stages {
+            assert_eq!(stage.memory.iter().map(|region| region.bytes).sum::<usize>(), stage.arena_bytes);
+            assert_eq!(stage.sent.iter().map(|sent| sent.bytes).sum::<usize>(), stage.sent_bytes);
+            assert_eq!(stage.peak.parts.iter().map(|(_, bytes)| bytes).sum::<usize>(), stage.peak.bytes);
+            assert!(stage.peak.bytes <= stage.arena_bytes && stage.copied_bytes <= stage.sent_bytes);
+            assert_eq!(stage.total_bytes, stage.arena_bytes + stage.outside_bytes);
+            for region in &stage.memory {
+                assert!(report.contains(region.what), "{}: {report}", region.what);
+            }
+            for sent in &stage.sent {
+                assert!(report.contains(sent.what), "{}: {report}", sent.what);
+            }
+        }
+        let arenas: Vec<_> = summary.stages.iter().map(|stage| stage.arena_bytes).collect();
+        assert_eq!(arenas.iter().max(), Some(&arenas[summary.largest]));
+        assert!(report.contains(&summary.stages[summary.largest].peak.op), "{report}");
+        let forwards = summary.stages.iter().flat_map(|stage| &stage.ops).filter(|count| count.op == "forward");
+        assert_eq!(forwards.map(|count| count.count).sum::<usize>(), 3 * 4);
+    }
+
+    #[test]
+    fn the_json_begins_with_its_format() {
+        let (summary, _) = summary(Config { mesh: Mesh::of_zero(2), stage: 3, ..Config::PLAIN });
+        let json = serde_json::to_string(&summary).expect("figures");
+        assert!(json.starts_with("{\"format\":\"zero-plan-1\",\"model\":\"Tiny\",\"fingerprint\":\""), "{json}");
+    }
+}
