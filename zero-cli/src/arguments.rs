@@ -286,11 +286,17 @@ mod tests {
             ("build x.ron --list", "cannot be used with"),
             ("plan x.ron --schedul", "--schedule"),
             ("plan x.ron --steps 5", "unexpected argument '--steps'"),
+            ("view x.ron --network hdr-8x200", "--on <HARDWARE>"),
+            ("view x.ron y.ron --svg", "cannot be used with"),
+            ("view x.ron --svg --profile p.json", "cannot be used with"),
             ("run x.ron --bin", "a value is required for '--bin <NAME>'"),
         ] {
             let error = parsed(line).expect_err(line);
             assert!(error.starts_with("error[Z0132]: ") && error.contains(expected), "{line}: {error}");
             assert_eq!(error.matches("tip:").count(), usize::from(error.contains("tip:")), "{error}");
+        }
+        for line in ["view x.ron", "view x.ron y.ron", "view x.ron --svg", "view x.ron --on a100-80 --profile p.json"] {
+            assert!(matches!(parsed(line), Ok(Verb::View(_))), "{line}");
         }
         assert!(matches!(parsed("build --list"), Ok(Verb::Build { request: None, list: true })));
     }

@@ -168,7 +168,7 @@ impl Picture {
             format: FORMAT,
             model: plan.model.to_owned(),
             params: plan.params(),
-            summary: work(plan),
+            summary: work(plan).iter().map(|line| on_one_line(line)).collect(),
             clock: timed.clock,
             hardware: timed.hardware.map(str::to_owned),
             end: timed.clock.ticks(timed.timeline.step_s),
@@ -187,6 +187,12 @@ impl Picture {
             source: SourcePicture::of(plan, name, text),
         }
     }
+}
+
+/// A line of a report that may have been wrapped; what belongs to the types of numbers stands on a line of its own there.
+fn on_one_line(line: &str) -> String {
+    let between = if line.starts_with("precision") { "; " } else { " " };
+    line.lines().map(str::trim).collect::<Vec<_>>().join(between)
 }
 
 fn units_of(plan: &Plan, pipeline: usize) -> String {

@@ -35,8 +35,13 @@ pub struct ViewArguments {
     /// Another spec, to be drawn beside it
     #[arg(conflicts_with = "svg")]
     pub other: Option<PathBuf>,
-    #[command(flatten)]
-    pub on: Option<OnHardware>,
+    /// The hardware that times are of: a file, or the name of one that is known, such as `a100-80`. Without it, time is in
+    /// operations
+    #[arg(long, value_name = "HARDWARE")]
+    pub on: Option<String>,
+    /// Another network between its nodes: a file, or a name such as `ndr-8x400`
+    #[arg(long, value_name = "NETWORK", requires = "on")]
+    pub network: Option<String>,
     /// The file to write, in place of one under target/zero/, in the folder of the spec
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -50,7 +55,8 @@ pub struct ViewArguments {
 
 /// Writes the page or the figure, and prints where it lies.
 pub fn view(arguments: &ViewArguments) -> Result<(), Error> {
-    let hardware = arguments.on.as_ref().map(OnHardware::read).transpose()?;
+    let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
+    let hardware = on.as_ref().map(OnHardware::read).transpose()?;
     let of_spec = |spec: &Path| {
         let Request { bin, size, .. } = &arguments.request;
         sizes::of_spec(&Request { spec: spec.to_owned(), bin: bin.clone(), size: size.clone() })

@@ -1,6 +1,6 @@
 //! Page: pictures as one HTML file that needs no other: style, script and numbers are in it. Never computes a number.
 
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 use serde_json::{Value, json};
 use zero_plan::picture::Picture;
@@ -103,7 +103,7 @@ fn measured_id(view: usize) -> String {
 }
 
 /// Data for the script. What could end its element is written in another way that JSON has for it.
-fn data(id: &str, value: &impl Serialize) -> PreEscaped<String> {
+fn data(id: &str, value: &impl Serialize) -> Markup {
     let json = serde_json::to_string(value).expect("numbers and texts can be written").replace('<', "\\u003c");
-    html! { script type="application/json" id=(id) { (PreEscaped(json)) } }.into()
+    html! { script type="application/json" id=(id) { (PreEscaped(json)) } }
 }

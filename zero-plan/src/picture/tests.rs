@@ -184,3 +184,12 @@ fn what_a_rank_holds_is_as_the_stage_says() {
     let one = Config { mesh: Mesh::of_zero(1), ..Config::PLAIN };
     assert_eq!(held(&one).0, [Alone, Own, Alone, Gathered, Own]);
 }
+
+#[test]
+fn the_summary_has_no_broken_lines() {
+    let mut config = Config { recompute: Recompute::Every(1), ..configs()[1] };
+    config.precision.compute = crate::config::Width::BF16;
+    let picture = PlanBuf::new("Eight", config, &units()).with(pictured);
+    assert!(picture.summary.iter().all(|line| !line.contains('\n') && !line.contains("  ")), "{:?}", picture.summary);
+    assert!(picture.summary[2].ends_with("moments F32; 4 + 4 + 8 bytes a parameter"), "{:?}", picture.summary);
+}

@@ -63,7 +63,13 @@ class MemoryChart {
     to.beginPath();
     to.rect(scale.left, 0, scale.right - scale.left, height);
     to.clip();
+    // A step that is shorter than the axis uses nothing after its end.
+    to.save();
+    to.beginPath();
+    to.rect(scale.left, 0, scale.x(plan.end) - scale.left, height);
+    to.clip();
     this.paintStack(to, scale, theme, y);
+    to.restore();
     if (cut) this.tag(to, theme, `outside the arena, at most: ${bytes(plan.outside_bytes)}, not to scale`, scale.left + 6, y(0) - 9);
     this.line(to, scale, theme, y(taken), [5, 4], 1.25, `taken: ${bytes(taken)}`);
     for (const [name, limit] of seen) this.line(to, scale, theme, y(limit), [], 2.5, `${name}: ${bytes(limit)}`);

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use maud::{Markup, html};
 use zero_plan::picture::{Class, Flights, Picture, StagePicture};
 
-use super::{Block, LEFT, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
-use crate::view::palette::{CLASSES, WAIT};
+use super::{Block, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
+use crate::view::palette::{CLASSES, Paint, WAIT};
 
 const ROW: f64 = 20.0;
 const TRACK: f64 = 5.0;
@@ -76,23 +76,13 @@ fn lane(picture: &Picture, number: usize, stage: &StagePicture) -> (f64, Markup)
             @let bars = travels(picture, &stage.flights, class, top);
             @if !bars.is_empty() { path fill=(format!("url(#{})", CLASSES[class as usize].name)) d=(bars) {} }
         }
-        @for (left, width, text, ink) in labels(picture, stage) {
-            @let back = CLASSES.iter().find(|paint| paint.ink == ink && text.starts_with(letter(paint.name))).and_then(|paint| paint.fill);
-            rect x=(digits(left + width / 2.0 - 8.0)) y="4" width="16" height="12" fill=[back] {}
-            text.mid x=(digits(left + width / 2.0)) y="14" style=(format!("fill: {ink}; font-size: 10px")) { (text) }
+        @for Label { middle, text, paint } in labels(picture, stage) {
+            // The text stands on the colour without its pattern, so that it can be read.
+            rect x=(digits(middle - 8.0)) y="4" width="16" height="12" fill=[paint.fill] {}
+            text.mid x=(digits(middle)) y="14" style=(format!("fill: {}; font-size: 10px", paint.ink)) { (text) }
         }
     };
     (y + 10.0, drawn)
-}
-
-/// The letter that stands for a class on its bars.
-fn letter(name: &str) -> &'static str {
-    match name {
-        "forward" => "F",
-        "recompute" => "R",
-        "backward" => "B",
-        _ => " ",
-    }
 }
 
 /// Bars as the outline of a path; those that cannot be told apart are one.
@@ -139,8 +129,15 @@ fn travels(picture: &Picture, all: &Flights, class: Class, top: f64) -> String {
     outline(chosen.into_iter().map(bar), TRACK - 1.0)
 }
 
-/// A label for each run of computations on one micro-batch that is wide enough: where it begins, its width, and its text.
-fn labels(picture: &Picture, stage: &StagePicture) -> Vec<(f64, f64, String, &'static str)> {
+/// Text on a bar.
+struct Label {
+    middle: f64,
+    text: String,
+    paint: Paint,
+}
+
+/// A label for each run of computations on one micro-batch that is wide enough.
+fn labels(picture: &Picture, stage: &StagePicture) -> Vec<Label> {
     let ops = &stage.ops;
     let turn = |op: usize| (picture.verbs[ops.verb[op]].class, ops.micro_batch[op]);
     let computes = |&op: &usize| matches!(turn(op).0, Class::Forward | Class::Backward);
@@ -148,9 +145,13 @@ fn labels(picture: &Picture, stage: &StagePicture) -> Vec<(f64, f64, String, &'s
     let label = |run: &[usize]| {
         let (class, micro_batch) = turn(run[0]);
         let (left, right) = (x(picture, ops.start[run[0]]), x(picture, ops.end[run[run.len() - 1]]));
-        let paint = CLASSES[class as usize];
-        (left, right - left, format!("{}{micro_batch}", letter(paint.name)), paint.ink)
+        let letter = if class == Class::Forward { "F" } else { "B" };
+        let label = Label {
+            middle: (left + right) / 2.0,
+            text: format!("{letter}{micro_batch}"),
+            paint: CLASSES[class as usize],
+        };
+        (right - left >= LABEL).then_some(label)
     };
-    let runs = computed.chunk_by(|&a, &b| turn(a) == turn(b)).map(label);
-    runs.filter(|(left, width, ..)| *width >= LABEL && *left >= LEFT - 1.0).collect()
+    computed.chunk_by(|&a, &b| turn(a) == turn(b)).filter_map(label).collect()
 }
