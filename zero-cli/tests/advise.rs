@@ -96,7 +96,7 @@ fn what_cannot_be_advised_is_told_before_anything_is_built() {
 
 #[test]
 fn a_model_that_fits_nowhere_says_what_would_help() {
-    let workspace = workspace(1 << 33);
+    let workspace = workspace(1 << 29);
     let error = refused(&workspace, "advise --model model --on a10g-2 --length 8");
     assert!(error.starts_with("error[Z0162]: no layout fits: "), "{error}");
     assert!(error.contains("it fits where a rank has ") && error.contains("nodes ("), "{error}");
