@@ -1,7 +1,6 @@
 //! Predicted: times of a step as the simulation says them beside measured ones, for every spec of the workspace and several counts of
-//! threads. What the simulation knows of the machine is measured by `cargo zero measure`, before and after the runs. Never asserts.
+//! threads. What the simulation knows of the machine is measured by `cargo zero measure`, before the runs. Never asserts.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,7 +43,7 @@ pub fn measure(rounds: u32) -> Outcome<()> {
     let cores = std::thread::available_parallelism()?.get();
     let specs = specs(Path::new("specs"))?;
     let built = specs.iter().map(|path| build(path)).collect::<Outcome<Vec<_>>>()?;
-    let before = machine(&specs)?;
+    let hardware = machine(&specs)?;
     let mut times: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); THREADS.len()]; built.len()];
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
@@ -54,18 +53,15 @@ pub fn measure(rounds: u32) -> Outcome<()> {
             }
         }
     }
-    let after = machine(&specs)?;
     let mut lines = Vec::new();
     for (built, times) in built.iter().zip(times) {
         for (&threads, times) in THREADS.iter().zip(times) {
-            let predicted = [&before, &after].map(|hardware| predict(built, hardware, threads));
-            let [one, other] = predicted;
             lines.push(Line {
                 name: built.name.clone(),
                 threads,
                 ranks_per_core: built.spec.config().mesh.ranks() as f64 / cores as f64,
                 measured_s: median(times),
-                predicted_s: (one? + other?) / 2.0,
+                predicted_s: predict(built, &hardware, threads)?,
             });
         }
     }
@@ -124,7 +120,6 @@ fn run(binary: &Path, threads: usize) -> Outcome<f64> {
 }
 
 fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
-    let threads = NonZeroUsize::new(threads).map_or(1, NonZeroUsize::get);
     let plan = PlanBuf::new(&built.sizes.model, built.spec.config(), &built.sizes.probes[0].units);
     Ok(plan.with(|plan| simulate_with(plan, hardware, threads))?.step_s)
 }
