@@ -246,7 +246,7 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
         Some((nodes, candidate)) => {
             format!("on {nodes} nodes ({} ranks): {}", nodes * candidate.mesh.ranks_per_node(), sketch(&candidate))
         }
-        None => format!("no number of nodes up to {RANKS_MAX} ranks helps: what is left is no state that is shared"),
+        None => format!("no number of nodes up to {RANKS_MAX} ranks helps: one unit, gathered and with its gradients, is too large by itself"),
     });
     let mut shapes = Shapes::new(question);
     if let Some(need) = shapes.of(&candidate).and_then(|units| Demand::of(&candidate.config(question), units)) {
