@@ -64,6 +64,8 @@ pub struct Run<'a> {
     plan: &'a Plan<'a>,
     costs: &'a Costs<'a>,
     routes: Routes<'a>,
+    /// Those of the collectives of each lane along `zero` and `replica`, which are worked out once for all ops.
+    collectives: Vec<[Route; 2]>,
     runners: Vec<Runner>,
     timeline: Timeline,
     now_s: f64,
@@ -79,7 +81,7 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, costs: &'a Costs<'a>) -> Self {
         let mesh = &plan.config.mesh;
-        let stages = mesh.pipeline;
+        let (stages, routes) = (mesh.pipeline, Routes::new(hardware, mesh));
         let first = |pipeline| mesh.node(mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
         let on_node = |node: usize| {
             let ranks = node * mesh.ranks_per_node()..(node + 1) * mesh.ranks_per_node();
@@ -108,7 +110,10 @@ impl<'a> Run<'a> {
         Self {
             plan,
             costs,
-            routes: Routes::new(hardware, mesh),
+            routes,
+            collectives: (0..stages)
+                .map(|stage| [Axis::Zero, Axis::Replica].map(|axis| routes.collective(axis, stage)))
+                .collect(),
             runners: (0..stages).map(runner).collect(),
             timeline: Timeline { lanes: vec![Lane::default(); stages], step_s: 0.0 },
             now_s: 0.0,
@@ -187,7 +192,7 @@ impl<'a> Run<'a> {
 
     /// What others see of an op before it waits.
     fn begin(&mut self, lane: usize, op: Op) {
-        let zero = self.routes.collective(Axis::Zero, lane);
+        let [zero, replica] = self.collectives[lane];
         match op {
             Op::Gather { unit, .. } => {
                 self.runners[lane].gathers[unit] = self.send(lane, Flow::Gather, zero, self.sent_bytes(op));
@@ -196,7 +201,7 @@ impl<'a> Run<'a> {
                 self.runners[lane].reductions[bucket] = self.send(lane, Flow::Reduce, zero, self.sent_bytes(op));
             }
             Op::Spread { axis, .. } => {
-                let route = self.routes.collective(axis, lane);
+                let route = if axis == Axis::Zero { zero } else { replica };
                 self.runners[lane].own = self.send(lane, Flow::Spread, route, self.sent_bytes(op));
             }
             Op::Send { parcel, .. } => {
@@ -276,11 +281,10 @@ impl<'a> Run<'a> {
         let runner = &mut self.runners[lane];
         (runner.state, runner.is_inside, runner.next, runner.own) = (State::Ready, false, index + 1, None);
         match self.ops(lane)[index] {
-            op @ Op::Settle { bucket, .. } if self.plan.config.mesh.replica > 1 => {
-                let route = self.routes.collective(Axis::Replica, lane);
-                let Op::Settle { round, .. } = op else { return };
+            Op::Settle { bucket, round } if self.plan.config.mesh.replica > 1 => {
+                let [_, replica] = self.collectives[lane];
                 let bytes = self.sent_bytes(Op::Combine { bucket, round });
-                self.runners[lane].combinations[bucket] = self.send(lane, Flow::ReplicaReduce, route, bytes);
+                self.runners[lane].combinations[bucket] = self.send(lane, Flow::ReplicaReduce, replica, bytes);
             }
             Op::Receive { parcel, .. } => self.runners[lane].taken[parcel as usize].push(index),
             _ => {}

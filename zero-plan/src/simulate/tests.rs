@@ -70,6 +70,17 @@ fn what_is_sent_is_what_the_plan_counts() {
     });
 }
 
+/// As many ranks as a mesh may have: a lane stands for all ranks of a pipeline stage.
+#[test]
+fn four_thousand_ranks_are_as_many_lanes_as_pipeline_stages() {
+    let mesh = Mesh { nodes: 512, zero: 64, replica: 8, pipeline: 8, ..Mesh::of_zero(1) };
+    let config = Config { micro_batches: 32, prefetch: 1, ..config(3, mesh) };
+    on(GPU, config, 64, |plan, timeline, _| {
+        assert_eq!((plan.config.mesh.ranks(), timeline.lanes.len()), (4096, 8));
+        assert!(timeline.lanes.iter().zip(plan.stages).all(|(lane, stage)| lane.spans.len() == stage.step.len()));
+    });
+}
+
 #[test]
 fn transfers_of_a_link_follow_one_another() {
     all(|_, timeline, _| {
