@@ -19,7 +19,7 @@ pub const BETTER: f64 = 1.1;
 /// What a step would be like.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
-    /// [`FORMAT`].
+    /// `"zero-simulate-1"`.
     pub format: &'static str,
     /// The model.
     pub model: String,
@@ -43,7 +43,7 @@ pub struct Prediction {
     pub traffic: Vec<FlowPrediction>,
     /// The critical path by kind of op or transfer, the longest first.
     pub critical: Vec<Critical>,
-    /// What would change if something were [`BETTER`], the most helpful first.
+    /// What would change if something were 10 % faster, the most helpful first.
     pub better: Vec<Better>,
 }
 
