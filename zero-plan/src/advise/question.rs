@@ -108,7 +108,7 @@ pub enum NoAdvice {
         would: Vec<String>,
     },
     /// The tokens of a step cannot be shared out. Z0163.
-    Tokens {
+    TokensPerStep {
         /// As asked.
         asked: usize,
         /// Tokens of a sequence.
@@ -126,7 +126,7 @@ impl NoAdvice {
         match self {
             Self::Machines(_) => "Z0161",
             Self::NothingFits { .. } => "Z0162",
-            Self::Tokens { .. } => "Z0163",
+            Self::TokensPerStep { .. } => "Z0163",
             Self::Nothing(_) => "Z0164",
         }
     }
@@ -136,7 +136,7 @@ impl NoAdvice {
         match self {
             Self::Machines(what) => (what.clone(), "lower `--nodes`, or name a network by `--network`".to_owned()),
             Self::NothingFits { least, would } => (format!("no layout fits: {least}"), would.join("\n          ")),
-            Self::Tokens { asked, length, ranks } => {
+            Self::TokensPerStep { asked, length, ranks } => {
                 let step = length * ranks;
                 let most = step.saturating_mul(MICRO_BATCHES_MAX).saturating_mul(SEQUENCES[SEQUENCES.len() - 1]);
                 let near = asked.div_ceil(step).saturating_mul(step).clamp(step, most);
@@ -195,7 +195,7 @@ impl Question<'_> {
         }
         match self.tokens_per_step {
             Some(asked) if asked == 0 || !asked.is_multiple_of(self.length) => {
-                Err(NoAdvice::Tokens { asked, length: self.length, ranks })
+                Err(NoAdvice::TokensPerStep { asked, length: self.length, ranks })
             }
             _ => Ok(()),
         }

@@ -150,7 +150,7 @@ fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Resul
         return Err(match question.tokens_per_step {
             Some(asked) => {
                 let ranks = question.nodes * question.hardware.node.devices;
-                NoAdvice::Tokens { asked, length: question.length, ranks }
+                NoAdvice::TokensPerStep { asked, length: question.length, ranks }
             }
             None => NoAdvice::Nothing("no layout has the values that are given".to_owned()),
         });
