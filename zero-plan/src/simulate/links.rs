@@ -97,11 +97,16 @@ impl<'a> Routes<'a> {
         Route { ranks: 2, hops: usize::from(from != to), ..route }
     }
 
-    /// Those of the agreement of all ranks: few bytes, by a tree there and back.
+    /// Those of the agreement of all ranks: few bytes, which ranks of a processor read from one another, and others bring by a
+    /// tree there and back.
     pub fn agreement(&self) -> Route {
         let ranks = self.mesh.ranks();
         let route = self.route(self.mesh.nodes > 1, true, self.mesh.ranks_per_node());
-        Route { ranks, hops: 2 * rounds(ranks), ..route }
+        let hops = match self.hardware.device.kind {
+            Kind::Cpu => usize::from(ranks > 1),
+            Kind::Gpu => 2 * rounds(ranks),
+        };
+        Route { ranks, hops, ..route }
     }
 
     /// A way through the network or within a node, where so many senders of a node share the network. Bytes that cross nodes

@@ -209,6 +209,17 @@ fn what_crosses_nodes_takes_the_network() {
 }
 
 #[test]
+fn ranks_of_a_processor_agree_in_one_exchange() {
+    let hops = |text: &str, ranks| {
+        let (hardware, mesh) = (Hardware::parse(text).unwrap(), Mesh::of_zero(ranks));
+        Routes::new(&hardware, &mesh).agreement().hops
+    };
+    let cpu = GPU.replace("kind: Gpu", "kind: Cpu");
+    assert_eq!([1, 2, 8].map(|ranks| hops(&cpu, ranks)), [0, 1, 1]);
+    assert_eq!([1, 2, 8].map(|ranks| hops(GPU, ranks)), [0, 2, 6]);
+}
+
+#[test]
 fn z0177_a_plan_that_the_hardware_cannot_run() {
     let alone = GPU.replace(", network: (bandwidth: 1e8, latency: 1e-3, links: 4)", "");
     let bare = alone.replace(", link: (bandwidth: 1e9, latency: 0.0)", "");
