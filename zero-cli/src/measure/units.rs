@@ -69,8 +69,8 @@ pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, Error> {
     };
     let precision = ron_text(precision);
     Ok(format!(
-        "(model: {model:?}, mesh: (replica: {ranks}), zero: (stage: 0), precision: {precision}, \
-         batch: (sequences: {sequences}, length: {length}, micro_batches: 2))\n"
+        "(model: {model:?}, mesh: (zero: {ranks}), zero: (stage: 0), precision: {precision}, \
+         batch: (sequences: {sequences}, length: {length}))\n"
     ))
 }
 
