@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::timeline::{Cause, Flow, LinkKind, Span, Timeline};
 use crate::config::Width;
-use crate::hardware::Hardware;
+use crate::hardware::{Hardware, Kind};
 use crate::mesh::Mesh;
 use crate::plan::Plan;
 use crate::schedule::Op;
@@ -110,7 +110,7 @@ impl Timeline {
 }
 
 /// Operations that a step of all ranks needs.
-pub fn needed_operations(plan: &Plan) -> u128 {
+fn needed_operations(plan: &Plan) -> u128 {
     let forward: u128 = plan.units.iter().map(|unit| unit.operations as u128).sum();
     3 * forward * (plan.config.micro_batches * plan.config.mesh.data_ranks()) as u128
 }
@@ -119,8 +119,8 @@ pub fn needed_operations(plan: &Plan) -> u128 {
 /// not count, and all of its cores do.
 fn peak_rate(mesh: &Mesh, hardware: &Hardware, compute: Width) -> f64 {
     let devices = match hardware.device.kind {
-        crate::hardware::Kind::Gpu => mesh.ranks(),
-        crate::hardware::Kind::Cpu => mesh.nodes * hardware.node.devices,
+        Kind::Gpu => mesh.ranks(),
+        Kind::Cpu => mesh.nodes * hardware.node.devices,
     };
     devices as f64 * hardware.device.matmul.of(compute)
 }

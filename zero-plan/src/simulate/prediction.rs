@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::{Impossible, LinkKind, Part, Route, Routes, Segment, Timeline, threads_of_rank};
 use super::{cost::Costs, run::Run, timeline::Cause, timeline::Flow};
-use crate::config::Config;
 use crate::hardware::{Hardware, Kind};
 use crate::mesh::Axis;
 use crate::plan::Plan;
@@ -149,11 +148,6 @@ impl Prediction {
             better,
         })
     }
-
-    /// The pipeline stage whose ranks need most memory for what they may take.
-    pub fn fullest(&self) -> &StagePrediction {
-        self.stages.iter().max_by_key(|stage| stage.memory_bytes).expect("a plan has a pipeline stage")
-    }
 }
 
 /// The hardware with one thing better, for each that it has.
@@ -286,12 +280,4 @@ fn name(plan: &Plan, timeline: &Timeline, what: Cause) -> String {
             format!("{} ({})", transfer.flow.name(), transfer.link.name())
         }
     }
-}
-
-/// What a configuration is called in a sentence: its mesh and its stage.
-pub fn layout_name(config: &Config) -> String {
-    let axes = config.mesh.order.into_iter().filter(|&axis| config.mesh.len(axis) > 1);
-    let axes: Vec<String> = axes.map(|axis| format!("{} {}", axis.name(), config.mesh.len(axis))).collect();
-    let axes = if axes.is_empty() { "one rank".to_owned() } else { axes.join(", ") };
-    format!("ZeRO-{}, {axes}", config.stage)
 }
