@@ -22,6 +22,7 @@ pub use stored::{Stored, StoredMut, Weights};
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
@@ -78,6 +79,26 @@ pub trait Device: Sized + Default + Send + 'static {
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));
     /// `to` := `from`, on the host: waits until all ops so far are done.
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]);
+
+    /// Whether ops are done later than their calls return, in queues of the device, which then waits and tells for its rank.
+    const QUEUES: bool = false;
+    /// Sets a count that this rank alone tells, and that others wait for, once all ops so far of the queue are done.
+    fn tell(&self, word: &AtomicU32, count: u32) {
+        word.store(count, Ordering::SeqCst);
+    }
+    /// Does no later op of the queue before a count, which wraps around, has reached `target`.
+    fn await_count(&self, word: &AtomicU32, target: u32) {
+        let _ = (word, target);
+        unreachable!("the host waits for a device without queues");
+    }
+    /// Whether all ops so far are done, whatever came of them.
+    fn is_idle(&self) -> bool {
+        true
+    }
+    /// Where the device finds what lies in memory that ranks share with its host: see [`Device::share`].
+    fn reach<T>(&self, host: *mut T) -> *mut T {
+        host
+    }
 
     /// `to` := `from`.
     fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>);

@@ -79,7 +79,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// It is the next of this rank's table, as for all ranks: the promise of [`Transport`].
     pub(super) unsafe fn begin(&mut self, op: Op) -> Result<(), Lost> {
         // SAFETY: by the caller's promise.
-        unsafe { self.transport.begin(op, &self.position) }
+        unsafe { self.transport.begin(&self.device, op, &self.position) }
     }
 
     /// Ends an op that was begun and done.
@@ -88,8 +88,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// As for [`Self::begin`].
     pub(super) unsafe fn end(&mut self, op: Op) {
         // SAFETY: by the caller's promise.
-        unsafe { self.transport.end(op, &self.position) };
+        unsafe { self.transport.end(&self.device, op, &self.position) };
         self.position.pass(op);
+    }
+
+    /// Waits until the device has done all ops so far, for the host to look at what came of them.
+    pub(super) fn finish(&mut self) -> Result<(), Lost> {
+        self.transport.await_device(&self.device)
     }
 
     /// Begins, does and ends an op that computes nothing.

@@ -259,6 +259,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
         self.arena.begin(None);
         // The one look that the host takes at a step.
+        self.ranks.finish()?;
         let mut report = [bytemuck::Zeroable::zeroed()];
         self.ranks.device.read(self.arena.report(), &mut report);
         let [report @ ReportBlock { loss, gradient_norm, .. }] = report;
@@ -320,6 +321,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let walk = WalkState { counted, ..self.new_walk() };
         self.walk_evaluation(walk, &mut batch)?;
         let mut mean = [0.0];
+        self.ranks.finish()?;
         self.ranks.device.read(self.arena.own_words(1), &mut mean);
         self.exchange(Turn::Evaluate, &[mean[0] * counted as f64, counted as f64])?;
         let of_rank = |&rank: &usize| [self.exchanged[2 * rank], self.exchanged[2 * rank + 1]];
@@ -393,6 +395,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             if let Op::Forward { unit, slot, .. } = op
                 && unit + 1 == self.plan.units.len()
             {
+                self.ranks.finish()?;
                 self.logits(length, slot, logits);
                 has_head = true;
             }

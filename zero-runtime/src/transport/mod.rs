@@ -7,6 +7,7 @@
 pub(crate) mod control;
 mod doing;
 pub mod local;
+mod queued;
 mod shared;
 pub mod shm;
 mod silent;
@@ -61,11 +62,12 @@ pub unsafe trait Transport<'p, D: Device> {
     /// was stopped itself does not take that for a wait.
     fn set_timeout(&mut self, timeout: Duration);
 
-    /// Tells the others that this rank has come to an op, and waits for what the op needs of them.
-    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost>;
+    /// Tells the others that this rank has come to an op, and waits for what the op needs of them; or has the device do so in
+    /// the queue that it was last told to enter, if it has queues.
+    unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost>;
 
     /// Tells the others that this rank has done an op. An update that is ended before the first step tells of first values.
-    unsafe fn end(&mut self, op: Op, position: &Position);
+    unsafe fn end(&mut self, device: &D, op: Op, position: &Position);
 
     /// What `rank` has at a place that the op reads: where it lies, or where it was brought.
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8>;
@@ -76,6 +78,9 @@ pub unsafe trait Transport<'p, D: Device> {
     /// # Panics
     /// On every rank, unless all have called it for the same reason: `call`, a number that the caller gives it.
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost>;
+
+    /// Waits until the device has done all that it was asked for; what that waits for itself is part of it.
+    fn await_device(&mut self, device: &D) -> Result<(), Lost>;
 
     /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
     /// [`Transport::peer`] shows it, the engine counts.
