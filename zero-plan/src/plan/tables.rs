@@ -70,7 +70,7 @@ macro_rules! static_plan {
             );
         #[allow(long_running_const_eval)]
         const {
-            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &mut { __UNITS }, &__ORIGIN);
+            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &__ORIGIN);
         };
         const STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] = t::stages(STEPS, EVALUATIONS, &MEMORIES);
         t::Plan {
