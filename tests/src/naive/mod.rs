@@ -83,7 +83,7 @@ impl Device for Naive {
         Segment::private(bytes).map(|segment| Hidden(Arc::new(segment)))
     }
 
-    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, _parts: Parts) -> Result<Self::Memory, LaunchError> {
         Ok(Hidden(segment))
     }
 

@@ -20,7 +20,7 @@ pub use cpu::Cpu;
 pub use cuda::Cuda;
 pub use element::{Element, bf16};
 pub use failure::Failure;
-pub use memory::{Buffer, Memory};
+pub use memory::{Buffer, Exchange, Memory, Parts};
 pub use rotary::{Rotary, Scaling};
 pub use step::{AdamW, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
@@ -129,11 +129,12 @@ pub trait Device: Sized + Send + 'static {
     /// # Errors
     /// If the device has not that much to give.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError>;
-    /// The memory that the ranks of a host share, as this device reaches it.
+    /// The memory that ranks share, as this device reaches it: the segment itself on a device that has the host's, and
+    /// otherwise the parts that each rank's device has of it. What lies in the segment is reached by [`Device::reach`].
     ///
     /// # Errors
-    /// If the device cannot reach it.
-    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError>;
+    /// If the device cannot reach it; on another rank, if that one cannot.
+    fn share(&self, segment: Arc<Segment>, parts: Parts) -> Result<Self::Memory, LaunchError>;
     /// Lets the host `fill` a staging place, of any content and as long as `to`. What it leaves there is in `to` for the
     /// ops that follow.
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));

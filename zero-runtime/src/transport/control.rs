@@ -155,6 +155,11 @@ impl Awaited {
         Self { rank, signal: count.index() as u16, target }
     }
 
+    /// The number of the count, and what it is to reach.
+    pub fn awaits(self) -> (usize, u32) {
+        (self.signal.into(), self.target)
+    }
+
     /// As one word that is not 0, so that others never see half of it: target, signal, and 1 + rank.
     fn encode(self) -> u64 {
         u64::from(self.target) << 32 | u64::from(self.signal) << 16 | (self.rank as u64 + 1)
@@ -283,6 +288,11 @@ impl Control {
         // Numbers of another process may be anything.
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.has_reached(awaited.target).is_err())
+    }
+
+    /// The word of the count with this number.
+    pub(super) fn word_at(&self, index: usize) -> &AtomicU32 {
+        self.signals[index].word()
     }
 
     /// Where this rank tells a count.

@@ -1,6 +1,7 @@
 //! Queued: what a device waits for in its queues while the host goes on, and how the host then waits for the device: it sees
 //! which rank keeps it, tells the others when one has gone, and gives up in time. Never looks at a clock.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Lost;
@@ -30,11 +31,12 @@ impl<D: Device> Shared<'_, D> {
     pub(super) fn await_queues(&mut self, device: &D) -> Result<(), Lost> {
         let (mut sleep_ns, mut slept_ns, mut periods) = (SLEEP_FIRST_NS, 0, 0);
         let ended = loop {
-            if device.is_idle() {
-                break Ok(());
-            }
+            // Also where the device is idle: a rank that was given up may have been answered for, below.
             if let Some(lost) = self.own().lost() {
                 break Err(lost);
+            }
+            if device.is_idle() {
+                break Ok(());
             }
             let awaited = self.queued.0.iter().find(|awaited| self.control(awaited.rank).owes(**awaited)).copied();
             self.own().awaits(awaited);
@@ -53,7 +55,21 @@ impl<D: Device> Shared<'_, D> {
             }
         };
         self.own().awaits(None);
+        if ended.is_err() {
+            self.answer_all();
+        }
         self.queued.0.clear();
         ended
+    }
+
+    /// Ends what the device still waits for, in place of ranks that never will. All ranks know by now that one is lost, so
+    /// nobody takes for a result what comes of it.
+    fn answer_all(&self) {
+        for awaited in &self.queued.0 {
+            let (control, (index, target)) = (self.control(awaited.rank), awaited.awaits());
+            if control.owes(*awaited) {
+                control.word_at(index).store(target, Ordering::SeqCst);
+            }
+        }
     }
 }

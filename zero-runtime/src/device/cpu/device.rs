@@ -76,7 +76,7 @@ impl Device for Cpu {
         Segment::private(bytes).map(Arc::new)
     }
 
-    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, _parts: Parts) -> Result<Self::Memory, LaunchError> {
         Ok(segment)
     }
 

@@ -65,8 +65,28 @@ impl Device for Cuda {
         Ok(CudaMemory::new(&self.context, bytes)?)
     }
 
-    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
-        Ok(CudaMemory::beside(&self.context, segment)?)
+    fn share(&self, segment: Arc<Segment>, parts: Parts) -> Result<Self::Memory, LaunchError> {
+        let shared = CudaMemory::shared(&self.context, segment, parts)?;
+        self.host.set(shared.host().unwrap_or_default());
+        Ok(shared)
+    }
+
+    const QUEUES: bool = true;
+
+    fn tell(&self, word: &AtomicU32, count: u32) {
+        self.attempt(|| self.context.write_value(self.reached(word.as_ptr().addr()), count, self.queue()));
+    }
+
+    fn await_count(&self, word: &AtomicU32, target: u32) {
+        self.attempt(|| self.context.await_value(self.reached(word.as_ptr().addr()), target, self.queue()));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.has_failed() || self.context.enter().is_err() || self.context.is_idle()
+    }
+
+    fn reach<T>(&self, host: *mut T) -> *mut T {
+        std::ptr::without_provenance_mut(self.reached(host.addr()) as usize)
     }
 
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {
