@@ -135,7 +135,7 @@ fn defaults_are_as_documented() {
     assert_eq!((spec.mesh.zero, spec.zero.prefetch()), (2, 1));
     assert_eq!(spec.zero.bucket.bytes(), 25 << 20);
     assert_eq!((spec.batch.sequences, spec.batch.length, spec.batch.micro_batches), (4, 256, 1));
-    assert_eq!((spec.model, spec.transport(), spec.memory), (None, TransportKind::Shm, None));
+    assert_eq!((spec.transport(), spec.model, spec.memory), (TransportKind::Shm, None, None));
     assert_eq!((spec.mesh.replica, spec.mesh.pipeline, spec.mesh.nodes(), spec.mesh.within_node), (1, 1, 1, vec![]));
     assert_eq!((spec.zero.gather, spec.zero.reduce), (Often::PerMicroBatch, Often::PerMicroBatch));
     assert_eq!((spec.pipeline.schedule, spec.pipeline.units), (Schedule::OneFOneB, Units::Balanced));
