@@ -24,7 +24,7 @@ pub use rules::{Seen, fill_queue};
 /// A queue of a device, in which ops run in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Stream {
-    /// Layers and the optimizer; what they wait for; and what they send, which is there as soon as they are done.
+    /// Layers and the optimizer; what they wait for; and what they offer or send, which others may read as soon as it is there.
     Compute,
     /// Gathers of parameters.
     Gather,
@@ -52,8 +52,7 @@ impl Stream {
     pub const fn of(op: Op) -> Self {
         match op {
             Op::Gather { .. } => Stream::Gather,
-            Op::Reduce { .. }
-            | Op::Settle { .. }
+            Op::Settle { .. }
             | Op::Combine { .. }
             | Op::Fold { .. }
             | Op::Spread { .. }
@@ -71,6 +70,7 @@ impl Stream {
             | Op::Recompute { .. }
             | Op::Backward { .. }
             | Op::Claim { .. }
+            | Op::Reduce { .. }
             | Op::Agree
             | Op::Update { .. } => Stream::Compute,
         }

@@ -105,6 +105,7 @@ fn queue(pass: Pass, tables: &Tables, stage: usize, ops: &[Op]) -> Vec<Queued> {
         gathers: &mut vec![None; units],
         releases: &mut vec![None; units],
         slots: &mut vec![None; tables.activation_slots(stage)],
+        offers: &mut vec![None; buckets],
         settles: &mut vec![None; buckets],
     };
     fill_queue(pass, tables, ops, seen, &mut queue);

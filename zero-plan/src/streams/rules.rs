@@ -4,7 +4,6 @@ use super::{Queued, Stream};
 use crate::layout::{Bucket, Tables};
 use crate::pipeline::Pass;
 use crate::schedule::{Op, Parcel};
-use crate::unit::caches;
 
 /// An op by its place in the table, if there was one.
 type Last = Option<usize>;
@@ -17,6 +16,8 @@ pub struct Seen<'s> {
     pub releases: &'s mut [Option<usize>],
     /// For each slot for activations, the last op that computed on it.
     pub slots: &'s mut [Option<usize>],
+    /// For each bucket, the last backward before its last offer.
+    pub offers: &'s mut [Option<usize>],
     /// For each bucket, the last settle that read its staging: buckets that share a slot have the entry of its number.
     pub settles: &'s mut [Option<usize>],
 }
@@ -26,7 +27,6 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
     let mut rules = Rules {
         tables,
         trains: matches!(pass, Pass::Train),
-        caches: caches(tables.units),
         seen,
         halves: [None; 2],
         backward: None,
@@ -56,10 +56,8 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
 struct Rules<'a, 's> {
     tables: &'a Tables<'a>,
     trains: bool,
-    caches: bool,
     seen: Seen<'s>,
-    /// The last op on each of the two places that units take turns with: in backward those for gradients of activations, in a
-    /// decoding walk those for activations.
+    /// The last op on each of the two places for gradients of activations, which units take turns with.
     halves: [Last; 2],
     /// The last backward, update (or receipt of updated parameters), and op of the stream `Reduce`.
     backward: Last,
@@ -74,23 +72,25 @@ impl Rules<'_, '_> {
     /// stream touched last.
     const fn need(&self, op: Op) -> Last {
         match op {
+            // Every unit has a place of its own.
+            Op::Gather { .. } if self.tables.config.holds_parameters() => None,
             // Otherwise it would overwrite parameters that layers still read.
             Op::Gather { slot, .. } if self.tables.config.shards_parameters() => self.seen.releases[slot],
             // It gathers what this rank, too, has updated; whatever read the replica came before that.
             Op::Gather { .. } => self.updated,
-            Op::Wait { unit } => match self.seen.gathers[unit] {
+            // Replicas are gathered for the next pass, which begins when this one has ended in all streams.
+            Op::Wait { unit } if self.tables.config.shards_parameters() => match self.seen.gathers[unit] {
                 Some((gather, _)) => Some(gather),
                 None => None,
             },
+            // In an evaluation it comes from what this rank has sent before, so nothing is computed meanwhile.
             Op::Receive { parcel: Parcel::Activations, slot, .. } if self.trains => self.seen.slots[slot],
-            // Walks of an evaluation never take a slot again, but a decoding one has no other places than two.
-            Op::Receive { parcel: Parcel::Activations, unit, .. } if self.caches => self.halves[(unit + 1) % 2],
             Op::Receive { parcel: Parcel::Gradients, unit, .. } => self.halves[unit % 2],
             Op::Forward { unit, .. } if unit > 0 && self.is_first(unit) => self.arrived[0],
             Op::Backward { unit, .. } if self.tables.leaves(unit) => self.arrived[1],
             // Its staging may be written when this rank, as its peers, has summed what lay there.
             Op::Claim { bucket } => self.seen.settles[self.staging_of(bucket)],
-            Op::Reduce { .. } => self.backward,
+            Op::Settle { bucket, .. } => self.seen.offers[bucket],
             // All that is spread is known to be summed: it is in the same stream.
             Op::Agree => self.reduced,
             _ => None,
@@ -106,37 +106,25 @@ impl Rules<'_, '_> {
                     self.seen.releases[slot] = Some(at);
                 }
             }
-            Op::Forward { unit, slot, .. } => {
-                self.seen.slots[slot] = Some(at);
-                if !self.trains {
-                    self.touch(at, unit + 1);
-                    if !self.tables.leaves(unit) {
-                        self.touch(at, unit);
-                    }
-                }
-            }
-            Op::Recompute { slot, .. } => self.seen.slots[slot] = Some(at),
+            Op::Forward { slot, .. } | Op::Recompute { slot, .. } => self.seen.slots[slot] = Some(at),
             Op::Backward { unit, slot, .. } => {
                 self.seen.slots[slot] = Some(at);
                 self.backward = Some(at);
-                self.touch(at, unit);
+                self.halves[unit % 2] = Some(at);
                 if unit > 0 && !self.is_first(unit) {
-                    self.touch(at, unit - 1);
+                    self.halves[(unit - 1) % 2] = Some(at);
                 }
             }
             Op::Update { .. } | Op::Receive { parcel: Parcel::TiedParameters, .. } => self.updated = Some(at),
             Op::Receive { parcel: Parcel::Activations, .. } => self.arrived[0] = Some(at),
             Op::Receive { parcel: Parcel::Gradients, .. } => self.arrived[1] = Some(at),
+            Op::Reduce { bucket, .. } => self.seen.offers[bucket] = self.backward,
             Op::Settle { bucket, .. } => self.seen.settles[self.staging_of(bucket)] = Some(at),
             _ => {}
         }
         if let Stream::Reduce = Stream::of(op) {
             self.reduced = Some(at);
         }
-    }
-
-    const fn touch(&mut self, at: usize, turn: usize) {
-        self.halves[turn % 2] = Some(at);
     }
 
     const fn is_first(&self, unit: usize) -> bool {

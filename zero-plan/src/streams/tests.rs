@@ -25,25 +25,24 @@ fn told(config: Config, units: usize, stage: usize) -> String {
     })
 }
 
-/// A gather waits for the release of its slot, a layer for its gather; a reduction for the last backward of its bucket, a
+/// A gather waits for the release of its slot, a layer for its gather; a sum for the last backward of its bucket, a
 /// claim for the sum that read its staging; the agreement for all sums.
 #[test]
 fn ops_wait_for_what_they_need_of_other_streams() {
     let config = Config { mesh: Mesh::of_zero(2), stage: 3, prefetch: 1, bucket_bytes: 1, ..CUDA };
     let expected = "0 gather gather, 1 gather gather, 2 wait after 0, 3 forward, 4 release, 5 gather gather after 4, \
         6 wait after 1, 7 forward, 8 release, 9 gather gather after 8, 10 wait after 5, 11 forward, 12 claim, 13 backward, \
-        14 release, 15 reduce reduce after 13, 16 gather gather after 14, 17 wait after 9, 18 claim, 19 backward, 20 release, \
-        21 reduce reduce after 19, 22 settle reduce, 23 wait after 16, 24 claim after 22, 25 backward, 26 release, \
-        27 reduce reduce after 25, 28 settle reduce, 29 settle reduce, 30 agree after 29, 31 update, 32 update, 33 update";
+        14 release, 15 reduce, 16 gather gather after 14, 17 wait after 9, 18 claim, 19 backward, 20 release, \
+        21 reduce, 22 settle reduce after 13, 23 wait after 16, 24 claim after 22, 25 backward, 26 release, \
+        27 reduce, 28 settle reduce after 19, 29 settle reduce after 25, 30 agree after 29, 31 update, 32 update, 33 update";
     assert_eq!(told(config, 3, 0), expected);
 }
 
 #[test]
 fn replicas_are_gathered_after_their_update() {
     let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..CUDA };
-    let expected = "0 forward, 1 forward, 2 claim, 3 backward, 4 backward, 5 reduce reduce after 4, 6 settle reduce, \
-        7 agree after 6, 8 update, 9 gather gather after 8, 10 update, 11 gather gather after 10, 12 wait after 9, \
-        13 wait after 11";
+    let expected = "0 forward, 1 forward, 2 claim, 3 backward, 4 backward, 5 reduce, 6 settle reduce after 4, \
+        7 agree after 6, 8 update, 9 gather gather after 8, 10 update, 11 gather gather after 10, 12 wait, 13 wait";
     assert_eq!(told(config, 2, 0), expected);
 }
 
@@ -51,9 +50,9 @@ fn replicas_are_gathered_after_their_update() {
 #[test]
 fn parcels_come_in_a_stream_of_their_own() {
     let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(1) }, micro_batches: 2, ..CUDA };
-    let expected = "0 receive copy, 1 forward after 0, 2 claim, 3 clear, 4 backward, 5 send, 6 reduce reduce after 4, \
-        7 receive copy after 4, 8 forward after 7, 9 settle reduce, 10 claim after 9, 11 clear, 12 backward, 13 send, \
-        14 reduce reduce after 12, 15 settle reduce, 16 spread reduce, 17 agree after 16, 18 update";
+    let expected = "0 receive copy, 1 forward after 0, 2 claim, 3 clear, 4 backward, 5 send, 6 reduce, \
+        7 receive copy after 4, 8 forward after 7, 9 settle reduce after 4, 10 claim after 9, 11 clear, 12 backward, 13 send, \
+        14 reduce, 15 settle reduce after 12, 16 spread reduce, 17 agree after 16, 18 update";
     assert_eq!(told(config, 2, 1), expected);
 }
 

@@ -4,7 +4,7 @@
 use super::clock::{Chain, Moment};
 use super::*;
 use crate::config::{Config, Device, Often, Order, Precision, Recompute, TransportKind, Width};
-use crate::mesh::Mesh;
+use crate::mesh::{Coordinates, Mesh};
 use crate::place::{Access, Place, Position};
 use crate::plan::{PipelineStage, PlanBuf};
 use crate::schedule::{Op, Parcel};
@@ -184,20 +184,38 @@ fn assert_pairs_in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) {
 }
 
 /// Tries every change of every entry of every queue that has events, or of every entry.
-fn tally(plans: &[PlanBuf], change: impl Fn(&[Queued], usize) -> Vec<Vec<Queued>>) -> Tally {
+fn tally(plans: &[PlanBuf], change: impl Fn(&Ops, &[Queued], usize) -> Vec<Vec<Queued>>) -> Tally {
     let mut tally = Tally::default();
     for plan in plans {
         plan.with(|plan| {
             for (stage, of_stage) in plan.stages.iter().enumerate() {
                 for pass in [Pass::Train, Pass::Evaluate] {
-                    let queue = of_stage.queue(pass);
-                    let mutants = (0..queue.len()).flat_map(|at| change(queue, at));
+                    let (queue, ops) = (of_stage.queue(pass), Ops { plan, pass, stage });
+                    let mutants = (0..queue.len()).flat_map(|at| change(&ops, queue, at));
                     mutants.for_each(|mutant| tally.try_queue(plan, pass, stage, &mutant));
                 }
             }
         });
     }
     tally
+}
+
+/// The ops of a table.
+struct Ops<'a> {
+    plan: &'a Plan<'a>,
+    pass: Pass,
+    stage: usize,
+}
+
+impl Ops<'_> {
+    /// Whether an op does anything to any byte: there are some that only order what others do.
+    fn touches(&self, op: usize) -> bool {
+        let Self { plan, pass, stage } = *self;
+        let (at, mut touches) = (Coordinates { zero: 0, replica: 0, pipeline: stage }, false);
+        let (op, position) = (plan.stages[stage].ops(pass)[op], Position::new(plan.units.len()));
+        accesses(plan, pass, op, &position, at, &mut |_| touches = true);
+        touches
+    }
 }
 
 fn changed(queue: &[Queued], at: usize, to: Queued) -> Vec<Queued> {
@@ -220,30 +238,34 @@ fn every_plan_is_in_order() {
 
 #[test]
 fn every_event_is_needed() {
-    let drop = |queue: &[Queued], at: usize| vec![changed(queue, at, Queued { after: None, ..queue[at] })];
+    let drop = |_: &Ops, queue: &[Queued], at: usize| vec![changed(queue, at, Queued { after: None, ..queue[at] })];
     let tally = tally(&plans(), drop);
     eprintln!("{tally:?}");
-    assert!(tally.all() > 1000 && tally.harmless == 0 && 50 * tally.implied < tally.all(), "{tally:?}");
+    assert!(tally.all() > 1000 && tally.harmless == 0 && 50 * tally.implied < tally.objected, "{tally:?}");
 }
 
 #[test]
 fn an_event_that_is_recorded_earlier_is_found() {
-    let earlier = |queue: &[Queued], at: usize| {
+    let earlier = |ops: &Ops, queue: &[Queued], at: usize| {
         let Some(before) = queue[at].waits_for() else { return Vec::new() };
         let stream = queue[before].stream;
-        let Some(op) = queue[..before].iter().rposition(|queued| queued.stream == stream) else { return Vec::new() };
+        let last = (0..=before).rfind(|&op| queue[op].stream == stream && ops.touches(op));
+        let op = last.and_then(|last| queue[..last].iter().rposition(|queued| queued.stream == stream));
+        let Some(op) = op else { return Vec::new() };
         vec![changed(queue, at, Queued { after: Some(op as u32), ..queue[at] })]
     };
     let tally = tally(&plans(), earlier);
     eprintln!("{tally:?}");
-    assert!(tally.all() > 1000 && tally.objected * 10 > tally.all() * 9, "{tally:?}");
+    assert!(tally.all() > 1000 && tally.objected * 50 > tally.all() * 49, "{tally:?}");
 }
 
 #[test]
 fn an_event_that_is_waited_for_later_is_found() {
-    let later = |queue: &[Queued], at: usize| {
+    let later = |ops: &Ops, queue: &[Queued], at: usize| {
         let Queued { stream, after: Some(before) } = queue[at] else { return Vec::new() };
-        let Some(next) = (at + 1..queue.len()).find(|&next| queue[next].stream == stream) else { return Vec::new() };
+        let first = (at..queue.len()).find(|&op| queue[op].stream == stream && ops.touches(op));
+        let next = first.and_then(|first| (first + 1..queue.len()).find(|&next| queue[next].stream == stream));
+        let Some(next) = next else { return Vec::new() };
         let waits = queue[next].waits_for().filter(|&other| queue[other].stream != queue[before as usize].stream);
         if waits.is_some() {
             return Vec::new();
@@ -253,12 +275,12 @@ fn an_event_that_is_waited_for_later_is_found() {
     };
     let tally = tally(&plans(), later);
     eprintln!("{tally:?}");
-    assert!(tally.all() > 1000 && tally.objected * 10 > tally.all() * 9, "{tally:?}");
+    assert!(tally.all() > 1000 && tally.objected * 50 > tally.all() * 49, "{tally:?}");
 }
 
 #[test]
 fn an_op_in_another_stream_is_found() {
-    let moved = |queue: &[Queued], at: usize| {
+    let moved = |_: &Ops, queue: &[Queued], at: usize| {
         let to = |stream: Stream| {
             let after = queue[at].after.filter(|&before| queue[before as usize].stream != stream);
             let mut mutant = changed(queue, at, Queued { stream, after });
@@ -273,7 +295,7 @@ fn an_op_in_another_stream_is_found() {
     let some: Vec<PlanBuf> = plans().into_iter().step_by(3).collect();
     let tally = tally(&some, moved);
     eprintln!("{tally:?}");
-    assert!(tally.all() > 1000 && tally.objected * 4 > tally.all() * 3, "{tally:?}");
+    assert!(tally.all() > 1000 && tally.objected * 10 > tally.all() * 7, "{tally:?}");
 }
 
 /// A flaw names both ops, and where they meet.
@@ -324,3 +346,4 @@ fn counts_are_raised_in_order() {
         assert_eq!(flaw.rule, "nothing orders two ops that raise one count, Sent(Activations)");
     });
 }
+
