@@ -45,7 +45,7 @@ fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>)
     write_if_changed(&text, carried.text.as_bytes())?;
     let (files, bytes) = (carried.files.len(), carried.text.len());
     eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
-    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes)? {
+    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes, spec.device)? {
         Compiled::Binary(built, at) => (built, at),
         Compiled::Nothing { is_over_budget } => {
             drop(lock);

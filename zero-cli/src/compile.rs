@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
+use zero_plan::config::Device;
 
 use crate::error::Error;
 use crate::workspace::{Program, cargo};
@@ -32,7 +33,13 @@ pub fn compile(
     text: &Path,
     size: Option<&str>,
     shapes: Option<&str>,
+    device: Device,
 ) -> Result<Compiled, Error> {
+    // Only a program for a device carries what reaches it.
+    let features: &[&str] = match device {
+        Device::Cpu => &[],
+        Device::Cuda => &["--features", "zero-runtime/cuda"],
+    };
     let mut cargo = cargo();
     match shapes {
         Some(shapes) => cargo.env("ZERO_PROBE", shapes),
@@ -46,6 +53,7 @@ pub fn compile(
     let mut child = cargo
         .args(["build", "--release", "--message-format", format])
         .args(["--package", &program.package, program.kind, &program.name])
+        .args(features)
         .env("ZERO_SPEC", spec)
         .env("ZERO_TEXT", text)
         .stdout(Stdio::piped())

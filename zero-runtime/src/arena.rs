@@ -10,6 +10,7 @@ use zero_plan::footprint::{
 };
 use zero_plan::{Axis, Coordinates, Home, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
 
+use crate::engine::queues::events;
 use crate::device::{Device, Exchange, Memory, Parts, Stored, StoredMut};
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -101,8 +102,15 @@ impl<'p, D: Device> Arena<'p, D> {
         let parts = Parts { bytes: map.parts.clone(), own: rank, exchange };
         let shared = device.share(Arc::clone(&segment), parts)?;
         let words = device.allocate(pages(words_bytes(plan.agreed_values(), mesh.ranks())))?;
-        let (coordinates, device) = (mesh.coordinates(rank), Mutex::new(Some(device)));
-        Ok(Self { plan, rank, coordinates, private, segment, shared, words, map, device })
+        device.prepare(events(plan.of_rank(rank)))?;
+        let coordinates = mesh.coordinates(rank);
+        let mut arena =
+            Self { plan, rank, coordinates, private, segment, shared, words, map, device: Mutex::default() };
+        // SAFETY: a place of this rank's own that no view is made of elsewhere; the engine that takes the device keeps the
+        // arena too.
+        unsafe { device.lend(arena.bytes_mut(arena.places().product_workspace())) };
+        arena.device = Mutex::new(Some(device));
+        Ok(arena)
     }
 
     /// The device that it was allocated on, for the engine that works on this memory.

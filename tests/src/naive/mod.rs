@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary, Stored,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary, Stored,
     StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use zero_runtime::launch::{LaunchError, Segment};

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod control;
+mod broken;
 mod doing;
 pub mod local;
 mod queued;
@@ -21,6 +22,7 @@ use crate::arena::Arena;
 use crate::device::Device;
 use crate::view::{View, ViewMut};
 
+pub use broken::Broken;
 pub use shared::Shared;
 pub use silent::Silent;
 
@@ -36,6 +38,9 @@ pub enum Lost {
         /// The rank that ended first, or is given up.
         rank: usize,
     },
+    /// The device of this rank does nothing any more.
+    #[error(transparent)]
+    Device(#[from] Box<Broken>),
     /// Another rank has not come in time. Of all ranks that wait for it, this one is to say so.
     #[error(transparent)]
     Silent(#[from] Box<Silent>),

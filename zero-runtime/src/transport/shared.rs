@@ -318,8 +318,13 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
         match op {
-            // The ranks along `zero` publish their units in the same order, so the count that this rank had is that of all.
-            Op::Wait { unit } => self.await_peers(device, Axis::Zero, Count::Published, self.versions[unit]),
+            // Either of the two gathers. The ranks along `zero` publish their units in the same order, so the count that this
+            // rank had is that of all.
+            Op::Gather { unit, .. } | Op::Wait { unit }
+                if matches!(op, Op::Gather { .. }) == self.arena.plan().config.has_streams() =>
+            {
+                self.await_peers(device, Axis::Zero, Count::Published, self.versions[unit])
+            }
             Op::Claim { bucket } => self.await_staging(device, bucket),
             Op::Settle { bucket, .. } => self.await_offers(device, bucket),
             Op::Combine { bucket, .. } => {

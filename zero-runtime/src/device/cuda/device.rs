@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use bytemuck::Pod;
 
@@ -12,7 +13,7 @@ use super::{
     rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary,
     Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
