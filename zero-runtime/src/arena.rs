@@ -10,8 +10,8 @@ use zero_plan::footprint::{
 };
 use zero_plan::{Axis, Coordinates, Home, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
 
-use crate::engine::queues::events;
 use crate::device::{Device, Exchange, Memory, Parts, Stored, StoredMut};
+use crate::engine::queues::events;
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
@@ -93,7 +93,13 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Errors
     /// Z0331 or Z0332 if the host has not that much memory to give; that of the device, if it has not.
-    pub(crate) fn new(plan: &'p Plan<'p>, rank: usize, segment: Arc<Segment>, device: D, exchange: Option<&mut Exchange>) -> Result<Self, LaunchError> {
+    pub(crate) fn new(
+        plan: &'p Plan<'p>,
+        rank: usize,
+        segment: Arc<Segment>,
+        device: D,
+        exchange: Option<&mut Exchange>,
+    ) -> Result<Self, LaunchError> {
         let mesh = &plan.config.mesh;
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
         let map = Map::of(plan);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary, Stored,
-    StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary,
+    Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use zero_runtime::launch::{LaunchError, Segment};
 use zero_runtime::view::{View, ViewMut};

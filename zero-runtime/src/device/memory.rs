@@ -40,13 +40,13 @@ unsafe impl Memory for Arc<Segment> {
 pub type Exchange<'a> = dyn FnMut(OwnedFd) -> Result<Vec<OwnedFd>, LaunchError> + 'a;
 
 /// What ranks share where their devices have memory of their own: a part of each, one behind another.
-pub struct Parts<'a> {
+pub struct Parts<'a, 'e> {
     /// Bytes of each rank's part.
     pub bytes: Vec<usize>,
     /// The rank that asks.
     pub own: usize,
     /// How ranks in processes of their own hand over what stands for their memory; none where all are threads of this one.
-    pub exchange: Option<&'a mut Exchange<'a>>,
+    pub exchange: Option<&'a mut Exchange<'e>>,
 }
 
 /// Elements in memory of a device that belong to nobody else: beside an arena, for what is measured or tried out.

@@ -4,10 +4,10 @@
 
 use zero_plan::{Op, Pass, Plan};
 
-use super::{Broken, Lost};
 use super::control::{Control, Doing, timeout_of};
 use super::shared::Shared;
 use super::silent::{self, Life, Silent};
+use super::{Broken, Lost};
 use crate::arena::Arena;
 use crate::device::{Device, Failure};
 use crate::launch;

@@ -4,8 +4,8 @@
 //! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes.
 #![allow(unsafe_code)]
 
-pub(crate) mod control;
 mod broken;
+pub(crate) mod control;
 mod doing;
 pub mod local;
 mod queued;

@@ -21,7 +21,8 @@ pub fn join<'p, D: Device>(
     agreement: u64,
 ) -> Result<(Shared<'p, D>, Watch), LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
-    let Joined { segment, watch } = launch::join(place, plan.fingerprint() ^ split_mix(agreement), segment_bytes(plan))?;
+    let Joined { segment, watch } =
+        launch::join(place, plan.fingerprint() ^ split_mix(agreement), segment_bytes(plan))?;
     let exchange = &mut |own| watch.exchange(own, place.join_timeout);
     let arena = D::open(place.local_rank)
         .and_then(|device| Arena::new(plan, place.rank, Arc::new(segment), device, Some(exchange)));

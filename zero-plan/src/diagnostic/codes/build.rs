@@ -141,6 +141,13 @@ pub(super) const CODES: &[Code] = &[
         example: "#[weights(\"h\")]\nblocks: [Block; 4], // without `h.{}`",
     },
     Code {
+        code: "Z0222",
+        title: "a device that the build leaves out",
+        explanation: "What reaches GPUs is a feature of zero-runtime, so that programs for a processor do not carry it. `cargo \
+            zero` enables it where the spec names the device; cargo itself needs to be told.",
+        example: "(zero: (stage: 3), device: Cuda) // and `cargo build` without `--features zero-runtime/cuda`",
+    },
+    Code {
         code: "Z0225",
         title: "odd heads that are to turn",
         explanation: "Rotary positions turn pairs of features, the first half of a head's by the second, so `HEAD_DIM` has \

@@ -232,17 +232,15 @@ impl Context {
     pub fn await_value(&self, address: cu::CUdeviceptr, target: u32, queue: usize) -> Result<(), CudaError> {
         let reached = cu::CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_GEQ as u32;
         // SAFETY: a word that the device reaches, in a queue of this context.
-        let status = unsafe {
-            (self.libraries.driver.cuStreamWaitValue32_v2)(self.streams[queue], address, target, reached)
-        };
+        let status =
+            unsafe { (self.libraries.driver.cuStreamWaitValue32_v2)(self.streams[queue], address, target, reached) };
         self.check("cuStreamWaitValue32", status)
     }
 
     /// Writes the word at an address after all that a queue was asked for so far, for whoever has seen it to see that too.
     pub fn write_value(&self, address: cu::CUdeviceptr, value: u32, queue: usize) -> Result<(), CudaError> {
         // SAFETY: as above; the rank of this context alone writes it.
-        let status =
-            unsafe { (self.libraries.driver.cuStreamWriteValue32_v2)(self.streams[queue], address, value, 0) };
+        let status = unsafe { (self.libraries.driver.cuStreamWriteValue32_v2)(self.streams[queue], address, value, 0) };
         self.check("cuStreamWriteValue32", status)
     }
 

@@ -13,8 +13,8 @@ use super::{
     rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary,
-    Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock,
+    Rotary, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};

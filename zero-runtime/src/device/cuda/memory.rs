@@ -256,8 +256,7 @@ impl Mapped {
         self.pages.iter().try_for_each(|pages| {
             let at = self.start + pages.offset as cu::CUdeviceptr;
             // SAFETY: addresses that pages are mapped at, and one description.
-            let status =
-                unsafe { (context.libraries.driver.cuMemSetAccess)(at, pages.bytes, &raw const access, 1) };
+            let status = unsafe { (context.libraries.driver.cuMemSetAccess)(at, pages.bytes, &raw const access, 1) };
             context.check("cuMemSetAccess", status)
         })
     }
