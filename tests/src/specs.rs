@@ -35,19 +35,8 @@ macro_rules! specs {
     ($($name:ident = $file:tt at $path:tt),* $(,)?) => {
         $(model! { #[zero(spec = $path)] $name })*
 
-        mod naive {
-            use super::*;
-
-            $(model! { #[zero(spec = $path, device = crate::naive::Naive)] $name })*
-
-            /// Visits the model of a spec on the naive device, if there is one of that name.
-            pub fn visit_naive<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
-                match name {
-                    $($file => Some(visitor.visit::<$name>()),)*
-                    _ => None,
-                }
-            }
-        }
+        specs! { naive visit_naive crate::naive::Naive: $($name = $file at $path),* }
+        specs! { cuda visit_cuda zero_runtime::device::Cuda: $($name = $file at $path),* }
 
         /// Names of all specs: their files without the ending.
         pub const NAMES: &[&str] = &[$($file),*];
@@ -60,8 +49,24 @@ macro_rules! specs {
             }
         }
     };
+    ($module:ident $visit:ident $device:path: $($name:ident = $file:tt at $path:tt),*) => {
+        mod $module {
+            use super::*;
+
+            $(model! { #[zero(spec = $path, device = $device)] $name })*
+
+            /// Visits the model of a spec on this device, if there is one of that name.
+            pub fn $visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
+                match name {
+                    $($file => Some(visitor.visit::<$name>()),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
+pub use cuda::visit_cuda;
 pub use naive::visit_naive;
 
 specs! {

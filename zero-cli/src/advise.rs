@@ -1,6 +1,8 @@
 //! Advise: which layout of a model to take on some machines. Builds the model once to ask for its sizes, and prints or writes what
 //! `zero-plan` finds. Never searches by itself.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -105,8 +107,11 @@ fn write_specs(question: &Question, advice: &Advice, folder: &Path) -> Result<()
     Ok(())
 }
 
+/// Writes a new file: what somebody has written before, or changed, is not lost.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|source| Error::Advice { path: path.to_owned(), source })?;
+    let failed = |source| Error::Advice { path: path.to_owned(), source };
+    let mut file = File::create_new(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
     eprintln!("wrote {}", path.display());
     Ok(())
 }
@@ -120,6 +125,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = write(&folder.path().join("none/memo.md"), "x").unwrap_err().to_string();
         assert!(error.starts_with("error[Z0166]: cannot write ") && error.contains("none/memo.md"), "{error}");
-        write(&folder.path().join("memo.md"), "x").unwrap();
+        let memo = folder.path().join("memo.md");
+        write(&memo, "x").unwrap();
+        let again = write(&memo, "y").unwrap_err().to_string();
+        assert!(again.starts_with("error[Z0166]: cannot write "), "{again}");
+        assert_eq!(std::fs::read_to_string(&memo).unwrap(), "x", "what was there is kept");
     }
 }

@@ -79,7 +79,7 @@ pub enum Error {
         meant(nearest)
     )]
     UnknownHardware { kind: &'static str, asked: String, source: io::Error, nearest: Option<String>, names: String },
-    #[error("error[Z0166]: cannot write {}: {source}\n  = help: the folder must be writable and have space", path.display())]
+    #[error("error[Z0166]: cannot write {}: {source}\n  = help: name a new file, or another folder, in a folder that this user can write to and that has space", path.display())]
     Advice { path: PathBuf, source: io::Error },
     #[error("{0}")]
     NoAdvice(#[from] zero_plan::advise::NoAdvice),

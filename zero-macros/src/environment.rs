@@ -32,12 +32,36 @@ impl Environment {
             directory,
             spec: asked_for("ZERO_SPEC"),
             text: asked_for("ZERO_TEXT"),
-            shapes: asked_for("ZERO_PROBE").and_then(|text| shapes(text.to_str()?)).unwrap_or_default(),
+            shapes: asked_for("ZERO_PROBE").map_or(Vec::new(), |text| probed(&text)),
         }
     }
 
     /// A file as the compiler would name it.
     pub fn shown(&self, file: &Path) -> String {
         file.strip_prefix(&self.directory).unwrap_or(file).display().to_string()
+    }
+}
+
+/// The shapes in `ZERO_PROBE`.
+fn probed(text: &Path) -> Vec<(Width, usize, usize)> {
+    text.to_str().and_then(shapes).unwrap_or_else(|| {
+        let text = text.display();
+        panic!("ZERO_PROBE is `{text}`, expected shapes such as `BF16/4x256`, separated by commas; unset it: `cargo zero` sets it")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_read() {
+        assert_eq!(probed(Path::new("F32/1x8,BF16/4x256")), [(Width::F32, 1, 8), (Width::BF16, 4, 256)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "ZERO_PROBE is `4x256`")]
+    fn what_cannot_be_read_is_not_passed_over() {
+        probed(Path::new("4x256"));
     }
 }

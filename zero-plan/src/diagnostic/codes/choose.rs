@@ -52,7 +52,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0166",
         title: "advice that cannot be written",
         explanation: "The folder of `--write`, or the file of `--memo`, cannot be written: it must lie in a folder that \
-            this user can write to, with space.",
+            this user can write to, with space, and no file of that name may be there: it may have been changed by hand.",
         example: "cargo zero advise --model gpt --on a100-80 --memo /memo.md",
     },
 ];
