@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use libloading::Library;
+use zero_runtime::device::cuda;
 
 /// Where the sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pretend");
@@ -35,13 +36,24 @@ const HEADERS: [&str; 2] = ["shim.h", "module.h"];
 const OPTIONS: [&str; 8] =
     ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-Bsymbolic"];
 
-/// The folder of the libraries, for `zero_runtime::device::cuda::use_libraries`; or none, where it cannot be built.
+/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; or none, where they cannot be built.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
 pub fn libraries() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(build).as_deref()
+}
+
+/// Lets CUDA devices of this process be pretended, and their kernels be kept beside the libraries: whether they can be.
+///
+/// # Panics
+/// If the compiler refuses the sources.
+pub fn is_cuda() -> bool {
+    let Some(folder) = libraries() else { return false };
+    cuda::use_libraries(folder);
+    cuda::use_kernels(&folder.join("kernels"));
+    true
 }
 
 fn compiler() -> String {
