@@ -5,10 +5,9 @@ use zero_plan::config::{Device, Precision};
 use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
+use zero_tests::pretend;
 use zero_tests::specs::{NAMES, Visitor, visit, visit_cuda};
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, mesh, noise, train};
-
-use crate::pretend;
 
 /// What a spec says, or another layout of the same model; on the device of the model.
 struct Train<F>(F);

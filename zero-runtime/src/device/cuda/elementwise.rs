@@ -58,10 +58,10 @@ pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T
     }
     let (to_at, from_at) = (to.address().addr() as u64, from.address().addr() as u64);
     cuda.attempt(|| {
-        let copy = cuda.context.libraries.driver.cuMemcpyDtoDAsync_v2;
+        let copy = cuda.context.libraries.driver.cuMemcpyAsync;
         // SAFETY: elements of two views, which are equally long; they live as long as the op, by the order of queues.
         let status = unsafe { copy(to_at, from_at, to.len() * size_of::<T>(), cuda.stream()) };
-        cuda.context.check("cuMemcpyDtoDAsync", status)
+        cuda.context.check("cuMemcpyAsync", status)
     });
 }
 

@@ -84,7 +84,7 @@ functions! {
         cuMemsetD8Async: fn(cu::CUdeviceptr, u8, usize, cu::CUstream) -> Status;
         cuMemcpyHtoDAsync_v2: fn(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> Status;
         cuMemcpyDtoHAsync_v2: fn(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> Status;
-        cuMemcpyDtoDAsync_v2: fn(cu::CUdeviceptr, cu::CUdeviceptr, usize, cu::CUstream) -> Status;
+        cuMemcpyAsync: fn(cu::CUdeviceptr, cu::CUdeviceptr, usize, cu::CUstream) -> Status;
         cuStreamCreateWithPriority: fn(*mut cu::CUstream, c_uint, c_int) -> Status;
         cuStreamDestroy_v2: fn(cu::CUstream) -> Status;
         cuStreamSynchronize: fn(cu::CUstream) -> Status;
