@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Looks for what no ordinary test can see: what a kernel of a CUDA device does out of bounds, with AddressSanitizer and
-# UndefinedBehaviorSanitizer of the system's C++ compiler; undefined behaviour of the collectives with Miri, and data races between ranks and between the
-# threads of a rank with ThreadSanitizer. These two need a nightly toolchain and its sources:
+# UndefinedBehaviorSanitizer of the system's C++ compiler; undefined behaviour of the collectives with Miri, and data races
+# between ranks and between the threads of a rank with ThreadSanitizer. These two need a nightly toolchain and its sources:
 #
 #     rustup toolchain install nightly --component miri,rust-src
 #
