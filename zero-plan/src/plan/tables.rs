@@ -270,8 +270,13 @@ pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usi
     let mut queues = Queues([Queued::of(Stream::Compute); N]);
     let (mut stage, mut start) = (0, 0);
     while N > 0 && stage < schedules.len() {
-        let seen =
-            Seen { gathers: &mut [None; U], releases: &mut [None; U], slots: &mut [None; A], offers: &mut [None; B], settles: &mut [None; B] };
+        let seen = Seen {
+            gathers: &mut [None; U],
+            releases: &mut [None; U],
+            slots: &mut [None; A],
+            offers: &mut [None; B],
+            settles: &mut [None; B],
+        };
         fill_queue(pass, tables, schedules[stage], seen, queues.0.split_at_mut(start).1);
         start += schedules[stage].len();
         stage += 1;

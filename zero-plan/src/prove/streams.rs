@@ -52,7 +52,9 @@ fn well_formed(plan: &Plan) -> Result<(), Flaw> {
             let stage = plan.of_rank(rank);
             let (ops, queue) = (stage.ops(pass), stage.queue(pass));
             let expected = if plan.config.has_streams() { ops.len() } else { 0 };
-            let flaw = |op, rule: &str| Err(Flaw { pass, rule: rule.to_owned(), places: vec![spot(plan, pass, rank, op, "")] });
+            let flaw = |op, rule: &str| {
+                Err(Flaw { pass, rule: rule.to_owned(), places: vec![spot(plan, pass, rank, op, "")] })
+            };
             if queue.len() != expected {
                 return flaw(queue.len().min(ops.len()), "another number of queued ops than of ops");
             }

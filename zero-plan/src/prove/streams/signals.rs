@@ -124,7 +124,8 @@ impl Told {
             Op::Settle { bucket, .. } => {
                 let next = self.raised(Count::Settled) + 1;
                 let partial = usize::from(plan.buckets[bucket].partial > 0);
-                let combined = plan.config.has_partials().then(|| core::mem::replace(&mut self.partials[partial], next));
+                let combined =
+                    plan.config.has_partials().then(|| core::mem::replace(&mut self.partials[partial], next));
                 let is_combined = combined.and_then(|times| along(Axis::Replica, Count::Combined, times));
                 return [along(Axis::Zero, Count::Offered, self.offered[bucket]), is_combined];
             }

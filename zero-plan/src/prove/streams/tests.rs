@@ -230,7 +230,9 @@ fn every_plan_is_in_order() {
         plan.with(|plan| {
             crate::prove::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
             for pass in [Pass::Train, Pass::Evaluate] {
-                walks(plan, pass).iter().for_each(|(passes, accesses)| assert_pairs_in_order(plan, passes, &**accesses));
+                walks(plan, pass)
+                    .iter()
+                    .for_each(|(passes, accesses)| assert_pairs_in_order(plan, passes, &**accesses));
             }
         });
     }
@@ -346,4 +348,3 @@ fn counts_are_raised_in_order() {
         assert_eq!(flaw.rule, "nothing orders two ops that raise one count, Sent(Activations)");
     });
 }
-
