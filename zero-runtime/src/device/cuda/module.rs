@@ -48,6 +48,7 @@ macro_rules! headers {
 const HEADERS: &[[&str; 2]] = headers! {
     "prelude.cuh",
     "math.cuh",
+    "step.cuh",
 };
 
 sources! {
