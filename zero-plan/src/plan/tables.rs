@@ -72,7 +72,7 @@ macro_rules! static_plan {
             );
         #[allow(long_running_const_eval)]
         const {
-            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &mut { __UNITS }, &__ORIGIN);
+            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &__ORIGIN);
         };
         #[allow(long_running_const_eval)]
         const STEP_QUEUES: &t::Queues<{ t::queued(STEPS.ops(), &TABLES) }> =
