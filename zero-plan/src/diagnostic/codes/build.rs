@@ -145,7 +145,7 @@ pub(super) const CODES: &[Code] = &[
         title: "a device that the build leaves out",
         explanation: "What reaches GPUs is a feature of zero-runtime, so that programs for a processor do not carry it. `cargo \
             zero` enables it where the spec names the device; cargo itself needs to be told.",
-        example: "(zero: (stage: 3), device: Cuda) // and `cargo build` without `--features zero-runtime/cuda`",
+        example: "#[zero(stage = 3, device = Cuda)] // and `cargo build` without `--features zero-runtime/cuda`",
     },
     Code {
         code: "Z0225",
