@@ -120,7 +120,7 @@ fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape
             .map(|_| added(|| ALL_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed)), || steps(&mut engine)));
         tries.find(|&[own, _]| own == 0).expect("steps that allocate nothing, once both threads have had work")
     };
-    Cpu::on_threads(NonZeroUsize::new(2).expect("threads"), "test", work).expect("threads")
+    Cpu::ONE_THREAD.on_threads(NonZeroUsize::new(2).expect("threads"), "test", work).expect("threads")
 }
 
 /// Runs `rank` as each rank of a plan and holds what it counted against what is promised.

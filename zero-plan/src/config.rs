@@ -19,12 +19,32 @@ pub enum Device {
     /// The processor, with its memory.
     #[default]
     Cpu,
+    /// NVIDIA GPUs, one for each rank, or one for several.
+    Cuda,
 }
 
 impl Device {
     /// The device of that name.
     pub fn named(name: &str) -> Option<Self> {
-        (name == "Cpu").then_some(Self::Cpu)
+        match name {
+            "Cpu" => Some(Self::Cpu),
+            "Cuda" => Some(Self::Cuda),
+            _ => None,
+        }
+    }
+
+    /// Whether ranks on it can reach one another so.
+    pub const fn has(self, transport: TransportKind) -> bool {
+        matches!((self, transport), (Device::Cuda, TransportKind::Peer))
+            || matches!((self, transport), (Device::Cpu, TransportKind::Local | TransportKind::Shm))
+    }
+
+    /// What carries bytes between ranks on it, unless a spec says otherwise.
+    pub const fn transport(self) -> TransportKind {
+        match self {
+            Device::Cpu => TransportKind::Shm,
+            Device::Cuda => TransportKind::Peer,
+        }
     }
 }
 
@@ -36,6 +56,8 @@ pub enum TransportKind {
     /// Processes of one host over a shared mapping.
     #[default]
     Shm,
+    /// Processes of one host, each with memory of a device that the others can copy from.
+    Peer,
 }
 
 /// How often something travels that could also be held from one micro-batch of a step to the next.
@@ -158,7 +180,7 @@ impl TransportKind {
     /// How this transport gathers.
     pub const fn gather(self) -> Gather {
         match self {
-            TransportKind::Local => Gather::Copied,
+            TransportKind::Local | TransportKind::Peer => Gather::Copied,
             TransportKind::Shm => Gather::Mapped,
         }
     }

@@ -2,7 +2,7 @@
 //! whoever may use it when is the schedule's business.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use zero_plan::config::Width;
 use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes, words_bytes};
@@ -24,6 +24,8 @@ pub struct Arena<'p, D: Device> {
     /// The words of a step: see [`crate::engine`].
     words: D::Memory,
     map: Map,
+    /// The device that this memory is of, until an engine takes it.
+    device: Mutex<Option<D>>,
 }
 
 /// Where things lie in the segment that all ranks of a plan share: a control block for each rank, numbers for each rank,
@@ -77,20 +79,29 @@ fn pages(bytes: usize) -> usize {
 }
 
 impl<'p, D: Device> Arena<'p, D> {
-    /// Allocates what is private to `rank`; `segment` has [`segment_bytes`] bytes and is the same on all ranks.
+    /// Allocates on `device` what is private to `rank`; `segment` has [`segment_bytes`] bytes and is the same on all ranks.
     ///
     /// # Errors
-    /// Z0331 or Z0332 if the host has not that much memory to give.
-    pub(crate) fn new(plan: &'p Plan<'p>, rank: usize, segment: Arc<Segment>) -> Result<Self, LaunchError> {
+    /// Z0331 or Z0332 if the host has not that much memory to give; that of the device, if it has not.
+    pub(crate) fn new(plan: &'p Plan<'p>, rank: usize, segment: Arc<Segment>, device: D) -> Result<Self, LaunchError> {
         let mesh = &plan.config.mesh;
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
         let map = Map::of(plan);
         assert_eq!(segment.len(), map.bytes, "the shared segment has another size than planned");
-        let device = D::default();
         let private = device.allocate(pages(plan.of_rank(rank).memory.private_bytes.max(1)))?;
         let shared = device.share(Arc::clone(&segment))?;
         let words = device.allocate(pages(words_bytes(plan.agreed_values(), mesh.ranks())))?;
-        Ok(Self { plan, rank, coordinates: mesh.coordinates(rank), private, segment, shared, words, map })
+        let (coordinates, device) = (mesh.coordinates(rank), Mutex::new(Some(device)));
+        Ok(Self { plan, rank, coordinates, private, segment, shared, words, map, device })
+    }
+
+    /// The device that it was allocated on, for the engine that works on this memory.
+    ///
+    /// # Panics
+    /// If it has been taken: there is one engine for a rank.
+    pub fn take_device(&self) -> D {
+        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).take();
+        device.expect("a device that no other engine of this rank has taken")
     }
 
     /// The plan that it was laid out by.

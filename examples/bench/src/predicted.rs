@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use zero_runtime::plan::spec::{self, Spec};
-use zero_runtime::plan::{Hardware, PlanBuf, Sizes, simulate_with};
+use zero_runtime::plan::{Config, Hardware, Mesh, PlanBuf, Sizes, simulate_with};
 
 use crate::Outcome;
 use crate::figures::median;
@@ -44,6 +44,8 @@ pub fn measure(rounds: u32) -> Outcome<()> {
     let specs = specs(Path::new("specs"))?;
     let built = specs.iter().map(|path| build(path)).collect::<Outcome<Vec<_>>>()?;
     let hardware = machine(&specs)?;
+    let of_threads = |built| THREADS.iter().map(|&threads| predict(built, &hardware, threads)).collect();
+    let predicted = built.iter().map(of_threads).collect::<Outcome<Vec<Vec<f64>>>>()?;
     let mut times: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); THREADS.len()]; built.len()];
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
@@ -54,14 +56,14 @@ pub fn measure(rounds: u32) -> Outcome<()> {
         }
     }
     let mut lines = Vec::new();
-    for (built, times) in built.iter().zip(times) {
-        for (&threads, times) in THREADS.iter().zip(times) {
+    for ((built, times), predicted) in built.iter().zip(times).zip(predicted) {
+        for ((&threads, times), predicted_s) in THREADS.iter().zip(times).zip(predicted) {
             lines.push(Line {
                 name: built.name.clone(),
                 threads,
                 ranks_per_core: built.spec.config().mesh.ranks() as f64 / cores as f64,
                 measured_s: median(times),
-                predicted_s: predict(built, &hardware, threads)?,
+                predicted_s,
             });
         }
     }
@@ -119,8 +121,11 @@ fn run(binary: &Path, threads: usize) -> Outcome<f64> {
     Ok(median(steps.map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?))
 }
 
+/// Nodes are parts of this machine here, as they are in the runs.
 fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
-    let plan = PlanBuf::new(&built.sizes.model, built.spec.config(), &built.sizes.probes[0].units);
+    let config = built.spec.config();
+    let config = Config { mesh: Mesh { nodes: 1, ..config.mesh }, ..config };
+    let plan = PlanBuf::new(&built.sizes.model, config, &built.sizes.probes[0].units);
     Ok(plan.with(|plan| simulate_with(plan, hardware, threads))?.step_s)
 }
 

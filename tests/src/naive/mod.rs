@@ -71,6 +71,14 @@ impl Device for Naive {
 
     type Memory = Hidden;
 
+    fn open(_: usize) -> Result<Self, LaunchError> {
+        Ok(Self)
+    }
+
+    fn beside(&self) -> Self {
+        Self
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {
         Segment::private(bytes).map(|segment| Hidden(Arc::new(segment)))
     }

@@ -26,7 +26,7 @@ fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device 
             let engine = Engine::<M, _>::with_device(transport, device.eager());
             train_engine(engine, HYPER, 3, Start::Seed(7), &batch)
         };
-        Cpu::on_threads(threads, "test", train).expect("threads")
+        Cpu::ONE_THREAD.on_threads(threads, "test", train).expect("threads")
     };
     PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
         let ranks = local::run(plan, Result::is_err, rank).expect("the memory of a tiny model");

@@ -28,8 +28,8 @@ pub struct Key {
     range: RangeInclusive<u64>,
     /// Its value in a spec; none where it is a section.
     at: Option<fn(&mut Spec) -> &mut dyn Readable>,
-    /// The number that holds where it is not given, if that follows from other keys.
-    pub(super) follows: Option<fn(&Spec) -> u64>,
+    /// The value that holds where it is not given, if that follows from other keys.
+    pub(super) follows: Option<fn(&Spec) -> String>,
     /// What stands in front of the parentheses around keys that lie in it.
     opening: Option<&'static str>,
 }
@@ -103,7 +103,7 @@ pub const KEYS: &[Key] = &[
     key!(zero.stage, any("0, 1, 2 or 3"), Required)
         .about("The ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too."),
     key!(zero.prefetch, number!("units" from 0 to 4294967295), Value("1"))
-        .follows(|spec| spec.zero.prefetch().into())
+        .follows(|spec| spec.zero.prefetch().to_string())
         .about("How far ahead of the computation parameters are gathered, which only stage 3 does."),
     key!(zero.bucket, size!("MiB(25)"), Value("MiB(25)")).about("How much of the gradients travels in one collective."),
     key!(zero.gather, any("`PerMicroBatch` or `PerStep`"), Value("PerMicroBatch"))
@@ -120,10 +120,10 @@ pub const KEYS: &[Key] = &[
     key!(mesh.pipeline, number!("ranks" from 1 to 4096), Value("1"))
         .about("Pipeline stages; all axes together have at most 4096 ranks."),
     key!(mesh.nodes, number!("nodes" from 1 to 4096), Value("1"))
-        .follows(|spec| spec.mesh.nodes())
+        .follows(|spec| spec.mesh.nodes().to_string())
         .about("Nodes with equally many ranks on each; where only `ranks_per_node` is given, they follow from it."),
     key!(mesh.ranks_per_node, number!("ranks" from 1 to 4096), Absent("all ranks divided by `nodes`"))
-        .follows(|spec| spec.mesh.ranks_per_node())
+        .follows(|spec| spec.mesh.ranks_per_node().to_string())
         .about("Ranks on each node."),
     key!(mesh.within_node, any("a list of `Zero`, `Replica` and `Pipeline`"), Absent("no axis"))
         .about("Axes whose ranks must be on one node: ranks are numbered along them first."),
@@ -177,12 +177,16 @@ pub const KEYS: &[Key] = &[
         "Whether each rank has room for a copy of the states that it writes, and trains on while the copy is written; \
             otherwise ranks write and wait.",
     ),
-    key!(device, any("`Cpu`"), Value("Cpu")).about(
+    key!(device, any("`Cpu` or `Cuda`"), Value("Cpu")).about(
         "What ranks compute on. An attribute can also name a type of your own that implements \
             `zero_runtime::device::Device`, `device = crate::naive::Naive`, in place of what a file says.",
     ),
-    key!(transport, any("`Local` or `Shm`"), Value("Shm"))
-        .about("How ranks reach one another: as threads, or as processes that share memory."),
+    key!(transport, any("`Local`, `Shm` or `Peer`"), Absent("`Shm`, or `Peer` where the device is `Cuda`"))
+        .follows(|spec| format!("{:?}", spec.transport()))
+        .about(
+            "How ranks reach one another: as threads, as processes that share memory, or as processes whose devices copy \
+                from one another.",
+        ),
     key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")
         .about("The most that a rank may plan for: a plan that needs more does not compile."),
@@ -204,7 +208,7 @@ impl Key {
         Self { at: Some(at), ..self }
     }
 
-    const fn follows(self, follows: fn(&Spec) -> u64) -> Self {
+    const fn follows(self, follows: fn(&Spec) -> String) -> Self {
         Self { follows: Some(follows), ..self }
     }
 
@@ -249,7 +253,7 @@ impl Key {
     /// The value in `spec` as it would be written; none where there is none, neither given nor by default.
     pub fn held(&self, spec: &Spec) -> Option<String> {
         if let Some(follows) = self.follows {
-            return Some(follows(spec).to_string());
+            return Some(follows(spec));
         }
         let text = spec.to_string();
         let spans = locate(&text, self.path)?;

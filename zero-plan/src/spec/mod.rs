@@ -75,14 +75,20 @@ pub struct Spec {
     pub checkpoint: Checkpoint,
     /// What ranks compute on.
     pub device: Device,
-    /// How ranks reach each other.
-    pub transport: TransportKind,
+    /// How ranks reach each other; without it, as is usual for the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<TransportKind>,
     /// The most memory a rank may plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 }
 
 impl Spec {
+    /// How ranks reach each other.
+    pub fn transport(&self) -> TransportKind {
+        self.transport.unwrap_or(self.device.transport())
+    }
+
     /// A spec that gives no key; the stage, which has no default, is 0.
     pub(crate) fn of_defaults() -> Self {
         let mut spec = Self::default();
@@ -113,7 +119,7 @@ impl Spec {
             micro_batches: self.batch.micro_batches as usize,
             snapshot: self.checkpoint.snapshot,
             device: self.device,
-            transport: self.transport,
+            transport: self.transport(),
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
         }
     }

@@ -4,7 +4,10 @@
 mod agreement;
 mod argument;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod element;
+mod failure;
 mod memory;
 mod rotary;
 mod step;
@@ -13,13 +16,15 @@ mod stored;
 pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
 pub use cpu::Cpu;
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
 pub use element::{Element, bf16};
+pub use failure::Failure;
 pub use memory::{Buffer, Memory};
 pub use rotary::{Rotary, Scaling};
 pub use step::{AdamW, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -46,21 +51,76 @@ pub(crate) const STACK_BYTES: usize = 8 << 20;
 ///   exponentials and roots are approximated: to a few units in the last place of an f32. Infinities and NaN show in the
 ///   result. Of products of bf16, subnormal factors and sums may count as zeros.
 /// - **Sums.** Their order depends on shapes alone, neither on timing nor on threads: an op repeated gives the same bits.
-pub trait Device: Sized + Default + Send + 'static {
+/// - **Queues.** On a device that works behind the host's back, an op goes to the queue that [`Device::enter`] has chosen, and
+///   what it reads from other queues must have been waited for there. "All ops so far" are those of all queues.
+pub trait Device: Sized + Send + 'static {
     /// The most features of a head in [`Device::attention`].
     const HEAD_DIM_MAX: usize;
 
     /// Memory of this device.
     type Memory: Memory;
 
-    /// Does `work` on a device for one rank, which may use so many threads of the host for as long: they are called `name`
-    /// and a number. One thread is the calling one.
+    /// The device with this number among those of the host, for one rank.
+    ///
+    /// # Errors
+    /// If there is no such device, or it cannot be used.
+    fn open(ordinal: usize) -> Result<Self, LaunchError>;
+
+    /// The same device for another thread, which asks it to [`Device::read`] and nothing else: what it reads is what all ops so
+    /// far have left there.
+    fn beside(&self) -> Self;
+
+    /// Does `work` on this device, which may use so many threads of the host for as long: they are called `name` and a number.
+    /// One thread is the calling one.
     ///
     /// # Errors
     /// If the system has no threads to give.
-    fn on_threads<R: Send>(threads: NonZeroUsize, name: &str, work: impl FnOnce(Self) -> R + Send) -> io::Result<R> {
+    fn on_threads<R: Send>(
+        self,
+        threads: NonZeroUsize,
+        name: &str,
+        work: impl FnOnce(Self) -> R + Send,
+    ) -> Result<R, LaunchError> {
         let _ = (threads, name);
-        Ok(work(Self::default()))
+        Ok(work(self))
+    }
+
+    /// The first thing that has gone wrong on this device, if anything has: from then on ops do nothing. What a device finds
+    /// out late, a read knows at the latest.
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+
+    /// Makes what [`Device::record`] and [`Device::wait`] count, before the first step. More than there are already.
+    ///
+    /// # Errors
+    /// If the device has not as many.
+    fn prepare(&self, events: usize) -> Result<(), LaunchError> {
+        let _ = events;
+        Ok(())
+    }
+    /// From here on, ops go to this queue of the device, of which number 0 is the first. A device that does what it is told at
+    /// once has one queue.
+    fn enter(&self, queue: usize) {
+        let _ = queue;
+    }
+    /// Marks with an event what the queue that was entered has been asked for so far.
+    fn record(&self, event: usize) {
+        let _ = event;
+    }
+    /// What the queue that was entered is asked for from here on begins after what the event marked last.
+    fn wait(&self, event: usize) {
+        let _ = event;
+    }
+
+    /// Lends memory that ops may use for themselves, each for as long as it runs: as long as the plan says, and of any content.
+    /// A device that needs none leaves it alone.
+    ///
+    /// # Safety
+    /// Until this device is dropped, or is lent other memory, nobody else reads or writes it.
+    #[allow(unsafe_code)]
+    unsafe fn lend(&self, workspace: ViewMut<Self, u8>) {
+        let _ = workspace;
     }
 
     /// `bytes` bytes of zeros, for this rank alone.

@@ -66,6 +66,8 @@ unsafe fn read<D: Device, E>(
 /// A copy of what a rank writes to a checkpoint, which another thread may read while the rank trains on.
 pub struct Snapshot<'p, D: Device> {
     arena: Arc<Arena<'p, D>>,
+    /// For the thread that reads it.
+    device: D,
     /// The engine makes no other copy while this one is held.
     _held: Arc<()>,
 }
@@ -79,7 +81,7 @@ impl<D: Device> Snapshot<'_, D> {
         let copies = saved(self.arena.places()).filter_map(|(_, _, copy)| copy);
         // SAFETY: only `Engine::snapshot` writes to the region of snapshots, which is private to this rank, and not while
         // this one is held.
-        unsafe { read((&self.arena, &D::default()), copies, each) }
+        unsafe { read((&self.arena, &self.device), copies, each) }
     }
 }
 
@@ -123,7 +125,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             // SAFETY: between steps nobody writes what this rank stores; nobody reads the copy, as no snapshot is held.
             unsafe { self.ranks.device.copy(self.arena.bytes_mut(to), self.arena.bytes(from)) };
         }
-        Some(Snapshot { arena: Arc::clone(&self.arena), _held: Arc::clone(&self.snapshot) })
+        let (arena, device) = (Arc::clone(&self.arena), self.ranks.device.beside());
+        Some(Snapshot { arena, device, _held: Arc::clone(&self.snapshot) })
     }
 
     /// Sets what this rank stores of a state of a unit, from a source that is asked for stretches of the unit's flat buffer:

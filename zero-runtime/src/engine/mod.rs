@@ -142,8 +142,12 @@ struct WalkState {
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// An engine for the plan of `transport`, which is [`Model::PLAN`] or another plan of the same units. Parameters are
     /// zero until [`Engine::initialize`] or [`Engine::load`].
+    ///
+    /// # Panics
+    /// If another engine has worked on the memory of this transport.
     pub fn new(transport: T) -> Self {
-        Self::with_device(transport, DeviceOf::<M>::default())
+        let device = transport.arena().take_device();
+        Self::with_device(transport, device)
     }
 
     /// [`Engine::new`], with the device that layers and the optimizer run on.

@@ -9,6 +9,7 @@ use zero_plan::Bytes;
 
 use super::finding::Findings;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
+use crate::device::Failure;
 
 /// An error of launching, joining or watching. [`LaunchError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +81,8 @@ pub enum LaunchError {
 
     #[error("the run needs {} of memory, but only {} are available {limit}", size(*bytes), size(*available))]
     OutOfMemory { bytes: u64, available: u64, limit: String },
+    #[error("{0}")]
+    Device(Failure),
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: io::Error },
 }
@@ -125,6 +128,7 @@ impl LaunchError {
             LaunchError::LostAtStart { .. } => "Z0329",
             LaunchError::Dismissed { .. } => "Z0330",
             LaunchError::OutOfMemory { .. } => "Z0331",
+            LaunchError::Device(failure) => failure.code,
             LaunchError::System { .. } => "Z0332",
         }
     }
@@ -188,6 +192,7 @@ impl LaunchError {
             LaunchError::OutOfMemory { .. } => {
                 "free memory, or build from a spec that needs less: a higher stage or a smaller batch"
             }
+            LaunchError::Device(failure) => return failure.help.clone(),
             LaunchError::System { .. } => "the operating system refused; see the limits of this user and container",
         };
         help.to_owned()

@@ -2,7 +2,6 @@
 //! Never looks at a plan.
 
 use std::hint::black_box;
-use std::io;
 use std::num::NonZeroUsize;
 
 use crate::device::{Buffer, Cpu, Device, Element, Matrix, Write, bf16};
@@ -76,16 +75,13 @@ impl Cores {
             let (f32_ns, bf16_ns) = (matrix_product_ns::<_, f32>(&device)?, matrix_product_ns::<_, bf16>(&device)?);
             Ok([f32_ns, bf16_ns, copy_ns(&device)?])
         };
-        let work = || Cpu::on_threads(NonZeroUsize::MIN, "zero-measure", probes);
-        let measured: Vec<io::Result<Result<[f64; 3], Error>>> = std::thread::scope(|scope| {
+        let work = || Cpu::ONE_THREAD.on_threads(NonZeroUsize::MIN, "zero-measure", probes);
+        let measured: Vec<Result<Result<[f64; 3], Error>, LaunchError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..cores.get()).map(|_| scope.spawn(work)).collect();
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
-        let all: Vec<[f64; 3]> = measured
-            .into_iter()
-            .map(|measured| measured.map_err(LaunchError::system("start a thread"))?)
-            .collect::<Result<_, Error>>()?;
+        let all = measured.into_iter().map(|measured| measured?).collect::<Result<Vec<[f64; 3]>, Error>>()?;
         let mean_s = |which: usize| all.iter().map(|ns| ns[which]).sum::<f64>() / all.len() as f64 * 1e-9;
         let operations = 2.0 * (MATRIX as f64).powi(3);
         Ok(Self {

@@ -21,7 +21,7 @@ use crate::data::{Dataset, Draw};
 use crate::device::Device;
 use crate::engine::{Engine, InputOf, TargetOf};
 use crate::error::Error;
-use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED, LaunchError};
+use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::plan::Moved;
@@ -106,14 +106,14 @@ pub fn train<'p, M: Model, T: Transport<'p, DeviceOf<M>> + Send>(
     job: &Job<M, impl Finale<M>>,
 ) -> Result<Ending, Error> {
     let arena = transport.arena();
-    let name = format!("rank {}", arena.rank());
+    let (name, device) = (format!("rank {}", arena.rank()), arena.take_device());
     let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
     let work = |device| {
         let engine = Engine::with_device(transport, device);
         // The thread that writes a checkpoint ends within it.
         std::thread::scope(|scope| train_on(scope, engine, job))
     };
-    DeviceOf::<M>::on_threads(threads, &name, work).map_err(LaunchError::system("start a thread"))?
+    device.on_threads(threads, &name, work)?
 }
 
 fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F: Finale<M>>(

@@ -17,7 +17,7 @@ use crate::launch::{LaunchError, Segment};
 /// by `failed`, the others are told, and what they wait for ends in [`super::Lost`].
 ///
 /// # Errors
-/// Z0331 or Z0332 if the host has not the memory that the plan needs.
+/// Z0331 or Z0332 if the host has not the memory that the plan needs; that of a device that cannot be had.
 pub fn run<D: Device, R: Send>(
     plan: &Plan,
     failed: impl Fn(&R) -> bool + Sync,
@@ -26,7 +26,7 @@ pub fn run<D: Device, R: Send>(
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let segment = Arc::new(Segment::private(segment_bytes(plan))?);
     let arenas = (0..plan.config.mesh.ranks())
-        .map(|rank| Arena::new(plan, rank, Arc::clone(&segment)))
+        .map(|rank| Arena::new(plan, rank, Arc::clone(&segment), D::open(rank)?))
         .collect::<Result<Vec<_>, _>>()?;
     let tell_all = |lost: usize| {
         for rank in 0..plan.config.mesh.ranks() {

@@ -28,8 +28,9 @@ pub fn join<'p, D: Device>(
         }
         launch::leave()
     });
-    let arena = watched.and_then(|()| Arena::new(plan, place.rank, Arc::new(joined.segment)));
-    match arena {
+    let segment = Arc::new(joined.segment);
+    let arena = watched.and_then(|()| D::open(place.local_rank));
+    match arena.and_then(|device| Arena::new(plan, place.rank, segment, device)) {
         Ok(arena) => Ok((Shared::new(arena), joined.watch)),
         Err(error) => {
             let told = || LaunchError::Dismissed { reason: error.to_string() };

@@ -9,6 +9,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &["mesh.within_node"], find: axis_twice },
     Rule { reads: &["recompute"], find: field_twice },
     Rule { reads: &["precision.params", "precision.master"], find: narrow_master },
+    Rule { reads: &["device", "transport"], find: foreign_transport },
 ];
 
 fn axis_twice(subject: &Subject) -> Option<Diagnostic> {
@@ -53,6 +54,20 @@ fn narrow_master(subject: &Subject) -> Option<Diagnostic> {
     Some(problem.help(format!("remove `{name}`, or set `{of}` to {master:?} too")))
 }
 
+/// Device memory is reached in another way than the host's.
+fn foreign_transport(subject: &Subject) -> Option<Diagnostic> {
+    let (device, transport) = (subject.spec.device, subject.spec.transport());
+    if device.has(transport) {
+        return None;
+    }
+    let (name, of) = (subject.name("transport"), subject.name("device"));
+    let message = format!("`{name}` is {transport:?}, which does not reach the memory of `{of}` {device:?}");
+    let problem = Diagnostic::new("Z0114", "transport", message);
+    let label = format!("ranks on {device:?} reach one another by {:?}", device.transport());
+    let problem = problem.at(subject.given("transport")?.value, label);
+    Some(problem.help(format!("remove `{name}`, or choose another `{of}`")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{codes, one};
@@ -64,6 +79,17 @@ mod tests {
         one(text, "Z0114", (1, 40), message, "2 bytes of a parameter of 4 would be kept");
         for fine in ["params: BF16, master: BF16", "params: BF16", "reduce: BF16, moments: BF16", "compute: BF16"] {
             assert_eq!(codes(&format!("(zero: (stage: 1), precision: ({fine}))")), [""; 0], "{fine}");
+        }
+    }
+
+    #[test]
+    fn z0114_a_transport_of_another_device() {
+        let text = "(zero: (stage: 1), device: Cuda, transport: Shm)";
+        let message = "`transport` is Shm, which does not reach the memory of `device` Cuda";
+        one(text, "Z0114", (1, 45), message, "ranks on Cuda reach one another by Peer");
+        assert_eq!(codes("(zero: (stage: 1), transport: Peer)"), ["Z0114"]);
+        for fine in ["device: Cuda", "device: Cuda, transport: Peer", "device: Cpu, transport: Local"] {
+            assert_eq!(codes(&format!("(zero: (stage: 1), {fine})")), [""; 0], "{fine}");
         }
     }
 

@@ -1,7 +1,6 @@
 //! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention and the
 //! sums of ranks and of squares, which share it out themselves. Never computes.
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -49,14 +48,28 @@ impl Device for Cpu {
 
     type Memory = Arc<Segment>;
 
-    fn on_threads<R: Send>(threads: NonZeroUsize, name: &str, work: impl FnOnce(Self) -> R + Send) -> io::Result<R> {
+    fn open(_: usize) -> Result<Self, LaunchError> {
+        Ok(Self::ONE_THREAD)
+    }
+
+    fn beside(&self) -> Self {
+        Self::ONE_THREAD
+    }
+
+    fn on_threads<R: Send>(
+        self,
+        threads: NonZeroUsize,
+        name: &str,
+        work: impl FnOnce(Self) -> R + Send,
+    ) -> Result<R, LaunchError> {
         if threads == NonZeroUsize::MIN {
-            return Ok(work(Self::ONE_THREAD));
+            return Ok(work(Self { threads, ..self }));
         }
         let name = name.to_owned();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
-        let pool = pool.thread_name(move |index| format!("{name}.{index}")).build().map_err(io::Error::other)?;
-        Ok(pool.install(|| work(Self { threads, ..Self::ONE_THREAD })))
+        let pool = pool.thread_name(move |index| format!("{name}.{index}")).build();
+        let pool = pool.map_err(|error| LaunchError::system("start a thread")(std::io::Error::other(error)))?;
+        Ok(pool.install(|| work(Self { threads, ..self })))
     }
 
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {

@@ -320,7 +320,7 @@ fn threads(count: usize) -> NonZeroUsize {
 fn no_op_depends_on_the_number_of_threads() {
     let alone = all_ops(Cpu::default());
     for count in [1, 2, 3, 5] {
-        let shared = Cpu::on_threads(threads(count), "test", |cpu| all_ops(cpu.eager())).expect("threads");
+        let shared = Cpu::ONE_THREAD.on_threads(threads(count), "test", |cpu| all_ops(cpu.eager())).expect("threads");
         assert_eq!(shared.0.len(), alone.0.len());
         for ((name, found), (_, expected)) in shared.0.iter().zip(&alone.0) {
             assert!(found == expected, "{name} differs on {count} threads");
@@ -332,7 +332,9 @@ fn no_op_depends_on_the_number_of_threads() {
 fn pieces(count: usize, items: Items) -> Vec<Range<usize>> {
     let pieces = Mutex::new(Vec::new());
     let note = |piece| pieces.lock().unwrap().push(piece);
-    Cpu::on_threads(threads(count), "test", |_| for_each(threads(count), items, 0..items.count, &note)).unwrap();
+    Cpu::ONE_THREAD
+        .on_threads(threads(count), "test", |_| for_each(threads(count), items, 0..items.count, &note))
+        .unwrap();
     let mut pieces = pieces.into_inner().unwrap();
     pieces.sort_by_key(|piece| piece.start);
     pieces
@@ -369,7 +371,8 @@ fn blocks_are_summed_whole_and_once() {
             assert!(block.len() == 8 || block.last() == x.last(), "{block:?}");
             f64::from(block.iter().sum::<u32>())
         };
-        let found = Cpu::on_threads(threads(3), "test", |cpu| cpu.eager().sum_by_blocks(&x, 8, &sum)).unwrap();
+        let found =
+            Cpu::ONE_THREAD.on_threads(threads(3), "test", |cpu| cpu.eager().sum_by_blocks(&x, 8, &sum)).unwrap();
         let mut blocks = blocks.into_inner().unwrap();
         blocks.sort();
         assert_eq!((found, blocks), (f64::from(x.iter().sum::<u32>()), x));
@@ -391,7 +394,7 @@ fn large_products_are_shared_and_small_ones_are_not() {
         rows.sort();
         rows
     };
-    let two = |sizes| Cpu::on_threads(threads(2), "test", |cpu| share(cpu, sizes)).unwrap();
+    let two = |sizes| Cpu::ONE_THREAD.on_threads(threads(2), "test", |cpu| share(cpu, sizes)).unwrap();
     assert_eq!(two([1025, 64, 256]), [512, 513]);
     assert_eq!(two([1025, 1, 4096]), [1025], "one column is summed in another way");
     assert_eq!(two([130, 512, 512]), [130], "few rows may be, too");
@@ -400,11 +403,15 @@ fn large_products_are_shared_and_small_ones_are_not() {
 
 #[test]
 fn threads_are_named_and_as_many_as_asked_for() {
-    let names = Cpu::on_threads(threads(3), "rank 7", |cpu| {
+    let names = Cpu::ONE_THREAD.on_threads(threads(3), "rank 7", |cpu| {
         assert_eq!(cpu.threads.get(), 3);
         rayon::broadcast(|_| std::thread::current().name().map(str::to_owned))
     });
     assert_eq!(names.unwrap(), ["rank 7.0", "rank 7.1", "rank 7.2"].map(|name| Some(name.to_owned())));
     let name = || std::thread::current().name().map(str::to_owned);
-    assert_eq!(Cpu::on_threads(threads(1), "rank 7", |_| name()).unwrap(), name(), "one thread is the calling one");
+    assert_eq!(
+        Cpu::ONE_THREAD.on_threads(threads(1), "rank 7", |_| name()).unwrap(),
+        name(),
+        "one thread is the calling one"
+    );
 }

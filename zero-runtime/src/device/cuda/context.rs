@@ -1,0 +1,294 @@
+//! Context: one device of the driver for one rank: its queues, what orders them, and the first thing that went wrong. Never
+//! knows what is computed.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys as cu;
+
+use super::error::CudaError;
+use super::library::{Libraries, Status};
+
+/// The oldest version of the driver that has all that is called here: that of CUDA 13.0.
+const DRIVER_MIN: i32 = 13_000;
+
+/// The oldest devices with products of bf16: the Ampere generation.
+const CAPABILITY_MIN: [i32; 2] = [8, 0];
+
+/// Queues that a plan may put ops in.
+pub(super) const QUEUES: usize = 4;
+
+/// The queue of whoever reads beside a run.
+pub(super) const ASIDE: usize = QUEUES;
+
+const OUT_OF_MEMORY: Status = 2;
+
+/// A device, its queues and its failure.
+pub(super) struct Context {
+    pub libraries: &'static Libraries,
+    pub ordinal: usize,
+    pub device: cu::CUdevice,
+    handle: cu::CUcontext,
+    /// Major and minor version.
+    pub capability: [i32; 2],
+    pub multiprocessors: usize,
+    streams: [cu::CUstream; QUEUES + 1],
+    /// One for each queue: what others wait for that are to come after all of it.
+    joins: [cu::CUevent; QUEUES],
+    failure: OnceLock<CudaError>,
+}
+
+// SAFETY: what the driver gives out may be used by any thread, and the driver orders calls itself.
+unsafe impl Send for Context {}
+// SAFETY: as above; what changes here is the failure, which orders itself.
+unsafe impl Sync for Context {}
+
+thread_local! {
+    /// The context that the driver takes calls of this thread to be for.
+    static CURRENT: Cell<cu::CUcontext> = const { Cell::new(null_mut()) };
+}
+
+impl Context {
+    pub fn open(ordinal: usize) -> Result<Self, CudaError> {
+        let libraries = Libraries::get()?;
+        let mut context = Self {
+            libraries,
+            ordinal,
+            device: 0,
+            handle: null_mut(),
+            capability: [0; 2],
+            multiprocessors: 0,
+            streams: [null_mut(); QUEUES + 1],
+            joins: [null_mut(); QUEUES],
+            failure: OnceLock::new(),
+        };
+        context.find()?;
+        context.begin()?;
+        Ok(context)
+    }
+
+    /// Finds the device, and whether it can be used.
+    fn find(&mut self) -> Result<(), CudaError> {
+        let driver = &self.libraries.driver;
+        let (mut version, mut count) = (0, 0);
+        // SAFETY: each call has room for what it writes.
+        unsafe {
+            let begun = (driver.cuInit)(0);
+            // The driver says "no device" here where there is none at all.
+            if begun == cu::cudaError_enum::CUDA_ERROR_NO_DEVICE as Status {
+                return Err(CudaError::NoDevice { ordinal: self.ordinal, count: 0 });
+            }
+            // An old one tells its version all the same.
+            self.check("cuDriverGetVersion", (driver.cuDriverGetVersion)(&mut version))?;
+            if version < DRIVER_MIN {
+                return Err(CudaError::DriverOld { found: version, expected: DRIVER_MIN });
+            }
+            self.check("cuInit", begun)?;
+            self.check("cuDeviceGetCount", (driver.cuDeviceGetCount)(&mut count))?;
+        }
+        let count = usize::try_from(count).unwrap_or(0);
+        if self.ordinal >= count {
+            return Err(CudaError::NoDevice { ordinal: self.ordinal, count });
+        }
+        // SAFETY: as above, and the device exists.
+        let status = unsafe { (driver.cuDeviceGet)(&mut self.device, self.ordinal as c_int) };
+        self.check("cuDeviceGet", status)?;
+        use cu::CUdevice_attribute_enum as of;
+        let major = self.attribute(of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        self.capability = [major, self.attribute(of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?];
+        if self.capability < CAPABILITY_MIN {
+            let (name, found) = (self.name()?, self.capability);
+            return Err(CudaError::DeviceOld { ordinal: self.ordinal, name, found, expected: CAPABILITY_MIN });
+        }
+        let multiprocessors = self.attribute(of::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        self.multiprocessors = usize::try_from(multiprocessors).unwrap_or(1).max(1);
+        Ok(())
+    }
+
+    /// Makes the context and its queues. What was made before an error goes when this value does.
+    fn begin(&mut self) -> Result<(), CudaError> {
+        let driver = &self.libraries.driver;
+        // SAFETY: each call has room for what it writes.
+        unsafe {
+            let status = (driver.cuDevicePrimaryCtxRetain)(&mut self.handle, self.device);
+            self.check_memory(0, "cuDevicePrimaryCtxRetain", status)?;
+            self.enter()?;
+            let apart = cu::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+            for i in 0..self.streams.len() {
+                let mut stream = null_mut();
+                let status = (driver.cuStreamCreateWithPriority)(&mut stream, apart, 0);
+                self.check_memory(0, "cuStreamCreateWithPriority", status)?;
+                self.streams[i] = stream;
+            }
+            for i in 0..self.joins.len() {
+                self.joins[i] = self.event()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What its maker calls the device.
+    pub fn name(&self) -> Result<String, CudaError> {
+        let mut name = [0 as c_char; 128];
+        // SAFETY: as much room as is said.
+        let status =
+            unsafe { (self.libraries.driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int - 1, self.device) };
+        self.check("cuDeviceGetName", status)?;
+        // SAFETY: the last byte is 0, whatever was written before it.
+        Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+    }
+
+    fn attribute(&self, of: cu::CUdevice_attribute) -> Result<i32, CudaError> {
+        let mut value = 0;
+        // SAFETY: room for one number.
+        let status = unsafe { (self.libraries.driver.cuDeviceGetAttribute)(&mut value, of, self.device) };
+        self.check("cuDeviceGetAttribute", status).map(|()| value)
+    }
+
+    /// Makes calls of this thread be for this device.
+    pub fn enter(&self) -> Result<(), CudaError> {
+        if CURRENT.get() == self.handle {
+            return Ok(());
+        }
+        // SAFETY: a context that is held until this value goes.
+        self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })?;
+        CURRENT.set(self.handle);
+        Ok(())
+    }
+
+    /// The queue of a number.
+    pub fn stream(&self, queue: usize) -> cu::CUstream {
+        self.streams[queue]
+    }
+
+    /// A new event, for [`Context::drop_event`] in the end.
+    pub fn event(&self) -> Result<cu::CUevent, CudaError> {
+        let mut event = null_mut();
+        let untimed = cu::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: room for one event.
+        let status = unsafe { (self.libraries.driver.cuEventCreate)(&mut event, untimed) };
+        self.check_memory(0, "cuEventCreate", status).map(|()| event)
+    }
+
+    /// # Safety
+    /// It is of this context, and not used after.
+    pub unsafe fn drop_event(&self, event: cu::CUevent) {
+        // SAFETY: by the caller's promise. There is nobody to tell a failure.
+        let _ = unsafe { (self.libraries.driver.cuEventDestroy_v2)(event) };
+    }
+
+    /// Marks with an event what a queue has been asked for so far.
+    pub fn record(&self, event: cu::CUevent, queue: usize) -> Result<(), CudaError> {
+        // SAFETY: an event and a queue of this context.
+        self.check("cuEventRecord", unsafe { (self.libraries.driver.cuEventRecord)(event, self.streams[queue]) })
+    }
+
+    /// What a queue is asked for from here on begins after what the event marked.
+    pub fn wait(&self, event: cu::CUevent, queue: usize) -> Result<(), CudaError> {
+        // SAFETY: as for `record`.
+        let status = unsafe { (self.libraries.driver.cuStreamWaitEvent)(self.streams[queue], event, 0) };
+        self.check("cuStreamWaitEvent", status)
+    }
+
+    /// What a queue is asked for from here on begins after all that every queue has been asked for so far.
+    pub fn join_all(&self, queue: usize) -> Result<(), CudaError> {
+        for other in (0..QUEUES).filter(|&other| other != queue) {
+            self.record(self.joins[other], other)?;
+            self.wait(self.joins[other], queue)?;
+        }
+        Ok(())
+    }
+
+    /// Waits on the host until all queues of ranks have done all that they were asked for.
+    pub fn finish_all(&self) -> Result<(), CudaError> {
+        (0..QUEUES).try_for_each(|queue| self.finish(queue))
+    }
+
+    /// Waits on the host until a queue has done all that it was asked for.
+    pub fn finish(&self, queue: usize) -> Result<(), CudaError> {
+        // SAFETY: a queue of this context.
+        let status = unsafe { (self.libraries.driver.cuStreamSynchronize)(self.streams[queue]) };
+        self.check("cuStreamSynchronize", status)
+    }
+
+    /// What a status says.
+    pub fn reason(&self, status: Status) -> String {
+        let driver = &self.libraries.driver;
+        let text = |get: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
+            let mut text = std::ptr::null();
+            // SAFETY: room for a pointer to a text that lives as long as the library, or null.
+            unsafe {
+                let known = get(status, &mut text) == 0 && !text.is_null();
+                known.then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+            }
+        };
+        match (text(driver.cuGetErrorName), text(driver.cuGetErrorString)) {
+            (Some(name), Some(meaning)) => format!("{name}, {meaning}"),
+            _ => format!("status {status}, which this driver has no words for"),
+        }
+    }
+
+    /// An error unless the status is 0.
+    pub fn check(&self, call: &'static str, status: Status) -> Result<(), CudaError> {
+        let ordinal = self.ordinal;
+        match status {
+            0 => Ok(()),
+            _ if is_late(status) => Err(CudaError::Stopped { ordinal, reason: self.reason(status) }),
+            _ => Err(CudaError::Call { call, ordinal, reason: self.reason(status) }),
+        }
+    }
+
+    /// [`Context::check`] of a call that takes so many bytes of the device, or an unknown number of them.
+    pub fn check_memory(&self, bytes: usize, call: &'static str, status: Status) -> Result<(), CudaError> {
+        if status != OUT_OF_MEMORY || bytes == 0 {
+            return self.check(call, status);
+        }
+        let (mut free_bytes, mut total_bytes) = (0, 0);
+        // SAFETY: room for two numbers. Where the driver does not know them either, they stay 0.
+        let _ = unsafe { (self.libraries.driver.cuMemGetInfo_v2)(&mut free_bytes, &mut total_bytes) };
+        Err(CudaError::OutOfMemory { ordinal: self.ordinal, bytes, free_bytes, total_bytes })
+    }
+
+    /// Keeps an error, if it is the first.
+    pub fn fail(&self, error: CudaError) {
+        let _ = self.failure.set(error);
+    }
+
+    /// The first error that was kept.
+    pub fn failure(&self) -> Option<&CudaError> {
+        self.failure.get()
+    }
+}
+
+/// Whether a status tells of an op that began earlier: from then on the device refuses all calls.
+pub(super) fn is_late(status: Status) -> bool {
+    // An illegal address, a timeout, an assertion, faults of the hardware and of a kernel, and what nobody can explain.
+    matches!(status, 700 | 702 | 710 | 714..=719 | 999)
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let driver = &self.libraries.driver;
+        if self.handle.is_null() {
+            return;
+        }
+        // A device that has failed gives back all when its process ends.
+        let _ = self.enter();
+        // SAFETY: all are of this context, were made by `begin`, and are used nowhere after. There is nobody to tell a failure.
+        unsafe {
+            for &stream in self.streams.iter().filter(|stream| !stream.is_null()) {
+                let _ = (driver.cuStreamSynchronize)(stream);
+                let _ = (driver.cuStreamDestroy_v2)(stream);
+            }
+            for &event in self.joins.iter().filter(|event| !event.is_null()) {
+                self.drop_event(event);
+            }
+            let _ = (driver.cuDevicePrimaryCtxRelease_v2)(self.device);
+        }
+        // Another context may get the same address.
+        CURRENT.set(null_mut());
+    }
+}

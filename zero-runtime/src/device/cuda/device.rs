@@ -1,0 +1,416 @@
+//! `Cuda` as a [`Device`]: queues and copies here, each op in the file of its family, which checks the shapes. Never computes.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::handle::Cuda;
+use super::memory::CudaMemory;
+use super::{
+    activation, attention, cross_entropy, elementwise, embedding, gate, norm, norm_heads, optimizer, product, rotary,
+    rows, squared_error, sums,
+};
+use crate::device::{
+    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+};
+use crate::launch::{LaunchError, Segment};
+use crate::view::{View, ViewMut};
+
+impl Device for Cuda {
+    const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
+
+    type Memory = CudaMemory;
+
+    fn open(ordinal: usize) -> Result<Self, LaunchError> {
+        Ok(Cuda::open(ordinal)?)
+    }
+
+    fn beside(&self) -> Self {
+        self.aside()
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.error().map(Failure::from)
+    }
+
+    fn prepare(&self, events: usize) -> Result<(), LaunchError> {
+        self.context.enter()?;
+        let mut made = self.events.borrow_mut();
+        while made.len() < events {
+            made.push(self.context.event()?);
+        }
+        Ok(())
+    }
+
+    fn enter(&self, queue: usize) {
+        assert!(queue < super::context::QUEUES, "queue {queue} of {}", super::context::QUEUES);
+        self.set_queue(queue);
+    }
+
+    fn record(&self, event: usize) {
+        self.attempt(|| self.context.record(self.events.borrow()[event], self.queue()));
+    }
+
+    fn wait(&self, event: usize) {
+        self.attempt(|| self.context.wait(self.events.borrow()[event], self.queue()));
+    }
+
+    unsafe fn lend(&self, workspace: ViewMut<Self, u8>) {
+        self.workspace.lend(&workspace);
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {
+        Ok(CudaMemory::new(&self.context, bytes)?)
+    }
+
+    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
+        Ok(CudaMemory::beside(&self.context, segment)?)
+    }
+
+    fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {
+        let (len, address) = (to.len(), to.address().addr() as u64);
+        let mut fill = Some(fill);
+        if len > 0 {
+            self.attempt(|| {
+                let mut staging = self.staging.borrow_mut();
+                let staging = staging.as_mut().expect("a device without staging has failed");
+                let fill = fill.take().expect("filled once");
+                // SAFETY: elements of a view, which nobody else uses as long as it lives, nor in another queue after.
+                unsafe { staging.send(address, len, self.queue(), fill) }
+            });
+        }
+        // Whoever fills counts on being asked, even if nobody reads it.
+        if let Some(fill) = fill {
+            fill(&mut vec![T::zeroed(); len]);
+        }
+    }
+
+    fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]) {
+        assert_eq!(from.len(), to.len(), "elements of the device, and room for them");
+        if to.is_empty() {
+            return;
+        }
+        self.attempt(|| {
+            // Whoever reads beside a run has waited for what it reads when it began.
+            if self.queue() != super::context::ASIDE {
+                self.context.join_all(self.queue())?;
+            }
+            let mut staging = self.staging.borrow_mut();
+            let staging = staging.as_mut().expect("a device without staging has failed");
+            // SAFETY: elements of a view, which nobody writes as long as it lives; the queue comes after all others.
+            unsafe { staging.receive(from.address().addr() as u64, to, self.queue()) }
+        });
+    }
+
+    fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>) {
+        elementwise::copy(self, to, from);
+    }
+
+    fn fill<T: Pod + Send + Sync>(&self, to: ViewMut<Self, T>, value: T) {
+        elementwise::fill(self, to, value);
+    }
+
+    fn convert(&self, to: StoredMut<Self>, from: Stored<Self>) {
+        elementwise::convert(self, to, from);
+    }
+
+    fn add<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
+        elementwise::add(self, y, x);
+    }
+
+    fn mul<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
+        elementwise::mul(self, y, x);
+    }
+
+    fn scale<E: Element>(&self, y: ViewMut<Self, E>, factor: f32) {
+        elementwise::scale(self, y, factor);
+    }
+
+    fn matmul<O: Element, E: Element>(
+        &self,
+        c: ViewMut<Self, O>,
+        a: Matrix<Self, E>,
+        b: Matrix<Self, E>,
+        write: Write,
+    ) {
+        product::matmul(self, c, a, b, write);
+    }
+
+    fn linear<E: Element>(
+        &self,
+        y: ViewMut<Self, E>,
+        x: View<Self, E>,
+        weight: Matrix<Self, E>,
+        bias: Option<View<Self, E>>,
+        then: Then<Self, E>,
+    ) {
+        product::linear(self, y, x, weight, bias, then);
+    }
+
+    fn sum_rows<E: Element>(&self, x: View<Self, E>, out: ViewMut<Self, f32>, write: Write) {
+        rows::sum_rows(self, x, out, write);
+    }
+
+    fn activate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>) {
+        activation::activate(self, kind, x, y);
+    }
+
+    fn activate_backward<E: Element>(
+        &self,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+    ) {
+        activation::activate_backward(self, kind, x, dy, dx);
+    }
+
+    fn layer_norm<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        bias: View<Self, E>,
+        y: ViewMut<Self, E>,
+        stats: ViewMut<Self, f32>,
+        epsilon: f32,
+    ) {
+        norm::layer_norm(self, x, gain, bias, y, stats, epsilon);
+    }
+
+    fn layer_norm_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        stats: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
+        dbias: ViewMut<Self, f32>,
+        write: Write,
+    ) {
+        norm::layer_norm_backward(self, x, gain, stats, dy, dx, plus, dgain, dbias, write);
+    }
+
+    fn rms_norm<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        y: ViewMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    ) {
+        norm::rms_norm(self, x, gain, y, inverse, epsilon);
+    }
+
+    fn rms_norm_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: View<Self, E>,
+        dx: Option<ViewMut<Self, E>>,
+        plus: Option<View<Self, E>>,
+        dgain: ViewMut<Self, f32>,
+        write: Write,
+    ) {
+        norm::rms_norm_backward(self, x, gain, inverse, dy, dx, plus, dgain, write);
+    }
+
+    fn rms_norm_heads<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        y: StridedMut<Self, E>,
+        inverse: ViewMut<Self, f32>,
+        epsilon: f32,
+    ) {
+        norm_heads::rms_norm_heads(self, x, heads, gain, y, inverse, epsilon);
+    }
+
+    fn rms_norm_heads_backward<E: Element>(
+        &self,
+        x: Strided<Self, E>,
+        heads: usize,
+        gain: View<Self, E>,
+        inverse: View<Self, f32>,
+        dy: StridedMut<Self, E>,
+        dgain: ViewMut<Self, f32>,
+        write: Write,
+    ) {
+        norm_heads::rms_norm_heads_backward(self, x, heads, gain, inverse, dy, dgain, write);
+    }
+
+    fn rotary_table(&self, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Self, f32>) {
+        rotary::rotary_table(self, rotary, first, head_dim, table);
+    }
+
+    fn rotate<E: Element>(
+        &self,
+        x: StridedMut<Self, E>,
+        heads: usize,
+        table: View<Self, f32>,
+        length: usize,
+        back: bool,
+    ) {
+        rotary::rotate(self, x, heads, table, length, back);
+    }
+
+    fn gate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>, width: usize) {
+        gate::gate(self, kind, x, y, width);
+    }
+
+    fn gate_backward<E: Element>(
+        &self,
+        kind: Nonlinearity,
+        x: View<Self, E>,
+        dy: View<Self, E>,
+        dx: ViewMut<Self, E>,
+        width: usize,
+    ) {
+        gate::gate_backward(self, kind, x, dy, dx, width);
+    }
+
+    fn attention<E: Element>(
+        &self,
+        shape: AttentionShape,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
+        out: ViewMut<Self, E>,
+        lse: ViewMut<Self, f32>,
+    ) {
+        attention::attention(self, shape, q, k, v, out, lse);
+    }
+
+    fn attention_backward<E: Element>(
+        &self,
+        shape: AttentionShape,
+        q: Strided<Self, E>,
+        k: Strided<Self, E>,
+        v: Strided<Self, E>,
+        out: View<Self, E>,
+        lse: View<Self, f32>,
+        dout: View<Self, E>,
+        dqkv: ViewMut<Self, E>,
+    ) {
+        attention::attention_backward(self, shape, q, k, v, out, lse, dout, dqkv);
+    }
+
+    fn embed<E: Element>(
+        &self,
+        ids: View<Self, u32>,
+        table: View<Self, E>,
+        positions: Option<View<Self, E>>,
+        out: ViewMut<Self, E>,
+        length: usize,
+    ) {
+        embedding::embed(self, ids, table, positions, out, length);
+    }
+
+    fn embed_backward<E: Element>(
+        &self,
+        ids: View<Self, u32>,
+        dout: View<Self, E>,
+        dtable: ViewMut<Self, f32>,
+        dpositions: Option<ViewMut<Self, f32>>,
+        length: usize,
+        write: Write,
+    ) {
+        embedding::embed_backward(self, ids, dout, dtable, dpositions, length, write);
+    }
+
+    fn cross_entropy<E: Element>(
+        &self,
+        logits: View<Self, E>,
+        targets: View<Self, u32>,
+        loss: ViewMut<Self, f32>,
+        lse: ViewMut<Self, f32>,
+    ) {
+        cross_entropy::cross_entropy(self, logits, targets, loss, lse);
+    }
+
+    fn cross_entropy_backward<E: Element>(
+        &self,
+        logits: ViewMut<Self, E>,
+        targets: View<Self, u32>,
+        lse: View<Self, f32>,
+        dloss: View<Self, f32>,
+    ) {
+        cross_entropy::cross_entropy_backward(self, logits, targets, lse, dloss);
+    }
+
+    fn squared_error<E: Element>(&self, x: View<Self, E>, targets: View<Self, f32>, loss: ViewMut<Self, f32>) {
+        squared_error::squared_error(self, x, targets, loss);
+    }
+
+    fn squared_error_backward<E: Element>(
+        &self,
+        x: View<Self, E>,
+        targets: View<Self, f32>,
+        dloss: View<Self, f32>,
+        dx: ViewMut<Self, E>,
+    ) {
+        squared_error::squared_error_backward(self, x, targets, dloss, dx);
+    }
+
+    fn reduce<'a>(
+        &self,
+        to: StoredMut<Self>,
+        count: usize,
+        own: Option<usize>,
+        source: &dyn Fn(usize) -> Stored<'a, Self>,
+        write: Write,
+    ) {
+        sums::reduce(self, to, count, own, source, write);
+    }
+
+    fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>) {
+        sums::add_mean(self, x, to);
+    }
+
+    fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>) {
+        sums::squares(self, x, to);
+    }
+
+    fn agree(
+        &self,
+        agreement: &Agreement,
+        all: View<Self, f64>,
+        hyper: View<Self, HyperBlock>,
+        report: ViewMut<Self, ReportBlock>,
+    ) {
+        sums::agree(self, agreement, all, hyper, report);
+    }
+
+    fn update(
+        &self,
+        decays: bool,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        weights: Weights<Self>,
+        grads: Stored<Self>,
+        m: StoredMut<Self>,
+        v: StoredMut<Self>,
+    ) {
+        optimizer::update(self, decays, hyper, report, weights, grads, m, v);
+    }
+
+    fn adamw<'a>(
+        &self,
+        step: &AdamW,
+        weights: impl Into<Weights<'a, Self>>,
+        grads: impl Into<Stored<'a, Self>>,
+        m: impl Into<StoredMut<'a, Self>>,
+        v: impl Into<StoredMut<'a, Self>>,
+    ) {
+        optimizer::adamw(self, step, weights, grads, m, v);
+    }
+
+    fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool {
+        optimizer::all_finite(self, x)
+    }
+}

@@ -1,0 +1,142 @@
+//! Elementwise: copies, fills and conversions, sums and products of elements at one place. Their bits are those of any other
+//! device, as each is one operation, rounded once. Never looks at shapes beyond lengths.
+#![allow(unsafe_code)]
+
+use bytemuck::Pod;
+use zero_plan::config::Width;
+
+use super::Cuda;
+use super::launch::{Argument, Grid, Kernel};
+use super::module::Source;
+use crate::device::{Element, Stored, StoredMut};
+use crate::view::{View, ViewMut};
+
+/// Threads of a block.
+pub(super) const THREADS: usize = 256;
+
+/// Elements of a thread.
+pub(super) const EIGHT: usize = 8;
+
+/// What addresses must be multiples of, to be read and written in the longest words.
+const WORD_BYTES: u64 = 16;
+
+const CONVERT: Kernel = Kernel::new(Source::Elementwise, "convert");
+const ADD: Kernel = Kernel::new(Source::Elementwise, "add");
+const MUL: Kernel = Kernel::new(Source::Elementwise, "mul");
+const SCALE: Kernel = Kernel::new(Source::Elementwise, "scale");
+const FILL: Kernel = Kernel::new(Source::Elementwise, "fill");
+const BROADCAST: Kernel = Kernel::new(Source::Elementwise, "broadcast");
+
+/// 1 where all addresses are multiples of [`WORD_BYTES`], else 0: a constant of kernels.
+pub(super) fn aligned<const N: usize>(arguments: [Argument; N]) -> usize {
+    let is_aligned = |argument| matches!(argument, Argument::Pointer(at) if u64::is_multiple_of(at, WORD_BYTES));
+    arguments.into_iter().all(is_aligned).into()
+}
+
+/// Threads enough for so many elements.
+pub(super) fn over(len: usize) -> Grid {
+    Grid::over(len, EIGHT, THREADS)
+}
+
+/// Panics unless the view called `name` has the length that its shape asks for.
+#[track_caller]
+pub(super) fn check_len(name: &str, found: usize, expected: usize) {
+    assert!(found == expected, "`{name}` has {found} elements, expected {expected}");
+}
+
+/// `len / by` for the view called `name`: its rows from their width, or the other way round. Panics on a remainder.
+#[track_caller]
+pub(super) fn divided(name: &str, len: usize, by: usize) -> usize {
+    assert!(by > 0 && len.is_multiple_of(by), "`{name}` has {len} elements, expected a multiple of {by}");
+    len / by
+}
+
+pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T>) {
+    check_len("from", from.len(), to.len());
+    if to.is_empty() {
+        return;
+    }
+    let (to_at, from_at) = (to.address().addr() as u64, from.address().addr() as u64);
+    cuda.attempt(|| {
+        let copy = cuda.context.libraries.driver.cuMemcpyDtoDAsync_v2;
+        // SAFETY: elements of two views, which are equally long; they live as long as the op, by the order of queues.
+        let status = unsafe { copy(to_at, from_at, to.len() * size_of::<T>(), cuda.stream()) };
+        cuda.context.check("cuMemcpyDtoDAsync", status)
+    });
+}
+
+pub(super) fn fill<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, value: T) {
+    if to.is_empty() {
+        return;
+    }
+    let bytes = bytemuck::bytes_of(&value);
+    if bytes.iter().all(|byte| *byte == bytes[0]) {
+        let (at, len) = (to.address().addr() as u64, to.len() * size_of::<T>());
+        return cuda.attempt(|| {
+            // SAFETY: elements of a view.
+            let status = unsafe { (cuda.context.libraries.driver.cuMemsetD8Async)(at, bytes[0], len, cuda.stream()) };
+            cuda.context.check("cuMemsetD8Async", status)
+        });
+    }
+    // Longer values are of words that are all filled alike, or of no use to any op.
+    let mut word = [0; 8];
+    assert!([2, 4, 8].contains(&bytes.len()), "a value of {} bytes, expected 1, 2, 4 or 8", bytes.len());
+    word[..bytes.len()].copy_from_slice(bytes);
+    let (grid, len) = (over(to.len()), to.len());
+    cuda.launch(FILL.with(bytes.len()), grid, &[to.into(), len.into(), Argument::U64(u64::from_le_bytes(word))]);
+}
+
+pub(super) fn convert(cuda: &Cuda, to: StoredMut<Cuda>, from: Stored<Cuda>) {
+    check_len("from", from.len(), to.len());
+    let len = to.len();
+    let (to, to_width) = stored_mut(to);
+    let (from, from_width) = stored(from);
+    let kernel = CONVERT.of(to_width).of(from_width).with(aligned([to, from]));
+    cuda.launch(kernel, over(len), &[to, from, len.into()]);
+}
+
+pub(super) fn add<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, x: View<Cuda, E>) {
+    check_len("x", x.len(), y.len());
+    both(cuda, ADD, y, x);
+}
+
+pub(super) fn mul<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, x: View<Cuda, E>) {
+    check_len("x", x.len(), y.len());
+    both(cuda, MUL, y, x);
+}
+
+fn both<E: Element>(cuda: &Cuda, kernel: Kernel, y: ViewMut<Cuda, E>, x: View<Cuda, E>) {
+    let len = y.len();
+    let (y, x) = (y.into(), x.into());
+    cuda.launch(kernel.of(E::WIDTH).with(aligned([y, x])), over(len), &[y, x, len.into()]);
+}
+
+pub(super) fn scale<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, factor: f32) {
+    let len = y.len();
+    let y = y.into();
+    cuda.launch(SCALE.of(E::WIDTH).with(aligned([y])), over(len), &[y, len.into(), Argument::F32(factor)]);
+}
+
+/// Each row of `y` := `bias`.
+pub(super) fn broadcast<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, bias: View<Cuda, E>) {
+    let (len, width) = (y.len(), bias.len());
+    divided("y", len, width);
+    let width = Argument::U32(u32::try_from(width).expect("a row of fewer than 2^32 elements"));
+    cuda.launch(BROADCAST.of(E::WIDTH), over(len), &[y.into(), bias.into(), len.into(), width]);
+}
+
+/// Where numbers lie, and what they are stored as.
+pub(super) fn stored<'a>(numbers: Stored<Cuda>) -> (Argument<'a>, Width) {
+    match numbers {
+        Stored::F32(view) => (view.into(), Width::F32),
+        Stored::BF16(view) => (view.into(), Width::BF16),
+    }
+}
+
+/// [`stored`], to write.
+pub(super) fn stored_mut<'a>(numbers: StoredMut<Cuda>) -> (Argument<'a>, Width) {
+    match numbers {
+        StoredMut::F32(view) => (view.into(), Width::F32),
+        StoredMut::BF16(view) => (view.into(), Width::BF16),
+    }
+}

@@ -1,0 +1,192 @@
+//! Error: what keeps a CUDA device from being had, or from going on, each with message, stable code and way out. Never
+//! prints.
+
+use std::path::PathBuf;
+
+use zero_plan::Bytes;
+
+use super::library::FOLDERS_VARIABLE;
+use crate::device::Failure;
+use crate::launch::LaunchError;
+
+/// Why a device cannot be had, or does nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CudaError {
+    /// A library of CUDA is not there.
+    #[error("cannot load `{name}`, which the CUDA device needs: {reason}")]
+    LibraryMissing {
+        /// Its file.
+        name: &'static str,
+        /// What the system's loader said.
+        reason: String,
+    },
+    /// A library of CUDA is too old, or another one under its name.
+    #[error("`{}` has no function `{name}`", library.display())]
+    FunctionMissing {
+        /// The file.
+        library: PathBuf,
+        /// What it lacks.
+        name: &'static str,
+    },
+    /// The driver does not know the version of CUDA that this is written for.
+    #[error("the driver is for CUDA {}, expected at least {}", version(*found), version(*expected))]
+    DriverOld {
+        /// Thousands are major versions, tens are minor ones.
+        found: i32,
+        /// The same.
+        expected: i32,
+    },
+    /// There is no device of this number.
+    #[error("there is no CUDA device {ordinal}: the driver shows {count}")]
+    NoDevice {
+        /// The number, from 0.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The device lacks what kernels are made of.
+    #[error(
+        "CUDA device {ordinal} ({name}) has compute capability {}.{}, expected at least {}.{}",
+        found[0], found[1], expected[0], expected[1]
+    )]
+    DeviceOld {
+        /// The number, from 0.
+        ordinal: usize,
+        /// What its maker calls it.
+        name: String,
+        /// Major and minor version.
+        found: [i32; 2],
+        /// The same.
+        expected: [i32; 2],
+    },
+    /// The device has too little memory left.
+    #[error(
+        "CUDA device {ordinal} has not {} of memory left: free are {} of {}",
+        Bytes(*bytes), Bytes(*free_bytes), Bytes(*total_bytes)
+    )]
+    OutOfMemory {
+        /// The number, from 0.
+        ordinal: usize,
+        /// What was asked for.
+        bytes: usize,
+        /// What the driver has.
+        free_bytes: usize,
+        /// What there is at all.
+        total_bytes: usize,
+    },
+    /// A call of the driver failed.
+    #[error("`{call}` failed on CUDA device {ordinal}: {reason}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A kernel does not compile.
+    #[error("cannot compile the kernel `{kernel}` for CUDA device {ordinal}: {reason}")]
+    Compile {
+        /// Its name, with the constants that it is compiled for.
+        kernel: String,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the compiler said.
+        reason: String,
+    },
+    /// A kernel does not load, or does not start.
+    #[error("cannot start the kernel `{kernel}` on CUDA device {ordinal}: {reason}")]
+    Launch {
+        /// Its name, with the constants that it is compiled for.
+        kernel: String,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A matrix product cannot be had.
+    #[error("cannot multiply {product} on CUDA device {ordinal}: {reason}")]
+    Product {
+        /// Shapes and widths.
+        product: String,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the library said.
+        reason: String,
+    },
+    /// The device found out, after it had been told what to do, that it could not.
+    #[error("CUDA device {ordinal} has stopped: {reason}")]
+    Stopped {
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the driver said.
+        reason: String,
+    },
+}
+
+fn version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+impl CudaError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::LibraryMissing { .. } => "Z0430",
+            Self::FunctionMissing { .. } => "Z0431",
+            Self::DriverOld { .. } => "Z0432",
+            Self::NoDevice { .. } => "Z0433",
+            Self::DeviceOld { .. } => "Z0434",
+            Self::OutOfMemory { .. } => "Z0435",
+            Self::Call { .. } => "Z0436",
+            Self::Compile { .. } => "Z0437",
+            Self::Launch { .. } => "Z0438",
+            Self::Product { .. } => "Z0439",
+            Self::Stopped { .. } => "Z0440",
+        }
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        let help = match self {
+            Self::LibraryMissing { name: "libcuda.so.1", .. } => {
+                return format!("install NVIDIA's driver, or name the folder of the library in {FOLDERS_VARIABLE}");
+            }
+            Self::LibraryMissing { .. } => {
+                return format!(
+                    "install CUDA 13, or PyTorch built for it, or name the folder of the library in {FOLDERS_VARIABLE}"
+                );
+            }
+            Self::FunctionMissing { .. } => {
+                return format!("install CUDA 13, and see whether {FOLDERS_VARIABLE} names an older one");
+            }
+            Self::DriverOld { .. } => "install a newer driver",
+            Self::NoDevice { .. } => "start as many ranks as there are devices; see CUDA_VISIBLE_DEVICES too",
+            Self::DeviceOld { .. } => "use a device of the Ampere generation or a later one",
+            Self::OutOfMemory { .. } => {
+                "end what else runs on the device, or build from a spec that needs less: a higher stage or a smaller batch"
+            }
+            Self::Call { .. } => "see `nvidia-smi` and the system's log for what the device is doing",
+            Self::Compile { .. } => {
+                "this is a fault of zero, or of a compiler that it was not tried with: please report it"
+            }
+            Self::Launch { .. } | Self::Product { .. } => "please report it, with the spec and the versions of CUDA",
+            Self::Stopped { .. } => {
+                "see `dmesg` for faults of the device (Xid); if there are none, please report it with the spec"
+            }
+        };
+        help.to_owned()
+    }
+}
+
+impl From<CudaError> for Failure {
+    fn from(error: CudaError) -> Self {
+        Self { code: error.code(), what: error.to_string(), help: error.help() }
+    }
+}
+
+impl From<CudaError> for LaunchError {
+    fn from(error: CudaError) -> Self {
+        Self::Device(error.into())
+    }
+}

@@ -1,0 +1,143 @@
+//! Handle: what a rank has of its device: the queue that its ops go to, and what they need there. Never shared by threads.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use cudarc::driver::sys as cu;
+
+use super::context::{ASIDE, Context};
+use super::error::CudaError;
+use super::memory::CudaMemory;
+use super::module::Modules;
+use super::product::Products;
+use super::staging::Staging;
+use super::workspace::Workspace;
+
+/// One CUDA device, for one rank.
+///
+/// The first error that it meets is kept, see [`crate::device::Device::failure`]; after it, ops do nothing.
+pub struct Cuda {
+    // What is dropped last stands last: all that is above is of this context.
+    pub(super) modules: RefCell<Modules>,
+    pub(super) products: RefCell<Products>,
+    /// None on a handle that could not have one: it has failed.
+    pub(super) staging: RefCell<Option<Staging>>,
+    pub(super) workspace: Workspace,
+    pub(super) events: RefCell<Vec<cu::CUevent>>,
+    queue: Cell<usize>,
+    pub(super) context: Arc<Context>,
+}
+
+// SAFETY: handles of the driver and of its libraries may be used by any thread, by one at a time, and this value is no `Sync`.
+unsafe impl Send for Cuda {}
+
+impl Cuda {
+    /// The device with this number among those that the driver shows.
+    ///
+    /// # Errors
+    /// Z0430 to Z0436: if a library, the device or its memory cannot be had.
+    pub fn open(ordinal: usize) -> Result<Self, CudaError> {
+        let context = Arc::new(Context::open(ordinal)?);
+        let staging = Staging::new(&context)?;
+        let products = Products::new(&context)?;
+        Ok(Self::of(context, 0, Some(staging), products))
+    }
+
+    fn of(context: Arc<Context>, queue: usize, staging: Option<Staging>, products: Products) -> Self {
+        Self {
+            modules: RefCell::default(),
+            products: RefCell::new(products),
+            staging: RefCell::new(staging),
+            workspace: Workspace::default(),
+            events: RefCell::default(),
+            queue: Cell::new(queue),
+            context,
+        }
+    }
+
+    /// A handle that reads what all ops so far have left.
+    pub(super) fn aside(&self) -> Self {
+        let made = self.context.enter().and_then(|()| {
+            self.context.join_all(ASIDE)?;
+            Staging::new(&self.context)
+        });
+        let staging = made.map_err(|error| self.fail(error)).ok();
+        Self::of(Arc::clone(&self.context), ASIDE, staging, Products::none(&self.context))
+    }
+
+    /// What its maker calls the device.
+    ///
+    /// # Errors
+    /// Z0436 if the driver does not say.
+    pub fn name(&self) -> Result<String, CudaError> {
+        self.context.name()
+    }
+
+    /// The memory of another process, of `bytes` bytes there, by the descriptor that [`CudaMemory::export`] gave.
+    ///
+    /// # Errors
+    /// Z0436 if the driver refuses.
+    pub fn import(&self, from: BorrowedFd, bytes: usize) -> Result<CudaMemory, CudaError> {
+        CudaMemory::import(&self.context, from, bytes)
+    }
+
+    /// The first error, if there was one.
+    pub fn error(&self) -> Option<CudaError> {
+        self.context.failure().cloned()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.context.failure().is_some()
+    }
+
+    /// Keeps an error, if it is the first.
+    pub(super) fn fail(&self, error: CudaError) {
+        self.context.fail(error);
+    }
+
+    /// Does something, unless the device has failed; keeps its error.
+    pub(super) fn attempt(&self, something: impl FnOnce() -> Result<(), CudaError>) {
+        if self.has_failed() {
+            return;
+        }
+        if let Err(error) = self.context.enter().and_then(|()| something()) {
+            self.fail(error);
+        }
+    }
+
+    /// An op that has no kernel yet ends in an error, like one that fails.
+    pub(super) fn missing(&self, op: &'static str) {
+        let (kernel, ordinal) = (op.to_owned(), self.context.ordinal);
+        self.fail(CudaError::Launch { kernel, ordinal, reason: "there is no such kernel".to_owned() });
+    }
+
+    /// The queue that was entered.
+    pub(super) fn queue(&self) -> usize {
+        self.queue.get()
+    }
+
+    pub(super) fn set_queue(&self, queue: usize) {
+        self.queue.set(queue);
+    }
+
+    pub(super) fn stream(&self) -> cu::CUstream {
+        self.context.stream(self.queue.get())
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // Kernels and copies that run still use what goes now. What failed has nothing that runs.
+        let finish = || if self.queue() == ASIDE { self.context.finish(ASIDE) } else { self.context.finish_all() };
+        let _ = self.context.enter().and_then(|()| finish());
+        // SAFETY: all queues are empty, and nobody launches anything after.
+        unsafe {
+            self.modules.borrow_mut().unload(&self.context);
+            for event in self.events.borrow_mut().drain(..) {
+                self.context.drop_event(event);
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Launch: what a kernel is, and how it is put into a queue. Takes no memory and waits for nothing, once a kernel is there.
+//! Never knows what a kernel computes.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::null_mut;
+
+use cudarc::driver::sys as cu;
+use zero_plan::config::Width;
+
+use super::Cuda;
+use super::context::is_late;
+use super::error::CudaError;
+use super::module::Source;
+use crate::view::{View, ViewMut};
+
+/// The most constants that a kernel is compiled for.
+const CONSTANTS_MAX: usize = 8;
+
+/// The most arguments of a kernel.
+const ARGUMENTS_MAX: usize = 32;
+
+/// The most threads of a block.
+pub(super) const THREADS_MAX: usize = 1024;
+
+/// A constant that a kernel is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Constant {
+    /// Beyond the last one.
+    None,
+    Width(Width),
+    Number(usize),
+}
+
+/// A kernel with the constants that it is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Kernel {
+    pub source: Source,
+    name: &'static str,
+    constants: [Constant; CONSTANTS_MAX],
+    len: usize,
+    /// Bytes of a block's memory whose length is said by the launch.
+    pub shared_bytes: usize,
+}
+
+impl Kernel {
+    /// The kernel of this name in a source.
+    pub const fn new(source: Source, name: &'static str) -> Self {
+        Self { source, name, constants: [Constant::None; CONSTANTS_MAX], len: 0, shared_bytes: 0 }
+    }
+
+    const fn and(mut self, constant: Constant) -> Self {
+        self.constants[self.len] = constant;
+        self.len += 1;
+        self
+    }
+
+    /// With `float` or `bf16` as its next template argument.
+    pub const fn of(self, width: Width) -> Self {
+        self.and(Constant::Width(width))
+    }
+
+    /// With a number as its next template argument.
+    pub const fn with(self, number: usize) -> Self {
+        self.and(Constant::Number(number))
+    }
+
+    /// With so many bytes of `extern __shared__` memory for each block.
+    pub const fn sharing(self, bytes: usize) -> Self {
+        Self { shared_bytes: bytes, ..self }
+    }
+}
+
+/// As C++ writes it: `layer_norm<bf16, 768>`.
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        for (i, constant) in self.constants[..self.len].iter().enumerate() {
+            f.write_str(if i == 0 { "<" } else { ", " })?;
+            match constant {
+                Constant::None => unreachable!("constants have no gaps"),
+                Constant::Width(Width::F32) => f.write_str("float")?,
+                Constant::Width(Width::BF16) => f.write_str("bf16")?,
+                Constant::Number(number) => write!(f, "{number}")?,
+            }
+        }
+        f.write_str(if self.len == 0 { "" } else { ">" })
+    }
+}
+
+/// How many threads run a kernel, in one dimension.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    /// Blocks; none is nothing to do.
+    pub blocks: usize,
+    /// Threads of each.
+    pub threads: usize,
+}
+
+impl Grid {
+    /// Blocks of so many threads for as many items as each thread has `items` of.
+    pub fn over(count: usize, items: usize, threads: usize) -> Self {
+        Self { blocks: count.div_ceil(items * threads), threads }
+    }
+}
+
+/// What a kernel is given.
+#[derive(Clone, Copy)]
+pub(super) enum Argument<'a> {
+    /// An address on the device.
+    Pointer(u64),
+    U32(u32),
+    U64(u64),
+    F32(f32),
+    F64(f64),
+    /// A struct of words, copied by the launch.
+    Words(&'a [u64]),
+}
+
+impl<T> From<View<'_, Cuda, T>> for Argument<'_> {
+    fn from(view: View<'_, Cuda, T>) -> Self {
+        Self::Pointer(if view.is_empty() { 0 } else { view.address().addr() as u64 })
+    }
+}
+
+impl<T> From<ViewMut<'_, Cuda, T>> for Argument<'_> {
+    fn from(view: ViewMut<'_, Cuda, T>) -> Self {
+        Self::Pointer(if view.is_empty() { 0 } else { view.address().addr() as u64 })
+    }
+}
+
+/// Null where there is none.
+impl<T> From<Option<View<'_, Cuda, T>>> for Argument<'_> {
+    fn from(view: Option<View<'_, Cuda, T>>) -> Self {
+        view.map_or(Self::Pointer(0), Self::from)
+    }
+}
+
+/// Null where there is none.
+impl<T> From<Option<ViewMut<'_, Cuda, T>>> for Argument<'_> {
+    fn from(view: Option<ViewMut<'_, Cuda, T>>) -> Self {
+        view.map_or(Self::Pointer(0), Self::from)
+    }
+}
+
+/// A count, as kernels take counts.
+impl From<usize> for Argument<'_> {
+    fn from(count: usize) -> Self {
+        Self::U64(count as u64)
+    }
+}
+
+impl Cuda {
+    /// Puts a kernel into the queue that was entered. The first error is kept: see [`crate::device::Device::failure`].
+    pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) {
+        if grid.blocks == 0 || self.has_failed() {
+            return;
+        }
+        if let Err(error) = self.try_launch(kernel, grid, arguments) {
+            self.fail(error);
+        }
+    }
+
+    fn try_launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Result<(), CudaError> {
+        assert!(grid.blocks <= i32::MAX as usize && grid.threads <= THREADS_MAX, "{kernel} on {grid:?}");
+        assert!(arguments.len() <= ARGUMENTS_MAX, "{kernel} with {} arguments", arguments.len());
+        self.context.enter()?;
+        let function = self.function(kernel)?;
+        let mut words = [0u64; ARGUMENTS_MAX];
+        let mut pointers: [*mut c_void; ARGUMENTS_MAX] = [null_mut(); ARGUMENTS_MAX];
+        for ((argument, word), pointer) in arguments.iter().zip(&mut words).zip(&mut pointers) {
+            // A shorter number is read from the first bytes of its word: hosts of these devices are little-endian.
+            *word = match *argument {
+                Argument::Pointer(address) => address,
+                Argument::U32(number) => number.into(),
+                Argument::U64(number) => number,
+                Argument::F32(number) => number.to_bits().into(),
+                Argument::F64(number) => number.to_bits(),
+                Argument::Words(_) => 0,
+            };
+            *pointer = match *argument {
+                Argument::Words(words) => words.as_ptr().cast_mut().cast(),
+                _ => std::ptr::from_mut(word).cast(),
+            };
+        }
+        let (blocks, threads, shared) = (grid.blocks as u32, grid.threads as u32, kernel.shared_bytes as u32);
+        let stream = self.stream();
+        // SAFETY: a kernel of this context, and a pointer to each of its arguments, which are copied by the call. Whoever
+        // launches it gives what it takes, and views of what it reads and writes.
+        let status = unsafe {
+            (self.context.libraries.driver.cuLaunchKernel)(
+                function,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                shared,
+                stream,
+                pointers.as_mut_ptr(),
+                null_mut(),
+            )
+        };
+        self.check_kernel(kernel, status)
+    }
+
+    /// An error unless the status of a call about a kernel is 0.
+    pub(super) fn check_kernel(&self, kernel: Kernel, status: u32) -> Result<(), CudaError> {
+        let (context, ordinal) = (&self.context, self.context.ordinal);
+        match status {
+            0 => Ok(()),
+            _ if is_late(status) => Err(CudaError::Stopped { ordinal, reason: context.reason(status) }),
+            _ => Err(CudaError::Launch { kernel: kernel.to_string(), ordinal, reason: context.reason(status) }),
+        }
+    }
+}
+
+/// A kernel that is loaded.
+pub(super) type Function = cu::CUfunction;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_called_as_in_its_source() {
+        let kernel = Kernel::new(Source::Elementwise, "add");
+        assert_eq!(kernel.to_string(), "add");
+        assert_eq!(kernel.of(Width::BF16).with(768).of(Width::F32).to_string(), "add<bf16, 768, float>");
+        assert!(kernel.with(1) != kernel.with(2) && kernel.sharing(8) != kernel);
+    }
+
+    #[test]
+    fn a_grid_covers_all_items() {
+        let blocks = |count| Grid::over(count, 8, 128).blocks;
+        assert_eq!([0, 1, 1024, 1025].map(blocks), [0, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,39 @@
+//! The CUDA device: one GPU for one rank. What it is told goes into queues that the device works off behind the host's back;
+//! in a step the host waits for nothing but the report. Never computes on the host, and never instead of the device: what cannot
+//! be done is an error.
+//!
+//! `library` finds what CUDA consists of on this machine, `context` opens a device, `memory` and `staging` are what it reads
+//! and writes; `module` compiles kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` is the
+//! contract of [`Device`], whose ops are in the other files: `product` has matrix products, which a library does, each other file
+//! the kernels of one family.
+
+mod activation;
+mod attention;
+mod context;
+mod cross_entropy;
+mod device;
+mod elementwise;
+mod embedding;
+mod error;
+mod gate;
+mod grid;
+mod handle;
+mod launch;
+mod library;
+mod memory;
+mod module;
+mod norm;
+mod norm_heads;
+mod optimizer;
+mod product;
+mod rotary;
+mod rows;
+mod squared_error;
+mod staging;
+mod sums;
+mod workspace;
+
+pub use error::CudaError;
+pub use handle::Cuda;
+pub use library::{FOLDERS_VARIABLE, use_libraries};
+pub use memory::CudaMemory;

@@ -1,0 +1,301 @@
+//! Module: kernels from their sources: compiled for a device once, kept as files, loaded when they are first launched. Never
+//! launches one.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char};
+use std::path::{Path, PathBuf};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cudarc::driver::sys as cu;
+
+use super::Cuda;
+use super::context::Context;
+use super::error::CudaError;
+use super::launch::{Function, Kernel};
+use super::library::{Compiler, Status};
+
+/// An enumeration of sources, each with the text that is compiled: what all kernels stand on, what it stands on beside, then
+/// its own.
+macro_rules! sources {
+    ($($name:ident = [$($header:literal),*] $file:literal,)*) => {
+        /// A file of kernels.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(super) enum Source {
+            $(#[doc = $file] $name,)*
+        }
+
+        impl Source {
+            /// The text that is compiled, and its name.
+            const fn text(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$name => (
+                        concat!(
+                            "#line 1 \"prelude.cuh\"\n", include_str!("kernels/prelude.cuh"),
+                            $("#line 1 \"", $header, "\"\n", include_str!(concat!("kernels/", $header)),)*
+                            "#line 1 \"", $file, "\"\n", include_str!(concat!("kernels/", $file)),
+                        ),
+                        $file,
+                    ),)*
+                }
+            }
+        }
+    };
+}
+
+sources! {
+    Elementwise = [] "elementwise.cu",
+    Sums = [] "sums.cu",
+    Optimizer = [] "optimizer.cu",
+    Nonlinear = ["math.cuh", "packs.cuh"] "nonlinear.cu",
+    Norm = ["packs.cuh"] "norm.cu",
+    Rotary = ["math.cuh", "packs.cuh"] "rotary.cu",
+    Embedding = ["math.cuh", "packs.cuh"] "embedding.cu",
+    Loss = ["math.cuh", "packs.cuh"] "loss.cu",
+    Attention = ["math.cuh", "packs.cuh", "attention.cuh"] "attention.cu",
+    AttentionBf16 = ["math.cuh", "packs.cuh", "attention.cuh", "mma.cuh"] "attention_bf16.cu",
+}
+
+/// How all kernels are compiled: a product and a sum become one op only where the source says so.
+const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
+
+/// Lines of a compiler's complaint that a message shows.
+const LINES_MAX: usize = 20;
+
+/// A block may have more memory than this only if its kernel says so.
+const SHARED_BYTES: usize = 48 << 10;
+
+/// The kernels that were launched so far.
+#[derive(Default)]
+pub(super) struct Modules {
+    functions: HashMap<Kernel, Function>,
+    /// What they are in.
+    modules: Vec<cu::CUmodule>,
+}
+
+impl Modules {
+    /// # Safety
+    /// None of them is launched after, and none runs any more.
+    pub unsafe fn unload(&mut self, context: &Context) {
+        self.functions.clear();
+        for module in self.modules.drain(..) {
+            // SAFETY: loaded into this context. There is nobody to tell a failure.
+            let _ = unsafe { (context.libraries.driver.cuModuleUnload)(module) };
+        }
+    }
+}
+
+impl Cuda {
+    /// A kernel that can be launched.
+    pub(super) fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
+        if let Some(&function) = self.modules.borrow().functions.get(&kernel) {
+            return Ok(function);
+        }
+        let code = Code::of(&self.context, kernel)?;
+        let driver = &self.context.libraries.driver;
+        let (mut module, mut function) = (null_mut(), null_mut());
+        // SAFETY: code of a kernel, made by this driver's compiler and whole, as its hash says; room for what is written.
+        let status = unsafe { (driver.cuModuleLoadData)(&mut module, code.cubin.as_ptr().cast()) };
+        self.check_kernel(kernel, status)?;
+        self.modules.borrow_mut().modules.push(module);
+        // SAFETY: the module was loaded just now, and the name ends in a zero.
+        let status = unsafe { (driver.cuModuleGetFunction)(&mut function, module, code.symbol.as_ptr()) };
+        self.check_kernel(kernel, status)?;
+        self.widen_shared(kernel, function)?;
+        self.modules.borrow_mut().functions.insert(kernel, function);
+        Ok(function)
+    }
+
+    /// Lets a kernel's blocks have as much memory as it asks for.
+    fn widen_shared(&self, kernel: Kernel, function: Function) -> Result<(), CudaError> {
+        if kernel.shared_bytes <= SHARED_BYTES {
+            return Ok(());
+        }
+        let attribute = cu::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = i32::try_from(kernel.shared_bytes).unwrap_or(i32::MAX);
+        // SAFETY: a function of this context.
+        let status = unsafe { (self.context.libraries.driver.cuFuncSetAttribute)(function, attribute, bytes) };
+        self.check_kernel(kernel, status)
+    }
+}
+
+/// A compiled kernel.
+struct Code {
+    /// What the kernel is called in it.
+    symbol: CString,
+    cubin: Vec<u8>,
+}
+
+impl Code {
+    /// From a file, if it was compiled before; otherwise from the compiler.
+    fn of(context: &Context, kernel: Kernel) -> Result<Self, CudaError> {
+        let failed = |reason| CudaError::Compile { kernel: kernel.to_string(), ordinal: context.ordinal, reason };
+        let compiler = &context.libraries.compiler;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: room for two numbers.
+        let status = unsafe { (compiler.nvrtcVersion)(&mut major, &mut minor) };
+        check(compiler, status).map_err(failed)?;
+        let architecture = architecture(context.capability);
+        let version = format!("{major}.{minor} {}", context.libraries.compiler_path.display());
+        let mut key = blake3::Hasher::new();
+        let expression = kernel.to_string();
+        for part in [kernel.source.text().0, &OPTIONS.join(" "), &architecture, &expression, &version] {
+            key.update(&part.len().to_le_bytes()).update(part.as_bytes());
+        }
+        let file = folder().map(|folder| folder.join(key.finalize().to_hex().as_str()));
+        if let Some(code) = file.as_deref().and_then(Self::read) {
+            return Ok(code);
+        }
+        let program = Program::new(compiler, kernel.source).map_err(failed)?;
+        let code = program.compile(&architecture, &expression).map_err(failed)?;
+        if let Some(file) = file {
+            // A kernel that is not kept is compiled again next time.
+            let _ = code.write(&file);
+        }
+        Ok(code)
+    }
+
+    /// What [`Code::write`] has written, if it is whole.
+    fn read(path: &Path) -> Option<Self> {
+        let file = std::fs::read(path).ok()?;
+        let (hash, rest) = file.split_at_checked(blake3::OUT_LEN)?;
+        if blake3::hash(rest).as_bytes() != hash {
+            return None;
+        }
+        let end = rest.iter().position(|&byte| byte == 0)? + 1;
+        let symbol = CStr::from_bytes_with_nul(&rest[..end]).ok()?.to_owned();
+        Some(Self { symbol, cubin: rest[end..].to_vec() })
+    }
+
+    /// By a rename, so that a process which reads it meanwhile finds all or nothing.
+    fn write(&self, path: &Path) -> std::io::Result<()> {
+        static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+        let nth = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        let rest = [self.symbol.as_bytes_with_nul(), &self.cubin].concat();
+        let unfinished = path.with_extension(format!("{}-{nth}", std::process::id()));
+        std::fs::write(&unfinished, [blake3::hash(&rest).as_bytes(), &rest[..]].concat())?;
+        std::fs::rename(unfinished, path)
+    }
+}
+
+/// Where compiled kernels are kept, if this user has a place for such.
+fn folder() -> Option<PathBuf> {
+    let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")))?;
+    Some(caches.join("zero").join("kernels"))
+}
+
+/// The name of an architecture; from Hopper on, with what only that one has.
+fn architecture([major, minor]: [i32; 2]) -> String {
+    format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
+}
+
+fn check(compiler: &Compiler, status: Status) -> Result<(), String> {
+    if status == 0 {
+        return Ok(());
+    }
+    // SAFETY: the compiler has a text for every status, which lives as long as the library.
+    let text = unsafe { (compiler.nvrtcGetErrorString)(status) };
+    if text.is_null() {
+        return Err(format!("status {status}"));
+    }
+    // SAFETY: a text that ends in a zero.
+    Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// A source in the hands of the compiler.
+struct Program<'a> {
+    compiler: &'a Compiler,
+    handle: cudarc::nvrtc::sys::nvrtcProgram,
+}
+
+impl<'a> Program<'a> {
+    fn new(compiler: &'a Compiler, source: Source) -> Result<Self, String> {
+        let (text, name) = source.text();
+        let [text, name] = [text, name].map(|text| CString::new(text).expect("sources have no zeros"));
+        let mut handle = null_mut();
+        // SAFETY: texts that end in zeros, no headers, and room for a handle.
+        let status =
+            unsafe { (compiler.nvrtcCreateProgram)(&mut handle, text.as_ptr(), name.as_ptr(), 0, null(), null()) };
+        check(compiler, status).map(|()| Self { compiler, handle })
+    }
+
+    fn compile(&self, architecture: &str, expression: &str) -> Result<Code, String> {
+        let compiler = self.compiler;
+        let expression = CString::new(expression).expect("names have no zeros");
+        let architecture = format!("--gpu-architecture={architecture}");
+        let options = OPTIONS.into_iter().chain([architecture.as_str()]);
+        let options: Vec<_> = options.map(|option| CString::new(option).expect("options have no zeros")).collect();
+        let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+        let mut symbol = null();
+        // SAFETY: a program that lives as long as this value, texts that end in zeros, and as many options as are said.
+        unsafe {
+            check(compiler, (compiler.nvrtcAddNameExpression)(self.handle, expression.as_ptr()))?;
+            let status = (compiler.nvrtcCompileProgram)(self.handle, options.len() as i32, options.as_ptr());
+            check(compiler, status).map_err(|error| format!("{error}\n{}", self.log()))?;
+            check(compiler, (compiler.nvrtcGetLoweredName)(self.handle, expression.as_ptr(), &mut symbol))?;
+        }
+        // SAFETY: the compiler has given a name that lives as long as the program.
+        let symbol = unsafe { CStr::from_ptr(symbol) }.to_owned();
+        let cubin = self.bytes(compiler.nvrtcGetCUBINSize, compiler.nvrtcGetCUBIN)?;
+        Ok(Code { symbol, cubin })
+    }
+
+    /// The beginning of what the compiler complains about.
+    fn log(&self) -> String {
+        let compiler = self.compiler;
+        let log = self.bytes(compiler.nvrtcGetProgramLogSize, compiler.nvrtcGetProgramLog).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
+        log.lines().take(LINES_MAX).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What a pair of functions gives: its length, and it.
+    fn bytes(
+        &self,
+        len: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut usize) -> Status,
+        get: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut c_char) -> Status,
+    ) -> Result<Vec<u8>, String> {
+        let mut bytes = 0;
+        // SAFETY: a program that lives as long as this value, and room for a number.
+        check(self.compiler, unsafe { len(self.handle, &mut bytes) })?;
+        let mut result = vec![0u8; bytes];
+        // SAFETY: as many bytes as the compiler has just asked for.
+        check(self.compiler, unsafe { get(self.handle, result.as_mut_ptr().cast()) })?;
+        Ok(result)
+    }
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, and used nowhere after. There is nobody to tell a failure.
+        let _ = unsafe { (self.compiler.nvrtcDestroyProgram)(&mut self.handle) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_found_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deeper").join("code");
+        let code = Code { symbol: c"_Z3addv".to_owned(), cubin: vec![1, 0, 2] };
+        assert!(Code::read(&path).is_none());
+        code.write(&path).unwrap();
+        let found = Code::read(&path).unwrap();
+        assert_eq!((found.symbol, found.cubin), (code.symbol, code.cubin));
+        let whole = std::fs::read(&path).unwrap();
+        for bytes in [whole[..whole.len() - 1].to_vec(), [&whole[..], &[0]].concat(), vec![], vec![0; 40]] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(Code::read(&path).is_none());
+        }
+    }
+
+    #[test]
+    fn architectures_have_their_names() {
+        assert_eq!([[8, 0], [8, 9], [9, 0], [10, 3]].map(architecture), ["sm_80", "sm_89", "sm_90a", "sm_103a"]);
+    }
+}

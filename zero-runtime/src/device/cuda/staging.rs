@@ -1,0 +1,141 @@
+//! Staging: memory of the host through which numbers go to a device and come back, made once and never moved by the system.
+//! Never keeps what went through.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use cudarc::driver::sys as cu;
+
+use super::context::Context;
+use super::error::CudaError;
+
+/// Bytes of each half: while the device copies from one, the host fills the other.
+const HALF_BYTES: usize = 4 << 20;
+
+/// What begins in a half begins at a multiple of this.
+const ALIGNMENT: usize = 256;
+
+/// The staging of one handle of a device.
+pub(super) struct Staging {
+    context: Arc<Context>,
+    start: *mut u8,
+    /// When the device has copied all that was put into each half.
+    copied: [cu::CUevent; 2],
+    half: usize,
+    /// Bytes of the half that are taken.
+    taken: usize,
+}
+
+impl Staging {
+    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+        let mut start = null_mut::<c_void>();
+        let bytes = 2 * HALF_BYTES;
+        // SAFETY: room for an address.
+        let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, bytes, 0) };
+        context.check("cuMemHostAlloc", status)?;
+        // SAFETY: as many bytes of the host as were asked for: now they are initialised.
+        unsafe { start.cast::<u8>().write_bytes(0, bytes) };
+        let (start, context) = (start.cast(), Arc::clone(context));
+        let mut staging = Self { context, start, copied: [null_mut(); 2], half: 0, taken: 0 };
+        for i in 0..2 {
+            staging.copied[i] = staging.context.event()?;
+        }
+        Ok(staging)
+    }
+
+    /// Lets `fill` write `len` elements, and has them copied to `to` in a queue.
+    ///
+    /// # Safety
+    /// There are as many at `to` that nobody else uses in another queue.
+    pub unsafe fn send<T: Pod>(
+        &mut self,
+        to: cu::CUdeviceptr,
+        len: usize,
+        queue: usize,
+        fill: impl FnOnce(&mut [T]),
+    ) -> Result<(), CudaError> {
+        let bytes = len * size_of::<T>();
+        if bytes > HALF_BYTES {
+            let mut all = vec![T::zeroed(); len];
+            fill(&mut all);
+            let pieces = bytemuck::cast_slice::<T, u8>(&all).chunks(HALF_BYTES);
+            return pieces.enumerate().try_for_each(|(i, piece)| {
+                let to = to + (i * HALF_BYTES) as u64;
+                // SAFETY: by the caller's promise, a piece of it.
+                unsafe { self.send(to, piece.len(), queue, |staged: &mut [u8]| staged.copy_from_slice(piece)) }
+            });
+        }
+        let from = self.take(bytes, queue)?;
+        // SAFETY: as many bytes of the half, which the device has done with and nobody else has, aligned for any number, and
+        // any bits are plain data.
+        fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
+        // SAFETY: by the caller's promise, and the host's bytes stay as they are until `copied` says that they were copied.
+        let status = unsafe {
+            (self.context.libraries.driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, self.context.stream(queue))
+        };
+        self.context.check("cuMemcpyHtoDAsync", status)
+    }
+
+    /// So many bytes that the device has done with.
+    fn take(&mut self, bytes: usize, queue: usize) -> Result<*mut u8, CudaError> {
+        if self.taken + bytes > HALF_BYTES {
+            // Others have filled this half too, whose queues may be behind.
+            self.context.join_all(queue)?;
+            self.context.record(self.copied[self.half], queue)?;
+            (self.half, self.taken) = (1 - self.half, 0);
+            // An event that was never recorded is there at once.
+            // SAFETY: an event of this context.
+            let status = unsafe { (self.context.libraries.driver.cuEventSynchronize)(self.copied[self.half]) };
+            self.context.check("cuEventSynchronize", status)?;
+        }
+        let at = self.half * HALF_BYTES + self.taken;
+        self.taken += bytes.next_multiple_of(ALIGNMENT);
+        // SAFETY: within the two halves, by the condition above.
+        Ok(unsafe { self.start.add(at) })
+    }
+
+    /// `to` := what lies at `from`, after all that a queue has been asked for. Waits for it.
+    ///
+    /// # Safety
+    /// There are as many initialised elements at `from`, and nobody writes them in another queue meanwhile. All that this
+    /// value was asked to send is done when the queue is.
+    pub unsafe fn receive<T: Pod>(
+        &mut self,
+        from: cu::CUdeviceptr,
+        to: &mut [T],
+        queue: usize,
+    ) -> Result<(), CudaError> {
+        let context = Arc::clone(&self.context);
+        // What is on its way to the device must be gone before its bytes are used for the way back.
+        context.finish(queue)?;
+        for (i, piece) in bytemuck::cast_slice_mut::<T, u8>(to).chunks_mut(2 * HALF_BYTES).enumerate() {
+            let from = from + (i * 2 * HALF_BYTES) as u64;
+            // SAFETY: by the caller's promise; both halves are free.
+            let status = unsafe {
+                let copy = context.libraries.driver.cuMemcpyDtoHAsync_v2;
+                copy(self.start.cast(), from, piece.len(), context.stream(queue))
+            };
+            context.check("cuMemcpyDtoHAsync", status)?;
+            context.finish(queue)?;
+            // SAFETY: as many bytes, which the device has written and nobody else has.
+            piece.copy_from_slice(unsafe { core::slice::from_raw_parts(self.start, piece.len()) });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = self.context.enter();
+        // SAFETY: whoever drops it has waited for the queues; made by `new`, used nowhere after. There is nobody to tell a failure.
+        unsafe {
+            for &event in self.copied.iter().filter(|event| !event.is_null()) {
+                self.context.drop_event(event);
+            }
+            let _ = (self.context.libraries.driver.cuMemFreeHost)(self.start.cast());
+        }
+    }
+}

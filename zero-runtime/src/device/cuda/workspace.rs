@@ -1,0 +1,83 @@
+//! Workspace: memory of the device that an op may use for itself. Ops of one queue take turns with it, as they run one after
+//! another; each queue has a part of its own. Never holds a number from one op to the next.
+
+use std::cell::Cell;
+
+use super::Cuda;
+use super::context::QUEUES;
+use super::memory::CudaMemory;
+use crate::device::Memory;
+use crate::view::ViewMut;
+
+/// How long it is where nobody has lent one.
+pub(super) const OWN_BYTES: usize = 32 << 20;
+
+/// Parts of what a queue has: a part begins at a multiple of this.
+const ALIGNMENT: usize = 256;
+
+/// The first queue, which computes, has all but so many parts of this many.
+const PARTS: usize = 8;
+
+/// What ops of each queue may use.
+#[derive(Default)]
+pub(super) struct Workspace {
+    /// Address and length; none yet is 0.
+    lent: Cell<(u64, usize)>,
+    /// What was allocated where nothing was lent.
+    own: std::cell::OnceCell<CudaMemory>,
+}
+
+impl Workspace {
+    pub fn lend(&self, view: &ViewMut<Cuda, u8>) {
+        self.lent.set((view.address().addr() as u64, view.len()));
+    }
+}
+
+impl Cuda {
+    /// Where the workspace of the queue that was entered begins, and how long it is; nothing where there is none to be had.
+    pub(super) fn workspace(&self) -> (u64, usize) {
+        let (start, bytes) = match self.workspace.lent.get() {
+            (0, _) => self.own_workspace(),
+            lent => lent,
+        };
+        part(start, bytes, self.queue())
+    }
+
+    /// Outside of an engine, ops have one of their own, from the first on that needs it.
+    fn own_workspace(&self) -> (u64, usize) {
+        if self.workspace.own.get().is_none() {
+            match CudaMemory::new(&self.context, OWN_BYTES) {
+                Ok(memory) => drop(self.workspace.own.set(memory)),
+                Err(error) => self.fail(error),
+            }
+        }
+        self.workspace.own.get().map_or((0, 0), |memory| (memory.start().addr() as u64, memory.len()))
+    }
+}
+
+/// The part of one queue.
+fn part(start: u64, bytes: usize, queue: usize) -> (u64, usize) {
+    let one = bytes / PARTS / ALIGNMENT * ALIGNMENT;
+    let first = one * (PARTS - QUEUES + 1);
+    match queue {
+        0 => (start, first),
+        _ => (start + (first + (queue - 1) * one) as u64, one),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_share_all_and_meet_nowhere() {
+        let parts: Vec<_> = (0..QUEUES).map(|queue| part(1 << 20, 1 << 20, queue)).collect();
+        let mut end = 1 << 20;
+        for (start, bytes) in parts {
+            assert!(start == end && bytes >= 1 << 17 && start.is_multiple_of(ALIGNMENT as u64));
+            end = start + bytes as u64;
+        }
+        assert_eq!(end, 2 << 20);
+        assert_eq!(part(0, 0, 3), (0, 0));
+    }
+}
