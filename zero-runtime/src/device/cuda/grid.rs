@@ -25,7 +25,7 @@ const ADD_CHUNKS: Kernel = Kernel::new(Source::Norm, "add_chunks");
 pub(super) fn sharing(width: usize) -> usize {
     match width {
         ..=128 => 8,
-        ..=2048 => 32,
+        129..=2048 => 32,
         _ => BLOCK,
     }
 }
