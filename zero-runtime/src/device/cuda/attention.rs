@@ -6,7 +6,7 @@ use zero_plan::config::Width;
 
 use super::Cuda;
 use super::elementwise::check_len;
-use super::grid::{of_rows, pair};
+use super::grid::{of_rows, pair, words};
 use super::launch::{Argument, Grid, Kernel};
 use super::module::Source;
 use crate::device::{AttentionShape, Element, Strided};
@@ -57,7 +57,7 @@ impl Kernels {
 }
 
 /// `Shape` in `attention.cuh`, for blocks of so many rows.
-fn words(shape: AttentionShape, strides: [usize; 3], rows: usize) -> [u64; 7] {
+fn shape_words(shape: AttentionShape, strides: [usize; 3], rows: usize) -> [u64; 7] {
     let window = shape.window.map_or(u32::MAX as usize, |window| window.min(u32::MAX as usize));
     let scale = 1.0 / (shape.head_dim as f32).sqrt();
     let [query, key, value] = strides.map(|stride| stride as u64);
@@ -88,11 +88,11 @@ pub(super) fn attention<E: Element>(
 ) {
     check(shape, [q, k, v], out.len(), lse.len());
     let Kernels { forward, rows: [rows, _], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
-    let words = words(shape, [q, k, v].map(|rows| rows.stride), rows);
+    let of_shape = shape_words(shape, [q, k, v].map(|rows| rows.stride), rows);
     cuda.launch(
         forward.with(dim),
         Grid { blocks: shape.sequences * shape.heads * blocks(shape, rows), threads: THREADS },
-        &[q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), Argument::Words(&words)],
+        &[q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), words(&of_shape)],
     );
 }
 
@@ -113,17 +113,16 @@ pub(super) fn attention_backward<E: Element>(
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
     let Kernels { dkv, dq, rows: [_, rows], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
-    let words = words(shape, [q, k, v].map(|rows| rows.stride), rows);
-    let (words, queries) = (Argument::Words(&words), shape.tokens() * shape.heads);
+    let of_shape = shape_words(shape, [q, k, v].map(|rows| rows.stride), rows);
+    let (of_shape, queries) = (words(&of_shape), shape.tokens() * shape.heads);
     let dqkv = Argument::from(dqkv);
     let of_blocks = |heads| Grid { blocks: shape.sequences * heads * blocks(shape, rows), threads: THREADS };
-    let arguments =
-        [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, words];
+    let arguments = [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, of_shape];
     // First what queries need to know, then those who read it, and last who writes there.
     cuda.launch(
         DELTA.of(E::WIDTH),
         of_rows(queries, DELTA_THREADS),
-        &[out.into(), dout.into(), dqkv, queries.into(), words],
+        &[out.into(), dout.into(), dqkv, queries.into(), of_shape],
     );
     cuda.launch(dkv.with(dim), of_blocks(shape.key_heads), &arguments);
     cuda.launch(dq.with(dim), of_blocks(shape.heads), &arguments);

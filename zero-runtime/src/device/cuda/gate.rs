@@ -12,13 +12,7 @@ use crate::view::{View, ViewMut};
 const GATE: Kernel = Kernel::new(Source::Nonlinear, "gate");
 const GATE_BACKWARD: Kernel = Kernel::new(Source::Nonlinear, "gate_backward");
 
-pub(super) fn gate<E: Element>(
-    cuda: &Cuda,
-    kind: Nonlinearity,
-    x: View<Cuda, E>,
-    y: ViewMut<Cuda, E>,
-    width: usize,
-) {
+pub(super) fn gate<E: Element>(cuda: &Cuda, kind: Nonlinearity, x: View<Cuda, E>, y: ViewMut<Cuda, E>, width: usize) {
     let rows = divided("y", y.len(), width);
     check_len("x", x.len(), 2 * y.len());
     let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));

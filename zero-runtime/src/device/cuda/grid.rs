@@ -54,6 +54,11 @@ pub(super) fn pair(first: usize, second: usize) -> u64 {
     u64::from(narrowed(first)) | u64::from(narrowed(second)) << 32
 }
 
+/// A struct that kernels take by value.
+pub(super) fn words(words: &[u64]) -> Argument<'_> {
+    Argument::Bytes(bytemuck::cast_slice(words))
+}
+
 #[track_caller]
 fn narrowed(number: usize) -> u32 {
     u32::try_from(number).unwrap_or_else(|_| panic!("a size of {number}, which kernels count in 32 bits"))
@@ -87,7 +92,7 @@ impl Columns {
 
     /// Where chunks leave `sums` sums each, which is workspace of the queue.
     pub fn partial(&self, cuda: &Cuda, sums: usize) -> u64 {
-        let (start, len) = cuda.workspace();
+        let (start, len) = cuda.scratch();
         let needed = self.chunks * sums * self.width * size_of::<f32>();
         assert!(needed <= len || cuda.has_failed(), "{needed} bytes of workspace, of which there are {len}");
         start

@@ -114,8 +114,8 @@ pub(super) enum Argument<'a> {
     U64(u64),
     F32(f32),
     F64(f64),
-    /// A struct of words, copied by the launch.
-    Words(&'a [u64]),
+    /// A struct, copied by the launch.
+    Bytes(&'a [u8]),
 }
 
 impl<T> From<View<'_, Cuda, T>> for Argument<'_> {
@@ -177,10 +177,10 @@ impl Cuda {
                 Argument::U64(number) => number,
                 Argument::F32(number) => number.to_bits().into(),
                 Argument::F64(number) => number.to_bits(),
-                Argument::Words(_) => 0,
+                Argument::Bytes(_) => 0,
             };
             *pointer = match *argument {
-                Argument::Words(words) => words.as_ptr().cast_mut().cast(),
+                Argument::Bytes(bytes) => bytes.as_ptr().cast_mut().cast(),
                 _ => std::ptr::from_mut(word).cast(),
             };
         }

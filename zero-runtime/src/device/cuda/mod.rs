@@ -37,3 +37,4 @@ pub use error::CudaError;
 pub use handle::Cuda;
 pub use library::{FOLDERS_VARIABLE, use_libraries};
 pub use memory::CudaMemory;
+pub use module::use_kernels;

@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys as cu;
 
@@ -16,10 +17,9 @@ use super::error::CudaError;
 use super::launch::{Function, Kernel};
 use super::library::{Compiler, Status};
 
-/// An enumeration of sources, each with the text that is compiled: what all kernels stand on, what it stands on beside, then
-/// its own.
+/// An enumeration of sources, each with its text.
 macro_rules! sources {
-    ($($name:ident = [$($header:literal),*] $file:literal,)*) => {
+    ($($name:ident = $file:literal,)*) => {
         /// A file of kernels.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(super) enum Source {
@@ -27,34 +27,43 @@ macro_rules! sources {
         }
 
         impl Source {
-            /// The text that is compiled, and its name.
-            const fn text(self) -> (&'static str, &'static str) {
+            /// Its name and its text.
+            const fn text(self) -> [&'static str; 2] {
                 match self {
-                    $(Self::$name => (
-                        concat!(
-                            "#line 1 \"prelude.cuh\"\n", include_str!("kernels/prelude.cuh"),
-                            $("#line 1 \"", $header, "\"\n", include_str!(concat!("kernels/", $header)),)*
-                            "#line 1 \"", $file, "\"\n", include_str!(concat!("kernels/", $file)),
-                        ),
-                        $file,
-                    ),)*
+                    $(Self::$name => [$file, include_str!(concat!("kernels/", $file))],)*
                 }
             }
         }
     };
 }
 
+/// Names and texts of files.
+macro_rules! headers {
+    ($($file:literal,)*) => {
+        &[$([$file, include_str!(concat!("kernels/", $file))],)*]
+    };
+}
+
+/// What sources may include.
+const HEADERS: &[[&str; 2]] = headers! {
+    "prelude.cuh",
+    "math.cuh",
+    "packs.cuh",
+    "attention.cuh",
+    "mma.cuh",
+};
+
 sources! {
-    Elementwise = [] "elementwise.cu",
-    Sums = [] "sums.cu",
-    Optimizer = [] "optimizer.cu",
-    Nonlinear = ["math.cuh", "packs.cuh"] "nonlinear.cu",
-    Norm = ["packs.cuh"] "norm.cu",
-    Rotary = ["math.cuh", "packs.cuh"] "rotary.cu",
-    Embedding = ["math.cuh", "packs.cuh"] "embedding.cu",
-    Loss = ["math.cuh", "packs.cuh"] "loss.cu",
-    Attention = ["math.cuh", "packs.cuh", "attention.cuh"] "attention.cu",
-    AttentionBf16 = ["math.cuh", "packs.cuh", "attention.cuh", "mma.cuh"] "attention_bf16.cu",
+    Elementwise = "elementwise.cu",
+    Sums = "sums.cu",
+    Optimizer = "optimizer.cu",
+    Nonlinear = "nonlinear.cu",
+    Norm = "norm.cu",
+    Rotary = "rotary.cu",
+    Embedding = "embedding.cu",
+    Loss = "loss.cu",
+    Attention = "attention.cu",
+    AttentionBf16 = "attention_bf16.cu",
 }
 
 /// How all kernels are compiled: a product and a sum become one op only where the source says so.
@@ -140,7 +149,9 @@ impl Code {
         let version = format!("{major}.{minor} {}", context.libraries.compiler_path.display());
         let mut key = blake3::Hasher::new();
         let expression = kernel.to_string();
-        for part in [kernel.source.text().0, &OPTIONS.join(" "), &architecture, &expression, &version] {
+        let [_, source] = kernel.source.text();
+        let headers = HEADERS.iter().map(|[_, text]| *text);
+        for part in headers.chain([source, &OPTIONS.join(" "), &architecture, &expression, &version]) {
             key.update(&part.len().to_le_bytes()).update(part.as_bytes());
         }
         let file = folder().map(|folder| folder.join(key.finalize().to_hex().as_str()));
@@ -180,8 +191,19 @@ impl Code {
     }
 }
 
+/// Where compiled kernels are kept, if somebody has said so.
+static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// From here on, compiled kernels are kept in this folder, and not in the user's cache.
+pub fn use_kernels(folder: &Path) {
+    *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
+}
+
 /// Where compiled kernels are kept, if this user has a place for such.
 fn folder() -> Option<PathBuf> {
+    if let Some(folder) = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        return Some(folder.clone());
+    }
     let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")))?;
     Some(caches.join("zero").join("kernels"))
@@ -213,12 +235,17 @@ struct Program<'a> {
 
 impl<'a> Program<'a> {
     fn new(compiler: &'a Compiler, source: Source) -> Result<Self, String> {
-        let (text, name) = source.text();
-        let [text, name] = [text, name].map(|text| CString::new(text).expect("sources have no zeros"));
+        let text = |text: &str| CString::new(text).expect("sources have no zeros");
+        let [name, source] = source.text().map(text);
+        let headers: Vec<_> = HEADERS.iter().map(|header| header.map(text)).collect();
+        let pointers = |which: usize| headers.iter().map(|header| header[which].as_ptr()).collect::<Vec<_>>();
+        let (names, texts, count) = (pointers(0), pointers(1), headers.len() as i32);
         let mut handle = null_mut();
-        // SAFETY: texts that end in zeros, no headers, and room for a handle.
-        let status =
-            unsafe { (compiler.nvrtcCreateProgram)(&mut handle, text.as_ptr(), name.as_ptr(), 0, null(), null()) };
+        // SAFETY: texts that end in zeros, as many headers as are said, and room for a handle.
+        let status = unsafe {
+            let create = compiler.nvrtcCreateProgram;
+            create(&mut handle, source.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names.as_ptr())
+        };
         check(compiler, status).map(|()| Self { compiler, handle })
     }
 

@@ -3,7 +3,7 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::{Columns, of_rows, pair, sharing, word};
+use super::grid::{Columns, of_rows, pair, sharing, word, words};
 use super::launch::{Argument, Kernel};
 use super::module::Source;
 use crate::device::{Element, Write};
@@ -60,16 +60,7 @@ pub(super) fn layer_norm<E: Element>(
     cuda.launch(
         LAYER_NORM.of(E::WIDTH).with(sharing(width)),
         of_rows(rows, sharing(width)),
-        &[
-            x.into(),
-            gain.into(),
-            bias.into(),
-            y.into(),
-            stats.into(),
-            rows.into(),
-            word(width),
-            Argument::F32(epsilon),
-        ],
+        &[x.into(), gain.into(), bias.into(), y.into(), stats.into(), rows.into(), word(width), Argument::F32(epsilon)],
     );
 }
 
@@ -132,8 +123,8 @@ pub(super) fn rms_norm_of<E: Element>(
             y.into(),
             inverse.into(),
             rows.into(),
-            Argument::Words(&of_x.words()),
-            Argument::Words(&of_y.words()),
+            words(&of_x.words()),
+            words(&of_y.words()),
             Argument::F32(epsilon),
         ],
     );
@@ -182,8 +173,8 @@ pub(super) fn dx_of<E: Element>(
             to,
             plus,
             given.rows.into(),
-            Argument::Words(&given.x.1.words()),
-            Argument::Words(&of_dy.words()),
+            words(&given.x.1.words()),
+            words(&of_dy.words()),
         ],
     );
 }
@@ -209,8 +200,8 @@ pub(super) fn dparams<E: Element>(
             Argument::Pointer(columns.partial(cuda, sums)),
             given.rows.into(),
             columns.chunk.into(),
-            Argument::Words(&given.x.1.words()),
-            Argument::Words(&of_dy.words()),
+            words(&given.x.1.words()),
+            words(&of_dy.words()),
             word(columns.tiles),
             word(columns.lanes),
         ],

@@ -4,7 +4,7 @@
 use super::Cuda;
 use super::attention::HEAD_DIM_MAX;
 use super::elementwise::{THREADS, check_len, divided};
-use super::grid::{PACK, of_packs, word};
+use super::grid::{PACK, of_packs, word, words};
 use super::launch::{Argument, Grid, Kernel};
 use super::module::Source;
 use crate::device::{Element, Rotary, StridedMut};
@@ -18,18 +18,11 @@ pub(super) fn rotary_table(cuda: &Cuda, rotary: &Rotary, first: usize, head_dim:
     let positions = divided("table", table.len(), head_dim);
     let mut frequencies = [0.0f32; HEAD_DIM_MAX / 2];
     let factor = rotary.frequencies(&mut frequencies[..head_dim / 2]);
-    let words: [u64; HEAD_DIM_MAX / 4] = bytemuck::cast(frequencies);
+    let frequencies: [u64; HEAD_DIM_MAX / 4] = bytemuck::cast(frequencies);
     cuda.launch(
         ROTARY_TABLE,
         Grid::over(table.len() / 2, 1, THREADS),
-        &[
-            table.into(),
-            positions.into(),
-            first.into(),
-            word(head_dim / 2),
-            Argument::F32(factor),
-            Argument::Words(&words),
-        ],
+        &[table.into(), positions.into(), first.into(), word(head_dim / 2), Argument::F32(factor), words(&frequencies)],
     );
 }
 

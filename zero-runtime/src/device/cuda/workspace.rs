@@ -35,7 +35,7 @@ impl Workspace {
 
 impl Cuda {
     /// Where the workspace of the queue that was entered begins, and how long it is; nothing where there is none to be had.
-    pub(super) fn workspace(&self) -> (u64, usize) {
+    pub(super) fn scratch(&self) -> (u64, usize) {
         let (start, bytes) = match self.workspace.lent.get() {
             (0, _) => self.own_workspace(),
             lent => lent,

@@ -1,4 +1,5 @@
 // Attention in f32: plain tiles in a block's memory, one product after another.
+#include "attention.cuh"
 
 // dqkv (tokens, a row of gradients): of each query its `do . o`. Eight threads have a query.
 template <class E>

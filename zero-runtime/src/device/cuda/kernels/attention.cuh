@@ -3,6 +3,8 @@
 // Scores are never kept: forward has a running maximum and sum, backward computes them anew from the log-sum-exp (Dao et al.,
 // 2022). Nothing is summed by atomics: one kernel sums over keys for a block of queries, another over queries, and over the
 // heads that share keys, for a block of keys.
+#pragma once
+#include "packs.cuh"
 
 // What attention measures; as `AttentionShape`, with a window that sees all where there is none.
 struct Shape {

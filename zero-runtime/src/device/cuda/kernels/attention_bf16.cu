@@ -1,6 +1,8 @@
 // Attention in bf16 on tensor cores. A block has four warps, each 16 queries or 16 keys with all of their features. Heads are
 // DIM wide in a block's memory: a multiple of 16, of which what a head does not have is zeros. Sums are f32; weights and
 // gradients of scores are rounded to bf16 before the products that they are factors of.
+#include "attention.cuh"
+#include "mma.cuh"
 
 constexpr u32 WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS;
 

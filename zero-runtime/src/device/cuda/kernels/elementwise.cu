@@ -1,4 +1,5 @@
 // Elementwise: results that depend on the elements at one place alone. A thread takes eight of them.
+#include "prelude.cuh"
 
 // `to` := `from`, rounded.
 template <class To, class From, int ALIGNED> __global__ void convert(To* to, const From* from, u64 len) {

@@ -1,5 +1,6 @@
 // Embeddings: rows of tables by token and by place, and their gradients without atomics. A row's gradient is the sum over its
 // tokens in their order, as the processor's is, to the bit.
+#include "packs.cuh"
 
 // out (tokens, width) := row ids[t] of `table`, plus row t % `length` of `positions` if it is there. Some blocks share a row.
 template <class E>

@@ -1,4 +1,5 @@
 // Losses of rows and their vector-Jacobian products: softmax cross-entropy and squared error.
+#include "packs.cuh"
 
 // lse (rows) := ln sum e^logit, loss (rows) := lse - the target's logit. A block has a row and reads it once: each thread keeps
 // the largest logit that it has seen and the sum of exponentials next to it.

@@ -1,5 +1,7 @@
 // Elementary functions: the operations of the processor's kernels, one for one, so that both give the same bits. Never
 // calls a function of the CUDA library, whose last bits differ between versions and from the host's.
+#pragma once
+#include "prelude.cuh"
 
 // Adding it rounds an f32 within +-2^22 to an integer, which then stands in the low bits.
 constexpr float ROUNDER = 12582912.0f; // 1.5 x 2^23

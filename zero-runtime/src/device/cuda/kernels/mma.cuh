@@ -1,5 +1,7 @@
 // What a warp does as a whole on tensor cores: products of 16 x 16 and 16 x 8 fragments of bf16 with sums in f32, fragments from
 // a block's memory, and copies into it that a thread does not wait for. On another compiler PRETEND has these functions.
+#pragma once
+#include "prelude.cuh"
 
 #ifndef PRETEND
 // d (16, 8) += a (16, 16) b (16, 8).

@@ -1,5 +1,6 @@
 // Elementwise nonlinearities, gates by them, and their vector-Jacobian products: the processor's operations, to the bit. A
 // nonlinearity is named by its number in `activation.rs`.
+#include "packs.cuh"
 
 constexpr float GELU_LINEAR = 1.12837916709551257390f * 1.41421356237309504880f; // 2 sqrt(2/pi)
 constexpr float GELU_CUBIC = 0.044715f;

@@ -1,5 +1,6 @@
 // Layer norm and RMS norm of rows, and of heads of rows that lie among others. THREADS of a block share a row: a part of a
 // warp, a warp, or all of them.
+#include "packs.cuh"
 
 // Where rows are: `parts` beside one another, as wide as the norm, of each row of a matrix.
 struct Parts {

@@ -1,6 +1,8 @@
 // Packs: eight consecutive elements of a row, which one thread loads, computes and stores together, and sums over the threads
 // that share a row. Which thread has which elements depends on the row's width alone, so the order of sums does too; whether
 // a pack moves at once depends on where it lies.
+#pragma once
+#include "math.cuh"
 
 constexpr int PACK = 8;
 

@@ -1,5 +1,7 @@
 // Prelude: what all kernels stand on: numbers as they are stored, as they are computed with, and vectors of them. Includes
 // nothing, as a compiler at run time has no headers. Never depends on how many threads there are.
+#pragma once
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;

@@ -1,5 +1,6 @@
 // Rotary position embeddings: cosines and sines of positions, and pairs of features turned by them. The processor's
 // operations, to the bit.
+#include "packs.cuh"
 
 // By how much each pair of a head turns from token to token.
 struct Frequencies {
