@@ -61,6 +61,30 @@ impl Agreement {
         &self.ranks_by_data
     }
 
+    /// For each pipeline stage, its ranks by the part of every flat buffer that they sum gradients of.
+    #[cfg(feature = "cuda")]
+    pub(super) fn ranks_by_part(&self) -> &[Vec<usize>] {
+        &self.ranks_by_part
+    }
+
+    /// The pipeline stage of each unit.
+    #[cfg(feature = "cuda")]
+    pub(super) fn stages(&self) -> &[usize] {
+        &self.stages
+    }
+
+    /// Ranks along `zero`, and along `replica`.
+    #[cfg(feature = "cuda")]
+    pub(super) fn mesh(&self) -> [usize; 2] {
+        self.mesh
+    }
+
+    /// Number of gradients in a sum.
+    #[cfg(feature = "cuda")]
+    pub(super) fn summed(&self) -> usize {
+        self.summed
+    }
+
     /// Sum over all data of the losses that come first among `values` words of each rank in `all`: along the tree over
     /// replicas of trees over the ranks of each.
     pub fn summed_loss(&self, all: &[f64], values: usize) -> f64 {

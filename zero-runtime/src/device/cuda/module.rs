@@ -51,6 +51,7 @@ const HEADERS: &[[&str; 2]] = headers! {
     "packs.cuh",
     "attention.cuh",
     "mma.cuh",
+    "step.cuh",
 };
 
 sources! {

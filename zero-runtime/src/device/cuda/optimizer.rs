@@ -1,35 +1,124 @@
-//! Optimizer: one step of it, from the words of a step.
+//! Optimizer: one step of AdamW, to the processor's bits, and whether all numbers are finite. Never asks the host in a step.
+
+use zero_plan::config::Width;
 
 use super::Cuda;
-use crate::device::{AdamW, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
-use crate::view::View;
+use super::elementwise::{EIGHT, THREADS, aligned, check_len, over, stored, stored_mut};
+use super::launch::{Argument, Grid, Kernel};
+use super::module::Source;
+use crate::device::{AdamW, Device, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
+use crate::view::{View, ViewMut};
+
+const UPDATE: Kernel = Kernel::new(Source::Optimizer, "update");
+const ADAMW: Kernel = Kernel::new(Source::Optimizer, "adamw");
+const FIND_INFINITE: Kernel = Kernel::new(Source::Optimizer, "find_infinite");
+
+/// Blocks of a step for each multiprocessor: each block works out the factors once, so there are not more than run at a time.
+const BLOCKS: usize = 8;
+
+/// What a step reads and writes: addresses in the order of the kernels, and the kernel for their widths.
+struct Tensors<'a> {
+    addresses: [Argument<'a>; 5],
+    kernel: Kernel,
+    len: usize,
+}
+
+impl Tensors<'_> {
+    fn new(
+        kernel: Kernel,
+        weights: Weights<Cuda>,
+        grads: Stored<Cuda>,
+        m: StoredMut<Cuda>,
+        v: StoredMut<Cuda>,
+    ) -> Self {
+        let len = weights.params.len();
+        let master_len = weights.master.as_ref().map_or(len, StoredMut::len);
+        for (name, found) in [("master", master_len), ("grads", grads.len()), ("m", m.len()), ("v", v.len())] {
+            check_len(name, found, len);
+        }
+        let (params, params_width) = stored_mut(weights.params);
+        let (copied, (updated, updated_width)) = match weights.master {
+            Some(master) => (params, stored_mut(master)),
+            None => (Argument::Pointer(0), (params, params_width)),
+        };
+        let ((grads, grads_width), (m, m_width), (v, v_width)) = (stored(grads), stored_mut(m), stored_mut(v));
+        let addresses = [copied, updated, grads, m, v];
+        let widths: [Width; 5] = [params_width, updated_width, grads_width, m_width, v_width];
+        let kernel = widths.into_iter().fold(kernel, Kernel::of).with(aligned(addresses));
+        Self { addresses, kernel, len }
+    }
+
+    fn grid(&self, cuda: &Cuda) -> Grid {
+        let Grid { blocks, threads } = Grid::over(self.len, EIGHT, THREADS);
+        Grid { blocks: blocks.min(BLOCKS * cuda.context.multiprocessors), threads }
+    }
+}
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
 pub(super) fn update(
     cuda: &Cuda,
-    _decays: bool,
-    _hyper: View<Cuda, HyperBlock>,
-    _report: View<Cuda, ReportBlock>,
-    _weights: Weights<Cuda>,
-    _grads: Stored<Cuda>,
-    _m: StoredMut<Cuda>,
-    _v: StoredMut<Cuda>,
+    decays: bool,
+    hyper: View<Cuda, HyperBlock>,
+    report: View<Cuda, ReportBlock>,
+    weights: Weights<Cuda>,
+    grads: Stored<Cuda>,
+    m: StoredMut<Cuda>,
+    v: StoredMut<Cuda>,
 ) {
-    cuda.missing("update");
+    check_len("hyper", hyper.len(), 1);
+    check_len("report", report.len(), 1);
+    let tensors = Tensors::new(UPDATE, weights, grads, m, v);
+    let [params, updated, grads, m, v] = tensors.addresses;
+    let words = [hyper.into(), report.into(), Argument::U32(decays.into())];
+    let [hyper, report, decays] = words;
+    let arguments = [params, updated, grads, m, v, tensors.len.into(), hyper, report, decays];
+    cuda.launch(tensors.kernel, tensors.grid(cuda), &arguments);
 }
 
 pub(super) fn adamw<'a>(
     cuda: &Cuda,
-    _step: &AdamW,
-    _weights: impl Into<Weights<'a, Cuda>>,
-    _grads: impl Into<Stored<'a, Cuda>>,
-    _m: impl Into<StoredMut<'a, Cuda>>,
-    _v: impl Into<StoredMut<'a, Cuda>>,
+    step: &AdamW,
+    weights: impl Into<Weights<'a, Cuda>>,
+    grads: impl Into<Stored<'a, Cuda>>,
+    m: impl Into<StoredMut<'a, Cuda>>,
+    v: impl Into<StoredMut<'a, Cuda>>,
 ) {
-    cuda.missing("adamw");
+    let tensors = Tensors::new(ADAMW, weights.into(), grads.into(), m.into(), v.into());
+    let hyper = HyperBlock {
+        lr: step.lr,
+        beta1: step.beta1,
+        beta2: step.beta2,
+        epsilon: step.eps,
+        weight_decay: step.weight_decay,
+        clip: f64::INFINITY,
+        correction1: step.correction1,
+        correction2: step.correction2,
+    };
+    let [params, updated, grads, m, v] = tensors.addresses;
+    let hyper = Argument::Bytes(bytemuck::bytes_of(&hyper));
+    let arguments = [params, updated, grads, m, v, tensors.len.into(), hyper, Argument::F64(step.grad_scale)];
+    cuda.launch(tensors.kernel, tensors.grid(cuda), &arguments);
 }
 
-pub(super) fn all_finite<'a>(cuda: &Cuda, _x: impl Into<Stored<'a, Cuda>>) -> bool {
-    cuda.missing("all_finite");
-    false
+pub(super) fn all_finite<'a>(cuda: &Cuda, x: impl Into<Stored<'a, Cuda>>) -> bool {
+    let x = x.into();
+    let (len, (x, width)) = (x.len(), stored(x));
+    let (scratch, _) = cuda.scratch();
+    if cuda.has_failed() {
+        return false;
+    }
+    let mut found = word(scratch);
+    cuda.fill(found.reborrow(), 0);
+    let kernel = FIND_INFINITE.of(width).with(aligned([x]));
+    cuda.launch(kernel, over(len), &[x, len.into(), Argument::Pointer(scratch)]);
+    let mut is_any = [1u32];
+    cuda.read(found.as_view(), &mut is_any);
+    is_any == [0]
+}
+
+/// The first word of the workspace.
+#[allow(unsafe_code)]
+fn word<'a>(scratch: u64) -> ViewMut<'a, Cuda, u32> {
+    // SAFETY: aligned, initialised memory of the device, which nobody uses but the op that asks for it, in its queue.
+    unsafe { ViewMut::from_raw(std::ptr::without_provenance_mut(scratch as usize), 1) }
 }

@@ -1,43 +1,468 @@
-//! Product: matrix products, which cublasLt does.
+//! Product: matrix products, which cublasLt does. It is asked once for the way to do a product of some shape, and all later ones
+//! of that shape go the same way, so that they have the same bits and the host decides nothing. Never takes memory but the
+//! workspace.
+#![allow(unsafe_code)]
 
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::ptr::null_mut;
 use std::sync::Arc;
+
+use cudarc::cublaslt::sys as lt;
+use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
+use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as Preference;
+use zero_plan::config::Width;
 
 use super::Cuda;
 use super::context::Context;
+use super::elementwise::{self, check_len, divided};
 use super::error::CudaError;
+use super::library::{Status, Suggestion};
 use crate::device::{Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
-/// The library's part of a device.
-pub(super) struct Products;
+/// Sums over cut depths: in f32, in the workspace, and rounded once with the result. What adds in the width of the result
+/// would round each part.
+const REDUCTION: u32 = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+
+/// Ways that the library is asked to name; the first that can be gone is gone.
+const SUGGESTIONS: usize = 8;
+
+/// The library looks at no coarser alignment.
+const ALIGNMENT_MAX: u32 = 256;
+
+/// What the address of a bias must be a multiple of, to be added by the product itself.
+const BIAS_ALIGNMENT: u64 = 16;
+
+/// A row-major (rows, cols) matrix: what the library knows of it but its address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Operand {
+    width: Width,
+    rows: usize,
+    cols: usize,
+    is_transposed: bool,
+    /// The largest power of two up to [`ALIGNMENT_MAX`] that its address is a multiple of.
+    alignment: u32,
+}
+
+impl Operand {
+    fn new(width: Width, [rows, cols]: [usize; 2], is_transposed: bool, address: u64) -> Self {
+        let alignment = 1 << address.trailing_zeros().min(ALIGNMENT_MAX.trailing_zeros());
+        Self { width, rows, cols, is_transposed, alignment }
+    }
+
+    fn of<E: Element>(matrix: &Matrix<Cuda, E>) -> (Self, u64) {
+        check_len("a matrix", matrix.view.len(), matrix.rows * matrix.cols);
+        let address = matrix.view.address().addr() as u64;
+        (Self::new(E::WIDTH, [matrix.rows, matrix.cols], matrix.transposed, address), address)
+    }
+
+    fn size(&self) -> [usize; 2] {
+        if self.is_transposed { [self.cols, self.rows] } else { [self.rows, self.cols] }
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [rows, cols] = self.size();
+        let width = if self.width == Width::F32 { "f32" } else { "bf16" };
+        let transposed = if self.is_transposed { ", transposed" } else { "" };
+        write!(f, "({rows}, {cols}) of {width}{transposed}")
+    }
+}
+
+/// What decides how a product is done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Shape {
+    c: Operand,
+    a: Operand,
+    b: Operand,
+    adds: bool,
+    has_bias: bool,
+    workspace_bytes: usize,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {} to {}", self.a, self.b, self.c)
+    }
+}
+
+/// A way to do a product.
+struct Way {
+    operation: lt::cublasLtMatmulDesc_t,
+    /// Of the library's first operand, its second, and the result.
+    layouts: [lt::cublasLtMatrixLayout_t; 3],
+    algorithm: lt::cublasLtMatmulAlgo_t,
+    workspace_bytes: usize,
+}
+
+/// The library's part of a device, and the ways that it has named.
+pub(super) struct Products {
+    context: Arc<Context>,
+    handle: lt::cublasLtHandle_t,
+    ways: HashMap<Shape, Way>,
+}
+
+fn width(width: Width) -> lt::cudaDataType {
+    match width {
+        Width::F32 => lt::cudaDataType_t::CUDA_R_32F,
+        Width::BF16 => lt::cudaDataType_t::CUDA_R_16BF,
+    }
+}
+
+fn said(call: &str, status: Status) -> Result<(), String> {
+    // The library's own words for these are their names.
+    let meaning = match status {
+        0 => return Ok(()),
+        1 => "it was not initialised",
+        3 => "it has no memory left",
+        7 => "a value was refused",
+        8 => "the device cannot do it",
+        13 => "the device failed",
+        15 => "it has no way to do it",
+        _ => "its documentation says why",
+    };
+    Err(format!("`{call}` gave status {status}: {meaning}"))
+}
 
 impl Products {
-    pub fn new(_context: &Arc<Context>) -> Result<Self, CudaError> {
-        Ok(Self)
+    /// Opens the library for a device.
+    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+        context.enter()?;
+        let mut products = Self::none(context);
+        // SAFETY: room for a handle.
+        let status = unsafe { (context.libraries.blas.cublasLtCreate)(&mut products.handle) };
+        let failed = |reason| CudaError::Call { call: "cublasLtCreate", ordinal: context.ordinal, reason };
+        said("cublasLtCreate", status).map_err(failed).map(|()| products)
     }
 
-    pub fn none(_context: &Arc<Context>) -> Self {
-        Self
+    /// For whoever multiplies nothing.
+    pub fn none(context: &Arc<Context>) -> Self {
+        Self { context: Arc::clone(context), handle: null_mut(), ways: HashMap::new() }
     }
+
+    /// A hash of all ways so far, in whichever order they were asked for: equal where products have equal bits.
+    fn fingerprint(&self) -> u64 {
+        let hash = |(shape, way): (&Shape, &Way)| {
+            let mut hasher = blake3::Hasher::new();
+            let operands = [shape.c, shape.a, shape.b];
+            hasher.update(format!("{shape} {:?}", operands.map(|operand| operand.alignment)).as_bytes());
+            hasher.update(&[shape.adds.into(), shape.has_bias.into()]);
+            hasher.update(bytemuck::cast_slice(&way.algorithm.data));
+            u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight bytes"))
+        };
+        self.ways.iter().map(hash).fold(self.version(), u64::wrapping_add)
+    }
+
+    fn version(&self) -> u64 {
+        // SAFETY: takes nothing.
+        unsafe { (self.context.libraries.blas.cublasLtGetVersion)() as u64 }
+    }
+
+    /// The way to do a product of this shape.
+    fn way(&mut self, shape: Shape) -> Result<&Way, CudaError> {
+        if !self.ways.contains_key(&shape) {
+            let way = self.find(&shape).map_err(|reason| {
+                let product = shape.to_string();
+                CudaError::Product { product, ordinal: self.context.ordinal, reason }
+            })?;
+            self.ways.insert(shape, way);
+        }
+        Ok(&self.ways[&shape])
+    }
+
+    fn find(&self, shape: &Shape) -> Result<Way, String> {
+        let blas = &self.context.libraries.blas;
+        let mut way = Way {
+            operation: null_mut(),
+            layouts: [null_mut(); 3],
+            algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
+            workspace_bytes: 0,
+        };
+        let found = self.describe(shape, &mut way).and_then(|()| self.choose(shape, &mut way));
+        if let Err(reason) = found {
+            // SAFETY: made for this way alone.
+            unsafe { way.drop(blas) };
+            return Err(reason);
+        }
+        Ok(way)
+    }
+
+    /// The library's matrices have columns where ours have rows: to it, ours are transposed. So it multiplies in the other order,
+    /// c^T = b^T a^T, and what is transposed for us is so for it.
+    fn describe(&self, shape: &Shape, way: &mut Way) -> Result<(), String> {
+        let blas = &self.context.libraries.blas;
+        // In f32, whatever the operands are; those of f32 are not shortened to any other width.
+        let compute = lt::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        // SAFETY: room for a handle.
+        let status =
+            unsafe { (blas.cublasLtMatmulDescCreate)(&mut way.operation, compute, lt::cudaDataType_t::CUDA_R_32F) };
+        said("cublasLtMatmulDescCreate", status)?;
+        let transposed = |operand: Operand| if operand.is_transposed { 1i32 } else { 0 };
+        self.set(way, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &transposed(shape.b))?;
+        self.set(way, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &transposed(shape.a))?;
+        if shape.has_bias {
+            let bias = lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32;
+            self.set(way, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &bias)?;
+            // The way is looked for with an address as good as those that follow.
+            self.set(way, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &BIAS_ALIGNMENT)?;
+        }
+        for (layout, operand) in way.layouts.iter_mut().zip([shape.b, shape.a, shape.c]) {
+            let (rows, cols) = (operand.cols as u64, operand.rows as u64);
+            // SAFETY: room for a handle.
+            let status =
+                unsafe { (blas.cublasLtMatrixLayoutCreate)(layout, width(operand.width), rows, cols, rows as i64) };
+            said("cublasLtMatrixLayoutCreate", status)?;
+        }
+        Ok(())
+    }
+
+    /// Sets an attribute of an operation to a number, or to an address.
+    fn set<T>(&self, way: &Way, attribute: Attribute, value: &T) -> Result<(), String> {
+        let set = self.context.libraries.blas.cublasLtMatmulDescSetAttribute;
+        // SAFETY: an operation that lives, and a value that is as long as is said.
+        let status = unsafe { set(way.operation, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) };
+        said("cublasLtMatmulDescSetAttribute", status)
+    }
+
+    fn choose(&self, shape: &Shape, way: &mut Way) -> Result<(), String> {
+        let blas = &self.context.libraries.blas;
+        let mut preference = null_mut();
+        // SAFETY: room for a handle.
+        let status = unsafe { (blas.cublasLtMatmulPreferenceCreate)(&mut preference) };
+        said("cublasLtMatmulPreferenceCreate", status)?;
+        let chosen = self.prefer(shape, preference).and_then(|()| self.ask(way, preference));
+        // SAFETY: made above, and used nowhere after. There is nobody to tell a failure.
+        let _ = unsafe { (blas.cublasLtMatmulPreferenceDestroy)(preference) };
+        let suggestion = chosen?;
+        (way.algorithm, way.workspace_bytes) = (suggestion.algorithm, suggestion.workspace_bytes);
+        Ok(())
+    }
+
+    fn prefer(&self, shape: &Shape, preference: lt::cublasLtMatmulPreference_t) -> Result<(), String> {
+        let set = self.context.libraries.blas.cublasLtMatmulPreferenceSetAttribute;
+        let set = |attribute, value: *const c_void, bytes: usize| {
+            // SAFETY: a preference that lives, and a value that is as long as is said.
+            said("cublasLtMatmulPreferenceSetAttribute", unsafe { set(preference, attribute, value, bytes) })
+        };
+        let workspace_bytes = shape.workspace_bytes as u64;
+        let workspace = std::ptr::from_ref(&workspace_bytes).cast();
+        set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace, size_of::<u64>())?;
+        let alignments = [
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.b.alignment),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.a.alignment),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.c.alignment),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.c.alignment),
+        ];
+        let reduction = (Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, REDUCTION);
+        alignments
+            .into_iter()
+            .chain([reduction])
+            .try_for_each(|(attribute, value)| set(attribute, std::ptr::from_ref(&value).cast(), size_of::<u32>()))
+    }
+
+    /// The first way that the library says can be gone.
+    fn ask(&self, way: &Way, preference: lt::cublasLtMatmulPreference_t) -> Result<Suggestion, String> {
+        let nothing = Suggestion {
+            algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
+            workspace_bytes: 0,
+            status: 0,
+            waves: 0.0,
+            reserved: [0; 4],
+        };
+        let (mut found, mut count): (_, c_int) = ([nothing; SUGGESTIONS], 0);
+        let [first, second, result] = way.layouts;
+        let most = SUGGESTIONS as c_int;
+        // SAFETY: what describes the product lives, and there is room for as many ways as are asked for.
+        let status = unsafe {
+            let ask = self.context.libraries.blas.cublasLtMatmulAlgoGetHeuristic;
+            let found = found.as_mut_ptr();
+            ask(self.handle, way.operation, first, second, result, result, preference, most, found, &mut count)
+        };
+        said("cublasLtMatmulAlgoGetHeuristic", status)?;
+        let count = usize::try_from(count).unwrap_or(0).min(SUGGESTIONS);
+        found[..count]
+            .iter()
+            .find(|suggestion| suggestion.status == 0)
+            .copied()
+            .ok_or_else(|| "it has no way".to_owned())
+    }
+}
+
+impl Way {
+    /// # Safety
+    /// Its handles are used nowhere after.
+    unsafe fn drop(&self, blas: &super::library::Blas) {
+        // SAFETY: by the caller's promise; made by `describe`. There is nobody to tell a failure.
+        unsafe {
+            for &layout in self.layouts.iter().filter(|layout| !layout.is_null()) {
+                let _ = (blas.cublasLtMatrixLayoutDestroy)(layout);
+            }
+            if !self.operation.is_null() {
+                let _ = (blas.cublasLtMatmulDescDestroy)(self.operation);
+            }
+        }
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        let blas = &self.context.libraries.blas;
+        let _ = self.context.enter();
+        // SAFETY: whoever drops a device waits for its queues first. There is nobody to tell a failure.
+        unsafe {
+            self.ways.values().for_each(|way| way.drop(blas));
+            if !self.handle.is_null() {
+                let _ = (blas.cublasLtDestroy)(self.handle);
+            }
+        }
+    }
+}
+
+impl Cuda {
+    /// A hash of how all products so far were done: ranks that differ here would differ in bits.
+    pub fn products(&self) -> u64 {
+        self.products.borrow().fingerprint()
+    }
+}
+
+/// The addresses of a product's operands.
+struct Addresses {
+    c: u64,
+    a: u64,
+    b: u64,
+    bias: Option<u64>,
+}
+
+fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
+    cuda.attempt(|| {
+        let (workspace, workspace_bytes) = cuda.scratch();
+        let shape = Shape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
+        let mut products = cuda.products.borrow_mut();
+        let handle = products.handle;
+        products.way(shape)?;
+        let (products, stream) = (&*products, cuda.stream());
+        let way = &products.ways[&shape];
+        let failed = |reason| CudaError::Product { product: shape.to_string(), ordinal: cuda.context.ordinal, reason };
+        if let Some(bias) = at.bias {
+            products.set(way, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias).map_err(failed)?;
+        }
+        let (alpha, beta) = (1.0f32, if adds { 1.0f32 } else { 0.0 });
+        let [first, second, result] = way.layouts;
+        let pointer = |address: u64| std::ptr::without_provenance_mut::<c_void>(address as usize);
+        // SAFETY: operands of the lengths that were checked, a way that the library has named for them, and the workspace of the
+        // queue that the product goes to, which is at least as long as the way needs.
+        let status = unsafe {
+            (cuda.context.libraries.blas.cublasLtMatmul)(
+                handle,
+                way.operation,
+                (&raw const alpha).cast(),
+                pointer(at.b),
+                first,
+                pointer(at.a),
+                second,
+                (&raw const beta).cast(),
+                pointer(at.c),
+                result,
+                pointer(at.c),
+                result,
+                &raw const way.algorithm,
+                pointer(workspace),
+                way.workspace_bytes,
+                stream,
+            )
+        };
+        said("cublasLtMatmul", status).map_err(failed)
+    });
 }
 
 pub(super) fn matmul<O: Element, E: Element>(
     cuda: &Cuda,
-    _c: ViewMut<Cuda, O>,
-    _a: Matrix<Cuda, E>,
-    _b: Matrix<Cuda, E>,
-    _write: Write,
+    c: ViewMut<Cuda, O>,
+    a: Matrix<Cuda, E>,
+    b: Matrix<Cuda, E>,
+    write: Write,
 ) {
-    cuda.missing("matmul");
+    let ((a, a_at), (b, b_at)) = (Operand::of(&a), Operand::of(&b));
+    let ([rows, depth], [b_rows, cols]) = (a.size(), b.size());
+    assert!(depth == b_rows, "`b` has {b_rows} rows, expected {depth}");
+    check_len("c", c.len(), rows * cols);
+    if c.is_empty() {
+        return;
+    }
+    if depth == 0 {
+        return if write == Write::Set {
+            elementwise::fill(cuda, c, O::narrow(0.0))
+        };
+    }
+    let c_at = c.address().addr() as u64;
+    let c = Operand::new(O::WIDTH, [rows, cols], false, c_at);
+    multiply(cuda, [c, a, b], Addresses { c: c_at, a: a_at, b: b_at, bias: None }, write == Write::Add);
 }
 
 pub(super) fn linear<E: Element>(
     cuda: &Cuda,
-    _y: ViewMut<Cuda, E>,
-    _x: View<Cuda, E>,
-    _weight: Matrix<Cuda, E>,
-    _bias: Option<View<Cuda, E>>,
-    _then: Then<Cuda, E>,
+    mut y: ViewMut<Cuda, E>,
+    x: View<Cuda, E>,
+    weight: Matrix<Cuda, E>,
+    bias: Option<View<Cuda, E>>,
+    then: Then<Cuda, E>,
 ) {
-    cuda.missing("linear");
+    let [output, input] = weight.size();
+    let rows = divided("y", y.len(), output);
+    check_len("x", x.len(), rows * input);
+    check_len("bias", bias.map_or(output, |bias| bias.len()), output);
+    match &then {
+        Then::Nothing => {}
+        Then::Activate(_, z) => check_len("z", z.len(), y.len()),
+        Then::Add(other) => check_len("other", other.len(), y.len()),
+    }
+    if rows == 0 {
+        return;
+    }
+    let in_product = bias.filter(|bias| (bias.address().addr() as u64).is_multiple_of(BIAS_ALIGNMENT) && input > 0);
+    // A bias that the product itself cannot add is what the product is added to: to the same bits, as both are summed in f32
+    // and rounded once.
+    let begun = bias.filter(|_| in_product.is_none());
+    if let Some(bias) = begun {
+        elementwise::broadcast(cuda, y.reborrow(), bias);
+    }
+    let x = Matrix::new(x, rows, input);
+    match in_product {
+        None => {
+            let write = if begun.is_some() { Write::Add } else { Write::Set };
+            matmul(cuda, y.reborrow(), x, weight.transposed(), write);
+        }
+        Some(bias) => {
+            let ((a, a_at), (b, b_at)) = (Operand::of(&x), Operand::of(&weight.transposed()));
+            let y_at = y.address().addr() as u64;
+            let c = Operand::new(E::WIDTH, [rows, output], false, y_at);
+            let at = Addresses { c: y_at, a: a_at, b: b_at, bias: Some(bias.address().addr() as u64) };
+            multiply(cuda, [c, a, b], at, false);
+        }
+    }
+    // Not in the product, whose own nonlinearities are approximated otherwise.
+    then.apply(cuda, y);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operand_knows_its_alignment() {
+        let alignment = |address| Operand::new(Width::F32, [1, 1], false, address).alignment;
+        assert_eq!([0x1000, 0x1100, 0x1010, 0x1002, 0x1001].map(alignment), [256, 256, 16, 2, 1]);
+    }
+
+    #[test]
+    fn a_product_is_told_by_its_shapes() {
+        let operand = |width, rows, cols, is_transposed| Operand::new(width, [rows, cols], is_transposed, 0);
+        let (a, b) = (operand(Width::BF16, 3, 2, true), operand(Width::BF16, 3, 5, false));
+        let c = operand(Width::F32, 2, 5, false);
+        let shape = Shape { c, a, b, adds: false, has_bias: false, workspace_bytes: 0 };
+        assert_eq!(shape.to_string(), "(2, 3) of bf16, transposed by (3, 5) of bf16 to (2, 5) of f32");
+    }
 }

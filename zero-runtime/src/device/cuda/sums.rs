@@ -1,34 +1,137 @@
-//! Sums: those of ranks, of losses and of squares, each in its fixed order.
+//! Sums: those of ranks, of losses and of squares, each in its fixed order, which is the processor's: their bits are the same.
+//! Never waits for the device.
+
+use zero_plan::config::Width;
 
 use super::Cuda;
+use super::elementwise::{aligned, check_len, over, stored, stored_mut};
+use super::launch::{Argument, Grid, Kernel};
+use super::module::Source;
 use crate::device::{Agreement, HyperBlock, ReportBlock, Stored, StoredMut, Write};
 use crate::view::{View, ViewMut};
 
+const REDUCE: Kernel = Kernel::new(Source::Sums, "reduce");
+const ADD_MEAN: Kernel = Kernel::new(Source::Sums, "add_mean");
+const SQUARES: Kernel = Kernel::new(Source::Sums, "squares");
+const SUM_OF_SQUARES: Kernel = Kernel::new(Source::Sums, "sum_of_squares");
+const AGREE: Kernel = Kernel::new(Source::Sums, "agree");
+
+/// The most summands of ranks: their addresses are an argument of a kernel, which has 32 KB for all.
+const SUMMANDS_MAX: usize = 2048;
+
+/// Squares are summed in blocks of so many elements, each by so many threads.
+const BLOCK: usize = 4096;
+const LANES: usize = 16;
+
+/// Threads of a kernel that is one block.
+const ONE_BLOCK: Grid = Grid { blocks: 1, threads: 256 };
+
+/// The most numbers that say in which order words are summed, an argument of a kernel too.
+const ORDER_MAX: usize = 7680;
+
+/// The most units whose squares are summed.
+const UNITS_MAX: usize = 4096;
+
 pub(super) fn reduce<'a>(
     cuda: &Cuda,
-    _to: StoredMut<Cuda>,
-    _count: usize,
-    _own: Option<usize>,
-    _source: &dyn Fn(usize) -> Stored<'a, Cuda>,
-    _write: Write,
+    to: StoredMut<Cuda>,
+    count: usize,
+    own: Option<usize>,
+    source: &dyn Fn(usize) -> Stored<'a, Cuda>,
+    write: Write,
 ) {
-    cuda.missing("reduce");
+    assert!((1..=SUMMANDS_MAX).contains(&count), "a tree of {count} summands, expected 1 to {SUMMANDS_MAX}");
+    let len = to.len();
+    let (to, width) = stored_mut(to);
+    let Argument::Pointer(held) = to else { unreachable!("numbers have an address") };
+    let mut addresses = [0u64; SUMMANDS_MAX];
+    let mut is_aligned = aligned([to]);
+    for (i, address) in addresses[..count].iter_mut().enumerate() {
+        *address = held;
+        if own != Some(i) {
+            let summand = source(i);
+            check_len("source", summand.len(), len);
+            let (at, found) = stored(summand);
+            assert!(found == width, "summand {i} is stored as {}, and the sum as {}", name(found), name(width));
+            is_aligned = is_aligned.min(aligned([at]));
+            if let Argument::Pointer(at) = at {
+                *address = at;
+            }
+        }
+    }
+    // Few kernels for any number of ranks.
+    let room = count.next_power_of_two().max(8);
+    let kernel = REDUCE.of(width).with(room).with((write == Write::Add).into()).with(is_aligned);
+    let addresses = Argument::Bytes(bytemuck::cast_slice(&addresses[..room]));
+    cuda.launch(kernel, over(len), &[to, addresses, Argument::U32(count as u32), len.into()]);
 }
 
-pub(super) fn add_mean(cuda: &Cuda, _x: View<Cuda, f32>, _to: ViewMut<Cuda, f64>) {
-    cuda.missing("add_mean");
+fn name(width: Width) -> &'static str {
+    match width {
+        Width::F32 => "f32",
+        Width::BF16 => "bf16",
+    }
 }
 
-pub(super) fn squares(cuda: &Cuda, _x: Stored<Cuda>, _to: ViewMut<Cuda, f64>) {
-    cuda.missing("squares");
+pub(super) fn add_mean(cuda: &Cuda, x: View<Cuda, f32>, to: ViewMut<Cuda, f64>) {
+    check_len("to", to.len(), 1);
+    cuda.launch(ADD_MEAN, ONE_BLOCK, &[x.into(), x.len().into(), to.into()]);
+}
+
+pub(super) fn squares(cuda: &Cuda, x: Stored<Cuda>, to: ViewMut<Cuda, f64>) {
+    check_len("to", to.len(), 1);
+    let (len, (x, width)) = (x.len(), stored(x));
+    let blocks = len.div_ceil(BLOCK);
+    let (scratch, bytes) = cuda.scratch();
+    if cuda.has_failed() {
+        return;
+    }
+    let most = bytes / size_of::<f64>();
+    assert!(blocks <= most, "squares of {len} elements, expected {} at most", most * BLOCK);
+    let sums = Argument::Pointer(scratch);
+    let grid = Grid::over(blocks * LANES, 1, ONE_BLOCK.threads);
+    cuda.launch(SQUARES.of(width), grid, &[x, len.into(), sums]);
+    cuda.launch(SUM_OF_SQUARES, ONE_BLOCK, &[sums, blocks.into(), to.into()]);
 }
 
 pub(super) fn agree(
     cuda: &Cuda,
-    _agreement: &Agreement,
-    _all: View<Cuda, f64>,
-    _hyper: View<Cuda, HyperBlock>,
-    _report: ViewMut<Cuda, ReportBlock>,
+    agreement: &Agreement,
+    all: View<Cuda, f64>,
+    hyper: View<Cuda, HyperBlock>,
+    report: ViewMut<Cuda, ReportBlock>,
 ) {
-    cuda.missing("agree");
+    check_len("hyper", hyper.len(), 1);
+    check_len("report", report.len(), 1);
+    let ranks_by_part = agreement.ranks_by_part();
+    let (units, parts) = (agreement.stages().len(), ranks_by_part[0].len());
+    assert!(units <= UNITS_MAX, "{units} units, expected {UNITS_MAX} at most");
+    check_len("all", all.len(), parts * ranks_by_part.len() * agreement.values());
+    let [zero, replicas] = agreement.mesh();
+    let by_part = ranks_by_part.iter().flatten();
+    let order = agreement.ranks_by_data().iter().chain(by_part).chain(agreement.stages());
+    let (mut numbers, mut len) = ([0u32; ORDER_MAX], 0);
+    for &number in order {
+        assert!(len < ORDER_MAX, "more ranks and units than words can be summed of: {ORDER_MAX} together");
+        numbers[len] = number as u32;
+        len += 1;
+    }
+    let room = len.next_multiple_of(256);
+    let count = |count: usize| Argument::U32(count as u32);
+    cuda.launch(
+        AGREE.with(room),
+        ONE_BLOCK,
+        &[
+            Argument::Bytes(bytemuck::cast_slice(&numbers[..room])),
+            count(zero),
+            count(replicas),
+            count(parts),
+            count(ranks_by_part.len()),
+            count(units),
+            Argument::F64(agreement.summed() as f64),
+            all.into(),
+            hyper.into(),
+            report.into(),
+        ],
+    );
 }

@@ -1,1 +1,83 @@
-// optimizer.
+// Optimizer: one step of AdamW, elementwise, to the bits of the processor's device: the same operations in the same order, with
+// one rounding where it has one.
+#include "prelude.cuh"
+#include "step.cuh"
+
+// The factors of a step, as floats.
+struct Factors {
+    float keep, beta2, epsilon, grad_scale, fresh1, fresh2, step_size, root_correction;
+};
+
+__device__ Factors factors(const Hyper& hyper, double weight_decay, double grad_scale) {
+    Factors f;
+    f.keep = (float)(1.0 - hyper.lr * weight_decay);
+    f.beta2 = (float)hyper.beta2;
+    f.epsilon = (float)hyper.epsilon;
+    f.grad_scale = (float)grad_scale;
+    f.fresh1 = (float)(1.0 - hyper.beta1);
+    f.fresh2 = (float)(1.0 - hyper.beta2);
+    f.step_size = (float)(hyper.lr / hyper.correction1);
+    f.root_correction = (float)(1.0 / sqrt(hyper.correction2));
+    return f;
+}
+
+// A step of `len` elements: `updated` is what is remembered, `params`, if there are any, what layers read of it.
+template <class P, class U, class G, class M, class V, int ALIGNED>
+__device__ void step(const Factors& f, P* params, U* updated, const G* grads, M* ms, V* vs, u64 len) {
+    u64 threads = (u64)gridDim.x * blockDim.x;
+    for (u64 start = thread_index() * EIGHT; start < len; start += threads * EIGHT) {
+        float p[EIGHT], g[EIGHT], m[EIGHT], v[EIGHT];
+        load<ALIGNED>(p, updated, start, len);
+        load<ALIGNED>(g, grads, start, len);
+        load<ALIGNED>(m, ms, start, len);
+        load<ALIGNED>(v, vs, start, len);
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) {
+            float grad = g[i] * f.grad_scale;
+            m[i] = fmaf(grad - m[i], f.fresh1, m[i]);
+            v[i] = fmaf(f.fresh2 * grad, grad, f.beta2 * v[i]);
+            float denominator = fmaf(sqrtf(v[i]), f.root_correction, f.epsilon);
+            p[i] = fmaf(-f.step_size, m[i] / denominator, p[i] * f.keep);
+        }
+        store<ALIGNED>(ms, m, start, len);
+        store<ALIGNED>(vs, v, start, len);
+        store<ALIGNED>(updated, p, start, len);
+        if (params) {
+            // What is remembered, rounded once more: both may be narrower than a float.
+#pragma unroll
+            for (int i = 0; i < EIGHT; i++) p[i] = widen(narrow<U>(p[i]));
+            store<ALIGNED>(params, p, start, len);
+        }
+    }
+}
+
+// A step by what the words of a step say: none where they are not finite.
+template <class P, class U, class G, class M, class V, int ALIGNED>
+__global__ void update(P* params, U* updated, const G* grads, M* m, V* v, u64 len, const Hyper* hyper,
+                       const Report* report, u32 decays) {
+    __shared__ Factors shared;
+    if (report->is_finite != 1.0) return;
+    if (threadIdx.x == 0) shared = factors(*hyper, decays ? hyper->weight_decay : 0.0, report->grad_scale);
+    __syncthreads();
+    Factors own = shared;
+    step<P, U, G, M, V, ALIGNED>(own, params, updated, grads, m, v, len);
+}
+
+// A step by the host's own numbers.
+template <class P, class U, class G, class M, class V, int ALIGNED>
+__global__ void adamw(P* params, U* updated, const G* grads, M* m, V* v, u64 len, Hyper hyper, double grad_scale) {
+    step<P, U, G, M, V, ALIGNED>(factors(hyper, hyper.weight_decay, grad_scale), params, updated, grads, m, v, len);
+}
+
+// `found` (1) := 1 where an element of `x` is infinite or no number.
+template <class E, int ALIGNED> __global__ void find_infinite(const E* x, u64 len, u32* found) {
+    u64 start = thread_index() * EIGHT;
+    if (start >= len) return;
+    float numbers[EIGHT];
+    load<ALIGNED>(numbers, x, start, len);
+    bool is_any = false;
+#pragma unroll
+    for (int i = 0; i < EIGHT; i++) is_any |= !(numbers[i] - numbers[i] == 0.0f);
+    // All that write it write the same.
+    if (is_any) *found = 1;
+}

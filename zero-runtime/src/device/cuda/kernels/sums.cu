@@ -1,1 +1,216 @@
-// sums.
+// Sums: in orders that depend on lengths alone, and are those of the processor's device. No sum is left to chance.
+#include "prelude.cuh"
+#include "step.cuh"
+
+// Addresses of summands; a launch copies as many.
+template <int N> struct Sources {
+    const void* at[N];
+};
+
+// Levels of a tree of as many summands as there can be addresses.
+constexpr int LEVELS = 12;
+
+// `to` := or += the sum of `count` stretches along the tree in which, of n, the first n.next_power_of_two() / 2 are summed before
+// the others are added. Summands come one by one; two sums of equally many are one as soon as both are there. Sums are
+// floats, and the last is rounded to what `to` stores.
+template <class E, int N, int ADDS, int ALIGNED>
+__global__ void reduce(E* to, Sources<N> sources, u32 count, u64 len) {
+    u64 start = thread_index() * EIGHT;
+    if (start >= len) return;
+    // At level l, a sum of 2^l summands that waits for the next.
+    float waiting[LEVELS][EIGHT];
+    for (u32 i = 0; i < count; i++) {
+        float sum[EIGHT];
+        load<ALIGNED>(sum, static_cast<const E*>(sources.at[i]), start, len);
+        bool is_carried = true;
+#pragma unroll
+        for (int level = 0; level < LEVELS; level++) {
+            if (!is_carried) continue;
+            is_carried = i >> level & 1;
+#pragma unroll
+            for (int k = 0; k < EIGHT; k++) {
+                if (is_carried) sum[k] = waiting[level][k] + sum[k];
+                else waiting[level][k] = sum[k];
+            }
+        }
+    }
+    // What waits is of different lengths, shorter and shorter: the shortest are summed first.
+    float total[EIGHT];
+    bool has_any = false;
+#pragma unroll
+    for (int level = 0; level < LEVELS; level++) {
+        if (!(count >> level & 1)) continue;
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++) total[k] = has_any ? waiting[level][k] + total[k] : waiting[level][k];
+        has_any = true;
+    }
+    if (ADDS) {
+        float held[EIGHT];
+        load<ALIGNED>(held, to, start, len);
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++) total[k] = held[k] + total[k];
+    }
+    store<ALIGNED>(to, total, start, len);
+}
+
+// Numbers that one thread sums while the others bring the next.
+constexpr int PIECE = 1024;
+
+// `to` (1) += the sum of `x`, first to last, over `len`. One block.
+__global__ void add_mean(const float* x, u64 len, double* to) {
+    __shared__ float piece[PIECE];
+    double sum = 0;
+    for (u64 start = 0; start < len; start += PIECE) {
+        for (u32 i = threadIdx.x; i < PIECE && start + i < len; i += blockDim.x) piece[i] = x[start + i];
+        __syncthreads();
+        if (threadIdx.x == 0)
+            for (u32 i = 0; i < PIECE && start + i < len; i++) sum = sum + (double)piece[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) *to = *to + sum / (double)len;
+}
+
+// Squares are summed in blocks of so many elements.
+constexpr int BLOCK = 4096;
+// Each by so many sums, of every sixteenth element.
+constexpr int LANES = 16;
+
+// `sums` (blocks) := the sum of squares of each block of `x`.
+template <class E> __global__ void squares(const E* x, u64 len, double* sums) {
+    u64 block = thread_index() / LANES;
+    u32 lane = threadIdx.x % LANES;
+    u64 start = block * BLOCK;
+    u64 end = start + BLOCK < len ? start + BLOCK : len;
+    double sum = 0;
+    for (u64 i = start + lane; i < end; i += LANES) {
+        double number = (double)widen(x[i]);
+        sum = fma(number, number, sum);
+    }
+    // Lane l and lane l + 8, then l and l + 4: all threads take part, those of blocks beyond the last too.
+    for (int half = LANES / 2; half > 0; half /= 2) sum = sum + __shfl_down_sync(0xffffffffu, sum, half, LANES);
+    if (lane == 0 && start < len) sums[block] = sum;
+}
+
+// The most sums of a tree of squares that one block takes: its branches are as deep as the tree where they meet.
+constexpr int BRANCHES = 256;
+
+// The sum of `sums` from `first` on along the tree that halves their number.
+__device__ double halved(const double* sums, u64 first, u64 count) {
+    // Of each branch: the right half that is still to be summed, and the sum of the left one.
+    u64 starts[40], counts[40];
+    double lefts[40];
+    int depth = 0;
+    for (;;) {
+        while (count > 1) {
+            u64 left = count / 2;
+            starts[depth] = first + left;
+            counts[depth] = count - left;
+            lefts[depth] = 0;
+            depth++;
+            count = left;
+        }
+        double sum = sums[first];
+        for (;;) {
+            if (depth == 0) return sum;
+            if (counts[depth - 1] > 0) {
+                // The left half is done: on with the right one.
+                lefts[depth - 1] = sum;
+                first = starts[depth - 1];
+                count = counts[depth - 1];
+                counts[depth - 1] = 0;
+                break;
+            }
+            sum = lefts[depth - 1] + sum;
+            depth--;
+        }
+    }
+}
+
+// `to` (1) := the sum of `sums` along that tree. One block of BRANCHES threads: each sums a branch of depth 8, or what has no
+// such depth is summed by one thread.
+__global__ void sum_of_squares(const double* sums, u64 count, double* to) {
+    __shared__ double branches[BRANCHES];
+    if (count < BRANCHES) {
+        if (threadIdx.x == 0) *to = count == 0 ? 0.0 : halved(sums, 0, count);
+        return;
+    }
+    // Bits of the thread's number, the highest first, say at each fork whether it goes left or right.
+    u64 first = 0, own = count;
+    for (int bit = BRANCHES / 2; bit > 0; bit /= 2) {
+        u64 left = own / 2;
+        if (threadIdx.x & bit) {
+            first += left;
+            own -= left;
+        } else {
+            own = left;
+        }
+    }
+    branches[threadIdx.x] = halved(sums, first, own);
+    __syncthreads();
+    for (int width = BRANCHES / 2; width > 0; width /= 2) {
+        double sum = 0;
+        if (threadIdx.x < width) sum = branches[2 * threadIdx.x] + branches[2 * threadIdx.x + 1];
+        __syncthreads();
+        if (threadIdx.x < width) branches[threadIdx.x] = sum;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) *to = branches[0];
+}
+
+// How words of ranks are summed: the ranks of the last pipeline stage by their data, then for each pipeline stage its ranks by
+// their parts, then the pipeline stage of each unit.
+template <int N> struct Order {
+    u32 at[N];
+};
+
+// The words that ranks name, along the tree of `reduce`.
+template <class Word> __device__ double tree(u32 count, Word word) {
+    double waiting[LEVELS + 1], total = 0;
+    for (u32 i = 0; i < count; i++) {
+        double sum = word(i);
+        int level = 0;
+        for (; i >> level & 1; level++) sum = waiting[level] + sum;
+        waiting[level] = sum;
+    }
+    bool has_any = false;
+    for (int level = 0; level <= LEVELS; level++) {
+        if (!(count >> level & 1)) continue;
+        total = has_any ? waiting[level] + total : waiting[level];
+        has_any = true;
+    }
+    return total;
+}
+
+// The most units whose squares are summed.
+constexpr int UNITS = 4096;
+
+// `report` := what the words of all ranks come to. One block.
+template <int N>
+__global__ void agree(Order<N> order, u32 zero, u32 replicas, u32 parts, u32 stages, u32 units, double summed,
+                      const double* all, const Hyper* hyper, Report* report) {
+    __shared__ double squares_of[UNITS];
+    u64 values = 1 + (u64)units;
+    const u32* by_data = order.at;
+    const u32* by_part = by_data + zero * replicas;
+    const u32* stage_of = by_part + stages * parts;
+    for (u32 unit = threadIdx.x; unit < units; unit += blockDim.x) {
+        const u32* ranks = by_part + stage_of[unit] * parts;
+        squares_of[unit] = tree(parts, [&](u32 part) { return all[ranks[part] * values + 1 + unit]; });
+    }
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    double squares = 0;
+    for (u32 unit = 0; unit < units; unit++) squares = squares + squares_of[unit];
+    double losses = tree(replicas, [&](u32 replica) {
+        return tree(zero, [&](u32 rank) { return all[by_data[replica * zero + rank] * values]; });
+    });
+    double loss = losses / summed, norm = sqrt(squares) / summed;
+    // As PyTorch clips; a norm that is no number clips nothing.
+    double clipping = hyper->clip / (norm + 1e-6);
+    clipping = clipping < 1.0 ? clipping : 1.0;
+    report->loss = loss;
+    report->gradient_norm = norm;
+    report->grad_scale = clipping / summed;
+    // What is infinite or no number less itself is no number.
+    report->is_finite = loss - loss == 0.0 && norm - norm == 0.0 ? 1.0 : 0.0;
+}
