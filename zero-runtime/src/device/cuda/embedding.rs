@@ -2,7 +2,7 @@
 //! waits for the device.
 
 use super::Cuda;
-use super::elementwise::{check_len, divided};
+use super::elementwise::divided;
 use super::grid::{BLOCK, PACK, of_packs, word};
 use super::launch::{Grid, Kernel};
 use super::module::Source;
