@@ -4,6 +4,7 @@
 pub mod buffers;
 pub mod heads;
 pub mod naive;
+pub mod pretend;
 pub mod published;
 pub mod reference;
 pub mod saved;

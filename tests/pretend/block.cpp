@@ -1,0 +1,212 @@
+// Threads of a block as fibers. Threads that wait for nothing share one: only a thread that waits keeps its own.
+// A thread that others wait for in vain is an error that names it, never a hang.
+#include "block.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "fibers.h"
+
+namespace pretend {
+
+namespace {
+
+enum class State { Fresh, Ready, AtBarrier, AtMeeting, Done };
+
+struct Thread {
+    State state = State::Fresh;
+    Fiber* fiber = nullptr;
+    unsigned mask = 0;
+    PretendMeeting meeting = nullptr;
+    void* brought = nullptr;
+};
+
+// The block that runs. One at a time in a process, as the driver runs under one lock.
+struct Block {
+    const PretendKernel* kernel = nullptr;
+    PretendThreads* where = nullptr;
+    void** arguments = nullptr;
+    Random* random = nullptr;
+    std::vector<Thread> threads;
+    std::vector<unsigned> fresh, ready;
+    unsigned current = 0, at_barrier = 0, done = 0;
+    std::string error;
+    Fiber scheduler;
+    std::vector<Fiber*> idle;
+};
+Block block;
+
+Dim place(unsigned thread) {
+    const Dim& of = block.where->threads;
+    return {thread % of.x, thread / of.x % of.y, thread / of.x / of.y};
+}
+
+std::string named(unsigned thread) {
+    const Dim& in = block.where->block;
+    Dim at = place(thread);
+    char text[128];
+    snprintf(text, sizeof text, "thread (%u, %u, %u) of block (%u, %u, %u)", at.x, at.y, at.z, in.x, in.y, in.z);
+    return text;
+}
+
+void enter(unsigned thread) {
+    block.current = thread;
+    block.where->thread = place(thread);
+}
+
+// What a fiber does: threads that have not begun, one after another. Once one has waited, the fiber is that thread's until
+// it ends.
+void work() {
+    for (Fiber* mine = nullptr;;) {
+        if (!mine) {
+            mine = block.idle.back();
+            block.idle.pop_back();
+            arrived(*mine);
+        }
+        while (!block.fresh.empty() && block.error.empty()) {
+            enter(block.fresh.back());
+            block.fresh.pop_back();
+            block.threads[block.current].fiber = mine;
+            block.kernel->run(block.arguments);
+            block.threads[block.current].state = State::Done;
+            block.done++;
+        }
+        block.idle.push_back(mine);
+        change(*mine, block.scheduler);
+        block.idle.erase(std::find(block.idle.begin(), block.idle.end(), mine));
+    }
+}
+
+// The running thread waits in `state` until it is made ready.
+void wait(State state) {
+    unsigned me = block.current;
+    block.threads[me].state = state;
+    change(*block.threads[me].fiber, block.scheduler);
+    enter(me);
+}
+
+void make_ready(unsigned thread) {
+    block.threads[thread].state = State::Ready;
+    block.ready.push_back(thread);
+}
+
+void fail(const char* why) {
+    if (block.error.empty()) block.error = named(block.current) + ": " + why;
+    wait(State::Done);
+}
+
+void block_barrier() {
+    if (++block.at_barrier < block.threads.size()) return wait(State::AtBarrier);
+    block.at_barrier = 0;
+    for (unsigned thread = 0; thread < block.threads.size(); thread++)
+        if (thread != block.current) make_ready(thread);
+}
+
+void meet(unsigned mask, PretendMeeting meeting, void* brought) {
+    unsigned me = block.current, first = me / 32 * 32, size = block.threads.size();
+    unsigned there = size - first < 32 ? (1u << (size - first)) - 1 : ~0u;
+    if (!(mask >> (me - first) & 1)) return fail("takes part in what its mask leaves it out of");
+    // A mask of all lanes is one of all that the warp has.
+    mask &= there;
+    Thread& mine = block.threads[me];
+    mine.mask = mask, mine.meeting = meeting, mine.brought = brought;
+    void* lanes[32] = {};
+    for (unsigned lane = 0; lane < 32; lane++) {
+        if (!(mask >> lane & 1)) continue;
+        const Thread& other = block.threads[first + lane];
+        if (first + lane != me && other.state != State::AtMeeting) return wait(State::AtMeeting);
+        if (other.mask != mask || other.meeting != meeting) return fail("lanes of its warp wait elsewhere, or by other masks");
+        lanes[lane] = other.brought ? other.brought : const_cast<unsigned*>(&other.mask);
+    }
+    meeting(lanes);
+    for (unsigned lane = 0; lane < 32; lane++)
+        if ((mask >> lane & 1) && first + lane != me) make_ready(first + lane);
+}
+
+void resume(unsigned thread) {
+    block.threads[thread].state = State::Ready;
+    change(block.scheduler, *block.threads[thread].fiber);
+}
+
+void begin_fresh() {
+    if (block.idle.empty()) {
+        auto* fiber = new Fiber;
+        fiber->stack = new_stack();
+        prepare(*fiber, work);
+        block.idle.push_back(fiber);
+    }
+    change(block.scheduler, *block.idle.back());
+}
+
+// Says of the first thread that waits for what it waits, and for whom.
+std::string stuck() {
+    for (unsigned thread = 0; thread < block.threads.size(); thread++) {
+        State state = block.threads[thread].state;
+        if (state != State::AtBarrier && state != State::AtMeeting) continue;
+        const char* at = state == State::AtBarrier ? "__syncthreads" : "a shuffle, __syncwarp or product of its warp";
+        for (unsigned other = 0; other < block.threads.size(); other++)
+            if (block.threads[other].state == State::Done)
+                return named(thread) + " waits at " + at + ", but " + named(other) + " has returned";
+        return named(thread) + " waits at " + at + ", and others of its block wait elsewhere";
+    }
+    return "";
+}
+
+void run_block(const Dim& at, unsigned count) {
+    block.where->block = at;
+    block.threads.assign(count, Thread{});
+    block.fresh.resize(count);
+    bool forward = block.random->one_in(2);
+    for (unsigned i = 0; i < count; i++) block.fresh[i] = forward ? count - 1 - i : i;
+    block.at_barrier = block.done = 0;
+    while (block.error.empty()) {
+        if (!block.ready.empty()) {
+            // From either end: whole warps go on together, or the first that waited does.
+            bool last = block.random->one_in(2);
+            unsigned thread = last ? block.ready.back() : block.ready.front();
+            if (last) block.ready.pop_back();
+            else block.ready.erase(block.ready.begin());
+            resume(thread);
+        } else if (!block.fresh.empty()) {
+            begin_fresh();
+        } else {
+            break;
+        }
+    }
+    if (block.error.empty() && block.done < count) block.error = stuck();
+}
+
+// Fibers whose threads never ended begin anew.
+void abandon() {
+    for (auto& thread : block.threads) {
+        Fiber* fiber = thread.fiber;
+        if (!fiber || std::find(block.idle.begin(), block.idle.end(), fiber) != block.idle.end()) continue;
+        prepare(*fiber, work);
+        block.idle.push_back(fiber);
+    }
+    block.ready.clear();
+}
+
+}  // namespace
+
+std::string run_grid(const PretendKernel& kernel, PretendThreads& threads, const Grid& grid, void** arguments,
+                     Random& random) {
+    block.kernel = &kernel, block.where = &threads, block.arguments = arguments, block.random = &random;
+    // Another thread of the process may have run the last kernel: its stack is another.
+    block.scheduler = Fiber{};
+    block.error.clear();
+    threads = {{}, {}, grid.threads, grid.blocks, block_barrier, meet, fail};
+    unsigned count = grid.threads.x * grid.threads.y * grid.threads.z;
+    uint64_t blocks = uint64_t(grid.blocks.x) * grid.blocks.y * grid.blocks.z;
+    uint64_t start = random.below(blocks);
+    bool forward = random.one_in(2);
+    for (uint64_t i = 0; i < blocks && block.error.empty(); i++) {
+        uint64_t at = (start + (forward ? i : blocks - i)) % blocks, x = grid.blocks.x, y = grid.blocks.y;
+        run_block({unsigned(at % x), unsigned(at / x % y), unsigned(at / x / y)}, count);
+    }
+    if (!block.error.empty()) abandon();
+    return block.error;
+}
+
+}  // namespace pretend

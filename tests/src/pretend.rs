@@ -1,0 +1,168 @@
+//! Pretend: libraries that behave as CUDA's do, on the host: built from `tests/pretend/` by the system's C++ compiler, once
+//! for each state of their sources. Where there is no such compiler, tests that need them say so and do nothing. Never
+//! looks for a GPU.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use libloading::Library;
+use zero_runtime::device::cuda;
+
+/// Where the sources are.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pretend");
+
+/// What the driver is made of.
+const DRIVER: [&str; 9] = [
+    "cuda.cpp",
+    "queue.cpp",
+    "streams.cpp",
+    "graphs.cpp",
+    "memory.cpp",
+    "copies.cpp",
+    "modules.cpp",
+    "block.cpp",
+    "fibers.cpp",
+];
+
+/// What kernels are compiled with lies beside their compiler.
+const HEADERS: [&str; 2] = ["shim.h", "module.h"];
+
+/// All of them are compiled so. What the libraries call of themselves is bound when they are linked, so that a function can
+/// be hidden from others.
+const OPTIONS: [&str; 8] =
+    ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-Bsymbolic"];
+
+/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; or none, where they cannot be built.
+///
+/// # Panics
+/// If the compiler refuses the sources.
+pub fn libraries() -> Option<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(build).as_deref()
+}
+
+/// Lets CUDA devices of this process be pretended, and their kernels be kept beside the libraries: whether they can be.
+///
+/// # Panics
+/// If the compiler refuses the sources.
+pub fn is_cuda() -> bool {
+    let Some(folder) = libraries() else { return false };
+    cuda::use_libraries(folder);
+    cuda::use_kernels(&folder.join("kernels"));
+    true
+}
+
+fn compiler() -> String {
+    std::env::var("PRETEND_CXX").unwrap_or_else(|_| "g++".into())
+}
+
+fn build() -> Option<PathBuf> {
+    let version = Command::new(compiler()).arg("-v").output();
+    let Ok(version) = version.map(|output| output.stderr) else {
+        eprintln!("NOT TESTED: no `{}` to build the pretend CUDA libraries by", compiler());
+        return None;
+    };
+    let mut hasher = DefaultHasher::new();
+    (version, OPTIONS, DRIVER).hash(&mut hasher);
+    let mut sources: Vec<_> = std::fs::read_dir(SOURCES).unwrap().map(|file| file.unwrap().path()).collect();
+    sources.sort();
+    for source in sources {
+        std::fs::read(source).unwrap().hash(&mut hasher);
+    }
+    let folder = below_target().join(format!("{:016x}", hasher.finish()));
+    if !folder.exists() {
+        let unfinished = folder.with_extension(std::process::id().to_string());
+        std::fs::create_dir_all(&unfinished).unwrap();
+        compile(&unfinished);
+        // Another process may have been faster; what is there is whole in any case.
+        if std::fs::rename(&unfinished, &folder).is_err() {
+            std::fs::remove_dir_all(&unfinished).unwrap();
+        }
+    }
+    Some(folder)
+}
+
+/// `target/pretend`, wherever this program's target directory is.
+fn below_target() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let deps = program.ancestors().find(|folder| folder.ends_with("deps")).expect("tests lie in target/PROFILE/deps");
+    deps.parent().and_then(Path::parent).unwrap().join("pretend")
+}
+
+fn compile(folder: &Path) {
+    for header in HEADERS {
+        std::fs::copy(Path::new(SOURCES).join(header), folder.join(header)).unwrap();
+    }
+    let compiling = |name: &str, sources: &[&str], more: &[&str]| {
+        let mut command = Command::new(compiler());
+        command.current_dir(SOURCES).args(OPTIONS).args(more).args(sources);
+        command.arg(format!("-Wl,-soname,{name}")).arg("-o").arg(folder.join(name));
+        command.arg(format!("-L{}", folder.display()));
+        command
+    };
+    let driver = compiling("libcuda.so.1", &DRIVER, &["-pthread"]).spawn().unwrap();
+    run(&mut compiling("libnvrtc.so.13", &["nvrtc.cpp"], &[]));
+    finish(driver);
+    // The library of products puts its work into the driver's streams.
+    let products = ["-O3", "-march=native", "-ffp-contract=fast"];
+    run(compiling("libcublasLt.so.13", &["cublaslt.cpp"], &products).args(["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]));
+}
+
+fn run(command: &mut Command) {
+    finish(command.spawn().unwrap());
+}
+
+fn finish(mut child: std::process::Child) {
+    assert!(child.wait().unwrap().success(), "the pretend CUDA libraries do not compile");
+}
+
+/// From now on the pretend driver of this process does its work in another order.
+///
+/// # Panics
+/// If there are no libraries.
+pub fn seed(seed: u64) {
+    // SAFETY: the type is that of the function in `cuda.cpp`.
+    unsafe { driver().get::<extern "C" fn(u64) -> i32>(b"pretend_seed\0").unwrap()(seed) };
+}
+
+/// From now on these calls fail, as `PRETEND_FAIL` has them; and the pretend driver of this process works again.
+///
+/// # Panics
+/// If there are no libraries.
+pub fn fail(failures: &str) {
+    let failures = CString::new(failures).unwrap();
+    // SAFETY: the type is that of the function in `cuda.cpp`, which keeps nothing of the text.
+    unsafe { driver().get::<extern "C" fn(*const i8) -> i32>(b"pretend_fail\0").unwrap()(failures.as_ptr().cast()) };
+}
+
+/// The pretend driver of this process.
+pub fn driver() -> &'static Library {
+    static DRIVER: OnceLock<Library> = OnceLock::new();
+    DRIVER.get_or_init(|| {
+        let path = libraries().expect("a C++ compiler").join("libcuda.so.1");
+        // SAFETY: built from the sources here; it does nothing when it is loaded but hide a function.
+        unsafe { Library::new(path) }.unwrap()
+    })
+}
+
+/// Whether this is a process that [`again`] has started, in which a test does what it asks of another process.
+pub fn is_another() -> bool {
+    std::env::var_os("PRETEND_AGAIN").is_some()
+}
+
+/// Runs a test of this program, by its whole name, in a process of its own with other variables, in which [`is_another`].
+///
+/// # Panics
+/// If the process does not start, or runs no such test.
+pub fn again(test: &str, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env("PRETEND_AGAIN", "1");
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("running 1 test"), "`{test}` is no test: {said}");
+    output
+}

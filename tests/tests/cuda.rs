@@ -1,0 +1,5 @@
+//! CUDA without a GPU: on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them by, nothing is
+//! tested here, aloud.
+
+#[path = "cuda/pretend/mod.rs"]
+mod pretend;
