@@ -3,3 +3,5 @@
 
 #[path = "cuda/pretend/mod.rs"]
 mod pretend;
+#[path = "cuda/spine/mod.rs"]
+mod spine;

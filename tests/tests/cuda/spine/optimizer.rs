@@ -1,8 +1,6 @@
 //! A step of the optimizer in every mix of widths, to the bit; and whether numbers are finite.
 
-use zero_runtime::device::{
-    AdamW, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights, bf16,
-};
+use zero_runtime::device::{AdamW, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights, bf16};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::of;
 

@@ -93,7 +93,8 @@ fn layer<D: Device, E: Element>(device: &D, bias_before: Option<usize>, is_trans
     let weight = Shifted::<D, E>::new(device, output * input, 0, 2);
     let bias = bias_before.map(|before| Shifted::<D, E>::new(device, output + 9 - before, before, 3));
     let bias = bias.as_ref().map(|bias| bias.view().split_at(output).0);
-    let (other, mut y) = (Shifted::<D, E>::new(device, rows * output, 0, 4), Shifted::<D, E>::new(device, rows * output, 0, 5));
+    let (other, mut y) =
+        (Shifted::<D, E>::new(device, rows * output, 0, 4), Shifted::<D, E>::new(device, rows * output, 0, 5));
     device.fill(y.view_mut(), E::narrow(f32::NAN));
     let weight = match is_transposed {
         false => Matrix::new(weight.view(), output, input),

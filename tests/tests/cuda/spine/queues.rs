@@ -105,7 +105,7 @@ fn memory_is_whole_pages_of_zeros() {
 /// By another device too: an export is another mapping of the same pages.
 #[test]
 fn memory_is_reached_by_those_that_it_is_given_to() {
-    let (Some(cuda), Some(_)) = (device(), pretend::ready()) else { return };
+    let Some(cuda) = device() else { return };
     let other = Cuda::open(1).expect("a second device");
     let memory = cuda.allocate(64).expect("memory");
     let descriptor = memory.export().expect("a descriptor");
@@ -116,7 +116,10 @@ fn memory_is_reached_by_those_that_it_is_given_to() {
     // SAFETY: as many bytes, which one device writes before the other reads.
     let (to, from) = unsafe {
         use zero_runtime::view::{View, ViewMut};
-        (ViewMut::<Cuda, f32>::from_raw(memory.start().cast(), 4), View::<Cuda, f32>::from_raw(imported.start().cast(), 4))
+        (
+            ViewMut::<Cuda, f32>::from_raw(memory.start().cast(), 4),
+            View::<Cuda, f32>::from_raw(imported.start().cast(), 4),
+        )
     };
     cuda.stage(to, |to| to.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]));
     // The first waits until it has written.
@@ -144,5 +147,9 @@ fn a_device_that_has_failed_does_nothing_more_and_says_why() {
         assert!(filled, "whoever fills counts on being asked");
         assert_eq!((found, cuda.failure()), ([7.0; 9], Some(failure)), "the first error stays");
     };
-    super::refusals::apart("queues::a_device_that_has_failed_does_nothing_more_and_says_why", &[("PRETEND_FAIL", "launch:1")], inside);
+    super::refusals::apart(
+        "queues::a_device_that_has_failed_does_nothing_more_and_says_why",
+        &[("PRETEND_FAIL", "launch:1")],
+        inside,
+    );
 }

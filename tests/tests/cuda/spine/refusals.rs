@@ -26,7 +26,7 @@ pub fn apart(test: &str, variables: &[(&str, &str)], inside: impl FnOnce()) {
 /// That opening a device says this, with a way out.
 #[track_caller]
 fn assert_refused(ordinal: usize, code: &str, what: &str) {
-    pretend::ready();
+    assert!(pretend::is_cuda());
     let error = Cuda::open(ordinal).err().expect("a device that cannot be had");
     assert_eq!((error.code(), error.to_string().as_str()), (code, what));
     assert!(!error.help().is_empty());
@@ -105,7 +105,7 @@ fn z0433_there_are_fewer_devices() {
 #[test]
 fn z0434_the_device_is_old() {
     apart("refusals::z0434_the_device_is_old", &[("PRETEND_CAPABILITY", "75")], || {
-        pretend::ready();
+        assert!(pretend::is_cuda());
         let error = Cuda::open(0).err().expect("a device that cannot be had");
         assert_eq!(error.code(), "Z0434");
         assert!(error.to_string().ends_with("has compute capability 7.5, expected at least 8.0"), "{error}");

@@ -2,7 +2,9 @@
 
 use zero_plan::unit::Unit;
 use zero_plan::{Axis, Config, Mesh, PlanBuf};
-use zero_runtime::device::{Agreement, Buffer, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Write, bf16};
+use zero_runtime::device::{
+    Agreement, Buffer, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Write, bf16,
+};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, of, stored};
 
@@ -71,12 +73,15 @@ where
 fn means_and_squares_are_the_processors() {
     let Some(cuda) = device() else { return };
     for len in [1, 15, 16, 17, 1023, 1025, 4096, 4097, 70_000, 256 * 4096, 300 * 4096 + 5] {
-        for (found, expected) in means_and_squares::<_, f32>(&cuda, len).iter().zip(&means_and_squares::<_, f32>(&CPU, len)) {
+        for (found, expected) in
+            means_and_squares::<_, f32>(&cuda, len).iter().zip(&means_and_squares::<_, f32>(&CPU, len))
+        {
             alike(&format!("{len} of f32"), found, expected);
         }
     }
     for len in [5, 4097, 70_000] {
-        let [found, expected] = [means_and_squares::<_, bf16>(&cuda, len)[1].clone(), means_and_squares::<_, bf16>(&CPU, len)[1].clone()];
+        let [found, expected] =
+            [means_and_squares::<_, bf16>(&cuda, len)[1].clone(), means_and_squares::<_, bf16>(&CPU, len)[1].clone()];
         alike(&format!("{len} of bf16"), &found, &expected);
     }
 }
