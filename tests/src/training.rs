@@ -220,7 +220,7 @@ pub fn assert_as_planned(plan: &Plan, rank: usize, steps: u64, moved: Moved, map
     (0..steps).for_each(|_| planned += Moved::taken(plan, stage.step));
     let config = &plan.config;
     assert_eq!(moved, planned, "rank {rank} took other bytes than planned: {config:?}");
-    let planned = [private_mapping_bytes(&stage.memory), segment_mapping_bytes(plan)];
+    let planned = [private_mapping_bytes(config.device, &stage.memory), segment_mapping_bytes(plan)];
     assert_eq!(mapped_bytes, planned, "rank {rank} has other mappings than planned: {config:?}");
 }
 

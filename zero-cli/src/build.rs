@@ -10,9 +10,11 @@ use zero_runtime::data::WorkspaceText;
 
 use crate::arguments::Request;
 use crate::binary::{Binary, place};
-use crate::compile::compile;
+use crate::compile::{Compiled, compile};
 use crate::error::Error;
 use crate::model;
+use crate::offers;
+use crate::sizes::ModelRequest;
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and says on standard error what text the binary carries.
@@ -27,7 +29,7 @@ pub fn build_probe(request: &Request, shapes: &str) -> Result<Binary, Error> {
 
 fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>) -> Result<Binary, Error> {
     let spec = read(path)?;
-    let model = spec.model.ok_or_else(|| Error::NoModel { spec: path.clone() })?;
+    let model = spec.model.clone().ok_or_else(|| Error::NoModel { spec: path.clone() })?;
     let workspace = Workspace::find()?;
     let program = workspace.program(&model, bin.as_deref(), path)?;
     let absolute = path.canonicalize().map_err(|source| Error::Unreadable { path: path.clone(), source })?;
@@ -37,18 +39,27 @@ fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>)
     // Cargo builds every spec of a model to the same path, so no other build may run until the binary has been copied.
     let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| Error::Write { path: own.clone(), source })?;
-    let _lock = lock(own.join("lock"))?;
+    let lock = lock(own.join("lock"))?;
     let carried = WorkspaceText::below(&workspace.root)?;
     let text = own.join("workspace.txt");
     write_if_changed(&text, carried.text.as_bytes())?;
     let (files, bytes) = (carried.files.len(), carried.text.len());
     eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
-    let (built, at) = compile(&program, &absolute, &text, size.as_deref(), shapes)?;
+    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes, spec.device)? {
+        Compiled::Binary(built, at) => (built, at),
+        Compiled::Nothing { is_over_budget } => {
+            drop(lock);
+            let program = ModelRequest { bin: bin.clone(), size: size.clone() };
+            let offers = if is_over_budget { offers::offers(&spec, &model, &program) } else { String::new() };
+            return Err(Error::Build { spec: path.clone(), offers });
+        }
+    };
     model::require(&at, path, &program.name)?;
     model::require_size(&at, &program.name, size.as_deref())?;
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);
     let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
     let binary = Binary::keep(built, place(&target, &absolute, &name), &own.join("fresh"))?;
+    drop(lock);
     prove(&binary, path)?;
     Ok(binary)
 }

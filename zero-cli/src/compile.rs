@@ -1,14 +1,29 @@
 //! Compile: lets cargo compile one program under a spec. Never decides which program.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
+use zero_plan::config::Device;
 
 use crate::error::Error;
 use crate::workspace::{Program, cargo};
+
+/// What came of it.
+pub enum Compiled {
+    /// A binary, open, and its path.
+    Binary(File, PathBuf),
+    /// Nothing; cargo has said why.
+    Nothing {
+        /// Whether a rank would need more than the budget of the spec.
+        is_over_budget: bool,
+    },
+}
+
+/// What the compiler's message about a budget begins with.
+const OVER_BUDGET: &str = "[Z0201] a rank";
 
 /// Runs cargo. The spec and the text reach the macro, and the size the model, through environment variables. The binary is opened as soon as
 /// cargo names it, so that another build to the same path does not replace it.
@@ -18,7 +33,13 @@ pub fn compile(
     text: &Path,
     size: Option<&str>,
     shapes: Option<&str>,
-) -> Result<(File, PathBuf), Error> {
+    device: Device,
+) -> Result<Compiled, Error> {
+    // Only a program for a device carries what reaches it.
+    let features: &[&str] = match device {
+        Device::Cpu => &[],
+        Device::Cuda => &["--features", "zero-runtime/cuda"],
+    };
     let mut cargo = cargo();
     match shapes {
         Some(shapes) => cargo.env("ZERO_PROBE", shapes),
@@ -27,28 +48,41 @@ pub fn compile(
     if let Some(size) = size {
         cargo.env("ZERO_SIZE", size);
     }
+    // The compiler's messages come this way, to be looked at and then shown as the terminal would have had them.
+    let format = if std::io::stderr().is_terminal() { "json,json-diagnostic-rendered-ansi" } else { "json" };
     let mut child = cargo
-        .args(["build", "--release", "--message-format", "json-render-diagnostics"])
+        .args(["build", "--release", "--message-format", format])
         .args(["--package", &program.package, program.kind, &program.name])
+        .args(features)
         .env("ZERO_SPEC", spec)
         .env("ZERO_TEXT", text)
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|source| Error::Cargo { source })?;
     let messages = child.stdout.take().map(BufReader::new);
-    let mut built = None;
+    let (mut built, mut is_over_budget) = (None, false);
     for line in messages.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
+        if let Some(message) = rendered(&line) {
+            eprint!("{message}");
+            is_over_budget |= message.contains(OVER_BUDGET);
+        }
         if let Some(path) = executable(&line, program) {
             let file = File::open(&path);
             let path = PathBuf::from(path);
             built = Some(match file {
-                Ok(file) => Ok((file, path)),
+                Ok(file) => Ok(Compiled::Binary(file, path)),
                 Err(source) => Err(Error::Start { binary: path, source }),
             });
         }
     }
     let status = child.wait().map_err(|source| Error::Cargo { source })?;
-    built.filter(|_| status.success()).unwrap_or_else(|| Err(Error::Build { spec: spec.to_owned() }))
+    built.filter(|_| status.success()).unwrap_or(Ok(Compiled::Nothing { is_over_budget }))
+}
+
+/// What the compiler says, if a message of cargo's carries it.
+fn rendered(line: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    message["message"]["rendered"].as_str().filter(|_| message["reason"] == "compiler-message").map(str::to_owned)
 }
 
 /// The path of the program's executable, if a message of cargo's names it.

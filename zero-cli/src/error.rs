@@ -36,8 +36,8 @@ pub enum Error {
     #[error("error[Z0128]: the package `{model}` has several binaries: {}\n  = help: choose one by `--bin NAME`, or by `default-run` in the package's Cargo.toml", binaries.join(", "))]
     SeveralBinaries { model: String, binaries: Vec<String> },
     /// Cargo has printed why.
-    #[error("error[Z0124]: the model does not compile under {}; what cargo says is above", spec.display())]
-    Build { spec: PathBuf },
+    #[error("error[Z0124]: the model does not compile under {}; what cargo says is above{offers}", spec.display())]
+    Build { spec: PathBuf, offers: String },
     #[error("error[Z0148]: {} names the model `{model}`, but nothing in the binary of that package is under `#[zero]`\n  = help: write `#[zero]` on the struct that is its model, or name a package that has one", spec.display())]
     WithoutModel { spec: PathBuf, model: String },
     /// The binary has printed why.

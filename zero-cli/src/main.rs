@@ -16,6 +16,7 @@ mod import;
 mod init;
 mod measure;
 mod model;
+mod offers;
 mod plan;
 mod say;
 mod simulate;

@@ -200,7 +200,7 @@ fn device(choice: &Choice) -> TokenStream {
     match (&choice.device, choice.config.device) {
         (Some(own), _) => own.to_token_stream(),
         (None, Device::Cpu) => quote!(::zero_runtime::device::Cpu),
-        (None, Device::Cuda) => quote!(::zero_runtime::device::Cuda),
+        (None, Device::Cuda) => quote!(::zero_runtime::cuda_device!()),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::message::Message;
 use crate::origin::Origin;
 use crate::pipeline::Pass;
 use crate::schedule::op_bound;
-use crate::unit::{ALIGNMENT, Unit};
+use crate::unit::Unit;
 
 /// The most ops that the schedules of all pipeline stages may have together: about as many as the compiler computes and
 /// checks in a few seconds.
@@ -112,7 +112,7 @@ pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin)
 
 /// Whether [`require_countable`] admits a configuration.
 pub(crate) const fn is_countable(config: &Config, units: &[Unit]) -> bool {
-    let rounding = (16 * config.mesh.data_ranks() * ALIGNMENT) as u128;
+    let rounding = (16 * config.mesh.data_ranks() * config.device.alignment()) as u128;
     let (mut bytes, mut operations, mut i) = (0, 0, 0);
     while i < units.len() {
         bytes += bytes_of(&units[i]) + 8 * rounding;

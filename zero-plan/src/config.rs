@@ -1,5 +1,7 @@
 //! Config: what of a spec decides layout and order, as plain constants. Never parses and never rejects: `spec` did.
 
+mod device;
+
 use serde::{Deserialize, Serialize};
 
 use crate::mesh::Mesh;
@@ -217,7 +219,7 @@ pub struct Config {
     pub micro_batches: usize,
     /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training goes on meanwhile.
     pub snapshot: bool,
-    /// What ranks compute on: the plan itself is the same for every device.
+    /// What ranks compute on: it decides where places may begin, and whether ops have streams.
     pub device: Device,
     /// What carries bytes between ranks.
     pub transport: TransportKind,

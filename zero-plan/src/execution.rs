@@ -245,6 +245,9 @@ impl<'a> World<'a> {
         let own = &self.ranks[rank];
         let all_in = |scope| Some(Event::Begun { scope, nth: own.begun[scope as usize] - 1 });
         let need = match op {
+            // With streams, the gather itself is what waits for the shards of others.
+            Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
+            Op::Wait { .. } if self.plan.config.has_streams() => None,
             Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
             Op::Claim { bucket } => {
                 own.staging[self.staging[bucket]].map(|nth| Event::Done { scope: Scope::Zero, nth })

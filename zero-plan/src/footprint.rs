@@ -1,7 +1,7 @@
 //! Footprint: what a rank takes of its host's memory: the lengths of the mappings that hold the arenas, to the byte,
 //! and a bound of what lies outside of them, which is the program, data, and what each thread works in. Never measures.
 
-use crate::config::{Config, Width};
+use crate::config::{Config, Device, Width};
 use crate::layout::{Memory, Tables};
 use crate::plan::Plan;
 use crate::unit::round_up;
@@ -77,19 +77,21 @@ impl RunSize {
 }
 
 /// Length of the mapping that holds what is private to a rank.
-pub const fn private_mapping_bytes(memory: &Memory) -> usize {
-    pages(if memory.private_bytes == 0 { 1 } else { memory.private_bytes })
+pub const fn private_mapping_bytes(device: Device, memory: &Memory) -> usize {
+    let bytes = if memory.private_bytes == 0 { 1 } else { memory.private_bytes };
+    round_up(bytes, device.page_bytes())
 }
 
 /// Length of the mapping that all ranks of a plan share: their control blocks, the numbers that they agree on, what the
 /// ranks along `zero` hold in common, and each rank's own part.
 pub const fn segment_mapping_bytes(plan: &Plan) -> usize {
-    let mesh = &plan.config.mesh;
+    let (mesh, page) = (&plan.config.mesh, plan.config.device.page_bytes());
     let mut bytes = pages(mesh.ranks() * CONTROL_BYTES) + pages(mesh.ranks() * numbers_bytes(plan.agreed_values()));
     let mut stage = 0;
     while stage < plan.stages.len() {
         let memory = &plan.stages[stage].memory;
-        bytes += mesh.replica * (pages(memory.common_bytes) + mesh.zero * pages(memory.shared_bytes));
+        let of_rank = round_up(memory.shared_bytes, page);
+        bytes += mesh.replica * (round_up(memory.common_bytes, page) + mesh.zero * of_rank);
         stage += 1;
     }
     bytes
@@ -123,7 +125,7 @@ impl Plan<'_> {
 /// these words.
 const fn exchange_bytes(config: &Config, agreed: usize) -> usize {
     let numbers = numbers_bytes(agreed) + words_bytes(agreed, config.mesh.ranks()) + agreed * size_of::<f64>();
-    CONTROL_BYTES + numbers + 6 * PAGE_BYTES
+    CONTROL_BYTES + numbers + 2 * PAGE_BYTES + 4 * config.device.page_bytes()
 }
 
 /// What a rank's device keeps of a step beside the arena: the words that decide it and tell of it, those that this rank gives
@@ -160,6 +162,7 @@ const fn pages(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TransportKind;
     use crate::mesh::Mesh;
     use crate::plan::PlanBuf;
     use crate::unit::Unit;
@@ -179,7 +182,19 @@ mod tests {
     fn mappings_are_as_long_as_worked_out_by_hand() {
         with_plan(|plan| {
             assert_eq!(segment_mapping_bytes(plan), 4096 * (1 + 1 + 2 + 6));
-            assert_eq!(private_mapping_bytes(&plan.stages[0].memory), 4096);
+            assert_eq!(private_mapping_bytes(Device::Cpu, &plan.stages[0].memory), 4096);
+        });
+    }
+
+    /// Two ranks have 512 bytes of control blocks and 2 x 2 x 32 of numbers on the host, and on their devices a granule each
+    /// for the few KiB that they share; the library of products makes what is private one granule longer than its workspace.
+    #[test]
+    fn mappings_of_a_gpu_are_whole_granules() {
+        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+        let config = Config { mesh: Mesh::of_zero(2), stage: 3, ..config };
+        PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
+            assert_eq!(segment_mapping_bytes(plan), 2 * 4096 + 2 * (2 << 20));
+            assert_eq!(private_mapping_bytes(Device::Cuda, &plan.stages[0].memory), (32 << 20) + (2 << 20));
         });
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::pipeline::{Chunk, Pass, Turns};
-use crate::unit::{LINE_BYTES, Unit, round_up};
+use crate::unit::{Unit, round_up};
 
 pub use decoding::Decoding;
 pub use memory::{Home, Kind, Memory, Region};
@@ -134,9 +134,11 @@ impl Tables<'_> {
         source != unit && self.stage_of(source) != self.stage_of(unit)
     }
 
-    /// Size of the flat buffer of its gradients.
+    /// Elements of its flat buffer, and of that of its gradients: its parameters, padded so that every part of it is as long
+    /// as the others and ends on a whole line. Gradients are summed by parts, one for each rank with data of its own.
     pub const fn padded(&self, unit: usize) -> usize {
-        self.units[self.units[unit].source].padded(self.config.mesh.data_ranks())
+        let parts = self.config.mesh.data_ranks();
+        round_up(self.units[self.units[unit].source].params, parts * self.config.device.alignment())
     }
 
     /// The tied unit whose parameters lie in `owner`, if there is one: only the last unit of a model may be tied.
@@ -255,7 +257,7 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
         let mut saved = 0;
         if !tables.config.recomputes(tables.units, i) {
             saved = activation;
-            activation += round_up(unit.saved_bytes, LINE_BYTES);
+            activation += tables.config.whole_lines(unit.saved_bytes);
         }
         out[i] = Placement {
             chunk,
@@ -269,7 +271,7 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
             cache_bytes: 0,
         };
         if !tables.leaves(i) {
-            activation += round_up(unit.output_bytes, LINE_BYTES);
+            activation += tables.config.whole_lines(unit.output_bytes);
         }
         start += padded;
         i += 1;
@@ -280,8 +282,8 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
 /// Bytes at the start of a slot for activations: what enters the chunk, and the targets behind it where it ends the
 /// model.
 pub(crate) const fn entering_bytes(tables: &Tables, chunk: usize) -> usize {
-    let input = round_up(tables.units[tables.chunks[chunk].first].input_bytes, LINE_BYTES);
-    let targets = round_up(tables.units[tables.units.len() - 1].targets_bytes, LINE_BYTES);
+    let input = tables.config.whole_lines(tables.units[tables.chunks[chunk].first].input_bytes);
+    let targets = tables.config.whole_lines(tables.units[tables.units.len() - 1].targets_bytes);
     if chunk + 1 == tables.chunks.len() { input + targets } else { input }
 }
 

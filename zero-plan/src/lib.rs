@@ -39,6 +39,7 @@ pub mod simulate;
 pub mod sizes;
 pub mod spec;
 mod states;
+pub mod streams;
 pub mod summary;
 mod traffic;
 pub mod unit;
@@ -56,7 +57,7 @@ pub use picture::Picture;
 pub use pipeline::{Chunk, Pass};
 pub use place::{Place, Places, Position, State, Stretch};
 pub use plan::{PipelineStage, Plan, PlanBuf};
-pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks};
+pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks, prove_streams};
 pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel};
 pub use simulate::{
@@ -64,6 +65,7 @@ pub use simulate::{
     Transfer, makespan, simulate, simulate_with, threads_of_rank,
 };
 pub use sizes::{Probe, Sizes};
+pub use streams::{Queued, Stream};
 pub use traffic::{Moved, Traffic};
 pub use unit::{Field, Unit, unit_count, unit_list, units};
 pub use work::Work;

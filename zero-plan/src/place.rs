@@ -11,7 +11,7 @@ use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::Parcel;
-use crate::unit::{LINE_BYTES, Unit, round_up};
+use crate::unit::Unit;
 
 /// A stretch of a region of one rank's arena. What ranks hold in common is one region, which begins with the share of the
 /// first of them.
@@ -364,7 +364,7 @@ impl Places<'_> {
     pub const fn targets(&self, slot: usize) -> Place {
         let first = self.tables.chunks[self.tables.chunks.len() - 1].first;
         let targets = self.unit(self.tables.units.len() - 1).targets_bytes;
-        self.in_slot(slot, round_up(self.unit(first).input_bytes, LINE_BYTES), targets)
+        self.in_slot(slot, self.tables.config.whole_lines(self.unit(first).input_bytes), targets)
     }
 
     /// What a unit gives: for the next one, or to leave from slot `outgoing`.
@@ -393,7 +393,7 @@ impl Places<'_> {
     /// What a unit gives that runs forward a second time, which is no news: after what it saves.
     pub const fn output_again(&self, unit: usize) -> Place {
         let Unit { saved_bytes, output_bytes, .. } = *self.unit(unit);
-        let start = self.placement(unit).saved_bytes + round_up(saved_bytes, LINE_BYTES);
+        let start = self.placement(unit).saved_bytes + self.tables.config.whole_lines(saved_bytes);
         self.place(Kind::Recomputed, start, output_bytes)
     }
 
@@ -426,8 +426,14 @@ impl Places<'_> {
 
     /// Where inputs or targets of a micro-batch go that this pipeline stage does not need: after those that it converts.
     pub const fn unneeded(&self) -> Place {
-        let start = if self.at.pipeline == 0 { round_up(self.given().len_bytes, LINE_BYTES) } else { 0 };
-        self.place(Kind::Workspace, start, self.memory.region(Kind::Workspace).bytes - start)
+        let start = if self.at.pipeline == 0 { self.tables.config.whole_lines(self.given().len_bytes) } else { 0 };
+        self.place(Kind::Workspace, start, self.product_workspace().offset_bytes - start)
+    }
+
+    /// Scratch of the device's library of matrix products, where it has one that needs some: behind that of all layers.
+    pub const fn product_workspace(&self) -> Place {
+        let bytes = self.tables.config.device.product_bytes();
+        self.place(Kind::Workspace, self.memory.region(Kind::Workspace).bytes - bytes, bytes)
     }
 
     /// What `unit` has made for another pipeline stage, in a slot that it leaves from. What is tied leaves from where it is

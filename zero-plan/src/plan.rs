@@ -15,6 +15,7 @@ use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
 use crate::pipeline::{Chunk, Pass};
 use crate::schedule::Op;
+use crate::streams::Queued;
 use crate::unit::Unit;
 
 /// Everything that is constant about a run. A generated program has one in a `static`.
@@ -43,8 +44,19 @@ pub struct PipelineStage<'a> {
     pub step: &'a [Op],
     /// The ops of a forward pass without a backward pass.
     pub evaluation: &'a [Op],
+    /// Where each op of the step is queued: empty where the device has no streams, as are those of the evaluation.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub step_queue: &'a [Queued],
+    /// The same for the evaluation.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub evaluation_queue: &'a [Queued],
     /// The arena of each rank.
     pub memory: Memory,
+}
+
+/// Plans of devices without streams are written as if there were none.
+fn is_empty(queue: &&[Queued]) -> bool {
+    queue.is_empty()
 }
 
 impl<'a> PipelineStage<'a> {
@@ -53,6 +65,14 @@ impl<'a> PipelineStage<'a> {
         match pass {
             Pass::Train => self.step,
             Pass::Evaluate => self.evaluation,
+        }
+    }
+
+    /// Where each op of a pass is queued; empty where the device has no streams.
+    pub const fn queue(&self, pass: Pass) -> &'a [Queued] {
+        match pass {
+            Pass::Train => self.step_queue,
+            Pass::Evaluate => self.evaluation_queue,
         }
     }
 }

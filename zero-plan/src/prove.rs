@@ -1,9 +1,10 @@
 //! Prove: what must hold between the ranks of a plan, shown over the ops of every one of them. Shares no code with what
 //! makes schedules, and never takes for granted that ranks do the same: each is walked by itself.
 //!
-//! Four proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and pair
+//! Five proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and pair
 //! their parcels (`matching`); all of them come to the end, so nothing waits in a cycle (`crate::execution` says why one
-//! execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`).
+//! execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`); and where ops run
+//! in streams of a device, what two of them do to one place is in order (`streams`).
 //!
 //! Passes are proven one by one. A pass that ends leaves no parcel on its way and no collective half done, so whatever
 //! follows it starts as the first pass does, only that some of its ranks are ahead.
@@ -11,6 +12,7 @@
 mod cover;
 mod flow;
 mod matching;
+mod streams;
 
 use core::fmt;
 
@@ -123,6 +125,7 @@ pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
         proof.parcels += of_pass.parcels;
     }
     prove_decoding(plan, &decoding_accesses)?;
+    prove_streams(plan)?;
     Ok(proof)
 }
 
@@ -160,6 +163,15 @@ pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
         let ops: Vec<&[Op]> = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
         flow::flow(&Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) }, accesses, false)
     })
+}
+
+/// Proves that whatever two ops do to one byte, of which one writes it, is in order: by streams, events, and what ranks tell one
+/// another. A device without streams has nothing to prove.
+///
+/// # Errors
+/// The first flaw that is found.
+pub fn prove_streams(plan: &Plan) -> Result<(), Flaw> {
+    streams::streams(plan)
 }
 
 /// Proves the same of a decoding walk, whose ops are those of an evaluation, and that it overwrites no cache. A model that

@@ -79,12 +79,6 @@ impl Unit {
         cache_bytes: 0,
     };
 
-    /// Elements of its flat buffer: its parameters, padded so that every part of it is as long as the others and ends on
-    /// a whole cache line of f32. Gradients are summed by parts, one for each rank with data of its own.
-    pub const fn padded(&self, parts: usize) -> usize {
-        round_up(self.params, parts * ALIGNMENT)
-    }
-
     /// Whether its parameters live in another unit's flat buffer.
     pub const fn is_tied(&self, this: usize) -> bool {
         self.source != this

@@ -4,11 +4,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use zero_plan::config::Width;
-use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes, words_bytes};
+use zero_plan::config::{TransportKind, Width};
+use zero_plan::footprint::{
+    CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes, private_mapping_bytes, words_bytes,
+};
 use zero_plan::{Axis, Coordinates, Home, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
 
-use crate::device::{Device, Memory, Stored, StoredMut};
+use crate::device::{Device, Exchange, Memory, Parts, Stored, StoredMut};
+use crate::engine::queues::events;
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
@@ -36,7 +39,10 @@ struct Map {
     commons: Vec<usize>,
     /// Start of each rank's shared part.
     shared: Vec<usize>,
-    bytes: usize,
+    /// Length of the segment of the host.
+    segment_bytes: usize,
+    /// What each rank gives to the memory that devices share, where that is not the segment.
+    parts: Vec<usize>,
 }
 
 impl Map {
@@ -44,10 +50,12 @@ impl Map {
         let mesh = &plan.config.mesh;
         let ranks = mesh.ranks();
         let numbers = pages(ranks * CONTROL_BYTES);
-        let mut end = numbers + pages(ranks * NUMBER_ROUNDS * exchanged_bytes(plan.agreed_values()));
+        let on_host = numbers + pages(ranks * NUMBER_ROUNDS * exchanged_bytes(plan.agreed_values()));
+        let is_apart = plan.config.transport == TransportKind::Peer;
+        let mut end = if is_apart { 0 } else { on_host };
         let mut take = |bytes: usize| {
             let start = end;
-            end += pages(bytes);
+            end += bytes.next_multiple_of(plan.config.device.page_bytes());
             start
         };
         let mut commons = vec![0; ranks];
@@ -56,14 +64,16 @@ impl Map {
             let first = mesh.rank(Coordinates { zero: 0, ..at });
             commons[rank] = if rank == first { take(plan.of_rank(rank).memory.common_bytes) } else { commons[first] };
         }
-        let shared = (0..ranks).map(|rank| take(plan.of_rank(rank).memory.shared_bytes)).collect();
-        Self { numbers, commons, shared, bytes: end }
+        let shared: Vec<usize> = (0..ranks).map(|rank| take(plan.of_rank(rank).memory.shared_bytes)).collect();
+        let ends = shared.iter().skip(1).copied().chain([end]);
+        let parts = shared.iter().zip(ends).map(|(start, end)| end - start).collect();
+        Self { numbers, commons, shared, segment_bytes: if is_apart { on_host } else { end }, parts }
     }
 }
 
-/// Bytes of the segment that all ranks of a plan share.
+/// Bytes of the host's segment that all ranks of a plan share.
 pub(crate) fn segment_bytes(plan: &Plan) -> usize {
-    Map::of(plan).bytes
+    Map::of(plan).segment_bytes
 }
 
 /// Bytes that all ranks of a plan take together on one host, at most: what they share, what is private to each, and what
@@ -83,16 +93,30 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Errors
     /// Z0331 or Z0332 if the host has not that much memory to give; that of the device, if it has not.
-    pub(crate) fn new(plan: &'p Plan<'p>, rank: usize, segment: Arc<Segment>, device: D) -> Result<Self, LaunchError> {
+    pub(crate) fn new(
+        plan: &'p Plan<'p>,
+        rank: usize,
+        segment: Arc<Segment>,
+        device: D,
+        exchange: Option<&mut Exchange>,
+    ) -> Result<Self, LaunchError> {
         let mesh = &plan.config.mesh;
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
         let map = Map::of(plan);
-        assert_eq!(segment.len(), map.bytes, "the shared segment has another size than planned");
-        let private = device.allocate(pages(plan.of_rank(rank).memory.private_bytes.max(1)))?;
-        let shared = device.share(Arc::clone(&segment))?;
+        assert_eq!(segment.len(), map.segment_bytes, "the shared segment has another size than planned");
+        let private = device.allocate(private_mapping_bytes(plan.config.device, &plan.of_rank(rank).memory))?;
+        let parts = Parts { bytes: map.parts.clone(), own: rank, exchange };
+        let shared = device.share(Arc::clone(&segment), parts)?;
         let words = device.allocate(pages(words_bytes(plan.agreed_values(), mesh.ranks())))?;
-        let (coordinates, device) = (mesh.coordinates(rank), Mutex::new(Some(device)));
-        Ok(Self { plan, rank, coordinates, private, segment, shared, words, map, device })
+        device.prepare(events(plan.of_rank(rank)))?;
+        let coordinates = mesh.coordinates(rank);
+        let mut arena =
+            Self { plan, rank, coordinates, private, segment, shared, words, map, device: Mutex::default() };
+        // SAFETY: a place of this rank's own that no view is made of elsewhere; the engine that takes the device keeps the
+        // arena too.
+        unsafe { device.lend(arena.bytes_mut(arena.places().product_workspace())) };
+        arena.device = Mutex::new(Some(device));
+        Ok(arena)
     }
 
     /// The device that it was allocated on, for the engine that works on this memory.
@@ -144,9 +168,10 @@ impl<'p, D: Device> Arena<'p, D> {
         })
     }
 
-    /// How long the mapping is that is private to this rank, and the one that it shares with all others.
+    /// How long the mapping is that is private to this rank, and those are that it shares with all others.
     pub fn mapped_bytes(&self) -> [usize; 2] {
-        [self.private.len(), self.shared.len()]
+        let is_apart = self.shared.start() != self.segment.ptr();
+        [self.private.len(), self.shared.len() + if is_apart { self.segment.len() } else { 0 }]
     }
 
     /// First byte of the words of a step, [`words_bytes`] of them, as the device counts.

@@ -95,6 +95,29 @@ pub use profile::Cores;
 pub use run::{main, main_with};
 pub use zero_plan as plan;
 
+/// The device that a spec calls `Cuda`.
+#[cfg(feature = "cuda")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! cuda_device {
+    () => {
+        $crate::device::Cuda
+    };
+}
+
+/// Without the feature there is none.
+#[cfg(not(feature = "cuda"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! cuda_device {
+    () => {
+        compile_error!(
+            "[Z0222] `device` is Cuda, but zero-runtime is built without its feature `cuda`\n  fix: build by `cargo zero`, or \
+             give cargo `--features zero-runtime/cuda`"
+        )
+    };
+}
+
 /// What generated code names of other crates.
 #[doc(hidden)]
 pub mod __private {

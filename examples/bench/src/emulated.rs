@@ -107,14 +107,14 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
         self.inner.set_timeout(timeout);
     }
 
-    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {
+    unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
         let plan = self.inner.arena().plan();
         let started = match op {
             Op::Gather { .. } | Op::Reduce { .. } | Op::Spread { .. } => Some(self.start(plan, op)),
             _ => None,
         };
         // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
-        unsafe { self.inner.begin(op, position) }?;
+        unsafe { self.inner.begin(device, op, position) }?;
         match (op, started) {
             (Op::Gather { unit, .. }, Some(end)) => {
                 self.gathers[unit] = end;
@@ -138,9 +138,9 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
         Ok(())
     }
 
-    unsafe fn end(&mut self, op: Op, position: &Position) {
+    unsafe fn end(&mut self, device: &D, op: Op, position: &Position) {
         // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
-        unsafe { self.inner.end(op, position) };
+        unsafe { self.inner.end(device, op, position) };
         let plan = self.inner.arena().plan();
         // The sum over replicas starts where that over the replica's own ranks is there.
         if let Op::Settle { bucket, round } = op
@@ -160,6 +160,10 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
         unsafe { self.inner.exchange(device, call, mine, all) }?;
         self.sleep_until(Instant::now() + self.link.latency());
         Ok(())
+    }
+
+    fn await_device(&mut self, device: &D) -> Result<(), Lost> {
+        self.inner.await_device(device)
     }
 
     fn moved(&self) -> Moved {

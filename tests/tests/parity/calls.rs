@@ -43,16 +43,16 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
         self.inner.set_timeout(timeout);
     }
 
-    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {
+    unsafe fn begin(&mut self, device: &Cpu, op: Op, position: &Position) -> Result<(), Lost> {
         self.noted.push(op);
         // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
-        unsafe { self.inner.begin(op, position) }
+        unsafe { self.inner.begin(device, op, position) }
     }
 
-    unsafe fn end(&mut self, op: Op, position: &Position) {
+    unsafe fn end(&mut self, device: &Cpu, op: Op, position: &Position) {
         self.ended.push(op);
         // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
-        unsafe { self.inner.end(op, position) };
+        unsafe { self.inner.end(device, op, position) };
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, Cpu, u8> {
@@ -72,6 +72,10 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
         self.reasons.push(call);
         // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.exchange(device, call, mine, all) }
+    }
+
+    fn await_device(&mut self, device: &Cpu) -> Result<(), Lost> {
+        self.inner.await_device(device)
     }
 
     fn moved(&self) -> Moved {

@@ -13,7 +13,7 @@ mod explain;
 mod fit;
 mod json;
 mod memo;
-
+mod offers;
 mod pins;
 mod question;
 mod search;
@@ -25,7 +25,7 @@ pub use explain::{Advice, Pick, Price, Rival, StageFit, advise};
 pub use fit::Demand;
 pub use json::json;
 pub use memo::memo;
-
+pub use offers::{Offer, offered_shapes, offers, offers_text};
 pub use pins::{BadPin, Pins};
 pub use question::{Effort, Judge, NoAdvice, Question, Simulated, probes};
 pub use search::{Findings, TimedLayout, search};

@@ -54,6 +54,11 @@ impl fmt::Display for BadPin {
 impl std::error::Error for BadPin {}
 
 impl Pins {
+    /// Some keys as a spec has them.
+    pub(super) fn of(spec: &Spec, keys: &[&'static str]) -> Self {
+        Self { spec: spec.clone(), keys: keys.to_vec() }
+    }
+
     /// Reads `zero.stage=3` and the like.
     ///
     /// # Errors

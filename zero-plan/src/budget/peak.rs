@@ -145,7 +145,7 @@ impl InUse {
             }
             _ => {}
         }
-        bytes[Kind::Workspace as usize] = workspace;
+        bytes[Kind::Workspace as usize] = workspace + tables.config.device.product_bytes();
         bytes[Kind::ActivationGradients as usize] = boundary;
         bytes[Kind::Recomputed as usize] = recomputed;
         bytes[Kind::UnitGradients as usize] = Kind::UnitGradients.bytes(tables.config, gradients);

@@ -2,12 +2,11 @@
 //! lays out, and asks for no more than it must: room to spare is no fault.
 
 use super::Broken;
-use crate::config::Gather;
+use crate::config::{Config, Gather};
 use crate::layout::{Bucket, Home, Kind, Memory, Tables};
 use crate::mesh::Coordinates;
 use crate::place::{Place, Places, State};
 use crate::schedule::Parcel;
-use crate::unit::{ALIGNMENT, LINE_BYTES, round_up};
 
 /// The first rule that a layout breaks. `memories` has the arena of each pipeline stage.
 pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
@@ -52,14 +51,14 @@ const fn last_rank<'a>(tables: &Tables<'a>, memory: &'a Memory, pipeline: usize)
     Places { tables: *tables, memory, at, is_decoding: false }
 }
 
-/// Whether an offset in elements of a flat buffer lies on a cache line.
-const fn on_line(offset: usize) -> bool {
-    offset.is_multiple_of(ALIGNMENT)
+/// Whether an offset in elements of a flat buffer lies on a line of the device's memory.
+const fn on_line(config: &Config, offset: usize) -> bool {
+    offset.is_multiple_of(config.device.alignment())
 }
 
-/// Whether an offset in bytes lies on a cache line.
-const fn bytes_on_line(offset: usize) -> bool {
-    offset.is_multiple_of(LINE_BYTES)
+/// Whether an offset in bytes lies on one.
+const fn bytes_on_line(config: &Config, offset: usize) -> bool {
+    offset.is_multiple_of(config.device.line_bytes())
 }
 
 /// Chunks tile the units, and every unit knows its own.
@@ -86,14 +85,14 @@ const fn check_chunks(tables: &Tables) -> Broken {
     None
 }
 
-/// Whether a place lies in its region, with the rest of its last cache line.
+/// Whether a place lies in its region, with the rest of its last line.
 const fn fits(own: &Places, place: Place) -> bool {
-    round_up(place.end_bytes(), LINE_BYTES) <= own.region_bytes(place.region)
+    own.tables.config.whole_lines(place.end_bytes()) <= own.region_bytes(place.region)
 }
 
-/// Whether two places lie one after the other, the second on a cache line.
-const fn follows(before: Place, place: Place) -> bool {
-    place.offset_bytes >= before.end_bytes() && place.offset_bytes.is_multiple_of(LINE_BYTES)
+/// Whether two places lie one after the other, the second on a line.
+const fn follows(own: &Places, before: Place, place: Place) -> bool {
+    place.offset_bytes >= before.end_bytes() && bytes_on_line(own.tables.config, place.offset_bytes)
 }
 
 /// The flat buffers of a pipeline stage follow one another, and each has its parameters once.
@@ -107,8 +106,8 @@ const fn check_flat(own: &Places) -> Broken {
             let (is_tied, owner) = (unit.is_tied(i), &placements[unit.source]);
             rules! {
                 at.start == start => "flat buffers leave a gap or overlap",
-                at.padded >= unit.params && at.padded.is_multiple_of(config.mesh.data_ranks() * ALIGNMENT) =>
-                    "a flat buffer that equal parts of whole cache lines do not cover",
+                at.padded >= unit.params && at.padded.is_multiple_of(config.mesh.data_ranks() * config.device.alignment()) =>
+                    "a flat buffer that equal parts of whole lines do not cover",
                 unit.source <= i && !units[unit.source].is_tied(unit.source) => "a tie that is not to an owner before it",
                 !is_tied || i + 1 == units.len() && unit.params == 0 && at.padded == owner.padded =>
                     "a tied unit that is not the last, or has parameters of its own",
@@ -135,15 +134,15 @@ const fn check_units(own: &Places) -> Broken {
             let at = &placements[i];
             if config.recomputes(units, i) {
                 rules! {
-                    bytes_on_line(at.saved_bytes) && fits(own, own.output_again(i)) =>
+                    bytes_on_line(config, at.saved_bytes) && fits(own, own.output_again(i)) =>
                         "recomputed activations that do not fit their region",
                 }
             } else {
-                rules! { follows(last, own.saved(i, 0)) => "activations overlap", }
+                rules! { follows(own, last, own.saved(i, 0)) => "activations overlap", }
                 last = own.saved(i, 0);
             }
             if !own.tables.leaves(i) {
-                rules! { follows(last, own.output(i, 0, 0)) => "activations overlap", }
+                rules! { follows(own, last, own.output(i, 0, 0)) => "activations overlap", }
                 last = own.output(i, 0, 0);
             }
             if let Some(rule) = check_states(own, i) {
@@ -175,14 +174,14 @@ const fn check_decoding(own: &Places) -> Broken {
         while i < chunks[chunk].end {
             let (input, cache) = (own.input(i, 0), own.cache(i));
             rules! {
-                fits(own, input) && bytes_on_line(input.offset_bytes) => "an input of decoding that does not fit its region",
+                fits(own, input) && bytes_on_line(config, input.offset_bytes) => "an input of decoding that does not fit its region",
             }
             turns_end = if input.end_bytes() > turns_end { input.end_bytes() } else { turns_end };
             // The head is not run, but asked what it predicts.
             if i + 1 < units.len() {
                 let (saved, output) = (own.saved(i, 0), own.output(i, 0, 0));
                 rules! {
-                    fits(own, saved) && fits(own, output) && bytes_on_line(output.offset_bytes) =>
+                    fits(own, saved) && fits(own, output) && bytes_on_line(config, output.offset_bytes) =>
                         "activations of decoding that do not fit their region",
                     saved.is_apart_from(input) && saved.is_apart_from(output) && input.is_apart_from(output) =>
                         "activations of decoding that overlap",
@@ -196,7 +195,7 @@ const fn check_decoding(own: &Places) -> Broken {
             }
             if cache.len_bytes > 0 {
                 rules! {
-                    cache.offset_bytes >= caches_end && bytes_on_line(cache.offset_bytes) => "caches that overlap",
+                    cache.offset_bytes >= caches_end && bytes_on_line(config, cache.offset_bytes) => "caches that overlap",
                     fits(own, cache) => "a cache that does not fit its region",
                 }
                 first_cache = if cache.offset_bytes < first_cache { cache.offset_bytes } else { first_cache };
@@ -244,9 +243,11 @@ const fn check_turns(own: &Places, i: usize) -> Broken {
     let half = own.memory.region(Kind::ActivationGradients).bytes / 2;
     rules! {
         !at.holds || at.padded <= own.memory.gathered_slot => "a flat buffer that does not fit a slot",
-        round_up(gradient.len_bytes, LINE_BYTES) <= half && round_up(own.input(i, 0).len_bytes, LINE_BYTES) <= half =>
+        own.tables.config.whole_lines(gradient.len_bytes) <= half && own.tables.config.whole_lines(own.input(i, 0).len_bytes) <= half =>
             "gradients of activations that do not fit their region",
-        fits(own, own.workspace(i)) => "a workspace that does not fit its region",
+        own.workspace(i).end_bytes() <= own.product_workspace().offset_bytes => "a workspace that does not fit its region",
+        bytes_on_line(own.tables.config, own.product_workspace().offset_bytes) =>
+            "a workspace of products that does not start on a line",
     }
     if let Some(other) = own.input_gradient(i, 0) {
         rules! { gradient.is_apart_from(other) => "gradients of activations that overlap", }
@@ -254,13 +255,13 @@ const fn check_turns(own: &Places, i: usize) -> Broken {
     if own.tables.leaves(i) {
         let (one, two) = (own.outgoing(Parcel::Activations, i, 0), own.outgoing(Parcel::Activations, i, 1));
         rules! {
-            follows(one, two) && follows(two, own.outgoing(Parcel::Gradients, i, 0)) && fits(own, two) =>
+            follows(own, one, two) && follows(own, two, own.outgoing(Parcel::Gradients, i, 0)) && fits(own, two) =>
                 "a result that does not fit where it leaves from",
         }
     }
     if i > 0 && own.tables.chunks[at.chunk].first == i {
         let (one, two) = (own.outgoing(Parcel::Gradients, i, 0), own.outgoing(Parcel::Gradients, i, 1));
-        rules! { follows(one, two) && fits(own, two) => "a gradient that does not fit where it leaves from", }
+        rules! { follows(own, one, two) && fits(own, two) => "a gradient that does not fit where it leaves from", }
     }
     None
 }
@@ -278,13 +279,13 @@ const fn check_slots(own: &Places, holders: usize) -> Broken {
             && own.unneeded().len_bytes >= units[0].input_bytes
             && own.unneeded().len_bytes >= units[0].given_bytes =>
             "half a batch that does not fit the workspace",
-        own.at.pipeline > 0 || fits(own, own.given()) => "inputs that do not fit the workspace before they are converted",
+        own.at.pipeline > 0 || own.given().end_bytes() <= own.product_workspace().offset_bytes => "inputs that do not fit the workspace before they are converted",
         !config.uses_slots() || config.holds_parameters() || own.region_bytes(Kind::Gathered) >= gathered =>
             "slots that do not fit their region",
         fits(own, own.slot(own.tables.activation_slots(own.at.pipeline) - 1)) => "activations that do not fit their region",
-        on_line(gathered_slot) && bytes_on_line(activation_slot_bytes) => "a slot that does not start on a cache line",
-        bytes_on_line(outgoing_slot_bytes) && bytes_on_line(returning_slot_bytes) =>
-            "a result that does not leave from a cache line",
+        on_line(config, gathered_slot) && bytes_on_line(config, activation_slot_bytes) => "a slot that does not start on a line",
+        bytes_on_line(config, outgoing_slot_bytes) && bytes_on_line(config, returning_slot_bytes) =>
+            "a result that does not leave from a line",
     }
     None
 }
@@ -304,7 +305,7 @@ const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken
                     "a bucket that ends elsewhere than its last unit",
                 Kind::Gradients.bytes(config, bucket.staging + bucket.elements) <= memory.region(Kind::Gradients).bytes =>
                     "staging out of bounds",
-                on_line(bucket.staging) && on_line(bucket.partial) => "staging that does not start on a cache line",
+                on_line(config, bucket.staging) && on_line(config, bucket.partial) => "staging that does not start on a line",
                 bucket.slot.is_some() == (config.shards_gradients() && bucket.elements > 0) =>
                     "a staging slot where all gradients are kept, or none where they are not",
                 bucket.first == bucket.last || !tables.units[bucket.last].is_tied(bucket.last) =>
@@ -374,7 +375,7 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
         rules! {
             region.kind as usize == i => "regions in another order than their kinds",
             region.offset_bytes >= *end => "regions overlap",
-            region.offset_bytes.is_multiple_of(64) => "a region that does not start on a cache line",
+            bytes_on_line(tables.config, region.offset_bytes) => "a region that does not start on a line",
             suits(tables, region.kind, region.home) => "a region where those who read it cannot, or need not",
         }
         *end = region.offset_bytes + bytes;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Placement, Tables, max};
-use crate::unit::{LINE_BYTES, caches, round_up};
+use crate::unit::caches;
 
 /// The parts of the region of activations in a decoding walk, one behind the other. All are 0 in a model whose layers cache
 /// nothing: there it has the places of an evaluation.
@@ -36,10 +36,10 @@ impl Decoding {
                 // Of the head only its input counts: it is not run, but asked what it predicts.
                 let is_head = i + 1 == tables.units.len();
                 let (saved, output) = if is_head { (0, 0) } else { (unit.saved_bytes, unit.output_bytes) };
-                let boundary = round_up(max(unit.input_bytes, output), LINE_BYTES);
-                decoding.saved_bytes = max(decoding.saved_bytes, round_up(saved, LINE_BYTES));
+                let boundary = tables.config.whole_lines(max(unit.input_bytes, output));
+                decoding.saved_bytes = max(decoding.saved_bytes, tables.config.whole_lines(saved));
                 decoding.boundary_bytes = max(decoding.boundary_bytes, boundary);
-                decoding.caches_bytes += round_up(unit.cache_bytes, LINE_BYTES);
+                decoding.caches_bytes += tables.config.whole_lines(unit.cache_bytes);
                 i += 1;
             }
             chunk += tables.config.mesh.pipeline;
@@ -66,7 +66,7 @@ pub(super) const fn fill_caches(tables: &Tables, stage: usize, out: &mut [Placem
         let mut i = tables.chunks[chunk].first;
         while i < tables.chunks[chunk].end {
             out[i].cache_bytes = start;
-            start += round_up(tables.units[i].cache_bytes, LINE_BYTES);
+            start += tables.config.whole_lines(tables.units[i].cache_bytes);
             i += 1;
         }
         chunk += tables.config.mesh.pipeline;

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::{Decoding, Sizes, Tables};
 use crate::config::{Config, Gather, Width};
-use crate::unit::{LINE_BYTES, round_up};
 
 /// What a region of the arena holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -178,7 +177,7 @@ impl Memory {
         while i < Kind::ALL.len() {
             let kind = Kind::ALL[i];
             let home = home(tables, kind);
-            let bytes = round_up(kind.bytes(tables.config, sizes.len(tables, kind)), LINE_BYTES);
+            let bytes = tables.config.whole_lines(kind.bytes(tables.config, sizes.len(tables, kind)));
             let end_bytes = match home {
                 Home::Private => &mut memory.private_bytes,
                 Home::Shared => &mut memory.shared_bytes,

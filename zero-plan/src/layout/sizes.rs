@@ -2,7 +2,6 @@
 //! gradients in elements, of activations in bytes.
 
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
-use crate::unit::{LINE_BYTES, round_up};
 
 pub(super) struct Sizes {
     /// Flat buffers of the parameters that the stage holds, mirrors included.
@@ -69,7 +68,7 @@ impl Sizes {
         self.activation_slot_bytes = max(self.activation_slot_bytes, activations);
         if first > 0 {
             self.incoming_bytes_max =
-                max(self.incoming_bytes_max, round_up(tables.units[first].input_bytes, LINE_BYTES));
+                max(self.incoming_bytes_max, tables.config.whole_lines(tables.units[first].input_bytes));
         }
         while i > first {
             let bucket = Bucket::ending_at(tables, i - 1);
@@ -94,10 +93,11 @@ impl Sizes {
         if unit.params > 0 {
             self.owned += padded;
         }
-        let boundary = round_up(max(unit.input_bytes, unit.output_bytes), LINE_BYTES);
+        let boundary = tables.config.whole_lines(max(unit.input_bytes, unit.output_bytes));
         self.boundary_bytes_max = max(self.boundary_bytes_max, boundary);
         self.workspace_bytes_max = max(self.workspace_bytes_max, unit.workspace_bytes);
-        let (saved, output) = (round_up(unit.saved_bytes, LINE_BYTES), round_up(unit.output_bytes, LINE_BYTES));
+        let (saved, output) =
+            (tables.config.whole_lines(unit.saved_bytes), tables.config.whole_lines(unit.output_bytes));
         let mut kept = 0;
         if tables.config.recomputes(tables.units, i) {
             self.recomputed_bytes_max = max(self.recomputed_bytes_max, saved + output);
@@ -147,7 +147,7 @@ impl Sizes {
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
-            Kind::Workspace => self.workspace_bytes_max,
+            Kind::Workspace => config.whole_lines(self.workspace_bytes_max) + config.device.product_bytes(),
         }
     }
 }
@@ -156,7 +156,7 @@ impl Sizes {
 /// the workspace. Inputs that are not stored as they are given lie there too, until they have been converted.
 const fn spare_batch_bytes(tables: &Tables, stage: usize) -> usize {
     let (first, last) = (&tables.units[0], &tables.units[tables.units.len() - 1]);
-    let staged = if stage == 0 { round_up(first.given_bytes, LINE_BYTES) } else { 0 };
+    let staged = if stage == 0 { tables.config.whole_lines(first.given_bytes) } else { 0 };
     if tables.chunks.len() > 1 && (stage == 0 || stage + 1 == tables.config.mesh.pipeline) {
         staged + max(max(first.input_bytes, first.given_bytes), last.targets_bytes)
     } else {

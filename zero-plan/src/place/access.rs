@@ -129,7 +129,8 @@ impl OfOp<'_, '_> {
     fn visit_all(mut self, op: Op) {
         let at = self.own.at;
         match op {
-            Op::Wait { unit } => self.gather(unit),
+            Op::Gather { unit, slot } if self.plan.config.has_streams() => self.gather(unit, slot),
+            Op::Wait { unit } if !self.plan.config.has_streams() => self.gather(unit, self.position.slot(unit)),
             Op::Convert { unit, slot } => {
                 let flat = self.own.flat(unit);
                 self.parameters(at, unit, flat, 0, false);
@@ -150,6 +151,7 @@ impl OfOp<'_, '_> {
             Op::Agree => self.agree(),
             Op::Update { unit } => self.update(unit),
             Op::Gather { .. }
+            | Op::Wait { .. }
             | Op::Release { .. }
             | Op::Clear { .. }
             | Op::Send { .. }
@@ -188,10 +190,10 @@ impl OfOp<'_, '_> {
     }
 
     /// Every owner's shard, and where it comes to lie. Below stage 3 that is in a replica, after the update.
-    fn gather(&mut self, unit: usize) {
+    fn gather(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let is_updated = !self.plan.config.shards_parameters();
-        let whole = if is_updated { own.flat(unit) } else { own.computed_on(unit, self.position.slot(unit)) };
+        let whole = if is_updated { own.flat(unit) } else { own.computed_on(unit, slot) };
         for index in 0..zero {
             let owner = own.along(Axis::Zero, index);
             let (from, to) = (owner.shard(unit), whole.share(index, zero));
@@ -206,6 +208,13 @@ impl OfOp<'_, '_> {
     fn activation(&mut self, place: Place, unit: usize, micro_batch: usize, value: Value, writes: bool) {
         let data_rank = self.own.at.data_rank(&self.plan.config.mesh);
         self.note(self.own.at, place, Content::Activation { unit, micro_batch, data_rank, value }, 0, writes);
+    }
+
+    /// Scratch of a layer's call, and of the products in it.
+    fn works_in(&mut self, unit: usize) {
+        let own = self.own;
+        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        self.note(own.at, own.product_workspace(), Content::Nothing, 0, true);
     }
 
     /// Reads what a layer takes: parameters, and the output of the unit before it or what enters the model.
@@ -255,7 +264,7 @@ impl OfOp<'_, '_> {
         } else {
             self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, true);
         }
-        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        self.works_in(unit);
         self.activation(own.output(unit, slot, outgoing), unit, micro_batch, Value::Output, true);
         if unit + 1 == self.plan.units.len() {
             self.activation(own.output(unit, slot, outgoing), unit, micro_batch, Value::Output, false);
@@ -266,7 +275,7 @@ impl OfOp<'_, '_> {
     fn decode(&mut self, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
         self.takes(unit, micro_batch, slot);
-        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        self.works_in(unit);
         if unit + 1 < self.plan.units.len() {
             self.note(own.at, own.saved(unit, slot), Content::Nothing, 0, true);
             self.note(own.at, own.cache(unit), Content::Cache { unit }, 0, true);
@@ -282,7 +291,7 @@ impl OfOp<'_, '_> {
         self.takes(unit, micro_batch, slot);
         self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, true);
         self.note(own.at, own.output_again(unit), Content::Nothing, 0, true);
-        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        self.works_in(unit);
     }
 
     fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize) {
@@ -296,7 +305,7 @@ impl OfOp<'_, '_> {
         if let Some(place) = own.input_gradient(unit, self.position.outgoing(Parcel::Gradients)) {
             self.activation(place, unit - 1, micro_batch, Value::Gradient, true);
         }
-        self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
+        self.works_in(unit);
         if config.precision.reduce.is_narrow() {
             self.note(own.at, own.wide_gradients(unit), Content::Nothing, 0, true);
         }

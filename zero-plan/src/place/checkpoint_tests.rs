@@ -69,7 +69,7 @@ fn copies_lie_apart_in_their_region_and_fill_it() {
             let (bytes, sum) =
                 (own.memory.region(Kind::Snapshot).bytes, copies.iter().map(|copy| copy.len_bytes).sum());
             assert!(copies.last().is_none_or(|last| last.end_bytes() <= bytes), "{copies:?} in {bytes} bytes");
-            assert_eq!(round_up(sum, LINE_BYTES), bytes, "{copies:?}");
+            assert_eq!(plan.config.whole_lines(sum), bytes, "{copies:?}");
         }
     });
 }

@@ -6,6 +6,7 @@ use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_bucket
 use crate::origin::Origin;
 use crate::pipeline::{Chunk, Pass, fill_chunks, require_placeable};
 use crate::schedule::{Op, Taken, fill_ops, op_bound};
+use crate::streams::{Queued, Seen, Stream, fill_queue};
 use crate::unit::Unit;
 
 /// A plan made at run time, by the functions that make one at compile time.
@@ -17,9 +18,19 @@ pub struct PlanBuf {
     chunks: Vec<Chunk>,
     placements: Vec<Placement>,
     buckets: Vec<Bucket>,
-    /// Training step, evaluation and arena of each pipeline stage.
-    stages: Vec<(Vec<Op>, Vec<Op>, Memory)>,
+    stages: Vec<StageBuf>,
 }
+
+/// Training step, evaluation and arena of a pipeline stage.
+#[derive(Clone, Debug)]
+struct StageBuf {
+    step: Table,
+    evaluation: Table,
+    memory: Memory,
+}
+
+/// Ops, and where they are queued.
+type Table = (Vec<Op>, Vec<Queued>);
 
 impl PlanBuf {
     /// Computes all tables, however large.
@@ -45,17 +56,27 @@ impl PlanBuf {
             ops.truncate(len);
             ops
         };
-        let stages = 0..config.mesh.pipeline;
-        let stages = stages
-            .map(|stage| (ops(Pass::Train, stage), ops(Pass::Evaluate, stage), Memory::of(&tables, stage)))
-            .collect();
+        let table = |pass, stage| {
+            let ops = ops(pass, stage);
+            let queue = if config.has_streams() { queue(pass, &tables, stage, &ops) } else { Vec::new() };
+            (ops, queue)
+        };
+        let stage = |stage| StageBuf {
+            step: table(Pass::Train, stage),
+            evaluation: table(Pass::Evaluate, stage),
+            memory: Memory::of(&tables, stage),
+        };
+        let stages = (0..config.mesh.pipeline).map(stage).collect();
         Self { model: model.to_owned(), config, units: units.to_vec(), chunks, placements, buckets, stages }
     }
 
     /// The tables of each pipeline stage, for [`PlanBuf::as_plan`].
     pub fn stages(&self) -> Vec<PipelineStage<'_>> {
-        let stages = self.stages.iter();
-        stages.map(|(step, evaluation, memory)| PipelineStage { step, evaluation, memory: *memory }).collect()
+        fn of(stage: &StageBuf) -> PipelineStage<'_> {
+            let StageBuf { step: (step, step_queue), evaluation: (evaluation, evaluation_queue), memory } = stage;
+            PipelineStage { step, evaluation, step_queue, evaluation_queue, memory: *memory }
+        }
+        self.stages.iter().map(of).collect()
     }
 
     /// The plan, with `stages` from [`PlanBuf::stages`].
@@ -75,4 +96,18 @@ impl PlanBuf {
     pub fn with<R>(&self, use_plan: impl FnOnce(&Plan) -> R) -> R {
         use_plan(&self.as_plan(&self.stages()))
     }
+}
+
+fn queue(pass: Pass, tables: &Tables, stage: usize, ops: &[Op]) -> Vec<Queued> {
+    let (units, buckets) = (tables.units.len(), tables.buckets.len());
+    let mut queue = vec![Queued::of(Stream::Compute); ops.len()];
+    let seen = Seen {
+        gathers: &mut vec![None; units],
+        releases: &mut vec![None; units],
+        slots: &mut vec![None; tables.activation_slots(stage)],
+        offers: &mut vec![None; buckets],
+        settles: &mut vec![None; buckets],
+    };
+    fill_queue(pass, tables, ops, seen, &mut queue);
+    queue
 }

@@ -7,6 +7,7 @@ use crate::layout::{fill_buckets, fill_placements};
 use crate::message::Message;
 use crate::pipeline::{fill_chunks, require_placeable};
 use crate::schedule::{Taken, fill_ops, op_bound};
+use crate::streams::{Seen, Stream, fill_queue};
 use crate::unit::require_units;
 
 pub use super::{PipelineStage, Plan};
@@ -16,6 +17,7 @@ pub use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count};
 pub use crate::origin::Origin;
 pub use crate::pipeline::{Chunk, Pass};
 pub use crate::schedule::Op;
+pub use crate::streams::Queued;
 pub use crate::unit::{Unit, unit_count, units};
 
 /// The [`Plan`] of a model, as a constant expression: layout, schedules and their checks, and the budget.
@@ -70,9 +72,24 @@ macro_rules! static_plan {
             );
         #[allow(long_running_const_eval)]
         const {
-            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &mut { __UNITS }, &__ORIGIN);
+            t::require_budget(&TABLES, &MEMORIES, &STEPS.of_each(), &__ORIGIN);
         };
-        const STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] = t::stages(STEPS, EVALUATIONS, &MEMORIES);
+        #[allow(long_running_const_eval)]
+        const STEP_QUEUES: &t::Queues<{ t::queued(STEPS.ops(), &TABLES) }> =
+            &t::queues::<_, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
+                t::Pass::Train,
+                &TABLES,
+                &STEPS.of_each(),
+            );
+        #[allow(long_running_const_eval)]
+        const EVALUATION_QUEUES: &t::Queues<{ t::queued(EVALUATIONS.ops(), &TABLES) }> =
+            &t::queues::<_, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
+                t::Pass::Evaluate,
+                &TABLES,
+                &EVALUATIONS.of_each(),
+            );
+        const STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] =
+            t::stages((STEPS, STEP_QUEUES), (EVALUATIONS, EVALUATION_QUEUES), &MEMORIES);
         t::Plan {
             model: $model,
             config: __CONFIG,
@@ -186,6 +203,11 @@ impl<const N: usize, const P: usize> Schedules<N, P> {
         self.ops.split_at(self.ends[stage]).0.split_at(start).1
     }
 
+    /// Ops of all of them.
+    pub const fn ops(&self) -> usize {
+        self.ends[P - 1]
+    }
+
     /// The schedules of all pipeline stages.
     pub const fn of_each(&self) -> [&[Op]; P] {
         let mut out = [&[] as &[Op]; P];
@@ -224,16 +246,62 @@ pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: 
     schedules
 }
 
-pub const fn stages<'a, const N: usize, const M: usize, const P: usize>(
-    steps: &'a Schedules<N, P>,
-    evaluations: &'a Schedules<M, P>,
+/// Entries that the queues of so many ops have: none where the device has no streams.
+pub const fn queued(ops: usize, tables: &Tables) -> usize {
+    if tables.config.has_streams() { ops } else { 0 }
+}
+
+/// Where the ops of all pipeline stages are queued, one stage behind the other. `N` is [`queued`].
+pub struct Queues<const N: usize>([Queued; N]);
+
+impl<const N: usize> Queues<N> {
+    /// The queue of the schedule that ends at `end` and has so many ops.
+    const fn before(&self, end: usize, ops: usize) -> &[Queued] {
+        if N == 0 { &[] } else { self.0.split_at(end).0.split_at(end - ops).1 }
+    }
+}
+
+/// Fills in the queues of the schedules of all pipeline stages.
+pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usize>(
+    pass: Pass,
+    tables: &Tables,
+    schedules: &[&[Op]],
+) -> Queues<N> {
+    let mut queues = Queues([Queued::of(Stream::Compute); N]);
+    let (mut stage, mut start) = (0, 0);
+    while N > 0 && stage < schedules.len() {
+        let seen = Seen {
+            gathers: &mut [None; U],
+            releases: &mut [None; U],
+            slots: &mut [None; A],
+            offers: &mut [None; B],
+            settles: &mut [None; B],
+        };
+        fill_queue(pass, tables, schedules[stage], seen, queues.0.split_at_mut(start).1);
+        start += schedules[stage].len();
+        stage += 1;
+    }
+    queues
+}
+
+pub const fn stages<'a, const N: usize, const M: usize, const P: usize, const NQ: usize, const MQ: usize>(
+    (steps, step_queues): (&'a Schedules<N, P>, &'a Queues<NQ>),
+    (evaluations, evaluation_queues): (&'a Schedules<M, P>, &'a Queues<MQ>),
     memories: &[Memory; P],
 ) -> [PipelineStage<'a>; P] {
-    let mut out = [PipelineStage { step: &[], evaluation: &[], memory: Memory::NONE }; P];
+    let none =
+        PipelineStage { step: &[], evaluation: &[], step_queue: &[], evaluation_queue: &[], memory: Memory::NONE };
+    let mut out = [none; P];
     let mut stage = 0;
     while stage < P {
-        out[stage] =
-            PipelineStage { step: steps.of(stage), evaluation: evaluations.of(stage), memory: memories[stage] };
+        let (step, evaluation) = (steps.of(stage), evaluations.of(stage));
+        out[stage] = PipelineStage {
+            step,
+            evaluation,
+            step_queue: step_queues.before(steps.ends[stage], step.len()),
+            evaluation_queue: evaluation_queues.before(evaluations.ends[stage], evaluation.len()),
+            memory: memories[stage],
+        };
         stage += 1;
     }
     out

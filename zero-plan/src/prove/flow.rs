@@ -71,7 +71,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
 fn reach(config: &Config, op: Op) -> Option<Axis> {
     let reads_in_common = config.shards_parameters() && !config.uses_slots();
     match op {
-        Op::Wait { .. } | Op::Settle { .. } => Some(Axis::Zero),
+        Op::Gather { .. } | Op::Wait { .. } | Op::Settle { .. } => Some(Axis::Zero),
         Op::Combine { .. } => Some(Axis::Replica),
         Op::Spread { axis, .. } => Some(axis),
         Op::Receive { .. } => Some(Axis::Pipeline),

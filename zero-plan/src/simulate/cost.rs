@@ -17,13 +17,15 @@ pub struct Costs<'a> {
     pub threads: usize,
     /// What was measured of each unit, if it was.
     measured: Vec<Option<&'a MeasuredUnit>>,
+    /// The same by one thread.
+    by_one: Vec<Option<&'a MeasuredUnit>>,
 }
 
 impl<'a> Costs<'a> {
     /// Those of a plan on some hardware, with so many threads a rank.
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
-        let measured = plan.units.iter().map(|unit| find(plan, hardware, unit, threads)).collect();
-        Self { plan, hardware, threads, measured }
+        let by = |threads| plan.units.iter().map(|unit| find(plan, hardware, unit, threads)).collect();
+        Self { plan, hardware, threads, measured: by(threads), by_one: by(1) }
     }
 
     /// Whether the times of all units were measured, and none follows from rates.
@@ -41,6 +43,24 @@ impl<'a> Costs<'a> {
             Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
             _ if self.is_moved_by_link(op) => start,
             _ => start + self.moving(Work::of(self.plan, at, op).bytes),
+        }
+    }
+
+    /// How many cores an op keeps busy on average: fewer than it has threads where these wait for one another. What one thread
+    /// does in a second is the work of a core in a second.
+    pub fn cores(&self, op: Op) -> f64 {
+        let threads = self.threads as f64;
+        let busy = |unit: usize, seconds: fn(&MeasuredUnit) -> f64| match (self.by_one[unit], self.measured[unit]) {
+            (Some(one), Some(all)) if seconds(all) > 0.0 => {
+                (seconds(one) * self.scale(one) / (seconds(all) * self.scale(all))).clamp(1.0, threads)
+            }
+            _ => threads,
+        };
+        match op {
+            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => busy(unit, |it| it.forward),
+            Op::Backward { unit, .. } => busy(unit, |it| it.backward),
+            Op::Update { unit } => busy(unit, |it| it.update),
+            _ => threads,
         }
     }
 

@@ -46,6 +46,8 @@ struct Runner {
     next: usize,
     is_inside: bool,
     start_s: f64,
+    /// The cores that the op keeps busy in which it works.
+    cores: f64,
     /// The last transfer that each unit's gather, and each bucket's reductions along `zero` and `replica`, began.
     gathers: Vec<Option<usize>>,
     reductions: Vec<Option<usize>>,
@@ -99,6 +101,7 @@ impl<'a> Run<'a> {
             next: 0,
             is_inside: false,
             start_s: 0.0,
+            cores: 1.0,
             gathers: vec![None; plan.units.len()],
             reductions: vec![None; plan.buckets.len()],
             combinations: vec![None; plan.buckets.len()],
@@ -179,7 +182,7 @@ impl<'a> Run<'a> {
             _ => self.after(lane, index),
         };
         let start_s = self.now_s;
-        self.runners[lane].start_s = start_s;
+        (self.runners[lane].start_s, self.runners[lane].cores) = (start_s, self.costs.cores(op));
         self.timeline.lanes[lane].spans.push(Span { start_s, end_s: start_s, waited_s: start_s - before_s, cause });
         let at = Coordinates { zero: 0, replica: 0, pipeline: lane };
         State::Working(self.costs.seconds(at, op))
@@ -327,8 +330,8 @@ impl<'a> Run<'a> {
         let Some(cores) = self.cores else { return 1.0 };
         let is_working = |&&other: &&usize| matches!(self.runners[other].state, State::Working(_));
         let of_pool = self.pools[lane].iter().filter(is_working);
-        let wanted: usize = of_pool.map(|&other| self.weights[other] * self.costs.threads).sum();
-        if wanted > cores { cores as f64 / wanted as f64 } else { 1.0 }
+        let wanted: f64 = of_pool.map(|&other| self.weights[other] as f64 * self.runners[other].cores).sum();
+        (cores as f64 / wanted).min(1.0)
     }
 
     /// Goes to the next time at which something happens.

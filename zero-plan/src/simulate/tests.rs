@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::{Config, Order, TransportKind};
+use crate::hardware::measured_units;
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
 use crate::plan::PlanBuf;
@@ -166,6 +167,30 @@ fn ranks_share_the_cores_of_their_node() {
     };
     // Two threads, one each, and half a core each.
     assert_eq!([1, 2, 4].map(step_us), [2.0, 3.0, 6.0]);
+}
+
+/// Two threads that are no faster than one keep one core busy: two such ranks do not hinder one another on two cores.
+#[test]
+fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let step_ms = |ranks, by_two: f64| {
+        let mut hardware = Hardware::parse(&cpu).unwrap();
+        let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+        let mut step = 0.0;
+        PlanBuf::new("T", config, &units(1)).with(|plan| {
+            for (threads, s) in [(1, 0.008), (2, by_two)] {
+                let ops = plan.stages[0].step.iter().map(|&op| (op, s));
+                hardware.measured.extend(measured_units(plan, threads, ops));
+            }
+            step = simulate_with(plan, &hardware, 2).unwrap().step_s * 1e3;
+        });
+        step.round()
+    };
+    // Forward, backward and update.
+    assert_eq!([step_ms(1, 0.008), step_ms(2, 0.008)], [24.0, 24.0]);
+    assert_eq!([step_ms(1, 0.004), step_ms(2, 0.004)], [12.0, 24.0]);
+    assert_eq!([step_ms(1, 0.006), step_ms(2, 0.006)], [18.0, 24.0]);
 }
 
 /// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of

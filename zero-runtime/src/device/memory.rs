@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -33,6 +34,19 @@ unsafe impl Memory for Arc<Segment> {
     fn len(&self) -> usize {
         Segment::len(self)
     }
+}
+
+/// Gives a descriptor to all ranks, and gets that of each, in the order of ranks.
+pub type Exchange<'a> = dyn FnMut(OwnedFd) -> Result<Vec<OwnedFd>, LaunchError> + 'a;
+
+/// What ranks share where their devices have memory of their own: a part of each, one behind another.
+pub struct Parts<'a, 'e> {
+    /// Bytes of each rank's part.
+    pub bytes: Vec<usize>,
+    /// The rank that asks.
+    pub own: usize,
+    /// How ranks in processes of their own hand over what stands for their memory; none where all are threads of this one.
+    pub exchange: Option<&'a mut Exchange<'e>>,
 }
 
 /// Elements in memory of a device that belong to nobody else: beside an arena, for what is measured or tried out.

@@ -20,13 +20,14 @@ pub use cpu::Cpu;
 pub use cuda::Cuda;
 pub use element::{Element, bf16};
 pub use failure::Failure;
-pub use memory::{Buffer, Memory};
+pub use memory::{Buffer, Exchange, Memory, Parts};
 pub use rotary::{Rotary, Scaling};
 pub use step::{AdamW, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
@@ -128,16 +129,37 @@ pub trait Device: Sized + Send + 'static {
     /// # Errors
     /// If the device has not that much to give.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError>;
-    /// The memory that the ranks of a host share, as this device reaches it.
+    /// The memory that ranks share, as this device reaches it: the segment itself on a device that has the host's, and
+    /// otherwise the parts that each rank's device has of it. What lies in the segment is reached by [`Device::reach`].
     ///
     /// # Errors
-    /// If the device cannot reach it.
-    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError>;
+    /// If the device cannot reach it; on another rank, if that one cannot.
+    fn share(&self, segment: Arc<Segment>, parts: Parts) -> Result<Self::Memory, LaunchError>;
     /// Lets the host `fill` a staging place, of any content and as long as `to`. What it leaves there is in `to` for the
     /// ops that follow.
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));
     /// `to` := `from`, on the host: waits until all ops so far are done.
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]);
+
+    /// Whether ops are done later than their calls return, in queues of the device, which then waits and tells for its rank.
+    const QUEUES: bool = false;
+    /// Sets a count that this rank alone tells, and that others wait for, once all ops so far of the queue are done.
+    fn tell(&self, word: &AtomicU32, count: u32) {
+        word.store(count, Ordering::SeqCst);
+    }
+    /// Does no later op of the queue before a count, which wraps around, has reached `target`.
+    fn await_count(&self, word: &AtomicU32, target: u32) {
+        let _ = (word, target);
+        unreachable!("the host waits for a device without queues");
+    }
+    /// Whether all ops so far are done, whatever came of them.
+    fn is_idle(&self) -> bool {
+        true
+    }
+    /// Where the device finds what lies in memory that ranks share with its host: see [`Device::share`].
+    fn reach<T>(&self, host: *mut T) -> *mut T {
+        host
+    }
 
     /// `to` := `from`.
     fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>);

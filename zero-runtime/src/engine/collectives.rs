@@ -79,7 +79,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// It is the next of this rank's table, as for all ranks: the promise of [`Transport`].
     pub(super) unsafe fn begin(&mut self, op: Op) -> Result<(), Lost> {
         // SAFETY: by the caller's promise.
-        unsafe { self.transport.begin(op, &self.position) }
+        unsafe { self.transport.begin(&self.device, op, &self.position) }
     }
 
     /// Ends an op that was begun and done.
@@ -88,8 +88,22 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// As for [`Self::begin`].
     pub(super) unsafe fn end(&mut self, op: Op) {
         // SAFETY: by the caller's promise.
-        unsafe { self.transport.end(op, &self.position) };
+        unsafe { self.transport.end(&self.device, op, &self.position) };
         self.position.pass(op);
+    }
+
+    /// Waits until the device has done all ops so far, for the host to look at what came of them.
+    pub(super) fn finish(&mut self) -> Result<(), Lost> {
+        self.transport.await_device(&self.device)?;
+        self.require_device()
+    }
+
+    /// That nothing has gone wrong on the device, as far as it has been found out.
+    pub(super) fn require_device(&self) -> Result<(), Lost> {
+        match self.device.failure() {
+            None => Ok(()),
+            Some(failure) => Err(Lost::Device(Box::new(self.arena.broken(failure)))),
+        }
     }
 
     /// Begins, does and ends an op that computes nothing.
@@ -130,7 +144,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// As for [`Self::begin`].
     pub(super) unsafe fn execute(&mut self, op: Op, share: Share) {
         match op {
-            Op::Wait { unit } => self.gather(unit),
+            // A device with queues gathers in one of them as early as it can; otherwise the host gathers when it must.
+            Op::Gather { unit, slot } if self.plan.config.has_streams() => self.gather(unit, slot),
+            Op::Wait { unit } if !self.plan.config.has_streams() => self.gather(unit, self.position.slot(unit)),
             Op::Convert { unit, slot } => {
                 let places = self.places();
                 self.convert(places.computed_on(unit, slot), self.arena.rank(), places.flat(unit));
@@ -199,10 +215,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// Takes in the shards of a unit, unless they are read where they lie.
-    fn gather(&mut self, unit: usize) {
+    fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let gathers_for_use = config.shards_parameters();
-        let whole = if gathers_for_use { own.computed_on(unit, self.position.slot(unit)) } else { own.flat(unit) };
+        let whole = if gathers_for_use { own.computed_on(unit, slot) } else { own.flat(unit) };
         for zero in 0..config.mesh.zero {
             let rank = self.arena.along(Axis::Zero, zero);
             let is_own = rank == self.arena.rank();

@@ -99,11 +99,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let stage = self.arena.stage();
         let ops = if trained { stage.step } else { stage.evaluation };
         let mut walk = WalkState { finding: Some(Search::default()), ..self.new_walk() };
+        self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in ops.iter().enumerate().take_while(|&(_, &op)| op != Op::Agree) {
-            self.arena.begin(Some((pass, index)));
-            self.execute(op, &mut walk, &mut batch)?;
+            self.execute((pass, index), op, &mut walk, &mut batch)?;
         }
-        self.arena.begin(None);
+        self.end_pass();
+        self.ranks.finish()?;
         let mut search = walk.finding.unwrap_or_default();
         let at = self.arena.coordinates();
         for unit in (0..self.plan.units.len()).filter(|_| trained) {

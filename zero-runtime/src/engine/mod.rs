@@ -3,7 +3,7 @@
 //!
 //! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
 //! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
-//! and their states, `checkpoint` gives states to be written and takes them back, `diagnose` finds out where a number went
+//! and their states, `queues` follows the streams of a plan on a device that has queues, `checkpoint` gives states to be written and takes them back, `diagnose` finds out where a number went
 //! wrong, `record` notes when ops begin and end, `turn` sees to it that what a rank does is what the others expect of it.
 //!
 //! # Why no safe call races
@@ -37,6 +37,7 @@ mod collectives;
 mod compute;
 mod diagnose;
 mod parameters;
+pub(crate) mod queues;
 mod record;
 mod turn;
 mod update;
@@ -64,6 +65,7 @@ use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 use batch::Misfit;
 use collectives::Share;
+use queues::Awaited;
 use turn::Turn;
 use update::Segment;
 
@@ -104,6 +106,8 @@ pub struct Engine<'p, M: Model, T> {
     ranks: Collectives<'p, DeviceOf<M>, T>,
     /// For each unit, the stretches of what this rank updates that share a weight decay.
     segments: Vec<Vec<Segment>>,
+    /// Which ops others of their pass wait for.
+    awaited: Awaited,
     /// Whether weight decay applies to embeddings.
     decays_embeddings: bool,
     agreement: Agreement,
@@ -161,6 +165,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
         Self {
             segments: update::segments::<M>(&arena.places()),
+            awaited: Awaited::new(arena.stage()),
             decays_embeddings: true,
             agreement: Agreement::of(plan),
             exchanged: vec![0.0; plan.agreed_values() * plan.config.mesh.ranks()],
@@ -253,16 +258,21 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let records = self.record.as_mut().is_some_and(Record::begin_step);
         let block = hyper.block(self.steps_done);
         self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
+        self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in self.arena.stage().step.iter().enumerate() {
-            self.arena.begin(Some((Pass::Train, index)));
             let start_ns = records.then(now_ns);
-            self.execute(op, &mut walk, &mut batch)?;
+            self.execute((Pass::Train, index), op, &mut walk, &mut batch)?;
+            if records {
+                // Op by op: on a device with queues, nothing overlaps in a step that is recorded.
+                self.ranks.finish()?;
+            }
             if let (Some(start_ns), Some(record)) = (start_ns, &mut self.record) {
                 record.end_op(start_ns);
             }
         }
-        self.arena.begin(None);
+        self.end_pass();
         // The one look that the host takes at a step.
+        self.ranks.finish()?;
         let mut report = [bytemuck::Zeroable::zeroed()];
         self.ranks.device.read(self.arena.report(), &mut report);
         let [report @ ReportBlock { loss, gradient_norm, .. }] = report;
@@ -324,6 +334,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let walk = WalkState { counted, ..self.new_walk() };
         self.walk_evaluation(walk, &mut batch)?;
         let mut mean = [0.0];
+        self.ranks.finish()?;
         self.ranks.device.read(self.arena.own_words(1), &mut mean);
         self.exchange(Turn::Evaluate, &[mean[0] * counted as f64, counted as f64])?;
         let of_rank = |&rank: &usize| [self.exchanged[2 * rank], self.exchanged[2 * rank + 1]];
@@ -340,11 +351,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         mut walk: WalkState,
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<(), Lost> {
+        self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
-            self.arena.begin(Some((Pass::Evaluate, index)));
-            self.execute(op, &mut walk, batch)?;
+            self.execute((Pass::Evaluate, index), op, &mut walk, batch)?;
         }
-        self.arena.begin(None);
+        self.end_pass();
         Ok(())
     }
 
@@ -391,17 +402,18 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     fn run_prediction(&mut self, input: &[InputOf<M>], mut walk: WalkState, logits: &mut [f32]) -> Result<bool, Lost> {
         let length = walk.shape.1;
         let mut has_head = false;
+        self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
-            self.arena.begin(Some((Pass::Evaluate, index)));
-            self.execute(op, &mut walk, &mut |_, inputs, _| inputs.copy_from_slice(input))?;
+            self.execute((Pass::Evaluate, index), op, &mut walk, &mut |_, inputs, _| inputs.copy_from_slice(input))?;
             if let Op::Forward { unit, slot, .. } = op
                 && unit + 1 == self.plan.units.len()
             {
+                self.ranks.finish()?;
                 self.logits(length, slot, logits);
                 has_head = true;
             }
         }
-        self.arena.begin(None);
+        self.end_pass();
         Ok(has_head)
     }
 
@@ -436,13 +448,22 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         WalkState { finding: None, misfit: None, shape, counted: shape.0 * shape.1, headless: false, before: None }
     }
 
-    /// Does the next op of this rank's table.
+    /// A walk over a table has come to its end.
+    fn end_pass(&mut self) {
+        self.awaited.end_pass(self.plan, &self.ranks.device);
+        self.arena.begin(None);
+    }
+
+    /// Does the next op of this rank's table, whose place there is given too.
     fn execute(
         &mut self,
+        (pass, index): (Pass, usize),
         op: Op,
         walk: &mut WalkState,
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<(), Lost> {
+        self.arena.begin(Some((pass, index)));
+        self.awaited.enter(self.arena.stage(), pass, index, &self.ranks.device);
         // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks
         // are at theirs: see the argument at the top.
         unsafe { self.ranks.begin(op) }?;
@@ -460,7 +481,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
         // SAFETY: as above.
         unsafe { self.ranks.end(op) };
-        Ok(())
+        self.awaited.leave(pass, index, &self.ranks.device);
+        self.ranks.require_device()
     }
 
     /// How much of a micro-batch a walk works on.

@@ -93,7 +93,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 }
             }
             // SAFETY: it is whole, and not written again before all ranks have agreed on a step.
-            unsafe { self.ranks.transport.end(Op::Update { unit: held }, &self.ranks.position) };
+            unsafe {
+                self.ranks.transport.end(&self.ranks.device, Op::Update { unit: held }, &self.ranks.position);
+            };
         }
         self.loaded += 1;
         Ok(())

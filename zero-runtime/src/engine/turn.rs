@@ -48,6 +48,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// The same, for the host to see: see [`Engine::exchanged_of`].
     pub(super) fn exchange_words(&mut self, turn: Turn, len: usize) -> Result<(), Lost> {
         self.exchange_on_device(turn, len)?;
+        self.ranks.finish()?;
         let all = len * self.plan.config.mesh.ranks();
         self.ranks.device.read(self.arena.all_words(len), &mut self.exchanged[..all]);
         Ok(())

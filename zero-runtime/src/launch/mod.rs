@@ -15,6 +15,7 @@ mod door;
 mod ear;
 mod environment;
 mod error;
+mod exchange;
 mod finding;
 mod groups;
 mod launcher;

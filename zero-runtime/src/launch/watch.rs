@@ -25,16 +25,16 @@ pub(super) fn grace(launcher_knows: bool, reporter_knows: bool) -> Duration {
 /// The open connections to the other ranks. If it is dropped without a goodbye or an error, this rank counts as lost.
 #[derive(Debug)]
 pub struct Watch {
-    world: usize,
+    pub(super) world: usize,
     has_own_launcher: bool,
-    links: Arc<Links>,
+    pub(super) links: Arc<Links>,
 }
 
 /// What the rank and its watching thread share.
 #[derive(Debug)]
-struct Links {
-    rank: usize,
-    peers: Vec<Peer>,
+pub(super) struct Links {
+    pub rank: usize,
+    pub peers: Vec<Peer>,
     /// Whether one of the two has begun to end this rank, with an error or in order.
     ended: AtomicBool,
     /// The exit code that it ends with.
@@ -42,11 +42,11 @@ struct Links {
 }
 
 impl Links {
-    fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         self.code.load(Ordering::Acquire)
     }
 
-    fn tell_all(&self, message: &Message) {
+    pub fn tell_all(&self, message: &Message) {
         for peer in &self.peers {
             // A peer that has gone need not know.
             let _ = peer.send(message);

@@ -47,6 +47,8 @@ pub(super) enum Message {
     Waiting,
     /// All have arrived. Carries the shared memory.
     Go,
+    /// Memory of a rank's device, which comes along.
+    Memory,
     /// The run does not start, for this reason.
     Refused(String),
     /// The sender ends in order.
@@ -72,6 +74,7 @@ impl Message {
             }
             Message::Waiting => b"W".to_vec(),
             Message::Go => b"G".to_vec(),
+            Message::Memory => b"M".to_vec(),
             Message::Refused(reason) => [b"R", cut(reason)].concat(),
             Message::Told(code) => vec![b'T', *code],
             Message::Goodbye => b"B".to_vec(),
@@ -95,6 +98,7 @@ impl Message {
             }
             b'W' => Message::Waiting,
             b'G' => Message::Go,
+            b'M' => Message::Memory,
             b'R' => Message::Refused(take_text(rest)),
             b'T' => Message::Told(u8::from_le_bytes(take(rest)?)),
             b'B' => Message::Goodbye,
@@ -222,6 +226,7 @@ mod tests {
             Message::Failed(Finding { rank: 2, code: 76, error: "no data".to_owned() }),
             Message::Waiting,
             Message::Go,
+            Message::Memory,
             Message::Refused("rank 2 has another plan".to_owned()),
             Message::Told(76),
             Message::Goodbye,

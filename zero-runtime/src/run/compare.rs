@@ -85,7 +85,7 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
     let stage = plan.of_rank(rank);
     let moved = Moved::taken(plan, stage.step);
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
-    [private_mapping_bytes(&stage.memory), segment_mapping_bytes(plan), resident, copied, in_place]
+    [private_mapping_bytes(plan.config.device, &stage.memory), segment_mapping_bytes(plan), resident, copied, in_place]
 }
 
 /// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all

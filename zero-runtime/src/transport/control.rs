@@ -18,11 +18,11 @@ use crate::launch::NOTICE;
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES, "the plan has less room for a control block");
 
 /// The longest sleep between two looks whether a rank has given up.
-const PATIENCE_MS: u32 = 50;
+pub(super) const PATIENCE_MS: u32 = 50;
 pub(super) const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: PATIENCE_MS as i64 * 1_000_000 };
 
 /// Sleeps to the end of their patience that make one period of waiting: counted, so that a wait looks at no clock.
-const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
+pub(super) const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
 
 /// Sleeps to the end of their patience that make a timeout: at least one.
 pub(super) fn sleeps_of(timeout: Duration) -> u32 {
@@ -51,28 +51,57 @@ impl Spins {
     }
 }
 
+/// What a rank counts for the others, each in a [`Signal`] of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Shards of parameters published.
+    Published,
+    /// Buckets offered for reduction.
+    Offered,
+    /// Buckets settled: peers' staging has been read, and this rank's shards of the sum are there.
+    Settled,
+    /// Buckets combined: the partial sums of other replicas have been read, and this rank's parts are there.
+    Combined,
+    /// Buckets whose parts have all that is added to them, and may be spread along `replica`.
+    Joined,
+    /// Buckets whose shards are whole, and may be spread along `zero`.
+    Whole,
+    /// Exchanges entered.
+    Entered,
+    /// Exchanges for which a device has left its numbers.
+    Exchanged,
+    /// Parcels of a kind sent.
+    Sent(Parcel),
+    /// Parcels of a kind taken.
+    Taken(Parcel),
+}
+
+impl Count {
+    /// How many there are.
+    pub const NUMBER: usize = 8 + 2 * Parcel::ALL.len();
+
+    /// Its number.
+    pub const fn index(self) -> usize {
+        match self {
+            Count::Published => 0,
+            Count::Offered => 1,
+            Count::Settled => 2,
+            Count::Combined => 3,
+            Count::Joined => 4,
+            Count::Whole => 5,
+            Count::Entered => 6,
+            Count::Exchanged => 7,
+            Count::Sent(parcel) => 8 + parcel as usize,
+            Count::Taken(parcel) => 8 + Parcel::ALL.len() + parcel as usize,
+        }
+    }
+}
+
 /// What one rank tells the others. All zero at start. Aligned so that no two ranks write to one pair of cache lines.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Control {
-    /// Shards of parameters published so far.
-    pub published: Signal,
-    /// Buckets offered for reduction so far.
-    pub offered: Signal,
-    /// Buckets settled so far: peers' staging has been read, and this rank's shards of the sum are there.
-    pub settled: Signal,
-    /// Buckets combined so far: the partial sums of other replicas have been read, and this rank's parts are there.
-    pub combined: Signal,
-    /// Buckets whose parts have all that is added to them, and may be spread along `replica`.
-    pub joined: Signal,
-    /// Buckets whose shards are whole, and may be spread along `zero`.
-    pub whole: Signal,
-    /// Parcels of each kind sent so far.
-    pub sent: [Signal; Parcel::ALL.len()],
-    /// Parcels of each kind taken so far.
-    pub taken: [Signal; Parcel::ALL.len()],
-    /// Exchanges entered so far.
-    pub entered: Signal,
+    signals: [Signal; Count::NUMBER],
     /// What this rank does.
     doing: AtomicU64,
     /// What this rank did when it was last said that others wait for it, and for how many periods they had: see
@@ -121,10 +150,14 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    /// That `signal`, which is one of the rank's `control`, reaches `target`.
-    pub fn of(rank: usize, control: &Control, signal: &Signal, target: u32) -> Self {
-        let place = control.signals().position(|one| std::ptr::eq(one, signal));
-        Self { rank, signal: place.expect("a signal of the rank that is waited for") as u16, target }
+    /// That a count of `rank` reaches `target`.
+    pub fn new(rank: usize, count: Count, target: u32) -> Self {
+        Self { rank, signal: count.index() as u16, target }
+    }
+
+    /// The number of the count, and what it is to reach.
+    pub fn awaits(self) -> (usize, u32) {
+        (self.signal.into(), self.target)
     }
 
     /// As one word that is not 0, so that others never see half of it: target, signal, and 1 + rank.
@@ -142,9 +175,8 @@ impl Awaited {
 pub(super) struct Waiter<'a> {
     /// The waiting rank's own block.
     pub own: &'a Control,
-    /// Who is waited for, and its block.
+    /// Who is waited for.
     pub rank: usize,
-    pub other: &'a Control,
     pub spins: Spins,
     /// The longest sleep between two looks whether a rank has given up; none to sleep until woken.
     pub patience: Option<&'a Timespec>,
@@ -191,23 +223,9 @@ impl Signal {
         if count.wrapping_sub(target) as i32 >= 0 { Ok(()) } else { Err(count) }
     }
 
-    /// Waits until the count is at least `target`.
-    ///
-    /// # Errors
-    /// The rank that gave up, as told to the waiting one; or what the waiter says when it gives up itself.
-    pub(super) fn wait(&self, target: u32, waiter: &Waiter) -> Result<(), Lost> {
-        for _ in 0..=waiter.spins.0 {
-            if self.has_reached(target).is_ok() {
-                return Ok(());
-            }
-            core::hint::spin_loop();
-        }
-        waiter.own.awaits(Some(Awaited::of(waiter.rank, waiter.other, self, target)));
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let reached = self.sleep_until(target, waiter);
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        waiter.own.awaits(None);
-        reached
+    /// The count itself, for a device that writes it and waits for it; nobody is woken by that.
+    pub fn word(&self) -> &AtomicU32 {
+        &self.count
     }
 
     fn sleep_until(&self, target: u32, waiter: &Waiter) -> Result<(), Lost> {
@@ -267,12 +285,39 @@ impl Control {
 
     /// Whether this rank still owes another one what that waits for.
     pub(super) fn owes(&self, awaited: Awaited) -> bool {
-        self.signals().nth(awaited.signal.into()).is_some_and(|signal| signal.has_reached(awaited.target).is_err())
+        // Numbers of another process may be anything.
+        let signal = self.signals.get(usize::from(awaited.signal));
+        signal.is_some_and(|signal| signal.has_reached(awaited.target).is_err())
     }
 
-    fn signals(&self) -> impl Iterator<Item = &Signal> {
-        let single = [&self.published, &self.offered, &self.settled, &self.combined, &self.joined, &self.whole];
-        single.into_iter().chain([&self.entered]).chain(&self.sent).chain(&self.taken)
+    /// The word of the count with this number.
+    pub(super) fn word_at(&self, index: usize) -> &AtomicU32 {
+        self.signals[index].word()
+    }
+
+    /// Where this rank tells a count.
+    pub fn signal(&self, count: Count) -> &Signal {
+        &self.signals[count.index()]
+    }
+
+    /// Waits until a count of this rank, which is the one that `waiter` waits for, is at least `target`.
+    ///
+    /// # Errors
+    /// The rank that gave up, as told to the waiting one; or what the waiter says when it gives up itself.
+    pub(super) fn wait(&self, count: Count, target: u32, waiter: &Waiter) -> Result<(), Lost> {
+        let signal = self.signal(count);
+        for _ in 0..=waiter.spins.0 {
+            if signal.has_reached(target).is_ok() {
+                return Ok(());
+            }
+            core::hint::spin_loop();
+        }
+        waiter.own.awaits(Some(Awaited::new(waiter.rank, count, target)));
+        signal.sleepers.fetch_add(1, Ordering::SeqCst);
+        let reached = signal.sleep_until(target, waiter);
+        signal.sleepers.fetch_sub(1, Ordering::SeqCst);
+        waiter.own.awaits(None);
+        reached
     }
 
     /// Whether the caller, of all who have waited for so many periods while this rank did the same, is the one to say so.

@@ -20,15 +20,15 @@ fn state(thread: u32) -> String {
 fn wakes(sleepers: u32) {
     // Leaked, as threads that are not woken would outlive the test.
     let (own, other): (&Control, &Control) = (Box::leak(Box::default()), Box::leak(Box::default()));
-    let signal = &other.entered;
+    let signal = other.signal(Count::Entered);
     let (woken, is_woken) = channel();
     let threads: Vec<u32> = (0..sleepers)
         .map(|_| {
             let (woken, (tell_id, id)) = (woken.clone(), channel());
             thread::spawn(move || {
                 tell_id.send(rustix::thread::gettid().as_raw_pid() as u32).unwrap();
-                let wait = Waiter { rank: 1, spins: Spins(0), patience: None, ..waiter(own, other) };
-                woken.send(signal.wait(1, &wait)).unwrap();
+                let wait = Waiter { rank: 1, spins: Spins(0), patience: None, ..waiter(own) };
+                woken.send(other.wait(Count::Entered, 1, &wait)).unwrap();
             });
             id.recv().unwrap()
         })
@@ -50,11 +50,10 @@ fn all_sleepers_are_woken_without_patience() {
 }
 
 /// A wait for rank 2, with hardly any patience for a sleep, and no end of sleeps.
-fn waiter<'a>(own: &'a Control, other: &'a Control) -> Waiter<'a> {
+fn waiter(own: &Control) -> Waiter<'_> {
     Waiter {
         own,
         rank: 2,
-        other,
         spins: Spins(3),
         patience: Some(&MILLISECOND),
         notice: &|_| {},
@@ -65,7 +64,7 @@ fn waiter<'a>(own: &'a Control, other: &'a Control) -> Waiter<'a> {
 
 /// Waits for the first entry of rank 2, with hardly any patience.
 fn wait(other: &Control, own: &Control, notice: &dyn Fn(u32)) -> Result<(), Lost> {
-    other.entered.wait(1, &Waiter { notice, ..waiter(own, other) })
+    other.wait(Count::Entered, 1, &Waiter { notice, ..waiter(own) })
 }
 
 #[test]
@@ -77,9 +76,9 @@ fn a_long_wait_gives_notice_of_each_period_and_of_whom_it_is_for() {
         assert_eq!((awaited.rank, other.owes(awaited)), (2, true));
         periods.borrow_mut().push(period);
         if period == 3 {
-            other.published.raise();
+            other.signal(Count::Published).raise();
             assert!(other.owes(awaited), "that was another signal");
-            other.entered.raise();
+            other.signal(Count::Entered).raise();
             assert!(!other.owes(awaited));
         }
     };
@@ -90,13 +89,12 @@ fn a_long_wait_gives_notice_of_each_period_and_of_whom_it_is_for() {
 
 #[test]
 fn what_is_awaited_survives_its_word() {
-    let other = Control::default();
     for (rank, target) in [(0, 0), (65_534, u32::MAX), (7, 1 << 31)] {
-        let awaited = Awaited::of(rank, &other, &other.taken[3], target);
+        let awaited = Awaited::new(rank, Count::Taken(Parcel::ALL[3]), target);
         assert_eq!(Awaited::decode(awaited.encode()), Some(awaited));
     }
     assert_eq!(Awaited::decode(0), None);
-    assert_eq!(other.signals().count() * size_of::<Signal>(), std::mem::offset_of!(Control, doing), "all signals");
+    assert_eq!(Count::Taken(Parcel::ALL[Parcel::ALL.len() - 1]).index() + 1, Count::NUMBER, "all counts");
 }
 
 #[test]
@@ -111,7 +109,7 @@ fn a_wait_ends_when_a_rank_has_given_up() {
     own.tell_lost(5);
     own.tell_lost(4);
     assert_eq!(wait(&other, &own, &|_| {}), Err(Lost::Ended { rank: 5 }));
-    assert_eq!((own.awaited(), other.entered.sleepers.load(Ordering::SeqCst)), (None, 0));
+    assert_eq!((own.awaited(), other.signal(Count::Entered).sleepers.load(Ordering::SeqCst)), (None, 0));
 }
 
 #[test]
@@ -123,9 +121,12 @@ fn a_wait_is_given_up_after_its_last_sleep() {
         assert_eq!(own.awaited().map(|awaited| awaited.rank), Some(2), "others still see what it waits for");
         Lost::Ended { rank: 7 }
     };
-    let waiter = Waiter { sleeps_max: 3, give_up: &give_up, ..waiter(&own, &other) };
-    assert_eq!(other.entered.wait(1, &waiter), Err(Lost::Ended { rank: 7 }));
-    assert_eq!((asked.get(), own.awaited(), other.entered.sleepers.load(Ordering::SeqCst)), (1, None, 0));
+    let waiter = Waiter { sleeps_max: 3, give_up: &give_up, ..waiter(&own) };
+    assert_eq!(other.wait(Count::Entered, 1, &waiter), Err(Lost::Ended { rank: 7 }));
+    assert_eq!(
+        (asked.get(), own.awaited(), other.signal(Count::Entered).sleepers.load(Ordering::SeqCst)),
+        (1, None, 0)
+    );
 }
 
 #[test]
@@ -150,13 +151,13 @@ fn what_is_there_is_not_waited_for() {
     let (own, other) = (Control::default(), Control::default());
     // Even where a rank has given up.
     own.tell_lost(0);
-    other.entered.raise();
+    other.signal(Count::Entered).raise();
     assert_eq!(wait(&other, &own, &|_| {}), Ok(()));
     // Counts wrap around.
-    other.entered.count.store(0, Ordering::SeqCst);
-    let waiter = Waiter { spins: Spins(0), ..waiter(&own, &other) };
-    assert_eq!(other.entered.wait(u32::MAX, &waiter), Ok(()));
-    assert_eq!(other.entered.wait(1, &waiter), Err(Lost::Ended { rank: 0 }));
+    other.signal(Count::Entered).count.store(0, Ordering::SeqCst);
+    let waiter = Waiter { spins: Spins(0), ..waiter(&own) };
+    assert_eq!(other.wait(Count::Entered, u32::MAX, &waiter), Ok(()));
+    assert_eq!(other.wait(Count::Entered, 1, &waiter), Err(Lost::Ended { rank: 0 }));
 }
 
 #[test]

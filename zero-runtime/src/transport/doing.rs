@@ -4,12 +4,12 @@
 
 use zero_plan::{Op, Pass, Plan};
 
-use super::Lost;
 use super::control::{Control, Doing, timeout_of};
 use super::shared::Shared;
 use super::silent::{self, Life, Silent};
+use super::{Broken, Lost};
 use crate::arena::Arena;
-use crate::device::Device;
+use crate::device::{Device, Failure};
 use crate::launch;
 
 impl<D: Device> Arena<'_, D> {
@@ -19,6 +19,12 @@ impl<D: Device> Arena<'_, D> {
         // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as the arena
         // is, which the result borrows; the blocks are used nowhere else in another way.
         unsafe { Control::of(self.segment_start(), rank) }
+    }
+
+    /// What a failure of this rank's device comes to.
+    pub(crate) fn broken(&self, failure: Failure) -> Broken {
+        let doing = op_words(self.plan(), self.rank(), self.control(self.rank()).doing());
+        Broken { failure, rank: self.rank(), doing }
     }
 
     /// Tells that this rank comes to an op of its schedule; none where it is between two walks over it.

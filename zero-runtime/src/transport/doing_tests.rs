@@ -4,7 +4,7 @@ use zero_plan::unit::Unit;
 use zero_plan::{Config, Mesh, PlanBuf};
 
 use super::*;
-use crate::transport::control::Awaited;
+use crate::transport::control::{Awaited, Count};
 use crate::transport::{Transport, local};
 
 const RANKS: usize = 3;
@@ -25,14 +25,14 @@ fn as_rank_0(look: impl Fn(&Shared) + Sync) {
 fn a_wait_is_put_down_to_the_end_of_the_chain() {
     as_rank_0(|transport| {
         assert_eq!(transport.cause_of(1), 1);
-        let first_entry = |rank| Some(Awaited::of(rank, transport.control(rank), &transport.control(rank).entered, 1));
+        let first_entry = |rank| Some(Awaited::new(rank, Count::Entered, 1));
         transport.control(1).awaits(first_entry(2));
         assert_eq!((transport.cause_of(1), transport.cause_of(2)), (2, 2));
         // What a reader sees while a chain changes must not hold it up.
         transport.control(2).awaits(first_entry(1));
         assert!((1..RANKS).contains(&transport.cause_of(1)));
         // A rank that does not take what is there, because it is stopped, is the cause itself.
-        transport.control(2).entered.raise();
+        transport.control(2).signal(Count::Entered).raise();
         assert_eq!((transport.cause_of(1), transport.cause_of(2)), (1, 1));
     });
 }
@@ -62,7 +62,7 @@ fn a_wait_names_ranks_and_ops() {
 #[test]
 fn a_silent_rank_is_given_up_by_the_first_and_for_all() {
     as_rank_0(|transport| {
-        let awaited = Awaited::of(2, transport.control(2), &transport.control(2).entered, 1);
+        let awaited = Awaited::new(2, Count::Entered, 1);
         transport.control(1).awaits(Some(awaited));
         transport.control(2).begin(Some((Pass::Train, 0)));
         let Lost::Silent(silent) = transport.gives_up(1) else { panic!("nobody has given up before") };

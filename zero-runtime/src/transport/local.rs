@@ -26,7 +26,7 @@ pub fn run<D: Device, R: Send>(
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let segment = Arc::new(Segment::private(segment_bytes(plan))?);
     let arenas = (0..plan.config.mesh.ranks())
-        .map(|rank| Arena::new(plan, rank, Arc::clone(&segment), D::open(rank)?))
+        .map(|rank| Arena::new(plan, rank, Arc::clone(&segment), D::open(rank)?, None))
         .collect::<Result<Vec<_>, _>>()?;
     let tell_all = |lost: usize| {
         for rank in 0..plan.config.mesh.ranks() {

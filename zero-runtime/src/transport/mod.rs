@@ -4,9 +4,11 @@
 //! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes.
 #![allow(unsafe_code)]
 
+mod broken;
 pub(crate) mod control;
 mod doing;
 pub mod local;
+mod queued;
 mod shared;
 pub mod shm;
 mod silent;
@@ -20,6 +22,7 @@ use crate::arena::Arena;
 use crate::device::Device;
 use crate::view::{View, ViewMut};
 
+pub use broken::Broken;
 pub use shared::Shared;
 pub use silent::Silent;
 
@@ -35,6 +38,9 @@ pub enum Lost {
         /// The rank that ended first, or is given up.
         rank: usize,
     },
+    /// The device of this rank does nothing any more.
+    #[error(transparent)]
+    Device(#[from] Box<Broken>),
     /// Another rank has not come in time. Of all ranks that wait for it, this one is to say so.
     #[error(transparent)]
     Silent(#[from] Box<Silent>),
@@ -61,11 +67,12 @@ pub unsafe trait Transport<'p, D: Device> {
     /// was stopped itself does not take that for a wait.
     fn set_timeout(&mut self, timeout: Duration);
 
-    /// Tells the others that this rank has come to an op, and waits for what the op needs of them.
-    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost>;
+    /// Tells the others that this rank has come to an op, and waits for what the op needs of them; or has the device do so in
+    /// the queue that it was last told to enter, if it has queues.
+    unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost>;
 
     /// Tells the others that this rank has done an op. An update that is ended before the first step tells of first values.
-    unsafe fn end(&mut self, op: Op, position: &Position);
+    unsafe fn end(&mut self, device: &D, op: Op, position: &Position);
 
     /// What `rank` has at a place that the op reads: where it lies, or where it was brought.
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8>;
@@ -76,6 +83,9 @@ pub unsafe trait Transport<'p, D: Device> {
     /// # Panics
     /// On every rank, unless all have called it for the same reason: `call`, a number that the caller gives it.
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost>;
+
+    /// Waits until the device has done all that it was asked for; what that waits for itself is part of it.
+    fn await_device(&mut self, device: &D) -> Result<(), Lost>;
 
     /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
     /// [`Transport::peer`] shows it, the engine counts.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
 use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
 
-use super::control::{Control, PATIENCE, Signal, Spins, Waiter, sleeps_of};
+use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
+use super::queued::Queued;
 use super::{Lost, TIMEOUT, Transport};
 use crate::arena::Arena;
 use crate::device::{Cpu, Device};
@@ -18,14 +19,17 @@ use crate::view::{View, ViewMut};
 /// The communication of one rank.
 pub struct Shared<'p, D: Device = Cpu> {
     pub(super) arena: Arc<Arena<'p, D>>,
+    /// What this rank has told so far, and is to tell by what its device has in its queues.
+    told: [u32; Count::NUMBER],
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
-    published: u32,
     sums: Sums,
-    parcels: [Parcels; Parcel::ALL.len()],
-    rounds: u32,
+    /// For each kind of parcel and each slot that they leave from: which of them lay there last.
+    left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank on their way to where others read them.
     mine: Vec<f64>,
+    /// What this rank's device waits for, where that does the waiting.
+    pub(super) queued: Queued,
     /// How waits begin.
     spins: Spins,
     /// Sleeps before a wait is given up.
@@ -33,7 +37,7 @@ pub struct Shared<'p, D: Device = Cpu> {
     moved: Moved,
 }
 
-/// How far the sums of gradients are.
+/// Which count each bucket has come to in the sums of gradients.
 #[derive(Default)]
 struct Sums {
     /// For each bucket: which reduction it was last offered in, if it was.
@@ -45,19 +49,6 @@ struct Sums {
     settles: Vec<u32>,
     /// For each slot for partial sums: which settle filled it last, if one did.
     partials: [Option<u32>; STAGING_SLOTS],
-    offered: u32,
-    settled: u32,
-    joined: u32,
-    whole: u32,
-}
-
-/// How far the parcels of a kind are.
-#[derive(Clone, Copy, Default)]
-struct Parcels {
-    sent: u32,
-    taken: u32,
-    /// For each slot that they leave from: which of them lay there last.
-    left: [u32; OUTGOING_SLOTS],
 }
 
 impl<'p, D: Device> Shared<'p, D> {
@@ -67,17 +58,17 @@ impl<'p, D: Device> Shared<'p, D> {
         let buckets = plan.buckets.len();
         arena.control(arena.rank()).tell_pid();
         Self {
+            told: [0; Count::NUMBER],
             versions: vec![0; plan.units.len()],
-            published: 0,
             sums: Sums {
                 offers: vec![None; buckets],
                 staged: vec![None; STAGING_SLOTS + buckets],
                 settles: vec![0; buckets],
                 ..Sums::default()
             },
-            parcels: Default::default(),
-            rounds: 0,
+            left: Default::default(),
             mine: vec![0.0; plan.agreed_values()],
+            queued: Queued::default(),
             spins: Spins::of(plan.config.mesh.ranks()),
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
@@ -97,27 +88,63 @@ impl<'p, D: Device> Shared<'p, D> {
         self.control(self.rank())
     }
 
-    /// Waits until a signal of every other rank along an axis has reached `count`.
-    fn await_peers(&self, axis: Axis, signal: fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
-        let peers = (0..self.arena.plan().config.mesh.len(axis)).map(|index| self.arena.along(axis, index));
-        peers.filter(|&peer| peer != self.rank()).try_for_each(|peer| self.await_signal(peer, signal, count))
+    /// What this rank has told of a count.
+    fn told(&self, count: Count) -> u32 {
+        self.told[count.index()]
     }
 
-    /// Waits until a signal of `rank` has reached `count`.
-    fn await_signal(&self, rank: usize, signal: impl Fn(&Control) -> &Signal, count: u32) -> Result<(), Lost> {
-        let (own, other) = (self.own(), self.control(rank));
+    /// What it tells next.
+    fn next(&self, count: Count) -> u32 {
+        self.told(count).wrapping_add(1)
+    }
+
+    /// Tells the others one more of a count, once all that this rank's device was asked for so far is done. Gives which one
+    /// it is.
+    fn tell(&mut self, device: &D, count: Count) -> u32 {
+        let next = self.next(count);
+        self.told[count.index()] = next;
+        let signal = self.own().signal(count);
+        if D::QUEUES {
+            device.tell(signal.word(), next)
+        } else {
+            signal.raise()
+        }
+        next
+    }
+
+    /// Waits until a count of every other rank along an axis has reached `target`.
+    fn await_peers(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
+        for index in 0..self.arena.plan().config.mesh.len(axis) {
+            let peer = self.arena.along(axis, index);
+            if peer != self.rank() {
+                self.await_count(device, peer, count, target)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a count of `rank` has reached `target`; or has the device wait, before it does what it is asked for next.
+    fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
+        if D::QUEUES {
+            self.queued.push(rank, count, target);
+            device.await_count(self.control(rank).signal(count).word(), target);
+            return self.own().lost().map_or(Ok(()), Err);
+        }
+        self.await_on_host(rank, count, target)
+    }
+
+    /// Waits until a count of `rank` has reached `target`.
+    fn await_on_host(&self, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         let (notice, give_up) = (|periods| self.still_waits_for(rank, periods), || self.gives_up(rank));
-        let (spins, patience, sleeps_max) = (self.spins, Some(&PATIENCE), self.sleeps_max);
+        let (own, spins, patience, sleeps_max) = (self.own(), self.spins, Some(&PATIENCE), self.sleeps_max);
         let (notice, give_up) = (&notice, &give_up);
-        signal(other).wait(count, &Waiter { own, rank, other, spins, patience, notice, sleeps_max, give_up })
+        self.control(rank).wait(count, target, &Waiter { own, rank, spins, patience, notice, sleeps_max, give_up })
     }
 
     /// This rank's shard of a unit is new: peers may gather it.
-    fn publish(&mut self, unit: usize) {
+    fn publish(&mut self, device: &D, unit: usize) {
         if self.arena.plan().config.shards_optimizer() {
-            self.published = self.published.wrapping_add(1);
-            self.versions[unit] = self.published;
-            self.own().published.raise();
+            self.versions[unit] = self.tell(device, Count::Published);
         }
     }
 
@@ -127,49 +154,45 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Tells that the local gradients of a bucket are there.
-    fn offer(&mut self, bucket: usize) {
-        self.sums.offered = self.sums.offered.wrapping_add(1);
-        self.sums.offers[bucket] = Some(self.sums.offered);
-        let staging = self.staging_of(bucket);
-        self.sums.staged[staging] = Some(self.sums.offered);
-        self.own().offered.raise();
+    fn offer(&mut self, device: &D, bucket: usize) {
+        let (staging, offer) = (self.staging_of(bucket), self.tell(device, Count::Offered));
+        self.sums.offers[bucket] = Some(offer);
+        self.sums.staged[staging] = Some(offer);
     }
 
     /// Waits until peers have read what lies in the staging of a bucket.
-    fn await_staging(&self, bucket: usize) -> Result<(), Lost> {
+    fn await_staging(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
         // Older offers out of this staging have been settled before the newest.
         let newest = self.sums.staged[self.staging_of(bucket)];
-        newest.map_or(Ok(()), |offer| self.await_peers(Axis::Zero, |peer| &peer.settled, offer))
+        newest.map_or(Ok(()), |offer| self.await_peers(device, Axis::Zero, Count::Settled, offer))
     }
 
     /// Waits until the local gradients of a bucket are there on all ranks along `zero`, and until other replicas have read
     /// what lies where its sum is to go.
-    fn await_offers(&mut self, bucket: usize) -> Result<(), Lost> {
+    fn await_offers(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
         let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it settles it");
-        self.await_peers(Axis::Zero, |peer| &peer.offered, offer)?;
-        self.sums.settled = self.sums.settled.wrapping_add(1);
-        self.sums.settles[bucket] = self.sums.settled;
+        self.await_peers(device, Axis::Zero, Count::Offered, offer)?;
+        let settle = self.next(Count::Settled);
+        self.sums.settles[bucket] = settle;
         let plan = self.arena.plan();
         if plan.config.has_partials() {
             let slot = usize::from(plan.buckets[bucket].partial > 0);
-            if let Some(settle) = self.sums.partials[slot].replace(self.sums.settled) {
-                self.await_peers(Axis::Replica, |peer| &peer.combined, settle)?;
+            if let Some(settle) = self.sums.partials[slot].replace(settle) {
+                self.await_peers(device, Axis::Replica, Count::Combined, settle)?;
             }
         }
         Ok(())
     }
 
     /// Tells that what this rank has of a sum may be read by those along an axis, and waits for theirs.
-    fn join(&mut self, axis: Axis) -> Result<(), Lost> {
-        let (count, signal): (_, fn(&Control) -> &Signal) = match axis {
-            Axis::Replica => (&mut self.sums.joined, |control| &control.joined),
-            Axis::Zero => (&mut self.sums.whole, |control| &control.whole),
+    fn join(&mut self, device: &D, axis: Axis) -> Result<(), Lost> {
+        let count = match axis {
+            Axis::Replica => Count::Joined,
+            Axis::Zero => Count::Whole,
             Axis::Pipeline => unreachable!("the schedule check admits no spread along the pipeline"),
         };
-        *count = count.wrapping_add(1);
-        let count = *count;
-        signal(self.own()).raise();
-        self.await_peers(axis, signal, count)
+        let target = self.tell(device, count);
+        self.await_peers(device, axis, count, target)
     }
 
     /// The rank of another pipeline stage in line with this one.
@@ -181,11 +204,100 @@ impl<'p, D: Device> Shared<'p, D> {
     /// Where a rank keeps the reason for this exchange, and its numbers.
     fn numbers(&self, rank: usize, len: usize) -> (&AtomicU64, &[AtomicU64]) {
         assert!(len <= self.arena.plan().agreed_values(), "{len} numbers are more than ranks agree on");
+        let round = self.told(Count::Entered);
         // SAFETY: room for the reason and as many numbers, aligned since it starts on a page and holds words of this size,
-        // zero at first, and used as atomics only.
-        let words = unsafe { core::slice::from_raw_parts(self.arena.numbers(rank, self.rounds).cast(), 1 + len) };
+        // zero at first, and used as atomics by hosts; a device writes its numbers before it tells that, and reads those of
+        // others after it was told.
+        let words = unsafe { core::slice::from_raw_parts(self.arena.numbers(rank, round).cast(), 1 + len) };
         let (reason, numbers) = words.split_first().expect("a reason at least");
         (reason, numbers)
+    }
+
+    /// Meets all other ranks, who must come for the same reason. What this one leaves for them has been left.
+    ///
+    /// # Panics
+    /// On every rank, if one has come for another reason.
+    fn meet(&self, call: u64, len: usize, mut met: impl FnMut(usize, &[AtomicU64])) -> Result<(), Lost> {
+        let mut others = None;
+        for rank in 0..self.arena.plan().config.mesh.ranks() {
+            self.await_on_host(rank, Count::Entered, self.told(Count::Entered))?;
+            let (reason, numbers) = self.numbers(rank, len);
+            if reason.load(Ordering::Relaxed) != call {
+                others.get_or_insert(rank);
+            }
+            met(rank, numbers);
+        }
+        // Otherwise one of them might update what another is still reading.
+        if let Some(other) = others {
+            panic!(
+                "rank {other} makes another call than rank {}: all ranks of a run must make the same calls of their \
+                 engines, in the same order",
+                self.rank()
+            );
+        }
+        Ok(())
+    }
+
+    /// Tells that this rank has come to an exchange, for a reason.
+    fn enter(&mut self, call: u64) {
+        self.told[Count::Entered.index()] = self.next(Count::Entered);
+        self.numbers(self.rank(), 0).0.store(call, Ordering::Relaxed);
+    }
+
+    /// [`Transport::exchange`] where the host knows the numbers of its rank as soon as it asks for them.
+    fn exchange_on_host(
+        &mut self,
+        device: &D,
+        call: u64,
+        mine: View<D, f64>,
+        mut all: ViewMut<D, f64>,
+    ) -> Result<(), Lost> {
+        let len = mine.len();
+        device.read(mine, &mut self.mine[..len]);
+        self.enter(call);
+        for (to, number) in self.numbers(self.rank(), len).1.iter().zip(&self.mine) {
+            to.store(number.to_bits(), Ordering::Relaxed);
+        }
+        self.own().signal(Count::Entered).raise();
+        self.meet(call, len, |rank, numbers| {
+            device.stage(all.reborrow().part(rank * len, len), |to| {
+                for (number, from) in to.iter_mut().zip(numbers) {
+                    *number = f64::from_bits(from.load(Ordering::Relaxed));
+                }
+            });
+        })
+    }
+
+    /// The same where that would be a wait for the device: hosts meet for the reason, devices exchange the numbers.
+    fn exchange_on_device(
+        &mut self,
+        device: &D,
+        call: u64,
+        mine: View<D, f64>,
+        mut all: ViewMut<D, f64>,
+    ) -> Result<(), Lost> {
+        let len = mine.len();
+        self.enter(call);
+        self.own().signal(Count::Entered).raise();
+        self.meet(call, len, |_, _| {})?;
+        // SAFETY: room for this rank's numbers, which only its device writes. What others read there two exchanges ago they
+        // have read: each told its numbers of the last exchange after that, for which this device has waited.
+        let own = unsafe { ViewMut::from_raw(self.numbers_on(device, self.rank(), len), len) };
+        device.copy(own, mine);
+        let target = self.tell(device, Count::Exchanged);
+        for rank in 0..self.arena.plan().config.mesh.ranks() {
+            self.await_count(device, rank, Count::Exchanged, target)?;
+            // SAFETY: the numbers of a rank that has told them, which are written again after this device has told its next.
+            let numbers = unsafe { View::from_raw(self.numbers_on(device, rank, len), len) };
+            device.copy(all.reborrow().part(rank * len, len), numbers);
+        }
+        Ok(())
+    }
+
+    /// Where the device finds the numbers of a rank.
+    fn numbers_on(&self, device: &D, rank: usize, len: usize) -> *mut f64 {
+        let numbers = self.numbers(rank, len).1;
+        device.reach(numbers.as_ptr().cast::<f64>().cast_mut())
     }
 }
 
@@ -193,7 +305,8 @@ impl<'p, D: Device> Shared<'p, D> {
 // after an exchange; that of a claim when every peer has settled the last offer out of the staging; that of a clear when the
 // receiver has taken what lay in the slot; those of a settle, a combine, a spread and a receive when what they read is told to
 // be there, and what they write are places of this rank that peers read only after a later signal of it; an exchange waits
-// for the signal of every rank.
+// for the signal of every rank. Where devices have queues, they wait and tell in place of the host, each op's in the queue
+// that the plan puts the op in.
 unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         &self.arena
@@ -203,49 +316,54 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         self.sleeps_max = sleeps_of(timeout);
     }
 
-    unsafe fn begin(&mut self, op: Op, position: &Position) -> Result<(), Lost> {
+    unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
         match op {
-            // The ranks along `zero` publish their units in the same order, so the count that this rank had is that of all.
-            Op::Wait { unit } => self.await_peers(Axis::Zero, |peer| &peer.published, self.versions[unit]),
-            Op::Claim { bucket } => self.await_staging(bucket),
-            Op::Settle { bucket, .. } => self.await_offers(bucket),
-            Op::Combine { bucket, .. } => {
-                self.await_peers(Axis::Replica, |peer| &peer.settled, self.sums.settles[bucket])
+            // Either of the two gathers. The ranks along `zero` publish their units in the same order, so the count that this
+            // rank had is that of all.
+            Op::Gather { unit, .. } | Op::Wait { unit }
+                if matches!(op, Op::Gather { .. }) == self.arena.plan().config.has_streams() =>
+            {
+                self.await_peers(device, Axis::Zero, Count::Published, self.versions[unit])
             }
-            Op::Spread { axis, .. } => self.join(axis),
+            Op::Claim { bucket } => self.await_staging(device, bucket),
+            Op::Settle { bucket, .. } => self.await_offers(device, bucket),
+            Op::Combine { bucket, .. } => {
+                self.await_peers(device, Axis::Replica, Count::Settled, self.sums.settles[bucket])
+            }
+            Op::Spread { axis, .. } => self.join(device, axis),
             Op::Clear { parcel } => {
                 let receiver =
                     self.at_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
-                let left = self.parcels[parcel as usize].left[position.outgoing(parcel)];
-                self.await_signal(receiver, |receiver| &receiver.taken[parcel as usize], left)
+                let left = self.left[parcel as usize][position.outgoing(parcel)];
+                self.await_count(device, receiver, Count::Taken(parcel), left)
             }
             Op::Receive { parcel, .. } => {
                 let sender = self.at_stage(self.arena.plan().parcel_sender(parcel, self.arena.coordinates().pipeline));
-                let taken = &mut self.parcels[parcel as usize].taken;
-                *taken = taken.wrapping_add(1);
-                let taken = *taken;
-                self.await_signal(sender, |sender| &sender.sent[parcel as usize], taken)
+                let target = self.next(Count::Taken(parcel));
+                self.await_count(device, sender, Count::Sent(parcel), target)
             }
             _ => Ok(()),
         }
     }
 
-    unsafe fn end(&mut self, op: Op, position: &Position) {
+    unsafe fn end(&mut self, device: &D, op: Op, position: &Position) {
         match op {
-            Op::Update { unit } => self.publish(unit),
-            Op::Reduce { bucket, .. } => self.offer(bucket),
-            Op::Settle { .. } => self.own().settled.raise(),
-            Op::Combine { .. } => self.own().combined.raise(),
+            Op::Update { unit } => self.publish(device, unit),
+            Op::Reduce { bucket, .. } => self.offer(device, bucket),
+            Op::Settle { .. } => {
+                self.tell(device, Count::Settled);
+            }
+            Op::Combine { .. } => {
+                self.tell(device, Count::Combined);
+            }
             Op::Send { parcel, .. } => {
-                let parcels = &mut self.parcels[parcel as usize];
-                parcels.sent = parcels.sent.wrapping_add(1);
-                parcels.left[position.outgoing(parcel)] = parcels.sent;
-                self.own().sent[parcel as usize].raise();
+                let sent = self.tell(device, Count::Sent(parcel));
+                self.left[parcel as usize][position.outgoing(parcel)] = sent;
             }
             Op::Receive { parcel, unit, .. } => {
-                self.own().taken[parcel as usize].raise();
+                self.tell(device, Count::Taken(parcel));
                 if parcel == Parcel::TiedParameters {
-                    self.publish(unit);
+                    self.publish(device, unit);
                 }
             }
             _ => {}
@@ -257,46 +375,17 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         unsafe { self.arena.bytes_of(rank, place) }
     }
 
-    unsafe fn exchange(
-        &mut self,
-        device: &D,
-        call: u64,
-        mine: View<D, f64>,
-        mut all: ViewMut<D, f64>,
-    ) -> Result<(), Lost> {
-        let len = mine.len();
-        device.read(mine, &mut self.mine[..len]);
-        self.rounds = self.rounds.wrapping_add(1);
-        // A rank leaves numbers for the round after the next only when all have entered the next, and so have read these.
-        let (reason, numbers) = self.numbers(self.rank(), len);
-        reason.store(call, Ordering::Relaxed);
-        for (to, number) in numbers.iter().zip(&self.mine) {
-            to.store(number.to_bits(), Ordering::Relaxed);
+    unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {
+        self.moved.copied.agree_bytes += (self.arena.plan().config.mesh.ranks() - 1) * size_of::<f64>() * mine.len();
+        if D::QUEUES {
+            self.exchange_on_device(device, call, mine, all)
+        } else {
+            self.exchange_on_host(device, call, mine, all)
         }
-        self.own().entered.raise();
-        let mut others = None;
-        for rank in 0..self.arena.plan().config.mesh.ranks() {
-            self.await_signal(rank, |peer| &peer.entered, self.rounds)?;
-            let (reason, numbers) = self.numbers(rank, len);
-            if reason.load(Ordering::Relaxed) != call {
-                others.get_or_insert(rank);
-            }
-            device.stage(all.reborrow().part(rank * len, len), |to| {
-                for (number, from) in to.iter_mut().zip(numbers) {
-                    *number = f64::from_bits(from.load(Ordering::Relaxed));
-                }
-            });
-            self.moved.copied.agree_bytes += if rank == self.rank() { 0 } else { size_of_val(numbers) };
-        }
-        // Otherwise one of them might update what another is still reading.
-        if let Some(other) = others {
-            panic!(
-                "rank {other} makes another call than rank {}: all ranks of a run must make the same calls of their \
-                 engines, in the same order",
-                self.rank()
-            );
-        }
-        Ok(())
+    }
+
+    fn await_device(&mut self, device: &D) -> Result<(), Lost> {
+        if D::QUEUES { self.await_queues(device) } else { Ok(()) }
     }
 
     fn moved(&self) -> Moved {

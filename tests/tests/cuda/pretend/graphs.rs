@@ -1,4 +1,5 @@
 //! Graphs: what was recorded is done as often as it is launched, in any order that was recorded.
+#![allow(unsafe_code)]
 
 use std::collections::HashSet;
 use std::ptr::null_mut;

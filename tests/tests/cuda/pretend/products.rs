@@ -1,4 +1,5 @@
 //! Products: of the pretend cublasLt, against loops in f64; and what it refuses as the library does.
+#![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -9,9 +9,10 @@ pub(super) const CODES: &[Code] = &[
         title: "memory budget exceeded",
         explanation: "What a rank needs is a constant of the plan: one arena, and a bound of what lies outside of it \
             (program, data, what a thread works in). Together they are more than `memory` in the spec. The message \
-            says by how much, at which op most of it is in use and by what, and which changes to the spec would fit, \
-            the cheapest first: a higher stage, less prefetch, gathers and reductions in every micro-batch, smaller \
-            micro-batches, recomputation. Make one of them, or raise `memory`.",
+            says by how much, and at which op most of it is in use and by what. `cargo zero build`, and whatever builds, \
+            adds layouts of the same ranks and tokens that would fit, the fastest first: a higher stage, less prefetch, \
+            gathers and reductions in every micro-batch, smaller micro-batches, recomputation. Take one of them, or raise \
+            `memory`.",
         example: "#[zero(stage = 0, ranks = 8, memory = KiB(48))] // and a model that needs more",
     },
     Code {
@@ -138,6 +139,13 @@ pub(super) const CODES: &[Code] = &[
             has one index, and none outside of an array. What is named in a layer is joined to what is named outside of \
             it, so this shows once all names of a model are known, before ranks start.",
         example: "#[weights(\"h\")]\nblocks: [Block; 4], // without `h.{}`",
+    },
+    Code {
+        code: "Z0222",
+        title: "a device that the build leaves out",
+        explanation: "What reaches GPUs is a feature of zero-runtime, so that programs for a processor do not carry it. `cargo \
+            zero` enables it where the spec names the device; cargo itself needs to be told.",
+        example: "(zero: (stage: 3), device: Cuda) // and `cargo build` without `--features zero-runtime/cuda`",
     },
     Code {
         code: "Z0225",

@@ -135,7 +135,7 @@ fn defaults_are_as_documented() {
     assert_eq!((spec.mesh.zero, spec.zero.prefetch()), (2, 1));
     assert_eq!(spec.zero.bucket.bytes(), 25 << 20);
     assert_eq!((spec.batch.sequences, spec.batch.length, spec.batch.micro_batches), (4, 256, 1));
-    assert_eq!((spec.model, spec.transport(), spec.memory), (None, TransportKind::Shm, None));
+    assert_eq!((spec.transport(), spec.model, spec.memory), (TransportKind::Shm, None, None));
     assert_eq!((spec.mesh.replica, spec.mesh.pipeline, spec.mesh.nodes(), spec.mesh.within_node), (1, 1, 1, vec![]));
     assert_eq!((spec.zero.gather, spec.zero.reduce), (Often::PerMicroBatch, Often::PerMicroBatch));
     assert_eq!((spec.pipeline.schedule, spec.pipeline.units), (Schedule::OneFOneB, Units::Balanced));
@@ -200,10 +200,10 @@ fn z0103_wrong_type() {
 
 #[test]
 fn z0103_unknown_variant() {
-    let message = "unknown variant `shm` for `transport`, expected one of `Local`, `Shm`, `Peer`";
+    let message = "unknown variant `shm` for `transport`, expected `Local`, `Shm` or `Peer`";
     one("(zero: (stage: 3), transport: shm)", "Z0103", (1, 31), message, "did you mean `Shm`?");
-    let message = "unknown variant `Nccl` for `transport`, expected one of `Local`, `Shm`, `Peer`";
-    one("(zero: (stage: 3), transport: Nccl)", "Z0103", (1, 31), message, "expected one of `Local`, `Shm`, `Peer`");
+    let message = "unknown variant `Nccl` for `transport`, expected `Local`, `Shm` or `Peer`";
+    one("(zero: (stage: 3), transport: Nccl)", "Z0103", (1, 31), message, "expected `Local`, `Shm` or `Peer`");
     let message = "unknown variant `F16` for `precision.params`, expected `F32` or `BF16`";
     one("(zero: (stage: 3), precision: (params: F16))", "Z0103", (1, 40), message, "expected `F32` or `BF16`");
     let text = "(zero: (stage: 3), precision: (params: F16, moments: BF32))";

@@ -10,7 +10,7 @@ use super as kernels;
 use super::simd::check_len;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary,
     STACK_BYTES, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
@@ -76,7 +76,7 @@ impl Device for Cpu {
         Segment::private(bytes).map(Arc::new)
     }
 
-    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, _parts: Parts) -> Result<Self::Memory, LaunchError> {
         Ok(segment)
     }
 

@@ -203,6 +203,36 @@ impl Context {
         self.check("cuStreamSynchronize", status)
     }
 
+    /// Whether all queues of ranks have done all that they were asked for. What failed is done.
+    pub fn is_idle(&self) -> bool {
+        const NOT_READY: Status = cu::cudaError_enum::CUDA_ERROR_NOT_READY as Status;
+        // SAFETY: queues of this context.
+        let state = |queue: usize| unsafe { (self.libraries.driver.cuStreamQuery)(self.streams[queue]) };
+        (0..QUEUES).all(|queue| match state(queue) {
+            NOT_READY => false,
+            status => {
+                self.check("cuStreamQuery", status).unwrap_or_else(|error| self.fail(error));
+                true
+            }
+        })
+    }
+
+    /// Does nothing more of a queue before the word at an address has reached `target`, counts wrapping around.
+    pub fn await_value(&self, address: cu::CUdeviceptr, target: u32, queue: usize) -> Result<(), CudaError> {
+        let reached = cu::CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_GEQ as u32;
+        // SAFETY: a word that the device reaches, in a queue of this context.
+        let status =
+            unsafe { (self.libraries.driver.cuStreamWaitValue32_v2)(self.streams[queue], address, target, reached) };
+        self.check("cuStreamWaitValue32", status)
+    }
+
+    /// Writes the word at an address after all that a queue was asked for so far, for whoever has seen it to see that too.
+    pub fn write_value(&self, address: cu::CUdeviceptr, value: u32, queue: usize) -> Result<(), CudaError> {
+        // SAFETY: as above; the rank of this context alone writes it.
+        let status = unsafe { (self.libraries.driver.cuStreamWriteValue32_v2)(self.streams[queue], address, value, 0) };
+        self.check("cuStreamWriteValue32", status)
+    }
+
     /// What a status says.
     pub fn reason(&self, status: Status) -> String {
         let driver = &self.libraries.driver;

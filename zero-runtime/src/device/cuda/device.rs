@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use bytemuck::Pod;
 
@@ -12,8 +13,8 @@ use super::{
     rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
-    Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock,
+    Rotary, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -65,8 +66,28 @@ impl Device for Cuda {
         Ok(CudaMemory::new(&self.context, bytes)?)
     }
 
-    fn share(&self, segment: Arc<Segment>) -> Result<Self::Memory, LaunchError> {
-        Ok(CudaMemory::beside(&self.context, segment)?)
+    fn share(&self, segment: Arc<Segment>, parts: Parts) -> Result<Self::Memory, LaunchError> {
+        let shared = CudaMemory::shared(&self.context, segment, parts)?;
+        self.host.set(shared.host().unwrap_or_default());
+        Ok(shared)
+    }
+
+    const QUEUES: bool = true;
+
+    fn tell(&self, word: &AtomicU32, count: u32) {
+        self.attempt(|| self.context.write_value(self.reached(word.as_ptr().addr()), count, self.queue()));
+    }
+
+    fn await_count(&self, word: &AtomicU32, target: u32) {
+        self.attempt(|| self.context.await_value(self.reached(word.as_ptr().addr()), target, self.queue()));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.has_failed() || self.context.enter().is_err() || self.context.is_idle()
+    }
+
+    fn reach<T>(&self, host: *mut T) -> *mut T {
+        std::ptr::without_provenance_mut(self.reached(host.addr()) as usize)
     }
 
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {

@@ -2,14 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
 
 use super::context::{ASIDE, Context};
 use super::error::CudaError;
-use super::memory::CudaMemory;
 use super::module::Modules;
 use super::product::Products;
 use super::staging::Staging;
@@ -27,6 +25,8 @@ pub struct Cuda {
     pub(super) workspace: Workspace,
     pub(super) events: RefCell<Vec<cu::CUevent>>,
     queue: Cell<usize>,
+    /// The host's part of the memory that ranks share: where it begins, how long it is, and where the device finds it.
+    pub(super) host: Cell<(usize, usize, u64)>,
     pub(super) context: Arc<Context>,
 }
 
@@ -53,6 +53,7 @@ impl Cuda {
             workspace: Workspace::default(),
             events: RefCell::default(),
             queue: Cell::new(queue),
+            host: Cell::default(),
             context,
         }
     }
@@ -75,12 +76,11 @@ impl Cuda {
         self.context.name()
     }
 
-    /// The memory of another process, of `bytes` bytes there, by the descriptor that [`CudaMemory::export`] gave.
-    ///
-    /// # Errors
-    /// Z0436 if the driver refuses.
-    pub fn import(&self, from: BorrowedFd, bytes: usize) -> Result<CudaMemory, CudaError> {
-        CudaMemory::import(&self.context, from, bytes)
+    /// Where the device finds what lies at an address of the host's part of the memory that ranks share.
+    pub(super) fn reached(&self, host: usize) -> u64 {
+        let (start, len, on_device) = self.host.get();
+        assert!(host.wrapping_sub(start) < len, "{host:#x} is not in the segment of this device");
+        on_device + (host - start) as u64
     }
 
     /// The first error, if there was one.

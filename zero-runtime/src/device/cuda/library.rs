@@ -78,6 +78,9 @@ functions! {
         ) -> Status;
         cuMemHostAlloc: fn(*mut *mut c_void, usize, c_uint) -> Status;
         cuMemFreeHost: fn(*mut c_void) -> Status;
+        cuMemHostRegister_v2: fn(*mut c_void, usize, c_uint) -> Status;
+        cuMemHostUnregister: fn(*mut c_void) -> Status;
+        cuMemHostGetDevicePointer_v2: fn(*mut cu::CUdeviceptr, *mut c_void, c_uint) -> Status;
         cuMemsetD8Async: fn(cu::CUdeviceptr, u8, usize, cu::CUstream) -> Status;
         cuMemcpyHtoDAsync_v2: fn(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> Status;
         cuMemcpyDtoHAsync_v2: fn(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> Status;
@@ -85,6 +88,9 @@ functions! {
         cuStreamCreateWithPriority: fn(*mut cu::CUstream, c_uint, c_int) -> Status;
         cuStreamDestroy_v2: fn(cu::CUstream) -> Status;
         cuStreamSynchronize: fn(cu::CUstream) -> Status;
+        cuStreamQuery: fn(cu::CUstream) -> Status;
+        cuStreamWaitValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> Status;
+        cuStreamWriteValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> Status;
         cuStreamWaitEvent: fn(cu::CUstream, cu::CUevent, c_uint) -> Status;
         cuEventCreate: fn(*mut cu::CUevent, c_uint) -> Status;
         cuEventDestroy_v2: fn(cu::CUevent) -> Status;

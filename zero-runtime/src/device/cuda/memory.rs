@@ -2,15 +2,16 @@
 //! may map too. Never knows what lies there.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys as cu;
 
 use super::context::Context;
 use super::error::CudaError;
-use crate::device::Memory;
-use crate::launch::Segment;
+use crate::device::{Exchange, Memory, Parts};
+use crate::launch::{LaunchError, Segment};
 
 const HANDLE: cu::CUmemAllocationHandleType =
     cu::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -25,10 +26,24 @@ struct Mapped {
     /// 0 until there are addresses.
     start: cu::CUdeviceptr,
     bytes: usize,
-    pages: Option<cu::CUmemGenericAllocationHandle>,
-    is_mapped: bool,
+    pages: Vec<Pages>,
     /// The host's part of it, whose address names it.
-    _segment: Option<Arc<Segment>>,
+    host: Option<Registered>,
+}
+
+/// Pages of a device, and where they are mapped.
+struct Pages {
+    handle: cu::CUmemGenericAllocationHandle,
+    offset: usize,
+    bytes: usize,
+    is_mapped: bool,
+}
+
+/// A segment of the host that the device reaches.
+struct Registered {
+    context: Arc<Context>,
+    segment: Arc<Segment>,
+    start: cu::CUdeviceptr,
 }
 
 // SAFETY: so many bytes, mapped and zeroed, from an address that is a multiple of the device's pages, which are at least as
@@ -49,26 +64,29 @@ static SHARED: Mutex<Vec<(usize, Weak<Mapped>)>> = Mutex::new(Vec::new());
 impl CudaMemory {
     /// New memory of zeros: so many bytes, and what fills the last page.
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
-        Self::made(context, bytes, None)
+        Self::made(context, bytes.max(1), None)
     }
 
-    fn made(context: &Arc<Context>, bytes: usize, segment: Option<Arc<Segment>>) -> Result<Self, CudaError> {
-        context.enter()?;
-        let mut mapped = Mapped::nothing(context, bytes, segment)?;
-        let properties = properties(context);
-        let mut pages = 0;
-        // SAFETY: room for a handle.
-        let status =
-            unsafe { (context.libraries.driver.cuMemCreate)(&mut pages, mapped.bytes, &raw const properties, 0) };
-        context.check_memory(mapped.bytes, "cuMemCreate", status)?;
-        mapped.pages = Some(pages);
+    fn made(context: &Arc<Context>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
+        let mut mapped = Mapped::nothing(context, bytes, host)?;
+        let bytes = mapped.bytes;
+        mapped.take(0, bytes)?;
         mapped.map()?;
-        mapped.clear()?;
+        mapped.clear(0, bytes)?;
         Ok(Self(Arc::new(mapped)))
     }
 
+    /// The memory that ranks share on their devices. Where they are threads, all of it is the device's that asks first;
+    /// otherwise each rank gives its part, and reaches those of the others.
+    pub(super) fn shared(context: &Arc<Context>, segment: Arc<Segment>, parts: Parts) -> Result<Self, LaunchError> {
+        match parts.exchange {
+            None => Ok(Self::beside(context, segment, parts.bytes.iter().sum())?),
+            Some(exchange) => Self::exchanged(context, segment, parts.own, &parts.bytes, exchange),
+        }
+    }
+
     /// The memory of a device that goes with a segment of the host: the same for all ranks of this process.
-    pub(super) fn beside(context: &Arc<Context>, segment: Arc<Segment>) -> Result<Self, CudaError> {
+    fn beside(context: &Arc<Context>, segment: Arc<Segment>, bytes: usize) -> Result<Self, CudaError> {
         let key = segment.ptr().addr();
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|(_, mapped)| mapped.strong_count() > 0);
@@ -78,45 +96,65 @@ impl CudaMemory {
             mapped.admit(context)?;
             return Ok(Self(mapped));
         }
-        let made = Self::made(context, segment.len(), Some(segment))?;
+        let made = Self::made(context, bytes, Some(Registered::new(context, segment)?))?;
         shared.push((key, Arc::downgrade(&made.0)));
         Ok(made)
     }
 
-    /// A descriptor by which another process can map the same memory.
-    ///
-    /// # Errors
-    /// Z0436 if the driver refuses.
-    pub fn export(&self) -> Result<OwnedFd, CudaError> {
-        let context = &self.0.context;
-        context.enter()?;
-        let mut descriptor = -1i32;
-        let pages = self.0.pages.expect("memory has pages");
-        // SAFETY: pages of this context, and room for a descriptor.
-        let status = unsafe {
-            (context.libraries.driver.cuMemExportToShareableHandle)((&raw mut descriptor).cast(), pages, HANDLE, 0)
+    /// One range of addresses with the part of each rank behind that of the one before it.
+    fn exchanged(
+        context: &Arc<Context>,
+        segment: Arc<Segment>,
+        own: usize,
+        parts: &[usize],
+        exchange: &mut Exchange,
+    ) -> Result<Self, LaunchError> {
+        let mut mapped = Mapped::nothing(context, parts.iter().sum(), Some(Registered::new(context, segment)?))?;
+        let start: usize = parts[..own].iter().sum();
+        let given = if parts[own] > 0 {
+            mapped.take(start, parts[own])?;
+            mapped.export()?
+        } else {
+            // All ranks exchange, also one that has nothing to share.
+            OwnedFd::from(File::open("/dev/null").map_err(LaunchError::system("open /dev/null"))?)
         };
-        context.check("cuMemExportToShareableHandle", status)?;
-        // SAFETY: the driver has opened it for this call.
-        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+        let (all, mut offset) = (exchange(given)?, 0);
+        for (rank, (descriptor, &bytes)) in all.iter().zip(parts).enumerate() {
+            if rank != own && bytes > 0 {
+                mapped.import(descriptor.as_fd(), offset, bytes)?;
+            }
+            offset += bytes;
+        }
+        mapped.map()?;
+        mapped.clear(start, parts[own])?;
+        Ok(Self(Arc::new(mapped)))
     }
 
-    /// The memory of another process, of `bytes` bytes there, by the descriptor that it exported.
-    pub(super) fn import(context: &Arc<Context>, from: BorrowedFd, bytes: usize) -> Result<Self, CudaError> {
-        context.enter()?;
-        let mut mapped = Mapped::nothing(context, bytes, None)?;
-        let mut pages = 0;
-        let descriptor = std::ptr::without_provenance_mut(from.as_raw_fd() as usize);
-        // SAFETY: an open descriptor, which this kind of handle is passed as, and room for a handle.
-        let status =
-            unsafe { (context.libraries.driver.cuMemImportFromShareableHandle)(&mut pages, descriptor, HANDLE) };
-        context.check("cuMemImportFromShareableHandle", status)?;
-        mapped.pages = Some(pages);
-        mapped.map()?;
-        Ok(Self(Arc::new(mapped)))
+    /// Where the host's part of it begins, how long it is, and where the device finds it; where there is one.
+    pub(super) fn host(&self) -> Option<(usize, usize, u64)> {
+        let host = self.0.host.as_ref()?;
+        Some((host.segment.ptr().addr(), host.segment.len(), host.start))
     }
 }
 
+impl Registered {
+    fn new(context: &Arc<Context>, segment: Arc<Segment>) -> Result<Self, CudaError> {
+        context.enter()?;
+        let driver = &context.libraries.driver;
+        let (host, mut start) = (segment.ptr().cast(), 0);
+        // SAFETY: memory of the host for as long as this value holds it; then room for an address.
+        unsafe {
+            let status = (driver.cuMemHostRegister_v2)(host, segment.len(), cu::CU_MEMHOSTREGISTER_DEVICEMAP);
+            context.check("cuMemHostRegister", status)?;
+            let registered = Self { context: Arc::clone(context), segment, start };
+            let status = (driver.cuMemHostGetDevicePointer_v2)(&mut start, host, 0);
+            context.check("cuMemHostGetDevicePointer", status)?;
+            let mut registered = registered;
+            registered.start = start;
+            Ok(registered)
+        }
+    }
+}
 /// Pages on the device of a context, which may be given to other processes.
 fn properties(context: &Context) -> cu::CUmemAllocationProp {
     cu::CUmemAllocationProp {
@@ -139,7 +177,8 @@ fn location(context: &Context) -> cu::CUmemLocation {
 
 impl Mapped {
     /// No pages at no addresses yet, for so many bytes at least.
-    fn nothing(context: &Arc<Context>, bytes: usize, segment: Option<Arc<Segment>>) -> Result<Self, CudaError> {
+    fn nothing(context: &Arc<Context>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
+        context.enter()?;
         let mut granularity = 0;
         let smallest = cu::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         let properties = properties(context);
@@ -148,23 +187,63 @@ impl Mapped {
         context.check("cuMemGetAllocationGranularity", unsafe {
             get(&mut granularity, &raw const properties, smallest)
         })?;
-        let bytes = bytes.max(1).next_multiple_of(granularity.max(1));
-        let context = Arc::clone(context);
-        Ok(Self { context, start: 0, bytes, pages: None, is_mapped: false, _segment: segment })
+        let bytes = bytes.next_multiple_of(granularity.max(1));
+        Ok(Self { context: Arc::clone(context), start: 0, bytes, pages: Vec::new(), host })
+    }
+
+    /// Takes pages of the device for a part of the addresses.
+    fn take(&mut self, offset: usize, bytes: usize) -> Result<(), CudaError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (context, properties, mut handle) = (&self.context, properties(&self.context), 0);
+        // SAFETY: room for a handle.
+        let status = unsafe { (context.libraries.driver.cuMemCreate)(&mut handle, bytes, &raw const properties, 0) };
+        context.check_memory(bytes, "cuMemCreate", status)?;
+        self.pages.push(Pages { handle, offset, bytes, is_mapped: false });
+        Ok(())
+    }
+
+    /// A descriptor by which other processes can map the pages that were taken first.
+    fn export(&self) -> Result<OwnedFd, CudaError> {
+        let (context, mut descriptor) = (&self.context, -1i32);
+        let export = context.libraries.driver.cuMemExportToShareableHandle;
+        // SAFETY: pages of this context, and room for a descriptor.
+        let status = unsafe { export((&raw mut descriptor).cast(), self.pages[0].handle, HANDLE, 0) };
+        context.check("cuMemExportToShareableHandle", status)?;
+        // SAFETY: the driver has opened it for this call.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+
+    /// Takes the pages of another process for a part of the addresses, by the descriptor that it exported.
+    fn import(&mut self, from: BorrowedFd, offset: usize, bytes: usize) -> Result<(), CudaError> {
+        let (context, mut handle) = (&self.context, 0);
+        let descriptor = std::ptr::without_provenance_mut(from.as_raw_fd() as usize);
+        // SAFETY: an open descriptor, which this kind of handle is passed as, and room for a handle.
+        let status =
+            unsafe { (context.libraries.driver.cuMemImportFromShareableHandle)(&mut handle, descriptor, HANDLE) };
+        context.check("cuMemImportFromShareableHandle", status)?;
+        self.pages.push(Pages { handle, offset, bytes, is_mapped: false });
+        Ok(())
     }
 
     /// Gives the pages addresses, and this device access.
     fn map(&mut self) -> Result<(), CudaError> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
         let driver = &self.context.libraries.driver;
-        let pages = self.pages.expect("pages are there before they are mapped");
-        // SAFETY: room for an address; then addresses that were reserved just now, for pages of this length.
+        // SAFETY: room for an address; then addresses that were reserved just now, for pages of these lengths.
         unsafe {
             let status = (driver.cuMemAddressReserve)(&mut self.start, self.bytes, 0, 0, 0);
             self.context.check_memory(self.bytes, "cuMemAddressReserve", status)?;
-            let status = (driver.cuMemMap)(self.start, self.bytes, 0, pages, 0);
-            self.context.check_memory(self.bytes, "cuMemMap", status)?;
+            for pages in &mut self.pages {
+                let at = self.start + pages.offset as cu::CUdeviceptr;
+                let status = (driver.cuMemMap)(at, pages.bytes, 0, pages.handle, 0);
+                self.context.check_memory(pages.bytes, "cuMemMap", status)?;
+                pages.is_mapped = true;
+            }
         }
-        self.is_mapped = true;
         self.admit(&self.context)
     }
 
@@ -174,17 +253,22 @@ impl Mapped {
             location: location(context),
             flags: cu::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
-        // SAFETY: addresses that pages are mapped at, and one description.
-        let status = unsafe { (context.libraries.driver.cuMemSetAccess)(self.start, self.bytes, &raw const access, 1) };
-        context.check("cuMemSetAccess", status)
+        self.pages.iter().try_for_each(|pages| {
+            let at = self.start + pages.offset as cu::CUdeviceptr;
+            // SAFETY: addresses that pages are mapped at, and one description.
+            let status = unsafe { (context.libraries.driver.cuMemSetAccess)(at, pages.bytes, &raw const access, 1) };
+            context.check("cuMemSetAccess", status)
+        })
     }
 
-    /// Fills it with zeros, and waits until they are there.
-    fn clear(&self) -> Result<(), CudaError> {
-        let context = &self.context;
+    /// Fills a part of it with zeros, and waits until they are there.
+    fn clear(&self, offset: usize, bytes: usize) -> Result<(), CudaError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (context, at) = (&self.context, self.start + offset as cu::CUdeviceptr);
         // SAFETY: bytes of this value that nobody else has seen.
-        let status =
-            unsafe { (context.libraries.driver.cuMemsetD8Async)(self.start, 0, self.bytes, context.stream(0)) };
+        let status = unsafe { (context.libraries.driver.cuMemsetD8Async)(at, 0, bytes, context.stream(0)) };
         context.check("cuMemsetD8Async", status)?;
         context.finish(0)
     }
@@ -198,15 +282,23 @@ impl Drop for Mapped {
         // SAFETY: what was made, in the reverse order; nobody has views any more, and ops that had them are done, as whoever
         // drops a device waits for its queues first. There is nobody to tell a failure.
         unsafe {
-            if self.is_mapped {
-                let _ = (driver.cuMemUnmap)(self.start, self.bytes);
+            for pages in self.pages.iter().filter(|pages| pages.is_mapped) {
+                let _ = (driver.cuMemUnmap)(self.start + pages.offset as cu::CUdeviceptr, pages.bytes);
             }
             if self.start != 0 {
                 let _ = (driver.cuMemAddressFree)(self.start, self.bytes);
             }
-            if let Some(pages) = self.pages {
-                let _ = (driver.cuMemRelease)(pages);
+            for pages in &self.pages {
+                let _ = (driver.cuMemRelease)(pages.handle);
             }
         }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let _ = self.context.enter();
+        // SAFETY: it was registered, and no op of the device reaches it any more, as above.
+        let _ = unsafe { (self.context.libraries.driver.cuMemHostUnregister)(self.segment.ptr().cast()) };
     }
 }

@@ -48,7 +48,7 @@ fn does(ranks: &mut Ranks, ops: &[Op]) {
 /// Tells that this rank's parameters are there.
 fn publish(ranks: &mut Ranks) {
     // SAFETY: no rank reads them yet.
-    unsafe { ranks.transport.end(Op::Update { unit: 0 }, &Position::new(2)) };
+    unsafe { ranks.transport.end(&ranks.device, Op::Update { unit: 0 }, &Position::new(2)) };
 }
 
 /// A gather of the first unit.

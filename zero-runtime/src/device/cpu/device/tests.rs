@@ -23,7 +23,10 @@ fn memory_is_what_was_asked_for_and_shared_memory_the_segment_itself() {
     let own = CPU.allocate(5000).expect("5000 bytes");
     assert_eq!((Memory::len(&own), own.start() as usize % 4096), (5000, 0));
     let segment = Arc::new(Segment::private(5000).expect("5000 bytes"));
-    assert_eq!(CPU.share(segment.clone()).expect("its memory").start(), segment.ptr());
+    assert_eq!(
+        CPU.share(segment.clone(), Parts { bytes: vec![4096], own: 0, exchange: None }).expect("its memory").start(),
+        segment.ptr()
+    );
     assert_eq!(CPU.allocate(usize::MAX).expect_err("more than there is").code(), "Z0331");
 }
 

@@ -1,0 +1,32 @@
+//! Offers: what would fit, for a spec whose ranks need more than its budget. Asks the program, built without a budget, for its
+//! sizes. Never fails: what cannot be found out is left out, as the error that asks is told anyway.
+
+use zero_plan::advise::{offered_shapes, offers as search, offers_text};
+use zero_plan::spec::{Model, Spec};
+
+use crate::hardware;
+use crate::sizes::{self, ModelRequest};
+
+/// The machine that layouts are timed on: any would do, as they are compared with one another.
+const LIKE: &str = "cpu-8";
+
+/// What to add to the error.
+pub fn offers(spec: &Spec, model: &Model, program: &ModelRequest) -> String {
+    eprintln!("looking for layouts that fit");
+    let Ok(like) = hardware::find(LIKE) else { return String::new() };
+    let shapes = offered_shapes(spec, &like);
+    let Ok(sizes) = sizes::of_model(model, program, &shapes) else { return String::new() };
+    let length = spec.config().length;
+    let units = |width, sequences| sizes.units(width, sequences, length).map(<[_]>::to_vec);
+    match search(spec, &like, &units) {
+        Ok(found) => format!(
+            "\n  = help: these fit, with the same ranks, widths and tokens of a step, the fastest first on {}:\n{}",
+            like.name,
+            offers_text(&found)
+        ),
+        Err(nothing) => {
+            let (what, would) = nothing.told();
+            format!("\n  = note: {what}\n  = help: {would}")
+        }
+    }
+}

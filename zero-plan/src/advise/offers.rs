@@ -1,0 +1,187 @@
+//! Offers: layouts of the same ranks and tokens that fit, for a spec that does not. Asks the search, with all other keys pinned.
+
+use super::explain::advise;
+use super::pins::Pins;
+use super::question::{Effort, NoAdvice, Question};
+use super::text::time;
+use crate::config::Width;
+use crate::hardware::{Hardware, Kind};
+use crate::message::Bytes;
+use crate::spec::{KeyChange, Model, Size, Spec, changes, parse};
+use crate::unit::Unit;
+
+/// The keys that stay as the spec has them.
+const KEPT: &[&str] = &[
+    "mesh.zero",
+    "mesh.replica",
+    "mesh.pipeline",
+    "zero.bucket",
+    "precision.compute",
+    "precision.params",
+    "precision.reduce",
+    "precision.master",
+    "precision.moments",
+];
+
+/// What an offer may change: what shapes memory, and neither widths nor ranks.
+const CHANGED: [&str; 4] = ["zero.", "batch.", "pipeline.", "recompute"];
+
+/// A layout that fits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// What differs from the spec.
+    pub changes: Vec<KeyChange>,
+    /// What a rank needs then, in bytes.
+    pub bytes: usize,
+    /// How long a step takes on the machine that was asked about, in seconds.
+    pub step_s: f64,
+}
+
+/// The machine that offers are timed on: as many devices as there are ranks, each with the memory that the spec allows.
+fn machine(spec: &Spec, like: &Hardware) -> Hardware {
+    let (budget, ranks) = (spec.memory.map_or(0, Size::bytes), spec.mesh.grid().ranks());
+    let mut machine = like.clone();
+    let shared = if machine.device.kind == Kind::Cpu { ranks as u64 } else { 1 };
+    machine.device.memory = Size::B((budget + machine.device.reserved.bytes()) * shared);
+    machine.node.devices = ranks;
+    machine
+}
+
+/// The question whose answers are offers.
+fn question<'a>(
+    spec: &Spec,
+    machine: &'a Hardware,
+    units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
+) -> Question<'a> {
+    let config = spec.config();
+    Question {
+        model: spec.model.clone().unwrap_or(Model::Example(String::new())),
+        name: "the model",
+        hardware: machine,
+        nodes: 1,
+        length: config.length,
+        tokens_per_step: Some(config.tokens() * config.micro_batches * config.mesh.data_ranks()),
+        pins: Pins::of(spec, KEPT),
+        pure_bf16: true,
+        effort: Effort::default(),
+        units,
+    }
+}
+
+/// The shapes of micro-batches whose units [`offers`] may ask for: width, sequences, and length.
+pub fn offered_shapes(spec: &Spec, like: &Hardware) -> Vec<(Width, usize, usize)> {
+    super::question::probes(&question(spec, &machine(spec, like), &|_, _| None))
+}
+
+/// The fastest layouts of the same ranks, widths and tokens of a step that fit the budget of `spec`, timed on machines `like`
+/// these.
+///
+/// # Errors
+/// Where nothing fits: with what would have to be true.
+pub fn offers(
+    spec: &Spec,
+    like: &Hardware,
+    units: &dyn Fn(Width, usize) -> Option<Vec<Unit>>,
+) -> Result<Vec<Offer>, NoAdvice> {
+    let machine = machine(spec, like);
+    let question = question(spec, &machine, units);
+    let advice = advise(&question)?;
+    let offer = |pick: &super::Pick| {
+        let text = pick.candidate.text(&question, &[]);
+        let of_pick = parse(&text).expect("the search gives specs that can be read");
+        let mut changes = changes(spec, &of_pick);
+        changes.retain(|change| CHANGED.iter().any(|kept| change.key.starts_with(kept)));
+        Offer { changes, bytes: pick.need.bytes, step_s: pick.step_s }
+    };
+    Ok(advice.picks.iter().map(offer).collect())
+}
+
+/// Offers as a person reads them, one in a line.
+pub fn offers_text(offers: &[Offer]) -> String {
+    let one = |offer: &Offer| {
+        let change = |change: &KeyChange| format!("{}: {}", change.key, change.second.as_deref().unwrap_or("without"));
+        let changes: Vec<String> = offer.changes.iter().map(change).collect();
+        format!("    `{}`: {}, a step of {}", changes.join("`, `"), Bytes(offer.bytes), time(offer.step_s))
+    };
+    offers.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::footprint::RunSize;
+    use crate::plan::PlanBuf;
+
+    const MIB: usize = 1 << 20;
+
+    /// Four units of 4 MiB of parameters, and activations of a MiB a sequence.
+    fn units(_: Width, sequences: usize) -> Option<Vec<Unit>> {
+        let unit = |i| Unit {
+            field: "a",
+            index: Some(i),
+            source: i,
+            params: MIB,
+            takes: MIB,
+            saved_bytes: sequences * MIB,
+            input_bytes: sequences << 10,
+            output_bytes: sequences << 10,
+            operations: sequences * 4_000_000,
+            ..Unit::NONE
+        };
+        Some((0..4).map(unit).collect())
+    }
+
+    fn like() -> Hardware {
+        let text = r#"(name: "like", device: (name: "d", kind: Cpu, memory: GiB(8), matmul: (f32: 1e11, bf16: 2e11),
+            bandwidth: 1e10), node: (devices: 4))"#;
+        Hardware::parse(text).unwrap()
+    }
+
+    fn asked(budget: usize) -> Spec {
+        let text =
+            format!("(mesh: (zero: 4), zero: (stage: 0), batch: (sequences: 4, length: 16), memory: B({budget}))");
+        parse(&text).unwrap()
+    }
+
+    fn needs(spec: &Spec) -> usize {
+        let units = units(Width::F32, spec.config().sequences).unwrap();
+        PlanBuf::new("the model", spec.config(), &units).with(|plan| plan.total_bytes_max(&RunSize::LEAST))
+    }
+
+    /// An offer, written into the spec, is a spec whose plan needs what the offer says, and that fits.
+    #[test]
+    fn what_is_offered_fits_and_changes_neither_ranks_nor_tokens() {
+        let needed = needs(&asked(1));
+        for budget in [needed - 1, needed - 20 * MIB, needed - 40 * MIB] {
+            let spec = asked(budget);
+            let offers = offers(&spec, &like(), &units).unwrap();
+            assert!(!offers.is_empty());
+            for offer in &offers {
+                assert!(offer.bytes <= budget && !offer.changes.is_empty(), "{offer:?}");
+                let mut changed = spec.clone();
+                for change in &offer.changes {
+                    let row = crate::spec::KEYS.iter().find(|row| row.path == change.key).unwrap();
+                    row.read(&mut changed, change.second.as_deref().unwrap()).unwrap();
+                }
+                let tokens = |spec: &Spec| spec.config().tokens() * spec.config().micro_batches;
+                assert_eq!((tokens(&changed), &changed.mesh), (tokens(&spec), &spec.mesh), "{offer:?}");
+                assert_eq!(needs(&changed), offer.bytes, "{offer:?}");
+            }
+            assert!(offers.is_sorted_by(|a, b| a.step_s <= b.step_s), "fastest first");
+            assert_eq!(offers_text(&offers).lines().count(), offers.len());
+        }
+    }
+
+    #[test]
+    fn where_nothing_fits_it_says_what_would_have_to_be_true() {
+        let (what, would) = offers(&asked(MIB), &like(), &units).unwrap_err().told();
+        assert!(what.starts_with("no layout fits") && !would.is_empty(), "{what} {would}");
+    }
+
+    #[test]
+    fn shapes_are_those_that_are_asked_for() {
+        let shapes = offered_shapes(&asked(MIB), &like());
+        assert!(shapes.iter().all(|&(width, _, length)| (width, length) == (Width::F32, 16)), "{shapes:?}");
+        assert!([1, 2, 4].iter().all(|n| shapes.contains(&(Width::F32, *n, 16))), "{shapes:?}");
+    }
+}

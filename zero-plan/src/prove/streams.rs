@@ -1,0 +1,81 @@
+//! Streams: on a device with streams, any two accesses to one byte, of which one writes it, are in order, on whichever ranks
+//! the ops are that make them. Knows places, queues and counts, and none of the rules that queues are made by.
+//!
+//! An op is after another if a chain of these leads to it: ops of one stream in the order of the table; an op and the event
+//! that it waits for; the op that raises a count, and any that waits for that count; and what lies on both sides of where the
+//! streams of a rank meet, between two passes. One walk over the ops of all ranks finds out (`walk`), with a clock for each
+//! stream of each rank that says how much of every stream is behind it (`clock`); whatever order such a walk takes, these
+//! chains are the same. What was done to every byte last is kept with it (`memory`).
+//!
+//! Several passes are walked, one behind the other, so that each kind follows each: ranks meet in no common point between
+//! passes, and one may be ahead. More need not be: an op that comes before the same one of a later pass comes before all that
+//! is shown to come after that.
+
+mod clock;
+mod memory;
+mod signals;
+mod walk;
+
+use super::{Flaw, Spot};
+use crate::pipeline::Pass;
+use crate::place::{Accesses, accesses, decoding_accesses};
+use crate::plan::Plan;
+use crate::unit::caches;
+
+use walk::Walk;
+
+/// Training steps and evaluations, each after each.
+const PASSES: [Pass; 6] = [Pass::Train, Pass::Train, Pass::Evaluate, Pass::Train, Pass::Evaluate, Pass::Evaluate];
+
+/// Proves it. A device without streams has no queues, and nothing to prove.
+pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
+    well_formed(plan)?;
+    if !plan.config.has_streams() {
+        return Ok(());
+    }
+    in_order(plan, &PASSES, &accesses)?;
+    if caches(plan.units) {
+        // A decoding walk differs in places of the rank alone: what it does to those of others, an evaluation does.
+        in_order(plan, &[Pass::Evaluate; 2], &decoding_accesses)?;
+    }
+    Ok(())
+}
+
+fn in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) -> Result<(), Flaw> {
+    Walk::new(plan, passes, accesses).run()
+}
+
+/// Every op has its entry, and waits for an op before it that lies in another stream.
+fn well_formed(plan: &Plan) -> Result<(), Flaw> {
+    for pass in [Pass::Train, Pass::Evaluate] {
+        for rank in 0..plan.config.mesh.ranks() {
+            let stage = plan.of_rank(rank);
+            let (ops, queue) = (stage.ops(pass), stage.queue(pass));
+            let expected = if plan.config.has_streams() { ops.len() } else { 0 };
+            let flaw = |op, rule: &str| {
+                Err(Flaw { pass, rule: rule.to_owned(), places: vec![spot(plan, pass, rank, op, "")] })
+            };
+            if queue.len() != expected {
+                return flaw(queue.len().min(ops.len()), "another number of queued ops than of ops");
+            }
+            for (op, queued) in queue.iter().enumerate() {
+                let Some(before) = queued.waits_for() else { continue };
+                if before >= op {
+                    return flaw(op, "an op that waits for one that is queued later");
+                }
+                if queue[before].stream == queued.stream {
+                    return flaw(op, "an op that waits for one of its own stream");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn spot(plan: &Plan, pass: Pass, rank: usize, op: usize, note: impl Into<String>) -> Spot {
+    let does = plan.of_rank(rank).ops(pass).get(op).copied();
+    Spot { rank, at: plan.config.mesh.coordinates(rank), op, does, note: note.into() }
+}
+
+#[cfg(test)]
+mod tests;

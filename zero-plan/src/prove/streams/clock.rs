@@ -1,0 +1,52 @@
+//! Clock: how much of each stream of each rank is known to be done. Never says what was done.
+
+use crate::streams::Stream;
+
+/// A stream of a rank, by a number of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chain(u32);
+
+impl Chain {
+    pub fn of(rank: usize, stream: Stream) -> Self {
+        Self((rank * Stream::ALL.len() + stream as usize) as u32)
+    }
+}
+
+/// An op that has a part in an order: its number counts the ops of its rank from 1, over all passes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub chain: Chain,
+    pub number: u32,
+    /// Its rank, pass and place in the table.
+    pub rank: u32,
+    pub pass: u32,
+    pub op: u32,
+}
+
+/// For each chain, the number of its last op that is known to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Clock(Vec<u32>);
+
+impl Clock {
+    /// Of so many ranks, before all.
+    pub fn new(ranks: usize) -> Self {
+        Self(vec![0; ranks * Stream::ALL.len()])
+    }
+
+    /// Adds what another clock knows.
+    pub fn join(&mut self, other: &Self) {
+        for (known, &other) in self.0.iter_mut().zip(&other.0) {
+            *known = (*known).max(other);
+        }
+    }
+
+    /// Adds an op, and so all of its chain before it.
+    pub fn pass(&mut self, moment: Moment) {
+        self.0[moment.chain.0 as usize] = moment.number;
+    }
+
+    /// Whether an op is known to be done.
+    pub fn knows(&self, moment: Moment) -> bool {
+        self.0[moment.chain.0 as usize] >= moment.number
+    }
+}

@@ -1,0 +1,91 @@
+//! Memory: who wrote each byte of every rank's arena last, and who has read it since. Never decides which order ops are in: it
+//! asks a clock.
+
+use std::collections::BTreeMap;
+
+use super::clock::{Clock, Moment};
+use crate::layout::{Home, Kind};
+use crate::mesh::Coordinates;
+use crate::place::Access;
+use crate::plan::Plan;
+
+/// A stretch of a region to all of which the same was done.
+#[derive(Clone)]
+struct Piece {
+    end: usize,
+    written: Option<Moment>,
+    /// The last reader of each stream since then.
+    reads: Vec<Moment>,
+}
+
+/// The pieces of each region of each rank, by where they start.
+pub(super) struct Memory(Vec<BTreeMap<usize, Piece>>);
+
+/// An op that did something to a byte, and is not known to be done.
+pub(super) struct Unordered {
+    pub earlier: Moment,
+    pub wrote: bool,
+}
+
+impl Memory {
+    pub fn new(plan: &Plan) -> Self {
+        Self(vec![BTreeMap::new(); plan.config.mesh.ranks() * Kind::ALL.len()])
+    }
+
+    /// Does an access of the op `now`, which begins when all is done that `clock` knows.
+    pub fn access(&mut self, plan: &Plan, now: Moment, clock: &Clock, access: &Access) -> Result<(), Unordered> {
+        let (start, end) = (access.place.offset_bytes, access.place.end_bytes());
+        let pieces = &mut self.0[region_of(plan, access)];
+        cut(pieces, start);
+        cut(pieces, end);
+        let mut covered = start;
+        while covered < end {
+            let next = pieces.range(covered..end).next().map(|(&at, _)| at);
+            if next != Some(covered) {
+                // Nobody was here before.
+                let piece = Piece { end: next.unwrap_or(end), written: None, reads: Vec::new() };
+                pieces.insert(covered, piece);
+            }
+            let piece = pieces.get_mut(&covered).expect("a piece that was found, or made");
+            piece.access(now, clock, access.writes)?;
+            covered = piece.end;
+        }
+        Ok(())
+    }
+}
+
+/// The number of the region that an access is to. Of what ranks hold in common there is one.
+fn region_of(plan: &Plan, access: &Access) -> usize {
+    let (at, region) = (access.at, access.place.region);
+    let is_common = plan.places(at).memory.region(region).home == Home::Common;
+    let holder = if is_common { Coordinates { zero: 0, ..at } } else { at };
+    plan.config.mesh.rank(holder) * Kind::ALL.len() + region as usize
+}
+
+/// Makes a piece begin at `at`, where one goes across it.
+fn cut(pieces: &mut BTreeMap<usize, Piece>, at: usize) {
+    let Some((_, across)) = pieces.range_mut(..at).next_back().filter(|(_, piece)| piece.end > at) else { return };
+    let behind = across.clone();
+    across.end = at;
+    pieces.insert(at, behind);
+}
+
+impl Piece {
+    fn access(&mut self, now: Moment, clock: &Clock, writes: bool) -> Result<(), Unordered> {
+        if let Some(earlier) = self.written.filter(|&earlier| !clock.knows(earlier)) {
+            return Err(Unordered { earlier, wrote: true });
+        }
+        if !writes {
+            // Of one stream, the last reader is after all others.
+            self.reads.retain(|read| read.chain != now.chain);
+            self.reads.push(now);
+            return Ok(());
+        }
+        if let Some(&earlier) = self.reads.iter().find(|&&earlier| !clock.knows(earlier)) {
+            return Err(Unordered { earlier, wrote: false });
+        }
+        self.reads.clear();
+        self.written = Some(now);
+        Ok(())
+    }
+}

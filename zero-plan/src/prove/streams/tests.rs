@@ -1,0 +1,350 @@
+//! Mutants of queues: an event less, one that is recorded earlier or waited for later, an op in another stream. The proof objects
+//! to each, unless every two accesses to one byte are still in order, which is then shown pair by pair.
+
+use super::clock::{Chain, Moment};
+use super::*;
+use crate::config::{Config, Device, Often, Order, Precision, Recompute, TransportKind, Width};
+use crate::mesh::{Coordinates, Mesh};
+use crate::place::{Access, Place, Position};
+use crate::plan::{PipelineStage, PlanBuf};
+use crate::schedule::{Op, Parcel};
+use crate::streams::{Queued, Stream};
+use crate::unit::Unit;
+
+const CUDA: Config = Config {
+    mesh: Mesh::of_zero(2),
+    bucket_bytes: 1,
+    device: Device::Cuda,
+    transport: TransportKind::Peer,
+    ..Config::PLAIN
+};
+
+/// Units with so many parameters; the last is tied to the first where it is to be. Every second one but the last caches.
+fn units(params: &[usize], is_tied: bool) -> Vec<Unit> {
+    let unit = |(source, &own): (usize, &usize)| Unit {
+        position: source,
+        source,
+        params: own,
+        takes: own,
+        saved_bytes: 61,
+        workspace_bytes: 5,
+        input_bytes: 21,
+        output_bytes: 21,
+        targets_bytes: 25,
+        operations: 7,
+        cache_bytes: if source % 2 == 1 && source + 1 < params.len() { 300 } else { 0 },
+        ..Unit::NONE
+    };
+    let mut units: Vec<Unit> = params.iter().enumerate().map(unit).collect();
+    if let (true, Some(last)) = (is_tied, units.last_mut()) {
+        *last = Unit { source: 0, params: 0, takes: params[0], cache_bytes: 0, ..*last };
+    }
+    units
+}
+
+const fn mesh(pipeline: usize, zero: usize, replica: usize) -> Mesh {
+    Mesh { pipeline, replica, ..Mesh::of_zero(zero) }
+}
+
+/// Plans that have between them all that queues depend on.
+fn plans() -> Vec<PlanBuf> {
+    let mut plans = Vec::new();
+    for stage in 0..=3 {
+        let base = Config { stage, ..CUDA };
+        let mut add = |config: Config, params: &[usize], is_tied| {
+            plans.push(PlanBuf::new("Mutant", config, &units(params, is_tied)));
+        };
+        let narrow = Precision { params: Width::BF16, reduce: Width::BF16, ..Precision::default() };
+        for prefetch in 0..=if stage == 3 { 3 } else { 0 } {
+            add(Config { prefetch, ..base }, &[40, 7, 90, 12], false);
+            add(Config { prefetch, micro_batches: 3, bucket_bytes: 300, ..base }, &[9, 70, 0, 20, 0], true);
+        }
+        add(Config { mesh: mesh(1, 1, 1), micro_batches: 2, ..base }, &[8, 9, 0], true);
+        add(Config { mesh: mesh(1, 2, 2), micro_batches: 2, prefetch: 1, ..base }, &[7, 90, 40], false);
+        add(Config { mesh: mesh(1, 2, 2), precision: narrow, ..base }, &[7, 90, 0], true);
+        add(Config { micro_batches: 2, gather: Often::PerStep, reduce: Often::PerStep, ..base }, &[4, 7, 9], false);
+        add(Config { recompute: Recompute::Every(2), prefetch: 1, ..base }, &[4, 7, 9, 5], false);
+        let piped = Config { mesh: mesh(2, 1, 1), micro_batches: 4, prefetch: 1, ..base };
+        add(Config { order: Order::GPipe, ..piped }, &[4, 7, 0, 9], false);
+        add(piped, &[4, 7, 9, 5], false);
+        add(Config { recompute: Recompute::Every(1), mesh: mesh(3, 1, 1), ..piped }, &[4, 7, 9, 0], true);
+        add(Config { mesh: mesh(2, 2, 1), gather: Often::PerStep, ..piped }, &[4, 7, 0], true);
+        add(Config { mesh: mesh(2, 1, 2), reduce: Often::PerStep, ..piped }, &[4, 7, 9], true);
+        add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[4, 7, 9, 5, 6], false);
+        add(Config { order: Order::Interleaved { chunks: 3 }, ..piped }, &[4, 7, 9, 5, 6, 0], true);
+    }
+    plans
+}
+
+/// The plan with another queue for a pass of a pipeline stage, for the length of a call.
+fn with_queue<R>(plan: &Plan, pass: Pass, stage: usize, queue: &[Queued], use_plan: impl FnOnce(&Plan) -> R) -> R {
+    let mut stages: Vec<PipelineStage> = plan.stages.to_vec();
+    match pass {
+        Pass::Train => stages[stage].step_queue = queue,
+        Pass::Evaluate => stages[stage].evaluation_queue = queue,
+    }
+    use_plan(&Plan { stages: &stages, ..*plan })
+}
+
+/// The walks of a proof, those first that are most likely to show a fault in a pass.
+fn walks(plan: &Plan, pass: Pass) -> Vec<(Vec<Pass>, Box<Accesses<'static>>)> {
+    let mut walks: Vec<(Vec<Pass>, Box<Accesses>)> = vec![(vec![pass; 2], Box::new(accesses))];
+    if caches(plan.units) && pass == Pass::Evaluate {
+        walks.push((vec![pass; 2], Box::new(decoding_accesses)));
+    }
+    walks.push((PASSES.to_vec(), Box::new(accesses)));
+    walks
+}
+
+/// What became of mutants of a kind.
+#[derive(Debug, Default)]
+struct Tally {
+    objected: usize,
+    /// No two ops are in another order than before.
+    implied: usize,
+    /// Some are, but none that do anything to one byte.
+    harmless: usize,
+}
+
+impl Tally {
+    fn all(&self) -> usize {
+        self.objected + self.implied + self.harmless
+    }
+
+    fn try_queue(&mut self, plan: &Plan, pass: Pass, stage: usize, queue: &[Queued]) {
+        let own = plan.stages[stage].queue(pass);
+        if queue == own {
+            return;
+        }
+        with_queue(plan, pass, stage, queue, |mutant| {
+            well_formed(mutant).unwrap_or_else(|flaw| panic!("{flaw}"));
+            let walks = walks(plan, pass);
+            let flaw = walks.iter().find_map(|(passes, accesses)| in_order(mutant, passes, &**accesses).err());
+            if let Some(flaw) = flaw {
+                assert!(flaw.rule.starts_with("nothing orders two "), "{flaw}");
+                self.objected += 1;
+            } else if order(plan, pass) == order(mutant, pass) {
+                self.implied += 1;
+            } else {
+                walks.iter().for_each(|(passes, accesses)| assert_pairs_in_order(mutant, passes, &**accesses));
+                self.harmless += 1;
+            }
+        });
+    }
+}
+
+/// All ops of a walk, in the order of ranks, each with its rank and what is known to be done after it.
+fn walked<'a>(plan: &'a Plan<'a>, passes: &'a [Pass]) -> Vec<(Moment, Op, super::clock::Clock)> {
+    let mut walk = Walk::new(plan, passes, &|_, _, _, _, _, _| {});
+    walk.run().unwrap_or_else(|flaw| panic!("{flaw}"));
+    let mut all = Vec::new();
+    for (rank, clocks) in core::mem::take(&mut walk.clocks).into_iter().enumerate() {
+        let stage = plan.of_rank(rank);
+        let ops = passes.iter().enumerate().flat_map(|(index, &pass)| {
+            let ops = stage.ops(pass).iter().zip(stage.queue(pass)).enumerate();
+            ops.map(move |(at, (&op, queued))| (index, at, op, queued.stream))
+        });
+        for (number, ((pass, at, op, stream), clock)) in (1..).zip(ops.zip(clocks)) {
+            let chain = Chain::of(rank, stream);
+            all.push((Moment { chain, number, rank: rank as u32, pass: pass as u32, op: at as u32 }, op, clock));
+        }
+    }
+    all
+}
+
+/// Which ops of two passes are known to be done after which.
+fn order(plan: &Plan, pass: Pass) -> Vec<bool> {
+    let all = walked(plan, &[pass; 2]);
+    all.iter().flat_map(|(.., clock)| all.iter().map(|(moment, ..)| clock.knows(*moment))).collect()
+}
+
+/// Compares every access with every other.
+fn assert_pairs_in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) {
+    let all = walked(plan, passes);
+    let mut done: Vec<(usize, Access)> = Vec::new();
+    let mut position = Position::new(plan.units.len());
+    for (index, (moment, op, _)) in all.iter().enumerate() {
+        if moment.op == 0 {
+            position.restart();
+        }
+        let at = plan.config.mesh.coordinates(moment.rank as usize);
+        let pass = passes[moment.pass as usize];
+        accesses(plan, pass, *op, &position, at, &mut |access| done.push((index, access)));
+        position.pass(*op);
+    }
+    for (i, (a, one)) in done.iter().enumerate() {
+        for (b, other) in &done[..i] {
+            let touches = |place: Place| one.at == other.at && !place.is_apart_from(other.place);
+            if a != b && (one.writes || other.writes) && touches(one.place) {
+                let knows = |after: usize, before: usize| all[after].2.knows(all[before].0);
+                assert!(knows(*a, *b) || knows(*b, *a), "{:?} and {:?}: {one:?}, {other:?}", all[*a].1, all[*b].1);
+            }
+        }
+    }
+}
+
+/// Tries every change of every entry of every queue that has events, or of every entry.
+fn tally(plans: &[PlanBuf], change: impl Fn(&Ops, &[Queued], usize) -> Vec<Vec<Queued>>) -> Tally {
+    let mut tally = Tally::default();
+    for plan in plans {
+        plan.with(|plan| {
+            for (stage, of_stage) in plan.stages.iter().enumerate() {
+                for pass in [Pass::Train, Pass::Evaluate] {
+                    let (queue, ops) = (of_stage.queue(pass), Ops { plan, pass, stage });
+                    let mutants = (0..queue.len()).flat_map(|at| change(&ops, queue, at));
+                    mutants.for_each(|mutant| tally.try_queue(plan, pass, stage, &mutant));
+                }
+            }
+        });
+    }
+    tally
+}
+
+/// The ops of a table.
+struct Ops<'a> {
+    plan: &'a Plan<'a>,
+    pass: Pass,
+    stage: usize,
+}
+
+impl Ops<'_> {
+    /// Whether an op does anything to any byte: there are some that only order what others do.
+    fn touches(&self, op: usize) -> bool {
+        let Self { plan, pass, stage } = *self;
+        let (at, mut touches) = (Coordinates { zero: 0, replica: 0, pipeline: stage }, false);
+        let (op, position) = (plan.stages[stage].ops(pass)[op], Position::new(plan.units.len()));
+        accesses(plan, pass, op, &position, at, &mut |_| touches = true);
+        touches
+    }
+}
+
+fn changed(queue: &[Queued], at: usize, to: Queued) -> Vec<Queued> {
+    let mut queue = queue.to_vec();
+    queue[at] = to;
+    queue
+}
+
+#[test]
+fn every_plan_is_in_order() {
+    for plan in plans() {
+        plan.with(|plan| {
+            crate::prove::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
+            for pass in [Pass::Train, Pass::Evaluate] {
+                walks(plan, pass)
+                    .iter()
+                    .for_each(|(passes, accesses)| assert_pairs_in_order(plan, passes, &**accesses));
+            }
+        });
+    }
+}
+
+#[test]
+fn every_event_is_needed() {
+    let drop = |_: &Ops, queue: &[Queued], at: usize| vec![changed(queue, at, Queued { after: None, ..queue[at] })];
+    let tally = tally(&plans(), drop);
+    eprintln!("{tally:?}");
+    assert!(tally.all() > 1000 && tally.harmless == 0 && 50 * tally.implied < tally.objected, "{tally:?}");
+}
+
+#[test]
+fn an_event_that_is_recorded_earlier_is_found() {
+    let earlier = |ops: &Ops, queue: &[Queued], at: usize| {
+        let Some(before) = queue[at].waits_for() else { return Vec::new() };
+        let stream = queue[before].stream;
+        let last = (0..=before).rfind(|&op| queue[op].stream == stream && ops.touches(op));
+        let op = last.and_then(|last| queue[..last].iter().rposition(|queued| queued.stream == stream));
+        let Some(op) = op else { return Vec::new() };
+        vec![changed(queue, at, Queued { after: Some(op as u32), ..queue[at] })]
+    };
+    let tally = tally(&plans(), earlier);
+    eprintln!("{tally:?}");
+    assert!(tally.all() > 1000 && tally.objected * 50 > tally.all() * 49, "{tally:?}");
+}
+
+#[test]
+fn an_event_that_is_waited_for_later_is_found() {
+    let later = |ops: &Ops, queue: &[Queued], at: usize| {
+        let Queued { stream, after: Some(before) } = queue[at] else { return Vec::new() };
+        let first = (at..queue.len()).find(|&op| queue[op].stream == stream && ops.touches(op));
+        let next = first.and_then(|first| (first + 1..queue.len()).find(|&next| queue[next].stream == stream));
+        let Some(next) = next else { return Vec::new() };
+        let waits = queue[next].waits_for().filter(|&other| queue[other].stream != queue[before as usize].stream);
+        if waits.is_some() {
+            return Vec::new();
+        }
+        let dropped = changed(queue, at, Queued::of(stream));
+        vec![changed(&dropped, next, Queued { stream, after: queue[next].after.max(Some(before)) })]
+    };
+    let tally = tally(&plans(), later);
+    eprintln!("{tally:?}");
+    assert!(tally.all() > 1000 && tally.objected * 50 > tally.all() * 49, "{tally:?}");
+}
+
+#[test]
+fn an_op_in_another_stream_is_found() {
+    let moved = |_: &Ops, queue: &[Queued], at: usize| {
+        let to = |stream: Stream| {
+            let after = queue[at].after.filter(|&before| queue[before as usize].stream != stream);
+            let mut mutant = changed(queue, at, Queued { stream, after });
+            // Who waits for it from the stream that it is in now need not.
+            for queued in &mut mutant[at + 1..] {
+                queued.after = queued.after.filter(|&before| before as usize != at || queued.stream != stream);
+            }
+            mutant
+        };
+        Stream::ALL.into_iter().filter(|&stream| stream != queue[at].stream).map(to).collect()
+    };
+    let some: Vec<PlanBuf> = plans().into_iter().step_by(3).collect();
+    let tally = tally(&some, moved);
+    eprintln!("{tally:?}");
+    assert!(tally.all() > 1000 && tally.objected * 10 > tally.all() * 7, "{tally:?}");
+}
+
+/// A flaw names both ops, and where they meet.
+#[test]
+fn two_ops_without_an_event_between_them_are_named() {
+    let config = Config { mesh: mesh(1, 1, 1), stage: 3, prefetch: 0, ..CUDA };
+    PlanBuf::new("Two", config, &units(&[40, 7], false)).with(|plan| {
+        let mut queue = plan.stages[0].step_queue.to_vec();
+        assert_eq!(plan.stages[0].step[1], Op::Wait { unit: 0 });
+        queue[1].after = None;
+        let flaw = with_queue(plan, Pass::Train, 0, &queue, |plan| streams(plan).unwrap_err());
+        let expected = "\
+[Z0292] unsound plan, in a training step: nothing orders two accesses to Place { region: Gathered, offset_bytes: 0, \
+            len_bytes: 512 } of rank 0
+  rank 0 (zero 0, replica 0, pipeline stage 0), op 0: Gather { unit: 0, slot: 0 }, writes it in stream `gather`
+  rank 0 (zero 0, replica 0, pipeline stage 0), op 2: Forward { unit: 0, micro_batch: 0, slot: 0 }, reads it in stream \
+            `compute`";
+        assert_eq!(flaw.to_string(), expected);
+    });
+}
+
+#[test]
+fn a_queue_that_cannot_be_followed_is_refused() {
+    let plan = PlanBuf::new("Two", Config { stage: 3, ..CUDA }, &units(&[40, 7], false));
+    plan.with(|plan| {
+        let queue = plan.stages[0].step_queue;
+        let rule = |queue: &[Queued]| with_queue(plan, Pass::Train, 0, queue, |plan| streams(plan).unwrap_err().rule);
+        assert_eq!(rule(&queue[1..]), "another number of queued ops than of ops");
+        let waits = |at: usize, after| changed(queue, at, Queued { after: Some(after), ..queue[at] });
+        assert_eq!(rule(&waits(1, 1)), "an op that waits for one that is queued later");
+        assert_eq!(rule(&waits(2, 1)), "an op that waits for one of its own stream");
+        // Without streams there are no queues.
+        let config = Config { device: Device::Cpu, ..plan.config };
+        assert!(streams(&Plan { config, ..*plan }).is_err());
+    });
+}
+
+/// Counts grow in the order of the ops that raise them: two streams that raise one are a fault, whatever they touch.
+#[test]
+fn counts_are_raised_in_order() {
+    let config = Config { mesh: mesh(2, 1, 1), micro_batches: 3, ..CUDA };
+    PlanBuf::new("Two", config, &units(&[40, 7], false)).with(|plan| {
+        let stage = &plan.stages[0];
+        let is_sent = |op: &Op| matches!(op, Op::Send { parcel: Parcel::Activations, .. });
+        let send = stage.step.iter().position(is_sent).expect("activations leave");
+        let queue = changed(stage.step_queue, send, Queued { stream: Stream::Gather, after: Some(send as u32 - 1) });
+        let flaw = with_queue(plan, Pass::Train, 0, &queue, |plan| streams(plan).unwrap_err());
+        assert_eq!(flaw.rule, "nothing orders two ops that raise one count, Sent(Activations)");
+    });
+}

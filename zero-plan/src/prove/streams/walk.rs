@@ -1,0 +1,248 @@
+//! Walk: goes through the ops of all ranks in an order in which they may be done, and keeps for each stream what is known to be
+//! done before its next op. Never takes it from the order of the walk that one op is before another.
+
+use super::clock::{Chain, Clock, Moment};
+use super::memory::{Memory, Unordered};
+use super::signals::{Awaited, Count, Told, Whose};
+use super::{Flaw, spot};
+use crate::mesh::{Axis, Coordinates};
+use crate::pipeline::Pass;
+use crate::place::{Access, Accesses, Position};
+use crate::plan::Plan;
+use crate::schedule::Op;
+use crate::streams::{Queued, Stream};
+
+pub(super) struct Walk<'a> {
+    plan: &'a Plan<'a>,
+    passes: &'a [Pass],
+    accesses: &'a Accesses<'a>,
+    memory: Memory,
+    ranks: Vec<Rank>,
+    /// For each rank and count: what was done when it was raised, each time.
+    raised: Vec<[Vec<Clock>; Count::LEN]>,
+    /// For each rank, what is known to be done after each of its ops: kept for tests.
+    #[cfg(test)]
+    pub clocks: Vec<Vec<Clock>>,
+}
+
+/// How far a rank is.
+struct Rank {
+    pass: usize,
+    op: usize,
+    /// Ops of all passes so far.
+    number: u32,
+    /// What is known to be done before the next op of each of its streams.
+    streams: [Clock; Stream::ALL.len()],
+    /// After the ops of this pass.
+    done: Vec<Clock>,
+    told: Told,
+    position: Position,
+    /// Which op raised each count last.
+    raisers: [Option<Moment>; Count::LEN],
+    /// The op that it is in, where that waits.
+    inside: Option<Inside>,
+}
+
+/// An op that has begun.
+#[derive(Clone)]
+struct Inside {
+    moment: Moment,
+    clock: Clock,
+    awaited: [Option<Awaited>; 2],
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(plan: &'a Plan<'a>, passes: &'a [Pass], accesses: &'a Accesses<'a>) -> Self {
+        let ranks = plan.config.mesh.ranks();
+        let rank = |_| Rank {
+            pass: 0,
+            op: 0,
+            number: 0,
+            streams: core::array::from_fn(|_| Clock::new(ranks)),
+            done: Vec::new(),
+            told: Told::new(plan),
+            position: Position::new(plan.units.len()),
+            raisers: [None; Count::LEN],
+            inside: None,
+        };
+        Self {
+            plan,
+            passes,
+            accesses,
+            memory: Memory::new(plan),
+            ranks: (0..ranks).map(rank).collect(),
+            raised: (0..ranks).map(|_| Default::default()).collect(),
+            #[cfg(test)]
+            clocks: vec![Vec::new(); ranks],
+        }
+    }
+
+    /// Walks to the end.
+    pub fn run(&mut self) -> Result<(), Flaw> {
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for rank in 0..self.ranks.len() {
+                while self.advance(rank)? {
+                    moved = true;
+                }
+            }
+        }
+        match (0..self.ranks.len()).find(|&rank| self.ranks[rank].pass < self.passes.len()) {
+            Some(rank) => {
+                let Rank { pass, op, .. } = self.ranks[rank];
+                let places = vec![spot(self.plan, self.passes[pass], rank, op, "")];
+                let rule = "an op that waits for a count that is never raised".to_owned();
+                Err(Flaw { pass: self.passes[pass], rule, places })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Does the next op of a rank, if it need not wait; gives whether it did.
+    fn advance(&mut self, rank: usize) -> Result<bool, Flaw> {
+        let own = &mut self.ranks[rank];
+        let Some(&pass) = self.passes.get(own.pass) else { return Ok(false) };
+        let stage = self.plan.of_rank(rank);
+        let Some(&op) = stage.ops(pass).get(own.op) else {
+            own.meet();
+            return Ok(true);
+        };
+        let queued = stage.queue(pass)[own.op];
+        if own.inside.is_none() {
+            self.begin(rank, pass, op, queued)?;
+        }
+        let Some(mut inside) = self.ranks[rank].inside.take() else { return Ok(false) };
+        for awaited in inside.awaited.into_iter().flatten() {
+            for other in self.whose(rank, awaited.whose) {
+                let Some(before) = awaited.times.checked_sub(1) else { continue };
+                let Some(clock) = self.raised[other][awaited.count.index()].get(before) else {
+                    self.ranks[rank].inside = Some(inside);
+                    return Ok(false);
+                };
+                inside.clock.join(clock);
+            }
+        }
+        self.finish(rank, pass, op, queued.stream, inside)?;
+        Ok(true)
+    }
+
+    /// Begins an op: its events, and what it tells before it waits for other ranks.
+    fn begin(&mut self, rank: usize, pass: Pass, op: Op, queued: Queued) -> Result<(), Flaw> {
+        let own = &mut self.ranks[rank];
+        own.number += 1;
+        let chain = Chain::of(rank, queued.stream);
+        let [in_pass, at] = [own.pass as u32, own.op as u32];
+        let moment = Moment { chain, number: own.number, rank: rank as u32, pass: in_pass, op: at };
+        let mut clock = own.streams[queued.stream as usize].clone();
+        if let Some(before) = queued.waits_for() {
+            clock.join(&own.done[before]);
+        }
+        let first = own.told.first(op);
+        if let Op::Agree = op {
+            // The sums have been read when it is entered.
+            clock.pass(moment);
+            self.access(pass, op, moment, &clock)?;
+        }
+        if let Some(count) = first {
+            self.raise(count, moment, &clock)?;
+        }
+        let own = &mut self.ranks[rank];
+        let stage = self.plan.config.mesh.coordinates(rank).pipeline;
+        let awaited = own.told.awaits(self.plan, stage, op, &own.position);
+        own.inside = Some(Inside { moment, clock, awaited });
+        Ok(())
+    }
+
+    /// Ends an op that has all that it waits for.
+    fn finish(&mut self, rank: usize, pass: Pass, op: Op, stream: Stream, inside: Inside) -> Result<(), Flaw> {
+        let Inside { moment, mut clock, .. } = inside;
+        clock.pass(moment);
+        if op != Op::Agree {
+            self.access(pass, op, moment, &clock)?;
+        }
+        let own = &mut self.ranks[rank];
+        for count in own.told.ends(self.plan, op, &own.position).into_iter().flatten() {
+            self.raise(count, moment, &clock)?;
+        }
+        #[cfg(test)]
+        self.clocks[rank].push(clock.clone());
+        let own = &mut self.ranks[rank];
+        own.position.pass(op);
+        own.op += 1;
+        own.streams[stream as usize].clone_from(&clock);
+        own.done.push(clock);
+        Ok(())
+    }
+
+    fn whose(&self, rank: usize, whose: Whose) -> Vec<usize> {
+        let mesh = &self.plan.config.mesh;
+        let at = mesh.coordinates(rank);
+        match whose {
+            Whose::Along(axis) => {
+                let along = (0..mesh.len(axis)).map(|index| match axis {
+                    Axis::Zero => Coordinates { zero: index, ..at },
+                    Axis::Replica => Coordinates { replica: index, ..at },
+                    Axis::Pipeline => Coordinates { pipeline: index, ..at },
+                });
+                along.map(|at| mesh.rank(at)).filter(|&other| other != rank).collect()
+            }
+            Whose::All => (0..mesh.ranks()).collect(),
+            Whose::At(pipeline) => vec![mesh.rank(Coordinates { pipeline, ..at })],
+        }
+    }
+
+    /// Raises a count of the rank of an op.
+    fn raise(&mut self, count: Count, moment: Moment, clock: &Clock) -> Result<(), Flaw> {
+        let rank = moment.rank as usize;
+        let before = self.ranks[rank].raisers[count.index()].replace(moment);
+        if let Some(before) = before.filter(|&before| before.number != moment.number && !clock.knows(before)) {
+            // Otherwise who waits for the earlier one would go on when the later one is told.
+            let rule = format!("nothing orders two ops that raise one count, {count:?}");
+            return Err(self.unordered(rule, before, "raises it", moment, "raises it"));
+        }
+        self.raised[rank][count.index()].push(clock.clone());
+        Ok(())
+    }
+
+    /// Does all accesses of an op.
+    fn access(&mut self, pass: Pass, op: Op, moment: Moment, clock: &Clock) -> Result<(), Flaw> {
+        let (plan, memory) = (self.plan, &mut self.memory);
+        let rank = moment.rank as usize;
+        let mut found: Option<(Unordered, Access)> = None;
+        let at = plan.config.mesh.coordinates(rank);
+        (self.accesses)(plan, pass, op, &self.ranks[rank].position, at, &mut |access| {
+            if found.is_none()
+                && let Err(unordered) = memory.access(plan, moment, clock, &access)
+            {
+                found = Some((unordered, access));
+            }
+        });
+        let Some((Unordered { earlier, wrote }, Access { at, place, writes, .. })) = found else { return Ok(()) };
+        let verb = |writes| if writes { "writes it" } else { "reads it" };
+        let rule = format!("nothing orders two accesses to {place:?} of rank {}", plan.config.mesh.rank(at));
+        Err(self.unordered(rule, earlier, verb(wrote), moment, verb(writes)))
+    }
+
+    fn unordered(&self, rule: String, earlier: Moment, did: &str, later: Moment, does: &str) -> Flaw {
+        let spot = |moment: Moment, does: &str| {
+            let (rank, pass, op) = (moment.rank as usize, self.passes[moment.pass as usize], moment.op as usize);
+            let stream = self.plan.of_rank(rank).queue(pass)[op].stream.name();
+            let when = if moment.pass < later.pass { ", in a pass before" } else { "" };
+            spot(self.plan, pass, rank, op, format!("{does} in stream `{stream}`{when}"))
+        };
+        Flaw { pass: self.passes[later.pass as usize], rule, places: vec![spot(earlier, did), spot(later, does)] }
+    }
+}
+
+impl Rank {
+    /// Between two passes: each stream knows what all of them have done.
+    fn meet(&mut self) {
+        let [mut all, others @ ..] = self.streams.clone();
+        others.iter().for_each(|other| all.join(other));
+        self.streams.fill(all);
+        self.done.clear();
+        self.position.restart();
+        (self.pass, self.op) = (self.pass + 1, 0);
+    }
+}

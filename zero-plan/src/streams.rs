@@ -1,0 +1,106 @@
+//! Streams: in which queue of a device each op of a pass lies, and which ops of other queues it waits for, as tables of the
+//! plan. Only plans of devices with streams have such tables. Never says what an op does, or on what.
+//!
+//! An op is queued as a whole in its stream: first the events that it waits for, then its waits for other ranks, its work, and
+//! last the counts by which it tells other ranks. `Spread` tells them that its rank is there before it waits for theirs, and
+//! `Agree` as soon as it has read the sums. The host queues the ops of a pass in the order of its table, so an event is always
+//! one of an op before.
+//!
+//! The streams of a rank meet between passes: a pass begins in none of them before all that was queued earlier is done in each,
+//! so no event reaches from one pass into the next, and a pass can be recorded and replayed. Within a pass every other stream
+//! waits for `Compute` alone, and `Compute` for each of them.
+//!
+//! What two ops do to one place must be in order: [`crate::prove`] shows that from places alone, and shares nothing with the
+//! rules (`rules`) that make these tables.
+
+mod rules;
+
+use serde::Serialize;
+
+use crate::schedule::{Op, Parcel};
+
+pub use rules::{Seen, fill_queue};
+
+/// A queue of a device, in which ops run in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub enum Stream {
+    /// Layers and the optimizer; what they wait for; and what they offer or send, which others may read as soon as it is there.
+    Compute,
+    /// Gathers of parameters.
+    Gather,
+    /// Sums of gradients.
+    Reduce,
+    /// What comes from other pipeline stages.
+    Copy,
+}
+
+impl Stream {
+    /// All of them.
+    pub const ALL: [Stream; 4] = [Stream::Compute, Stream::Gather, Stream::Reduce, Stream::Copy];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stream::Compute => "compute",
+            Stream::Gather => "gather",
+            Stream::Reduce => "reduce",
+            Stream::Copy => "copy",
+        }
+    }
+
+    /// The stream of an op.
+    pub const fn of(op: Op) -> Self {
+        match op {
+            Op::Gather { .. } => Stream::Gather,
+            Op::Settle { .. }
+            | Op::Combine { .. }
+            | Op::Fold { .. }
+            | Op::Spread { .. }
+            | Op::Receive { parcel: Parcel::TiedGradients, .. }
+            | Op::Send { parcel: Parcel::TiedGradients, .. } => Stream::Reduce,
+            Op::Receive { parcel: Parcel::Activations | Parcel::Gradients, .. } => Stream::Copy,
+            // Tied parameters are published as updated ones are, and publications are counted in one order.
+            Op::Receive { parcel: Parcel::TiedParameters, .. } => Stream::Compute,
+            Op::Wait { .. }
+            | Op::Convert { .. }
+            | Op::Release { .. }
+            | Op::Clear { .. }
+            | Op::Send { .. }
+            | Op::Forward { .. }
+            | Op::Recompute { .. }
+            | Op::Backward { .. }
+            | Op::Claim { .. }
+            | Op::Reduce { .. }
+            | Op::Agree
+            | Op::Update { .. } => Stream::Compute,
+        }
+    }
+}
+
+/// Where an op is queued, and after what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Queued {
+    /// Its stream.
+    pub stream: Stream,
+    /// The op of another stream that must be done before it begins, by its place in the same table: none where that is known
+    /// by what the op's own stream has waited for before. No op has to wait for more than one.
+    pub after: Option<u32>,
+}
+
+impl Queued {
+    /// An op of a stream that waits for none of the others.
+    pub const fn of(stream: Stream) -> Self {
+        Self { stream, after: None }
+    }
+
+    /// The op that it waits for.
+    pub const fn waits_for(&self) -> Option<usize> {
+        match self.after {
+            Some(op) => Some(op as usize),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

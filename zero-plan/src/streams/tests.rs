@@ -1,0 +1,79 @@
+//! The queues of small plans, worked out by hand.
+
+use super::*;
+use crate::config::{Config, Device, TransportKind};
+use crate::mesh::Mesh;
+use crate::pipeline::Pass;
+use crate::plan::{Plan, PlanBuf};
+use crate::static_plan;
+use crate::unit::{Field, Unit};
+
+const CUDA: Config = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+const UNIT: Unit = Unit { params: 100, takes: 100, input_bytes: 64, output_bytes: 64, operations: 1, ..Unit::NONE };
+
+/// Each op of a step by its name, with its stream where that is not `Compute`, and what it waits for.
+fn told(config: Config, units: usize, stage: usize) -> String {
+    let units: Vec<Unit> = (0..units).map(|source| Unit { source, position: source, ..UNIT }).collect();
+    PlanBuf::new("Small", config, &units).with(|plan| {
+        let stage = &plan.stages[stage];
+        let told = stage.step.iter().zip(stage.step_queue).enumerate().map(|(at, (op, queued))| {
+            let stream = if queued.stream == Stream::Compute { "" } else { queued.stream.name() };
+            let after = queued.waits_for().map(|before| format!(" after {before}")).unwrap_or_default();
+            format!("{at} {} {stream}{after}", op.name()).replace("  ", " ").trim_end().to_owned()
+        });
+        told.collect::<Vec<_>>().join(", ")
+    })
+}
+
+/// A gather waits for the release of its slot, a layer for its gather; a sum for the last backward of its bucket, a
+/// claim for the sum that read its staging; the agreement for all sums.
+#[test]
+fn ops_wait_for_what_they_need_of_other_streams() {
+    let config = Config { mesh: Mesh::of_zero(2), stage: 3, prefetch: 1, bucket_bytes: 1, ..CUDA };
+    let expected = "0 gather gather, 1 gather gather, 2 wait after 0, 3 forward, 4 release, 5 gather gather after 4, \
+        6 wait after 1, 7 forward, 8 release, 9 gather gather after 8, 10 wait after 5, 11 forward, 12 claim, 13 backward, \
+        14 release, 15 reduce, 16 gather gather after 14, 17 wait after 9, 18 claim, 19 backward, 20 release, \
+        21 reduce, 22 settle reduce after 13, 23 wait after 16, 24 claim after 22, 25 backward, 26 release, \
+        27 reduce, 28 settle reduce after 19, 29 settle reduce after 25, 30 agree after 29, 31 update, 32 update, 33 update";
+    assert_eq!(told(config, 3, 0), expected);
+}
+
+#[test]
+fn replicas_are_gathered_after_their_update() {
+    let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..CUDA };
+    let expected = "0 forward, 1 forward, 2 claim, 3 backward, 4 backward, 5 reduce, 6 settle reduce after 4, \
+        7 agree after 6, 8 update, 9 gather gather after 8, 10 update, 11 gather gather after 10, 12 wait, 13 wait";
+    assert_eq!(told(config, 2, 0), expected);
+}
+
+/// What comes from another pipeline stage may come as soon as its place is free.
+#[test]
+fn parcels_come_in_a_stream_of_their_own() {
+    let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(1) }, micro_batches: 2, ..CUDA };
+    let expected = "0 receive copy, 1 forward after 0, 2 claim, 3 clear, 4 backward, 5 send, 6 reduce, \
+        7 receive copy after 4, 8 forward after 7, 9 settle reduce after 4, 10 claim after 9, 11 clear, 12 backward, 13 send, \
+        14 reduce, 15 settle reduce after 12, 16 spread reduce, 17 agree after 16, 18 update";
+    assert_eq!(told(config, 2, 1), expected);
+}
+
+#[test]
+fn the_compiler_computes_the_queues_of_run_time() {
+    const MESH: Mesh = Mesh { pipeline: 2, replica: 2, ..Mesh::of_zero(2) };
+    const PIPED: Config = Config { mesh: MESH, stage: 3, prefetch: 2, micro_batches: 3, bucket_bytes: 1, ..CUDA };
+    const FIELDS: &[Field] = &[Field { name: "layers", count: Some(6), tied: None, turns: 1, sizes: UNIT }];
+    static PLAN: Plan<'static> = static_plan!("Piped", PIPED, FIELDS);
+    static PLAIN: Plan<'static> =
+        static_plan!("Piped", Config { device: Device::Cpu, transport: TransportKind::Local, ..PIPED }, FIELDS);
+    PlanBuf::new("Piped", PIPED, PLAN.units).with(|plan| {
+        assert_eq!(&PLAN, plan);
+        assert_eq!(PLAN.fingerprint(), plan.fingerprint());
+    });
+    for (stage, plain) in PLAN.stages.iter().zip(PLAIN.stages) {
+        for pass in [Pass::Train, Pass::Evaluate] {
+            assert_eq!(stage.queue(pass).len(), stage.ops(pass).len());
+            // A schedule does not depend on the device, and without streams there is no queue.
+            assert_eq!(stage.ops(pass), plain.ops(pass));
+            assert!(plain.queue(pass).is_empty());
+        }
+    }
+}

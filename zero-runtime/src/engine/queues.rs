@@ -1,0 +1,85 @@
+//! Queues: how an engine follows the streams of a plan on a device that has queues: each op goes to the queue of its stream, after
+//! the op that the plan says. Never decides an order.
+
+use zero_plan::{Pass, PipelineStage, Plan, Queued, Stream};
+
+use crate::device::Device;
+
+/// Which ops others wait for, in the tables of a pipeline stage.
+pub(super) struct Awaited {
+    step: Vec<bool>,
+    evaluation: Vec<bool>,
+}
+
+/// Events of a device before those of ops: one of each stream.
+const JOINS: usize = Stream::ALL.len();
+
+/// How many events an engine uses for a pipeline stage.
+pub(crate) fn events(stage: &PipelineStage) -> usize {
+    let ops = stage.step_queue.len().max(stage.evaluation_queue.len());
+    if ops > 0 { JOINS + ops } else { 0 }
+}
+
+impl Awaited {
+    /// Those of a stage.
+    pub fn new(stage: &PipelineStage) -> Self {
+        let of = |queue: &[Queued]| {
+            let mut awaited = vec![false; queue.len()];
+            queue.iter().filter_map(Queued::waits_for).for_each(|op| awaited[op] = true);
+            awaited
+        };
+        Self { step: of(stage.step_queue), evaluation: of(stage.evaluation_queue) }
+    }
+
+    fn is_awaited(&self, pass: Pass, op: usize) -> bool {
+        let awaited = if pass == Pass::Train { &self.step } else { &self.evaluation };
+        awaited.get(op).is_some_and(|awaited| *awaited)
+    }
+
+    /// A pass begins: no queue goes on before all of them have done what came before.
+    pub fn begin_pass<D: Device>(&self, plan: &Plan, device: &D) {
+        if !plan.config.has_streams() {
+            return;
+        }
+        self.meet(device);
+        device.enter(Stream::Compute as usize);
+        device.record(Stream::Compute as usize);
+        for stream in Stream::ALL.into_iter().skip(1) {
+            device.enter(stream as usize);
+            device.wait(Stream::Compute as usize);
+        }
+        device.enter(Stream::Compute as usize);
+    }
+
+    /// A pass ends: what computes goes on after all of it.
+    pub fn end_pass<D: Device>(&self, plan: &Plan, device: &D) {
+        if plan.config.has_streams() {
+            self.meet(device);
+        }
+    }
+
+    /// What computes waits for every other stream.
+    fn meet<D: Device>(&self, device: &D) {
+        for stream in Stream::ALL.into_iter().skip(1) {
+            device.enter(stream as usize);
+            device.record(stream as usize);
+            device.enter(Stream::Compute as usize);
+            device.wait(stream as usize);
+        }
+    }
+
+    /// The next op goes to its queue, after what it waits for.
+    pub fn enter<D: Device>(&self, stage: &PipelineStage, pass: Pass, op: usize, device: &D) {
+        if let Some(queued) = stage.queue(pass).get(op) {
+            device.enter(queued.stream as usize);
+            queued.waits_for().into_iter().for_each(|before| device.wait(JOINS + before));
+        }
+    }
+
+    /// It is queued: others can wait for it.
+    pub fn leave<D: Device>(&self, pass: Pass, op: usize, device: &D) {
+        if self.is_awaited(pass, op) {
+            device.record(JOINS + op);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Exchange: one descriptor of each rank for all ranks, by way of rank 0, after they have met and before they watch one
+//! another. Never looks into what the descriptors stand for.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::error::LaunchError;
+use super::finding::Findings;
+use super::watch::Watch;
+use super::wire::{self, Message, Peer};
+
+impl Watch {
+    /// What every rank gives, in the order of ranks. All call it, before [`Watch::start`]; none waits longer than `patience`.
+    ///
+    /// # Errors
+    /// What another rank has failed with meanwhile, on rank 0, and an echo of that on others; Z0329 if a rank has gone, and
+    /// Z0321 if one does not come in time; Z0324 if that is rank 0.
+    pub(crate) fn exchange(&self, own: OwnedFd, patience: Duration) -> Result<Vec<OwnedFd>, LaunchError> {
+        let deadline = Instant::now() + patience;
+        match &self.links.peers[..] {
+            [] => Ok(vec![own]),
+            [host] if self.links.rank > 0 => self.give(host, own, deadline, patience),
+            peers => self.collect(peers, own, deadline, patience),
+        }
+    }
+
+    /// Rank 0's side.
+    fn collect(
+        &self,
+        peers: &[Peer],
+        own: OwnedFd,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Result<Vec<OwnedFd>, LaunchError> {
+        let mut given: Vec<Option<OwnedFd>> = (0..self.world).map(|_| None).collect();
+        given[0] = Some(own);
+        loop {
+            let missing: Vec<&Peer> = peers.iter().filter(|peer| given[peer.rank].is_none()).collect();
+            if missing.is_empty() {
+                break;
+            }
+            let ready = wire::wait(missing.iter().map(|peer| &peer.socket), Some(deadline));
+            let ready = ready.map_err(LaunchError::system("wait for the memory of other ranks"))?;
+            let Some(&first) = ready.first() else {
+                let missing = missing.iter().map(|peer| peer.rank).collect();
+                return Err(LaunchError::RanksMissing { missing, world: self.world, seconds: patience.as_secs() });
+            };
+            let Peer { rank, pid, socket } = missing[first];
+            match wire::receive(socket) {
+                Ok(Some((Message::Memory, Some(memory)))) => given[*rank] = Some(memory),
+                Ok(Some((Message::Failed(finding), _))) => {
+                    self.links.tell_all(&Message::Told(self.links.code()));
+                    return Err(LaunchError::Failed(Findings::of(self.world, finding)));
+                }
+                _ => return Err(LaunchError::LostAtStart { rank: *rank, pid: *pid }),
+            }
+        }
+        let given: Vec<OwnedFd> = given.into_iter().flatten().collect();
+        for peer in peers {
+            let gone = |_| LaunchError::LostAtStart { rank: peer.rank, pid: peer.pid };
+            given.iter().try_for_each(|memory| peer.send_with(&Message::Memory, memory.as_fd())).map_err(gone)?;
+        }
+        Ok(given)
+    }
+
+    /// The side of the other ranks.
+    fn give(
+        &self,
+        host: &Peer,
+        own: OwnedFd,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Result<Vec<OwnedFd>, LaunchError> {
+        host.send_with(&Message::Memory, own.as_fd()).map_err(|_| LaunchError::HostLost)?;
+        let mut given = Vec::new();
+        while given.len() < self.world {
+            let ready = wire::wait([&host.socket].into_iter(), Some(deadline));
+            if ready.map_err(LaunchError::system("wait for the memory of other ranks"))?.is_empty() {
+                return Err(LaunchError::HostSilent { rank: self.links.rank, seconds: patience.as_secs() });
+            }
+            match wire::receive(&host.socket) {
+                Ok(Some((Message::Memory, Some(memory)))) => given.push(memory),
+                Ok(Some((Message::Told(_), _))) => return Err(LaunchError::Dismissed { reason: String::new() }),
+                _ => return Err(LaunchError::HostLost),
+            }
+        }
+        Ok(given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::thread;
+
+    use super::super::environment::JobPlace;
+    use super::super::rendezvous::join;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What each of three ranks of a job comes to.
+    fn ranks<R: Send>(job: &str, rank_main: impl Fn(usize, Watch) -> R + Sync) -> Vec<R> {
+        let job = format!("{job}-{}", std::process::id());
+        let places: Vec<JobPlace> = (0..3).map(|rank| JobPlace::on_this_host(rank, 3, &job)).collect();
+        let run = |place| rank_main(JobPlace::clone(place).rank, join(place, 7, 1).unwrap().watch);
+        thread::scope(|scope| {
+            let threads: Vec<_> = places.iter().map(|place| scope.spawn(move || run(place))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn every_rank_gets_what_each_gives_in_the_order_of_ranks() {
+        ranks("exchange", |rank, watch| {
+            let (near, mut far) = std::io::pipe().unwrap();
+            far.write_all(&[rank as u8]).unwrap();
+            let given = watch.exchange(near.into(), 30 * SECOND).unwrap();
+            assert_eq!(given.len(), 3);
+            // Each pipe has one byte, for whoever reads it first: every rank reads its own.
+            let mut byte = [0];
+            File::from(given.into_iter().nth(rank).unwrap()).read_exact(&mut byte).unwrap();
+            assert_eq!(byte, [rank as u8]);
+            watch.goodbye();
+        });
+    }
+
+    #[test]
+    fn a_rank_that_fails_meanwhile_is_told_once() {
+        let codes = ranks("fails", |rank, watch| {
+            if rank == 2 {
+                return watch.fail("error[Z0999]: no memory").map(|error| error.to_string());
+            }
+            let (near, _far) = std::io::pipe().unwrap();
+            match watch.exchange(near.into(), 30 * SECOND) {
+                Err(error) if error.is_echo() => None,
+                outcome => Some(outcome.unwrap_err().to_string()),
+            }
+        });
+        assert_eq!(codes, [Some("error[Z0999]: no memory\n  = note: found by rank 2 of 3".to_owned()), None, None]);
+    }
+
+    #[test]
+    fn a_rank_that_does_not_come_is_named() {
+        let codes = ranks("late", |rank, watch| {
+            let (near, _far) = std::io::pipe().unwrap();
+            if rank == 1 {
+                thread::sleep(2 * SECOND);
+                return None;
+            }
+            let patience = if rank == 0 { SECOND / 10 } else { 30 * SECOND };
+            watch.exchange(near.into(), patience).err().map(|error| (error.code(), error.to_string()))
+        });
+        assert_eq!(codes[0], Some(("Z0321", "after 0 s, rank 1 of 3 never arrived".to_owned())));
+    }
+}

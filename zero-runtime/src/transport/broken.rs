@@ -1,0 +1,28 @@
+//! Broken: a device that has failed in the middle of a run, in words: what it could not do, and which op its rank was at. Never
+//! touches it.
+
+use core::fmt;
+
+use crate::device::Failure;
+
+/// A device that does nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// What went wrong.
+    pub failure: Failure,
+    /// The rank whose device it is.
+    pub rank: usize,
+    /// The op that the host had come to when it found out. A device that is behind its host failed there or before.
+    pub doing: String,
+}
+
+impl core::error::Error for Broken {}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { failure, rank, doing } = self;
+        writeln!(f, "error[{}]: {}", failure.code, failure.what)?;
+        writeln!(f, "  --> rank {rank}, in {doing} or before")?;
+        write!(f, "  = help: {}", failure.help)
+    }
+}

@@ -1,0 +1,75 @@
+//! Queued: what a device waits for in its queues while the host goes on, and how the host then waits for the device: it sees
+//! which rank keeps it, tells the others when one has gone, and gives up in time. Never looks at a clock.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Lost;
+use super::control::{Awaited, Count, PATIENCE_MS, SLEEPS_PER_NOTICE};
+use super::shared::Shared;
+use crate::device::Device;
+
+/// The first sleep between two looks at a device.
+const SLEEP_FIRST_NS: u64 = 4_000;
+/// A sleep is longer than the last by one part in so many, so that what is slept too long is a small part of the wait.
+const SLEEP_GROWTH: u64 = 64;
+const SLEEP_MAX_NS: u64 = PATIENCE_MS as u64 * 1_000_000;
+
+/// The waits that a device has been asked for since the host last saw it idle, in their order.
+#[derive(Default)]
+pub(super) struct Queued(Vec<Awaited>);
+
+impl Queued {
+    /// The device waits until a count of `rank` reaches `target`.
+    pub fn push(&mut self, rank: usize, count: Count, target: u32) {
+        self.0.push(Awaited::new(rank, count, target));
+    }
+}
+
+impl<D: Device> Shared<'_, D> {
+    /// Waits until the device has done all that it was asked for.
+    pub(super) fn await_queues(&mut self, device: &D) -> Result<(), Lost> {
+        let (mut sleep_ns, mut slept_ns, mut periods) = (SLEEP_FIRST_NS, 0, 0);
+        let ended = loop {
+            // Also where the device is idle: a rank that was given up may have been answered for, below.
+            if let Some(lost) = self.own().lost() {
+                break Err(lost);
+            }
+            if device.is_idle() {
+                break Ok(());
+            }
+            let awaited = self.queued.0.iter().find(|awaited| self.control(awaited.rank).owes(**awaited)).copied();
+            self.own().awaits(awaited);
+            std::thread::sleep(Duration::from_nanos(sleep_ns));
+            // A device that computes for long is nobody's fault.
+            slept_ns = if awaited.is_some() { slept_ns + sleep_ns } else { 0 };
+            sleep_ns = (sleep_ns + sleep_ns / SLEEP_GROWTH).min(SLEEP_MAX_NS);
+            let Some(Awaited { rank, .. }) = awaited else { continue };
+            let sleeps = u32::try_from(slept_ns / SLEEP_MAX_NS).unwrap_or(u32::MAX);
+            if sleeps / SLEEPS_PER_NOTICE > periods {
+                periods = sleeps / SLEEPS_PER_NOTICE;
+                self.still_waits_for(rank, periods);
+            }
+            if sleeps >= self.sleeps_max {
+                break Err(self.gives_up(rank));
+            }
+        };
+        self.own().awaits(None);
+        if ended.is_err() {
+            self.answer_all();
+        }
+        self.queued.0.clear();
+        ended
+    }
+
+    /// Ends what the device still waits for, in place of ranks that never will. All ranks know by now that one is lost, so
+    /// nobody takes for a result what comes of it.
+    fn answer_all(&self) {
+        for awaited in &self.queued.0 {
+            let (control, (index, target)) = (self.control(awaited.rank), awaited.awaits());
+            if control.owes(*awaited) {
+                control.word_at(index).store(target, Ordering::SeqCst);
+            }
+        }
+    }
+}
