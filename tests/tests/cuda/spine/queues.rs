@@ -1,6 +1,11 @@
 //! Queues and what passes between host and device: the pretend device does what it was told in any order that events allow.
 
-use zero_runtime::device::{Cuda, Device, Memory};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Barrier, Mutex};
+
+use zero_runtime::device::{Cuda, Device, Memory, Parts};
+use zero_runtime::launch::Segment;
+use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, of, values};
 use zero_tests::pretend;
 
@@ -96,38 +101,59 @@ fn memory_is_whole_pages_of_zeros() {
     assert!(memory.len() >= 5000 && memory.len().is_multiple_of(4096) && memory.start().addr().is_multiple_of(4096));
     #[expect(unsafe_code, reason = "memory that nobody else has")]
     // SAFETY: all of it, which is initialised, and nobody writes.
-    let view = unsafe { zero_runtime::view::View::<Cuda, u8>::from_raw(memory.start(), memory.len()) };
+    let view = unsafe { View::<Cuda, u8>::from_raw(memory.start(), memory.len()) };
     let mut bytes = vec![1; memory.len()];
     cuda.read(view, &mut bytes);
     assert!(bytes.iter().all(|&byte| byte == 0));
 }
 
-/// By another device too: an export is another mapping of the same pages.
-#[test]
-fn memory_is_reached_by_those_that_it_is_given_to() {
-    let Some(cuda) = device() else { return };
-    let other = Cuda::open(1).expect("a second device");
-    let memory = cuda.allocate(64).expect("memory");
-    let descriptor = memory.export().expect("a descriptor");
-    use std::os::fd::AsFd;
-    let imported = other.import(descriptor.as_fd(), memory.len()).expect("the same memory");
-    assert_ne!(imported.start(), memory.start());
-    #[expect(unsafe_code, reason = "memory that nobody else has")]
-    // SAFETY: as many bytes, which one device writes before the other reads.
-    let (to, from) = unsafe {
-        use zero_runtime::view::{View, ViewMut};
-        (
-            ViewMut::<Cuda, f32>::from_raw(memory.start().cast(), 4),
-            View::<Cuda, f32>::from_raw(imported.start().cast(), 4),
-        )
+/// What a rank shares, given to the others by a descriptor, and what it then sees of all.
+fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrier) -> Vec<f32> {
+    let mut exchange = |descriptor: OwnedFd| {
+        given.lock().unwrap()[own] = Some(descriptor);
+        met.wait();
+        let all = given.lock().unwrap();
+        Ok(all.iter().map(|one| one.as_ref().unwrap().try_clone().unwrap()).collect())
     };
-    cuda.stage(to, |to| to.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]));
-    // The first waits until it has written.
-    let mut word = [0.0f32];
-    cuda.read(from.split_at(1).0, &mut word);
-    let mut found = [0.0; 4];
-    other.read(from, &mut found);
-    assert_eq!(found, [1.0, 2.0, 3.0, 4.0]);
+    let segment = Arc::new(Segment::private(4096).expect("memory of the host"));
+    let parts = Parts { bytes: bytes.to_vec(), own, exchange: Some(&mut exchange) };
+    let memory = device.share(segment, parts).expect("the memory of both");
+    assert_eq!(memory.len(), bytes.iter().sum());
+    let first = |rank: usize| memory.start().wrapping_add(bytes[..rank].iter().sum()).cast::<f32>();
+    #[expect(unsafe_code, reason = "memory that nobody else has")]
+    // SAFETY: a word of the part of each rank, which that rank alone writes, before anybody reads it.
+    let (to, from) = unsafe {
+        (ViewMut::<Cuda, f32>::from_raw(first(own), 1), [0, 1].map(|rank| View::<Cuda, f32>::from_raw(first(rank), 1)))
+    };
+    let mut found = [0.0; 2];
+    device.stage(to, |to| to[0] = 1.5 + own as f32);
+    device.read(from[own], &mut found[..1]);
+    met.wait();
+    from.iter().zip(&mut found).for_each(|(from, found)| device.read(*from, core::slice::from_mut(found)));
+    // Nobody gives up what another one reads.
+    met.wait();
+    assert_eq!(device.failure(), None);
+    found.to_vec()
+}
+
+type Given = Mutex<[Option<OwnedFd>; 2]>;
+
+#[test]
+fn each_device_reaches_the_parts_of_the_others() {
+    let Some(first) = device() else { return };
+    let devices = [first, Cuda::open(1).expect("a second device")];
+    let page = devices[0].allocate(1).expect("memory").len();
+    let (bytes, given, met) = ([2 * page, page], Given::default(), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let ranks = devices.into_iter().enumerate().map(|(own, device)| {
+            let (bytes, given, met) = (&bytes, &given, &met);
+            scope.spawn(move || share(&device, own, bytes, given, met))
+        });
+        let ranks: Vec<_> = ranks.collect();
+        for rank in ranks {
+            assert_eq!(rank.join().expect("a rank"), [1.5, 2.5]);
+        }
+    });
 }
 
 #[test]
