@@ -5,3 +5,5 @@
 mod kernels;
 #[path = "cuda/pretend/mod.rs"]
 mod pretend;
+#[path = "cuda/spine/mod.rs"]
+mod spine;

@@ -2,7 +2,6 @@
 //! knows what is computed.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -45,11 +44,6 @@ pub(super) struct Context {
 unsafe impl Send for Context {}
 // SAFETY: as above; what changes here is the failure, which orders itself.
 unsafe impl Sync for Context {}
-
-thread_local! {
-    /// The context that the driver takes calls of this thread to be for.
-    static CURRENT: Cell<cu::CUcontext> = const { Cell::new(null_mut()) };
-}
 
 impl Context {
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
@@ -150,13 +144,8 @@ impl Context {
 
     /// Makes calls of this thread be for this device.
     pub fn enter(&self) -> Result<(), CudaError> {
-        if CURRENT.get() == self.handle {
-            return Ok(());
-        }
         // SAFETY: a context that is held until this value goes.
-        self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })?;
-        CURRENT.set(self.handle);
-        Ok(())
+        self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })
     }
 
     /// The queue of a number.
@@ -318,7 +307,5 @@ impl Drop for Context {
             }
             let _ = (driver.cuDevicePrimaryCtxRelease_v2)(self.device);
         }
-        // Another context may get the same address.
-        CURRENT.set(null_mut());
     }
 }
