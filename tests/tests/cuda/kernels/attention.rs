@@ -87,9 +87,14 @@ fn heads_that_share_keys_agree() {
 /// Of one token, within a tile, and so short that whole tiles are seen by no query.
 #[test]
 fn windows_agree() {
-    for (length, window) in [(65, 1), (150, 20), (150, 64), (200, 65), (33, 1000)] {
-        check(&Attention::of(AttentionShape { length, window: Some(window), heads: 2, head_dim: 16, ..SHAPE }));
+    let of = |length, window| {
+        Attention::of(AttentionShape { length, window: Some(window), heads: 2, head_dim: 16, ..SHAPE })
+    };
+    for (length, window) in [(150, 20), (150, 64), (200, 65), (33, 1000)] {
+        check(&of(length, window));
     }
+    // Whose gradients of queries and keys are differences of equal numbers.
+    check(&Forward(of(65, 1)));
 }
 
 #[test]
