@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Looks for what no ordinary test can see: undefined behaviour of the collectives with Miri, and data races between ranks
-# and between the threads of a rank with ThreadSanitizer. Both need a nightly toolchain and its sources:
+# Looks for what no ordinary test can see: what a kernel of a CUDA device does out of bounds, with AddressSanitizer and
+# UndefinedBehaviorSanitizer of the system's C++ compiler; undefined behaviour of the collectives with Miri, and data races
+# between ranks and between the threads of a rank with ThreadSanitizer. These two need a nightly toolchain and its sources:
 #
 #     rustup toolchain install nightly --component miri,rust-src
 #
@@ -26,6 +27,17 @@ part() {
     printf '== %s: FOUND SOMETHING\n' "$name"
   fi
 }
+
+# Kernels are compiled for the host by the pretend libraries. Their sanitizer must be loaded before the tests' program; it
+# leaves faults to the system, as a test counts on one.
+library=$(g++ -print-file-name=libasan.so 2>/dev/null || true)
+if [ ! -e "$library" ]; then
+  skipped+=("AddressSanitizer: g++ with libasan")
+else
+  runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
+  part "AddressSanitizer: kernels" env "$runner=env LD_PRELOAD=$library PRETEND_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0" \
+    cargo test --package zero-tests --test cuda
+fi
 
 if ! rustc "+$nightly" --version >/dev/null 2>&1; then
   echo "no toolchain \`$nightly\`: rustup toolchain install nightly --component miri,rust-src"

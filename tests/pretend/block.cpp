@@ -29,7 +29,12 @@ struct Block {
     void** arguments = nullptr;
     Random* random = nullptr;
     std::vector<Thread> threads;
-    std::vector<unsigned> fresh, ready;
+    std::vector<unsigned> fresh;
+    // From the first that is left.
+    std::vector<unsigned> ready;
+    size_t first_ready = 0;
+    // Of each warp, the lanes that wait at a meeting.
+    std::vector<unsigned> meeting;
     unsigned current = 0, at_barrier = 0, done = 0;
     std::string error;
     Fiber scheduler;
@@ -111,22 +116,43 @@ void meet(unsigned mask, PretendMeeting meeting, void* brought) {
     mask &= there;
     Thread& mine = block.threads[me];
     mine.mask = mask, mine.meeting = meeting, mine.brought = brought;
+    unsigned& waiting = block.meeting[me / 32];
+    waiting |= 1u << (me - first);
+    if ((waiting & mask) != mask) return wait(State::AtMeeting);
     void* lanes[32] = {};
     for (unsigned lane = 0; lane < 32; lane++) {
         if (!(mask >> lane & 1)) continue;
         const Thread& other = block.threads[first + lane];
-        if (first + lane != me && other.state != State::AtMeeting) return wait(State::AtMeeting);
         if (other.mask != mask || other.meeting != meeting) return fail("lanes of its warp wait elsewhere, or by other masks");
         lanes[lane] = other.brought ? other.brought : const_cast<unsigned*>(&other.mask);
     }
     meeting(lanes);
+    waiting &= ~mask;
     for (unsigned lane = 0; lane < 32; lane++)
         if ((mask >> lane & 1) && first + lane != me) make_ready(first + lane);
+}
+
+void forget_ready() {
+    block.ready.clear();
+    block.first_ready = 0;
 }
 
 void resume(unsigned thread) {
     block.threads[thread].state = State::Ready;
     change(block.scheduler, *block.threads[thread].fiber);
+}
+
+// From either end: the first that waited goes on, or the last.
+unsigned next_ready() {
+    unsigned thread = block.ready[block.first_ready];
+    if (block.random->one_in(2)) {
+        thread = block.ready.back();
+        block.ready.pop_back();
+    } else {
+        block.first_ready++;
+    }
+    if (block.first_ready == block.ready.size()) forget_ready();
+    return thread;
 }
 
 void begin_fresh() {
@@ -159,15 +185,11 @@ void run_block(const Dim& at, unsigned count) {
     block.fresh.resize(count);
     bool forward = block.random->one_in(2);
     for (unsigned i = 0; i < count; i++) block.fresh[i] = forward ? count - 1 - i : i;
+    block.meeting.assign((count + 31) / 32, 0);
     block.at_barrier = block.done = 0;
     while (block.error.empty()) {
-        if (!block.ready.empty()) {
-            // From either end: whole warps go on together, or the first that waited does.
-            bool last = block.random->one_in(2);
-            unsigned thread = last ? block.ready.back() : block.ready.front();
-            if (last) block.ready.pop_back();
-            else block.ready.erase(block.ready.begin());
-            resume(thread);
+        if (block.first_ready < block.ready.size()) {
+            resume(next_ready());
         } else if (!block.fresh.empty()) {
             begin_fresh();
         } else {
@@ -185,7 +207,7 @@ void abandon() {
         prepare(*fiber, work);
         block.idle.push_back(fiber);
     }
-    block.ready.clear();
+    forget_ready();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -125,6 +126,20 @@ std::string whole(Program& program) {
     return "#line 1 \"" + program.name + "\"\n" + source + "\n#line 1 \"name expressions\"\n" + rest;
 }
 
+// Keeps what is compiled below PRETEND_KEEP, for the real compiler: the source, its headers, and a name expression a line.
+void keep(const Program& program) {
+    const char* root = getenv("PRETEND_KEEP");
+    if (!root) return;
+    std::string names;
+    for (auto& expression : program.expressions) names += expression + "\n";
+    std::filesystem::path folder(root);
+    folder /= std::to_string(std::hash<std::string>()(program.source + names));
+    std::filesystem::create_directories(folder / "headers");
+    write(folder / program.name, program.source);
+    write(folder / "names", names);
+    for (auto& [name, text] : program.headers) write(folder / "headers" / name, text);
+}
+
 int compile(Program& program, int count, const char* const* options) {
     std::vector<std::string> command = {
         getenv("PRETEND_CXX") ? getenv("PRETEND_CXX") : "g++", "-std=c++17", "-O1", "-march=native", "-ffp-contract=off",
@@ -140,6 +155,7 @@ int compile(Program& program, int count, const char* const* options) {
     if (pretend::number("PRETEND_SANITIZE", 0))
         for (const char* option : {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1"})
             command.push_back(option);
+    keep(program);
     Folder folder;
     if (folder.path.empty()) return INTERNAL;
     for (auto& [name, text] : program.headers) write(folder.file(name), text);

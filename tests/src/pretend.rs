@@ -52,18 +52,26 @@ pub fn libraries() -> Option<&'static Path> {
 pub fn is_cuda() -> bool {
     let Some(folder) = libraries() else { return false };
     cuda::use_libraries(folder);
-    cuda::use_kernels(&folder.join("kernels"));
+    // What was compiled before would not be compiled again, and so not be kept.
+    let kept = std::env::var_os("PRETEND_KEEP").map(PathBuf::from);
+    let name = if std::env::var_os("PRETEND_SANITIZE").is_some() { "sanitized" } else { "kernels" };
+    cuda::use_kernels(&kept.as_deref().unwrap_or(folder).join(name));
     true
 }
 
-fn compiler() -> String {
-    std::env::var("PRETEND_CXX").unwrap_or_else(|_| "g++".into())
+/// The compiler. A sanitizer that is loaded before all else is for what is tested, not for this.
+fn compiler() -> Command {
+    let mut command = Command::new(std::env::var("PRETEND_CXX").unwrap_or_else(|_| "g++".into()));
+    command.env_remove("LD_PRELOAD");
+    command
 }
 
 fn build() -> Option<PathBuf> {
-    let version = Command::new(compiler()).arg("-v").output();
-    let Ok(version) = version.map(|output| output.stderr) else {
-        eprintln!("NOT TESTED: no `{}` to build the pretend CUDA libraries by", compiler());
+    let Ok(version) = compiler().arg("-v").output().map(|output| output.stderr) else {
+        eprintln!(
+            "NOT TESTED: no C++ compiler ({:?}) to build the pretend CUDA libraries by",
+            compiler().get_program()
+        );
         return None;
     };
     let mut hasher = DefaultHasher::new();
@@ -98,7 +106,7 @@ fn compile(folder: &Path) {
         std::fs::copy(Path::new(SOURCES).join(header), folder.join(header)).unwrap();
     }
     let compiling = |name: &str, sources: &[&str], more: &[&str]| {
-        let mut command = Command::new(compiler());
+        let mut command = compiler();
         command.current_dir(SOURCES).args(OPTIONS).args(more).args(sources);
         command.arg(format!("-Wl,-soname,{name}")).arg("-o").arg(folder.join(name));
         command.arg(format!("-L{}", folder.display()));

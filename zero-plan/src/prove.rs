@@ -6,7 +6,7 @@
 //! execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`); and where ops run
 //! in streams of a device, what two of them do to one place is in order (`streams`).
 //!
-//! Passes are proven one by one. A pass that ends leaves no parcel on its way and no collective half done, so whatever
+//! Passes are proven one by one, but for streams. A pass that ends leaves no parcel on its way and no collective half done, so whatever
 //! follows it starts as the first pass does, only that some of its ranks are ahead.
 
 mod cover;

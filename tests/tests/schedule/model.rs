@@ -1,7 +1,7 @@
 //! Models to plan: random ones, and makers of small ones with chosen sizes. Never knows how they are planned.
 
 use proptest::prelude::*;
-use zero_plan::config::{Often, Order, Precision, Recompute, Split, Width};
+use zero_plan::config::{Device, Often, Order, Precision, Recompute, Split, Width};
 use zero_plan::{Axis, Config, Mesh, PlanBuf, TransportKind, Unit};
 
 /// A model and a configuration of it.
@@ -29,6 +29,12 @@ impl Model {
     pub fn caching(mut self) -> Self {
         let head = self.units.len() - 1;
         self.units[..head].iter_mut().skip(1).step_by(2).for_each(|unit| unit.cache_bytes = 300 + unit.position);
+        self
+    }
+
+    /// The same on devices whose ops have streams.
+    pub fn on_gpus(mut self) -> Self {
+        (self.config.device, self.config.transport) = (Device::Cuda, TransportKind::Peer);
         self
     }
 

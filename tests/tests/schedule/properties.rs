@@ -25,6 +25,16 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(cases(300))]
+
+    /// With places as GPUs want them, and ops in streams, whatever touches one byte is in order.
+    #[test]
+    fn every_plan_of_gpus_is_proven(model in models(12)) {
+        model.on_gpus().plan().with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
+    }
+}
+
+proptest! {
     #![proptest_config(cases(500))]
 
     #[test]

@@ -65,3 +65,52 @@ impl Config {
         self.device.has_streams()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Precision, Recompute, TransportKind, Width};
+    use crate::layout::Home;
+    use crate::mesh::Mesh;
+    use crate::pipeline::Pass;
+    use crate::place::{Position, accesses};
+    use crate::plan::PlanBuf;
+    use crate::unit::Unit;
+
+    /// Sizes that are no multiple of anything, numbers of two bytes, and every axis.
+    #[test]
+    fn whatever_a_gpu_touches_begins_on_one_of_its_lines() {
+        let mesh = Mesh { pipeline: 2, replica: 3, ..Mesh::of_zero(2) };
+        let narrow =
+            Precision { compute: Width::BF16, params: Width::BF16, reduce: Width::BF16, ..Precision::default() };
+        let cuda = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+        let config = Config { mesh, micro_batches: 3, snapshot: true, bucket_bytes: 1, precision: narrow, ..cuda };
+        let unit =
+            Unit { takes: 77, saved_bytes: 61, workspace_bytes: 5, input_bytes: 21, output_bytes: 21, ..Unit::NONE };
+        let units: [Unit; 5] = [0, 1, 2, 3, 4].map(|source| Unit { source, params: 77 + source, ..unit });
+        for stage in 0..=3 {
+            let config = Config { recompute: Recompute::Every(2), prefetch: 1, ..config.at_stage(stage) };
+            PlanBuf::new("Odd", config, &units).with(|plan| {
+                for rank in 0..mesh.ranks() {
+                    let (stage, mut position) = (plan.of_rank(rank), Position::new(units.len()));
+                    for &op in stage.step {
+                        accesses(plan, Pass::Train, op, &position, mesh.coordinates(rank), &mut |access| {
+                            assert_eq!(access.place.offset_bytes % 256, 0, "{op:?}: {access:?}");
+                        });
+                        position.pass(op);
+                    }
+                    for region in stage.memory.regions {
+                        assert_eq!(region.offset_bytes % 256, 0, "{region:?}");
+                        assert_ne!(region.home, Home::Common);
+                    }
+                    let products = plan.places(mesh.coordinates(rank)).product_workspace();
+                    assert_eq!((products.len_bytes, products.offset_bytes % 256), (32 << 20, 0));
+                }
+                let on_cpu = Config { device: Device::Cpu, transport: TransportKind::Local, ..config };
+                let product_bytes = PlanBuf::new("Odd", on_cpu, &units)
+                    .with(|plan| plan.places(mesh.coordinates(0)).product_workspace().len_bytes);
+                assert_eq!(product_bytes, 0);
+            });
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Reports of whole plans against the texts in `golden`, and what must hold of any report.
 
 use super::*;
-use crate::config::{Often, Order, Recompute, TransportKind, Width};
+use crate::config::{Device, Often, Order, Recompute, TransportKind, Width};
 use crate::mesh::Mesh;
 use crate::plan::{PipelineStage, PlanBuf};
 use crate::schedule::Op;
@@ -196,6 +196,21 @@ fn changed(op: Op) -> Vec<Op> {
         Op::Wait { unit } => vec![Op::Wait { unit: unit + 1 }, Op::Release { unit }, Op::Update { unit }],
         _ => vec![Op::Agree],
     }
+}
+
+/// Ops of a device with streams are numbered, and say where they are queued and after what.
+#[test]
+fn streams_are_told() {
+    let config = Config { device: Device::Cuda, transport: TransportKind::Peer, mesh: Mesh::of_zero(2), ..HYBRID };
+    let text = PlanBuf::new("Gpt", config, &gpt(1)).with(|plan| ScheduleText(plan).to_string());
+    let expected = "  evaluation, 16 ops
+    F mb 0 slot 0 | 0 gather embed -> 0 (stream gather) | 1 gather blocks[0] -> 1 (stream gather) |
+        2 gather norm -> 2 (stream gather) | 3 wait embed (after 0) | 4 forward embed | 5 release embed |
+        6 gather head -> 0 (stream gather after 5) | 7 wait blocks[0] (after 1) | 8 forward blocks[0] |
+        9 release blocks[0] | 10 wait norm (after 2) | 11 forward norm | 12 release norm | 13 wait head (after 6) |
+        14 forward head | 15 release head";
+    assert_eq!(&text[text.find("  evaluation").expect("an evaluation")..], expected);
+    assert!(text.lines().all(|line| line.len() <= 120), "{text}");
 }
 
 #[test]

@@ -6,15 +6,17 @@ use core::fmt;
 use super::names::wrap;
 use crate::config::Config;
 use crate::layout::Memory;
+use crate::pipeline::Pass;
 use crate::plan::{PipelineStage, Plan};
 use crate::schedule::{Op, Parcel};
+use crate::streams::{Queued, Stream};
 
 /// Columns that lines of ops are wrapped at.
 const WIDTH: usize = 120;
 
 /// Prints all tables of a plan, pipeline stage by pipeline stage: the regions, in bytes; where units and buckets lie, flat
 /// buffers in elements and activations in bytes; and the ops of a step and of an evaluation, a line for each turn
-/// of a micro-batch.
+/// of a micro-batch. Where ops have streams, each has its number, by which others say that they wait for it.
 pub struct ScheduleText<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for ScheduleText<'_> {
@@ -85,15 +87,27 @@ fn row(label: &str, figures: &[String]) -> String {
 
 fn ops(plan: &Plan, stage: &PipelineStage) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, ops) in [("step", stage.step), ("evaluation", stage.evaluation)] {
+    for (name, pass) in [("step", Pass::Train), ("evaluation", Pass::Evaluate)] {
+        let (ops, queue, mut start) = (stage.ops(pass), stage.queue(pass), 0);
         lines.push(format!("  {name}, {} ops", ops.len()));
         for (turn, ops) in turns(plan, ops) {
             let head = turn.map_or("end".to_owned(), |turn| turn.name(plan));
-            let texts: Vec<_> = ops.iter().map(|&op| text(plan, op, turn)).collect();
-            lines.push(wrap(&format!("    {head} | "), 8, &texts, " | ", WIDTH));
+            let queued = |at: usize| queue.get(at).map(|queued| (at, queued));
+            let texts = (start..).zip(ops).map(|(at, &op)| with_queue(text(plan, op, turn), queued(at)));
+            lines.push(wrap(&format!("    {head} | "), 8, &texts.collect::<Vec<_>>(), " | ", WIDTH));
+            start += ops.len();
         }
     }
     lines
+}
+
+/// An op with its number, its stream unless that is the one of layers, and the op of another stream that it waits for.
+fn with_queue(op: String, queued: Option<(usize, &Queued)>) -> String {
+    let Some((at, queued)) = queued else { return op };
+    let stream = (queued.stream != Stream::Compute).then(|| format!("stream {}", queued.stream.name()));
+    let after = queued.waits_for().map(|before| format!("after {before}"));
+    let told: Vec<String> = stream.into_iter().chain(after).collect();
+    if told.is_empty() { format!("{at} {op}") } else { format!("{at} {op} ({})", told.join(" ")) }
 }
 
 /// What the computations of a line have in common.

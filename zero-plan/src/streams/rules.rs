@@ -12,7 +12,7 @@ type Last = Option<usize>;
 pub struct Seen<'s> {
     /// For each unit, its last gather, with the slot of it.
     pub gathers: &'s mut [Option<(usize, usize)>],
-    /// For each slot for gathered parameters, its last release: there are no more slots than units.
+    /// For each place for gathered parameters, its last release: units have a place of their own, or take turns with fewer.
     pub releases: &'s mut [Option<usize>],
     /// For each slot for activations, the last op that computed on it.
     pub slots: &'s mut [Option<usize>],
@@ -72,10 +72,10 @@ impl Rules<'_, '_> {
     /// stream touched last.
     const fn need(&self, op: Op) -> Last {
         match op {
-            // Every unit has a place of its own.
-            Op::Gather { .. } if self.tables.config.holds_parameters() => None,
             // Otherwise it would overwrite parameters that layers still read.
-            Op::Gather { slot, .. } if self.tables.config.shards_parameters() => self.seen.releases[slot],
+            Op::Gather { unit, slot } if self.tables.config.shards_parameters() => {
+                self.seen.releases[self.gathered_at(unit, slot)]
+            }
             // It gathers what this rank, too, has updated; whatever read the replica came before that.
             Op::Gather { .. } => self.updated,
             // Replicas are gathered for the next pass, which begins when this one has ended in all streams.
@@ -103,7 +103,7 @@ impl Rules<'_, '_> {
             Op::Gather { unit, slot } => self.seen.gathers[unit] = Some((at, slot)),
             Op::Release { unit } => {
                 if let Some((_, slot)) = self.seen.gathers[unit] {
-                    self.seen.releases[slot] = Some(at);
+                    self.seen.releases[self.gathered_at(unit, slot)] = Some(at);
                 }
             }
             Op::Forward { slot, .. } | Op::Recompute { slot, .. } => self.seen.slots[slot] = Some(at),
@@ -129,6 +129,11 @@ impl Rules<'_, '_> {
 
     const fn is_first(&self, unit: usize) -> bool {
         self.tables.chunks[self.tables.placements[unit].chunk].first == unit
+    }
+
+    /// Which place a unit is gathered into.
+    const fn gathered_at(&self, unit: usize, slot: usize) -> usize {
+        if self.tables.config.holds_parameters() { unit } else { slot }
     }
 
     const fn staging_of(&self, bucket: usize) -> usize {

@@ -148,3 +148,22 @@ fn what_a_gpu_would_compile_otherwise_is_refused() {
     assert_eq!(call!(compiler(), nvrtcVersion(major => *mut i32, minor => *mut i32)), 0);
     assert_eq!(version, [13, 0]);
 }
+
+/// Only `tests/sanitize.sh` compiles kernels so that this is noticed.
+#[test]
+fn a_kernel_that_writes_out_of_bounds_is_found() {
+    if std::env::var_os("PRETEND_SANITIZE").is_none() || pretend::libraries().is_none() {
+        return;
+    }
+    if pretend::is_another() {
+        raw::begin();
+        let source = "__global__ void f(int* x, int n) { __shared__ int part[8]; part[n] = *x; *x = part[0]; }";
+        let out_of_bounds = kernel(source, "f", &OPTIONS).unwrap();
+        let one = stream();
+        assert_eq!([launch(out_of_bounds, 1, 1, &mut [allocate(4), 8], one), finish(one)], [0; 2]);
+        return;
+    }
+    let output = pretend::again("pretend::failures::a_kernel_that_writes_out_of_bounds_is_found", &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("index 8 out of bounds for type 'int [8]'"), "{said}");
+}

@@ -63,6 +63,7 @@ fn plans() -> Vec<PlanBuf> {
         add(Config { mesh: mesh(1, 2, 2), micro_batches: 2, prefetch: 1, ..base }, &[7, 90, 40], false);
         add(Config { mesh: mesh(1, 2, 2), precision: narrow, ..base }, &[7, 90, 0], true);
         add(Config { micro_batches: 2, gather: Often::PerStep, reduce: Often::PerStep, ..base }, &[4, 7, 9], false);
+        add(Config { gather: Often::PerStep, prefetch: 1, ..base }, &[4, 7, 0], true);
         add(Config { recompute: Recompute::Every(2), prefetch: 1, ..base }, &[4, 7, 9, 5], false);
         let piped = Config { mesh: mesh(2, 1, 1), micro_batches: 4, prefetch: 1, ..base };
         add(Config { order: Order::GPipe, ..piped }, &[4, 7, 0, 9], false);
