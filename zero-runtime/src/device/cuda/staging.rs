@@ -148,7 +148,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: whoever drops it has waited for the queues; made by `new`, used nowhere after. There is nobody to tell a failure.
+        // SAFETY: whoever drops it has waited for what it copies; made by `new`, used nowhere after. There is nobody to tell a failure.
         unsafe {
             for &event in self.copied.iter().flatten().filter(|event| !event.is_null()) {
                 self.context.drop_event(event);
