@@ -87,7 +87,7 @@ fn values_of_any_length_fill() {
     cuda.fill(wide.view_mut(), 1.5);
     cuda.fill(bytewise.view_mut().split_at(4).0, 7);
     assert_eq!(bytes(&cuda, &narrow), [[0, 0]; 2].into_iter().chain([[0x34, 0x12]; 7]).flatten().collect::<Vec<_>>());
-    assert_eq!(bytes(&cuda, &wide), bytemuck::cast_slice(&[1.5f64; 2100]));
+    assert_eq!(bytes(&cuda, &wide), bytemuck::cast_slice::<f64, u8>(&[1.5; 2100]));
     assert_eq!(bytes(&cuda, &bytewise), [7, 7, 7, 7, 1]);
 }
 

@@ -87,9 +87,11 @@ fn another_thread_reads_what_was_there() {
         let beside = cuda.beside();
         cuda.enter(0);
         cuda.add(other.view_mut(), ones.view());
-        let read = || values(&beside, &kept) == [1.0; 3000];
-        assert!(std::thread::scope(|scope| scope.spawn(read).join().expect("a thread")), "seed {seed}");
-        drop(beside);
+        let (kept, read) = (&kept, |beside: Cuda, kept| values(&beside, kept) == [1.0; 3000]);
+        assert!(
+            std::thread::scope(|scope| scope.spawn(move || read(beside, kept)).join().expect("a thread")),
+            "seed {seed}"
+        );
         assert!(values(&cuda, &other) == [1.0; 3000]);
     }
 }
@@ -118,8 +120,8 @@ fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrie
     let segment = Arc::new(Segment::private(4096).expect("memory of the host"));
     let parts = Parts { bytes: bytes.to_vec(), own, exchange: Some(&mut exchange) };
     let memory = device.share(segment, parts).expect("the memory of both");
-    assert_eq!(memory.len(), bytes.iter().sum());
-    let first = |rank: usize| memory.start().wrapping_add(bytes[..rank].iter().sum()).cast::<f32>();
+    assert_eq!(memory.len(), bytes.iter().sum::<usize>());
+    let first = |rank: usize| memory.start().wrapping_add(bytes[..rank].iter().sum::<usize>()).cast::<f32>();
     #[expect(unsafe_code, reason = "memory that nobody else has")]
     // SAFETY: a word of the part of each rank, which that rank alone writes, before anybody reads it.
     let (to, from) = unsafe {

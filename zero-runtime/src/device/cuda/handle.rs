@@ -123,9 +123,17 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // Kernels and copies that run still use what goes now. What failed has nothing that runs.
-        let finish = || if self.queue() == ASIDE { self.context.finish(ASIDE) } else { self.context.finish_all() };
-        let _ = self.context.enter().and_then(|()| finish());
+        // Kernels and copies that run still use what goes now.
+        let is_done = if self.queue() == ASIDE {
+            // A run goes on in the other queues.
+            self.context.enter().and_then(|()| self.context.finish(ASIDE)).is_ok()
+        } else {
+            self.context.settle()
+        };
+        if !is_done {
+            std::mem::forget(self.staging.take());
+            return;
+        }
         // SAFETY: all queues are empty, and nobody launches anything after.
         unsafe {
             self.modules.borrow_mut().unload(&self.context);

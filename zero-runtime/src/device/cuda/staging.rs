@@ -66,15 +66,27 @@ impl Staging {
             fill(&mut all);
             let pieces = bytemuck::cast_slice::<T, u8>(&all).chunks(HALF_BYTES);
             return pieces.enumerate().try_for_each(|(i, piece)| {
-                let to = to + (i * HALF_BYTES) as u64;
-                // SAFETY: by the caller's promise, a piece of it.
-                unsafe { self.send(to, piece.len(), queue, |staged: &mut [u8]| staged.copy_from_slice(piece)) }
+                let from = self.take(piece.len())?;
+                // SAFETY: as many bytes of a half that nobody else has; then, by the caller's promise, a piece of what is at `to`.
+                unsafe {
+                    core::slice::from_raw_parts_mut(from, piece.len()).copy_from_slice(piece);
+                    self.copy(to + (i * HALF_BYTES) as u64, from, piece.len(), queue)
+                }
             });
         }
         let from = self.take(bytes)?;
         // SAFETY: as many bytes of the half, which the device has done with and nobody else has, aligned for any number, and
         // any bits are plain data.
         fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
+        // SAFETY: by the caller's promise.
+        unsafe { self.copy(to, from, bytes, queue) }
+    }
+
+    /// Has bytes copied that were taken last.
+    ///
+    /// # Safety
+    /// There are as many at `to` that nobody else uses in another queue.
+    unsafe fn copy(&mut self, to: cu::CUdeviceptr, from: *mut u8, bytes: usize, queue: usize) -> Result<(), CudaError> {
         // SAFETY: by the caller's promise, and the host's bytes stay as they are until `copied` says that they were copied.
         let status = unsafe {
             (self.context.libraries.driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, self.context.stream(queue))
@@ -136,7 +148,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: whoever drops it has waited for the queues; made by `new`, used nowhere after. There is nobody to tell a failure.
+        // SAFETY: whoever drops it has waited for what it copies; made by `new`, used nowhere after. There is nobody to tell a failure.
         unsafe {
             for &event in self.copied.iter().flatten().filter(|event| !event.is_null()) {
                 self.context.drop_event(event);
