@@ -20,7 +20,7 @@ fn device() -> Option<Cuda> {
     Some(Cuda::open(0).expect("a pretend device"))
 }
 
-/// What a test does on a device, to the same bits on the processor. What it leaves is read back through [`Left`].
+/// That a device has left the processor's bits.
 fn alike(what: &str, on_cuda: &[u8], on_cpu: &[u8]) {
     assert_eq!(on_cuda.len(), on_cpu.len(), "{what}");
     if let Some(at) = (0..on_cuda.len()).find(|&at| on_cuda[at] != on_cpu[at]) {
