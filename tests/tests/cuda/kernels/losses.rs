@@ -48,6 +48,20 @@ fn logits_may_be_of_any_finite_size() {
     }
 }
 
+/// A logarithm alone, where all logits are 0: to two units in the last place.
+#[test]
+fn logarithms_are_accurate() {
+    let Some(cuda) = cuda() else { return };
+    for classes in 1..80u16 {
+        let logits = Tensor::<_, f32>::new(&cuda, &vec![0.0; classes.into()], 0);
+        let [mut loss, mut lse] = [1, 2].map(|_| Tensor::<Cuda, f32>::unwritten(&cuda, 1));
+        cuda.cross_entropy(logits.view(), ids(&cuda, &[0]).view(), loss.view_mut(), lse.view_mut());
+        let (found, exact) = (f64::from(lse.values(&cuda)[0]), f64::from(classes).ln());
+        assert!((found - exact).abs() <= 2.4e-7 * exact, "ln {classes} is {exact}, found {found}");
+    }
+    assert_eq!(cuda.failure(), None);
+}
+
 #[test]
 fn logits_that_are_not_finite_and_targets_that_are_no_classes_show() {
     let Some(cuda) = cuda() else { return };
