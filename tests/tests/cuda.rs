@@ -1,6 +1,8 @@
 //! CUDA without a GPU: on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them by, nothing is
 //! tested here, aloud.
 
+#[path = "cuda/kernels/mod.rs"]
+mod kernels;
 #[path = "cuda/pretend/mod.rs"]
 mod pretend;
 #[path = "cuda/spine/mod.rs"]

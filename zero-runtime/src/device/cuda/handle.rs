@@ -107,12 +107,6 @@ impl Cuda {
         }
     }
 
-    /// An op that has no kernel yet ends in an error, like one that fails.
-    pub(super) fn missing(&self, op: &'static str) {
-        let (kernel, ordinal) = (op.to_owned(), self.context.ordinal);
-        self.fail(CudaError::Launch { kernel, ordinal, reason: "there is no such kernel".to_owned() });
-    }
-
     /// The queue that was entered.
     pub(super) fn queue(&self) -> usize {
         self.queue.get()
