@@ -154,6 +154,70 @@ static inline void mma_bf16(float* d, const unsigned* a, const unsigned* b) {
     pretend_threads.meet(0xffffffffu, PretendMma::meet, &mine);
 }
 
+// ---- Fragments of a block's memory, a matrix of 8 x 8 from eight lanes each, and numbers rounded in pairs.
+
+struct PretendMatrices {
+    unsigned* to;
+    const void* row;
+    bool transposed;
+    static void meet(void* const* lanes) {
+        for (int lane = 0; lane < 32; lane++)
+            if (!lanes[lane]) return pretend_threads.fail("a lane takes no part in what its warp loads");
+        for (int lane = 0; lane < 32; lane++) {
+            auto* mine = static_cast<PretendMatrices*>(lanes[lane]);
+            for (int matrix = 0; matrix < 4; matrix++) {
+                unsigned pair = 0;
+                for (int i = 0; i < 2; i++) {
+                    int row = mine->transposed ? lane % 4 * 2 + i : lane / 4;
+                    int column = mine->transposed ? lane / 4 : lane % 4 * 2 + i;
+                    auto* from = static_cast<PretendMatrices*>(lanes[matrix * 8 + row])->row;
+                    pair |= unsigned(static_cast<const unsigned short*>(from)[column]) << 16 * i;
+                }
+                mine->to[matrix] = pair;
+            }
+        }
+    }
+};
+static inline void pretend_load(unsigned* to, const void* row, bool transposed) {
+    if ((unsigned long long)row % 16) pretend_threads.fail("ldmatrix of a row that is not at a multiple of 16 bytes");
+    PretendMatrices mine{to, row, transposed};
+    pretend_threads.meet(0xffffffffu, PretendMatrices::meet, &mine);
+}
+static inline void ldmatrix_x4(unsigned* to, const void* row) { pretend_load(to, row, false); }
+static inline void ldmatrix_x4_trans(unsigned* to, const void* row) { pretend_load(to, row, true); }
+static inline unsigned pack_bf16(float low, float high) {
+    auto rounded = [](float x) {
+        union { float number; unsigned bits; } u = {x};
+        return x != x ? 0x7fffu : (u.bits + 0x7fffu + (u.bits >> 16 & 1u)) >> 16;
+    };
+    return rounded(low) | rounded(high) << 16;
+}
+
+// ---- Copies that a thread does not wait for: done when it waits for them, and until then what they overwrite is NaN.
+
+struct PretendCopies {
+    static constexpr int MOST = 64;
+    void* to[MOST];
+    const void* from[MOST];
+    int count;
+};
+static PretendCopies pretend_copies[1024];
+static inline void copy_async_16(void* to, const void* from, bool is_there) {
+    PretendCopies& mine = pretend_copies[threadIdx.x];
+    if (((unsigned long long)to | (unsigned long long)from) % 16) pretend_threads.fail("cp.async that is not at a multiple of 16 bytes");
+    if (mine.count == PretendCopies::MOST) pretend_threads.fail("more copies at a time than this host counts");
+    __builtin_memset(to, 0xff, 16);
+    mine.to[mine.count] = to;
+    mine.from[mine.count++] = is_there ? from : nullptr;
+}
+static inline void copy_async_wait() {
+    PretendCopies& mine = pretend_copies[threadIdx.x];
+    for (int i = 0; i < mine.count; i++)
+        if (mine.from[i]) __builtin_memcpy(mine.to[i], mine.from[i], 16);
+        else __builtin_memset(mine.to[i], 0, 16);
+    mine.count = 0;
+}
+
 // ---- Numbers: what host and GPU round alike.
 
 template <class To, class From> static inline To pretend_bits(From from) {

@@ -3,5 +3,9 @@
 
 #[path = "cuda/engine.rs"]
 mod engine;
+#[path = "cuda/kernels/mod.rs"]
+mod kernels;
 #[path = "cuda/pretend/mod.rs"]
 mod pretend;
+#[path = "cuda/spine/mod.rs"]
+mod spine;

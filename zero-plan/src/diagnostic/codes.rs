@@ -4,6 +4,7 @@ mod build;
 mod checkpoint;
 mod choose;
 mod command;
+mod cuda;
 mod hardware;
 mod kit;
 mod run;
@@ -33,7 +34,7 @@ pub struct Code {
 /// All codes, in order.
 pub const CODES: &[Code] = &all();
 
-const PARTS: [&[Code]; 11] = [
+const PARTS: [&[Code]; 12] = [
     spec::CODES,
     command::CODES,
     structs::CODES,
@@ -45,6 +46,7 @@ const PARTS: [&[Code]; 11] = [
     start::CODES,
     checkpoint::CODES,
     run::CODES,
+    cuda::CODES,
 ];
 
 const fn all() -> [Code; count()] {

@@ -2,7 +2,7 @@
 
 use super::Code;
 
-/// Z0401 to Z0499, in order.
+/// Z0401 to Z0429, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0401",

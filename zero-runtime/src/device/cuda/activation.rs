@@ -1,19 +1,40 @@
-//! Activation: nonlinearities, elementwise. Never waits for the device.
+//! Activation: nonlinearities, elementwise, with the processor's bits. Never waits for the device.
 
 use super::Cuda;
+use super::elementwise::{check_len, over};
+use super::launch::Kernel;
+use super::module::Source;
 use crate::device::{Element, Nonlinearity};
 use crate::view::{View, ViewMut};
 
-pub(super) fn activate<E: Element>(cuda: &Cuda, _kind: Nonlinearity, _x: View<Cuda, E>, _y: ViewMut<Cuda, E>) {
-    cuda.missing("activate");
+const ACTIVATE: Kernel = Kernel::new(Source::Nonlinear, "activate");
+const ACTIVATE_BACKWARD: Kernel = Kernel::new(Source::Nonlinear, "activate_backward");
+
+/// What kernels call a nonlinearity, as in `nonlinear.cu`.
+pub(super) fn number(kind: Nonlinearity) -> usize {
+    match kind {
+        Nonlinearity::Gelu => 0,
+        Nonlinearity::Relu => 1,
+        Nonlinearity::Silu => 2,
+    }
+}
+
+pub(super) fn activate<E: Element>(cuda: &Cuda, kind: Nonlinearity, x: View<Cuda, E>, y: ViewMut<Cuda, E>) {
+    let len = x.len();
+    check_len("y", y.len(), len);
+    cuda.launch(ACTIVATE.of(E::WIDTH).with(number(kind)), over(len), &[x.into(), y.into(), len.into()]);
 }
 
 pub(super) fn activate_backward<E: Element>(
     cuda: &Cuda,
-    _kind: Nonlinearity,
-    _x: View<Cuda, E>,
-    _dy: View<Cuda, E>,
-    _dx: ViewMut<Cuda, E>,
+    kind: Nonlinearity,
+    x: View<Cuda, E>,
+    dy: View<Cuda, E>,
+    dx: ViewMut<Cuda, E>,
 ) {
-    cuda.missing("activate_backward");
+    let len = x.len();
+    check_len("dy", dy.len(), len);
+    check_len("dx", dx.len(), len);
+    let kernel = ACTIVATE_BACKWARD.of(E::WIDTH).with(number(kind));
+    cuda.launch(kernel, over(len), &[x.into(), dy.into(), dx.into(), len.into()]);
 }

@@ -1,35 +1,162 @@
-//! Attention: causal attention of tokens to those before them. Never waits for the device.
+//! Attention: causal attention of tokens to those before them: on tensor cores in bf16, by plain tiles in f32. Backward needs
+//! no memory beside its result: of each query it keeps one number where the query's gradient will be. Never waits for the
+//! device.
+
+use zero_plan::config::Width;
 
 use super::Cuda;
+use super::elementwise::check_len;
+use super::grid::{of_rows, pair, words};
+use super::launch::{Argument, Grid, Kernel};
+use super::module::Source;
 use crate::device::{AttentionShape, Element, Strided};
 use crate::view::{View, ViewMut};
 
 /// The most features of a head.
 pub(super) const HEAD_DIM_MAX: usize = 128;
 
+/// Threads of a block, as in `attention.cu` and `attention_bf16.cu`.
+const THREADS: usize = 128;
+
+/// Threads that share the `do . o` of a query, as in `attention.cu`.
+const DELTA_THREADS: usize = 8;
+
+const DELTA: Kernel = Kernel::new(Source::Attention, "attention_delta");
+
+/// Kernels of a width, and how many queries or keys a block of them has.
+struct Kernels {
+    forward: Kernel,
+    dkv: Kernel,
+    dq: Kernel,
+    /// Of forward, and of backward.
+    rows: [usize; 2],
+    /// How wide a head is to them.
+    dim: usize,
+}
+
+impl Kernels {
+    fn of(width: Width, head_dim: usize) -> Self {
+        let named = Kernel::new;
+        match width {
+            Width::F32 => Self {
+                forward: named(Source::Attention, "attention"),
+                dkv: named(Source::Attention, "attention_dkv"),
+                dq: named(Source::Attention, "attention_dq"),
+                rows: [32, 16],
+                dim: head_dim.next_power_of_two().max(32),
+            },
+            Width::BF16 => Self {
+                forward: named(Source::AttentionBf16, "attention_bf16"),
+                dkv: named(Source::AttentionBf16, "attention_dkv_bf16"),
+                dq: named(Source::AttentionBf16, "attention_dq_bf16"),
+                rows: [64, 64],
+                dim: head_dim.next_multiple_of(16),
+            },
+        }
+    }
+}
+
+/// `Shape` in `attention.cuh`, for blocks of so many rows.
+fn shape_words(shape: AttentionShape, strides: [usize; 3], rows: usize) -> [u64; 7] {
+    let window = shape.window.map_or(u32::MAX as usize, |window| window.min(u32::MAX as usize));
+    let scale = 1.0 / (shape.head_dim as f32).sqrt();
+    let [query, key, value] = strides.map(|stride| stride as u64);
+    [
+        query,
+        key,
+        value,
+        pair(shape.length, shape.before),
+        pair(shape.heads, shape.sharing()),
+        pair(shape.head_dim, window),
+        pair(blocks(shape, rows), scale.to_bits() as usize),
+    ]
+}
+
+/// Blocks of so many tokens in a sequence.
+fn blocks(shape: AttentionShape, rows: usize) -> usize {
+    shape.length.div_ceil(rows)
+}
+
 pub(super) fn attention<E: Element>(
     cuda: &Cuda,
-    _shape: AttentionShape,
-    _q: Strided<Cuda, E>,
-    _k: Strided<Cuda, E>,
-    _v: Strided<Cuda, E>,
-    _out: ViewMut<Cuda, E>,
-    _lse: ViewMut<Cuda, f32>,
+    shape: AttentionShape,
+    q: Strided<Cuda, E>,
+    k: Strided<Cuda, E>,
+    v: Strided<Cuda, E>,
+    out: ViewMut<Cuda, E>,
+    lse: ViewMut<Cuda, f32>,
 ) {
-    cuda.missing("attention");
+    check(shape, [q, k, v], out.len(), lse.len());
+    let Kernels { forward, rows: [rows, _], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
+    let of_shape = shape_words(shape, [q, k, v].map(|rows| rows.stride), rows);
+    cuda.launch(
+        forward.with(dim),
+        Grid { blocks: shape.sequences * shape.heads * blocks(shape, rows), threads: THREADS },
+        &[q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), words(&of_shape)],
+    );
 }
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
 pub(super) fn attention_backward<E: Element>(
     cuda: &Cuda,
-    _shape: AttentionShape,
-    _q: Strided<Cuda, E>,
-    _k: Strided<Cuda, E>,
-    _v: Strided<Cuda, E>,
-    _out: View<Cuda, E>,
-    _lse: View<Cuda, f32>,
-    _dout: View<Cuda, E>,
-    _dqkv: ViewMut<Cuda, E>,
+    shape: AttentionShape,
+    q: Strided<Cuda, E>,
+    k: Strided<Cuda, E>,
+    v: Strided<Cuda, E>,
+    out: View<Cuda, E>,
+    lse: View<Cuda, f32>,
+    dout: View<Cuda, E>,
+    dqkv: ViewMut<Cuda, E>,
 ) {
-    cuda.missing("attention_backward");
+    assert!(shape.before == 0, "gradients of queries before which there are {} tokens more", shape.before);
+    check(shape, [q, k, v], out.len(), lse.len());
+    check_len("dout", dout.len(), out.len());
+    check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
+    let Kernels { dkv, dq, rows: [_, rows], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
+    let of_shape = shape_words(shape, [q, k, v].map(|rows| rows.stride), rows);
+    let (of_shape, queries) = (words(&of_shape), shape.tokens() * shape.heads);
+    let dqkv = Argument::from(dqkv);
+    let of_blocks = |heads| Grid { blocks: shape.sequences * heads * blocks(shape, rows), threads: THREADS };
+    let arguments = [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, of_shape];
+    // First what queries need to know, then those who read it, and last who writes there.
+    cuda.launch(
+        DELTA.of(E::WIDTH),
+        of_rows(queries, DELTA_THREADS),
+        &[out.into(), dout.into(), dqkv, queries.into(), of_shape],
+    );
+    cuda.launch(dkv.with(dim), of_blocks(shape.key_heads), &arguments);
+    cuda.launch(dq.with(dim), of_blocks(shape.heads), &arguments);
+}
+
+#[track_caller]
+fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cuda, E>; 3], out: usize, lse: usize) {
+    let dim = shape.head_dim;
+    assert!((1..=HEAD_DIM_MAX).contains(&dim), "a head of {dim} features, {HEAD_DIM_MAX} at most");
+    shape.sharing();
+    assert!(shape.window != Some(0), "a window of 0 tokens, in which a token does not see itself");
+    let keys = [shape.sequences * shape.keys(), shape.key_width()];
+    let sizes = [[shape.tokens(), shape.out_width()], keys, keys];
+    for ((name, rows), [count, width]) in ["q", "k", "v"].into_iter().zip(qkv).zip(sizes) {
+        assert!(rows.stride >= width, "rows of `{name}` have {width} elements, but a stride of {}", rows.stride);
+        let least = count.checked_sub(1).map_or(0, |before_last| before_last * rows.stride + width);
+        let found = rows.view.len();
+        assert!(found >= least, "`{name}` has {found} elements, expected {least} or more");
+    }
+    check_len("out", out, shape.tokens() * shape.out_width());
+    check_len("lse", lse, shape.tokens() * shape.heads);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_fit_their_kernels() {
+        for dim in 1..=HEAD_DIM_MAX {
+            for width in [Width::F32, Width::BF16] {
+                let found = Kernels::of(width, dim).dim;
+                assert!(dim <= found && found <= HEAD_DIM_MAX && found.is_multiple_of(16), "{dim} in {found}");
+            }
+        }
+    }
 }

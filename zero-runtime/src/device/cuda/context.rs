@@ -2,10 +2,11 @@
 //! knows what is computed.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cudarc::driver::sys as cu;
 
@@ -26,6 +27,10 @@ pub(super) const ASIDE: usize = QUEUES;
 
 const OUT_OF_MEMORY: Status = 2;
 
+/// How long whoever gives something back waits for the queues: so many sleeps.
+const SETTLE_SLEEPS: u32 = 10_000;
+const SETTLE_SLEEP: Duration = Duration::from_millis(1);
+
 /// A device, its queues and its failure.
 pub(super) struct Context {
     pub libraries: &'static Libraries,
@@ -39,17 +44,14 @@ pub(super) struct Context {
     /// One for each queue: what others wait for that are to come after all of it.
     joins: [cu::CUevent; QUEUES],
     failure: OnceLock<CudaError>,
+    /// Whether a queue waits for what never comes.
+    is_abandoned: AtomicBool,
 }
 
 // SAFETY: what the driver gives out may be used by any thread, and the driver orders calls itself.
 unsafe impl Send for Context {}
 // SAFETY: as above; what changes here is the failure, which orders itself.
 unsafe impl Sync for Context {}
-
-thread_local! {
-    /// The context that the driver takes calls of this thread to be for.
-    static CURRENT: Cell<cu::CUcontext> = const { Cell::new(null_mut()) };
-}
 
 impl Context {
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
@@ -64,6 +66,7 @@ impl Context {
             streams: [null_mut(); QUEUES + 1],
             joins: [null_mut(); QUEUES],
             failure: OnceLock::new(),
+            is_abandoned: AtomicBool::new(false),
         };
         context.find()?;
         context.begin()?;
@@ -150,13 +153,8 @@ impl Context {
 
     /// Makes calls of this thread be for this device.
     pub fn enter(&self) -> Result<(), CudaError> {
-        if CURRENT.get() == self.handle {
-            return Ok(());
-        }
         // SAFETY: a context that is held until this value goes.
-        self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })?;
-        CURRENT.set(self.handle);
-        Ok(())
+        self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })
     }
 
     /// The queue of a number.
@@ -202,9 +200,20 @@ impl Context {
         Ok(())
     }
 
-    /// Waits on the host until all queues of ranks have done all that they were asked for.
-    pub fn finish_all(&self) -> Result<(), CudaError> {
-        (0..QUEUES).try_for_each(|queue| self.finish(queue))
+    /// Waits until nothing uses what is about to go. False where a queue waits for what never comes, such as a rank that has
+    /// ended: then nothing of this device may go before the process does.
+    pub fn settle(&self) -> bool {
+        for _ in 0..SETTLE_SLEEPS {
+            if self.is_abandoned.load(Ordering::Relaxed) || self.enter().is_err() {
+                return false;
+            }
+            if self.is_idle() {
+                return true;
+            }
+            std::thread::sleep(SETTLE_SLEEP);
+        }
+        self.is_abandoned.store(true, Ordering::Relaxed);
+        false
     }
 
     /// Waits on the host until a queue has done all that it was asked for.
@@ -302,11 +311,9 @@ pub(super) fn is_late(status: Status) -> bool {
 impl Drop for Context {
     fn drop(&mut self) {
         let driver = &self.libraries.driver;
-        if self.handle.is_null() {
+        if self.handle.is_null() || !self.settle() {
             return;
         }
-        // A device that has failed gives back all when its process ends.
-        let _ = self.enter();
         // SAFETY: all are of this context, were made by `begin`, and are used nowhere after. There is nobody to tell a failure.
         unsafe {
             for &stream in self.streams.iter().filter(|stream| !stream.is_null()) {
@@ -318,7 +325,5 @@ impl Drop for Context {
             }
             let _ = (driver.cuDevicePrimaryCtxRelease_v2)(self.device);
         }
-        // Another context may get the same address.
-        CURRENT.set(null_mut());
     }
 }

@@ -1,25 +1,44 @@
-//! Cross-entropy: the loss of logits. Never waits for the device.
+//! Cross-entropy: the loss of logits, a block for each row, and its gradient, elementwise. Never waits for the device.
 
 use super::Cuda;
+use super::elementwise::{check_len, divided};
+use super::grid::{BLOCK, PACK, of_packs, word};
+use super::launch::{Grid, Kernel};
+use super::module::Source;
 use crate::device::Element;
 use crate::view::{View, ViewMut};
 
+const CROSS_ENTROPY: Kernel = Kernel::new(Source::Loss, "cross_entropy");
+const CROSS_ENTROPY_BACKWARD: Kernel = Kernel::new(Source::Loss, "cross_entropy_backward");
+
 pub(super) fn cross_entropy<E: Element>(
     cuda: &Cuda,
-    _logits: View<Cuda, E>,
-    _targets: View<Cuda, u32>,
-    _loss: ViewMut<Cuda, f32>,
-    _lse: ViewMut<Cuda, f32>,
+    logits: View<Cuda, E>,
+    targets: View<Cuda, u32>,
+    loss: ViewMut<Cuda, f32>,
+    lse: ViewMut<Cuda, f32>,
 ) {
-    cuda.missing("cross_entropy");
+    let rows = targets.len();
+    let classes = divided("logits", logits.len(), rows);
+    check_len("loss", loss.len(), rows);
+    check_len("lse", lse.len(), rows);
+    let grid = Grid { blocks: rows, threads: BLOCK };
+    let arguments = [logits.into(), targets.into(), loss.into(), lse.into(), word(classes)];
+    cuda.launch(CROSS_ENTROPY.of(E::WIDTH), grid, &arguments);
 }
 
 pub(super) fn cross_entropy_backward<E: Element>(
     cuda: &Cuda,
-    _logits: ViewMut<Cuda, E>,
-    _targets: View<Cuda, u32>,
-    _lse: View<Cuda, f32>,
-    _dloss: View<Cuda, f32>,
+    logits: ViewMut<Cuda, E>,
+    targets: View<Cuda, u32>,
+    lse: View<Cuda, f32>,
+    dloss: View<Cuda, f32>,
 ) {
-    cuda.missing("cross_entropy_backward");
+    let rows = targets.len();
+    let classes = divided("logits", logits.len(), rows);
+    check_len("lse", lse.len(), rows);
+    check_len("dloss", dloss.len(), rows);
+    let (grid, blocks) = of_packs(rows, classes.div_ceil(PACK));
+    let arguments = [logits.into(), targets.into(), lse.into(), dloss.into(), word(classes), blocks];
+    cuda.launch(CROSS_ENTROPY_BACKWARD.of(E::WIDTH), grid, &arguments);
 }

@@ -1,28 +1,125 @@
-//! Embedding: rows of a table by id. Never waits for the device.
+//! Embedding: rows of a table by id, and their gradients. Which rows are a block's follows from the vocabulary alone. Never
+//! waits for the device.
 
 use super::Cuda;
+use super::elementwise::divided;
+use super::grid::{BLOCK, PACK, of_packs, word};
+use super::launch::{Grid, Kernel};
+use super::module::Source;
 use crate::device::{Element, Write};
 use crate::view::{View, ViewMut};
 
+const EMBED: Kernel = Kernel::new(Source::Embedding, "embed");
+const EMBED_BACKWARD: Kernel = Kernel::new(Source::Embedding, "embed_backward");
+const POSITIONS_BACKWARD: Kernel = Kernel::new(Source::Embedding, "positions_backward");
+
+/// Rows of a table that a block has at most, as in `embedding.cu`.
+const SLOTS: usize = 64;
+
+/// Columns that a thread sums, as in `embedding.cu`.
+const COLUMNS: usize = 4;
+
+/// Groups that a table is cut into, if it has so many rows. More of them find the tokens of frequent rows at the same time,
+/// fewer look at all ids less often.
+const GROUPS: usize = 1024;
+
+/// How many groups the rows of a table are in, as a power of two: ids that end in the same bits.
+fn shift(vocabulary: usize) -> u32 {
+    let groups = vocabulary.next_power_of_two().min(GROUPS).max(vocabulary.div_ceil(SLOTS).next_power_of_two());
+    groups.trailing_zeros()
+}
+
 pub(super) fn embed<E: Element>(
     cuda: &Cuda,
-    _ids: View<Cuda, u32>,
-    _table: View<Cuda, E>,
-    _positions: Option<View<Cuda, E>>,
-    _out: ViewMut<Cuda, E>,
-    _length: usize,
+    ids: View<Cuda, u32>,
+    table: View<Cuda, E>,
+    positions: Option<View<Cuda, E>>,
+    out: ViewMut<Cuda, E>,
+    length: usize,
 ) {
-    cuda.missing("embed");
+    let tokens = ids.len();
+    let width = check(tokens, out.len(), positions.as_ref().map(View::len), length);
+    let vocabulary = divided("table", table.len(), width);
+    let (grid, blocks) = of_packs(tokens, width.div_ceil(PACK));
+    cuda.launch(
+        EMBED.of(E::WIDTH),
+        grid,
+        &[
+            ids.into(),
+            table.into(),
+            positions.into(),
+            out.into(),
+            vocabulary.into(),
+            length.into(),
+            word(width),
+            blocks,
+        ],
+    );
 }
 
 pub(super) fn embed_backward<E: Element>(
     cuda: &Cuda,
-    _ids: View<Cuda, u32>,
-    _dout: View<Cuda, E>,
-    _dtable: ViewMut<Cuda, f32>,
-    _dpositions: Option<ViewMut<Cuda, f32>>,
-    _length: usize,
-    _write: Write,
+    ids: View<Cuda, u32>,
+    dout: View<Cuda, E>,
+    dtable: ViewMut<Cuda, f32>,
+    dpositions: Option<ViewMut<Cuda, f32>>,
+    length: usize,
+    write: Write,
 ) {
-    cuda.missing("embed_backward");
+    let tokens = ids.len();
+    let width = check(tokens, dout.len(), dpositions.as_ref().map(ViewMut::len), length);
+    let vocabulary = divided("dtable", dtable.len(), width);
+    let (add, tiles) = (word((write == Write::Add).into()), width.div_ceil(BLOCK * COLUMNS));
+    let grid = Grid { blocks: tiles << shift(vocabulary), threads: BLOCK };
+    let shift = word(shift(vocabulary) as usize);
+    cuda.launch(
+        EMBED_BACKWARD.of(E::WIDTH),
+        grid,
+        &[
+            ids.into(),
+            dout.into(),
+            dtable.into(),
+            tokens.into(),
+            word(vocabulary),
+            word(width),
+            shift,
+            word(tiles),
+            add,
+        ],
+    );
+    if let Some(dpositions) = dpositions {
+        let (grid, blocks) = of_packs(dpositions.len() / width, width.div_ceil(PACK));
+        cuda.launch(
+            POSITIONS_BACKWARD.of(E::WIDTH),
+            grid,
+            &[dout.into(), dpositions.into(), (tokens / length).into(), length.into(), word(width), blocks, add],
+        );
+    }
+}
+
+/// The width of a row. Panics unless the shapes agree.
+#[track_caller]
+fn check(tokens: usize, out: usize, positions: Option<usize>, length: usize) -> usize {
+    divided("ids", tokens, length);
+    let width = divided("out", out, tokens);
+    if let Some(positions) = positions {
+        let context = divided("positions", positions, width);
+        assert!(length <= context, "sequences have {length} tokens, expected at most the context, {context}");
+    }
+    width
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_block_has_more_rows_than_it_can_hold() {
+        for vocabulary in [1, 2, 3, 256, 1000, 1024, 1025, 50_304, 65_536, 65_537, 262_144, 1 << 24] {
+            let groups = 1usize << shift(vocabulary);
+            assert!(vocabulary.div_ceil(groups) <= SLOTS, "{vocabulary} rows in {groups} groups");
+            assert!(groups <= GROUPS.max(vocabulary), "{vocabulary} rows in {groups} groups");
+        }
+        assert_eq!([1, 256, 50_304, 262_144].map(|rows| 1 << shift(rows)), [1, 256, 1024, 4096]);
+    }
 }

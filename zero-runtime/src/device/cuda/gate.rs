@@ -1,26 +1,36 @@
-//! Gate: half of a row as the gate of the other. Never waits for the device.
+//! Gate: half of a row as the gate of the other, elementwise, with the processor's bits. Never waits for the device.
 
 use super::Cuda;
+use super::activation::number;
+use super::elementwise::{check_len, divided};
+use super::grid::{PACK, of_packs, word};
+use super::launch::Kernel;
+use super::module::Source;
 use crate::device::{Element, Nonlinearity};
 use crate::view::{View, ViewMut};
 
-pub(super) fn gate<E: Element>(
-    cuda: &Cuda,
-    _kind: Nonlinearity,
-    _x: View<Cuda, E>,
-    _y: ViewMut<Cuda, E>,
-    _width: usize,
-) {
-    cuda.missing("gate");
+const GATE: Kernel = Kernel::new(Source::Nonlinear, "gate");
+const GATE_BACKWARD: Kernel = Kernel::new(Source::Nonlinear, "gate_backward");
+
+pub(super) fn gate<E: Element>(cuda: &Cuda, kind: Nonlinearity, x: View<Cuda, E>, y: ViewMut<Cuda, E>, width: usize) {
+    let rows = divided("y", y.len(), width);
+    check_len("x", x.len(), 2 * y.len());
+    let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
+    cuda.launch(GATE.of(E::WIDTH).with(number(kind)), grid, &[x.into(), y.into(), word(width), blocks]);
 }
 
 pub(super) fn gate_backward<E: Element>(
     cuda: &Cuda,
-    _kind: Nonlinearity,
-    _x: View<Cuda, E>,
-    _dy: View<Cuda, E>,
-    _dx: ViewMut<Cuda, E>,
-    _width: usize,
+    kind: Nonlinearity,
+    x: View<Cuda, E>,
+    dy: View<Cuda, E>,
+    dx: ViewMut<Cuda, E>,
+    width: usize,
 ) {
-    cuda.missing("gate_backward");
+    let rows = divided("dy", dy.len(), width);
+    check_len("x", x.len(), 2 * dy.len());
+    check_len("dx", dx.len(), x.len());
+    let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
+    let kernel = GATE_BACKWARD.of(E::WIDTH).with(number(kind));
+    cuda.launch(kernel, grid, &[x.into(), dy.into(), dx.into(), word(width), blocks]);
 }

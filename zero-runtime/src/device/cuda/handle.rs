@@ -107,12 +107,6 @@ impl Cuda {
         }
     }
 
-    /// An op that has no kernel yet ends in an error, like one that fails.
-    pub(super) fn missing(&self, op: &'static str) {
-        let (kernel, ordinal) = (op.to_owned(), self.context.ordinal);
-        self.fail(CudaError::Launch { kernel, ordinal, reason: "there is no such kernel".to_owned() });
-    }
-
     /// The queue that was entered.
     pub(super) fn queue(&self) -> usize {
         self.queue.get()
@@ -129,9 +123,17 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // Kernels and copies that run still use what goes now. What failed has nothing that runs.
-        let finish = || if self.queue() == ASIDE { self.context.finish(ASIDE) } else { self.context.finish_all() };
-        let _ = self.context.enter().and_then(|()| finish());
+        // Kernels and copies that run still use what goes now.
+        let is_done = if self.queue() == ASIDE {
+            // A run goes on in the other queues.
+            self.context.enter().and_then(|()| self.context.finish(ASIDE)).is_ok()
+        } else {
+            self.context.settle()
+        };
+        if !is_done {
+            std::mem::forget(self.staging.take());
+            return;
+        }
         // SAFETY: all queues are empty, and nobody launches anything after.
         unsafe {
             self.modules.borrow_mut().unload(&self.context);

@@ -40,14 +40,12 @@ pub(super) struct Kernel {
     name: &'static str,
     constants: [Constant; CONSTANTS_MAX],
     len: usize,
-    /// Bytes of a block's memory whose length is said by the launch.
-    pub shared_bytes: usize,
 }
 
 impl Kernel {
     /// The kernel of this name in a source.
     pub const fn new(source: Source, name: &'static str) -> Self {
-        Self { source, name, constants: [Constant::None; CONSTANTS_MAX], len: 0, shared_bytes: 0 }
+        Self { source, name, constants: [Constant::None; CONSTANTS_MAX], len: 0 }
     }
 
     const fn and(mut self, constant: Constant) -> Self {
@@ -64,11 +62,6 @@ impl Kernel {
     /// With a number as its next template argument.
     pub const fn with(self, number: usize) -> Self {
         self.and(Constant::Number(number))
-    }
-
-    /// With so many bytes of `extern __shared__` memory for each block.
-    pub const fn sharing(self, bytes: usize) -> Self {
-        Self { shared_bytes: bytes, ..self }
     }
 }
 
@@ -184,7 +177,7 @@ impl Cuda {
                 _ => std::ptr::from_mut(word).cast(),
             };
         }
-        let (blocks, threads, shared) = (grid.blocks as u32, grid.threads as u32, kernel.shared_bytes as u32);
+        let (blocks, threads) = (grid.blocks as u32, grid.threads as u32);
         let stream = self.stream();
         // SAFETY: a kernel of this context, and a pointer to each of its arguments, which are copied by the call. Whoever
         // launches it gives what it takes, and views of what it reads and writes.
@@ -197,7 +190,7 @@ impl Cuda {
                 threads,
                 1,
                 1,
-                shared,
+                0,
                 stream,
                 pointers.as_mut_ptr(),
                 null_mut(),
@@ -229,7 +222,7 @@ mod tests {
         let kernel = Kernel::new(Source::Elementwise, "add");
         assert_eq!(kernel.to_string(), "add");
         assert_eq!(kernel.of(Width::BF16).with(768).of(Width::F32).to_string(), "add<bf16, 768, float>");
-        assert!(kernel.with(1) != kernel.with(2) && kernel.sharing(8) != kernel);
+        assert!(kernel.with(1) != kernel.with(2));
     }
 
     #[test]

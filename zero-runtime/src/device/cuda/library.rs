@@ -99,7 +99,6 @@ functions! {
         cuModuleLoadData: fn(*mut cu::CUmodule, *const c_void) -> Status;
         cuModuleUnload: fn(cu::CUmodule) -> Status;
         cuModuleGetFunction: fn(*mut cu::CUfunction, cu::CUmodule, *const c_char) -> Status;
-        cuFuncSetAttribute: fn(cu::CUfunction, cu::CUfunction_attribute, c_int) -> Status;
         cuLaunchKernel: fn(
             cu::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, cu::CUstream, *mut *mut c_void,
             *mut *mut c_void,

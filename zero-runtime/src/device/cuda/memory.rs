@@ -277,8 +277,10 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         let driver = &self.context.libraries.driver;
-        // A device that has failed gives back all when its process ends.
-        let _ = self.context.enter();
+        // Ops that were asked for may still use it.
+        if !self.context.settle() {
+            return;
+        }
         // SAFETY: what was made, in the reverse order; nobody has views any more, and ops that had them are done, as whoever
         // drops a device waits for its queues first. There is nobody to tell a failure.
         unsafe {

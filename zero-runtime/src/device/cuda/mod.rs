@@ -16,6 +16,7 @@ mod elementwise;
 mod embedding;
 mod error;
 mod gate;
+mod grid;
 mod handle;
 mod launch;
 mod library;

@@ -48,6 +48,9 @@ macro_rules! headers {
 const HEADERS: &[[&str; 2]] = headers! {
     "prelude.cuh",
     "math.cuh",
+    "packs.cuh",
+    "attention.cuh",
+    "mma.cuh",
     "step.cuh",
 };
 
@@ -55,6 +58,13 @@ sources! {
     Elementwise = "elementwise.cu",
     Sums = "sums.cu",
     Optimizer = "optimizer.cu",
+    Nonlinear = "nonlinear.cu",
+    Norm = "norm.cu",
+    Rotary = "rotary.cu",
+    Embedding = "embedding.cu",
+    Loss = "loss.cu",
+    Attention = "attention.cu",
+    AttentionBf16 = "attention_bf16.cu",
 }
 
 /// How all kernels are compiled: a product and a sum become one op only where the source says so.
@@ -62,9 +72,6 @@ const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 /// Lines of a compiler's complaint that a message shows.
 const LINES_MAX: usize = 20;
-
-/// A block may have more memory than this only if its kernel says so.
-const SHARED_BYTES: usize = 48 << 10;
 
 /// The kernels that were launched so far.
 #[derive(Default)]
@@ -102,21 +109,8 @@ impl Cuda {
         // SAFETY: the module was loaded just now, and the name ends in a zero.
         let status = unsafe { (driver.cuModuleGetFunction)(&mut function, module, code.symbol.as_ptr()) };
         self.check_kernel(kernel, status)?;
-        self.widen_shared(kernel, function)?;
         self.modules.borrow_mut().functions.insert(kernel, function);
         Ok(function)
-    }
-
-    /// Lets a kernel's blocks have as much memory as it asks for.
-    fn widen_shared(&self, kernel: Kernel, function: Function) -> Result<(), CudaError> {
-        if kernel.shared_bytes <= SHARED_BYTES {
-            return Ok(());
-        }
-        let attribute = cu::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        let bytes = i32::try_from(kernel.shared_bytes).unwrap_or(i32::MAX);
-        // SAFETY: a function of this context.
-        let status = unsafe { (self.context.libraries.driver.cuFuncSetAttribute)(function, attribute, bytes) };
-        self.check_kernel(kernel, status)
     }
 }
 

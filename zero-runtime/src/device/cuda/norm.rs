@@ -1,59 +1,222 @@
-//! Norm: layer norm and root-mean-square norm of rows. Never waits for the device.
+//! Norm: layer norm and root-mean-square norm of rows, and of parts of rows that lie among others. Sums have an order of their
+//! own, which follows from the width; those of the gradients of parameters, one from the shape. Never waits for the device.
 
 use super::Cuda;
+use super::elementwise::{check_len, divided};
+use super::grid::{Columns, of_rows, pair, sharing, word, words};
+use super::launch::{Argument, Kernel};
+use super::module::Source;
 use crate::device::{Element, Write};
 use crate::view::{View, ViewMut};
 
+const LAYER_NORM: Kernel = Kernel::new(Source::Norm, "layer_norm");
+const RMS_NORM: Kernel = Kernel::new(Source::Norm, "rms_norm");
+const NORM_DX: Kernel = Kernel::new(Source::Norm, "norm_dx");
+const NORM_DPARAMS: Kernel = Kernel::new(Source::Norm, "norm_dparams");
+
+/// Where the rows of a norm are: `parts` of each row of a matrix, beside one another; `Parts` in `norm.cu`.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub stride: usize,
+    pub parts: usize,
+    pub width: usize,
+}
+
+impl Place {
+    /// Rows of their own.
+    fn rows(width: usize) -> Self {
+        Self { stride: width, parts: 1, width }
+    }
+
+    fn words(self) -> [u64; 2] {
+        [self.stride as u64, pair(self.parts, self.width)]
+    }
+}
+
+/// What both norms read in backward.
+pub(super) struct Given<'a, E> {
+    pub x: (View<'a, Cuda, E>, Place),
+    pub gain: View<'a, Cuda, E>,
+    pub stats: View<'a, Cuda, f32>,
+    pub rows: usize,
+    /// Whether a mean was subtracted.
+    pub is_centred: bool,
+}
+
 pub(super) fn layer_norm<E: Element>(
     cuda: &Cuda,
-    _x: View<Cuda, E>,
-    _gain: View<Cuda, E>,
-    _bias: View<Cuda, E>,
-    _y: ViewMut<Cuda, E>,
-    _stats: ViewMut<Cuda, f32>,
-    _epsilon: f32,
+    x: View<Cuda, E>,
+    gain: View<Cuda, E>,
+    bias: View<Cuda, E>,
+    y: ViewMut<Cuda, E>,
+    stats: ViewMut<Cuda, f32>,
+    epsilon: f32,
 ) {
-    cuda.missing("layer_norm");
+    let width = gain.len();
+    let rows = divided("x", x.len(), width);
+    check_len("bias", bias.len(), width);
+    check_len("y", y.len(), x.len());
+    check_len("stats", stats.len(), 2 * rows);
+    cuda.launch(
+        LAYER_NORM.of(E::WIDTH).with(sharing(width)),
+        of_rows(rows, sharing(width)),
+        &[x.into(), gain.into(), bias.into(), y.into(), stats.into(), rows.into(), word(width), Argument::F32(epsilon)],
+    );
 }
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
 pub(super) fn layer_norm_backward<E: Element>(
     cuda: &Cuda,
-    _x: View<Cuda, E>,
-    _gain: View<Cuda, E>,
-    _stats: View<Cuda, f32>,
-    _dy: View<Cuda, E>,
-    _dx: Option<ViewMut<Cuda, E>>,
-    _plus: Option<View<Cuda, E>>,
-    _dgain: ViewMut<Cuda, f32>,
-    _dbias: ViewMut<Cuda, f32>,
-    _write: Write,
+    x: View<Cuda, E>,
+    gain: View<Cuda, E>,
+    stats: View<Cuda, f32>,
+    dy: View<Cuda, E>,
+    dx: Option<ViewMut<Cuda, E>>,
+    plus: Option<View<Cuda, E>>,
+    dgain: ViewMut<Cuda, f32>,
+    dbias: ViewMut<Cuda, f32>,
+    write: Write,
 ) {
-    cuda.missing("layer_norm_backward");
+    let (width, rows) = (gain.len(), stats.len() / 2);
+    check_rows(x.len(), width * rows, dy.len(), dx.as_ref().map(ViewMut::len), plus.as_ref().map(View::len));
+    check_len("dgain", dgain.len(), width);
+    check_len("dbias", dbias.len(), width);
+    let given = Given { x: (x, Place::rows(width)), gain, stats, rows, is_centred: true };
+    dparams(cuda, &given, (dy, Place::rows(width)), dgain, Some(dbias), write);
+    if let Some(to) = dx {
+        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), Place::rows(width));
+    }
 }
 
 pub(super) fn rms_norm<E: Element>(
     cuda: &Cuda,
-    _x: View<Cuda, E>,
-    _gain: View<Cuda, E>,
-    _y: ViewMut<Cuda, E>,
-    _inverse: ViewMut<Cuda, f32>,
-    _epsilon: f32,
+    x: View<Cuda, E>,
+    gain: View<Cuda, E>,
+    y: ViewMut<Cuda, E>,
+    inverse: ViewMut<Cuda, f32>,
+    epsilon: f32,
 ) {
-    cuda.missing("rms_norm");
+    let width = gain.len();
+    let rows = divided("x", x.len(), width);
+    check_len("y", y.len(), x.len());
+    check_len("inverse", inverse.len(), rows);
+    let place = Place::rows(width);
+    rms_norm_of(cuda, (x, place), gain, (y, place), inverse, epsilon);
+}
+
+/// Of as many rows as have an `inverse`.
+pub(super) fn rms_norm_of<E: Element>(
+    cuda: &Cuda,
+    (x, of_x): (View<Cuda, E>, Place),
+    gain: View<Cuda, E>,
+    (y, of_y): (ViewMut<Cuda, E>, Place),
+    inverse: ViewMut<Cuda, f32>,
+    epsilon: f32,
+) {
+    let (rows, sharing) = (inverse.len(), sharing(gain.len()));
+    cuda.launch(
+        RMS_NORM.of(E::WIDTH).with(sharing),
+        of_rows(rows, sharing),
+        &[
+            x.into(),
+            gain.into(),
+            y.into(),
+            inverse.into(),
+            rows.into(),
+            words(&of_x.words()),
+            words(&of_y.words()),
+            Argument::F32(epsilon),
+        ],
+    );
 }
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
 pub(super) fn rms_norm_backward<E: Element>(
     cuda: &Cuda,
-    _x: View<Cuda, E>,
-    _gain: View<Cuda, E>,
-    _inverse: View<Cuda, f32>,
-    _dy: View<Cuda, E>,
-    _dx: Option<ViewMut<Cuda, E>>,
-    _plus: Option<View<Cuda, E>>,
-    _dgain: ViewMut<Cuda, f32>,
-    _write: Write,
+    x: View<Cuda, E>,
+    gain: View<Cuda, E>,
+    inverse: View<Cuda, f32>,
+    dy: View<Cuda, E>,
+    dx: Option<ViewMut<Cuda, E>>,
+    plus: Option<View<Cuda, E>>,
+    dgain: ViewMut<Cuda, f32>,
+    write: Write,
 ) {
-    cuda.missing("rms_norm_backward");
+    let (width, rows) = (gain.len(), inverse.len());
+    check_rows(x.len(), width * rows, dy.len(), dx.as_ref().map(ViewMut::len), plus.as_ref().map(View::len));
+    check_len("dgain", dgain.len(), width);
+    let given = Given { x: (x, Place::rows(width)), gain, stats: inverse, rows, is_centred: false };
+    dparams(cuda, &given, (dy, Place::rows(width)), dgain, None, write);
+    if let Some(to) = dx {
+        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), Place::rows(width));
+    }
+}
+
+/// `to` := the gradient of the input, where `dy` lies or elsewhere in rows like its own.
+pub(super) fn dx_of<E: Element>(
+    cuda: &Cuda,
+    given: &Given<E>,
+    dy: Argument,
+    to: Argument,
+    plus: Argument,
+    of_dy: Place,
+) {
+    let sharing = sharing(given.gain.len());
+    cuda.launch(
+        NORM_DX.of(E::WIDTH).with(given.is_centred.into()).with(sharing),
+        of_rows(given.rows, sharing),
+        &[
+            given.x.0.into(),
+            given.gain.into(),
+            given.stats.into(),
+            dy,
+            to,
+            plus,
+            given.rows.into(),
+            words(&given.x.1.words()),
+            words(&of_dy.words()),
+        ],
+    );
+}
+
+/// The gradients of the gain, and of the bias where there is one.
+pub(super) fn dparams<E: Element>(
+    cuda: &Cuda,
+    given: &Given<E>,
+    (dy, of_dy): (View<Cuda, E>, Place),
+    dgain: ViewMut<Cuda, f32>,
+    dbias: Option<ViewMut<Cuda, f32>>,
+    write: Write,
+) {
+    let columns = Columns::of(given.rows, given.gain.len());
+    let sums = if given.is_centred { 2 } else { 1 };
+    cuda.launch(
+        NORM_DPARAMS.of(E::WIDTH).with(given.is_centred.into()),
+        columns.grid(),
+        &[
+            given.x.0.into(),
+            given.stats.into(),
+            dy.into(),
+            Argument::Pointer(columns.partial(cuda, sums)),
+            given.rows.into(),
+            columns.chunk.into(),
+            words(&given.x.1.words()),
+            words(&of_dy.words()),
+            word(columns.tiles),
+            word(columns.lanes),
+        ],
+    );
+    columns.finish(cuda, 0, sums, dgain, write);
+    if let Some(dbias) = dbias {
+        columns.finish(cuda, 1, sums, dbias, write);
+    }
+}
+
+/// Panics unless all are as large as `x`, which is `expected`.
+#[track_caller]
+fn check_rows(x: usize, expected: usize, dy: usize, dx: Option<usize>, plus: Option<usize>) {
+    check_len("x", x, expected);
+    check_len("dy", dy, x);
+    check_len("dx", dx.unwrap_or(x), x);
+    check_len("plus", plus.unwrap_or(x), x);
 }

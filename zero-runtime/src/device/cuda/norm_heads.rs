@@ -1,31 +1,54 @@
-//! Norm of heads: root-mean-square norm of the parts of rows. Never waits for the device.
+//! Norm of heads: root-mean-square norm of the parts of rows, by the kernels of whole rows. Never waits for the device.
 
 use super::Cuda;
+use super::elementwise::{check_len, divided};
+use super::norm::{Given, Place, dparams, dx_of, rms_norm_of};
 use crate::device::{Element, Strided, StridedMut, Write};
 use crate::view::{View, ViewMut};
 
 pub(super) fn rms_norm_heads<E: Element>(
     cuda: &Cuda,
-    _x: Strided<Cuda, E>,
-    _heads: usize,
-    _gain: View<Cuda, E>,
-    _y: StridedMut<Cuda, E>,
-    _inverse: ViewMut<Cuda, f32>,
-    _epsilon: f32,
+    x: Strided<Cuda, E>,
+    heads: usize,
+    gain: View<Cuda, E>,
+    y: StridedMut<Cuda, E>,
+    inverse: ViewMut<Cuda, f32>,
+    epsilon: f32,
 ) {
-    cuda.missing("rms_norm_heads");
+    let rows = divided("inverse", inverse.len(), heads);
+    let of_x = place("x", x.view.len(), x.stride, heads, gain.len(), rows);
+    let of_y = place("y", y.view.len(), y.stride, heads, gain.len(), rows);
+    rms_norm_of(cuda, (x.view, of_x), gain, (y.view, of_y), inverse, epsilon);
 }
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
 pub(super) fn rms_norm_heads_backward<E: Element>(
     cuda: &Cuda,
-    _x: Strided<Cuda, E>,
-    _heads: usize,
-    _gain: View<Cuda, E>,
-    _inverse: View<Cuda, f32>,
-    _dy: StridedMut<Cuda, E>,
-    _dgain: ViewMut<Cuda, f32>,
-    _write: Write,
+    x: Strided<Cuda, E>,
+    heads: usize,
+    gain: View<Cuda, E>,
+    inverse: View<Cuda, f32>,
+    dy: StridedMut<Cuda, E>,
+    dgain: ViewMut<Cuda, f32>,
+    write: Write,
 ) {
-    cuda.missing("rms_norm_heads_backward");
+    let rows = divided("inverse", inverse.len(), heads);
+    let of_x = place("x", x.view.len(), x.stride, heads, gain.len(), rows);
+    let of_dy = place("dy", dy.view.len(), dy.stride, heads, gain.len(), rows);
+    check_len("dgain", dgain.len(), gain.len());
+    let given = Given { x: (x.view, of_x), gain, stats: inverse, rows: rows * heads, is_centred: false };
+    // First what reads `dy` as it is.
+    dparams(cuda, &given, (dy.view.as_view(), of_dy), dgain, None, write);
+    let in_place = dy.view.as_view().into();
+    dx_of(cuda, &given, in_place, in_place, super::launch::Argument::Pointer(0), of_dy);
+}
+
+/// Where the heads of each row are. Panics unless there are so many rows.
+#[track_caller]
+fn place(name: &str, len: usize, stride: usize, heads: usize, width: usize, rows: usize) -> Place {
+    let of_row = heads * width;
+    assert!(0 < of_row && of_row <= stride, "rows of {of_row} elements lie {stride} after one another");
+    let found = if len < of_row { 0 } else { (len - of_row) / stride + 1 };
+    assert!(found == rows, "`{name}` has {found} rows, expected {rows}");
+    Place { stride, parts: heads, width }
 }

@@ -310,8 +310,10 @@ impl Way {
 impl Drop for Products {
     fn drop(&mut self) {
         let blas = &self.context.libraries.blas;
-        let _ = self.context.enter();
-        // SAFETY: whoever drops a device waits for its queues first. There is nobody to tell a failure.
+        if self.handle.is_null() || !self.context.settle() {
+            return;
+        }
+        // SAFETY: no queue multiplies any more. There is nobody to tell a failure.
         unsafe {
             self.ways.values().for_each(|way| way.drop(blas));
             if !self.handle.is_null() {

@@ -1,20 +1,58 @@
-//! Rotary: rotary position embeddings. Never waits for the device.
+//! Rotary: rotary position embeddings. Frequencies are computed here, once for each table, and travel as an argument: a table
+//! is made in a step, where nothing may be staged. Never waits for the device.
 
 use super::Cuda;
+use super::attention::HEAD_DIM_MAX;
+use super::elementwise::{THREADS, check_len, divided};
+use super::grid::{PACK, of_packs, word, words};
+use super::launch::{Argument, Grid, Kernel};
+use super::module::Source;
 use crate::device::{Element, Rotary, StridedMut};
 use crate::view::{View, ViewMut};
 
-pub(super) fn rotary_table(cuda: &Cuda, _rotary: &Rotary, _first: usize, _head_dim: usize, _table: ViewMut<Cuda, f32>) {
-    cuda.missing("rotary_table");
+const ROTARY_TABLE: Kernel = Kernel::new(Source::Rotary, "rotary_table");
+const ROTATE: Kernel = Kernel::new(Source::Rotary, "rotate");
+
+pub(super) fn rotary_table(cuda: &Cuda, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Cuda, f32>) {
+    assert!(head_dim.is_multiple_of(2) && head_dim <= HEAD_DIM_MAX, "a head of {head_dim} features has no pairs");
+    let positions = divided("table", table.len(), head_dim);
+    let mut frequencies = [0.0f32; HEAD_DIM_MAX / 2];
+    let factor = rotary.frequencies(&mut frequencies[..head_dim / 2]);
+    let frequencies: [u64; HEAD_DIM_MAX / 4] = bytemuck::cast(frequencies);
+    cuda.launch(
+        ROTARY_TABLE,
+        Grid::over(table.len() / 2, 1, THREADS),
+        &[table.into(), positions.into(), first.into(), word(head_dim / 2), Argument::F32(factor), words(&frequencies)],
+    );
 }
 
 pub(super) fn rotate<E: Element>(
     cuda: &Cuda,
-    _x: StridedMut<Cuda, E>,
-    _heads: usize,
-    _table: View<Cuda, f32>,
-    _length: usize,
-    _back: bool,
+    x: StridedMut<Cuda, E>,
+    heads: usize,
+    table: View<Cuda, f32>,
+    length: usize,
+    back: bool,
 ) {
-    cuda.missing("rotate");
+    let head_dim = divided("table", table.len(), length);
+    let half = head_dim / 2;
+    check_len("a head", 2 * half, head_dim);
+    let (width, stride, len) = (heads * head_dim, x.stride, x.view.len());
+    assert!(0 < width && width <= stride, "rows of {width} elements lie {stride} after one another");
+    let rows = if len < width { 0 } else { (len - width) / stride + 1 };
+    let (grid, blocks) = of_packs(rows, heads * half.div_ceil(PACK));
+    cuda.launch(
+        ROTATE.of(E::WIDTH),
+        grid,
+        &[
+            x.view.into(),
+            stride.into(),
+            word(heads),
+            word(half),
+            table.into(),
+            length.into(),
+            Argument::F32(if back { -1.0 } else { 1.0 }),
+            blocks,
+        ],
+    );
 }

@@ -1,24 +1,41 @@
-//! Squared error: the loss of numbers. Never waits for the device.
+//! Squared error: the loss of numbers, and its gradient, elementwise. Never waits for the device.
 
 use super::Cuda;
+use super::elementwise::{check_len, divided};
+use super::grid::{PACK, of_packs, of_rows, sharing, word};
+use super::launch::Kernel;
+use super::module::Source;
 use crate::device::Element;
 use crate::view::{View, ViewMut};
 
+const SQUARED_ERROR: Kernel = Kernel::new(Source::Loss, "squared_error");
+const SQUARED_ERROR_BACKWARD: Kernel = Kernel::new(Source::Loss, "squared_error_backward");
+
 pub(super) fn squared_error<E: Element>(
     cuda: &Cuda,
-    _x: View<Cuda, E>,
-    _targets: View<Cuda, f32>,
-    _loss: ViewMut<Cuda, f32>,
+    x: View<Cuda, E>,
+    targets: View<Cuda, f32>,
+    loss: ViewMut<Cuda, f32>,
 ) {
-    cuda.missing("squared_error");
+    let rows = loss.len();
+    check_len("targets", targets.len(), x.len());
+    let width = divided("x", x.len(), rows);
+    let arguments = [x.into(), targets.into(), loss.into(), rows.into(), word(width)];
+    cuda.launch(SQUARED_ERROR.of(E::WIDTH).with(sharing(width)), of_rows(rows, sharing(width)), &arguments);
 }
 
 pub(super) fn squared_error_backward<E: Element>(
     cuda: &Cuda,
-    _x: View<Cuda, E>,
-    _targets: View<Cuda, f32>,
-    _dloss: View<Cuda, f32>,
-    _dx: ViewMut<Cuda, E>,
+    x: View<Cuda, E>,
+    targets: View<Cuda, f32>,
+    dloss: View<Cuda, f32>,
+    dx: ViewMut<Cuda, E>,
 ) {
-    cuda.missing("squared_error_backward");
+    let rows = dloss.len();
+    check_len("targets", targets.len(), x.len());
+    check_len("dx", dx.len(), x.len());
+    let width = divided("x", x.len(), rows);
+    let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
+    let arguments = [x.into(), targets.into(), dloss.into(), dx.into(), word(width), blocks];
+    cuda.launch(SQUARED_ERROR_BACKWARD.of(E::WIDTH), grid, &arguments);
 }

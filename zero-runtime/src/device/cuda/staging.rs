@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use cudarc::driver::sys as cu;
 
-use super::context::Context;
+use super::context::{Context, QUEUES};
 use super::error::CudaError;
 
 /// Bytes of each half: while the device copies from one, the host fills the other.
@@ -22,8 +22,10 @@ const ALIGNMENT: usize = 256;
 pub(super) struct Staging {
     context: Arc<Context>,
     start: *mut u8,
-    /// When the device has copied all that was put into each half.
-    copied: [cu::CUevent; 2],
+    /// When each queue has copied what it was given of each half.
+    copied: [[cu::CUevent; QUEUES]; 2],
+    /// Whether it was given anything since the host began to fill that half.
+    is_used: [[bool; QUEUES]; 2],
     half: usize,
     /// Bytes of the half that are taken.
     taken: usize,
@@ -39,9 +41,10 @@ impl Staging {
         // SAFETY: as many bytes of the host as were asked for: now they are initialised.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         let (start, context) = (start.cast(), Arc::clone(context));
-        let mut staging = Self { context, start, copied: [null_mut(); 2], half: 0, taken: 0 };
-        for i in 0..2 {
-            staging.copied[i] = staging.context.event()?;
+        let copied = [[null_mut(); QUEUES]; 2];
+        let mut staging = Self { context, start, copied, is_used: [[false; QUEUES]; 2], half: 0, taken: 0 };
+        for event in staging.copied.iter_mut().flatten() {
+            *event = staging.context.event()?;
         }
         Ok(staging)
     }
@@ -63,33 +66,48 @@ impl Staging {
             fill(&mut all);
             let pieces = bytemuck::cast_slice::<T, u8>(&all).chunks(HALF_BYTES);
             return pieces.enumerate().try_for_each(|(i, piece)| {
-                let to = to + (i * HALF_BYTES) as u64;
-                // SAFETY: by the caller's promise, a piece of it.
-                unsafe { self.send(to, piece.len(), queue, |staged: &mut [u8]| staged.copy_from_slice(piece)) }
+                let from = self.take(piece.len())?;
+                // SAFETY: as many bytes of a half that nobody else has; then, by the caller's promise, a piece of what is at `to`.
+                unsafe {
+                    core::slice::from_raw_parts_mut(from, piece.len()).copy_from_slice(piece);
+                    self.copy(to + (i * HALF_BYTES) as u64, from, piece.len(), queue)
+                }
             });
         }
-        let from = self.take(bytes, queue)?;
+        let from = self.take(bytes)?;
         // SAFETY: as many bytes of the half, which the device has done with and nobody else has, aligned for any number, and
         // any bits are plain data.
         fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
+        // SAFETY: by the caller's promise.
+        unsafe { self.copy(to, from, bytes, queue) }
+    }
+
+    /// Has bytes copied that were taken last.
+    ///
+    /// # Safety
+    /// There are as many at `to` that nobody else uses in another queue.
+    unsafe fn copy(&mut self, to: cu::CUdeviceptr, from: *mut u8, bytes: usize, queue: usize) -> Result<(), CudaError> {
         // SAFETY: by the caller's promise, and the host's bytes stay as they are until `copied` says that they were copied.
         let status = unsafe {
             (self.context.libraries.driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, self.context.stream(queue))
         };
-        self.context.check("cuMemcpyHtoDAsync", status)
+        self.context.check("cuMemcpyHtoDAsync", status)?;
+        self.is_used[self.half][queue] = true;
+        self.context.record(self.copied[self.half][queue], queue)
     }
 
     /// So many bytes that the device has done with.
-    fn take(&mut self, bytes: usize, queue: usize) -> Result<*mut u8, CudaError> {
+    fn take(&mut self, bytes: usize) -> Result<*mut u8, CudaError> {
         if self.taken + bytes > HALF_BYTES {
-            // Others have filled this half too, whose queues may be behind.
-            self.context.join_all(queue)?;
-            self.context.record(self.copied[self.half], queue)?;
             (self.half, self.taken) = (1 - self.half, 0);
-            // An event that was never recorded is there at once.
-            // SAFETY: an event of this context.
-            let status = unsafe { (self.context.libraries.driver.cuEventSynchronize)(self.copied[self.half]) };
-            self.context.check("cuEventSynchronize", status)?;
+            // Only those queues that copy from it: others may wait for what comes after this.
+            for (&event, is_used) in self.copied[self.half].iter().zip(&mut self.is_used[self.half]) {
+                if core::mem::take(is_used) {
+                    // SAFETY: an event of this context.
+                    let status = unsafe { (self.context.libraries.driver.cuEventSynchronize)(event) };
+                    self.context.check("cuEventSynchronize", status)?;
+                }
+            }
         }
         let at = self.half * HALF_BYTES + self.taken;
         self.taken += bytes.next_multiple_of(ALIGNMENT);
@@ -130,9 +148,9 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: whoever drops it has waited for the queues; made by `new`, used nowhere after. There is nobody to tell a failure.
+        // SAFETY: whoever drops it has waited for what it copies; made by `new`, used nowhere after. There is nobody to tell a failure.
         unsafe {
-            for &event in self.copied.iter().filter(|event| !event.is_null()) {
+            for &event in self.copied.iter().flatten().filter(|event| !event.is_null()) {
                 self.context.drop_event(event);
             }
             let _ = (self.context.libraries.driver.cuMemFreeHost)(self.start.cast());

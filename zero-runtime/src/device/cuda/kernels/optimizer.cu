@@ -1,5 +1,5 @@
-// Optimizer: one step of AdamW, elementwise, to the bits of the processor's device: the same operations in the same order, with
-// one rounding where it has one.
+// Optimizer: one step of AdamW, elementwise, to the bits of the processor's device: the same operations in the same
+// order, with one rounding where it has one.
 #include "prelude.cuh"
 #include "step.cuh"
 

@@ -1,5 +1,5 @@
-// Prelude: what all kernels stand on: numbers as they are stored, as they are computed with, and vectors of them. Includes
-// nothing, as a compiler at run time has no headers. Never depends on how many threads there are.
+// Prelude: what all kernels stand on: numbers as they are stored, as they are computed with, and vectors of them.
+// Includes nothing, as a compiler at run time has no headers. Never depends on how many threads there are.
 #pragma once
 
 typedef unsigned char u8;
@@ -38,8 +38,8 @@ template <class E> struct __align__(16) Eight {
     E at[EIGHT];
 };
 
-// Numbers `start` to `start` + 8 of `from`, as far as there are `len`; zeros beyond. With ALIGNED, `from` lies at a multiple of
-// 16 bytes.
+// Numbers `start` to `start` + 8 of `from`, as far as there are `len`; zeros beyond. With ALIGNED, `from` lies at a
+// multiple of 16 bytes.
 template <int ALIGNED, class E> __device__ __forceinline__ void load(float* to, const E* from, u64 start, u64 len) {
     if (ALIGNED && start + EIGHT <= len) {
         Eight<E> eight = *reinterpret_cast<const Eight<E>*>(from + start);

@@ -7,24 +7,28 @@ template <int N> struct Sources {
     const void* at[N];
 };
 
-// Levels of a tree of as many summands as there can be addresses.
+// Levels of a tree of so many summands at most: as few as they need, as each takes eight registers of every thread.
+__device__ constexpr int levels(int summands) { return summands < 2 ? 1 : 1 + levels(summands / 2); }
+
+// Levels of a tree of all ranks.
 constexpr int LEVELS = 12;
 
-// `to` := or += the sum of `count` stretches along the tree in which, of n, the first n.next_power_of_two() / 2 are summed before
-// the others are added. Summands come one by one; two sums of equally many are one as soon as both are there. Sums are
-// floats, and the last is rounded to what `to` stores.
+// `to` := or += the sum of `count` stretches along the tree in which, of n, the first n.next_power_of_two() / 2 are
+// summed before the others are added. Summands come one by one; two sums of equally many are one as soon as both are
+// there. Sums are floats, and the last is rounded to what `to` stores.
 template <class E, int N, int ADDS, int ALIGNED>
-__global__ void reduce(E* to, Sources<N> sources, u32 count, u64 len) {
+__global__ void reduce(E* to, const __grid_constant__ Sources<N> sources, u32 count, u64 len) {
     u64 start = thread_index() * EIGHT;
     if (start >= len) return;
     // At level l, a sum of 2^l summands that waits for the next.
-    float waiting[LEVELS][EIGHT];
+    constexpr int DEPTH = levels(N);
+    float waiting[DEPTH][EIGHT];
     for (u32 i = 0; i < count; i++) {
         float sum[EIGHT];
         load<ALIGNED>(sum, static_cast<const E*>(sources.at[i]), start, len);
         bool is_carried = true;
 #pragma unroll
-        for (int level = 0; level < LEVELS; level++) {
+        for (int level = 0; level < DEPTH; level++) {
             if (!is_carried) continue;
             is_carried = i >> level & 1;
 #pragma unroll
@@ -38,7 +42,7 @@ __global__ void reduce(E* to, Sources<N> sources, u32 count, u64 len) {
     float total[EIGHT];
     bool has_any = false;
 #pragma unroll
-    for (int level = 0; level < LEVELS; level++) {
+    for (int level = 0; level < DEPTH; level++) {
         if (!(count >> level & 1)) continue;
 #pragma unroll
         for (int k = 0; k < EIGHT; k++) total[k] = has_any ? waiting[level][k] + total[k] : waiting[level][k];
@@ -126,8 +130,8 @@ __device__ double halved(const double* sums, u64 first, u64 count) {
     }
 }
 
-// `to` (1) := the sum of `sums` along that tree. One block of BRANCHES threads: each sums a branch of depth 8, or what has no
-// such depth is summed by one thread.
+// `to` (1) := the sum of `sums` along that tree. One block of BRANCHES threads: each sums a branch of depth 8, or what
+// has no such depth is summed by one thread.
 __global__ void sum_of_squares(const double* sums, u64 count, double* to) {
     __shared__ double branches[BRANCHES];
     if (count < BRANCHES) {
@@ -157,8 +161,8 @@ __global__ void sum_of_squares(const double* sums, u64 count, double* to) {
     if (threadIdx.x == 0) *to = branches[0];
 }
 
-// How words of ranks are summed: the ranks of the last pipeline stage by their data, then for each pipeline stage its ranks by
-// their parts, then the pipeline stage of each unit.
+// How words of ranks are summed: the ranks of the last pipeline stage by their data, then for each pipeline stage its
+// ranks by their parts, then the pipeline stage of each unit.
 template <int N> struct Order {
     u32 at[N];
 };
@@ -186,8 +190,8 @@ constexpr int UNITS = 4096;
 
 // `report` := what the words of all ranks come to. One block.
 template <int N>
-__global__ void agree(Order<N> order, u32 zero, u32 replicas, u32 parts, u32 stages, u32 units, double summed,
-                      const double* all, const Hyper* hyper, Report* report) {
+__global__ void agree(const __grid_constant__ Order<N> order, u32 zero, u32 replicas, u32 parts, u32 stages, u32 units,
+                      double summed, const double* all, const Hyper* hyper, Report* report) {
     __shared__ double squares_of[UNITS];
     u64 values = 1 + (u64)units;
     const u32* by_data = order.at;

@@ -1,0 +1,104 @@
+//! Losses and their gradients.
+
+use zero_runtime::device::{Cuda, Device, Element};
+
+use super::{Case, How, MARGIN, Results, SUMS, Tensor, check, cuda, ids, noise};
+
+struct CrossEntropy {
+    rows: usize,
+    classes: usize,
+    start: usize,
+    /// How large logits are.
+    scale: f32,
+}
+
+impl Case for CrossEntropy {
+    fn run<D: Device, E: Element>(&self, device: &D) -> Results {
+        let Self { rows, classes, start, scale } = *self;
+        let named = |what: &str| format!("{what} of {rows} x {classes}, times {scale}");
+        let logits: Vec<f32> = noise(rows * classes, 1).into_iter().map(|x| x * scale).collect();
+        let targets = ids(device, &(0..rows).map(|row| (row * 7 % classes) as u32).collect::<Vec<_>>());
+        let mut tensor = Tensor::<D, E>::new(device, &logits, start);
+        let [mut loss, mut lse] = [1, 2].map(|_| Tensor::<D, f32>::unwritten(device, rows));
+        device.cross_entropy(tensor.view(), targets.view(), loss.view_mut(), lse.view_mut());
+        let (loss, lse) = (loss.values(device), lse.values(device));
+        let mut results = vec![(named("loss"), SUMS, loss), (named("lse"), SUMS, lse.clone())];
+        // By the same log-sum-exps on both devices, near to what they are.
+        let dloss = Tensor::<D, f32>::new(device, &noise(rows, 2), MARGIN);
+        let near: Vec<f32> = lse.iter().map(|lse| (lse * 16.0).round() / 16.0).collect();
+        let given = Tensor::<D, f32>::new(device, &near, MARGIN);
+        device.cross_entropy_backward(tensor.view_mut(), targets.view(), given.view(), dloss.view());
+        results.push((named("dlogits"), How::Bits, tensor.values(device)));
+        results
+    }
+}
+
+#[test]
+fn cross_entropy_agrees() {
+    for (rows, classes, start) in [(1, 1, MARGIN), (3, 17, 0), (33, 65, MARGIN), (2, 2048, 0), (3, 5003, 0)] {
+        check(&CrossEntropy { rows, classes, start, scale: 5.0 });
+    }
+}
+
+/// Differences beyond the largest f32, too.
+#[test]
+fn logits_may_be_of_any_finite_size() {
+    for scale in [0.0, 1e-30, 1e4, 1e38] {
+        check(&CrossEntropy { rows: 5, classes: 31, start: 0, scale });
+    }
+}
+
+/// A logarithm alone, where all logits are 0: to two units in the last place.
+#[test]
+fn logarithms_are_accurate() {
+    let Some(cuda) = cuda() else { return };
+    for classes in 1..80u16 {
+        let logits = Tensor::<_, f32>::new(&cuda, &vec![0.0; classes.into()], 0);
+        let [mut loss, mut lse] = [1, 2].map(|_| Tensor::<Cuda, f32>::unwritten(&cuda, 1));
+        cuda.cross_entropy(logits.view(), ids(&cuda, &[0]).view(), loss.view_mut(), lse.view_mut());
+        let (found, exact) = (f64::from(lse.values(&cuda)[0]), f64::from(classes).ln());
+        assert!((found - exact).abs() <= 2.4e-7 * exact, "ln {classes} is {exact}, found {found}");
+    }
+    assert_eq!(cuda.failure(), None);
+}
+
+#[test]
+fn logits_that_are_not_finite_and_targets_that_are_no_classes_show() {
+    let Some(cuda) = cuda() else { return };
+    let mut logits = noise(4 * 300, 1);
+    (logits[299], logits[300]) = (f32::NAN, f32::INFINITY);
+    let logits = Tensor::<_, f32>::new(&cuda, &logits, 0);
+    let targets = ids(&cuda, &[0, 1, 2, 300]);
+    let [mut loss, mut lse] = [1, 2].map(|_| Tensor::<Cuda, f32>::unwritten(&cuda, 4));
+    cuda.cross_entropy(logits.view(), targets.view(), loss.view_mut(), lse.view_mut());
+    assert_eq!(loss.values(&cuda).iter().map(|x| x.is_finite()).collect::<Vec<_>>(), [false, false, true, false]);
+    assert_eq!(cuda.failure(), None);
+}
+
+struct SquaredError {
+    rows: usize,
+    width: usize,
+    start: usize,
+}
+
+impl Case for SquaredError {
+    fn run<D: Device, E: Element>(&self, device: &D) -> Results {
+        let Self { rows, width, start } = *self;
+        let named = |what: &str| format!("{what} of {rows} x {width}");
+        let x = Tensor::<D, E>::new(device, &noise(rows * width, 1), start);
+        let targets = Tensor::<D, f32>::new(device, &noise(rows * width, 2), start);
+        let dloss = Tensor::<D, f32>::noise(device, rows, 3);
+        let mut loss = Tensor::<D, f32>::unwritten(device, rows);
+        let mut dx = Tensor::<D, E>::new(device, &vec![f32::NAN; rows * width], start);
+        device.squared_error(x.view(), targets.view(), loss.view_mut());
+        device.squared_error_backward(x.view(), targets.view(), dloss.view(), dx.view_mut());
+        vec![(named("loss"), SUMS, loss.values(device)), (named("dx"), How::Bits, dx.values(device))]
+    }
+}
+
+#[test]
+fn squared_errors_agree() {
+    for (rows, width, start) in [(1, 1, MARGIN), (33, 3, 0), (5, 64, 0), (3, 257, MARGIN), (2, 2056, 0)] {
+        check(&SquaredError { rows, width, start });
+    }
+}

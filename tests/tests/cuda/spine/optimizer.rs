@@ -1,0 +1,112 @@
+//! A step of the optimizer in every mix of widths, to the bit; and whether numbers are finite.
+
+use zero_runtime::device::{AdamW, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights, bf16};
+use zero_runtime::view::{View, ViewMut};
+use zero_tests::buffers::of;
+
+use super::{CPU, Shifted, alike, device};
+
+const HYPER: HyperBlock = HyperBlock {
+    lr: 1e-2,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+    weight_decay: 0.1,
+    clip: 1.0,
+    correction1: 0.271,
+    correction2: 0.002_997,
+};
+
+const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.3, is_finite: 1.0 };
+
+/// How a step is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Decaying,
+    Plain,
+    NotFinite,
+    ByHost,
+}
+
+/// All tensors after three steps: widths are those of what layers read, of the master copy, if there is one, of gradients and of
+/// both moments.
+fn steps<D: Device, P: Element, G: Element, M: Element, V: Element>(
+    device: &D,
+    way: Way,
+    has_master: bool,
+    [len, before]: [usize; 2],
+) -> Vec<Vec<u8>>
+where
+    for<'a> Stored<'a, D>: From<View<'a, D, G>>,
+    for<'a> StoredMut<'a, D>:
+        From<ViewMut<'a, D, P>> + From<ViewMut<'a, D, f32>> + From<ViewMut<'a, D, M>> + From<ViewMut<'a, D, V>>,
+{
+    let mut params = Shifted::<D, P>::new(device, len, before, 1);
+    let mut master = Shifted::<D, f32>::new(device, len, before, 2);
+    let (mut m, mut v) = (Shifted::<D, M>::new(device, len, before, 3), Shifted::<D, V>::new(device, len, before, 4));
+    // Of squares.
+    let positive = Shifted::<D, V>::new(device, len, before, 4);
+    device.mul(v.view_mut(), positive.view());
+    let is_finite = if matches!(way, Way::NotFinite) { 0.0 } else { 1.0 };
+    let (hyper, report) = (of(device, &[HYPER]), of(device, &[ReportBlock { is_finite, ..REPORT }]));
+    for step in 0..3 {
+        let grads = Shifted::<D, G>::new(device, len, before, 10 + step);
+        let (params, master) = (StoredMut::from(params.view_mut()), StoredMut::from(master.view_mut()));
+        let weights = Weights { params, master: has_master.then_some(master) };
+        let (grads, m, v) = (grads.view().into(), m.view_mut().into(), v.view_mut().into());
+        match way {
+            Way::ByHost => device.adamw(&AdamW::of(&HYPER, &REPORT, true), weights, grads, m, v),
+            _ => {
+                let decays = matches!(way, Way::Decaying);
+                device.update(decays, hyper.view(), report.view(), weights, grads, m, v);
+            }
+        }
+    }
+    vec![params.bytes(device), master.bytes(device), m.bytes(device), v.bytes(device)]
+}
+
+macro_rules! widths {
+    ($($name:ident: $params:ty, $grads:ty, $m:ty, $v:ty, $has_master:expr;)*) => {
+        $(#[test] fn $name() {
+            let Some(cuda) = device() else { return };
+            for way in [Way::Decaying, Way::Plain, Way::NotFinite, Way::ByHost] {
+                for sizes in [[1, 0], [2051, 0], [77, 1]] {
+                    let found = steps::<_, $params, $grads, $m, $v>(&cuda, way, $has_master, sizes);
+                    let expected = steps::<_, $params, $grads, $m, $v>(&CPU, way, $has_master, sizes);
+                    for (tensor, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                        alike(&format!("tensor {tensor} of {sizes:?}, {way:?}"), found, expected);
+                    }
+                }
+            }
+        })*
+    };
+}
+
+widths! {
+    all_in_f32: f32, f32, f32, f32, false;
+    all_in_bf16: bf16, bf16, bf16, bf16, false;
+    a_master_in_f32: bf16, bf16, bf16, f32, true;
+    a_master_beside_f32: f32, f32, bf16, bf16, true;
+}
+
+fn finite<E: Element>(largest: E)
+where
+    for<'a> Stored<'a, zero_runtime::device::Cuda>: From<View<'a, zero_runtime::device::Cuda, E>>,
+{
+    let Some(cuda) = device() else { return };
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for at in [0, 7, 8, 2999] {
+            let mut numbers = vec![largest; 3000];
+            assert!(cuda.all_finite(of(&cuda, &numbers).view()));
+            numbers[at] = E::narrow(bad);
+            assert!(!cuda.all_finite(of(&cuda, &numbers).view()), "{bad} at {at}");
+        }
+    }
+    assert!(cuda.all_finite(View::<_, E>::empty()));
+}
+
+#[test]
+fn one_number_that_is_not_finite_is_found() {
+    finite(f32::MAX);
+    finite(bf16::MAX);
+}

@@ -1,0 +1,183 @@
+//! Queues and what passes between host and device: the pretend device does what it was told in any order that events allow.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Barrier, Mutex};
+
+use zero_runtime::device::{Cuda, Device, Memory, Parts};
+use zero_runtime::launch::Segment;
+use zero_runtime::view::{View, ViewMut};
+use zero_tests::buffers::{noise, of, values};
+use zero_tests::pretend;
+
+use super::device;
+
+/// Longer than the staging, and no multiple of any part of it.
+const LONG: usize = (9 << 20) / 4 + 3;
+
+#[test]
+fn what_is_staged_comes_back() {
+    let Some(cuda) = device() else { return };
+    let numbers = noise(LONG, 1);
+    let buffer = of(&cuda, &numbers);
+    assert!(values(&cuda, &buffer) == numbers);
+    assert_eq!(cuda.failure(), None);
+}
+
+/// Each overtakes the one before in no queue, though all pass through the same few bytes of the host.
+#[test]
+fn staging_is_not_filled_again_before_it_was_copied() {
+    let Some(cuda) = device() else { return };
+    let pieces: Vec<_> = (0..40).map(|seed| noise(100_000, seed)).collect();
+    let buffers: Vec<_> = pieces
+        .iter()
+        .enumerate()
+        .map(|(i, piece)| {
+            cuda.enter(i % 4);
+            of(&cuda, piece)
+        })
+        .collect();
+    cuda.enter(0);
+    for (i, (buffer, piece)) in buffers.iter().zip(&pieces).enumerate() {
+        assert!(values(&cuda, buffer) == *piece, "piece {i}");
+    }
+}
+
+/// Numbers that one queue makes and another copies, where an event orders the two or does not.
+fn copied(cuda: &Cuda, is_ordered: bool) -> Vec<f32> {
+    let ones = of(cuda, &[1.0f32; 5000]);
+    let (mut made, mut copy) = (of(cuda, &[0.0f32; 5000]), of(cuda, &[0.0f32; 5000]));
+    // All that was staged is there.
+    values(cuda, &ones);
+    cuda.enter(1);
+    (0..3).for_each(|_| cuda.add(made.view_mut(), ones.view()));
+    cuda.record(5);
+    cuda.enter(0);
+    if is_ordered {
+        cuda.wait(5);
+    }
+    cuda.copy(copy.view_mut(), made.view());
+    values(cuda, &copy)
+}
+
+#[test]
+fn events_order_queues_and_nothing_else_does() {
+    let Some(cuda) = device() else { return };
+    cuda.prepare(6).expect("events");
+    let mut overtaken = 0;
+    for seed in 0..16 {
+        pretend::seed(seed);
+        assert!(copied(&cuda, true) == [3.0; 5000], "seed {seed}");
+        overtaken += usize::from(copied(&cuda, false) != [3.0; 5000]);
+    }
+    assert!(overtaken > 0, "the pretend device keeps an order that nobody asked for");
+    assert_eq!(cuda.failure(), None);
+}
+
+/// What it reads is what was there when it was made, in whichever queue, while the device goes on.
+#[test]
+fn another_thread_reads_what_was_there() {
+    let Some(cuda) = device() else { return };
+    for seed in 0..8 {
+        pretend::seed(seed);
+        let ones = of(&cuda, &[1.0f32; 3000]);
+        let (mut kept, mut other) = (of(&cuda, &[0.0f32; 3000]), of(&cuda, &[0.0f32; 3000]));
+        values(&cuda, &ones);
+        cuda.enter(2);
+        cuda.add(kept.view_mut(), ones.view());
+        let beside = cuda.beside();
+        cuda.enter(0);
+        cuda.add(other.view_mut(), ones.view());
+        let (kept, read) = (&kept, |beside: Cuda, kept| values(&beside, kept) == [1.0; 3000]);
+        assert!(
+            std::thread::scope(|scope| scope.spawn(move || read(beside, kept)).join().expect("a thread")),
+            "seed {seed}"
+        );
+        assert!(values(&cuda, &other) == [1.0; 3000]);
+    }
+}
+
+#[test]
+fn memory_is_whole_pages_of_zeros() {
+    let Some(cuda) = device() else { return };
+    let memory = cuda.allocate(5000).expect("memory");
+    assert!(memory.len() >= 5000 && memory.len().is_multiple_of(4096) && memory.start().addr().is_multiple_of(4096));
+    #[expect(unsafe_code, reason = "memory that nobody else has")]
+    // SAFETY: all of it, which is initialised, and nobody writes.
+    let view = unsafe { View::<Cuda, u8>::from_raw(memory.start(), memory.len()) };
+    let mut bytes = vec![1; memory.len()];
+    cuda.read(view, &mut bytes);
+    assert!(bytes.iter().all(|&byte| byte == 0));
+}
+
+/// What a rank shares, given to the others by a descriptor, and what it then sees of all.
+fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrier) -> Vec<f32> {
+    let mut exchange = |descriptor: OwnedFd| {
+        given.lock().unwrap()[own] = Some(descriptor);
+        met.wait();
+        let all = given.lock().unwrap();
+        Ok(all.iter().map(|one| one.as_ref().unwrap().try_clone().unwrap()).collect())
+    };
+    let segment = Arc::new(Segment::private(4096).expect("memory of the host"));
+    let parts = Parts { bytes: bytes.to_vec(), own, exchange: Some(&mut exchange) };
+    let memory = device.share(segment, parts).expect("the memory of both");
+    assert_eq!(memory.len(), bytes.iter().sum::<usize>());
+    let first = |rank: usize| memory.start().wrapping_add(bytes[..rank].iter().sum::<usize>()).cast::<f32>();
+    #[expect(unsafe_code, reason = "memory that nobody else has")]
+    // SAFETY: a word of the part of each rank, which that rank alone writes, before anybody reads it.
+    let (to, from) = unsafe {
+        (ViewMut::<Cuda, f32>::from_raw(first(own), 1), [0, 1].map(|rank| View::<Cuda, f32>::from_raw(first(rank), 1)))
+    };
+    let mut found = [0.0; 2];
+    device.stage(to, |to| to[0] = 1.5 + own as f32);
+    device.read(from[own], &mut found[..1]);
+    met.wait();
+    from.iter().zip(&mut found).for_each(|(from, found)| device.read(*from, core::slice::from_mut(found)));
+    // Nobody gives up what another one reads.
+    met.wait();
+    assert_eq!(device.failure(), None);
+    found.to_vec()
+}
+
+type Given = Mutex<[Option<OwnedFd>; 2]>;
+
+#[test]
+fn each_device_reaches_the_parts_of_the_others() {
+    let Some(first) = device() else { return };
+    let devices = [first, Cuda::open(1).expect("a second device")];
+    let page = devices[0].allocate(1).expect("memory").len();
+    let (bytes, given, met) = ([2 * page, page], Given::default(), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let ranks = devices.into_iter().enumerate().map(|(own, device)| {
+            let (bytes, given, met) = (&bytes, &given, &met);
+            scope.spawn(move || share(&device, own, bytes, given, met))
+        });
+        let ranks: Vec<_> = ranks.collect();
+        for rank in ranks {
+            assert_eq!(rank.join().expect("a rank"), [1.5, 2.5]);
+        }
+    });
+}
+
+#[test]
+fn a_device_that_has_failed_does_nothing_more_and_says_why() {
+    let inside = || {
+        let cuda = device().expect("a pretend device");
+        let (x, mut y) = (of(&cuda, &[1.0f32; 9]), of(&cuda, &[2.0f32; 9]));
+        let mut filled = false;
+        cuda.add(y.view_mut(), x.view());
+        let failure = cuda.failure().expect("a kernel that does not start");
+        assert_eq!(failure.code, "Z0438", "{failure}");
+        assert!(failure.what.contains("`add<float, 1>` on CUDA device 0: "), "{failure}");
+        cuda.scale(y.view_mut(), f32::NAN);
+        cuda.stage(y.view_mut(), |to| filled = to.len() == 9);
+        let mut found = [7.0; 9];
+        cuda.read(y.view(), &mut found);
+        assert!(filled, "whoever fills counts on being asked");
+        assert_eq!((found, cuda.failure()), ([7.0; 9], Some(failure)), "the first error stays");
+    };
+    super::refusals::apart(
+        "queues::a_device_that_has_failed_does_nothing_more_and_says_why",
+        &[("PRETEND_FAIL", "launch:1")],
+        inside,
+    );
+}

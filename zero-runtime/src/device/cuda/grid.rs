@@ -1,0 +1,156 @@
+//! Grid: which threads have which part of rows, and numbers as kernels take them. All of it follows from shapes alone, and with
+//! it the order of sums. Never launches a kernel.
+
+use super::Cuda;
+use super::launch::{Argument, Grid, Kernel};
+use super::module::Source;
+use crate::device::Write;
+use crate::view::ViewMut;
+
+/// Elements that a thread takes at a time, as in `packs.cuh`.
+pub(super) const PACK: usize = 8;
+
+/// Threads of a block, as in `packs.cuh`.
+pub(super) const BLOCK: usize = 256;
+
+/// Blocks of a sum over columns: some for each of a GPU's processors, of which there are about 150.
+const SUM_BLOCKS: usize = 512;
+
+/// Columns of a block that adds chunks, as in `norm.cu`.
+const CHUNK_COLUMNS: usize = 32;
+
+const ADD_CHUNKS: Kernel = Kernel::new(Source::Norm, "add_chunks");
+
+/// Threads that share a row of so many elements: a part of a warp, a warp, or a block.
+pub(super) fn sharing(width: usize) -> usize {
+    match width {
+        ..=128 => 8,
+        129..=2048 => 32,
+        _ => BLOCK,
+    }
+}
+
+/// Threads for so many rows, which as many share each.
+pub(super) fn of_rows(rows: usize, sharing: usize) -> Grid {
+    Grid { blocks: rows.div_ceil(BLOCK / sharing), threads: BLOCK }
+}
+
+/// Threads for as many packs of each of so many rows, and how many blocks share a row.
+pub(super) fn of_packs(rows: usize, packs: usize) -> (Grid, Argument<'static>) {
+    let threads = packs.next_multiple_of(32).clamp(32, BLOCK);
+    let blocks = packs.div_ceil(threads);
+    (Grid { blocks: rows * blocks, threads }, word(blocks))
+}
+
+/// A number that kernels take in 32 bits.
+#[track_caller]
+pub(super) fn word(number: usize) -> Argument<'static> {
+    Argument::U32(narrowed(number))
+}
+
+/// Two such numbers as neighbours in a struct.
+#[track_caller]
+pub(super) fn pair(first: usize, second: usize) -> u64 {
+    u64::from(narrowed(first)) | u64::from(narrowed(second)) << 32
+}
+
+/// A struct that kernels take by value.
+pub(super) fn words(words: &[u64]) -> Argument<'_> {
+    Argument::Bytes(bytemuck::cast_slice(words))
+}
+
+#[track_caller]
+fn narrowed(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or_else(|_| panic!("a size of {number}, which kernels count in 32 bits"))
+}
+
+/// How the columns of a matrix are summed: a block has a tile of them and a chunk of the rows, and as many `lanes` stand beside
+/// one another in it. What chunks give is added in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    width: usize,
+    pub lanes: usize,
+    pub tiles: usize,
+    /// Rows of each.
+    pub chunk: usize,
+    chunks: usize,
+}
+
+impl Columns {
+    pub fn of(rows: usize, width: usize) -> Self {
+        let lanes = width.div_ceil(PACK).next_power_of_two().min(32);
+        let tiles = width.div_ceil(lanes * PACK);
+        // Eight rows for each thread at least: fewer are not worth a block.
+        let most = rows.div_ceil(8 * BLOCK / lanes);
+        let chunk = rows.div_ceil((SUM_BLOCKS / tiles.max(1)).clamp(1, most.max(1))).max(1);
+        Self { width, lanes, tiles, chunk, chunks: rows.div_ceil(chunk) }
+    }
+
+    pub fn grid(&self) -> Grid {
+        Grid { blocks: self.tiles * self.chunks, threads: BLOCK }
+    }
+
+    /// Where chunks leave `sums` sums each, which is workspace of the queue.
+    pub fn partial(&self, cuda: &Cuda, sums: usize) -> u64 {
+        let (start, len) = cuda.scratch();
+        let needed = self.chunks * sums * self.width * size_of::<f32>();
+        assert!(needed <= len || cuda.has_failed(), "{needed} bytes of workspace, of which there are {len}");
+        start
+    }
+
+    /// `to` := or += what all chunks have left of sum number `which` of `sums`.
+    pub fn finish(&self, cuda: &Cuda, which: usize, sums: usize, to: ViewMut<Cuda, f32>, write: Write) {
+        let from = self.partial(cuda, sums) + (which * self.width * size_of::<f32>()) as u64;
+        cuda.launch(
+            ADD_CHUNKS,
+            Grid { blocks: self.width.div_ceil(CHUNK_COLUMNS), threads: BLOCK },
+            &[
+                Argument::Pointer(from),
+                to.into(),
+                word(self.chunks),
+                word(self.width),
+                (sums * self.width).into(),
+                word((write == Write::Add).into()),
+            ],
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_in_one_chunk_and_every_column_in_one_tile() {
+        for rows in [0, 1, 7, 64, 65, 1000, 65_536, 1 << 20] {
+            for width in [1, 7, 8, 9, 64, 255, 256, 257, 768, 5120, 131_072, 1 << 20] {
+                let columns = Columns::of(rows, width);
+                let Columns { lanes, tiles, chunk, chunks, .. } = columns;
+                assert!((tiles - 1) * lanes * PACK < width && width <= tiles * lanes * PACK, "{columns:?}");
+                assert!(rows <= chunks * chunk && (rows == 0 || (chunks - 1) * chunk < rows), "{columns:?}");
+                assert!(BLOCK.is_multiple_of(lanes) && tiles * chunks <= SUM_BLOCKS.max(tiles), "{columns:?}");
+                // Two sums of each chunk, in 16 MiB.
+                assert!(8 * chunks * width <= 16 << 20, "{columns:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_cover_all_packs() {
+        for packs in [1, 31, 32, 33, 256, 257, 6288] {
+            let (grid, blocks) = of_packs(3, packs);
+            let Argument::U32(blocks) = blocks else { panic!("a word") };
+            assert_eq!(grid.blocks, 3 * blocks as usize);
+            assert!(blocks as usize * grid.threads >= packs && grid.threads.is_multiple_of(32));
+        }
+        assert_eq!(of_rows(33, 8).blocks, 2);
+        assert_eq!(of_rows(3, 256).blocks, 3);
+        assert_eq!(pair(1, 2), 1 | 2 << 32);
+    }
+
+    #[test]
+    #[should_panic(expected = "a size of 4294967296")]
+    fn sizes_beyond_a_word_are_refused() {
+        word(1 << 32);
+    }
+}

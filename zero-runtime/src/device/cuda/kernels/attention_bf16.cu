@@ -1,0 +1,390 @@
+// Attention in bf16 on tensor cores. A block has four warps, each 16 queries or 16 keys with all of their features. Heads are
+// DIM wide in a block's memory: a multiple of 16, of which what a head does not have is zeros. Sums are f32; weights and
+// gradients of scores are rounded to bf16 before the products that they are factors of.
+#include "attention.cuh"
+#include "mma.cuh"
+
+constexpr u32 WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS;
+
+// Elements from row to row in a block's memory: an odd number of 16 bytes, so that eight rows never meet in a bank.
+template <int DIM> constexpr int STRIDE = DIM + 8;
+
+// Begins to fetch COUNT rows from `first` on; zeros where there is no row or no feature.
+template <int DIM, int COUNT>
+__device__ __forceinline__ void fetch(bf16* to, const bf16* from, u64 stride, u32 first, u32 end, u32 dim, bool aligned) {
+    constexpr u32 PACKS = DIM / 8;
+#pragma unroll 4
+    for (u32 i = threadIdx.x; i < COUNT * PACKS; i += THREADS) {
+        u32 row = i / PACKS, feature = i % PACKS * 8;
+        bool is_there = first + row < end && feature < dim;
+        const bf16* start = from + (is_there ? u64(first + row) * stride + feature : 0);
+        bf16* place = to + row * STRIDE<DIM> + feature;
+        if (aligned) {
+            copy_async_16(place, start, is_there);
+            continue;
+        }
+#pragma unroll
+        for (u32 j = 0; j < 8; j++) place[j] = is_there && feature + j < dim ? start[j] : bf16{0};
+    }
+}
+
+// Whether heads of these rows may be fetched 16 bytes at a time.
+__device__ __forceinline__ bool can_fetch(const bf16* start, u64 stride, u32 dim) {
+    return is_aligned(start, stride) && dim % 8 == 0;
+}
+
+// Two neighbours of a row, from an even feature on; `whole` where rows begin at multiples of 4 bytes and have no odd end.
+__device__ __forceinline__ void store_pair(bf16* row, u32 feature, u32 dim, float low, float high, bool whole) {
+    if (feature >= dim) return;
+    if (whole) {
+        *reinterpret_cast<u32*>(row + feature) = pack_bf16(low, high);
+        return;
+    }
+    row[feature] = narrow<bf16>(low);
+    if (feature + 1 < dim) row[feature + 1] = narrow<bf16>(high);
+}
+
+__device__ __forceinline__ bool is_whole(const bf16* start, u64 stride, u32 dim) {
+    return reinterpret_cast<u64>(start) % 4 == 0 && stride % 2 == 0 && dim % 2 == 0;
+}
+
+// Stores 16 rows of sums, those that there are.
+template <int DIM>
+__device__ __forceinline__ void store_sums(bf16* to, u64 stride, u32 first, u32 end, u32 dim, const float (&sums)[DIM / 8][4]) {
+    u32 lane = threadIdx.x % 32;
+    bool whole = is_whole(to, stride, dim);
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        u32 row = first + lane / 4 + half * 8;
+        if (row >= end) continue;
+#pragma unroll
+        for (u32 i = 0; i < DIM / 8; i++)
+            store_pair(to + u64(row) * stride, i * 8 + lane % 4 * 2, dim, sums[i][half * 2], sums[i][half * 2 + 1], whole);
+    }
+}
+
+// A softmax of the two rows of a fragment that a lane has.
+struct Softmax {
+    float largest[2], total[2];
+};
+
+// scores := e^(scores - the new maxima), hidden ones negative infinity before; gives what earlier ones are to be multiplied by.
+template <int COUNT>
+__device__ __forceinline__ void advance(Softmax& softmax, float (&scores)[COUNT][4], float (&factors)[2]) {
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        float before = softmax.largest[half], largest = before;
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+            largest = scores[i][half * 2] > largest ? scores[i][half * 2] : largest;
+            largest = scores[i][half * 2 + 1] > largest ? scores[i][half * 2 + 1] : largest;
+        }
+        largest = row_max<4>(largest);
+        factors[half] = exponential_small(before - largest);
+        float total = softmax.total[half] * factors[half];
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+#pragma unroll
+            for (u32 j = half * 2; j < half * 2 + 2; j++) {
+                scores[i][j] = exponential_small(scores[i][j] - largest);
+                total += scores[i][j];
+            }
+        }
+        softmax.largest[half] = largest;
+        softmax.total[half] = total;
+    }
+}
+
+// 64 queries of a head over tiles of 64 keys. Values come while scores are computed, the next keys while values are summed.
+template <int DIM>
+__global__ void __launch_bounds__(THREADS) attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse,
+                                                          Shape shape) {
+    constexpr u32 KEYS = 64;
+    __shared__ __align__(16) bf16 keys[KEYS * STRIDE<DIM>], values[KEYS * STRIDE<DIM>];
+    // The last queries see most: they begin first.
+    u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS;
+    u32 sequence = index / shape.heads, head = index % shape.heads, key_head = head / shape.sharing, dim = shape.dim;
+    u32 all_keys = shape.before + shape.length, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    q += u64(sequence) * shape.length * shape.query_stride + u64(head) * dim;
+    k += u64(sequence) * all_keys * shape.key_stride + u64(key_head) * dim;
+    v += u64(sequence) * all_keys * shape.value_stride + u64(key_head) * dim;
+    bool k_aligned = can_fetch(k, shape.key_stride, dim), v_aligned = can_fetch(v, shape.value_stride, dim);
+    u32 queries[DIM / 16][4];
+    fetch<DIM, ROWS>(keys, q, shape.query_stride, start, shape.length, dim, can_fetch(q, shape.query_stride, dim));
+    copy_async_wait();
+    __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(queries[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
+    __syncthreads();
+    u32 place = shape.before + start, end = shape.before + min(start + ROWS, shape.length);
+    u32 tile = first_seen(shape, place) / KEYS * KEYS;
+    fetch<DIM, KEYS>(keys, k, shape.key_stride, tile, all_keys, dim, k_aligned);
+    Softmax softmax = {{LOWEST, LOWEST}, {0.0f, 0.0f}};
+    float sums[DIM / 8][4] = {};
+    for (; tile < end; tile += KEYS) {
+        copy_async_wait();
+        __syncthreads();
+        fetch<DIM, KEYS>(values, v, shape.value_stride, tile, all_keys, dim, v_aligned);
+        float scores[KEYS / 8][4] = {}, factors[2];
+#pragma unroll
+        for (u32 i = 0; i < DIM / 16; i++) {
+#pragma unroll
+            for (u32 j = 0; j < KEYS / 16; j++) {
+                u32 fragments[4];
+                right_fragments<STRIDE<DIM>>(fragments, keys + j * 16 * STRIDE<DIM>, i * 16);
+                mma_bf16(scores[2 * j], queries[i], fragments);
+                mma_bf16(scores[2 * j + 1], queries[i], fragments + 2);
+            }
+        }
+        copy_async_wait();
+        __syncthreads();
+        if (tile + KEYS < end) fetch<DIM, KEYS>(keys, k, shape.key_stride, tile + KEYS, all_keys, dim, k_aligned);
+        bool hides = tile + KEYS - 1 > place || place + ROWS - 1 - tile >= shape.window;
+#pragma unroll
+        for (u32 i = 0; i < KEYS / 8; i++) {
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+                u32 query = place + warp * 16 + lane / 4 + j / 2 * 8, key = tile + i * 8 + lane % 4 * 2 + j % 2;
+                scores[i][j] = !hides || sees(shape, query, key) ? scores[i][j] * shape.scale : -infinity();
+            }
+        }
+        advance(softmax, scores, factors);
+#pragma unroll
+        for (u32 i = 0; i < DIM / 8; i++) {
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) sums[i][j] *= factors[j / 2];
+        }
+#pragma unroll
+        for (u32 j = 0; j < KEYS / 16; j++) {
+            float pair[2][4];
+            u32 weights[4];
+#pragma unroll
+            for (u32 i = 0; i < 8; i++) pair[i / 4][i % 4] = scores[2 * j + i / 4][i % 4];
+            left_of_sums(weights, pair);
+#pragma unroll
+            for (u32 i = 0; i < DIM / 16; i++) {
+                u32 fragments[4];
+                right_fragments_of_rows<STRIDE<DIM>>(fragments, values + j * 16 * STRIDE<DIM>, i * 16);
+                mma_bf16(sums[2 * i], weights, fragments);
+                mma_bf16(sums[2 * i + 1], weights, fragments + 2);
+            }
+        }
+    }
+    u64 token = u64(sequence) * shape.length;
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        float total = row_sum<4>(softmax.total[half]), factor = 1.0f / total;
+#pragma unroll
+        for (u32 i = 0; i < DIM / 8; i++) {
+            sums[i][half * 2] *= factor;
+            sums[i][half * 2 + 1] *= factor;
+        }
+        u32 query = start + warp * 16 + lane / 4 + half * 8;
+        if (lane % 4 == 0 && query < shape.length)
+            lse[(token + query) * shape.heads + head] = softmax.largest[half] + logarithm(total);
+    }
+    u64 width = u64(shape.heads) * dim;
+    store_sums<DIM>(out + token * width + u64(head) * dim, width, start + warp * 16, shape.length, dim, sums);
+}
+
+// Where a head's tensors begin that backward reads and writes.
+struct Head {
+    const bf16 *q, *out, *dout;
+    const float* lse;
+    bf16* dqkv;
+};
+
+__device__ __forceinline__ Head head_of(const Shape& shape, u32 sequence, u32 head, const bf16* q, const bf16* out,
+                                        const float* lse, const bf16* dout, bf16* dqkv) {
+    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * shape.dim, features = u64(head) * shape.dim;
+    return {q + token * shape.query_stride + features, out + token * width + features, dout + token * width + features,
+            lse + token * shape.heads + head, dqkv + token * gradient_stride(shape) + features};
+}
+
+// The log-sum-exp and the `do . o` of a query; what is no query has no weights.
+__device__ __forceinline__ void statistics_of(const Head& head, const Shape& shape, u32 query, float& lse, float& delta) {
+    lse = infinity();
+    delta = 0.0f;
+    if (query >= shape.length) return;
+    u64 width = u64(shape.heads) * shape.dim;
+    lse = head.lse[u64(query) * shape.heads];
+    delta = delta_of(head.dqkv + u64(query) * gradient_stride(shape), head.dout + query * width, head.out + query * width, shape.dim);
+}
+
+// The gradients of keys and values of 64 keys that some heads share: over tiles of queries, head after head.
+template <int DIM>
+__global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
+                                                              const float* lse, const bf16* dout, bf16* dqkv, Shape shape) {
+    // Of the next tile, which comes while one is worked on, there is room beside it.
+    constexpr u32 QUERIES = DIM <= 64 ? 32 : 16;
+    __shared__ __align__(16) bf16 keys[ROWS * STRIDE<DIM>], queries[2][QUERIES * STRIDE<DIM>], gradients[2][QUERIES * STRIDE<DIM>];
+    __shared__ float all_lse[2][QUERIES], all_delta[2][QUERIES];
+    u32 key_heads = shape.heads / shape.sharing, index = blockIdx.x / shape.blocks, tile = blockIdx.x % shape.blocks * ROWS;
+    u32 sequence = index / key_heads, key_head = index % key_heads, dim = shape.dim, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * dim, key_features = u64(key_head) * dim;
+    k += token * shape.key_stride + key_features;
+    v += token * shape.value_stride + key_features;
+    u32 values[DIM / 16][4];
+    fetch<DIM, ROWS>(keys, v, shape.value_stride, tile, shape.length, dim, can_fetch(v, shape.value_stride, dim));
+    copy_async_wait();
+    __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(values[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
+    __syncthreads();
+    fetch<DIM, ROWS>(keys, k, shape.key_stride, tile, shape.length, dim, can_fetch(k, shape.key_stride, dim));
+    // The last query that sees the last key, and one more.
+    u32 end = u32(min(u64(shape.length), u64(tile) + ROWS - 1 + shape.window));
+    u32 tiles = (end - tile + QUERIES - 1) / QUERIES, count = tiles * shape.sharing;
+    float lse_next = 0.0f, delta_next = 0.0f;
+    auto begin = [&](u32 step) {
+        u32 start = tile + step % tiles * QUERIES, room = step % 2;
+        Head head = head_of(shape, sequence, key_head * shape.sharing + step / tiles, q, out, lse, dout, dqkv);
+        fetch<DIM, QUERIES>(queries[room], head.q, shape.query_stride, start, shape.length, dim,
+                            can_fetch(head.q, shape.query_stride, dim));
+        fetch<DIM, QUERIES>(gradients[room], head.dout, width, start, shape.length, dim, can_fetch(head.dout, width, dim));
+        if (threadIdx.x < QUERIES) statistics_of(head, shape, start + threadIdx.x, lse_next, delta_next);
+    };
+    auto finish = [&](u32 step) {
+        if (threadIdx.x >= QUERIES) return;
+        all_lse[step % 2][threadIdx.x] = lse_next;
+        all_delta[step % 2][threadIdx.x] = delta_next;
+    };
+    begin(0);
+    finish(0);
+    float dkeys[DIM / 8][4] = {}, dvalues[DIM / 8][4] = {};
+    for (u32 step = 0; step < count; step++) {
+        copy_async_wait();
+        __syncthreads();
+        if (step + 1 < count) begin(step + 1);
+        u32 start = tile + step % tiles * QUERIES, room = step % 2, key = tile + warp * 16 + lane / 4;
+#pragma unroll
+        for (u32 part = 0; part < QUERIES; part += 16) {
+            // Queries before all keys of this warp.
+            if (start + part + 15 < tile + warp * 16) continue;
+            const bf16 *of_queries = queries[room] + part * STRIDE<DIM>, *of_gradients = gradients[room] + part * STRIDE<DIM>;
+            float weights[2][4] = {}, dscores[2][4] = {};
+            u32 left[4], fragments[4];
+#pragma unroll
+            for (u32 i = 0; i < DIM / 16; i++) {
+                left_fragment<STRIDE<DIM>>(left, keys + warp * 16 * STRIDE<DIM>, i * 16);
+                right_fragments<STRIDE<DIM>>(fragments, of_queries, i * 16);
+                mma_bf16(weights[0], left, fragments);
+                mma_bf16(weights[1], left, fragments + 2);
+                right_fragments<STRIDE<DIM>>(fragments, of_gradients, i * 16);
+                mma_bf16(dscores[0], values[i], fragments);
+                mma_bf16(dscores[1], values[i], fragments + 2);
+            }
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) {
+                    u32 query = part + i * 8 + lane % 4 * 2 + j % 2;
+                    bool is_seen = sees(shape, start + query, key + j / 2 * 8);
+                    float score = is_seen ? weights[i][j] * shape.scale : -infinity();
+                    weights[i][j] = exponential_small(score - all_lse[room][query]);
+                    dscores[i][j] = shape.scale * weights[i][j] * (dscores[i][j] - all_delta[room][query]);
+                }
+            }
+            left_of_sums(left, weights);
+#pragma unroll
+            for (u32 i = 0; i < DIM / 16; i++) {
+                right_fragments_of_rows<STRIDE<DIM>>(fragments, of_gradients, i * 16);
+                mma_bf16(dvalues[2 * i], left, fragments);
+                mma_bf16(dvalues[2 * i + 1], left, fragments + 2);
+            }
+            left_of_sums(left, dscores);
+#pragma unroll
+            for (u32 i = 0; i < DIM / 16; i++) {
+                right_fragments_of_rows<STRIDE<DIM>>(fragments, of_queries, i * 16);
+                mma_bf16(dkeys[2 * i], left, fragments);
+                mma_bf16(dkeys[2 * i + 1], left, fragments + 2);
+            }
+        }
+        if (step + 1 < count) finish(step + 1);
+    }
+    u64 stride = gradient_stride(shape);
+    bf16* to = dqkv + token * stride + width + key_features;
+    store_sums<DIM>(to, stride, tile + warp * 16, shape.length, dim, dkeys);
+    store_sums<DIM>(to + u64(key_heads) * dim, stride, tile + warp * 16, shape.length, dim, dvalues);
+}
+
+// The gradients of 64 queries of a head, over tiles of 32 keys. No other block reads their `do . o` any more.
+template <int DIM>
+__global__ void __launch_bounds__(THREADS) attention_dq_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
+                                                             const float* lse, const bf16* dout, bf16* dqkv, Shape shape) {
+    constexpr u32 KEYS = 32;
+    __shared__ __align__(16) bf16 keys[2][KEYS * STRIDE<DIM>], values[2][KEYS * STRIDE<DIM>];
+    u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS, dim = shape.dim;
+    u32 sequence = index / shape.heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * dim;
+    u64 key_features = u64(index % shape.heads / shape.sharing) * dim;
+    Head head = head_of(shape, sequence, index % shape.heads, q, out, lse, dout, dqkv);
+    k += token * shape.key_stride + key_features;
+    v += token * shape.value_stride + key_features;
+    bool k_aligned = can_fetch(k, shape.key_stride, dim), v_aligned = can_fetch(v, shape.value_stride, dim);
+    // Both rooms of keys, and both of values, have the 64 rows of queries first.
+    u32 queries[DIM / 16][4], gradients[DIM / 16][4];
+    fetch<DIM, ROWS>(keys[0], head.q, shape.query_stride, start, shape.length, dim, can_fetch(head.q, shape.query_stride, dim));
+    fetch<DIM, ROWS>(values[0], head.dout, width, start, shape.length, dim, can_fetch(head.dout, width, dim));
+    float of_lse[2], of_delta[2];
+#pragma unroll
+    for (u32 half = 0; half < 2; half++)
+        statistics_of(head, shape, start + warp * 16 + lane / 4 + half * 8, of_lse[half], of_delta[half]);
+    copy_async_wait();
+    __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < DIM / 16; i++) {
+        left_fragment<STRIDE<DIM>>(queries[i], keys[0] + warp * 16 * STRIDE<DIM>, i * 16);
+        left_fragment<STRIDE<DIM>>(gradients[i], values[0] + warp * 16 * STRIDE<DIM>, i * 16);
+    }
+    __syncthreads();
+    u32 tile = first_seen(shape, start) / KEYS * KEYS, end = min(start + ROWS, shape.length);
+    auto begin = [&](u32 tile) {
+        u32 room = tile / KEYS % 2;
+        fetch<DIM, KEYS>(keys[room], k, shape.key_stride, tile, shape.length, dim, k_aligned);
+        fetch<DIM, KEYS>(values[room], v, shape.value_stride, tile, shape.length, dim, v_aligned);
+    };
+    begin(tile);
+    float sums[DIM / 8][4] = {};
+    for (; tile < end; tile += KEYS) {
+        copy_async_wait();
+        __syncthreads();
+        if (tile + KEYS < end) begin(tile + KEYS);
+        u32 room = tile / KEYS % 2;
+#pragma unroll
+        for (u32 part = 0; part < KEYS; part += 16) {
+            // Keys after all queries of this warp.
+            if (tile + part > start + warp * 16 + 15) continue;
+            const bf16 *of_keys = keys[room] + part * STRIDE<DIM>, *of_values = values[room] + part * STRIDE<DIM>;
+            float scores[2][4] = {}, dscores[2][4] = {};
+            u32 left[4], fragments[4];
+#pragma unroll
+            for (u32 i = 0; i < DIM / 16; i++) {
+                right_fragments<STRIDE<DIM>>(fragments, of_keys, i * 16);
+                mma_bf16(scores[0], queries[i], fragments);
+                mma_bf16(scores[1], queries[i], fragments + 2);
+                right_fragments<STRIDE<DIM>>(fragments, of_values, i * 16);
+                mma_bf16(dscores[0], gradients[i], fragments);
+                mma_bf16(dscores[1], gradients[i], fragments + 2);
+            }
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) {
+                    u32 query = start + warp * 16 + lane / 4 + j / 2 * 8, key = tile + part + i * 8 + lane % 4 * 2 + j % 2;
+                    float score = sees(shape, query, key) ? scores[i][j] * shape.scale : -infinity();
+                    float weight = exponential_small(score - of_lse[j / 2]);
+                    dscores[i][j] = shape.scale * weight * (dscores[i][j] - of_delta[j / 2]);
+                }
+            }
+            left_of_sums(left, dscores);
+#pragma unroll
+            for (u32 i = 0; i < DIM / 16; i++) {
+                right_fragments_of_rows<STRIDE<DIM>>(fragments, of_keys, i * 16);
+                mma_bf16(sums[2 * i], left, fragments);
+                mma_bf16(sums[2 * i + 1], left, fragments + 2);
+            }
+        }
+    }
+    store_sums<DIM>(head.dqkv, gradient_stride(shape), start + warp * 16, shape.length, dim, sums);
+}

@@ -1,0 +1,174 @@
+// Embeddings: rows of tables by token and by place, and their gradients without atomics. A row's gradient is the sum over its
+// tokens in their order, as the processor's is, to the bit.
+#include "packs.cuh"
+
+// out (tokens, width) := row ids[t] of `table`, plus row t % `length` of `positions` if it is there. Some blocks share a row.
+template <class E>
+__global__ void embed(const u32* ids, const E* table, const E* positions, E* out, u64 vocabulary, u64 length, u32 width,
+                      u32 blocks) {
+    u64 token = blockIdx.x / blocks, id = ids[token];
+    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+    if (here == 0) return;
+    bool aligned = is_aligned(table, width) && is_aligned(out, width) && is_aligned(positions, width);
+    float words[PACK], places[PACK];
+    // An id that has no row shows.
+#pragma unroll
+    for (int i = 0; i < PACK; i++) words[i] = not_a_number();
+    if (id < vocabulary) load(words, table + id * width + column, here, aligned);
+    if (positions) {
+        load(places, positions + token % length * width + column, here, aligned);
+#pragma unroll
+        for (int i = 0; i < PACK; i++) words[i] = words[i] + places[i];
+    }
+    store(out + token * width + column, words, here, aligned);
+}
+
+// Rows of a table that a block may have, found tokens that it holds, ids that a thread looks at together, and columns that it
+// sums.
+constexpr u32 SLOTS = 64, FOUND = 2048, IDS = 4, COLUMNS = 4;
+
+struct Tokens {
+    // In their order, then by row and in their order.
+    u32 found[FOUND], sorted[FOUND];
+    u8 slots[FOUND];
+    u32 of_warps[BLOCK / 32], counts[SLOTS], starts[SLOTS];
+};
+
+// Adds to `tokens.found` those of the block's ids from `first` on that are in its group, and gives how many there are then.
+__device__ inline u32 find(Tokens& tokens, u32 count, const u32* ids, u64 first, u64 end, u32 group, u32 shift, u32 vocabulary) {
+    u32 matches = 0, at = u32(threadIdx.x) * IDS, slots[IDS];
+#pragma unroll
+    for (u32 i = 0; i < IDS; i++) {
+        u32 id = first + at + i < end ? ids[first + at + i] : ~0u;
+        bool is_match = (id & ((1u << shift) - 1u)) == group && id < vocabulary;
+        slots[i] = is_match ? id >> shift : SLOTS;
+        matches += is_match;
+    }
+    // How many come before this thread's.
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, before = matches;
+#pragma unroll
+    for (u32 lanes = 1; lanes < 32; lanes *= 2) {
+        u32 other = __shfl_up_sync(ALL_LANES, before, lanes);
+        before += lane >= lanes ? other : 0u;
+    }
+    if (lane == 31) tokens.of_warps[warp] = before;
+    __syncthreads();
+    u32 place = count + before - matches;
+#pragma unroll
+    for (u32 other = 0; other < BLOCK / 32; other++) {
+        place += other < warp ? tokens.of_warps[other] : 0u;
+        count += tokens.of_warps[other];
+    }
+#pragma unroll
+    for (u32 i = 0; i < IDS; i++) {
+        if (slots[i] == SLOTS) continue;
+        tokens.found[place] = u32(first) + at + i;
+        tokens.slots[place++] = u8(slots[i]);
+    }
+    __syncthreads();
+    return count;
+}
+
+// `tokens.sorted` := what was found, by row; a warp sees to every eighth row.
+__device__ inline void sort(Tokens& tokens, u32 count) {
+    u32 lane = threadIdx.x % 32;
+    for (u32 slot = threadIdx.x / 32; slot < SLOTS; slot += BLOCK / 32) {
+        u32 matches = 0;
+        for (u32 i = 0; i < count; i += 32)
+            matches += __popc(__ballot_sync(ALL_LANES, i + lane < count && tokens.slots[i + lane] == slot));
+        if (lane == 0) tokens.counts[slot] = matches;
+    }
+    __syncthreads();
+    if (threadIdx.x < SLOTS) {
+        u32 start = 0;
+        for (u32 slot = 0; slot < threadIdx.x; slot++) start += tokens.counts[slot];
+        tokens.starts[threadIdx.x] = start;
+    }
+    __syncthreads();
+    for (u32 slot = threadIdx.x / 32; slot < SLOTS; slot += BLOCK / 32) {
+        u32 to = tokens.starts[slot];
+        if (tokens.counts[slot] == 0) continue;
+        for (u32 i = 0; i < count; i += 32) {
+            bool is_match = i + lane < count && tokens.slots[i + lane] == slot;
+            u32 matches = __ballot_sync(ALL_LANES, is_match);
+            if (is_match) tokens.sorted[to + __popc(matches & ((1u << lane) - 1u))] = tokens.found[i + lane];
+            to += __popc(matches);
+        }
+    }
+    __syncthreads();
+}
+
+// dtable (vocabulary, width) := or += for each row the sum of `dout` over its tokens. A block has the rows whose ids end in the
+// `shift` bits of its group, so that neighbours, of which the first are the most frequent, go to many blocks; it looks at all
+// ids once. Blocks of a group have a tile of columns each, and a thread has some of them.
+template <class E>
+__global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64 count, u32 vocabulary, u32 width, u32 shift,
+                               u32 tiles, u32 add) {
+    __shared__ Tokens tokens;
+    u32 group = blockIdx.x / tiles, first_column = blockIdx.x % tiles * BLOCK * COLUMNS + threadIdx.x;
+    if (!add) {
+        for (u64 row = group; row < vocabulary; row += 1u << shift) {
+#pragma unroll
+            for (u32 i = 0; i < COLUMNS; i++) {
+                u32 column = first_column + i * BLOCK;
+                if (column < width) dtable[row * width + column] = 0.0f;
+            }
+        }
+    }
+    u32 found = 0;
+    for (u64 first = 0; first < count; first += BLOCK * IDS) {
+        found = find(tokens, found, ids, first, count, group, shift, vocabulary);
+        bool is_last = first + BLOCK * IDS >= count;
+        if (found == 0 || (!is_last && found + BLOCK * IDS <= FOUND)) continue;
+        sort(tokens, found);
+        found = 0;
+        for (u32 slot = 0; slot < SLOTS; slot++) {
+            u32 start = tokens.starts[slot], end = start + tokens.counts[slot];
+            if (start == end) continue;
+            float* to = dtable + u64(group + (slot << shift)) * width;
+            float sums[COLUMNS];
+#pragma unroll
+            for (u32 i = 0; i < COLUMNS; i++) {
+                u32 column = first_column + i * BLOCK;
+                sums[i] = column < width ? to[column] : 0.0f;
+            }
+#pragma unroll 4
+            for (u32 at = start; at < end; at++) {
+                const E* from = dout + u64(tokens.sorted[at]) * width;
+#pragma unroll
+                for (u32 i = 0; i < COLUMNS; i++) {
+                    u32 column = first_column + i * BLOCK;
+                    if (column < width) sums[i] += widen(from[column]);
+                }
+            }
+#pragma unroll
+            for (u32 i = 0; i < COLUMNS; i++) {
+                u32 column = first_column + i * BLOCK;
+                if (column < width) to[column] = sums[i];
+            }
+        }
+        // What was found is read until here.
+        __syncthreads();
+    }
+}
+
+// dpositions (context, width) := or += for each place the sum of `dout` over the sequences. Some blocks share a row.
+template <class E>
+__global__ void positions_backward(const E* dout, float* dpositions, u64 sequences, u64 length, u32 width, u32 blocks, u32 add) {
+    u64 place = blockIdx.x / blocks;
+    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+    if (here == 0) return;
+    bool aligned = is_aligned(dout, width), sums_aligned = is_aligned(dpositions, width);
+    float* to = dpositions + place * width + column;
+    float sums[PACK] = {}, gradients[PACK];
+    if (add) load(sums, to, here, sums_aligned);
+    if (place < length) {
+#pragma unroll 4
+        for (u64 sequence = 0; sequence < sequences; sequence++) {
+            load(gradients, dout + (sequence * length + place) * width + column, here, aligned);
+#pragma unroll
+            for (int i = 0; i < PACK; i++) sums[i] += gradients[i];
+        }
+    }
+    store(to, sums, here, sums_aligned);
+}

@@ -1,0 +1,99 @@
+// Elementwise nonlinearities, gates by them, and their vector-Jacobian products: the processor's operations, to the bit. A
+// nonlinearity is named by its number in `activation.rs`.
+#include "packs.cuh"
+
+constexpr float GELU_LINEAR = 1.12837916709551257390f * 1.41421356237309504880f; // 2 sqrt(2/pi)
+constexpr float GELU_CUBIC = 0.044715f;
+constexpr float GELU_SATURATED = 10.0f;
+
+enum { GELU, RELU, SILU };
+
+__device__ inline float clamped(float x) {
+    x = x < -GELU_SATURATED ? -GELU_SATURATED : x;
+    return x > GELU_SATURATED ? GELU_SATURATED : x;
+}
+
+template <int KIND> __device__ inline float value_of(float x) {
+    if (KIND == RELU) return x < 0.0f ? 0.0f : x;
+    if (KIND == SILU) return x * sigmoid(x);
+    float inner = clamped(x);
+    float gate = sigmoid_within(GELU_LINEAR * inner * fmaf(GELU_CUBIC * inner, inner, 1.0f));
+    // Not 0: an infinity must show.
+    return x < -GELU_SATURATED ? x * 0.0f : x * gate;
+}
+
+template <int KIND> __device__ inline float slope_of(float x) {
+    if (KIND == RELU) return x > 0.0f ? 1.0f : 0.0f;
+    if (KIND == SILU) {
+        float gate = sigmoid(x);
+        return gate * fmaf(x, 1.0f - gate, 1.0f);
+    }
+    float inner = clamped(x);
+    float square = GELU_CUBIC * inner * inner;
+    float gate = sigmoid_within(GELU_LINEAR * inner * (1.0f + square));
+    float slope = GELU_LINEAR * fmaf(square, 3.0f, 1.0f);
+    float whole = fmaf(inner * slope * (1.0f - gate), gate, gate);
+    return x < -GELU_SATURATED ? x * 0.0f : whole;
+}
+
+// y := f(x). A thread has a pack.
+template <class E, int KIND> __global__ void activate(const E* x, E* y, u64 count) {
+    u64 at = (u64(blockIdx.x) * blockDim.x + threadIdx.x) * PACK;
+    if (at >= count) return;
+    bool aligned = is_aligned(x, 0) && is_aligned(y, 0);
+    u32 here = u32(min(count - at, u64(PACK)));
+    float values[PACK];
+    load(values, x + at, here, aligned);
+#pragma unroll
+    for (int i = 0; i < PACK; i++) values[i] = value_of<KIND>(values[i]);
+    store(y + at, values, here, aligned);
+}
+
+// dx := dy f'(x).
+template <class E, int KIND> __global__ void activate_backward(const E* x, const E* dy, E* dx, u64 count) {
+    u64 at = (u64(blockIdx.x) * blockDim.x + threadIdx.x) * PACK;
+    if (at >= count) return;
+    bool aligned = is_aligned(x, 0) && is_aligned(dy, 0) && is_aligned(dx, 0);
+    u32 here = u32(min(count - at, u64(PACK)));
+    float values[PACK], gradients[PACK];
+    load(values, x + at, here, aligned);
+    load(gradients, dy + at, here, aligned);
+#pragma unroll
+    for (int i = 0; i < PACK; i++) gradients[i] = gradients[i] * slope_of<KIND>(values[i]);
+    store(dx + at, gradients, here, aligned);
+}
+
+// y (rows, width) := f(x) u, where each row of `x` is (x, u). Some blocks share a row.
+template <class E, int KIND> __global__ void gate(const E* x, E* y, u32 width, u32 blocks) {
+    u64 row = blockIdx.x / blocks;
+    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+    if (here == 0) return;
+    bool aligned = is_aligned(x, width) && is_aligned(y, width);
+    const E* from = x + row * 2 * width + column;
+    float gates[PACK], ups[PACK];
+    load(gates, from, here, aligned);
+    load(ups, from + width, here, aligned);
+#pragma unroll
+    for (int i = 0; i < PACK; i++) ups[i] = value_of<KIND>(gates[i]) * ups[i];
+    store(y + row * width + column, ups, here, aligned);
+}
+
+// dx (rows, 2 width) := (dy u f'(x), dy f(x)).
+template <class E, int KIND> __global__ void gate_backward(const E* x, const E* dy, E* dx, u32 width, u32 blocks) {
+    u64 row = blockIdx.x / blocks;
+    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+    if (here == 0) return;
+    bool aligned = is_aligned(x, width) && is_aligned(dy, width) && is_aligned(dx, width);
+    u64 at = row * 2 * width + column;
+    float gates[PACK], ups[PACK], gradients[PACK];
+    load(gates, x + at, here, aligned);
+    load(ups, x + at + width, here, aligned);
+    load(gradients, dy + row * width + column, here, aligned);
+#pragma unroll
+    for (int i = 0; i < PACK; i++) {
+        ups[i] = gradients[i] * ups[i] * slope_of<KIND>(gates[i]);
+        gradients[i] = gradients[i] * value_of<KIND>(gates[i]);
+    }
+    store(dx + at, ups, here, aligned);
+    store(dx + at + width, gradients, here, aligned);
+}
