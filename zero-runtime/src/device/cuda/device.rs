@@ -94,13 +94,8 @@ impl Device for Cuda {
         let (len, address) = (to.len(), to.address().addr() as u64);
         let mut fill = Some(fill);
         if len > 0 {
-            self.attempt(|| {
-                let mut staging = self.staging.borrow_mut();
-                let staging = staging.as_mut().expect("a device without staging has failed");
-                let fill = fill.take().expect("filled once");
-                // SAFETY: elements of a view, which nobody else uses as long as it lives, nor in another queue after.
-                unsafe { staging.send(address, len, self.queue(), fill) }
-            });
+            // SAFETY: elements of a view, which nobody else uses as long as it lives, nor in another queue after.
+            self.attempt(|| unsafe { self.send(address, len, &mut fill) });
         }
         // Whoever fills counts on being asked, even if nobody reads it.
         if let Some(fill) = fill {

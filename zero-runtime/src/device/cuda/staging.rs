@@ -11,6 +11,7 @@ use cudarc::driver::sys as cu;
 
 use super::context::{Context, QUEUES};
 use super::error::CudaError;
+use super::handle::Cuda;
 
 /// Bytes of each half: while the device copies from one, the host fills the other.
 const HALF_BYTES: usize = 4 << 20;
@@ -49,40 +50,7 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Lets `fill` write `len` elements, and has them copied to `to` in a queue.
-    ///
-    /// # Safety
-    /// There are as many at `to` that nobody else uses in another queue.
-    pub unsafe fn send<T: Pod>(
-        &mut self,
-        to: cu::CUdeviceptr,
-        len: usize,
-        queue: usize,
-        fill: impl FnOnce(&mut [T]),
-    ) -> Result<(), CudaError> {
-        let bytes = len * size_of::<T>();
-        if bytes > HALF_BYTES {
-            let mut all = vec![T::zeroed(); len];
-            fill(&mut all);
-            let pieces = bytemuck::cast_slice::<T, u8>(&all).chunks(HALF_BYTES);
-            return pieces.enumerate().try_for_each(|(i, piece)| {
-                let from = self.take(piece.len())?;
-                // SAFETY: as many bytes of a half that nobody else has; then, by the caller's promise, a piece of what is at `to`.
-                unsafe {
-                    core::slice::from_raw_parts_mut(from, piece.len()).copy_from_slice(piece);
-                    self.copy(to + (i * HALF_BYTES) as u64, from, piece.len(), queue)
-                }
-            });
-        }
-        let from = self.take(bytes)?;
-        // SAFETY: as many bytes of the half, which the device has done with and nobody else has, aligned for any number, and
-        // any bits are plain data.
-        fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
-        // SAFETY: by the caller's promise.
-        unsafe { self.copy(to, from, bytes, queue) }
-    }
-
-    /// Has bytes copied that were taken last.
+    /// Has bytes copied that were taken.
     ///
     /// # Safety
     /// There are as many at `to` that nobody else uses in another queue.
@@ -92,11 +60,12 @@ impl Staging {
             (self.context.libraries.driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, self.context.stream(queue))
         };
         self.context.check("cuMemcpyHtoDAsync", status)?;
-        self.is_used[self.half][queue] = true;
-        self.context.record(self.copied[self.half][queue], queue)
+        let half = usize::from(from.addr() - self.start.addr() >= HALF_BYTES);
+        self.is_used[half][queue] = true;
+        self.context.record(self.copied[half][queue], queue)
     }
 
-    /// So many bytes that the device has done with.
+    /// So many bytes that the device has done with, and that are not taken again before two halves of others.
     fn take(&mut self, bytes: usize) -> Result<*mut u8, CudaError> {
         if self.taken + bytes > HALF_BYTES {
             (self.half, self.taken) = (1 - self.half, 0);
@@ -142,6 +111,47 @@ impl Staging {
             piece.copy_from_slice(unsafe { core::slice::from_raw_parts(self.start, piece.len()) });
         }
         Ok(())
+    }
+}
+
+impl Cuda {
+    /// Lets `fill` write `len` elements, and has them copied to `to` in the queue that was entered. What fills may itself send,
+    /// once: the two then lie in one half or in both.
+    ///
+    /// # Safety
+    /// There are as many at `to` that nobody else uses in another queue.
+    pub(super) unsafe fn send<T: Pod, F: FnOnce(&mut [T])>(
+        &self,
+        to: cu::CUdeviceptr,
+        len: usize,
+        fill: &mut Option<F>,
+    ) -> Result<(), CudaError> {
+        let bytes = len * size_of::<T>();
+        let mut fill = |to: &mut [T]| fill.take().expect("what fills is asked once")(to);
+        if bytes > HALF_BYTES {
+            let mut all = vec![T::zeroed(); len];
+            fill(&mut all);
+            let mut staging = self.staging.borrow_mut();
+            let staging = staging.as_mut().expect("a device without staging has failed");
+            let pieces = bytemuck::cast_slice::<T, u8>(&all).chunks(HALF_BYTES);
+            return pieces.enumerate().try_for_each(|(i, piece)| {
+                let from = staging.take(piece.len())?;
+                // SAFETY: as many bytes of a half that nobody else has; then, by the caller's promise, a piece of what is at `to`.
+                unsafe {
+                    core::slice::from_raw_parts_mut(from, piece.len()).copy_from_slice(piece);
+                    staging.copy(to + (i * HALF_BYTES) as u64, from, piece.len(), self.queue())
+                }
+            });
+        }
+        let with = |act: &mut dyn FnMut(&mut Staging) -> Result<*mut u8, CudaError>| {
+            act(self.staging.borrow_mut().as_mut().expect("a device without staging has failed"))
+        };
+        let from = with(&mut |staging| staging.take(bytes))?;
+        // SAFETY: as many bytes of the half, which the device has done with and nobody else has, aligned for any number, and
+        // any bits are plain data.
+        fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
+        // SAFETY: by the caller's promise.
+        with(&mut |staging| unsafe { staging.copy(to, from, bytes, self.queue()) }.map(|()| from)).map(drop)
     }
 }
 
