@@ -10,7 +10,7 @@
 //! so no event reaches from one pass into the next, and a pass can be recorded and replayed. Within a pass every other stream
 //! waits for `Compute` alone, and `Compute` for each of them.
 //!
-//! What two ops do to one place must be in order: [`crate::prove`] shows that from places alone, and shares nothing with the
+//! What two ops do to one place must be in order: [`crate::prove()`] shows that from places alone, and shares nothing with the
 //! rules (`rules`) that make these tables.
 
 mod rules;

@@ -4,7 +4,7 @@
 //!
 //! `library` finds what CUDA consists of on this machine, `context` opens a device, `memory` and `staging` are what it reads
 //! and writes; `module` compiles kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` is the
-//! contract of [`Device`], whose ops are in the other files: `product` has matrix products, which a library does, each other file
+//! contract of [`crate::device::Device`], whose ops are in the other files: `product` has matrix products, which a library does, each other file
 //! the kernels of one family.
 
 mod activation;
