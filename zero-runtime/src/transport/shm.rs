@@ -1,4 +1,5 @@
-//! Shm: ranks as processes of one host over one shared mapping without a name. A gather is a wait and a view.
+//! Shm: ranks as processes of one host over one shared mapping without a name, where a gather is a wait and a view; on devices
+//! with memory of their own (`Peer`), ranks also hand that to one another here.
 
 use std::sync::Arc;
 
