@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer to beat: this benchmark's models trained by PyTorch on CPU ranks over gloo, and gloo's collectives alone.
+"""The peer to beat: this benchmark's models trained by PyTorch, on CPU ranks over gloo or on GPUs, and gloo's collectives alone.
 
 Times whole training steps, collectives or matrix products, and prints JSON lines, from rank 0. It measures speed and
 memory and nothing else: tokens are random, no loss is reported, nothing is written. Needs only `torch`. One thread a
@@ -30,6 +30,9 @@ rank:
 | bf16-pure | bf16                           | bf16                                             | bf16              |
 
 The loss is computed in f32 from logits of any precision. Only modes that train heed `--precision`.
+
+With `--device cuda` (single, fsdp2 and fsdp) the same on one GPU a rank, over NCCL; `--compile` lets torch.compile do its
+work, as torchtitan does: a block at a time under fully_shard, the whole model and the loss otherwise. Compiling is not timed.
 """
 
 import argparse
@@ -53,11 +56,16 @@ from torch.nn import functional as F
 
 # The first steps allocate the optimizer's state and fill the allocator's pools, so they are not timed.
 UNTIMED_STEPS = 2
+# More where code is compiled and algorithms are chosen.
+UNTIMED_COMPILED_STEPS = 8
 LEARNING_RATE = 1e-3
 
 # Those that one process runs, and those that torchrun starts.
 ALONE = ("single", "product", "version")
 MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives", "checkpoint")
+
+# Those that a GPU runs, and that can be compiled.
+COMPILED = ("single", "fsdp2", "fsdp")
 
 PRECISIONS = ("f32", "bf16", "bf16-pure")
 
@@ -179,13 +187,15 @@ class Llama(nn.Module):
 class Gpt(nn.Module):
     """Learned positions, pre-norm blocks, a head of its own without bias. Ids in, logits out."""
 
-    def __init__(self, vocab, context, dim, heads, layers):
+    def __init__(self, vocab, context, dim, heads, layers, tied=False):
         super().__init__()
         self.table = nn.Embedding(vocab, dim)
         self.positions = nn.Embedding(context, dim)
         self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, vocab, bias=False)
+        if tied:
+            self.head.weight = self.table.weight
 
     def forward(self, ids):
         x = self.table(ids) + self.positions.weight[: ids.shape[1]]
@@ -197,20 +207,29 @@ class Gpt(nn.Module):
 MODELS = {"gpt": Gpt, "llama": Llama}
 
 
-def distribute(model, mode, precision, ranks):
+def distribute(model, mode, precision, ranks, device, compiled):
     """The model as `mode` trains it."""
     if precision == "bf16-pure":
         model.bfloat16()
     if mode in ("ddp", "zero1"):
         return nn.parallel.DistributedDataParallel(model)
     if mode in ("fsdp2", "fsdp", "checkpoint"):
-        options = dict(mesh=init_device_mesh("cpu", (ranks,)), reshard_after_forward=mode != "fsdp2")
+        options = dict(mesh=init_device_mesh(device, (ranks,)), reshard_after_forward=mode != "fsdp2")
         if precision == "bf16":
             options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for block in model.blocks:
+            if compiled:
+                block.compile(fullgraph=True)
             fully_shard(block, **options)
         fully_shard(model, **options)
+    elif compiled:
+        return torch.compile(model)
     return model
+
+
+def loss_of(logits, targets):
+    """Mean cross-entropy, in f32."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 def build_optimizer(model, mode):
@@ -221,21 +240,26 @@ def build_optimizer(model, mode):
     return torch.optim.AdamW(model.parameters(), **options)
 
 
-def time_steps(model, optimizer, ids, targets, steps, autocast):
+def time_steps(model, optimizer, ids, targets, steps, autocast, loss_of=loss_of, untimed=UNTIMED_STEPS):
     """Seconds of each timed step. All ranks start a step together, so that none is charged for another's lateness."""
     seconds = []
-    for _ in range(UNTIMED_STEPS + steps):
+    on_gpu = ids.device.type == "cuda"
+    for _ in range(untimed + steps):
         if dist.is_initialized():
             dist.barrier()
+        if on_gpu:
+            torch.cuda.synchronize()
         start = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
             logits = model(ids)
-        loss = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+        loss = loss_of(logits, targets)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if on_gpu:
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
-    return seconds[UNTIMED_STEPS:]
+    return seconds[untimed:]
 
 
 def timed(act):
@@ -341,6 +365,9 @@ def parse_arguments():
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--vocab", type=int, default=512)
     parser.add_argument("--seq", type=int, default=256, help="tokens a sequence; also the context")
+    parser.add_argument("--tied", action="store_true", help="the GPT's head is its table of tokens")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     parser.add_argument("--batch", type=int, default=4, help="sequences a rank a step")
     parser.add_argument("--folder", default="/tmp/peer-checkpoints", help="where checkpoints are written, and removed")
     parser.add_argument("--steps", type=int, default=10, help=f"timed steps, after {UNTIMED_STEPS} untimed ones")
@@ -349,6 +376,8 @@ def parse_arguments():
         parser.error("--steps must be at least 1")
     if (arguments.mode in ALONE) == ("WORLD_SIZE" in os.environ):
         parser.error(f"mode {arguments.mode}: start {' and '.join(ALONE)} without torchrun, and the others with it")
+    if (arguments.device == "cuda" or arguments.compile) and arguments.mode not in COMPILED:
+        parser.error(f"--device cuda and --compile are for {', '.join(COMPILED)}")
     return arguments
 
 
@@ -363,7 +392,9 @@ def main():
         time_products()
         return
     if options.mode != "single":
-        dist.init_process_group("gloo")
+        if options.device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("nccl" if options.device == "cuda" else "gloo")
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     if options.mode == "collectives":
         time_collectives(rank, ranks)
@@ -378,18 +409,21 @@ def train(options, rank, ranks, threads):
     # What importing torch costs, which differs between its builds by hundreds of MiB.
     import_rss_bytes = peak_rss_bytes()
     torch.manual_seed(0)  # The same weights on every rank: nothing broadcasts them under fully_shard.
-    model = MODELS[options.model](options.vocab, options.seq, options.dim, options.heads, options.layers)
+    tied = {"tied": True} if options.tied else {}
+    with torch.device(options.device):
+        model = MODELS[options.model](options.vocab, options.seq, options.dim, options.heads, options.layers, **tied)
     params = sum(parameter.numel() for parameter in model.parameters())
-    model = distribute(model, options.mode, options.precision, ranks)
+    model = distribute(model, options.mode, options.precision, ranks, options.device, options.compile)
     optimizer = build_optimizer(model, options.mode)
     torch.manual_seed(1 + rank)
-    ids, targets = torch.randint(options.vocab, (2, options.batch, options.seq))
+    ids, targets = torch.randint(options.vocab, (2, options.batch, options.seq)).to(options.device)
     # fully_shard has a precision of its own.
     autocast = options.precision == "bf16" and options.mode in ("single", "ddp", "zero1")
     if options.mode == "checkpoint":
         time_checkpoints(model, optimizer, ids, targets, options.steps, options.folder, rank)
         return
-    seconds = time_steps(model, optimizer, ids, targets, options.steps, autocast)
+    compiled = (torch.compile(loss_of), UNTIMED_COMPILED_STEPS) if options.compile else ()
+    seconds = time_steps(model, optimizer, ids, targets, options.steps, autocast, *compiled)
 
     step_s_median = statistics.median(seconds)
     if rank == 0:

@@ -1,6 +1,7 @@
 //! Pretend: libraries that behave as CUDA's do, on the host: built from `tests/pretend/` by the system's C++ compiler, once
-//! for each state of their sources. Where there is no such compiler, tests that need them say so and do nothing. Never
-//! looks for a GPU.
+//! for each state of their sources. Where there is no such compiler, tests that need them say so and do nothing. With
+//! `ZERO_TEST_GPU=1`, tests of the device run on CUDA's own libraries and a GPU instead, and those of the pretended ones, of
+//! orders and of failures do nothing. Never looks for a GPU unasked.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -36,7 +37,13 @@ const HEADERS: [&str; 2] = ["shim.h", "module.h"];
 const OPTIONS: [&str; 8] =
     ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-Bsymbolic"];
 
-/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; or none, where they cannot be built.
+/// Whether tests run on a GPU.
+pub fn is_hardware() -> bool {
+    std::env::var_os("ZERO_TEST_GPU").is_some()
+}
+
+/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; or none, where they cannot be built, or where
+/// tests run on a GPU.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
@@ -45,11 +52,15 @@ pub fn libraries() -> Option<&'static Path> {
     BUILT.get_or_init(build).as_deref()
 }
 
-/// Lets CUDA devices of this process be pretended, and their kernels be kept beside the libraries: whether they can be.
+/// Lets CUDA devices of this process be pretended, and their kernels be kept beside the libraries: whether they can be, or
+/// whether tests run on a GPU.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
 pub fn is_cuda() -> bool {
+    if is_hardware() {
+        return true;
+    }
     let Some(folder) = libraries() else { return false };
     cuda::use_libraries(folder);
     // What was compiled before would not be compiled again, and so not be kept.
@@ -67,6 +78,10 @@ fn compiler() -> Command {
 }
 
 fn build() -> Option<PathBuf> {
+    if is_hardware() {
+        eprintln!("NOT TESTED: this is about the pretend CUDA libraries, and tests run on a GPU");
+        return None;
+    }
     let Ok(version) = compiler().arg("-v").output().map(|output| output.stderr) else {
         eprintln!(
             "NOT TESTED: no C++ compiler ({:?}) to build the pretend CUDA libraries by",
@@ -128,11 +143,14 @@ fn finish(mut child: std::process::Child) {
     assert!(child.wait().unwrap().success(), "the pretend CUDA libraries do not compile");
 }
 
-/// From now on the pretend driver of this process does its work in another order.
+/// From now on the pretend driver of this process does its work in another order. A GPU has an order of its own.
 ///
 /// # Panics
 /// If there are no libraries.
 pub fn seed(seed: u64) {
+    if is_hardware() {
+        return;
+    }
     // SAFETY: the type is that of the function in `cuda.cpp`.
     unsafe { driver().get::<extern "C" fn(u64) -> i32>(b"pretend_seed\0").unwrap()(seed) };
 }

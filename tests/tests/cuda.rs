@@ -7,5 +7,7 @@ mod engine;
 mod kernels;
 #[path = "cuda/pretend/mod.rs"]
 mod pretend;
+#[path = "cuda/repeats.rs"]
+mod repeats;
 #[path = "cuda/spine/mod.rs"]
 mod spine;

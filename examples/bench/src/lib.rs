@@ -9,6 +9,8 @@ pub mod collectives;
 pub mod emulated;
 pub mod figures;
 pub mod flop;
+#[cfg(feature = "cuda")]
+pub mod gpu;
 pub mod machine;
 pub mod models;
 pub mod overlap;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::{Outcome, checkpoints, collectives, machine, models, overlap, predicted, rounds, tables};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 /// Times training steps at every stage and in bf16, products, collectives and the schedule; with `--python`, beside PyTorch's in turn.
 #[derive(Parser)]
@@ -28,9 +28,37 @@ struct Arguments {
     /// Measure instead the steps of every spec in `specs/`, beside what is predicted for them
     #[arg(long, conflicts_with = "overlap")]
     predicted: bool,
-    /// What to measure; without any, all
-    #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(rounds::names()))]
+    /// Measure steps on this device
+    #[arg(long, value_enum, default_value_t = Device::Cpu, conflicts_with_all = ["overlap", "predicted"])]
+    device: Device,
+    /// What to measure; without any, all of the device
+    #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(names()))]
     names: Vec<String>,
+}
+
+/// What trains.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Device {
+    /// The processor
+    Cpu,
+    /// One GPU; this program is built with `--features cuda`
+    #[cfg(feature = "cuda")]
+    Cuda,
+}
+
+impl Device {
+    /// What can be measured on it.
+    fn names(self) -> Vec<&'static str> {
+        match self {
+            Self::Cpu => rounds::names(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => bench::gpu::names(),
+        }
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    Device::value_variants().iter().flat_map(|device| device.names()).collect()
 }
 
 fn main() -> ExitCode {
@@ -42,6 +70,10 @@ fn main() -> ExitCode {
             return collectives::run();
         }
         if let Some(train) = name.to_str().and_then(checkpoints::spec) {
+            return train([program].into_iter().chain(rest).cloned().collect());
+        }
+        #[cfg(feature = "cuda")]
+        if let Some(train) = name.to_str().and_then(bench::gpu::train) {
             return train([program].into_iter().chain(rest).cloned().collect());
         }
         if let Some(row) = name.to_str().and_then(models::Row::of) {
@@ -58,7 +90,14 @@ fn main() -> ExitCode {
 }
 
 fn measure(arguments: Arguments) -> Outcome<()> {
-    let Arguments { python, rounds, steps, overlap, predicted, names } = arguments;
+    let Arguments { python, rounds, steps, overlap, predicted, device, names } = arguments;
+    if let Some(name) = names.iter().find(|name| !device.names().contains(&name.as_str())) {
+        return Err(format!("`{name}` is measured on another device").into());
+    }
+    #[cfg(feature = "cuda")]
+    if device == Device::Cuda {
+        return bench::gpu::measure(python, rounds, steps, &names);
+    }
     if overlap {
         return overlap::measure(rounds, steps);
     }

@@ -104,7 +104,7 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
             let record = engine.take_record().expect("it was asked for");
             let ops = plan.stages[0].step.iter().cycle().copied();
             let spans = record.ops.iter().map(|span| (span.end_ns - span.start_ns) as f64 * 1e-9);
-            let units = measured_units(plan, 1, ops.zip(spans));
+            let units = measured_units(plan, 1, 1, ops.zip(spans));
             Ok::<_, zero_runtime::engine::RunError>(Sample { step_ms, exposed_ms, units })
         })
     })?;

@@ -11,6 +11,25 @@ use crate::Outcome;
 use crate::figures::median;
 use crate::processes::{finished, number, objects};
 
+/// The benchmark's own models under some of its specs: name, size of the example, and what the spec says beside the model.
+const OWN: [(&str, &str, &str); 6] = [
+    ("single", "11M", "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256)"),
+    ("ddp", "11M", "mesh: (zero: 2), zero: (stage: 0, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
+    (
+        "zero3",
+        "11M",
+        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256)",
+    ),
+    (
+        "zero3_bf16",
+        "11M",
+        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256), \
+         precision: (compute: BF16)",
+    ),
+    ("small_single", "0.7M", "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 64)"),
+    ("small_zero3", "0.7M", "mesh: (zero: 2), zero: (stage: 3, prefetch: 2), batch: (sequences: 4, length: 64)"),
+];
+
 /// Steps of a run, of which the first two do not count.
 const STEPS: &str = "12";
 const UNTIMED: usize = 2;
@@ -41,9 +60,10 @@ struct Line {
 /// If something fails to build or to run.
 pub fn measure(rounds: u32) -> Outcome<()> {
     let cores = std::thread::available_parallelism()?.get();
-    let specs = specs(Path::new("specs"))?;
-    let built = specs.iter().map(|path| build(path)).collect::<Outcome<Vec<_>>>()?;
-    let hardware = machine(&specs)?;
+    let own = tempfile::tempdir()?;
+    let sources = sources(Path::new("specs"), own.path())?;
+    let built = sources.iter().map(build).collect::<Outcome<Vec<_>>>()?;
+    let hardware = machine(&sources)?;
     let of_threads = |built| THREADS.iter().map(|&threads| predict(built, &hardware, threads)).collect();
     let predicted = built.iter().map(of_threads).collect::<Outcome<Vec<Vec<f64>>>>()?;
     let mut times: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); THREADS.len()]; built.len()];
@@ -71,12 +91,24 @@ pub fn measure(rounds: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// The RON files of a folder, in order.
-fn specs(folder: &Path) -> Outcome<Vec<PathBuf>> {
+/// What is built: a spec, and the size of its model, where that is not the smallest.
+struct Source {
+    path: PathBuf,
+    size: Option<&'static str>,
+}
+
+/// The RON files of a folder, in order, and then the benchmark's own, which are written to a folder of their own.
+fn sources(folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<_>>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "ron"));
     paths.sort();
-    Ok(paths)
+    let mut sources: Vec<_> = paths.into_iter().map(|path| Source { path, size: None }).collect();
+    for (name, size, keys) in OWN {
+        let path = own.join(format!("bench, {name}.ron"));
+        std::fs::write(&path, format!("(model: Example(\"gpt\"), {keys})\n"))?;
+        sources.push(Source { path, size: Some(size) });
+    }
+    Ok(sources)
 }
 
 /// The command, as this workspace has it.
@@ -86,10 +118,10 @@ fn cargo_zero() -> Command {
     command
 }
 
-fn build(path: &Path) -> Outcome<Built> {
+fn build(Source { path, size }: &Source) -> Outcome<Built> {
     eprintln!("building {}", path.display());
     let mut command = cargo_zero();
-    command.arg("build").arg(path);
+    command.arg("build").arg(path).args(size.iter().flat_map(|size| ["--size", size]));
     let binary = PathBuf::from(finished(command, "cargo zero build")?.trim());
     let mut command = Command::new(&binary);
     command.arg("--sizes");
@@ -99,13 +131,22 @@ fn build(path: &Path) -> Outcome<Built> {
     Ok(Built { name, binary, spec, sizes })
 }
 
-/// This machine, as the command describes it.
-fn machine(specs: &[PathBuf]) -> Outcome<Hardware> {
-    let mut command = cargo_zero();
-    let threads: Vec<String> = THREADS.iter().map(usize::to_string).collect();
-    command.arg("measure").args(specs).args(["--threads", &threads.join(",")]);
-    let text = finished(command, "cargo zero measure")?;
-    Hardware::parse(&text).map_err(|problems| problems[0].render("the machine", &text).into())
+/// This machine, as the command describes it, with the units of all models: those of each size are measured together.
+fn machine(sources: &[Source]) -> Outcome<Hardware> {
+    let threads = THREADS.map(|threads| threads.to_string()).join(",");
+    let mut all: Option<Hardware> = None;
+    for sources in sources.chunk_by(|one, next| one.size == next.size) {
+        let mut command = cargo_zero();
+        command.arg("measure").args(sources.iter().map(|source| &source.path)).args(["--threads", &threads]);
+        command.args(sources[0].size.iter().flat_map(|size| ["--size", size]));
+        let text = finished(command, "cargo zero measure")?;
+        let part = Hardware::parse(&text).map_err(|problems| problems[0].render("the machine", &text))?;
+        match &mut all {
+            Some(all) => all.measured.extend(part.measured),
+            None => all = Some(part),
+        }
+    }
+    all.ok_or_else(|| "no specs".into())
 }
 
 /// Seconds of a step: the median of a run.

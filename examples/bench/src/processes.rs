@@ -1,5 +1,6 @@
 //! Processes: one run of ours or of the peer, started, waited for, and what it printed. Never more than one at a time.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -10,11 +11,17 @@ use crate::checkpoints;
 use crate::collectives::RANKS;
 use crate::figures::median;
 use crate::flop::SIDE;
-use crate::models::{Mode, Row};
+use crate::models::Mode;
 use crate::rounds::COLLECTIVES;
 
 /// Steps at the start of a run that do not count: first touch of memory, caches, lazy set-up.
 const UNTIMED: u32 = 2;
+
+/// The peer's file.
+const SCRIPT: &str = "peer.py";
+
+/// Its modes that torchrun does not start.
+const ALONE: [&str; 3] = ["single", "product", "version"];
 
 /// What every run of ours is given, beside its steps: nothing but training, on one thread a rank as the peer's.
 const OURS: &[&str] = &["--sample", "0", "--held-out", "0", "--threads", "1"];
@@ -39,15 +46,15 @@ pub struct Timed {
     pub seconds: f64,
 }
 
-/// Trains as a row of ours says.
+/// Trains a model of ours by name, with more arguments.
 ///
 /// # Errors
 /// If it fails, with what it printed.
-pub fn train_ours(row: &Row, steps: u32) -> Outcome<Sample> {
+pub fn train_ours(name: &str, steps: u32, arguments: &[&OsStr]) -> Outcome<Sample> {
     let metrics = std::env::temp_dir().join(format!("zero-bench-{}.jsonl", std::process::id()));
-    let mut command = ours(row.ours)?;
-    command.args(["--steps", &(steps + UNTIMED).to_string()]).args(OURS).arg("--metrics").arg(&metrics);
-    finished(command, row.ours)?;
+    let mut command = ours(name)?;
+    command.args(["--steps", &(steps + UNTIMED).to_string()]).args(OURS).args(arguments).arg("--metrics").arg(&metrics);
+    finished(command, name)?;
     let lines = std::fs::read_to_string(&metrics)?;
     std::fs::remove_file(&metrics)?;
     read_ours(&lines)
@@ -84,14 +91,21 @@ impl Peer {
         Ok(finished(command, "the peer's version")?.trim().to_owned())
     }
 
-    /// Trains in a mode as large a model as a row's.
+    /// Trains in a mode, on some ranks, a model that options tell the size of; it must have as many parameters as ours.
     ///
     /// # Errors
     /// If it fails, with what it printed.
-    pub fn train(&self, mode: &Mode, row: &Row, steps: u32) -> Outcome<Sample> {
-        let mut command = self.command(mode.name, row.ranks());
-        command.args(["--precision", mode.precision, "--steps", &steps.to_string()]).args(row.size);
-        read_peer(&finished(command, mode.name)?, row.plan.params())
+    pub fn train(
+        &self,
+        mode: &Mode,
+        ranks: usize,
+        size: &[impl AsRef<OsStr>],
+        params: usize,
+        steps: u32,
+    ) -> Outcome<Sample> {
+        let mut command = self.command(mode.name, ranks);
+        command.args(["--precision", mode.precision, "--steps", &steps.to_string()]).args(size);
+        read_peer(&finished(command, mode.name)?, params)
     }
 
     /// Seconds of its fastest product of matrices of each type, by name.
@@ -122,7 +136,7 @@ impl Peer {
 
     fn command(&self, mode: &str, ranks: usize) -> Command {
         let mut command = Command::new(&self.python);
-        if ranks > 1 {
+        if !ALONE.contains(&mode) {
             command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
         }
         command.arg(script()).args(["--mode", mode]).env("OMP_NUM_THREADS", "1");
@@ -130,8 +144,10 @@ impl Peer {
     }
 }
 
+/// Beside this program, where it was carried to another machine, and otherwise where it was built.
 fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("peer.py")
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(SCRIPT));
+    beside.filter(|path| path.exists()).unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT))
 }
 
 /// What a command that succeeds writes to standard output.

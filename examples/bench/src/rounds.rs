@@ -125,7 +125,7 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
             train_ours(row, choice.steps, &mut round)?;
         }
         if let (Some(peer), Some(mode)) = (peer, &row.peer) {
-            let sample = peer.train(mode, row, choice.steps)?;
+            let sample = peer.train(mode, row.ranks(), row.size, row.plan.params(), choice.steps)?;
             put(&mut round, &peers(&step(row.ours)), sample.step_s);
             put(&mut round, &peers(&peak(row.ours)), sample.peak_bytes);
         }
@@ -167,7 +167,7 @@ fn train_ours(row: &Row, steps: u32, round: &mut Round) -> Outcome<()> {
         let peak = gemm_peak_per_s(row.width()).max(round.get(&gemm).unwrap_or(0.0));
         put(round, &gemm, peak);
     }
-    let sample = processes::train_ours(row, if row.peer.is_some() { steps } else { 1 })?;
+    let sample = processes::train_ours(row.ours, if row.peer.is_some() { steps } else { 1 }, &[])?;
     put(round, &ours(&step(row.ours)), sample.step_s);
     put(round, &ours(&peak(row.ours)), sample.peak_bytes);
     Ok(())

@@ -1,11 +1,29 @@
-//! A byte-level GPT (pre-norm, learned positions), small enough to learn on two cores while you watch.
+//! A byte-level GPT (pre-norm, learned positions).
 
 use zero_runtime::prelude::*;
 
-const VOCAB: usize = 256;
-const CONTEXT: usize = 256;
-const DIM: usize = 192;
-const HEADS: usize = 6;
+/// What its sizes differ in.
+#[derive(Clone, Copy)]
+struct Size {
+    vocab: usize,
+    context: usize,
+    layers: usize,
+    dim: usize,
+    heads: usize,
+}
+
+/// The first learns on two cores while you watch; the others are those of the benchmark.
+const SIZES: &[(&str, Size)] = &[
+    ("2M", Size { vocab: 256, context: 256, layers: 4, dim: 192, heads: 6 }),
+    ("11M", Size { vocab: 512, context: 256, layers: 6, dim: 384, heads: 6 }),
+    ("0.7M", Size { vocab: 512, context: 64, layers: 12, dim: 64, heads: 4 }),
+];
+
+const SIZE: Size = chosen(SIZES, option_env!("ZERO_SIZE"));
+const VOCAB: usize = SIZE.vocab;
+const CONTEXT: usize = SIZE.context;
+const DIM: usize = SIZE.dim;
+const HEADS: usize = SIZE.heads;
 
 #[derive(Layer)]
 struct Block {
@@ -18,7 +36,7 @@ struct Block {
 #[zero(spec = "../../specs/zero3.ron")]
 struct Gpt {
     embed: Embedding<VOCAB, CONTEXT, DIM>,
-    blocks: [Block; 4],
+    blocks: [Block; SIZE.layers],
     norm: LayerNorm<DIM>,
     head: LmHead<DIM, VOCAB>,
 }

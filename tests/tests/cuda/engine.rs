@@ -26,7 +26,7 @@ fn on_gpus(config: Config) -> Config {
     Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config }
 }
 
-fn on_cuda(name: &str, change: impl Fn(Config) -> Config) -> Outcome {
+pub fn on_cuda(name: &str, change: impl Fn(Config) -> Config) -> Outcome {
     visit_cuda(name, Train(|config| on_gpus(change(config)))).expect("a spec of that name")
 }
 

@@ -22,6 +22,9 @@ use crate::say;
 
 pub use trace::{Recorded, RecordedStep};
 
+/// Threads for each core, with which units are measured: alone, and in turns with others.
+const PER_CORE: [usize; 2] = [1, 2];
+
 /// What to measure.
 #[derive(Args, Debug, PartialEq)]
 pub struct MeasureArguments {
@@ -70,12 +73,14 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
     let mut done = BTreeSet::new();
     for path in &arguments.specs {
         let spec = build::read(path)?;
-        for &threads in &arguments.threads {
-            let ranks = (cores.get() / threads).max(1);
+        for (&threads, per_core) in
+            arguments.threads.iter().flat_map(|threads| PER_CORE.map(|per_core| (threads, per_core)))
+        {
+            let ranks = (per_core * cores.get() / threads).max(1);
             let alone = units::alone(&spec, path, ranks)?;
             // Specs that differ in their layout alone have the same units.
             if done.insert((alone.clone(), threads)) {
-                let of = units::Measurement { path, alone: &alone, size: arguments.size.as_deref(), threads };
+                let of = units::Measurement { path, alone: &alone, size: arguments.size.as_deref(), threads, per_core };
                 of.add_to(&mut hardware)?;
             }
         }

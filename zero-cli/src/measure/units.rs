@@ -30,6 +30,8 @@ pub struct Measurement<'a> {
     pub size: Option<&'a str>,
     /// Threads of a rank.
     pub threads: NonZeroUsize,
+    /// Threads for each core, of all ranks together.
+    pub per_core: usize,
 }
 
 impl Measurement<'_> {
@@ -43,7 +45,8 @@ impl Measurement<'_> {
         let (binary, sized) = sizes::binary_of_spec(&request)?;
         let _ = std::fs::remove_file(&profile);
         let (path, threads) = (self.path.display(), self.threads);
-        eprintln!("measuring the units of {path} by ranks with {}", count(threads.get(), "thread", "threads"));
+        let each = count(threads.get(), "thread", "threads");
+        eprintln!("measuring the units of {path} by ranks with {each}, {} for each core", self.per_core);
         let mut command = binary.command();
         command.args(["--steps", STEPS, "--held-out", "0", "--sample", "0", "--threads", &threads.to_string()]);
         command.arg("--profile").arg(&profile).stdout(Stdio::null());
@@ -55,8 +58,10 @@ impl Measurement<'_> {
         let recorded = Recorded::read(&profile).map_err(failed)?;
         sized.plan().with(|plan| {
             let (ops, beside_s) = ops(plan, &recorded).map_err(failed)?;
-            hardware.measured.extend(measured_units(plan, threads.get(), ops));
-            hardware.device.op = rounded(beside_s);
+            hardware.measured.extend(measured_units(plan, threads.get(), self.per_core, ops));
+            if self.per_core == 1 {
+                hardware.device.op = rounded(beside_s);
+            }
             Ok(())
         })
     }

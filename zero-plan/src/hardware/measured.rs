@@ -5,8 +5,15 @@ use crate::plan::Plan;
 use crate::schedule::Op;
 
 /// What the units of a plan take, where some ops of its ranks took so many seconds each: the median of each layer, over ranks,
-/// steps, micro-batches and the units that it makes. Ranks have all of the model and so many threads.
-pub fn measured_units(plan: &Plan, threads: usize, ops: impl IntoIterator<Item = (Op, f64)>) -> Vec<MeasuredUnit> {
+/// steps, micro-batches and the units that it makes. Where threads take turns with cores it is the mean, as then an op is either
+/// interrupted or not, and the one in the middle is neither. Ranks have all of the model and so many threads, and of all ranks
+/// together there are so many for each core.
+pub fn measured_units(
+    plan: &Plan,
+    threads: usize,
+    per_core: usize,
+    ops: impl IntoIterator<Item = (Op, f64)>,
+) -> Vec<MeasuredUnit> {
     let positions = plan.units.iter().map(|unit| unit.position).max().map_or(0, |last| last + 1);
     let mut seconds = vec![[const { Vec::new() }; 3]; positions];
     for (op, took) in ops {
@@ -17,7 +24,7 @@ pub fn measured_units(plan: &Plan, threads: usize, ops: impl IntoIterator<Item =
     let layers = seconds.into_iter().enumerate();
     let measured = layers.filter_map(|(position, times)| {
         let it = plan.units.iter().find(|unit| unit.position == position)?;
-        let [forward, backward, update] = times.map(median);
+        let [forward, backward, update] = times.map(if per_core > 1 { mean } else { median });
         Some(MeasuredUnit {
             model: plan.model.to_owned(),
             field: it.field.to_owned(),
@@ -26,6 +33,7 @@ pub fn measured_units(plan: &Plan, threads: usize, ops: impl IntoIterator<Item =
             compute: plan.config.precision.compute,
             tokens: plan.config.tokens(),
             threads,
+            per_core,
             forward: rounded(forward),
             backward: rounded(backward),
             update: rounded(update),
@@ -51,6 +59,11 @@ fn median(mut times: Vec<f64>) -> f64 {
         0 => 0.0,
         len => (times[(len - 1) / 2] + times[len / 2]) / 2.0,
     }
+}
+
+/// 0 of none.
+fn mean(times: Vec<f64>) -> f64 {
+    times.iter().sum::<f64>() / times.len().max(1) as f64
 }
 
 /// With four digits, which is more than a measurement has.
@@ -84,9 +97,12 @@ mod tests {
         let ops = [forward(0, 1.0), forward(1, 7.0), forward(2, 3.0), backward(2, 5.0), (Op::Agree, 9.0)];
         let ops = ops.into_iter().chain([forward(0, 100.0), (Op::Update { unit: 1 }, 4.0)]);
         let config = Config { sequences: 2, length: 8, ..Config::PLAIN };
-        let measured = PlanBuf::new("M", config, &units).with(|plan| measured_units(plan, 3, ops.clone()));
+        let plan = PlanBuf::new("M", config, &units);
+        let measured = plan.with(|plan| measured_units(plan, 3, 1, ops.clone()));
         let times: Vec<_> = measured.iter().map(|it| (it.position, it.forward, it.backward, it.update)).collect();
         assert_eq!(times, [(0, 3.0, 5.0, 0.0), (1, 7.0, 0.0, 4.0)]);
-        assert!(measured.iter().all(|it| (it.tokens, it.threads) == (16, 3)));
+        assert!(measured.iter().all(|it| (it.tokens, it.threads, it.per_core) == (16, 3, 1)));
+        let in_turns = plan.with(|plan| measured_units(plan, 3, 2, ops.clone()));
+        assert_eq!((in_turns[0].forward, in_turns[0].per_core), (rounded(104.0 / 3.0), 2));
     }
 }

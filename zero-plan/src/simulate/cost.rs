@@ -17,15 +17,18 @@ pub struct Costs<'a> {
     pub threads: usize,
     /// What was measured of each unit, if it was.
     measured: Vec<Option<&'a MeasuredUnit>>,
-    /// The same by one thread.
-    by_one: Vec<Option<&'a MeasuredUnit>>,
+    /// The same by as many threads, and by one, while no threads took turns with a core.
+    undisturbed: [Vec<Option<&'a MeasuredUnit>>; 2],
 }
 
 impl<'a> Costs<'a> {
     /// Those of a plan on some hardware, with so many threads a rank.
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
-        let by = |threads| plan.units.iter().map(|unit| find(plan, hardware, unit, threads)).collect();
-        Self { plan, hardware, threads, measured: by(threads), by_one: by(1) }
+        let by =
+            |threads, per_core| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, per_core)).collect();
+        let all = threads * plan.config.mesh.ranks_per_node();
+        let measured = by(threads, all.div_ceil(hardware.node.devices));
+        Self { plan, hardware, threads, measured, undisturbed: [by(threads, 1), by(1, 1)] }
     }
 
     /// Whether the times of all units were measured, and none follows from rates.
@@ -49,19 +52,30 @@ impl<'a> Costs<'a> {
     /// How many cores an op keeps busy on average: fewer than it has threads where these wait for one another. What one thread
     /// does in a second is the work of a core in a second.
     pub fn cores(&self, op: Op) -> f64 {
-        let threads = self.threads as f64;
-        let busy = |unit: usize, seconds: fn(&MeasuredUnit) -> f64| match (self.by_one[unit], self.measured[unit]) {
+        match op {
+            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, |it| it.forward),
+            Op::Backward { unit, .. } => self.busy(unit, |it| it.backward),
+            Op::Update { unit } => self.busy(unit, |it| it.update),
+            _ => self.threads as f64,
+        }
+    }
+
+    fn busy(&self, unit: usize, seconds: fn(&MeasuredUnit) -> f64) -> f64 {
+        let (threads, [all, one]) = (self.threads as f64, &self.undisturbed);
+        match (one[unit], all[unit]) {
             (Some(one), Some(all)) if seconds(all) > 0.0 => {
                 (seconds(one) * self.scale(one) / (seconds(all) * self.scale(all))).clamp(1.0, threads)
             }
             _ => threads,
-        };
-        match op {
-            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => busy(unit, |it| it.forward),
-            Op::Backward { unit, .. } => busy(unit, |it| it.backward),
-            Op::Update { unit } => busy(unit, |it| it.update),
-            _ => threads,
         }
+    }
+
+    /// What was measured of a unit, without the time in which others had its cores: all ranks did the same then.
+    fn work(&self, unit: usize, measured: &MeasuredUnit, seconds: fn(&MeasuredUnit) -> f64) -> f64 {
+        let cores = self.hardware.node.devices;
+        let ranks = (cores * measured.per_core / measured.threads).max(1);
+        let share = cores as f64 / (ranks as f64 * self.busy(unit, seconds));
+        seconds(measured) * share.min(1.0)
     }
 
     /// Whether what an op would copy where memory is shared comes over a link and lies where it is needed.
@@ -88,7 +102,7 @@ impl<'a> Costs<'a> {
     /// Products, and what lies between them: what a unit takes, keeps and gives is written once and read once.
     fn forward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured[unit] {
-            return measured.forward * self.scale(measured);
+            return self.work(unit, measured, |it| it.forward) * self.scale(measured);
         }
         let it = &self.plan.units[unit];
         self.computing(it.operations) + self.moving(touched(&self.plan.config, it))
@@ -97,7 +111,7 @@ impl<'a> Costs<'a> {
     /// Twice the products and twice the bytes of a forward pass, and its gradients, which are summed in f32.
     fn backward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured[unit] {
-            return measured.backward * self.scale(measured);
+            return self.work(unit, measured, |it| it.backward) * self.scale(measured);
         }
         let it = &self.plan.units[unit];
         self.computing(2 * it.operations)
@@ -109,7 +123,7 @@ impl<'a> Costs<'a> {
         match self.measured[unit].filter(|measured| measured.update > 0.0) {
             Some(measured) => {
                 let owned = self.plan.places(at).owned(unit).len.min(self.plan.units[unit].params);
-                measured.update * owned as f64 / measured.params.max(1) as f64
+                self.work(unit, measured, |it| it.update) * owned as f64 / measured.params.max(1) as f64
             }
             None => self.moving(bytes),
         }
@@ -126,12 +140,19 @@ fn touched(config: &Config, unit: &Unit) -> usize {
     unit.takes * config.precision.compute.bytes() + unit.input_bytes + 2 * (unit.saved_bytes + unit.output_bytes)
 }
 
-/// What was measured of a unit: of the nearest number of tokens, if of several.
-fn find<'a>(plan: &Plan, hardware: &'a Hardware, unit: &Unit, threads: usize) -> Option<&'a MeasuredUnit> {
+/// What was measured of a unit: with the nearest number of threads for each core, and then of the nearest number of tokens, if
+/// of several.
+fn find<'a>(
+    plan: &Plan,
+    hardware: &'a Hardware,
+    unit: &Unit,
+    threads: usize,
+    per_core: usize,
+) -> Option<&'a MeasuredUnit> {
     let tokens = plan.config.tokens();
     let of_unit = hardware.measured.iter().filter(|it| {
         let of_model = it.model == plan.model && it.field == unit.field && it.position == unit.position;
         of_model && it.params == unit.params && it.compute == plan.config.precision.compute && it.threads == threads
     });
-    of_unit.min_by_key(|it| it.tokens.abs_diff(tokens))
+    of_unit.min_by_key(|it| (it.per_core.abs_diff(per_core), it.tokens.abs_diff(tokens)))
 }

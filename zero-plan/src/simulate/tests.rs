@@ -181,7 +181,7 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
         PlanBuf::new("T", config, &units(1)).with(|plan| {
             for (threads, s) in [(1, 0.008), (2, by_two)] {
                 let ops = plan.stages[0].step.iter().map(|&op| (op, s));
-                hardware.measured.extend(measured_units(plan, threads, ops));
+                hardware.measured.extend(measured_units(plan, threads, 1, ops));
             }
             step = simulate_with(plan, &hardware, 2).unwrap().step_s * 1e3;
         });
@@ -191,6 +191,30 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
     assert_eq!([step_ms(1, 0.008), step_ms(2, 0.008)], [24.0, 24.0]);
     assert_eq!([step_ms(1, 0.004), step_ms(2, 0.004)], [12.0, 24.0]);
     assert_eq!([step_ms(1, 0.006), step_ms(2, 0.006)], [18.0, 24.0]);
+}
+
+/// What was measured of threads that took turns counts where they do, without the time in which others had the cores.
+#[test]
+fn threads_that_take_turns_cost_what_was_measured_of_them() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let mut hardware = Hardware::parse(&cpu).unwrap();
+    let mut step_ms = |ranks| {
+        let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+        let mut step = 0.0;
+        PlanBuf::new("T", config, &units(1)).with(|plan| {
+            hardware.measured.clear();
+            // Half a core each, and a quarter more than that costs.
+            for (per_core, s) in [(1, 0.008), (2, 0.020)] {
+                let ops = plan.stages[0].step.iter().map(|&op| (op, s));
+                hardware.measured.extend(measured_units(plan, 1, per_core, ops));
+            }
+            step = simulate_with(plan, &hardware, 1).unwrap().step_s * 1e3;
+        });
+        step.round()
+    };
+    // Forward, backward and update; with four ranks, each takes twice 10 ms.
+    assert_eq!([1, 2, 4].map(&mut step_ms), [24.0, 24.0, 60.0]);
 }
 
 /// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of

@@ -61,11 +61,12 @@ pub trait Device: Sized + Send + 'static {
     /// Memory of this device.
     type Memory: Memory;
 
-    /// The device with this number among those of the host, for one rank.
+    /// The device for the rank with this number among those of its host: the one of that number, unless whoever runs the
+    /// program has chosen another.
     ///
     /// # Errors
     /// If there is no such device, or it cannot be used.
-    fn open(ordinal: usize) -> Result<Self, LaunchError>;
+    fn open(local_rank: usize) -> Result<Self, LaunchError>;
 
     /// The same device for another thread, which asks it to [`Device::read`] and nothing else: what it reads is what all ops so
     /// far have left there.

@@ -69,7 +69,7 @@ fn events_order_queues_and_nothing_else_does() {
         assert!(copied(&cuda, true) == [3.0; 5000], "seed {seed}");
         overtaken += usize::from(copied(&cuda, false) != [3.0; 5000]);
     }
-    assert!(overtaken > 0, "the pretend device keeps an order that nobody asked for");
+    assert!(overtaken > 0 || pretend::is_hardware(), "the pretend device keeps an order that nobody asked for");
     assert_eq!(cuda.failure(), None);
 }
 
@@ -143,7 +143,7 @@ type Given = Mutex<[Option<OwnedFd>; 2]>;
 #[test]
 fn each_device_reaches_the_parts_of_the_others() {
     let Some(first) = device() else { return };
-    let devices = [first, Cuda::open(1).expect("a second device")];
+    let devices = [first, <Cuda as Device>::open(1).expect("a second device")];
     let page = devices[0].allocate(1).expect("memory").len();
     let (bytes, given, met) = ([2 * page, page], Given::default(), Barrier::new(2));
     std::thread::scope(|scope| {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use zero_runtime::device::cuda::{CudaError, FOLDERS_VARIABLE, use_libraries};
+use zero_runtime::device::cuda::{CudaError, DEVICES_VARIABLE, FOLDERS_VARIABLE, use_libraries};
 use zero_runtime::device::{Cuda, Device};
 use zero_runtime::launch::LaunchError;
 use zero_tests::buffers::of;
@@ -100,6 +100,29 @@ fn z0433_there_is_no_device() {
 fn z0433_there_are_fewer_devices() {
     let what = "there is no CUDA device 2: the driver shows 2";
     refused("z0433_there_are_fewer_devices", ("PRETEND_DEVICES", "2"), 2, "Z0433", what);
+}
+
+/// Both ranks take the first device: the second is none.
+#[test]
+fn ranks_share_a_device_if_they_are_told_to() {
+    let inside = || {
+        assert!(pretend::is_cuda());
+        (0..2).for_each(|rank| assert!(<Cuda as Device>::open(rank).is_ok(), "rank {rank}"));
+    };
+    let variables = [("PRETEND_DEVICES", "1"), (DEVICES_VARIABLE, "0,0")];
+    apart("refusals::ranks_share_a_device_if_they_are_told_to", &variables, inside);
+}
+
+#[test]
+fn z0441_no_device_is_chosen_for_a_rank() {
+    let inside = || {
+        assert!(pretend::is_cuda());
+        let error = <Cuda as Device>::open(2).err().expect("two devices for three ranks");
+        assert_eq!(error.code(), "Z0441");
+        let what = "ZERO_CUDA_DEVICES is `0,0`, expected numbers of devices, and the one of rank 2 of this host";
+        assert!(error.report().contains(what), "{}", error.report());
+    };
+    apart("refusals::z0441_no_device_is_chosen_for_a_rank", &[(DEVICES_VARIABLE, "0,0")], inside);
 }
 
 #[test]

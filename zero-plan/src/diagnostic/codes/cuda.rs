@@ -31,7 +31,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0433",
         title: "no such CUDA device",
         explanation: "Each rank of a host takes the device with its number among the ranks there, and the driver shows \
-            fewer devices. CUDA_VISIBLE_DEVICES hides some, if it is set.",
+            fewer devices. CUDA_VISIBLE_DEVICES hides some, if it is set. ZERO_CUDA_DEVICES names the devices of ranks \
+            otherwise: with 0,0 two ranks share one, for trying out what is meant for two.",
         example: "four ranks on a host with two devices",
     },
     Code {
@@ -83,5 +84,13 @@ pub(super) const CODES: &[Code] = &[
             hardware (`dmesg` has an Xid then), or a kernel that touched what it must not. The device does nothing more in \
             this process.",
         example: "a device that falls off the bus",
+    },
+    Code {
+        code: "Z0441",
+        title: "no device chosen for a rank",
+        explanation: "ZERO_CUDA_DEVICES names the device of each rank of a host, in the order of ranks, as numbers with \
+            commas between them. What it says is no such list, or ends before this rank. Without the variable, each rank \
+            takes the device of its own number.",
+        example: "ZERO_CUDA_DEVICES=0,0, for four ranks",
     },
 ];

@@ -9,8 +9,8 @@ use bytemuck::Pod;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
-    activation, attention, cross_entropy, elementwise, embedding, gate, norm, norm_heads, optimizer, product, rotary,
-    rows, squared_error, sums,
+    activation, attention, cross_entropy, elementwise, embedding, gate, norm, norm_heads, optimizer, ordinal, product,
+    rotary, rows, squared_error, sums,
 };
 use crate::device::{
     AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock,
@@ -24,8 +24,8 @@ impl Device for Cuda {
 
     type Memory = CudaMemory;
 
-    fn open(ordinal: usize) -> Result<Self, LaunchError> {
-        Ok(Cuda::open(ordinal)?)
+    fn open(local_rank: usize) -> Result<Self, LaunchError> {
+        Ok(Cuda::open(ordinal::of_rank(local_rank)?)?)
     }
 
     fn beside(&self) -> Self {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use zero_plan::Bytes;
 
 use super::library::FOLDERS_VARIABLE;
+use super::ordinal::DEVICES_VARIABLE;
 use crate::device::Failure;
 use crate::launch::LaunchError;
 
@@ -122,6 +123,16 @@ pub enum CudaError {
         /// What the driver said.
         reason: String,
     },
+    /// The variable that names devices of ranks has none for this one.
+    #[error(
+        "{DEVICES_VARIABLE} is `{devices}`, expected numbers of devices, and the one of rank {local_rank} of this host"
+    )]
+    Choice {
+        /// What it says.
+        devices: String,
+        /// The number of the rank on its host, from 0.
+        local_rank: usize,
+    },
 }
 
 fn version(number: i32) -> String {
@@ -143,6 +154,7 @@ impl CudaError {
             Self::Launch { .. } => "Z0438",
             Self::Product { .. } => "Z0439",
             Self::Stopped { .. } => "Z0440",
+            Self::Choice { .. } => "Z0441",
         }
     }
 
@@ -161,7 +173,13 @@ impl CudaError {
                 return format!("install CUDA 13, and see whether {FOLDERS_VARIABLE} names an older one");
             }
             Self::DriverOld { .. } => "install a newer driver",
-            Self::NoDevice { .. } => "start as many ranks as there are devices; see CUDA_VISIBLE_DEVICES too",
+            Self::NoDevice { .. } => {
+                return format!(
+                    "start as many ranks as there are devices, or let ranks share them: {DEVICES_VARIABLE}=0,0; see \
+                     CUDA_VISIBLE_DEVICES too"
+                );
+            }
+            Self::Choice { .. } => "name a device for each rank of the host, separated by commas: 0,1,2,3",
             Self::DeviceOld { .. } => "use a device of the Ampere generation or a later one",
             Self::OutOfMemory { .. } => {
                 "end what else runs on the device, or build from a spec that needs less: a higher stage or a smaller batch"

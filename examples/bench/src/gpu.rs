@@ -1,0 +1,234 @@
+//! GPU: training steps on one CUDA device, in rounds, beside PyTorch's compiled ones. Never measures what a processor does.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use zero_runtime::model::Model;
+use zero_runtime::plan::Plan;
+use zero_runtime::random::mix;
+
+use crate::Outcome;
+use crate::figures::{Round, Spread};
+use crate::flop::Step;
+use crate::models::Mode;
+use crate::processes::{self, Peer};
+
+/// Tokens that are drawn from: more than all steps of a run see is not needed, as learning is not what is measured.
+const TOKENS: u64 = 1 << 21;
+
+/// Products of bf16 that an H200 does in a second without sparsity, by NVIDIA's data sheet of it.
+const H200_BF16_PER_S: f64 = 989e12;
+
+macro_rules! gpt {
+    ($module:ident: dim $dim:literal, heads $heads:literal, layers $layers:literal, vocab $vocab:literal,
+     batch $sequences:literal x $length:literal; $($option:tt)*) => {
+        /// A size, on one device.
+        pub mod $module {
+            use zero_runtime::prelude::*;
+
+            /// Blocks.
+            pub const LAYERS: usize = $layers;
+            /// Width of the residual stream.
+            pub const WIDTH: usize = $dim;
+
+            #[derive(Layer)]
+            struct Block {
+                #[residual]
+                attention: (LayerNorm<$dim>, CausalSelfAttention<$dim, $heads>),
+                #[residual]
+                mlp: (LayerNorm<$dim>, Linear<$dim, { 4 * $dim }>, Gelu, Linear<{ 4 * $dim }, $dim>),
+            }
+
+            #[zero(device = Cuda, ranks = 1, stage = 0, compute = BF16, sequences = $sequences, length = $length,
+                $($option)*)]
+            #[doc = "The model."]
+            pub struct Gpt {
+                embed: Embedding<$vocab, $length, $dim>,
+                blocks: [Block; $layers],
+                norm: LayerNorm<$dim>,
+                #[tied(embed)]
+                head: LmHead<$dim, $vocab>,
+            }
+        }
+    };
+}
+
+gpt!(gpt2_124m: dim 768, heads 12, layers 12, vocab 50304, batch 32 x 1024; params = BF16, master = F32);
+gpt!(gpt2_1558m: dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024; params = BF16, master = F32);
+gpt!(launches: dim 256, heads 4, layers 12, vocab 512, batch 4 x 256; params = BF16, master = F32);
+
+/// A model, what the peer is told of it, and what is asked.
+struct Row {
+    name: &'static str,
+    what: &'static str,
+    plan: &'static Plan<'static>,
+    shape: (usize, usize),
+    train: fn(Vec<OsString>) -> ExitCode,
+    /// Heads, and ids: both follow from no plan.
+    heads: usize,
+    vocab: usize,
+    /// Tokens a second, at least and better; and how many times as fast as the peer.
+    tokens_per_s: Option<[f64; 2]>,
+    ratio: [f64; 2],
+}
+
+macro_rules! row {
+    ($module:ident, $what:literal, heads $heads:literal, vocab $vocab:literal, $tokens_per_s:expr, $ratio:expr) => {
+        Row {
+            name: stringify!($module),
+            what: $what,
+            plan: $module::Gpt::PLAN,
+            shape: ($module::LAYERS, $module::WIDTH),
+            train: zero_runtime::run::main_from::<$module::Gpt>,
+            heads: $heads,
+            vocab: $vocab,
+            tokens_per_s: $tokens_per_s,
+            ratio: $ratio,
+        }
+    };
+}
+
+const ROWS: [Row; 3] = [
+    row!(gpt2_124m, "GPT-2 124M", heads 12, vocab 50304, Some([450e3, 560e3]), [1.0, 1.15]),
+    row!(gpt2_1558m, "GPT-2 1.5B", heads 25, vocab 50304, Some([45e3, 55e3]), [1.0, 1.15]),
+    row!(launches, "12 layers of 256", heads 4, vocab 512, None, [1.5, 3.0]),
+];
+
+/// The ways in which the peer trains. What is asked is measured against the first.
+const MODES: [Mode; 2] = [Mode { name: "fsdp", precision: "bf16" }, Mode { name: "single", precision: "bf16" }];
+
+/// How a model trains that is measured here, if one has this name.
+pub fn train(name: &str) -> Option<fn(Vec<OsString>) -> ExitCode> {
+    ROWS.iter().find(|row| row.name == name).map(|row| row.train)
+}
+
+/// Names of what is measured here.
+pub fn names() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.name).collect()
+}
+
+/// Measures in rounds, each with `steps` timed steps of every model, and prints the table.
+///
+/// # Errors
+/// If something fails to run.
+pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String]) -> Outcome<()> {
+    let peer = python.map(|python| Peer { python });
+    let chosen = |row: &&Row| names.is_empty() || names.iter().any(|name| name == row.name);
+    let rows: Vec<&Row> = ROWS.iter().filter(chosen).collect();
+    let folder = tempfile::tempdir()?;
+    let mut measured = Vec::new();
+    for number in 1..=rounds {
+        eprintln!("round {number} of {rounds}");
+        let mut round = Round::default();
+        for row in &rows {
+            let data = folder.path().join(format!("{}.bin", row.vocab));
+            write_tokens(&data, row.vocab)?;
+            let ours = processes::train_ours(row.name, steps, &["--data".as_ref(), data.as_os_str()])?;
+            round.put(row.name, ours.step_s);
+            for (peer, mode) in peer.iter().flat_map(|peer| MODES.iter().map(move |mode| (peer, mode))) {
+                let sample = peer.train(mode, 1, &row.options(), row.plan.params(), steps)?;
+                round.put(row.of(mode), sample.step_s);
+            }
+            eprintln!("  {}: {:.1} ms a step", row.what, 1e3 * ours.step_s);
+        }
+        measured.push(round);
+    }
+    if let Some(peer) = &peer {
+        println!("peer: {}, compiled", peer.version()?);
+    }
+    println!(
+        "rounds: {rounds}; medians, least and most over them. Each run has held its planned arena against what it mapped.\n"
+    );
+    print(&rows, &measured);
+    Ok(())
+}
+
+impl Row {
+    /// The name of what the peer's mode came to.
+    fn of(&self, mode: &Mode) -> String {
+        format!("{}, {mode}", self.name)
+    }
+
+    fn tokens(&self) -> f64 {
+        self.plan.config.tokens_per_step() as f64
+    }
+
+    /// What the peer is told.
+    fn options(&self) -> Vec<String> {
+        let ((layers, dim), config) = (self.shape, &self.plan.config);
+        let numbers = [
+            ("--dim", dim),
+            ("--heads", self.heads),
+            ("--layers", layers),
+            ("--vocab", self.vocab),
+            ("--seq", config.length),
+            ("--batch", config.sequences),
+        ];
+        let numbers = numbers.into_iter().flat_map(|(option, number)| [option.to_owned(), number.to_string()]);
+        numbers.chain(["--device", "cuda", "--compile", "--tied"].map(str::to_owned)).collect()
+    }
+}
+
+/// Ids that are all as likely, as the peer's: little-endian u16.
+fn write_tokens(path: &std::path::Path, vocab: usize) -> Outcome<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let mut file = std::io::BufWriter::new(std::fs::File::create_new(path)?);
+    for place in 0..TOKENS {
+        let id = u16::try_from(mix(0, place) % vocab as u64)?;
+        file.write_all(&id.to_le_bytes())?;
+    }
+    Ok(file.flush()?)
+}
+
+fn print(rows: &[&Row], rounds: &[Round]) {
+    println!(
+        "| model, bf16 | tokens/s | at least | aim | share of an H200's products, % | PyTorch's FSDP2 / ours | at least | aim | its single / ours |"
+    );
+    println!("|{}", "---|".repeat(9));
+    for row in rows {
+        let cell = |digits: usize, figure: &dyn Fn(&Round) -> Option<f64>| match Spread::over(rounds, figure) {
+            Some(Spread { median, least, most }) => format!("{median:.digits$} ({least:.digits$} to {most:.digits$})"),
+            None => String::new(),
+        };
+        let per_s = cell(0, &|round| Some(row.tokens() / round.get(row.name)?));
+        let flop = Step::of(row.plan, row.shape.0, row.shape.1).published();
+        let share = cell(1, &|round| Some(100.0 * flop / round.get(row.name)? / H200_BF16_PER_S));
+        let [fsdp, single] = MODES.each_ref().map(|mode| cell(2, &|round| round.ratio(&row.of(mode), row.name)));
+        let asked =
+            row.tokens_per_s.map_or([const { String::new() }; 2], |asked| asked.map(|number| format!("{number:.0}")));
+        let [least, aim] = row.ratio;
+        println!(
+            "| {} | {per_s} | {} | {} | {share} | {fsdp} | {least} | {aim} | {single} |",
+            row.what, asked[0], asked[1]
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 12 blocks of 12 x 768^2 + 13 x 768, tables of 50304 and of 1024 rows of 768, and a norm: the published 124 million, with
+    /// some rows of padding.
+    #[test]
+    fn models_are_as_large_as_published() {
+        let params = ROWS.map(|row| row.plan.params());
+        assert_eq!(params[0], 12 * (12 * 768 * 768 + 13 * 768) + (50304 + 1024) * 768 + 2 * 768);
+        assert_eq!(params[1] / 1_000_000, 1557);
+    }
+
+    #[test]
+    fn ids_are_within_the_vocabulary() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ids.bin");
+        write_tokens(&path, 512).unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        assert_eq!(bytes.len() as u64, 2 * TOKENS);
+        let ids: Vec<u16> = bytes.chunks_exact(2).map(|id| u16::from_le_bytes([id[0], id[1]])).collect();
+        assert_eq!(ids.iter().max(), Some(&511));
+    }
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# What the tests of CUDA check, with NVIDIA's own libraries on a GPU; then, where it is installed, under compute-sanitizer.
+#
+#     tests/gpu/check.sh               builds, and checks on this machine
+#     tests/gpu/check.sh pack FOLDER   builds, and puts what another machine needs into a new folder: neither Rust nor network
+#     FOLDER/check.sh                  checks there
+#
+# A folder has `bench` too, with the peer beside it: `FOLDER/bench --device cuda --python PYTHON`. Ranks share the first
+# device, unless ZERO_CUDA_DEVICES names others. Arguments after these are filters of tests. Needs driver 580 or newer, and
+# NVRTC and cublasLt of CUDA 13, of which PyTorch's are as good.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+# build: the paths of the tests' program and of the processes that it starts, a line each.
+build() {
+  cargo test --locked --release --workspace --test cuda --no-run --message-format json |
+    sed -n 's/.*"kind":\["\(test\|bin\)"\].*"name":"\(cuda\|trainer\)".*"executable":"\([^"]*\)".*/\3/p' | sort -u
+}
+
+if [ -x "$here/cuda" ]; then
+  program=$here/cuda
+else
+  cd "$here/../.."
+  programs=$(build)
+  program=$(grep '/cuda-[^/]*$' <<<"$programs")
+fi
+
+if [ "${1:-}" = pack ]; then
+  folder=${2:?pack: which folder?}
+  mkdir "$folder"
+  cargo build --locked --release --package bench --features cuda
+  strip -o "$folder/cuda" "$program"
+  for other in $(grep -v '/cuda-[^/]*$' <<<"$programs") "${CARGO_TARGET_DIR:-target}/release/bench"; do
+    strip -o "$folder/$(basename "$other")" "$other"
+  done
+  cp "$here/check.sh" examples/bench/peer.py "$folder"
+  du -sh "$folder"
+  exit
+fi
+
+export ZERO_TEST_GPU=1
+# Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another.
+export CUDA_DEVICE_MAX_CONNECTIONS=32
+export ZERO_CUDA_DEVICES=${ZERO_CUDA_DEVICES:-0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}
+
+command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+printf '\n== tests on the device\n'
+"$program" --test-threads=1 "$@"
+
+if command -v compute-sanitizer >/dev/null; then
+  for tool in memcheck racecheck initcheck synccheck; do
+    printf '\n== compute-sanitizer: %s\n' "$tool"
+    compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --test-threads=1 "${@:-kernels::}"
+  done
+else
+  echo "not run: compute-sanitizer is not installed"
+fi
