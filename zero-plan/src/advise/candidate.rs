@@ -8,6 +8,7 @@ use super::question::Question;
 use crate::config::{Config, Often, Precision, Recompute, Split, Width};
 use crate::hardware::Kind;
 use crate::mesh::{Axis, Mesh};
+use crate::simulate::on_hardware;
 use crate::spec::{Schedule, Size, TransportKind};
 
 /// One layout.
@@ -126,7 +127,7 @@ impl Candidate {
 
     /// The configuration of its spec.
     pub fn config(&self, question: &Question) -> Config {
-        Config {
+        let config = Config {
             mesh: self.mesh,
             stage: self.stage,
             prefetch: self.prefetch.unwrap_or(usize::from(self.stage == 3)),
@@ -143,7 +144,8 @@ impl Candidate {
             transport: transport(question),
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
             ..Config::PLAIN
-        }
+        };
+        on_hardware(config, question.hardware)
     }
 
     /// Its spec as a file, with a comment of these lines at the top. Only keys that have an effect are in it.
@@ -183,8 +185,12 @@ impl Candidate {
         if let Some(k) = self.recompute {
             let _ = writeln!(text, "    recompute: Every({k}),");
         }
-        if transport(question) != TransportKind::default() {
-            let _ = writeln!(text, "    transport: {:?},", transport(question));
+        match question.hardware.device.kind {
+            Kind::Gpu => text.push_str("    device: Cuda,\n"),
+            Kind::Cpu if transport(question) != TransportKind::default() => {
+                let _ = writeln!(text, "    transport: {:?},", transport(question));
+            }
+            Kind::Cpu => {}
         }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text
@@ -204,10 +210,7 @@ impl Candidate {
     }
 }
 
-/// Devices with memory of their own gather into slots, as threads do that behave as if memory were not shared.
+/// Of processors. Several nodes share no memory, as threads behave.
 fn transport(question: &Question) -> TransportKind {
-    match (question.hardware.device.kind, question.nodes) {
-        (Kind::Cpu, 1) => TransportKind::Shm,
-        _ => TransportKind::Local,
-    }
+    if question.nodes == 1 { TransportKind::Shm } else { TransportKind::Local }
 }

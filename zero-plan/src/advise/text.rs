@@ -193,9 +193,6 @@ pub fn comment(question: &Question, advice: &Advice, pick: &Pick) -> Vec<String>
     let mut lines = vec![format!("Planned for {} x {}.", question.nodes, question.hardware.name)];
     lines.extend(figures(pick).into_iter().map(|line| format!("Predicted: {line}.")));
     lines.push(format!("Widths: {}.", widths(&pick.candidate.precision)));
-    if question.hardware.device.kind == crate::hardware::Kind::Gpu {
-        lines.push("Gathers go into slots of the device's own memory, as `transport: Local` has them.".to_owned());
-    }
     let best = advice.picks.iter().position(|other| other == pick).unwrap_or(0);
     lines.push(match best {
         0 => "The fastest that was found.".to_owned(),

@@ -12,7 +12,7 @@ mod timeline;
 
 use core::fmt;
 
-use crate::config::{Config, TransportKind};
+use crate::config::{Config, Device, TransportKind};
 use crate::hardware::{Hardware, Kind};
 use crate::plan::Plan;
 
@@ -88,10 +88,10 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     }
 }
 
-/// A configuration as ranks of some hardware have it: devices with memory of their own gather into slots.
+/// A configuration as ranks of some hardware have it: on GPUs, places and streams are theirs.
 pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
     match hardware.device.kind {
-        Kind::Gpu => Config { transport: TransportKind::Local, ..config },
+        Kind::Gpu => Config { device: Device::Cuda, transport: TransportKind::Peer, ..config },
         Kind::Cpu => config,
     }
 }
