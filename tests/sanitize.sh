@@ -5,16 +5,17 @@
 #
 #     rustup toolchain install nightly --component miri,rust-src
 #
-# Runs what can be run, says of the rest why not, and fails if something was found or nothing could be run. What it builds
-# lies in target/sanitize. Takes some minutes. NIGHTLY names another toolchain than `nightly`.
+# Runs the parts that are named, of `kernels`, `miri` and `threads`, and all without a name. Runs what can be run, says of the
+# rest why not, and fails if something was found or nothing could be run. What the last two build lies in target/sanitize. Takes
+# some minutes. NIGHTLY names another toolchain than `nightly`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 nightly=${NIGHTLY:-nightly}
 host=$(rustc -vV | sed -n 's/^host: //p')
-export CARGO_TARGET_DIR=$PWD/target/sanitize
 ran=0 found=0
 skipped=()
+[ $# -gt 0 ] || set -- kernels miri threads
 
 # part NAME COMMAND...: runs a part, and notes how it ended.
 part() {
@@ -30,46 +31,61 @@ part() {
 
 # Kernels are compiled for the host by the pretend libraries. Their sanitizer must be loaded before the tests' program; it
 # leaves faults to the system, as a test counts on one.
-library=$(g++ -print-file-name=libasan.so 2>/dev/null || true)
-if [ ! -e "$library" ]; then
-  skipped+=("AddressSanitizer: g++ with libasan")
-else
+kernels() {
+  local library runner
+  library=$(g++ -print-file-name=libasan.so 2>/dev/null || true)
+  if [ ! -e "$library" ]; then
+    skipped+=("AddressSanitizer: g++ with libasan")
+    return
+  fi
   runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
   part "AddressSanitizer: kernels" env "$runner=env LD_PRELOAD=$library PRETEND_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0" \
-    cargo test --package zero-tests --test cuda
-fi
+    cargo test --workspace --test cuda -- kernels:: spine:: pretend::failures
+}
 
-if ! rustc "+$nightly" --version >/dev/null 2>&1; then
-  echo "no toolchain \`$nightly\`: rustup toolchain install nightly --component miri,rust-src"
-  exit 2
-fi
-sources=$(rustc "+$nightly" --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock
+# The sources of the standard library that the nightly toolchain has, if it has any.
+sources() {
+  local sources
+  sources=$(rustc "+$nightly" --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/Cargo.lock
+  [ -e "$sources" ]
+}
 
 # Miri interprets: gathers, sums and exchanges among ranks that are threads, over a mapping. It knows neither hints about
 # pages nor the futex call as rustix makes it, so that there nothing is hinted and a rank that waits yields instead. The
 # host's memory is read from /proc, so it may not be isolated. Its warnings about /proc mean nothing here.
-if ! cargo "+$nightly" miri --version >/dev/null 2>&1; then
-  skipped+=("Miri: rustup component add miri --toolchain $nightly")
-elif [ ! -e "$sources" ]; then
-  skipped+=("Miri: rustup component add rust-src --toolchain $nightly")
-else
-  MIRIFLAGS="-Zmiri-disable-isolation" part "Miri: collectives, views and columns" \
+miri() {
+  if ! sources || ! cargo "+$nightly" miri --version >/dev/null 2>&1; then
+    skipped+=("Miri: rustup toolchain install $nightly --component miri,rust-src")
+    return
+  fi
+  MIRIFLAGS="-Zmiri-disable-isolation" CARGO_TARGET_DIR=$PWD/target/sanitize part "Miri: collectives, views and columns" \
     cargo "+$nightly" miri test --package zero-runtime --lib -- engine::collectives::tests device::cpu::columns view::
-fi
+}
 
 # ThreadSanitizer must see the standard library too, or it takes its locks and channels for races. The queues of rayon's
 # threads read a slot that may be overwritten meanwhile, and throw away what they read: crossbeam's authors know of it.
-suppressions=$(mktemp)
-trap 'rm -f "$suppressions"' EXIT
-echo 'race:crossbeam_deque::deque' >"$suppressions"
-if [ ! -e "$sources" ]; then
-  skipped+=("ThreadSanitizer: rustup component add rust-src --toolchain $nightly")
-else
+threads() {
+  local suppressions
+  if ! sources; then
+    skipped+=("ThreadSanitizer: rustup toolchain install $nightly --component rust-src")
+    return
+  fi
+  suppressions=$(mktemp)
+  echo 'race:crossbeam_deque::deque' >"$suppressions"
   for tests in skew threads turns; do
-    RUSTFLAGS="-Zsanitizer=thread" TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions" part "ThreadSanitizer: $tests" \
+    RUSTFLAGS="-Zsanitizer=thread" TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions" \
+      CARGO_TARGET_DIR=$PWD/target/sanitize part "ThreadSanitizer: $tests" \
       cargo "+$nightly" test -Zbuild-std --target "$host" --package zero-tests --test parity -- "$tests::"
   done
-fi
+  rm -f "$suppressions"
+}
+
+for name in "$@"; do
+  case $name in
+    kernels | miri | threads) "$name" ;;
+    *) echo "no part \`$name\`: kernels, miri, threads" && exit 2 ;;
+  esac
+done
 
 printf '\n'
 for reason in "${skipped[@]}"; do echo "not run: $reason"; done

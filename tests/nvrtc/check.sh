@@ -2,16 +2,20 @@
 # Compiles every kernel that the tests use by NVIDIA's own compiler, without a GPU, for the architectures that are
 # supported, and fails where one does not compile, or where a thread needs more registers than it has. The compiler comes
 # from the Python package index; what it is installed to and what the tests compile lies in target/nvrtc. Needs python3 with
-# venv and a C++ compiler. An argument is the filter of the tests that are run, `kernels` if there is none.
+# venv and a C++ compiler. An argument is a folder in which a run of the tests with PRETEND_KEEP has kept what it compiled;
+# without one, they run here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 below=${CARGO_TARGET_DIR:-target}/nvrtc
-kept=$(mkdir -p "$below" && cd "$below" && pwd)/kept
 if [ ! -x "$below/python/bin/python" ]; then
   python3 -m venv "$below/python"
   "$below/python/bin/pip" install --quiet 'nvidia-cuda-nvrtc==13.0.*'
 fi
-rm -rf "$kept"
-PRETEND_KEEP=$kept cargo test --locked --package zero-tests --test cuda -- "${1:-kernels}"
+kept=${1:-}
+if [ -z "$kept" ]; then
+  kept=$(cd "$below" && pwd)/kept
+  rm -rf "$kept"
+  PRETEND_KEEP=$kept cargo test --locked --workspace --test cuda -- kernels:: spine::
+fi
 "$below/python/bin/python" tests/nvrtc/check.py "$kept"
