@@ -50,7 +50,7 @@ template <class T> int fill(void* stream, uint64_t to, T value, size_t count, co
 // A call that copies before it returns: it waits for the stream that has no name, and for what that waits for.
 int copy_now(const char* name, void* to, const void* from, size_t bytes) {
     std::unique_lock<std::mutex> held(driver().lock);
-    driver().calls++;
+    count(name);
     if (driver().broken) return driver().broken;
     if (!current_context) return INVALID_CONTEXT;
     if (is_refused_by_capture()) return STREAM_CAPTURE_UNSUPPORTED;

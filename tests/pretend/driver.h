@@ -1,6 +1,8 @@
 // What the parts of the pretend driver share: its lock, its errors, and how a call begins. Every call of the API is made
 // under one lock, and the work of all streams is done under it too, by whoever waits for some of it.
 #pragma once
+#include <cstring>
+#include <map>
 #include <mutex>
 #include <unordered_set>
 
@@ -24,6 +26,7 @@ enum Status {
     NOT_SUPPORTED = 801,
     ALREADY_MAPPED = 208,
     INVALID_HANDLE = 400,
+    ILLEGAL_STATE = 401,
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
@@ -73,10 +76,18 @@ inline bool is_refused_by_capture() {
 
 template <class T> bool is_handle(T* pointer) { return driver().handles.count(pointer) != 0; }
 
+// How often this thread has made each call.
+inline thread_local std::map<const char*, uint64_t> counts;
+
+inline void count(const char* name) {
+    driver().calls++;
+    counts[name]++;
+}
+
 // A call that needs neither a context nor a device that works.
 template <class F> int call_anywhere(const char* name, F what) {
     std::lock_guard<std::mutex> guard(driver().lock);
-    driver().calls++;
+    count(name);
     if (!driver().initialized) return NOT_INITIALIZED;
     if (in_host_function) return NOT_PERMITTED;
     if (fails(name)) return UNKNOWN;

@@ -42,6 +42,7 @@ int end(Stream* stream, Graph** graph) {
     Capture* capture = stream->capture;
     if (!capture || capture->origin != stream) return STREAM_CAPTURE_UNMATCHED;
     int status = capture->invalid ? STREAM_CAPTURE_INVALIDATED : is_joined(*capture) ? SUCCESS : STREAM_CAPTURE_UNJOINED;
+    capture->ended = true;
     for (Stream* other : capture->streams) {
         other->capture = nullptr;
         other->tails.clear();
@@ -61,10 +62,67 @@ int launch(Graph* graph, Stream* stream) {
         std::vector<Shared> before;
         for (size_t i : item.before) before.push_back(nodes[i]);
         if (before.empty()) before = {stream->tail, graph->last};
-        nodes.push_back(enqueue(item.work, before, mixed(driver().random.next())));
+        Work work = item.op ? *work_of(*item.op) : item.work;
+        nodes.push_back(enqueue(std::move(work), before, mixed(driver().random.next())));
         all.push_back(nodes.back());
     }
     stream->tail = graph->last = enqueue({}, all, stream->lane);
+    return SUCCESS;
+}
+
+// The recording of a stream that goes on, or null.
+Capture* capture_of(void* handle) {
+    Stream* stream = stream_of(handle);
+    return stream && stream->capture && !stream->capture->invalid ? stream->capture : nullptr;
+}
+
+// As other calls take it: it stays as long as the graph.
+GraphNode* name_of(Graph* graph, size_t item) {
+    graph->nodes.push_back({graph, item});
+    return &graph->nodes.back();
+}
+
+// Whether nodes are those of a graph.
+bool are_of(const Graph* graph, GraphNode* const* nodes, size_t count) {
+    return std::all_of(nodes, nodes + count, [=](auto* node) { return node && node->graph == graph; });
+}
+
+std::vector<size_t> items_of(GraphNode* const* nodes, size_t count) {
+    std::vector<size_t> items;
+    for (size_t i = 0; i < count; i++) items.push_back(nodes[i]->item);
+    return items;
+}
+
+// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
+struct MemoryOpParams {
+    void* context;
+    unsigned count;
+    const MemoryOp* ops;
+    unsigned flags;
+};
+
+// The only operation of a node, if it is one that there is.
+const MemoryOp* op_of(const MemoryOpParams* params) {
+    bool is_one = params->context == current_context && params->count == 1 && params->flags == 0;
+    return is_one && work_of(*params->ops) ? params->ops : nullptr;
+}
+
+// While a graph is recorded nobody has it yet, so that it is no handle.
+int add(GraphNode** node, Graph* graph, GraphNode* const* before, size_t count, const MemoryOpParams* params) {
+    const MemoryOp* op = op_of(params);
+    if (!op || !are_of(graph, before, count)) return INVALID_VALUE;
+    graph->items.push_back({{}, items_of(before, count), *op});
+    *node = name_of(graph, graph->items.size() - 1);
+    return SUCCESS;
+}
+
+int set(Graph* instance, const GraphNode* node, const MemoryOpParams* params) {
+    const MemoryOp* op = op_of(params);
+    bool is_node = is_handle(instance) && instance->origin && is_handle(instance->origin);
+    if (!is_node || !op || !are_of(instance->origin, const_cast<GraphNode**>(&node), 1)) return INVALID_VALUE;
+    auto& known = instance->items[node->item].op;
+    if (!known || known->kind != op->kind) return INVALID_VALUE;
+    known = *op;
     return SUCCESS;
 }
 
@@ -101,10 +159,52 @@ API cuStreamIsCapturing(void* stream, int* status) {
     });
 }
 
+API cuStreamGetCaptureInfo_v3(void* stream, unsigned* status, uint64_t* id, Graph** graph, GraphNode* const** before,
+                              const void** edges, size_t* count) {
+    return call(__func__, [&]() -> int {
+        Stream* of = stream_of(stream);
+        if (!of) return INVALID_HANDLE;
+        *status = !of->capture ? 0 : of->capture->invalid ? 2 : 1;
+        Capture* capture = capture_of(stream);
+        if (!capture) return SUCCESS;
+        capture->told.clear();
+        for (size_t item : of->tails) capture->told.push_back(name_of(capture->graph, item));
+        if (id) *id = uint64_t(reinterpret_cast<uintptr_t>(capture));
+        if (graph) *graph = capture->graph;
+        if (before) *before = capture->told.data(), *count = capture->told.size();
+        if (edges) *edges = nullptr;
+        return SUCCESS;
+    });
+}
+
+API cuStreamUpdateCaptureDependencies_v2(void* stream, GraphNode* const* nodes, const void*, size_t count, unsigned set) {
+    return call(__func__, [&]() -> int {
+        Capture* capture = capture_of(stream);
+        if (!capture) return ILLEGAL_STATE;
+        if (!are_of(capture->graph, nodes, count) || set > 1) return INVALID_VALUE;
+        auto& tails = stream_of(stream)->tails;
+        if (set) tails.clear();
+        for (size_t item : items_of(nodes, count)) tails.push_back(item);
+        return SUCCESS;
+    });
+}
+
+API cuGraphAddBatchMemOpNode(GraphNode** node, Graph* graph, GraphNode* const* before, size_t count,
+                             const MemoryOpParams* params) {
+    return call(__func__, [&] { return add(node, graph, before, count, params); });
+}
+
+API cuGraphExecBatchMemOpNodeSetParams(Graph* instance, const GraphNode* node, const MemoryOpParams* params) {
+    return call(__func__, [&] { return set(instance, node, params); });
+}
+
 API cuGraphInstantiateWithFlags(Graph** instance, Graph* graph, unsigned long long) {
     return call(__func__, [&]() -> int {
         if (!is_handle(graph)) return INVALID_HANDLE;
-        *instance = new Graph{graph->items, nullptr};
+        if (graph->origin) return INVALID_VALUE;
+        *instance = new Graph;
+        (*instance)->items = graph->items;
+        (*instance)->origin = graph;
         driver().handles.insert(*instance);
         return SUCCESS;
     });

@@ -100,7 +100,7 @@ int launch(Function* function, const Grid& grid, unsigned dynamic_bytes, void* h
 using namespace pretend;
 
 API cuModuleLoadData(Module** module, const void* image) {
-    return call(__func__, [&] { return fails("module") ? INVALID_IMAGE : load(module, image); });
+    return call_outside_capture(__func__, [&] { return fails("module") ? INVALID_IMAGE : load(module, image); });
 }
 
 // What was loaded stays: work that is not done yet may need it.

@@ -40,7 +40,7 @@ int create_stream(Stream** stream, unsigned flags) {
 // A call that waits on the host: what is recorded would not be there to wait for.
 template <class F> int waiting_call(const char* name, F what) {
     std::unique_lock<std::mutex> held(driver().lock);
-    driver().calls++;
+    count(name);
     if (!driver().initialized) return NOT_INITIALIZED;
     if (in_host_function) return NOT_PERMITTED;
     if (fails(name)) return UNKNOWN;
@@ -64,28 +64,29 @@ template <class T> bool has_come(uint64_t at, T value, unsigned flags) {
     }
 }
 
-template <class T> int wait_value(void* stream, uint64_t at, T value, unsigned flags, const char* name) {
-    return with_stream(name, stream, [&](Stream* stream) -> int {
-        if (at == 0 || at % sizeof(T)) return INVALID_VALUE;
-        // Whoever asks may look while the device's memory is closed.
-        auto may_run = [=] { return Opened(), has_come<T>(at, value, flags); };
-        return submit(stream, {nullptr, may_run});
-    });
+template <class T> Work waiting(const MemoryOp& op) {
+    // Whoever asks may look while the device's memory is closed.
+    return {nullptr, [=] { return Opened(), has_come<T>(op.at, T(op.value), op.flags); }};
 }
 
-template <class T> int write_value(void* stream, uint64_t at, T value, const char* name) {
+template <class T> Work writing(const MemoryOp& op) {
+    auto run = [=]() -> int {
+        __atomic_store_n(reinterpret_cast<T*>(op.at), T(op.value), __ATOMIC_RELEASE);
+        return SUCCESS;
+    };
+    return {run, nullptr};
+}
+
+int memory_op(void* stream, const MemoryOp& op, const char* name) {
     return with_stream(name, stream, [&](Stream* stream) -> int {
-        if (at == 0 || at % sizeof(T)) return INVALID_VALUE;
-        auto run = [=]() -> int {
-            __atomic_store_n(reinterpret_cast<T*>(at), value, __ATOMIC_RELEASE);
-            return SUCCESS;
-        };
-        return submit(stream, {run, nullptr});
+        auto work = work_of(op);
+        return work ? submit(stream, *work) : INVALID_VALUE;
     });
 }
 
 // What is recorded goes on in this stream too.
 int join_capture(Stream* stream, Event* event) {
+    if (event->capture->ended) return CAPTURED_EVENT;
     if (stream->capture && stream->capture != event->capture) return STREAM_CAPTURE_ISOLATION;
     if (!stream->capture) {
         stream->capture = event->capture;
@@ -104,10 +105,21 @@ Stream* stream_of(void* handle) {
     return is_handle(stream) ? stream : nullptr;
 }
 
+std::optional<Work> work_of(const MemoryOp& op) {
+    if (op.at == 0 || op.at % (op.kind > 3 ? 8 : 4)) return std::nullopt;
+    switch (op.kind) {
+        case 1: return waiting<uint32_t>(op);
+        case 2: return writing<uint32_t>(op);
+        case 4: return waiting<uint64_t>(op);
+        case 5: return writing<uint64_t>(op);
+        default: return std::nullopt;
+    }
+}
+
 int submit(Stream* stream, Work work) {
     if (Capture* capture = stream->capture) {
         if (capture->invalid) return STREAM_CAPTURE_INVALIDATED;
-        capture->graph->items.push_back({std::move(work), stream->tails});
+        capture->graph->items.push_back({std::move(work), stream->tails, std::nullopt});
         stream->tails = {capture->graph->items.size() - 1};
         return SUCCESS;
     }
@@ -190,16 +202,16 @@ API cuStreamWaitEvent(void* handle, Event* event, unsigned) {
 }
 
 API cuStreamWaitValue32_v2(void* stream, uint64_t at, uint32_t value, unsigned flags) {
-    return wait_value<uint32_t>(stream, at, value, flags, __func__);
+    return memory_op(stream, {1, at, value, flags, {}}, __func__);
 }
 API cuStreamWaitValue64_v2(void* stream, uint64_t at, uint64_t value, unsigned flags) {
-    return wait_value<uint64_t>(stream, at, value, flags, __func__);
+    return memory_op(stream, {4, at, value, flags, {}}, __func__);
 }
 API cuStreamWriteValue32_v2(void* stream, uint64_t at, uint32_t value, unsigned) {
-    return write_value<uint32_t>(stream, at, value, __func__);
+    return memory_op(stream, {2, at, value, 0, {}}, __func__);
 }
 API cuStreamWriteValue64_v2(void* stream, uint64_t at, uint64_t value, unsigned) {
-    return write_value<uint64_t>(stream, at, value, __func__);
+    return memory_op(stream, {5, at, value, 0, {}}, __func__);
 }
 
 API cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {

@@ -165,6 +165,21 @@ pub fn fail(failures: &str) {
     unsafe { driver().get::<extern "C" fn(*const i8) -> i32>(b"pretend_fail\0").unwrap()(failures.as_ptr().cast()) };
 }
 
+/// How often this thread has made a call of the pretend driver, by its name.
+///
+/// # Panics
+/// If there are no libraries.
+pub fn count(name: &str) -> u64 {
+    let (name, mut count) = (CString::new(name).unwrap(), 0);
+    // SAFETY: the type is that of the function in `cuda.cpp`, which keeps nothing of the name.
+    let status = unsafe {
+        let count_of = driver().get::<extern "C" fn(*const i8, *mut u64) -> i32>(b"pretend_count\0").unwrap();
+        count_of(name.as_ptr().cast(), &mut count)
+    };
+    assert_eq!(status, 0);
+    count
+}
+
 /// The pretend driver of this process.
 pub fn driver() -> &'static Library {
     static DRIVER: OnceLock<Library> = OnceLock::new();

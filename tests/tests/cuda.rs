@@ -3,6 +3,8 @@
 
 #[path = "cuda/engine.rs"]
 mod engine;
+#[path = "cuda/graphs.rs"]
+mod graphs;
 #[path = "cuda/kernels/mod.rs"]
 mod kernels;
 #[path = "cuda/pretend/mod.rs"]

@@ -7,7 +7,7 @@
 //! one of an op before.
 //!
 //! The streams of a rank meet between passes: a pass begins in none of them before all that was queued earlier is done in each,
-//! so no event reaches from one pass into the next, and a pass can be recorded and replayed. Within a pass every other stream
+//! so no event reaches from one pass into the next, and a pass can be captured and launched again. Within a pass every other stream
 //! waits for `Compute` alone, and `Compute` for each of them.
 //!
 //! What two ops do to one place must be in order: [`crate::prove()`] shows that from places alone, and shares nothing with the

@@ -26,6 +26,7 @@ fn help_lists_every_argument() {
         "clip",
         "seed",
         "threads",
+        "eager",
         "held-out",
         "held-out-every",
         "log-every",

@@ -115,6 +115,16 @@ pub trait Device: Sized + Send + 'static {
         let _ = event;
     }
 
+    /// A pass begins that is asked for again and again: with this key, the same ops each time, on the same places and in the same
+    /// queues, but for what is staged, counts, and the words that tell them. A device with queues may keep it and do it as one.
+    /// Ops go to the first queue until another is entered, and all queues that are entered wait for that one first.
+    fn begin_repeated(&self, key: u64) {
+        let _ = key;
+    }
+    /// Ends the pass that [`Device::begin_repeated`] has begun, if one has. The first queue then comes after all of it, and has
+    /// waited for the others: before that, nothing of it need be done.
+    fn end_repeated(&self) {}
+
     /// Lends memory that ops may use for themselves, each for as long as it runs: as long as the plan says, and of any content.
     /// A device that needs none leaves it alone.
     ///
@@ -139,6 +149,11 @@ pub trait Device: Sized + Send + 'static {
     /// Lets the host `fill` a staging place, of any content and as long as `to`. What it leaves there is in `to` for the
     /// ops that follow.
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));
+    /// [`Device::stage`] again, in the same pass, of numbers that have only been added to since, with numbers that sums do not
+    /// change, such as NaN. No op more where a pass repeats.
+    fn restage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {
+        self.stage(to, fill);
+    }
     /// `to` := `from`, on the host: waits until all ops so far are done.
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]);
 

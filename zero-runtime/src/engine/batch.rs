@@ -147,7 +147,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
         if let Some(misfit) = misfit {
             // All ranks find out together, where they agree on the loss, and none of them learns from this step.
-            device.stage(self.arena.own_words_mut(1), |loss| loss.fill(f64::NAN));
+            device.restage(self.arena.own_words_mut(1), |loss| loss.fill(f64::NAN));
             walk.misfit.get_or_insert(misfit);
         }
     }

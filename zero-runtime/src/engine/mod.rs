@@ -110,6 +110,8 @@ pub struct Engine<'p, M: Model, T> {
     awaited: Awaited,
     /// Whether weight decay applies to embeddings.
     decays_embeddings: bool,
+    /// Whether each step is asked of the device op by op.
+    is_eager: bool,
     agreement: Agreement,
     /// The numbers of all ranks in an exchange that the host reads.
     exchanged: Vec<f64>,
@@ -167,6 +169,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             segments: update::segments::<M>(&arena.places()),
             awaited: Awaited::new(arena.stage()),
             decays_embeddings: true,
+            is_eager: false,
             agreement: Agreement::of(plan),
             exchanged: vec![0.0; plan.agreed_values() * plan.config.mesh.ranks()],
             ranks: Collectives::new(transport, device),
@@ -186,6 +189,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
+    }
+
+    /// Whether a device that works in queues is asked for each step op by op, and does not keep the steps after the first as
+    /// one; to the same bits. Other devices know no difference.
+    pub fn run_eagerly(&mut self, eager: bool) {
+        self.is_eager = eager;
     }
 
     /// From here on, a wait for another rank ends after `timeout`, in an error that names the rank.
@@ -254,8 +263,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         hyper: &Hyper,
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<StepReport, RunError> {
-        let mut walk = self.new_walk();
         let records = self.record.as_mut().is_some_and(Record::begin_step);
+        if !records && !self.is_eager {
+            let key = 2 * self.ranks.transport.phase() + u64::from(self.decays_embeddings);
+            self.ranks.device.begin_repeated(key);
+        }
+        let mut walk = self.new_walk();
         let block = hyper.block(self.steps_done);
         self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
         self.awaited.begin_pass(self.plan, &self.ranks.device);
@@ -270,7 +283,10 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 record.end_op(start_ns);
             }
         }
-        self.end_pass();
+        self.awaited.end_pass(self.plan, &self.ranks.device);
+        self.ranks.device.end_repeated();
+        self.ranks.require_device()?;
+        self.arena.begin(None);
         // The one look that the host takes at a step.
         self.ranks.finish()?;
         let mut report = [bytemuck::Zeroable::zeroed()];

@@ -41,7 +41,7 @@ impl Awaited {
         if !plan.config.has_streams() {
             return;
         }
-        self.meet(device);
+        // The last pass has ended with this stream after all others.
         device.enter(Stream::Compute as usize);
         device.record(Stream::Compute as usize);
         for stream in Stream::ALL.into_iter().skip(1) {

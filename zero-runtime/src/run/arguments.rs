@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
+use zero_plan::config::Device;
 
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
@@ -70,6 +71,9 @@ pub struct RunArguments {
     /// Threads of each rank, at most 1024; without it, ranks share the cores of this host
     #[arg(long, value_name = "N", value_parser = threads, help_heading = TRAINING)]
     pub threads: Option<NonZeroUsize>,
+    /// On a GPU, ask for each step op by op, and do not keep it as a graph: slower, to the same bits
+    #[arg(long, help_heading = TRAINING)]
+    pub eager: bool,
     /// Decoupled weight decay of matrices
     #[arg(long, default_value_t = 0.1, value_name = "RATE", value_parser = not_negative, help_heading = OPTIMIZER)]
     pub weight_decay: f64,
@@ -172,12 +176,16 @@ impl RunArguments {
         self.plan || self.schedule || self.prove || self.sizes
     }
 
-    /// Rejects arguments that contradict one another.
+    /// Rejects arguments that contradict one another, or the device that the program is built for.
     ///
     /// # Errors
     /// Z0350.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self, device: Device) -> Result<(), Error> {
         let contradictions = [
+            (self.eager && device != Device::Cuda).then(|| {
+                let what = "--eager is about steps on GPUs, and this program is built for the processor".to_owned();
+                (what, "leave it out")
+            }),
             self.warmup.filter(|&warmup| warmup >= self.steps && self.steps > 0).map(|warmup| {
                 let what = format!("--warmup {warmup} is not shorter than the run: --steps {}", self.steps);
                 (what, "lower --warmup, or raise --steps")
@@ -287,7 +295,7 @@ mod tests {
 
     fn parsed(arguments: &[&str]) -> Result<RunArguments, String> {
         let parsed = Command::try_parse_from(["train"].iter().chain(arguments)).map_err(|error| error.to_string())?;
-        parsed.run.check().map_err(|error| error.to_string())?;
+        parsed.run.check(Device::Cpu).map_err(|error| error.to_string())?;
         Ok(parsed.run)
     }
 
@@ -375,6 +383,7 @@ mod tests {
                 "--decay 10 does not fit after --warmup 95 into --steps 100",
             ),
             (&["--held-out=0", "--held-out-every=3"], "--held-out-every 3 asks for what --held-out 0 skips"),
+            (&["--eager"], "--eager is about steps on GPUs, and this program is built for the processor"),
         ] {
             let error = parsed(arguments).expect_err("a contradiction");
             assert!(error.starts_with(&format!("error[Z0350]: {words}")), "{error}");

@@ -27,6 +27,7 @@ const CHANGES: &[(&str, Change)] = &[
     ("warmup", Change::Told),
     ("seed", Change::Refused),
     ("threads", Change::Free),
+    ("eager", Change::Free),
     ("weight_decay", Change::Told),
     ("no_decay_embeddings", Change::Told),
     ("beta1", Change::Told),

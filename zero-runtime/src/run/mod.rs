@@ -223,7 +223,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
         shown.map(|()| ExitCode::SUCCESS)
     } else {
         role.and_then(|role| {
-            arguments.check()?;
+            arguments.check(M::PLAN.config.device)?;
             require_names::<M>()?;
             if speaks {
                 introduce(M::PLAN, arguments)?;

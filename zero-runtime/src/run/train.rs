@@ -145,6 +145,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     }
     let profiler = profiler?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
+    engine.run_eagerly(arguments.eager);
     let done = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store);
     if let Some(output) = &mut output {

@@ -84,6 +84,12 @@ pub unsafe trait Transport<'p, D: Device> {
     /// On every rank, unless all have called it for the same reason: `call`, a number that the caller gives it.
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost>;
 
+    /// Which of its own places the next pass over a schedule uses: two passes of one phase ask the same of a device, but for
+    /// counts.
+    fn phase(&self) -> u64 {
+        0
+    }
+
     /// Waits until the device has done all that it was asked for; what that waits for itself is part of it.
     fn await_device(&mut self, device: &D) -> Result<(), Lost>;
 

@@ -384,6 +384,11 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         }
     }
 
+    /// Exchanges take turns with two places.
+    fn phase(&self) -> u64 {
+        u64::from(self.told(Count::Entered) % 2)
+    }
+
     fn await_device(&mut self, device: &D) -> Result<(), Lost> {
         if D::QUEUES { self.await_queues(device) } else { Ok(()) }
     }

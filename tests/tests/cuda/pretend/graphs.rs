@@ -98,3 +98,96 @@ fn what_cannot_be_recorded_is_refused() {
     assert_eq!(end(a), Err(904));
     assert_eq!([fill(at, 2, LEN, b), finish(b), finish(a)], [0; 3]);
 }
+
+/// Words of memory operations, as CUDA's header has them: kind, address, value, flags, and two that are unused.
+type Op = [u64; 6];
+
+/// Room for `CUDA_BATCH_MEM_OP_NODE_PARAMS` of one operation.
+#[repr(C)]
+struct Params {
+    context: Handle,
+    count: u32,
+    op: *const Op,
+    flags: u32,
+}
+
+fn params(op: &Op) -> Params {
+    let mut context = null_mut();
+    assert_eq!(call!(driver(), cuCtxGetCurrent(&mut context => *mut Handle)), 0);
+    Params { context, count: 1, op, flags: 0 }
+}
+
+/// Adds an operation to what is recorded of a stream, after all that it was asked for.
+fn add(op: &Op, stream: Handle) -> Result<Handle, i32> {
+    let (mut status, mut id, mut graph, mut node) = (0u32, 0u64, null_mut(), null_mut());
+    let (mut before, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0usize);
+    let found = call!(driver(), cuStreamGetCaptureInfo_v3(
+        stream => Handle, &mut status => *mut u32, &mut id => *mut u64, &mut graph => *mut Handle,
+        &mut before => *mut *const Handle, &mut edges => *mut *const u64, &mut count => *mut usize,
+    ));
+    assert_eq!((found, status), (0, 1));
+    let added = call!(driver(), cuGraphAddBatchMemOpNode(
+        &mut node => *mut Handle, graph => Handle, before => *const Handle, count => usize, &params(op) => *const Params,
+    ));
+    if added != 0 {
+        return Err(added);
+    }
+    let none: *const u64 = std::ptr::null();
+    let updated = call!(driver(), cuStreamUpdateCaptureDependencies_v2(
+        stream => Handle, &mut node => *mut Handle, none => *const u64, 1 => usize, 1 => u32,
+    ));
+    assert_eq!(updated, 0);
+    Ok(node)
+}
+
+fn set(instance: Handle, node: Handle, op: &Op) -> i32 {
+    call!(driver(), cuGraphExecBatchMemOpNodeSetParams(
+        instance => Handle, node => Handle, &params(op) => *const Params,
+    ))
+}
+
+#[test]
+fn a_launch_awaits_and_writes_what_its_nodes_were_last_given() {
+    if !raw::begin() {
+        return;
+    }
+    let (one, other, words) = (stream(), stream(), allocate(LEN));
+    let (awaits, tells) = (|value| [1, words, value, 0, 0, 0], |value| [2, words + 4, value, 0, 0, 0]);
+    assert_eq!([fill(words, 0, LEN, one), finish(one), begin(one)], [0; 3]);
+    let awaiting = add(&awaits(1), one).unwrap();
+    assert_eq!(fill(words + 8, 5, 4, one), 0);
+    let telling = add(&tells(10), one).unwrap();
+    let (graph, mut instance) = (end(one).unwrap(), null_mut());
+    let made = call!(driver(), cuGraphInstantiateWithFlags(&mut instance => *mut Handle, graph => Handle, 0 => u64));
+    assert_eq!(made, 0);
+    for value in 1..5 {
+        assert_eq!([set(instance, awaiting, &awaits(value)), set(instance, telling, &tells(10 * value))], [0; 2]);
+        assert_eq!([launch(instance, one), call!(driver(), cuStreamQuery(one => Handle))], [0, 600]);
+        assert_eq!(receive::<u32>(words + 4, 1, other).unwrap(), [10 * (value as u32 - 1)]);
+        let write =
+            call!(driver(), cuStreamWriteValue32_v2(other => Handle, words => u64, value as u32 => u32, 0 => u32));
+        assert_eq!([write, finish(one)], [0; 2]);
+        assert_eq!(receive::<u32>(words + 4, 1, other).unwrap(), [10 * value as u32]);
+    }
+    assert_eq!(set(instance, awaiting, &tells(1)), 1, "of another kind");
+    assert_eq!(set(graph, awaiting, &awaits(1)), 1, "no instance");
+    assert_eq!(call!(driver(), cuGraphDestroy(graph => Handle)), 0);
+    assert_eq!(set(instance, awaiting, &awaits(1)), 1, "nodes are those of the graph");
+}
+
+/// Events of what was done before, or of a recording that has ended, say nothing in a recording; nor is code loaded in one.
+#[test]
+fn what_was_recorded_elsewhere_is_not_waited_for() {
+    if !raw::begin() {
+        return;
+    }
+    let (a, b, [before, inside], at) = (stream(), stream(), [0; 2].map(|_| event()), allocate(LEN));
+    let mut module: Handle = null_mut();
+    assert_eq!([fill(at, 1, LEN, b), record(before, b), begin(a), wait(a, before)], [0, 0, 0, 905]);
+    assert_eq!([fill(at, 2, LEN, a), record(inside, a)], [0; 2]);
+    instance(end(a).unwrap());
+    assert_eq!([wait(b, inside), fill(at, 3, LEN, b), finish(b)], [907, 0, 0]);
+    assert_eq!([begin(a), wait(a, inside)], [0, 907]);
+    assert_eq!(call!(driver(), cuModuleLoadData(&mut module => *mut Handle, at => u64)), 900);
+    assert_eq!(end(a), Err(901));
+}

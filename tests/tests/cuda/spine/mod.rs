@@ -2,6 +2,7 @@
 //! device; queues, staging, and what is said when a device cannot be had.
 
 mod elementwise;
+mod graphs;
 mod optimizer;
 mod products;
 mod queues;

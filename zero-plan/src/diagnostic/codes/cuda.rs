@@ -93,4 +93,12 @@ pub(super) const CODES: &[Code] = &[
             takes the device of its own number.",
         example: "ZERO_CUDA_DEVICES=0,0, for four ranks",
     },
+    Code {
+        code: "Z0449",
+        title: "step that asks for something else",
+        explanation: "A step on a GPU is captured as a graph, which is launched again in every later step. So a step must ask \
+            for the same ops on the same places each time, and this one did not; it was not done. `--eager` asks for each \
+            step op by op, to the same bits.",
+        example: "a layer that launches another kernel in every second step",
+    },
 ];

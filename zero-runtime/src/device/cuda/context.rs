@@ -157,6 +157,11 @@ impl Context {
         self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })
     }
 
+    /// What the driver calls this context.
+    pub fn handle(&self) -> cu::CUcontext {
+        self.handle
+    }
+
     /// The queue of a number.
     pub fn stream(&self, queue: usize) -> cu::CUstream {
         self.streams[queue]
@@ -189,6 +194,12 @@ impl Context {
         // SAFETY: as for `record`.
         let status = unsafe { (self.libraries.driver.cuStreamWaitEvent)(self.streams[queue], event, 0) };
         self.check("cuStreamWaitEvent", status)
+    }
+
+    /// Waits on the host for what an event has marked.
+    pub fn await_event(&self, event: cu::CUevent) -> Result<(), CudaError> {
+        // SAFETY: an event of this context.
+        self.check("cuEventSynchronize", unsafe { (self.libraries.driver.cuEventSynchronize)(event) })
     }
 
     /// What a queue is asked for from here on begins after all that every queue has been asked for so far.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU32;
 
 use bytemuck::Pod;
 
+use super::capture::Counting;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
@@ -51,11 +52,19 @@ impl Device for Cuda {
     }
 
     fn record(&self, event: usize) {
-        self.attempt(|| self.context.record(self.events.borrow()[event], self.queue()));
+        self.call(("record", event), || self.context.record(self.events.borrow()[event], self.queue()));
     }
 
     fn wait(&self, event: usize) {
-        self.attempt(|| self.context.wait(self.events.borrow()[event], self.queue()));
+        self.call(("wait", event), || self.context.wait(self.events.borrow()[event], self.queue()));
+    }
+
+    fn begin_repeated(&self, key: u64) {
+        self.begin_pass(key);
+    }
+
+    fn end_repeated(&self) {
+        self.end_pass();
     }
 
     unsafe fn lend(&self, workspace: ViewMut<Self, u8>) {
@@ -75,11 +84,11 @@ impl Device for Cuda {
     const QUEUES: bool = true;
 
     fn tell(&self, word: &AtomicU32, count: u32) {
-        self.attempt(|| self.context.write_value(self.reached(word.as_ptr().addr()), count, self.queue()));
+        self.count(Counting::Tell, self.reached(word.as_ptr().addr()), count);
     }
 
     fn await_count(&self, word: &AtomicU32, target: u32) {
-        self.attempt(|| self.context.await_value(self.reached(word.as_ptr().addr()), target, self.queue()));
+        self.count(Counting::Await, self.reached(word.as_ptr().addr()), target);
     }
 
     fn is_idle(&self) -> bool {
@@ -103,12 +112,22 @@ impl Device for Cuda {
         }
     }
 
+    fn restage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {
+        let (len, address) = (to.len(), to.address().addr() as u64);
+        match self.kept_place_before(address, len * size_of::<T>()) {
+            None => self.stage(to, fill),
+            // SAFETY: elements that the host has filled in this pass, at an address for any number, which the device copies when
+            // the pass has ended.
+            Some(place) => fill(unsafe { core::slice::from_raw_parts_mut(place.cast(), len) }),
+        }
+    }
+
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]) {
         assert_eq!(from.len(), to.len(), "elements of the device, and room for them");
         if to.is_empty() {
             return;
         }
-        self.attempt(|| {
+        self.call(("read", from.address().addr(), to.len()), || {
             // Whoever reads beside a run has waited for what it reads when it began.
             if self.queue() != super::context::ASIDE {
                 self.context.join_all(self.queue())?;

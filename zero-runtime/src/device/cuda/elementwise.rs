@@ -57,10 +57,11 @@ pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T
         return;
     }
     let (to_at, from_at) = (to.address().addr() as u64, from.address().addr() as u64);
-    cuda.attempt(|| {
+    let bytes = to.len() * size_of::<T>();
+    cuda.call(("copy", to_at, from_at, bytes), || {
         let copy = cuda.context.libraries.driver.cuMemcpyAsync;
         // SAFETY: elements of two views, which are equally long; they live as long as the op, by the order of queues.
-        let status = unsafe { copy(to_at, from_at, to.len() * size_of::<T>(), cuda.stream()) };
+        let status = unsafe { copy(to_at, from_at, bytes, cuda.stream()) };
         cuda.context.check("cuMemcpyAsync", status)
     });
 }
@@ -72,7 +73,7 @@ pub(super) fn fill<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, value: T) {
     let bytes = bytemuck::bytes_of(&value);
     if bytes.iter().all(|byte| *byte == bytes[0]) {
         let (at, len) = (to.address().addr() as u64, to.len() * size_of::<T>());
-        return cuda.attempt(|| {
+        return cuda.call(("fill", at, bytes[0], len), || {
             // SAFETY: elements of a view.
             let status = unsafe { (cuda.context.libraries.driver.cuMemsetD8Async)(at, bytes[0], len, cuda.stream()) };
             cuda.context.check("cuMemsetD8Async", status)

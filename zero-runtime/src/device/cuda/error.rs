@@ -115,6 +115,16 @@ pub enum CudaError {
         /// What the library said.
         reason: String,
     },
+    /// A pass was captured as a graph, and the same pass then made other calls.
+    #[error(
+        "call {call} of a step to CUDA device {ordinal} is another one than in the step that was captured as a graph"
+    )]
+    Changed {
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// Which call of the step, from 1.
+        call: usize,
+    },
     /// The device found out, after it had been told what to do, that it could not.
     #[error("CUDA device {ordinal} has stopped: {reason}")]
     Stopped {
@@ -155,6 +165,7 @@ impl CudaError {
             Self::Product { .. } => "Z0439",
             Self::Stopped { .. } => "Z0440",
             Self::Choice { .. } => "Z0441",
+            Self::Changed { .. } => "Z0449",
         }
     }
 
@@ -187,6 +198,9 @@ impl CudaError {
             Self::Call { .. } => "see `nvidia-smi` and the system's log for what the device is doing",
             Self::Compile { .. } => {
                 "this is a fault of zero, or of a compiler that it was not tried with: please report it"
+            }
+            Self::Changed { .. } => {
+                "a step must ask for the same each time: run with --eager, and please report it with the spec"
             }
             Self::Launch { .. } | Self::Product { .. } => "please report it, with the spec and the versions of CUDA",
             Self::Stopped { .. } => {

@@ -8,6 +8,7 @@ use cudarc::driver::sys as cu;
 
 use super::context::{ASIDE, Context};
 use super::error::CudaError;
+use super::graph::Graphs;
 use super::module::Modules;
 use super::product::Products;
 use super::staging::Staging;
@@ -23,6 +24,7 @@ pub struct Cuda {
     /// None on a handle that could not have one: it has failed.
     pub(super) staging: RefCell<Option<Staging>>,
     pub(super) workspace: Workspace,
+    pub(super) graphs: RefCell<Graphs>,
     pub(super) events: RefCell<Vec<cu::CUevent>>,
     queue: Cell<usize>,
     /// The host's part of the memory that ranks share: where it begins, how long it is, and where the device finds it.
@@ -51,6 +53,7 @@ impl Cuda {
             products: RefCell::new(products),
             staging: RefCell::new(staging),
             workspace: Workspace::default(),
+            graphs: RefCell::default(),
             events: RefCell::default(),
             queue: Cell::new(queue),
             host: Cell::default(),
@@ -123,6 +126,7 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
+        self.graphs.borrow_mut().abandon(&self.context);
         // Kernels and copies that run still use what goes now.
         let is_done = if self.queue() == ASIDE {
             // A run goes on in the other queues.
@@ -131,11 +135,12 @@ impl Drop for Cuda {
             self.context.settle()
         };
         if !is_done {
-            std::mem::forget(self.staging.take());
+            std::mem::forget((self.staging.take(), self.graphs.take()));
             return;
         }
         // SAFETY: all queues are empty, and nobody launches anything after.
         unsafe {
+            self.graphs.borrow_mut().unload(&self.context);
             self.modules.borrow_mut().unload(&self.context);
             for event in self.events.borrow_mut().drain(..) {
                 self.context.drop_event(event);

@@ -4,6 +4,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ptr::null_mut;
 
 use cudarc::driver::sys as cu;
@@ -83,7 +84,7 @@ impl fmt::Display for Kernel {
 }
 
 /// How many threads run a kernel, in one dimension.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Grid {
     /// Blocks; none is nothing to do.
     pub blocks: usize,
@@ -109,6 +110,29 @@ pub(super) enum Argument<'a> {
     F64(f64),
     /// A struct, copied by the launch.
     Bytes(&'a [u8]),
+}
+
+impl Argument<'_> {
+    /// A number as the first bytes of a word: hosts of these devices are little-endian. What is no number is 0.
+    fn word(self) -> u64 {
+        match self {
+            Self::Pointer(address) => address,
+            Self::U32(number) => number.into(),
+            Self::U64(number) => number,
+            Self::F32(number) => number.to_bits().into(),
+            Self::F64(number) => number.to_bits(),
+            Self::Bytes(_) => 0,
+        }
+    }
+}
+
+impl Hash for Argument<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Bytes(bytes) => bytes.hash(state),
+            number => number.word().hash(state),
+        }
+    }
 }
 
 impl<T> From<View<'_, Cuda, T>> for Argument<'_> {
@@ -147,7 +171,7 @@ impl From<usize> for Argument<'_> {
 impl Cuda {
     /// Puts a kernel into the queue that was entered. The first error is kept: see [`crate::device::Device::failure`].
     pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) {
-        if grid.blocks == 0 || self.has_failed() {
+        if grid.blocks == 0 || !self.makes((kernel, grid, arguments)) {
             return;
         }
         if let Err(error) = self.try_launch(kernel, grid, arguments) {
@@ -163,15 +187,7 @@ impl Cuda {
         let mut words = [0u64; ARGUMENTS_MAX];
         let mut pointers: [*mut c_void; ARGUMENTS_MAX] = [null_mut(); ARGUMENTS_MAX];
         for ((argument, word), pointer) in arguments.iter().zip(&mut words).zip(&mut pointers) {
-            // A shorter number is read from the first bytes of its word: hosts of these devices are little-endian.
-            *word = match *argument {
-                Argument::Pointer(address) => address,
-                Argument::U32(number) => number.into(),
-                Argument::U64(number) => number,
-                Argument::F32(number) => number.to_bits().into(),
-                Argument::F64(number) => number.to_bits(),
-                Argument::Bytes(_) => 0,
-            };
+            *word = argument.word();
             *pointer = match *argument {
                 Argument::Bytes(bytes) => bytes.as_ptr().cast_mut().cast(),
                 _ => std::ptr::from_mut(word).cast(),

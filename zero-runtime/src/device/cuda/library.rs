@@ -96,6 +96,27 @@ functions! {
         cuEventDestroy_v2: fn(cu::CUevent) -> Status;
         cuEventRecord: fn(cu::CUevent, cu::CUstream) -> Status;
         cuEventSynchronize: fn(cu::CUevent) -> Status;
+        cuStreamBeginCapture_v2: fn(cu::CUstream, cu::CUstreamCaptureMode) -> Status;
+        cuStreamEndCapture: fn(cu::CUstream, *mut cu::CUgraph) -> Status;
+        cuStreamGetCaptureInfo_v3: fn(
+            cu::CUstream, *mut c_uint, *mut u64, *mut cu::CUgraph, *mut *const cu::CUgraphNode,
+            *mut *const cu::CUgraphEdgeData, *mut usize,
+        ) -> Status;
+        cuStreamUpdateCaptureDependencies_v2: fn(
+            cu::CUstream, *mut cu::CUgraphNode, *const cu::CUgraphEdgeData, usize, c_uint,
+        ) -> Status;
+        cuGraphAddBatchMemOpNode: fn(
+            *mut cu::CUgraphNode, cu::CUgraph, *const cu::CUgraphNode, usize,
+            *const cu::CUDA_BATCH_MEM_OP_NODE_PARAMS,
+        ) -> Status;
+        cuGraphInstantiateWithFlags: fn(*mut cu::CUgraphExec, cu::CUgraph, c_ulonglong) -> Status;
+        cuGraphExecBatchMemOpNodeSetParams: fn(
+            cu::CUgraphExec, cu::CUgraphNode, *const cu::CUDA_BATCH_MEM_OP_NODE_PARAMS,
+        ) -> Status;
+        cuGraphUpload: fn(cu::CUgraphExec, cu::CUstream) -> Status;
+        cuGraphLaunch: fn(cu::CUgraphExec, cu::CUstream) -> Status;
+        cuGraphExecDestroy: fn(cu::CUgraphExec) -> Status;
+        cuGraphDestroy: fn(cu::CUgraph) -> Status;
         cuModuleLoadData: fn(*mut cu::CUmodule, *const c_void) -> Status;
         cuModuleUnload: fn(cu::CUmodule) -> Status;
         cuModuleGetFunction: fn(*mut cu::CUfunction, cu::CUmodule, *const c_char) -> Status;

@@ -9,6 +9,7 @@
 
 mod activation;
 mod attention;
+mod capture;
 mod context;
 mod cross_entropy;
 mod device;
@@ -16,6 +17,7 @@ mod elementwise;
 mod embedding;
 mod error;
 mod gate;
+mod graph;
 mod grid;
 mod handle;
 mod launch;

@@ -331,6 +331,7 @@ impl Cuda {
 }
 
 /// The addresses of a product's operands.
+#[derive(Clone, Copy, Hash)]
 struct Addresses {
     c: u64,
     a: u64,
@@ -339,9 +340,9 @@ struct Addresses {
 }
 
 fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
-    cuda.attempt(|| {
-        let (workspace, workspace_bytes) = cuda.scratch();
-        let shape = Shape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
+    let (workspace, workspace_bytes) = cuda.scratch();
+    let shape = Shape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
+    cuda.call(("product", shape, at, workspace), || {
         let mut products = cuda.products.borrow_mut();
         let handle = products.handle;
         products.way(shape)?;

@@ -17,12 +17,69 @@ use super::handle::Cuda;
 const HALF_BYTES: usize = 4 << 20;
 
 /// What begins in a half begins at a multiple of this.
-const ALIGNMENT: usize = 256;
+pub(super) const ALIGNMENT: usize = 256;
+
+/// Memory of the host that a device copies from and to at any time.
+pub(super) struct Pinned {
+    context: Arc<Context>,
+    start: *mut u8,
+    len: usize,
+}
+
+impl Pinned {
+    /// So many bytes of zeros.
+    pub fn new(context: &Arc<Context>, len: usize) -> Result<Self, CudaError> {
+        let mut start = null_mut::<c_void>();
+        // SAFETY: room for an address.
+        let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, len, 0) };
+        context.check("cuMemHostAlloc", status)?;
+        // SAFETY: as many bytes of the host as were asked for: now they are initialised.
+        unsafe { start.cast::<u8>().write_bytes(0, len) };
+        Ok(Self { context: Arc::clone(context), start: start.cast(), len })
+    }
+
+    /// The first byte: a multiple of [`ALIGNMENT`].
+    pub fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = self.context.enter();
+        // SAFETY: whoever drops it has waited for what is copied; made by `new`, used nowhere after. There is nobody to tell a
+        // failure.
+        let _ = unsafe { (self.context.libraries.driver.cuMemFreeHost)(self.start.cast()) };
+    }
+}
+
+/// Has bytes of pinned memory copied in a queue.
+///
+/// # Safety
+/// There are as many at `to` that nobody else uses in another queue, and nobody writes those at `from` before they are copied.
+unsafe fn copy_in(
+    context: &Context,
+    to: cu::CUdeviceptr,
+    from: *mut u8,
+    bytes: usize,
+    queue: usize,
+) -> Result<(), CudaError> {
+    // SAFETY: by the caller's promise.
+    let status =
+        unsafe { (context.libraries.driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, context.stream(queue)) };
+    context.check("cuMemcpyHtoDAsync", status)
+}
 
 /// The staging of one handle of a device.
 pub(super) struct Staging {
     context: Arc<Context>,
-    start: *mut u8,
+    /// Two halves.
+    memory: Pinned,
     /// When each queue has copied what it was given of each half.
     copied: [[cu::CUevent; QUEUES]; 2],
     /// Whether it was given anything since the host began to fill that half.
@@ -34,16 +91,9 @@ pub(super) struct Staging {
 
 impl Staging {
     pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        let mut start = null_mut::<c_void>();
-        let bytes = 2 * HALF_BYTES;
-        // SAFETY: room for an address.
-        let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, bytes, 0) };
-        context.check("cuMemHostAlloc", status)?;
-        // SAFETY: as many bytes of the host as were asked for: now they are initialised.
-        unsafe { start.cast::<u8>().write_bytes(0, bytes) };
-        let (start, context) = (start.cast(), Arc::clone(context));
+        let (memory, context) = (Pinned::new(context, 2 * HALF_BYTES)?, Arc::clone(context));
         let copied = [[null_mut(); QUEUES]; 2];
-        let mut staging = Self { context, start, copied, is_used: [[false; QUEUES]; 2], half: 0, taken: 0 };
+        let mut staging = Self { context, memory, copied, is_used: [[false; QUEUES]; 2], half: 0, taken: 0 };
         for event in staging.copied.iter_mut().flatten() {
             *event = staging.context.event()?;
         }
@@ -56,11 +106,8 @@ impl Staging {
     /// There are as many at `to` that nobody else uses in another queue.
     unsafe fn copy(&mut self, to: cu::CUdeviceptr, from: *mut u8, bytes: usize, queue: usize) -> Result<(), CudaError> {
         // SAFETY: by the caller's promise, and the host's bytes stay as they are until `copied` says that they were copied.
-        let status = unsafe {
-            (self.context.libraries.driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, self.context.stream(queue))
-        };
-        self.context.check("cuMemcpyHtoDAsync", status)?;
-        let half = usize::from(from.addr() - self.start.addr() >= HALF_BYTES);
+        unsafe { copy_in(&self.context, to, from, bytes, queue) }?;
+        let half = usize::from(from.addr() - self.memory.start.addr() >= HALF_BYTES);
         self.is_used[half][queue] = true;
         self.context.record(self.copied[half][queue], queue)
     }
@@ -72,16 +119,14 @@ impl Staging {
             // Only those queues that copy from it: others may wait for what comes after this.
             for (&event, is_used) in self.copied[self.half].iter().zip(&mut self.is_used[self.half]) {
                 if core::mem::take(is_used) {
-                    // SAFETY: an event of this context.
-                    let status = unsafe { (self.context.libraries.driver.cuEventSynchronize)(event) };
-                    self.context.check("cuEventSynchronize", status)?;
+                    self.context.await_event(event)?;
                 }
             }
         }
         let at = self.half * HALF_BYTES + self.taken;
         self.taken += bytes.next_multiple_of(ALIGNMENT);
         // SAFETY: within the two halves, by the condition above.
-        Ok(unsafe { self.start.add(at) })
+        Ok(unsafe { self.memory.start.add(at) })
     }
 
     /// `to` := what lies at `from`, after all that a queue has been asked for. Waits for it.
@@ -103,12 +148,12 @@ impl Staging {
             // SAFETY: by the caller's promise; both halves are free.
             let status = unsafe {
                 let copy = context.libraries.driver.cuMemcpyDtoHAsync_v2;
-                copy(self.start.cast(), from, piece.len(), context.stream(queue))
+                copy(self.memory.start.cast(), from, piece.len(), context.stream(queue))
             };
             context.check("cuMemcpyDtoHAsync", status)?;
             context.finish(queue)?;
             // SAFETY: as many bytes, which the device has written and nobody else has.
-            piece.copy_from_slice(unsafe { core::slice::from_raw_parts(self.start, piece.len()) });
+            piece.copy_from_slice(unsafe { core::slice::from_raw_parts(self.memory.start, piece.len()) });
         }
         Ok(())
     }
@@ -128,6 +173,16 @@ impl Cuda {
     ) -> Result<(), CudaError> {
         let bytes = len * size_of::<T>();
         let mut fill = |to: &mut [T]| fill.take().expect("what fills is asked once")(to);
+        if let Some(from) = self.kept_place(to, bytes)? {
+            // SAFETY: as many bytes, which nothing copies before this pass has ended, aligned for any number, and any bits are
+            // plain data.
+            fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
+            if self.makes(("stage", to, bytes)) {
+                // SAFETY: by the caller's promise, and the graph copies what the host has left there in each pass.
+                unsafe { copy_in(&self.context, to, from, bytes, self.queue()) }?;
+            }
+            return Ok(());
+        }
         if bytes > HALF_BYTES {
             let mut all = vec![T::zeroed(); len];
             fill(&mut all);
@@ -163,7 +218,6 @@ impl Drop for Staging {
             for &event in self.copied.iter().flatten().filter(|event| !event.is_null()) {
                 self.context.drop_event(event);
             }
-            let _ = (self.context.libraries.driver.cuMemFreeHost)(self.start.cast());
         }
     }
 }

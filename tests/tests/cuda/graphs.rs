@@ -1,0 +1,243 @@
+//! Steps as graphs: to the bits of steps that are asked for op by op, whatever the order that a device does them in; and one
+//! launch each, once they have been captured. What goes wrong with a graph is one error, and other ranks end too.
+
+use zero_plan::config::Device;
+use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
+use zero_runtime::engine::{Engine, Hyper, RunError};
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_runtime::transport::{Lost, local};
+use zero_tests::pretend;
+use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::training::{HYPER, mesh, noise};
+
+/// Enough for each graph to be launched again after it was captured: one step is not captured, and there are two graphs.
+const STEPS: u64 = 7;
+
+/// Calls by which a device is asked for something outside of a graph.
+const CALLS: [&str; 10] = [
+    "cuLaunchKernel",
+    "cuMemcpyAsync",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuStreamWaitEvent",
+    "cuStreamWaitValue32_v2",
+    "cuStreamWriteValue32_v2",
+    "cuStreamBeginCapture_v2",
+    "cuGraphInstantiateWithFlags",
+    "cuMemHostAlloc",
+];
+
+/// What one step asked of the driver: launches of graphs, and all other calls. Looking at its end asks for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    launches: u64,
+    others: u64,
+}
+
+impl Asked {
+    fn so_far() -> Self {
+        Self { launches: pretend::count("cuGraphLaunch"), others: CALLS.map(pretend::count).iter().sum() }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { launches: self.launches - before.launches, others: self.others - before.others }
+    }
+}
+
+/// Of one rank: bits of all that was learned and evaluated, and what each step asked of the driver.
+type Run = (Vec<u64>, Vec<Asked>);
+
+/// Trains with another learning rate at each step.
+struct Train {
+    change: fn(Config) -> Config,
+    is_eager: bool,
+    /// Between steps, evaluates, predicts, profiles, and is given ids that the model has no place for: in the second step, which
+    /// would be captured, and in one that would be launched again.
+    is_varied: bool,
+}
+
+impl Visitor for Train {
+    type Output = Vec<Run>;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Vec<Run> {
+        let config = (self.change)(M::PLAN.config);
+        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        let batch = noise(config);
+        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+            let ranks = local::run(
+                plan,
+                |_| false,
+                |transport| {
+                    let mut engine = Engine::<M, _>::new(transport);
+                    let rank = engine.arena().coordinates().data_rank(&config.mesh);
+                    engine.run_eagerly(self.is_eager);
+                    engine.initialize(5);
+                    let (mut bits, mut asked) = (Vec::new(), Vec::new());
+                    for step in 0..STEPS {
+                        if self.is_varied && [1, 4].contains(&step) {
+                            let report = engine.step(&HYPER, |part, ids, targets| {
+                                batch(step, rank, part, ids, targets);
+                                targets[0] = u32::MAX;
+                            });
+                            assert!(matches!(report, Err(RunError::OutOfRange(_))), "{report:?}");
+                        }
+                        if self.is_varied && step == 5 {
+                            engine.record(1);
+                        }
+                        let hyper = Hyper { lr: HYPER.lr / (step + 1) as f64, ..HYPER };
+                        let before = Asked::so_far();
+                        let report = engine.step(&hyper, |part, ids, targets| batch(step, rank, part, ids, targets));
+                        let report = report.expect("a step without faults");
+                        asked.push(Asked::so_far().since(before));
+                        bits.extend([report.loss, report.gradient_norm].map(f64::to_bits));
+                        // An evaluation exchanges numbers too, so that the step after it has the same place for its own.
+                        if self.is_varied && step == 3 {
+                            let loss = engine.evaluate(|part, ids, targets| batch(step + 50, rank, part, ids, targets));
+                            bits.push(loss.expect("an evaluation").to_bits());
+                        }
+                        if self.is_varied && step == 4 {
+                            let mut logits = vec![0.0; M::HEAD.vocabulary.expect("ids")];
+                            engine.predict(&[1, 2, 3], &mut logits).expect("a prediction");
+                            bits.extend(logits.iter().map(|logit| u64::from(logit.to_bits())));
+                        }
+                    }
+                    for unit in 0..plan.units.len() {
+                        let parameters = engine.parameters(unit).expect("parameters").unwrap_or_default();
+                        bits.extend(parameters.iter().map(|param| u64::from(param.to_bits())));
+                    }
+                    (bits, asked)
+                },
+            );
+            ranks.expect("the memory of a tiny model")
+        })
+    }
+}
+
+fn train(name: &str, train: Train) -> Vec<Run> {
+    visit_cuda(name, train).expect("a spec of that name")
+}
+
+/// Holds graphs against eager steps, under several orders of the device's work.
+fn assert_same(name: &str, seeds: &[u64], change: fn(Config) -> Config) {
+    let bits = |run: Vec<Run>| run.into_iter().map(|(bits, _)| bits).collect::<Vec<_>>();
+    let run = |is_eager| bits(train(name, Train { change, is_eager, is_varied: true }));
+    let eager = run(true);
+    for &seed in seeds {
+        pretend::seed(seed);
+        assert!(run(false) == eager, "{name}: other bits under seed {seed}");
+    }
+}
+
+fn on(mesh: Mesh, stage: u8, config: Config) -> Config {
+    Config { mesh, ..config.at_stage(stage) }
+}
+
+#[test]
+fn stages_give_the_bits_of_eager_steps() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    assert_same("zero3", &[1], |config| on(mesh(1, 1, 1), 0, config));
+    assert_same("zero3", &[2], |config| on(mesh(1, 2, 1), 0, config));
+    assert_same("zero3", &[3], |config| on(mesh(1, 1, 2), 1, config));
+    assert_same("zero3", &[4], |config| on(mesh(1, 1, 2), 2, config));
+    assert_same("zero3", &[5], |config| on(mesh(1, 2, 2), 3, config));
+    assert_same("bf16", &[6, 7], |config| on(mesh(1, 1, 2), 3, config));
+}
+
+#[test]
+fn pipelines_give_the_bits_of_eager_steps() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    assert_same("interleaved", &[8, 9], |config| config);
+}
+
+/// The first step is asked for as it comes, two are captured, and from then on a step is a launch and nothing else.
+#[test]
+fn a_step_is_one_launch() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    let run =
+        |is_eager| train("zero3", Train { change: |config| on(mesh(1, 1, 2), 3, config), is_eager, is_varied: false });
+    for (_, asked) in run(false) {
+        let launches: Vec<u64> = asked.iter().map(|step| step.launches).collect();
+        assert_eq!(launches, [0, 1, 1, 1, 1, 1, 1]);
+        let others: Vec<u64> = asked.iter().map(|step| step.others).collect();
+        assert!(others[..3].iter().all(|&calls| calls > 50), "{others:?}");
+        // Whoever reads the report waits for three other queues.
+        assert_eq!(others[3..], [3; 4]);
+    }
+    for (_, asked) in run(true) {
+        assert!(asked.iter().all(|step| step.launches == 0 && step.others > 50), "{asked:?}");
+    }
+}
+
+/// Two ranks, until a call fails on one of them; the errors of both.
+struct Fail;
+
+impl Visitor for Fail {
+    type Output = Vec<Option<RunError>>;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
+        let config = on(mesh(1, 1, 2), 3, M::PLAN.config);
+        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        let batch = noise(config);
+        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+            let ranks = local::run(plan, Option::is_some, |transport| {
+                let mut engine = Engine::<M, _>::new(transport);
+                let rank = engine.arena().coordinates().data_rank(&config.mesh);
+                engine.initialize(5);
+                (0..STEPS).find_map(|step| {
+                    engine.step(&HYPER, |part, ids, targets| batch(step, rank, part, ids, targets)).err()
+                })
+            });
+            ranks.expect("the memory of a tiny model")
+        })
+    }
+}
+
+/// Where a launch fails, the other rank's graph may be waiting for what this rank never does.
+#[test]
+fn a_graph_that_fails_ends_all_ranks() {
+    for failure in [
+        "cuStreamBeginCapture_v2:2",
+        "cuStreamGetCaptureInfo_v3:3",
+        "cuGraphAddBatchMemOpNode:5",
+        "cuStreamUpdateCaptureDependencies_v2:4",
+        "cuStreamEndCapture:1",
+        "cuGraphInstantiateWithFlags:3",
+        "cuGraphUpload:2",
+        "cuGraphLaunch:1",
+        "cuGraphLaunch:9",
+        "cuGraphExecBatchMemOpNodeSetParams:7",
+    ] {
+        let inside = || {
+            assert!(pretend::is_cuda());
+            let errors = visit_cuda("zero3", Fail).expect("a spec of that name");
+            let errors: Vec<_> = errors.into_iter().map(|error| error.expect("no rank goes on alone")).collect();
+            let broken = errors.iter().filter_map(|error| match error {
+                RunError::Lost(Lost::Device(broken)) => Some(broken),
+                _ => None,
+            });
+            let broken: Vec<_> = broken.collect();
+            assert!(broken.len() == 1, "{errors:?}");
+            let ended = RunError::Lost(Lost::Ended { rank: broken[0].rank });
+            assert!(errors.contains(&ended), "{errors:?}");
+            // A call that fails for no reason that the driver has a name for.
+            assert_eq!(broken[0].failure.code, "Z0440");
+            assert!(broken[0].to_string().contains(&format!("--> rank {}, in ", broken[0].rank)), "{}", broken[0]);
+        };
+        let test = "graphs::a_graph_that_fails_ends_all_ranks";
+        if pretend::libraries().is_none() {
+            return;
+        }
+        if pretend::is_another() {
+            return inside();
+        }
+        let output = pretend::again(test, &[("PRETEND_FAIL", failure)]);
+        assert!(output.status.success(), "{failure}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
