@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "driver.h"
+#include "memory.h"
 #include "queue.h"
 #include "streams.h"
 #include "symbols.h"
@@ -126,7 +127,7 @@ API cuDeviceGet(int* device, int ordinal) {
 API cuDeviceGetName(char* name, int length, int device) {
     return call_anywhere(__func__, [&]() -> int {
         if (!exists(device) || length <= 0) return INVALID_VALUE;
-        snprintf(name, length, "Pretend H200 %d", device);
+        snprintf(name, length, "Pretend H200");
         return SUCCESS;
     });
 }
@@ -154,11 +155,16 @@ API cuDevicePrimaryCtxRetain(void** context, int device) {
     return call_anywhere(__func__, [&]() -> int {
         if (!exists(device)) return INVALID_DEVICE;
         *context = &contexts[device];
+        driver().contexts++;
         return SUCCESS;
     });
 }
 API cuDevicePrimaryCtxRelease_v2(int device) {
-    return call_anywhere(__func__, [&]() -> int { return exists(device) ? SUCCESS : INVALID_DEVICE; });
+    return call_anywhere(__func__, [&]() -> int {
+        if (!exists(device) || driver().contexts == 0) return INVALID_DEVICE;
+        driver().contexts--;
+        return SUCCESS;
+    });
 }
 API cuCtxSetCurrent(void* context) {
     return call_anywhere(__func__, [&]() -> int { return current_context = context, SUCCESS; });
@@ -197,6 +203,12 @@ API pretend_count(const char* name, uint64_t* of) {
     for (auto& [known, calls] : counts)
         if (!strcmp(known, name)) *of += calls;
     return SUCCESS;
+}
+
+// How many things were made and not given back: contexts, handles and memory.
+API pretend_held() {
+    std::lock_guard<std::mutex> guard(driver().lock);
+    return driver().contexts + int(driver().handles.size()) + ranges_held();
 }
 
 // Puts a function into a stream, and what is done with its data once it is never called again.

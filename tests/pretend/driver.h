@@ -52,6 +52,8 @@ struct Driver {
     Random random;
     // Pointers that were given out as handles and are not destroyed.
     std::unordered_set<const void*> handles;
+    // How often contexts are held.
+    int contexts = 0;
     // How often a call has been made, so that work goes on where nobody calls.
     uint64_t calls = 0;
 };

@@ -164,6 +164,12 @@ Opened::~Opened() {
     if (times < 256 || times % 32 == 0) protect_all(false);
 }
 
+void take(int64_t bytes) { memory().used += bytes; }
+
+int ranges_held() {
+    return int(memory().reserved.size() + memory().pinned.size() + memory().mapped.size());
+}
+
 bool is_pinned(const void* start, size_t bytes) {
     return in_some(memory().pinned, reinterpret_cast<uint64_t>(start), bytes);
 }

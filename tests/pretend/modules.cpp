@@ -7,15 +7,21 @@
 #include <elf.h>
 
 #include "block.h"
+#include "memory.h"
 #include "streams.h"
 
 namespace pretend {
 
 namespace {
 
+// What a module takes of the device.
+const int64_t MODULE_BYTES = 64 << 10;
+
 struct Module {
     void* library;
     PretendThreads* threads;
+    // The handles of its kernels.
+    std::vector<const void*> functions;
 };
 
 struct Function {
@@ -44,8 +50,9 @@ int load(Module** module, const void* image) {
         fprintf(stderr, "pretend driver: %s\n", library ? "no module of the pretend NVRTC" : dlerror());
         return INVALID_IMAGE;
     }
-    *module = new Module{library, static_cast<PretendThreads*>(threads)};
+    *module = new Module{library, static_cast<PretendThreads*>(threads), {}};
     driver().handles.insert(*module);
+    take(MODULE_BYTES);
     return SUCCESS;
 }
 
@@ -105,7 +112,12 @@ API cuModuleLoadData(Module** module, const void* image) {
 
 // What was loaded stays: work that is not done yet may need it.
 API cuModuleUnload(Module* module) {
-    return call(__func__, [&]() -> int { return driver().handles.erase(module) ? SUCCESS : INVALID_HANDLE; });
+    return call(__func__, [&]() -> int {
+        if (!driver().handles.erase(module)) return INVALID_HANDLE;
+        take(-MODULE_BYTES);
+        for (const void* function : module->functions) driver().handles.erase(function);
+        return SUCCESS;
+    });
 }
 
 API cuModuleGetFunction(Function** function, Module* module, const char* name) {
@@ -115,6 +127,7 @@ API cuModuleGetFunction(Function** function, Module* module, const char* name) {
         if (!kernel) return NOT_FOUND;
         *function = new Function{kernel, module->threads};
         driver().handles.insert(*function);
+        module->functions.push_back(*function);
         return SUCCESS;
     });
 }

@@ -11,7 +11,8 @@
 
 namespace pretend {
 
-// `PRETEND_FAIL=memory:3,device:none`: a kind, and which one of its calls fails, or a word.
+// `PRETEND_FAIL=memory:3,device:none`: a kind, and which one of its calls fails, or a word. With `PRETEND_RANK`, only in the
+// process of that rank.
 struct Failure {
     std::string kind, value;
     uint64_t calls = 0;
@@ -45,7 +46,10 @@ inline void set_failures(const char* text) {
 
 inline void read_environment() {
     static std::once_flag once;
-    std::call_once(once, [] { set_failures(getenv("PRETEND_FAIL")); });
+    std::call_once(once, [] {
+        const char *only = getenv("PRETEND_RANK"), *rank = getenv("RANK");
+        if (!only || (rank && strcmp(only, rank) == 0)) set_failures(getenv("PRETEND_FAIL"));
+    });
 }
 
 // Whether this call of a kind is the one that is to fail.

@@ -3,6 +3,7 @@
 
 pub mod buffers;
 pub mod heads;
+pub mod layout;
 pub mod naive;
 pub mod pretend;
 pub mod published;

@@ -63,11 +63,25 @@ pub fn is_cuda() -> bool {
     }
     let Some(folder) = libraries() else { return false };
     cuda::use_libraries(folder);
-    // What was compiled before would not be compiled again, and so not be kept.
-    let kept = std::env::var_os("PRETEND_KEEP").map(PathBuf::from);
-    let name = if std::env::var_os("PRETEND_SANITIZE").is_some() { "sanitized" } else { "kernels" };
-    cuda::use_kernels(&kept.as_deref().unwrap_or(folder).join(name));
+    cuda::use_kernels(&cache(folder).join("zero").join("kernels"));
     true
+}
+
+/// What lets the CUDA devices of a process that is started be pretended, with the kernels that this process keeps; none where
+/// they cannot be.
+///
+/// # Panics
+/// If the compiler refuses the sources.
+pub fn variables() -> Option<[(&'static str, PathBuf); 2]> {
+    let folder = libraries()?;
+    Some([(cuda::FOLDERS_VARIABLE, folder.to_owned()), ("XDG_CACHE_HOME", cache(folder))])
+}
+
+/// Where what is compiled is kept. What was compiled before would not be compiled again for `PRETEND_KEEP`.
+fn cache(folder: &Path) -> PathBuf {
+    let kept = std::env::var_os("PRETEND_KEEP").map(PathBuf::from);
+    let name = if std::env::var_os("PRETEND_SANITIZE").is_some() { "sanitized" } else { "plain" };
+    kept.as_deref().unwrap_or(folder).join(name)
 }
 
 /// The compiler. A sanitizer that is loaded before all else is for what is tested, not for this.
@@ -178,6 +192,30 @@ pub fn count(name: &str) -> u64 {
     };
     assert_eq!(status, 0);
     count
+}
+
+/// How many things the pretend driver of this process has given out that nobody gave back.
+///
+/// # Panics
+/// If there are no libraries.
+pub fn held() -> i32 {
+    // SAFETY: the type is that of the function in `cuda.cpp`.
+    unsafe { driver().get::<extern "C" fn() -> i32>(b"pretend_held\0").unwrap()() }
+}
+
+/// Bytes that the devices of the pretend driver have left.
+///
+/// # Panics
+/// If there are no libraries.
+pub fn free_bytes() -> usize {
+    let (mut free_bytes, mut total_bytes) = (0, 0);
+    // SAFETY: the type is that of the function in CUDA's headers, with room for two numbers.
+    let status = unsafe {
+        let get = driver().get::<extern "C" fn(*mut usize, *mut usize) -> i32>(b"cuMemGetInfo_v2\0").unwrap();
+        get(&mut free_bytes, &mut total_bytes)
+    };
+    assert_eq!(status, 0, "a thread that has used a device, which works");
+    free_bytes
 }
 
 /// The pretend driver of this process.

@@ -87,6 +87,12 @@ impl Told {
         Self { numbers, units: outcome.parameters.iter().map(hash).collect() }
     }
 
+    /// Whether a rank that tells this has trained with those that tell `all` together.
+    pub fn is_part_of(&self, all: &Told) -> bool {
+        let mut units = self.units.iter().zip(&all.units);
+        self.numbers == all.numbers && units.all(|(own, all)| own.is_none() || own == all)
+    }
+
     /// Reads what [`core::fmt::Display`] writes.
     ///
     /// # Panics

@@ -3,13 +3,23 @@
 
 #[path = "cuda/engine.rs"]
 mod engine;
+#[path = "cuda/failures.rs"]
+mod failures;
 #[path = "cuda/graphs.rs"]
 mod graphs;
 #[path = "cuda/kernels/mod.rs"]
 mod kernels;
 #[path = "cuda/pretend/mod.rs"]
 mod pretend;
+#[path = "cuda/processes/mod.rs"]
+mod processes;
 #[path = "cuda/repeats.rs"]
 mod repeats;
+#[path = "processes/run.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod run;
 #[path = "cuda/spine/mod.rs"]
 mod spine;
+#[path = "processes/system.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod system;

@@ -88,6 +88,21 @@ pub enum Error {
         /// The way out.
         help: &'static str,
     },
+    /// A rank would compute other bits than the others.
+    #[error(
+        "error[Z0447]: rank {rank} has another {what}: expected {expected}, as most ranks have, found {found}\n  = help: what \
+         differs here may give other results: start all ranks on devices of one kind, with the same libraries"
+    )]
+    DeviceDiffers {
+        /// The odd rank.
+        rank: usize,
+        /// What differs.
+        what: &'static str,
+        /// What most ranks have.
+        expected: u64,
+        /// What it has.
+        found: u64,
+    },
     /// A file of results cannot be written.
     #[error("error[Z0351]: cannot write {what} to {}: {source}\n  = help: {help}", path.display())]
     Results {
@@ -113,7 +128,10 @@ impl Error {
     pub fn is_agreed(&self) -> bool {
         matches!(
             self,
-            Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_)) | Error::NotAsPlanned { .. } | Error::OfAll(_)
+            Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_))
+                | Error::NotAsPlanned { .. }
+                | Error::DeviceDiffers { .. }
+                | Error::OfAll(_)
         )
     }
 

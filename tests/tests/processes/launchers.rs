@@ -132,7 +132,7 @@ fn another_plan_other_arguments_or_other_data_are_refused() {
 #[test]
 fn a_plan_that_differs_in_order_alone_is_refused() {
     let job = new_job();
-    let ranks = [["zero3", "1"], ["zero3", "2"]].iter().enumerate().map(|(rank, plan)| {
+    let ranks = [["zero3", "prefetch=1"], ["zero3", "prefetch=2"]].iter().enumerate().map(|(rank, plan)| {
         let place = [("RANK", rank.to_string()), ("WORLD_SIZE", "2".to_owned()), ("ZERO_JOB", job.clone())];
         Run::start(program(env!("CARGO_BIN_EXE_spec")).args(plan).envs(place))
     });

@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod cuda;
 mod element;
 mod failure;
+mod mark;
 mod memory;
 mod rotary;
 mod step;
@@ -20,6 +21,7 @@ pub use cpu::Cpu;
 pub use cuda::Cuda;
 pub use element::{Element, bf16};
 pub use failure::Failure;
+pub use mark::Mark;
 pub use memory::{Buffer, Exchange, Memory, Parts};
 pub use rotary::{Rotary, Scaling};
 pub use step::{AdamW, HyperBlock, ReportBlock};
@@ -124,6 +126,21 @@ pub trait Device: Sized + Send + 'static {
     /// Ends the pass that [`Device::begin_repeated`] has begun, if one has. The first queue then comes after all of it, and has
     /// waited for the others: before that, nothing of it need be done.
     fn end_repeated(&self) {}
+
+    /// From here on until [`Device::ready`], ops are asked for to no effect but that the device learns what they take. A device
+    /// that needs nothing but its program is not asked.
+    fn rehearse(&self) {}
+    /// Gets ready what the ops of the rehearsal take, so that they need not wait for it later; ends the rehearsal.
+    fn ready(&self) {}
+    /// What of this device and of what it has got ready decides bits: ranks that differ here would give other results.
+    fn marks(&self) -> Vec<Mark> {
+        Vec::new()
+    }
+
+    /// What this rank takes of the device, and of the host for it, that is in no arena: of what, and how many bytes, as measured.
+    fn outside(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
 
     /// Lends memory that ops may use for themselves, each for as long as it runs: as long as the plan says, and of any content.
     /// A device that needs none leaves it alone.

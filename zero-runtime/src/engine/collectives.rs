@@ -163,6 +163,17 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
+    /// [`Self::execute`] on a device that rehearses: nothing comes from other ranks.
+    ///
+    /// # Safety
+    /// The device rehearses.
+    pub(super) unsafe fn rehearse(&mut self, op: Op, share: Share) {
+        let moved = self.moved;
+        // SAFETY: by the caller's promise, no byte is touched.
+        unsafe { self.execute(op, share) };
+        self.moved = moved;
+    }
+
     fn units_of(&self, bucket: usize) -> impl Iterator<Item = usize> + use<'p, D, T> {
         let (plan, bucket) = (self.plan, self.plan.buckets[bucket]);
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)

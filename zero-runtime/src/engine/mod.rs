@@ -4,7 +4,7 @@
 //! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
 //! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
 //! and their states, `queues` follows the streams of a plan on a device that has queues, `checkpoint` gives states to be written and takes them back, `diagnose` finds out where a number went
-//! wrong, `record` notes when ops begin and end, `turn` sees to it that what a rank does is what the others expect of it.
+//! wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `turn` sees to it that what a rank does is what the others expect of it.
 //!
 //! # Why no safe call races
 //!
@@ -39,6 +39,7 @@ mod diagnose;
 mod parameters;
 pub(crate) mod queues;
 mod record;
+mod rehearsal;
 mod turn;
 mod update;
 mod words;
@@ -286,9 +287,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.awaited.end_pass(self.plan, &self.ranks.device);
         self.ranks.device.end_repeated();
         self.ranks.require_device()?;
-        self.arena.begin(None);
-        // The one look that the host takes at a step.
+        // The one look that the host takes at a step. Until it is over, this rank is at its last op.
         self.ranks.finish()?;
+        self.arena.begin(None);
         let mut report = [bytemuck::Zeroable::zeroed()];
         self.ranks.device.read(self.arena.report(), &mut report);
         let [report @ ReportBlock { loss, gradient_norm, .. }] = report;

@@ -78,6 +78,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Agrees with all ranks on the mean loss of the step and the norm of its mean gradient, and so on what gradients are
     /// scaled by; all of it on the device.
     pub(super) fn agree(&mut self) -> Result<(), Lost> {
+        self.square();
+        self.exchange_on_device(Turn::Agree, self.plan.agreed_values())?;
+        self.conclude();
+        Ok(())
+    }
+
+    /// Leaves the squares of this rank's gradients for the others.
+    pub(super) fn square(&self) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         for (unit, sizes) in self.plan.units.iter().enumerate() {
             if sizes.params > 0 && self.plan.placements[unit].stage == places.at.pipeline {
@@ -87,11 +95,13 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 device.squares(unsafe { self.arena.stored(summed) }, square);
             }
         }
+    }
+
+    /// What all ranks make of what each has left.
+    pub(super) fn conclude(&self) {
         let values = self.plan.agreed_values();
-        self.exchange_on_device(Turn::Agree, values)?;
         let (all, hyper, report) = (self.arena.all_words(values), self.arena.hyper(), self.arena.report_mut());
         self.ranks.device.agree(&self.agreement, all, hyper, report);
-        Ok(())
     }
 
     /// Updates what this rank keeps the optimizer state of.

@@ -2,6 +2,7 @@
 //! trained.
 
 use super::output::{peak_resident_bytes, resident_shared_bytes, say};
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
@@ -89,7 +90,7 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
 }
 
 /// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all
-/// `steps`. `moved` is what this rank counted in those steps. Every rank must call it.
+/// `steps`; and what devices have outside of arenas, which no plan says. `moved` is what this rank counted in those steps. Every rank must call it.
 ///
 /// # Errors
 /// Z0410 if mappings are not as long as planned, Z0411 if other bytes were moved, Z0412 if a process held more than the
@@ -103,7 +104,10 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     let (rank, steps) = (engine.arena().rank(), steps as usize);
     // Each rank sends what is planned for it, too: where launchers bind ranks to cores, ranks may have different
     // numbers of threads.
-    let own = [planned(engine.plan(), rank, steps, size), measured(engine, moved)].concat();
+    let outside = engine.device().outside();
+    let outside_bytes: Vec<usize> = outside.iter().map(|(_, bytes)| *bytes).collect();
+    let figures: [&[usize]; 3] = [&planned(engine.plan(), rank, steps, size), &measured(engine, moved), &outside_bytes];
+    let own = figures.concat();
     // Numbers of bytes are small enough to be exact as f64.
     let own: Vec<f64> = own.into_iter().map(|bytes| bytes as f64).collect();
     let ranks = gather(engine, &own)?;
@@ -112,12 +116,14 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     };
     let (planned, measured) = (figures(0), figures(ROWS.len()));
     if rank == 0 {
-        say(&table(&planned, &measured, steps));
+        let most = |at: usize| ranks.iter().map(|rank| rank[2 * ROWS.len() + at] as usize).max().unwrap_or(0);
+        let outside: Vec<_> = outside.iter().enumerate().map(|(at, (what, _))| (*what, most(at))).collect();
+        say(&table(&planned, &measured, &outside, steps));
     }
     check(&planned, &measured)
 }
 
-fn table(planned: &[Figures], measured: &[Figures], steps: usize) -> String {
+fn table(planned: &[Figures], measured: &[Figures], outside: &[(&str, usize)], steps: usize) -> String {
     let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
     for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| !row.is_per_step || steps > 0) {
         let most = |figures: &[Figures]| {
@@ -126,6 +132,9 @@ fn table(planned: &[Figures], measured: &[Figures], steps: usize) -> String {
         };
         let bound = if row.fault.is_bound { "<= " } else { "" };
         table += &format!("{:<28} {:>14} {:>14}\n", row.name, format!("{bound}{}", most(planned)), most(measured));
+    }
+    for (what, bytes) in outside {
+        table += &format!("{what:<28} {:>14} {:>14}\n", "not planned", Bytes(*bytes).to_string());
     }
     table
 }
@@ -183,10 +192,11 @@ mod tests {
 
     #[test]
     fn the_table_shows_the_most_of_all_ranks_and_moved_bytes_of_one_step() {
-        let text = table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60]], 3);
+        let text = table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60]], &[("pinned", 8 << 20)], 3);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[4], ["peak", "resident", "of", "a", "rank", "<=", "1.0", "MiB", "1.0", "MiB"]);
         assert_eq!(rows[5], ["bytes", "copied", "per", "step", "10", "10"]);
-        assert_eq!(table(&[PLANNED], &[PLANNED], 0).lines().count(), 5);
+        assert_eq!(rows[7], ["pinned", "not", "planned", "8.0", "MiB"]);
+        assert_eq!(table(&[PLANNED], &[PLANNED], &[], 0).lines().count(), 5);
     }
 }

@@ -1,6 +1,7 @@
 //! Run: what `main` of a generated program does. It reads arguments, becomes a launcher or a rank, and trains. Never
 //! knows what a layer computes.
 
+mod alike;
 mod arguments;
 mod checkpoint_arguments;
 mod command;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::thread::Scope;
 use std::time::Instant;
 
+use super::alike;
 use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::compare::compare;
 use super::header::Header;
@@ -146,6 +147,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     let profiler = profiler?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
+    alike::ready(&mut engine)?;
     let done = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store);
     if let Some(output) = &mut output {

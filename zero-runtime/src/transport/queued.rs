@@ -4,6 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use zero_plan::{PipelineStage, Plan};
+
 use super::Lost;
 use super::control::{Awaited, Count, PATIENCE_MS, SLEEPS_PER_NOTICE};
 use super::shared::Shared;
@@ -15,11 +17,19 @@ const SLEEP_FIRST_NS: u64 = 4_000;
 const SLEEP_GROWTH: u64 = 64;
 const SLEEP_MAX_NS: u64 = PATIENCE_MS as u64 * 1_000_000;
 
-/// The waits that a device has been asked for since the host last saw it idle, in their order.
+/// The waits that a device has been asked for since the host last saw it idle, in their order: the first that is still owed is
+/// what keeps the device, or what comes next.
 #[derive(Default)]
 pub(super) struct Queued(Vec<Awaited>);
 
 impl Queued {
+    /// With room for all waits of a pass over a schedule and of an exchange, so that none takes memory.
+    pub fn of(plan: &Plan, stage: &PipelineStage) -> Self {
+        let (mesh, ops) = (&plan.config.mesh, stage.step.len().max(stage.evaluation.len()));
+        // No op waits for more than all others along two axes.
+        Self(Vec::with_capacity(ops * (mesh.zero + mesh.replica) + mesh.ranks()))
+    }
+
     /// The device waits until a count of `rank` reaches `target`.
     pub fn push(&mut self, rank: usize, count: Count, target: u32) {
         self.0.push(Awaited::new(rank, count, target));
@@ -71,5 +81,24 @@ impl<D: Device> Shared<'_, D> {
                 control.word_at(index).store(target, Ordering::SeqCst);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zero_plan::config::Device;
+    use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
+
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_all_that_a_step_waits_for() {
+        let unit = Unit { field: "only", params: 8, takes: 8, input_bytes: 16, output_bytes: 16, ..Unit::NONE };
+        let mesh = Mesh { replica: 2, ..Mesh::of_zero(3) };
+        let config = Config { mesh, device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN.at_stage(3) };
+        PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
+            let stage = &plan.stages[0];
+            assert!(Queued::of(plan, stage).0.capacity() >= stage.step.len() * 5 + 6);
+        });
     }
 }

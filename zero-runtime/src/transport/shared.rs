@@ -68,7 +68,7 @@ impl<'p, D: Device> Shared<'p, D> {
             },
             left: Default::default(),
             mine: vec![0.0; plan.agreed_values()],
-            queued: Queued::default(),
+            queued: if D::QUEUES { Queued::of(plan, arena.stage()) } else { Queued::default() },
             spins: Spins::of(plan.config.mesh.ranks()),
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
@@ -286,7 +286,10 @@ impl<'p, D: Device> Shared<'p, D> {
         device.copy(own, mine);
         let target = self.tell(device, Count::Exchanged);
         for rank in 0..self.arena.plan().config.mesh.ranks() {
-            self.await_count(device, rank, Count::Exchanged, target)?;
+            // Its own are there: they were copied in this queue. A wait for itself would look like one for another rank.
+            if rank != self.rank() {
+                self.await_count(device, rank, Count::Exchanged, target)?;
+            }
             // SAFETY: the numbers of a rank that has told them, which are written again after this device has told its next.
             let numbers = unsafe { View::from_raw(self.numbers_on(device, rank, len), len) };
             device.copy(all.reborrow().part(rank * len, len), numbers);

@@ -59,8 +59,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0437",
         title: "kernel that does not compile",
-        explanation: "Kernels are compiled on the machine that they run on, for the sizes of the model, when they are \
-            launched first. The compiler refused one, which is a fault of zero, or of a compiler that it was not tried with.",
+        explanation: "Kernels are compiled on the machine that they run on, for the sizes of the model, before the first \
+            step. The compiler refused one, which is a fault of zero, or of a compiler that it was not tried with.",
         example: "a compiler of CUDA 14 that refuses what 13 took",
     },
     Code {
@@ -92,6 +92,15 @@ pub(super) const CODES: &[Code] = &[
             commas between them. What it says is no such list, or ends before this rank. Without the variable, each rank \
             takes the device of its own number.",
         example: "ZERO_CUDA_DEVICES=0,0, for four ranks",
+    },
+    Code {
+        code: "Z0447",
+        title: "devices of ranks differ",
+        explanation: "Before the first step, ranks compare what decides the bits of their results: the name and the compute \
+            capability of their devices, the versions of the driver, of the compiler and of the library of matrix products, \
+            and which ways this has named for the products of the model. One rank has another than most others that do the \
+            same work.",
+        example: "a host whose last slot has another GPU",
     },
     Code {
         code: "Z0449",

@@ -12,6 +12,7 @@ use cudarc::driver::sys as cu;
 
 use super::error::CudaError;
 use super::library::{Libraries, Status};
+use super::outside::Taken;
 
 /// The oldest version of the driver that has all that is called here: that of CUDA 13.0.
 const DRIVER_MIN: i32 = 13_000;
@@ -44,6 +45,7 @@ pub(super) struct Context {
     /// One for each queue: what others wait for that are to come after all of it.
     joins: [cu::CUevent; QUEUES],
     failure: OnceLock<CudaError>,
+    pub taken: Taken,
     /// Whether a queue waits for what never comes.
     is_abandoned: AtomicBool,
 }
@@ -66,10 +68,12 @@ impl Context {
             streams: [null_mut(); QUEUES + 1],
             joins: [null_mut(); QUEUES],
             failure: OnceLock::new(),
+            taken: Taken::default(),
             is_abandoned: AtomicBool::new(false),
         };
         context.find()?;
         context.begin()?;
+        context.begin_to_count();
         Ok(context)
     }
 
@@ -262,6 +266,12 @@ impl Context {
         // SAFETY: as above; the rank of this context alone writes it.
         let status = unsafe { (self.libraries.driver.cuStreamWriteValue32_v2)(self.streams[queue], address, value, 0) };
         self.check("cuStreamWriteValue32", status)
+    }
+
+    /// Which library of products this is.
+    pub fn blas_version(&self) -> u64 {
+        // SAFETY: takes nothing.
+        unsafe { (self.libraries.blas.cublasLtGetVersion)() as u64 }
     }
 
     /// What a status says.

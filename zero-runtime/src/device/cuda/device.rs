@@ -14,8 +14,8 @@ use super::{
     rotary, rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock,
-    Rotary, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Mark, Matrix, Nonlinearity, Parts,
+    ReportBlock, Rotary, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -65,6 +65,25 @@ impl Device for Cuda {
 
     fn end_repeated(&self) {
         self.end_pass();
+    }
+
+    fn rehearse(&self) {
+        self.begin_rehearsal();
+    }
+
+    fn ready(&self) {
+        self.end_rehearsal();
+    }
+
+    fn marks(&self) -> Vec<Mark> {
+        Cuda::marks(self).unwrap_or_else(|error| {
+            self.fail(error);
+            Vec::new()
+        })
+    }
+
+    fn outside(&self) -> Vec<(&'static str, usize)> {
+        self.context.outside()
     }
 
     unsafe fn lend(&self, workspace: ViewMut<Self, u8>) {

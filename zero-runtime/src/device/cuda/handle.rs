@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
@@ -9,6 +10,7 @@ use cudarc::driver::sys as cu;
 use super::context::{ASIDE, Context};
 use super::error::CudaError;
 use super::graph::Graphs;
+use super::launch::Kernel;
 use super::module::Modules;
 use super::product::Products;
 use super::staging::Staging;
@@ -27,6 +29,8 @@ pub struct Cuda {
     pub(super) graphs: RefCell<Graphs>,
     pub(super) events: RefCell<Vec<cu::CUevent>>,
     queue: Cell<usize>,
+    /// The kernels that a rehearsal has asked for, while there is one.
+    pub(super) rehearsed: RefCell<Option<HashSet<Kernel>>>,
     /// The host's part of the memory that ranks share: where it begins, how long it is, and where the device finds it.
     pub(super) host: Cell<(usize, usize, u64)>,
     pub(super) context: Arc<Context>,
@@ -56,6 +60,7 @@ impl Cuda {
             graphs: RefCell::default(),
             events: RefCell::default(),
             queue: Cell::new(queue),
+            rehearsed: RefCell::default(),
             host: Cell::default(),
             context,
         }
@@ -100,8 +105,15 @@ impl Cuda {
         self.context.fail(error);
     }
 
-    /// Does something, unless the device has failed; keeps its error.
+    /// Does something, unless the device has failed, or all this is a rehearsal; keeps its error.
     pub(super) fn attempt(&self, something: impl FnOnce() -> Result<(), CudaError>) {
+        if !self.rehearses() {
+            self.attempt_always(something);
+        }
+    }
+
+    /// The same, in a rehearsal too.
+    pub(super) fn attempt_always(&self, something: impl FnOnce() -> Result<(), CudaError>) {
         if self.has_failed() {
             return;
         }

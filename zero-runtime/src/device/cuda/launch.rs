@@ -171,7 +171,7 @@ impl From<usize> for Argument<'_> {
 impl Cuda {
     /// Puts a kernel into the queue that was entered. The first error is kept: see [`crate::device::Device::failure`].
     pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) {
-        if grid.blocks == 0 || !self.makes((kernel, grid, arguments)) {
+        if grid.blocks == 0 || self.notes(kernel) || !self.makes((kernel, grid, arguments)) {
             return;
         }
         if let Err(error) = self.try_launch(kernel, grid, arguments) {

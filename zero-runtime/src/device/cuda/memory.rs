@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys as cu;
@@ -37,6 +38,8 @@ struct Pages {
     offset: usize,
     bytes: usize,
     is_mapped: bool,
+    /// Whether they were taken here, and not by another rank.
+    is_own: bool,
 }
 
 /// A segment of the host that the device reaches.
@@ -200,7 +203,8 @@ impl Mapped {
         // SAFETY: room for a handle.
         let status = unsafe { (context.libraries.driver.cuMemCreate)(&mut handle, bytes, &raw const properties, 0) };
         context.check_memory(bytes, "cuMemCreate", status)?;
-        self.pages.push(Pages { handle, offset, bytes, is_mapped: false });
+        context.taken.arenas.fetch_add(bytes, Ordering::Relaxed);
+        self.pages.push(Pages { handle, offset, bytes, is_mapped: false, is_own: true });
         Ok(())
     }
 
@@ -223,7 +227,7 @@ impl Mapped {
         let status =
             unsafe { (context.libraries.driver.cuMemImportFromShareableHandle)(&mut handle, descriptor, HANDLE) };
         context.check("cuMemImportFromShareableHandle", status)?;
-        self.pages.push(Pages { handle, offset, bytes, is_mapped: false });
+        self.pages.push(Pages { handle, offset, bytes, is_mapped: false, is_own: false });
         Ok(())
     }
 
@@ -293,6 +297,8 @@ impl Drop for Mapped {
             for pages in &self.pages {
                 let _ = (driver.cuMemRelease)(pages.handle);
             }
+            let own_bytes = self.pages.iter().filter(|pages| pages.is_own).map(|pages| pages.bytes).sum();
+            self.context.taken.arenas.fetch_sub(own_bytes, Ordering::Relaxed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Module: kernels from their sources: compiled for a device once, kept as files, loaded when they are first launched. Never
+//! Module: kernels from their sources: compiled for a device once, kept as files, loaded once. Never
 //! launches one.
 #![allow(unsafe_code)]
 
@@ -96,10 +96,16 @@ impl Modules {
 impl Cuda {
     /// A kernel that can be launched.
     pub(super) fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
-        if let Some(&function) = self.modules.borrow().functions.get(&kernel) {
-            return Ok(function);
-        }
-        let code = Code::of(&self.context, kernel)?;
+        let known = self.modules.borrow().functions.get(&kernel).copied();
+        known.map_or_else(|| self.load(kernel, &Code::of(&self.context, kernel)?), Ok)
+    }
+
+    pub(super) fn is_loaded(&self, kernel: Kernel) -> bool {
+        self.modules.borrow().functions.contains_key(&kernel)
+    }
+
+    /// Gives the device what was compiled.
+    pub(super) fn load(&self, kernel: Kernel, code: &Code) -> Result<Function, CudaError> {
         let driver = &self.context.libraries.driver;
         let (mut module, mut function) = (null_mut(), null_mut());
         // SAFETY: code of a kernel, made by this driver's compiler and whole, as its hash says; room for what is written.
@@ -115,7 +121,7 @@ impl Cuda {
 }
 
 /// A compiled kernel.
-struct Code {
+pub(super) struct Code {
     /// What the kernel is called in it.
     symbol: CString,
     cubin: Vec<u8>,
@@ -123,13 +129,10 @@ struct Code {
 
 impl Code {
     /// From a file, if it was compiled before; otherwise from the compiler.
-    fn of(context: &Context, kernel: Kernel) -> Result<Self, CudaError> {
+    pub(super) fn of(context: &Context, kernel: Kernel) -> Result<Self, CudaError> {
         let failed = |reason| CudaError::Compile { kernel: kernel.to_string(), ordinal: context.ordinal, reason };
         let compiler = &context.libraries.compiler;
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: room for two numbers.
-        let status = unsafe { (compiler.nvrtcVersion)(&mut major, &mut minor) };
-        check(compiler, status).map_err(failed)?;
+        let [major, minor] = compiler_version(context)?;
         let architecture = architecture(context.capability);
         let version = format!("{major}.{minor} {}", context.libraries.compiler_path.display());
         let mut key = blake3::Hasher::new();
@@ -192,6 +195,16 @@ fn folder() -> Option<PathBuf> {
     let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")))?;
     Some(caches.join("zero").join("kernels"))
+}
+
+/// Major and minor version of the compiler.
+pub(super) fn compiler_version(context: &Context) -> Result<[i32; 2], CudaError> {
+    let compiler = &context.libraries.compiler;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: room for two numbers.
+    let status = unsafe { (compiler.nvrtcVersion)(&mut major, &mut minor) };
+    let failed = |reason| CudaError::Call { call: "nvrtcVersion", ordinal: context.ordinal, reason };
+    check(compiler, status).map_err(failed).map(|()| [major, minor])
 }
 
 /// The name of an architecture; from Hopper on, with what only that one has.

@@ -153,12 +153,7 @@ impl Products {
             hasher.update(bytemuck::cast_slice(&way.algorithm.data));
             u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight bytes"))
         };
-        self.ways.iter().map(hash).fold(self.version(), u64::wrapping_add)
-    }
-
-    fn version(&self) -> u64 {
-        // SAFETY: takes nothing.
-        unsafe { (self.context.libraries.blas.cublasLtGetVersion)() as u64 }
+        self.ways.iter().map(hash).fold(self.context.blas_version(), u64::wrapping_add)
     }
 
     /// The way to do a product of this shape.
@@ -342,11 +337,10 @@ struct Addresses {
 fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
     let (workspace, workspace_bytes) = cuda.scratch();
     let shape = Shape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
+    cuda.attempt_always(|| cuda.products.borrow_mut().way(shape).map(drop));
     cuda.call(("product", shape, at, workspace), || {
-        let mut products = cuda.products.borrow_mut();
+        let (products, stream) = (cuda.products.borrow(), cuda.stream());
         let handle = products.handle;
-        products.way(shape)?;
-        let (products, stream) = (&*products, cuda.stream());
         let way = &products.ways[&shape];
         let failed = |reason| CudaError::Product { product: shape.to_string(), ordinal: cuda.context.ordinal, reason };
         if let Some(bias) = at.bias {

@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use cudarc::driver::sys as cu;
@@ -35,6 +36,7 @@ impl Pinned {
         context.check("cuMemHostAlloc", status)?;
         // SAFETY: as many bytes of the host as were asked for: now they are initialised.
         unsafe { start.cast::<u8>().write_bytes(0, len) };
+        context.taken.pinned.fetch_add(len, Ordering::Relaxed);
         Ok(Self { context: Arc::clone(context), start: start.cast(), len })
     }
 
@@ -55,6 +57,7 @@ impl Drop for Pinned {
         // SAFETY: whoever drops it has waited for what is copied; made by `new`, used nowhere after. There is nobody to tell a
         // failure.
         let _ = unsafe { (self.context.libraries.driver.cuMemFreeHost)(self.start.cast()) };
+        self.context.taken.pinned.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
 

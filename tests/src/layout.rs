@@ -1,0 +1,38 @@
+//! Layout: what changes of a spec, in a few words, so that a test and the processes that it starts train the same plan.
+
+use zero_plan::config::Device;
+use zero_plan::{Config, TransportKind};
+
+use crate::training::mesh;
+
+/// The word for GPUs, on which a model is one of [`crate::specs::visit_cuda`].
+pub const CUDA: &str = "cuda";
+
+/// A spec with all that words change of it: `cuda` its device, `mesh=1x2x2` the lengths of pipeline, replica and zero,
+/// and `stage`, `prefetch`, `bucket` and `micro_batches` numbers.
+///
+/// # Panics
+/// If a word is none of these.
+pub fn changed(config: Config, words: &[impl AsRef<str>]) -> Config {
+    words.iter().fold(config, |config, word| change(config, word.as_ref()))
+}
+
+fn change(config: Config, word: &str) -> Config {
+    if word == CUDA {
+        return Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+    }
+    let (key, value) = word.split_once('=').unwrap_or_else(|| panic!("what is {word}?"));
+    let number = |value: &str| value.parse::<usize>().unwrap_or_else(|_| panic!("{value} is no number, in {word}"));
+    match key {
+        "mesh" => {
+            let lengths: Vec<usize> = value.split('x').map(number).collect();
+            let [pipeline, replica, zero] = lengths[..] else { panic!("a mesh has three lengths, not {value}") };
+            Config { mesh: mesh(pipeline, replica, zero), ..config }
+        }
+        "stage" => config.at_stage(number(value) as u8),
+        "prefetch" => Config { prefetch: number(value), ..config },
+        "bucket" => Config { bucket_bytes: number(value), ..config },
+        "micro_batches" => Config { micro_batches: number(value), ..config },
+        other => panic!("what is {other}?"),
+    }
+}

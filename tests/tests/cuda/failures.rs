@@ -1,0 +1,129 @@
+//! What fails where ranks are threads: one rank says what, at which op, the others that it has ended, and all that was taken of
+//! the driver goes back. Each in a process of its own, as failures are those of a process.
+
+use zero_plan::PlanBuf;
+use zero_runtime::device::Cuda;
+use zero_runtime::engine::{Engine, RunError};
+use zero_runtime::launch::LaunchError;
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::transport::{Shared, local};
+use zero_tests::layout::{CUDA, changed};
+use zero_tests::pretend;
+use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::training::{HYPER, Start, noise, train_engine};
+
+/// Runs a test of this file again, in which `inside` is done.
+fn apart(test: &str, inside: impl FnOnce()) {
+    if pretend::libraries().is_none() {
+        return;
+    }
+    if pretend::is_another() {
+        assert!(pretend::is_cuda());
+        return inside();
+    }
+    let output = pretend::again(&format!("failures::{test}"), &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Two ranks that train while something fails.
+struct Two<'a>(&'a str);
+
+impl Visitor for Two<'_> {
+    type Output = Result<Vec<Result<(), RunError>>, LaunchError>;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
+        let config = changed(M::PLAN.config, &[CUDA, "mesh=1x1x2", "stage=3", "prefetch=1"]);
+        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+            pretend::fail(self.0);
+            local::run(plan, Result::is_err, |transport: Shared<DeviceOf<M>>| {
+                let engine = Engine::<M, _>::new(transport);
+                train_engine(engine, HYPER, 3, Start::Seed(7), &noise(config)).map(drop)
+            })
+        })
+    }
+}
+
+fn train(failures: &str) -> Result<Vec<Result<(), RunError>>, LaunchError> {
+    visit_cuda("zero3", Two(failures)).expect("a spec of that name")
+}
+
+#[test]
+fn nothing_is_held_after_a_run() {
+    apart("nothing_is_held_after_a_run", || {
+        assert_eq!(train("").expect("a start"), [Ok(()), Ok(())]);
+        assert_eq!(pretend::held(), 0);
+    });
+}
+
+#[test]
+fn a_failure_at_the_start_is_told_and_all_is_given_back() {
+    apart("a_failure_at_the_start_is_told_and_all_is_given_back", || {
+        let cases = [
+            ("memory:1", "Z0435"),
+            ("memory:4", "Z0435"),
+            ("host_memory:2", "Z0436"),
+            ("cuEventCreate:90", "Z0440"),
+            ("cuMemMap:3", "Z0440"),
+            ("cuMemAddressReserve:2", "Z0440"),
+            ("cuStreamCreateWithPriority:7", "Z0440"),
+            ("cuMemHostRegister_v2:1", "Z0440"),
+        ];
+        for (failures, code) in cases {
+            let error = train(failures).expect_err(failures);
+            assert_eq!(error.code(), code, "{failures}: {error}");
+            assert_eq!(pretend::held(), 0, "{failures}");
+        }
+    });
+}
+
+/// What the first step would wait for has been got ready: nothing is loaded in it, and no way of a product is looked for.
+#[test]
+fn nothing_is_compiled_after_the_start() {
+    apart("nothing_is_compiled_after_the_start", || {
+        for name in ["zero3", "bf16"] {
+            visit_cuda(name, Rehearsed).expect("a spec of that name");
+        }
+    });
+}
+
+struct Rehearsed;
+
+impl Visitor for Rehearsed {
+    type Output = ();
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
+        for words in [["mesh=1x1x2", "stage=3"], ["mesh=1x2x2", "stage=2"], ["mesh=2x1x1", "stage=0"]] {
+            let config = changed(changed(M::PLAN.config, &[CUDA, "micro_batches=2"]), &words);
+            let work = |transport: Shared<DeviceOf<M>>| {
+                let mut engine = Engine::<M, _>::new(transport);
+                engine.rehearse()?;
+                engine.initialize(7);
+                // All ranks are here before the first of them may fail.
+                engine.gather_numbers(&[0.0])?;
+                pretend::fail("module:1,memory:1,host_memory:1,cuEventCreate:1");
+                let (products, free_bytes) = (ways(&engine), pretend::free_bytes());
+                for step in 0..2 {
+                    engine
+                        .step(&HYPER, |micro_batch, ids, targets| noise(config)(step, 0, micro_batch, ids, targets))?;
+                }
+                engine.evaluate(|micro_batch, ids, targets| noise(config)(0, 0, micro_batch, ids, targets))?;
+                assert_eq!(ways(&engine), products, "{words:?}: a product that was not rehearsed");
+                assert_eq!(pretend::free_bytes(), free_bytes, "{words:?}: memory that was taken in a step");
+                engine.gather_numbers(&[0.0])?;
+                Ok::<_, RunError>(())
+            };
+            let ranks = PlanBuf::new(M::PLAN.model, config, M::PLAN.units)
+                .with(|plan| local::run(plan, Result::is_err, work))
+                .expect("memory");
+            assert!(ranks.iter().all(Result::is_ok), "{words:?}: {ranks:?}");
+            pretend::fail("");
+        }
+    }
+}
+
+/// A hash of the ways of products.
+fn ways<'p, M: Model>(engine: &Engine<'p, M, Shared<'p, DeviceOf<M>>>) -> u64 {
+    let device: &dyn std::any::Any = engine.device();
+    device.downcast_ref::<Cuda>().expect("a CUDA device").products()
+}

@@ -1,0 +1,52 @@
+//! What goes wrong on the device of one rank, or with its process, ends all of them with one error, which names what and where.
+
+use std::process::Command;
+
+use rustix::process::{Signal, kill_process};
+
+use super::on_cuda;
+use crate::run::{RANKS, Run, TEXT};
+
+/// The model of text on GPUs, for so many steps; none where there are none to be pretended.
+fn gpus(steps: u64) -> Option<Command> {
+    let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus"))?;
+    command.args(["--data", TEXT, "--sample", "0", "--log-every", "1", "--steps", &steps.to_string()]);
+    Some(command)
+}
+
+#[test]
+fn without_a_failure_it_trains() {
+    let Some(mut command) = gpus(4) else { return };
+    let end = Run::start(&mut command).end();
+    end.assert_success(4);
+    for [what, expected] in [["on its GPU before it began", "0 B"], ["pinned for its GPU", "8.0 MiB"]] {
+        let line = end.lines.iter().find(|line| line.starts_with(what)).expect(what);
+        assert!(line.contains("not planned") && line.ends_with(expected), "{line}");
+    }
+    // Kernels are there, and nothing that belongs to an arena.
+    let outside = end.lines.iter().find(|line| line.starts_with("on its GPU outside arenas")).expect("a line");
+    assert!(outside.ends_with(" KiB") || outside.ends_with(" MiB"), "{outside}");
+}
+
+#[test]
+fn z0447_a_rank_with_other_libraries_is_named() {
+    for (failure, what) in [
+        ("driver:13010", "another driver for CUDA: expected 13000, as most ranks have, found 13010"),
+        ("way:1", "another choice of matrix products, with the hash: expected "),
+    ] {
+        let Some(mut command) = gpus(6) else { return };
+        let end = Run::start(command.env("PRETEND_FAIL", failure).env("PRETEND_RANK", "0")).end_at_once();
+        end.assert_error(2, &format!("error[Z0447]: rank 0 has {what}"));
+        assert_eq!(end.steps().len(), 0);
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_in_a_step_ends_all() {
+    let Some(mut command) = gpus(u64::MAX) else { return };
+    let mut run = Run::start(&mut command);
+    run.wait_for_step(3);
+    let killed = run.ranks(RANKS)[1];
+    kill_process(killed, Signal::KILL).unwrap();
+    run.end_at_once().assert_error(1, &format!("error[Z0310]: rank 1 (pid {}", killed.as_raw_pid()));
+}

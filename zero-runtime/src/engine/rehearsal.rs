@@ -1,0 +1,54 @@
+//! Rehearsal: a walk over all ops of a step and of an evaluation in which a device computes nothing, and gets ready what they
+//! take. Never waits for another rank.
+#![allow(unsafe_code)]
+
+use zero_plan::{Op, Pass};
+
+use super::{Engine, WalkState};
+use crate::device::Device;
+use crate::model::{DeviceOf, Model};
+use crate::transport::{Lost, Transport};
+
+impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+    /// Gets ready what the first step would have to wait for, and other ranks with it: on a device with queues, kernels and ways
+    /// of products. It may take long. Parameters need not be there.
+    ///
+    /// # Errors
+    /// [`Lost::Device`], with the op that cannot be had.
+    pub fn rehearse(&mut self) -> Result<(), Lost> {
+        if !<DeviceOf<M> as Device>::QUEUES {
+            return Ok(());
+        }
+        for pass in [Pass::Train, Pass::Evaluate] {
+            let mut walk = self.new_walk();
+            for (index, &op) in self.arena.stage().ops(pass).iter().enumerate() {
+                self.arena.begin(Some((pass, index)));
+                self.ranks.device.rehearse();
+                self.rehearse_op(op, &mut walk);
+                self.ranks.device.ready();
+                self.ranks.require_device()?;
+                self.ranks.position.pass(op);
+            }
+        }
+        self.arena.begin(None);
+        self.ranks.finish()
+    }
+
+    fn rehearse_op(&mut self, op: Op, walk: &mut WalkState) {
+        match op {
+            Op::Forward { unit, micro_batch, slot } => {
+                self.fill_batch(unit, micro_batch, slot, walk, &mut |_, _, _| ());
+                self.forward(unit, slot, walk);
+            }
+            Op::Recompute { unit, slot, .. } => self.recompute(unit, slot, walk),
+            Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot, walk),
+            Op::Agree => {
+                self.square();
+                self.conclude();
+            }
+            Op::Update { unit } => self.update(unit),
+            // SAFETY: the device rehearses: it touches none of the bytes that this would read or write.
+            op => unsafe { self.ranks.rehearse(op, self.share(walk)) },
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Alike: whether the devices of all ranks give the same bits, as far as that is known before the first step. Never chooses one.
+
+use crate::device::{Device, Mark};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::model::{DeviceOf, Model};
+use crate::plan::Plan;
+use crate::profile::gather;
+use crate::transport::Transport;
+
+/// Gets devices ready, and holds what they are against one another. Every rank must call it.
+///
+/// # Errors
+/// Z0447, the same on all ranks, if one has another device than most; [`crate::transport::Lost`].
+pub fn ready<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>) -> Result<(), Error> {
+    engine.rehearse()?;
+    let marks = engine.device().marks();
+    if marks.is_empty() {
+        return Ok(());
+    }
+    let own: Vec<f64> = marks.iter().map(|mark| mark.value as f64).collect();
+    let ranks = gather(engine, &own)?;
+    for (at, mark) in marks.iter().enumerate() {
+        let values: Vec<u64> = ranks.iter().map(|values| values[at] as u64).collect();
+        if let Some((rank, expected)) = odd(engine.plan(), mark, &values) {
+            return Err(Error::DeviceDiffers { rank, what: mark.what, expected, found: values[rank] });
+        }
+    }
+    Ok(())
+}
+
+/// A rank whose value is not that of most that should have the same, and theirs; of two values that are as many, that of the
+/// first rank is right.
+fn odd(plan: &Plan, mark: &Mark, values: &[u64]) -> Option<(usize, u64)> {
+    let stage = |rank: usize| if mark.is_of_shapes { plan.config.mesh.coordinates(rank).pipeline } else { 0 };
+    let peers = |rank: usize| (0..values.len()).filter(move |&peer| stage(peer) == stage(rank));
+    let shared_by = |rank: usize| peers(rank).filter(|&peer| values[peer] == values[rank]).count();
+    let of_most = |rank: usize| values[peers(rank).rev().max_by_key(|&peer| shared_by(peer)).expect("the rank itself")];
+    (0..values.len()).map(|rank| (rank, of_most(rank))).find(|&(rank, expected)| values[rank] != expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{Config, Mesh, PlanBuf, Unit};
+
+    use super::*;
+
+    #[test]
+    fn the_odd_rank_is_found_among_those_that_do_the_same() {
+        let unit = Unit { field: "only", params: 8, takes: 8, input_bytes: 16, output_bytes: 16, ..Unit::NONE };
+        let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(3) }, ..Config::PLAIN };
+        PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
+            let of_all = |values: &[u64]| odd(plan, &Mark::new("", 0), values);
+            assert_eq!(of_all(&[7; 6]), None);
+            assert_eq!(of_all(&[7, 7, 7, 7, 9, 7]), Some((4, 7)));
+            assert_eq!(of_all(&[9, 7, 7, 7, 7, 7]), Some((0, 7)));
+            assert_eq!(of_all(&[7, 7, 7, 9, 9, 9]), Some((3, 7)));
+            let of_stages = |values: &[u64]| odd(plan, &Mark::of_shapes("", 0), values);
+            let stage_of = |rank: usize| plan.config.mesh.coordinates(rank).pipeline as u64;
+            let mut values: Vec<u64> = (0..6).map(stage_of).collect();
+            assert_eq!(of_stages(&values), None);
+            values[4] = 5;
+            assert_eq!(of_stages(&values), Some((4, stage_of(4))));
+        });
+    }
+}
