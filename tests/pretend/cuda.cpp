@@ -179,7 +179,7 @@ API cuCtxGetDevice(int* device) {
     });
 }
 
-// ---- What tests ask of this library, and cublasLt.
+// ---- What tests ask of this library, cublasLt and NCCL.
 
 // Another order of what is to be done from now on.
 API pretend_seed(uint64_t of) {
@@ -211,11 +211,17 @@ API pretend_held() {
     return driver().contexts + int(driver().handles.size()) + ranges_held();
 }
 
-// Puts a function into a stream, and what is done with its data once it is never called again.
-API pretend_enqueue(void* handle, int (*run)(void*), void* data, void (*drop)(void*)) {
+// Puts a function into a stream, to be called when another says that it may be, unless that is null; and what is done with
+// its data once it is never called again.
+API pretend_enqueue_when(void* handle, int (*may_run)(void*), int (*run)(void*), void* data, void (*drop)(void*)) {
     return call(__func__, [&]() -> int {
         std::shared_ptr<void> held(data, drop);
         Stream* stream = stream_of(handle);
-        return stream ? submit(stream, {[=] { return run(held.get()); }, nullptr}) : INVALID_HANDLE;
+        std::function<bool()> may;
+        if (may_run) may = [=] { return may_run(held.get()) != 0; };
+        return stream ? submit(stream, {[=] { return run(held.get()); }, may}) : INVALID_HANDLE;
     });
+}
+API pretend_enqueue(void* handle, int (*run)(void*), void* data, void (*drop)(void*)) {
+    return pretend_enqueue_when(handle, nullptr, run, data, drop);
 }

@@ -9,6 +9,8 @@ mod failures;
 mod graphs;
 #[path = "cuda/kernels/mod.rs"]
 mod kernels;
+#[path = "cuda/nccl.rs"]
+mod nccl;
 #[path = "cuda/pretend/mod.rs"]
 mod pretend;
 #[path = "cuda/processes/mod.rs"]

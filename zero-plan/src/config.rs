@@ -37,7 +37,7 @@ impl Device {
 
     /// Whether ranks on it can reach one another so.
     pub const fn has(self, transport: TransportKind) -> bool {
-        matches!((self, transport), (Device::Cuda, TransportKind::Peer))
+        matches!((self, transport), (Device::Cuda, TransportKind::Peer | TransportKind::Nccl))
             || matches!((self, transport), (Device::Cpu, TransportKind::Local | TransportKind::Shm))
     }
 
@@ -60,6 +60,8 @@ pub enum TransportKind {
     Shm,
     /// Processes of one host, each with memory of a device that the others can copy from.
     Peer,
+    /// Processes whose devices reach nothing of one another: NCCL carries what they need.
+    Nccl,
 }
 
 /// How often something travels that could also be held from one micro-batch of a step to the next.
@@ -182,9 +184,15 @@ impl TransportKind {
     /// How this transport gathers.
     pub const fn gather(self) -> Gather {
         match self {
-            TransportKind::Local | TransportKind::Peer => Gather::Copied,
+            TransportKind::Local | TransportKind::Peer | TransportKind::Nccl => Gather::Copied,
             TransportKind::Shm => Gather::Mapped,
         }
+    }
+
+    /// Whether bytes of other ranks are carried to memory of the rank that needs them, because it cannot read them where they
+    /// lie.
+    pub const fn carries(self) -> bool {
+        matches!(self, TransportKind::Nccl)
     }
 }
 
@@ -290,6 +298,11 @@ impl Config {
     pub const fn uses_slots(&self) -> bool {
         self.precision.params.bytes() != self.precision.compute.bytes()
             || self.shards_parameters() && matches!(self.transport.gather(), Gather::Copied)
+    }
+
+    /// Whether a gather converts what it gathers.
+    pub const fn converts_gathers(&self) -> bool {
+        self.shards_parameters() && self.precision.params.bytes() != self.precision.compute.bytes()
     }
 
     /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may when those are kept for

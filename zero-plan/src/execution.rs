@@ -222,7 +222,18 @@ impl<'a> World<'a> {
     fn begin(&mut self, rank: usize, op: Op) {
         match op {
             Op::Gather { unit, .. } => self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero),
-            Op::Reduce { bucket, .. } => {
+            // What is carried to where it is summed all ranks send there. It may be overwritten when it has arrived.
+            Op::Settle { bucket, .. } if self.plan.config.transport.carries() => {
+                let nth = self.begin_in(rank, Scope::Zero);
+                self.ranks[rank].reductions[bucket] = nth;
+                self.ranks[rank].staging[self.staging[bucket]] = Some(nth);
+            }
+            Op::Combine { bucket, .. } if self.plan.config.transport.carries() => {
+                let nth = self.begin_in(rank, Scope::Replica);
+                self.ranks[rank].combinations[bucket] = nth;
+                self.ranks[rank].partial[self.partial[bucket]] = Some(nth);
+            }
+            Op::Reduce { bucket, .. } if !self.plan.config.transport.carries() => {
                 let nth = self.begin_in(rank, Scope::Zero);
                 self.ranks[rank].reductions[bucket] = nth;
                 self.ranks[rank].staging[self.staging[bucket]] = Some(nth);
@@ -277,7 +288,7 @@ impl<'a> World<'a> {
         match op {
             Op::Settle { bucket, .. } => {
                 self.end_in(rank, Scope::Zero, self.ranks[rank].reductions[bucket]);
-                if config.mesh.replica > 1 {
+                if config.mesh.replica > 1 && !config.transport.carries() {
                     let nth = self.begin_in(rank, Scope::Replica);
                     self.ranks[rank].combinations[bucket] = nth;
                     if !config.reduces_in_place() {

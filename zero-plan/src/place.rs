@@ -2,9 +2,11 @@
 //! proofs all ask it. Never knows the order of a step; what the ops before one decide is a [`Position`].
 
 mod access;
+mod arrival;
 mod position;
 
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
+pub use arrival::{Arrival, arrivals, axis_of};
 pub use position::Position;
 
 use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables};

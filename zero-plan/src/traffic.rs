@@ -77,6 +77,7 @@ impl Moved {
 /// Whether peers read what an op moves where it lies. What other ops move is copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
+        _ if config.transport.carries() => false,
         // A gather into a slot or a replica copies.
         Op::Gather { .. } => config.shards_parameters() && !config.uses_slots(),
         Op::Reduce { .. } | Op::Combine { .. } => true,

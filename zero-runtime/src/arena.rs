@@ -51,7 +51,7 @@ impl Map {
         let ranks = mesh.ranks();
         let numbers = pages(ranks * CONTROL_BYTES);
         let on_host = numbers + pages(ranks * NUMBER_ROUNDS * exchanged_bytes(plan.agreed_values()));
-        let is_apart = plan.config.transport == TransportKind::Peer;
+        let is_apart = matches!(plan.config.transport, TransportKind::Peer | TransportKind::Nccl);
         let mut end = if is_apart { 0 } else { on_host };
         let mut take = |bytes: usize| {
             let start = end;
@@ -126,6 +126,12 @@ impl<'p, D: Device> Arena<'p, D> {
     pub fn take_device(&self) -> D {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).take();
         device.expect("a device that no other engine of this rank has taken")
+    }
+
+    /// Does something with its device, before an engine takes that.
+    pub(crate) fn with_device<R>(&self, something: impl FnOnce(&D) -> R) -> R {
+        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        something(device.as_ref().expect("a device that no engine has taken"))
     }
 
     /// The plan that it was laid out by.

@@ -27,7 +27,11 @@ fn on_gpus(config: Config) -> Config {
 }
 
 pub fn on_cuda(name: &str, change: impl Fn(Config) -> Config) -> Outcome {
-    visit_cuda(name, Train(|config| on_gpus(change(config)))).expect("a spec of that name")
+    over(TransportKind::Peer, name, change)
+}
+
+pub fn over(transport: TransportKind, name: &str, change: impl Fn(Config) -> Config) -> Outcome {
+    visit_cuda(name, Train(|config| Config { transport, ..on_gpus(change(config)) })).expect("a spec of that name")
 }
 
 fn assert_near(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {

@@ -46,7 +46,7 @@ fn width(plan: &Plan, kind: Kind) -> usize {
         Kind::Master => precision.master,
         Kind::Optimizer => precision.moments,
         Kind::Snapshot | Kind::Activations | Kind::Recomputed => return 1,
-        Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => return 1,
+        Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => return 1,
     };
     width.bytes()
 }

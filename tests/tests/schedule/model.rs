@@ -33,8 +33,8 @@ impl Model {
     }
 
     /// The same on devices whose ops have streams.
-    pub fn on_gpus(mut self) -> Self {
-        (self.config.device, self.config.transport) = (Device::Cuda, TransportKind::Peer);
+    pub fn on_gpus(mut self, transport: TransportKind) -> Self {
+        (self.config.device, self.config.transport) = (Device::Cuda, transport);
         self
     }
 

@@ -1,7 +1,7 @@
 //! Properties: what holds of the plan of every model.
 
 use proptest::prelude::*;
-use zero_plan::prove;
+use zero_plan::{TransportKind, prove};
 
 use crate::model::models;
 use crate::simulator::{Pace, simulate};
@@ -30,7 +30,10 @@ proptest! {
     /// With places as GPUs want them, and ops in streams, whatever touches one byte is in order.
     #[test]
     fn every_plan_of_gpus_is_proven(model in models(12)) {
-        model.on_gpus().plan().with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
+        for transport in [TransportKind::Peer, TransportKind::Nccl] {
+            let plan = model.clone().on_gpus(transport).plan();
+            plan.with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
+        }
     }
 }
 

@@ -392,6 +392,9 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
 /// updated shards of replicas, what is on its way to another stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
+    if config.transport.carries() {
+        return matches!(home, Home::Private);
+    }
     let mesh = &config.mesh;
     let last = tables.units.len() - 1;
     let is_mirrored = tables.placements[last].holds && tables.units[last].is_tied(last);

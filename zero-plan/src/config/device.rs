@@ -88,8 +88,9 @@ mod tests {
         let unit =
             Unit { takes: 77, saved_bytes: 61, workspace_bytes: 5, input_bytes: 21, output_bytes: 21, ..Unit::NONE };
         let units: [Unit; 5] = [0, 1, 2, 3, 4].map(|source| Unit { source, params: 77 + source, ..unit });
-        for stage in 0..=3 {
-            let config = Config { recompute: Recompute::Every(2), prefetch: 1, ..config.at_stage(stage) };
+        let transports = [TransportKind::Peer, TransportKind::Nccl];
+        for (stage, transport) in (0..=3).flat_map(|stage| transports.map(|transport| (stage, transport))) {
+            let config = Config { recompute: Recompute::Every(2), prefetch: 1, transport, ..config.at_stage(stage) };
             PlanBuf::new("Odd", config, &units).with(|plan| {
                 for rank in 0..mesh.ranks() {
                     let (stage, mut position) = (plan.of_rank(rank), Position::new(units.len()));

@@ -1,6 +1,6 @@
 //! Memory: the arena of a rank as regions at constant offsets, and which of them peers can reach.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Decoding, Sizes, Tables};
 use crate::config::{Config, Gather, Width};
@@ -37,11 +37,13 @@ pub enum Kind {
     Outgoing,
     /// Scratch of one call.
     Workspace,
+    /// What was carried here from other ranks and is summed or converted from here.
+    Inbox,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -56,6 +58,7 @@ impl Kind {
         Kind::ActivationGradients,
         Kind::Outgoing,
         Kind::Workspace,
+        Kind::Inbox,
     ];
 
     /// Its name in reports.
@@ -75,6 +78,7 @@ impl Kind {
             Kind::ActivationGradients => "activation gradients",
             Kind::Outgoing => "outgoing",
             Kind::Workspace => "workspace",
+            Kind::Inbox => "inbox",
         }
     }
 
@@ -88,7 +92,7 @@ impl Kind {
             Kind::Master => Some(config.precision.master),
             Kind::Optimizer => Some(config.precision.moments),
             Kind::Snapshot | Kind::Activations | Kind::Recomputed => None,
-            Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace => None,
+            Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
         }
     }
 
@@ -129,6 +133,7 @@ pub struct Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Memory {
     /// All regions, in the order of [`Kind::ALL`].
+    #[serde(serialize_with = "without_empty_inbox")]
     pub regions: [Region; Kind::ALL.len()],
     /// Bytes of [`Home::Private`].
     pub private_bytes: usize,
@@ -209,10 +214,18 @@ impl Memory {
     }
 }
 
+/// Regions as they are written, and so hashed: a plan that has no inbox is what it was before there were any.
+fn without_empty_inbox<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(regions.iter().filter(|region| region.kind != Kind::Inbox || region.bytes > 0))
+}
+
 /// What only one rank reads is private to it; what peers read must lie where they can.
 const fn home(tables: &Tables, kind: Kind) -> Home {
     let config = tables.config;
     let mesh = &config.mesh;
+    if config.transport.carries() {
+        return Home::Private;
+    }
     let last = tables.units.len() - 1;
     let is_mirrored = tables.is_mirror(last);
     let is_shared = match kind {

@@ -1,6 +1,8 @@
 //! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from: of parameters and
 //! gradients in elements, of activations in bytes.
 
+use crate::config::Config;
+
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
 
 pub(super) struct Sizes {
@@ -119,6 +121,16 @@ impl Sizes {
         min(ahead.saturating_add(1), self.holders)
     }
 
+    /// Terms of a sum, of one bucket at a time; behind them the shards of a unit that is converted when it is gathered.
+    const fn inbox_bytes(&self, config: &Config) -> usize {
+        if !config.transport.carries() || config.mesh.ranks() == 1 {
+            return 0;
+        }
+        let terms = self.bucket_max * config.precision.reduce.bytes();
+        let shards = if config.converts_gathers() { self.flat_max * config.precision.params.bytes() } else { 0 };
+        terms + shards
+    }
+
     /// What [`Kind::bytes`] gives the bytes of.
     pub(super) const fn len(&self, tables: &Tables, kind: Kind) -> usize {
         let config = tables.config;
@@ -147,6 +159,7 @@ impl Sizes {
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
+            Kind::Inbox => self.inbox_bytes(config),
             Kind::Workspace => config.whole_lines(self.workspace_bytes_max) + config.device.product_bytes(),
         }
     }

@@ -1,6 +1,7 @@
 //! Access: all places that an op reads and writes, on its own rank and on others, with what lies there: what proofs are
 //! about. Never says in which order ranks get there.
 
+use super::arrival::{Arrival, arrivals, axis_of};
 use super::{Place, Places, Position, State, Stretch};
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
@@ -102,7 +103,7 @@ pub type Accesses<'f> = dyn Fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn
 
 /// Calls back for each place that `op` of the rank `at` reads, and then for each that it writes.
 pub fn accesses(plan: &Plan, pass: Pass, op: Op, position: &Position, at: Coordinates, visit: &mut dyn FnMut(Access)) {
-    OfOp { plan, pass, own: plan.places(at), position, visit }.visit_all(op);
+    of_op(plan, pass, op, position, plan.places(at), visit);
 }
 
 /// [`accesses`] in a decoding walk, whose ops are those of an evaluation.
@@ -114,7 +115,38 @@ pub fn decoding_accesses(
     at: Coordinates,
     visit: &mut dyn FnMut(Access),
 ) {
-    OfOp { plan, pass, own: plan.places(at).decoding(), position, visit }.visit_all(op);
+    of_op(plan, pass, op, position, plan.places(at).decoding(), visit);
+}
+
+fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visit: &mut dyn FnMut(Access)) {
+    if !plan.config.transport.carries() {
+        return OfOp { plan, pass, own, position, visit }.visit_all(op);
+    }
+    // What others take of this rank, its own op sends.
+    let others = axis_of(op).map_or(0, |axis| plan.config.mesh.len(axis));
+    for index in 0..others {
+        let peer = axis_of(op).map_or(own, |axis| own.along(axis, index));
+        let mut sent = |access: Access| {
+            if peer.at != own.at && access.at == own.at && !access.writes {
+                visit(access);
+            }
+        };
+        OfOp { plan, pass, own: peer, position, visit: &mut sent }.visit_all(op);
+    }
+    // What it takes of others arrives before it is read.
+    let mut expected: Vec<Arrival> = Vec::new();
+    arrivals(plan, op, position, &own, &mut |arrival| expected.push(arrival));
+    let mut taken = |access: Access| {
+        visit(access);
+        if access.at != own.at {
+            let arrival = expected.iter().find(|arrival| arrival.from == access.at && arrival.source == access.place);
+            let arrival = arrival.expect("a place for whatever an op takes of another rank");
+            let here = Access { at: own.at, place: arrival.to, ..access };
+            visit(Access { writes: true, ..here });
+            visit(here);
+        }
+    };
+    OfOp { plan, pass, own, position, visit: &mut taken }.visit_all(op);
 }
 
 struct OfOp<'a, 'v> {

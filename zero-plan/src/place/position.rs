@@ -2,6 +2,7 @@
 //! slot the next parcel of each kind leaves from. It begins anew with each walk over a table, so every walk has the same
 //! places.
 
+use super::Places;
 use crate::layout::OUTGOING_SLOTS;
 use crate::schedule::{Op, Parcel};
 
@@ -13,18 +14,25 @@ pub struct Position {
     /// Parcels of each kind sent and taken so far.
     sent: [usize; Parcel::ALL.len()],
     taken: [usize; Parcel::ALL.len()],
+    /// Whether the walk decodes.
+    pub is_decoding: bool,
 }
 
 impl Position {
     /// Before the first op of a table of a model of so many units.
     pub fn new(units: usize) -> Self {
-        Self { slots: vec![0; units], sent: [0; Parcel::ALL.len()], taken: [0; Parcel::ALL.len()] }
+        Self { slots: vec![0; units], sent: [0; Parcel::ALL.len()], taken: [0; Parcel::ALL.len()], is_decoding: false }
     }
 
     /// Goes back to the front of a table. Allocates nothing.
     pub fn restart(&mut self) {
         self.slots.fill(0);
         (self.sent, self.taken) = Default::default();
+    }
+
+    /// The places of a rank in this walk.
+    pub fn places<'a>(&self, places: Places<'a>) -> Places<'a> {
+        if self.is_decoding { places.decoding() } else { places }
     }
 
     /// Goes past `op`.

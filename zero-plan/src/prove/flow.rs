@@ -135,7 +135,8 @@ impl<'a> Flow<'a> {
             Some(Axis::Pipeline) => at == Coordinates { pipeline: at.pipeline, ..own },
             None => at == own,
         };
-        if !is_in_line || at != own && (writes || home == Home::Private) {
+        let is_shut = home == Home::Private && !self.plan.config.transport.carries();
+        if !is_in_line || at != own && (writes || is_shut) {
             return Some(format!(
                 "{content:?} is {verb} in memory of a rank that has no part in it: {place:?} of {at:?}"
             ));

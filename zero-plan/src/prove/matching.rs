@@ -25,6 +25,7 @@ impl Collective {
     fn of(plan: &Plan, scope: Scope, op: Op) -> Option<Self> {
         let precision = &plan.config.precision;
         let zero = plan.config.mesh.zero;
+        let carries = plan.config.transport.carries();
         let sums = |kind, bucket: usize, round, parts| Self {
             kind,
             of: bucket,
@@ -40,12 +41,21 @@ impl Collective {
                 width: Some(precision.params),
                 elements: plan.placements[unit].padded,
             }),
-            (Scope::Zero, Op::Reduce { bucket, round }) => Some(sums("reduce-scatter of a bucket", bucket, round, 1)),
+            // What is carried is not read before a settle, nor by others before theirs.
+            (Scope::Zero, Op::Reduce { bucket, round }) if !carries => {
+                Some(sums("reduce-scatter of a bucket", bucket, round, 1))
+            }
+            (Scope::Zero, Op::Settle { bucket, round }) if carries => {
+                Some(sums("reduce-scatter of a bucket", bucket, round, 1))
+            }
+            (Scope::Replica, Op::Combine { bucket, round }) if carries => {
+                Some(sums("reduce-scatter of a shard of a bucket", bucket, round, zero))
+            }
             (Scope::Zero, Op::Spread { bucket, axis: Axis::Zero }) => {
                 Some(sums("all-gather of a bucket", bucket, 0, 1))
             }
             // The reduction over replicas begins where that over `zero` ends.
-            (Scope::Replica, Op::Settle { bucket, round }) if plan.config.mesh.replica > 1 => {
+            (Scope::Replica, Op::Settle { bucket, round }) if plan.config.mesh.replica > 1 && !carries => {
                 Some(sums("reduce-scatter of a shard of a bucket", bucket, round, zero))
             }
             (Scope::Replica, Op::Spread { bucket, axis: Axis::Replica }) => {

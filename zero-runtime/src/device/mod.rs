@@ -3,6 +3,7 @@
 
 mod agreement;
 mod argument;
+mod carried;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -16,6 +17,7 @@ mod stored;
 
 pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
+pub use carried::{Carried, Group};
 pub use cpu::Cpu;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
@@ -39,6 +41,9 @@ use crate::view::{View, ViewMut};
 /// Room for a thread's own calls and for the scratch of its kernels: as much as a main thread usually has, so that what runs
 /// there runs on every thread.
 pub(crate) const STACK_BYTES: usize = 8 << 20;
+
+/// What a device says that no plan asks to carry bytes.
+const NO_CARRIER: &str = "devices that reach memory of others carry nothing";
 
 /// Operations on views of one device's memory. What holds for all of them:
 ///
@@ -186,6 +191,36 @@ pub trait Device: Sized + Send + 'static {
         let _ = (word, target);
         unreachable!("the host waits for a device without queues");
     }
+    /// Names for so many groups of ranks: one rank makes them, all hear them, and [`Device::connect`] joins by them.
+    ///
+    /// # Errors
+    /// If the device cannot reach others so.
+    fn name_groups(&self, count: usize) -> Result<Vec<u8>, LaunchError> {
+        let _ = count;
+        unreachable!("{NO_CARRIER}")
+    }
+    /// Joins groups of ranks, in the order in which their other members do, to [`Device::carry`] bytes from then on. It waits
+    /// for those members as long as `goes_on` says.
+    ///
+    /// # Errors
+    /// If the device cannot reach others so, or they do not come.
+    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
+        let _ = (groups, names, goes_on);
+        unreachable!("{NO_CARRIER}")
+    }
+    /// Has the queue send and receive all these at once, as an op, within the group that was joined with this number.
+    ///
+    /// # Safety
+    /// Nobody writes what is sent or touches what is received before the queue has done it, and the members of the group ask
+    /// for the counterparts, in the same order between any two of them.
+    #[allow(unsafe_code)]
+    unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &dyn Fn() -> bool) {
+        let _ = (group, parcels, goes_on);
+        unreachable!("{NO_CARRIER}")
+    }
+    /// Leaves all groups. What was asked for and waits for others ends, whatever comes of it.
+    fn disconnect(&self) {}
+
     /// Whether all ops so far are done, whatever came of them.
     fn is_idle(&self) -> bool {
         true

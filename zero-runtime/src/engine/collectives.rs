@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Place, Places, Plan, Position};
+use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Place, Places, Plan, Position, Traffic};
 
 use crate::arena::Arena;
 use crate::device::{Device, Stored, Write};
@@ -20,8 +20,6 @@ pub struct Collectives<'p, D: Device, T> {
     pub(super) transport: T,
     /// Where this rank is in the table that it walks over.
     pub(super) position: Position,
-    /// Whether it decodes.
-    pub(super) is_decoding: bool,
     /// What it has read and copied of its peers' memory.
     moved: Moved,
 }
@@ -49,15 +47,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     pub fn new(transport: T, device: D) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
-        Self {
-            plan,
-            arena,
-            device,
-            transport,
-            position: Position::new(plan.units.len()),
-            is_decoding: false,
-            moved: Moved::default(),
-        }
+        Self { plan, arena, device, transport, position: Position::new(plan.units.len()), moved: Moved::default() }
     }
 
     /// All that has come from other ranks so far.
@@ -69,8 +59,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
 
     /// The places of the walk that this rank is in.
     pub(super) fn places(&self) -> Places<'p> {
-        let places = self.arena.places();
-        if self.is_decoding { places.decoding() } else { places }
+        self.position.places(self.arena.places())
     }
 
     /// Begins an op: see [`Transport::begin`].
@@ -179,6 +168,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
     }
 
+    /// Where terms of sums are counted: read where they lie, or brought here.
+    fn terms(&mut self) -> &mut Traffic {
+        let carries = self.plan.config.transport.carries();
+        if carries { &mut self.moved.copied } else { &mut self.moved.in_place }
+    }
+
     fn others(&self, axis: Axis) -> usize {
         self.plan.config.mesh.len(axis) - 1
     }
@@ -194,17 +189,27 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         Stored::of(self.arena.width(place), self.bytes(rank, place))
     }
 
+    /// Whether what a rank has was brought straight to where it is wanted.
+    fn is_there(&self, to: Place, rank: usize, from: Place) -> bool {
+        // SAFETY: a view to see where it begins.
+        self.bytes(rank, from).address() == unsafe { self.arena.bytes(to) }.address()
+    }
+
     /// Copies what a peer has, whatever it is; gives the bytes.
     fn copy(&self, to: Place, rank: usize, from: Place) -> usize {
-        // SAFETY: see above; the places lie in different ranks.
-        self.device.copy(unsafe { self.arena.bytes_mut(to) }, self.bytes(rank, from));
+        if !self.is_there(to, rank, from) {
+            // SAFETY: see above; the places lie in different ranks.
+            self.device.copy(unsafe { self.arena.bytes_mut(to) }, self.bytes(rank, from));
+        }
         from.len_bytes
     }
 
     /// Copies what a rank has, from the width of one place to that of the other; gives the bytes that came from a peer.
     fn convert(&self, to: Place, rank: usize, from: Place) -> usize {
-        // SAFETY: see above; the places lie in different ranks or regions, or are different parts of one.
-        self.device.convert(unsafe { self.arena.stored_mut(to) }, self.of_rank(rank, from));
+        if !self.is_there(to, rank, from) {
+            // SAFETY: see above; the places lie in different ranks or regions, or are different parts of one.
+            self.device.convert(unsafe { self.arena.stored_mut(to) }, self.of_rank(rank, from));
+        }
         if rank == self.arena.rank() { 0 } else { from.len_bytes }
     }
 
@@ -265,7 +270,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                     (self.arena.along(Axis::Zero, zero), peer.local_share(unit, at.zero))
                 };
                 self.reduce(to, config.mesh.zero, in_place, source, write);
-                self.moved.in_place.reduce_bytes += to.len_bytes * self.others(Axis::Zero);
+                self.terms().reduce_bytes += to.len_bytes * self.others(Axis::Zero);
             }
         }
     }
@@ -282,7 +287,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                 (self.arena.along(Axis::Replica, replica), own.part(peer.partial(unit), at.replica))
             };
             self.reduce(to, config.mesh.replica, in_place, source, write);
-            self.moved.in_place.replica_reduce_bytes += to.len_bytes * self.others(Axis::Replica);
+            self.terms().replica_reduce_bytes += to.len_bytes * self.others(Axis::Replica);
         }
     }
 
@@ -333,7 +338,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                 self.moved.copied.gradient_bytes += self.copy(share.of_place(to), rank, from);
             }
             Parcel::TiedGradients => {
-                self.moved.in_place.tied_bytes += self.add_tied(self.plan.units.len() - 1, rank, there);
+                let bytes = self.add_tied(self.plan.units.len() - 1, rank, there);
+                self.terms().tied_bytes += bytes;
             }
             Parcel::TiedParameters => {
                 let from = there.outgoing(parcel, self.plan.units[unit].source, from);

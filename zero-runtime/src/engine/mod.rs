@@ -409,9 +409,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         assert!(before + length <= longest, "{length} tokens after {before}, expected {longest} or fewer together");
         self.begin_walk();
         let walk = WalkState { shape: (1, length), headless: true, before: Some(before), ..self.new_walk() };
-        self.ranks.is_decoding = true;
+        self.ranks.position.is_decoding = true;
         let result = self.run_prediction(input, walk, logits);
-        self.ranks.is_decoding = false;
+        self.ranks.position.is_decoding = false;
         self.cached = if result.is_ok() { before + length } else { 0 };
         self.end(result)
     }
@@ -458,7 +458,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     fn new_walk(&mut self) -> WalkState {
         self.ranks.position.restart();
         // What it works on may lie where caches did.
-        (self.ranks.is_decoding, self.cached) = (false, 0);
+        (self.ranks.position.is_decoding, self.cached) = (false, 0);
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
         let shape = (self.plan.config.sequences, self.plan.config.length);

@@ -1,8 +1,13 @@
 //! Exchange: one descriptor of each rank for all ranks, by way of rank 0, after they have met and before they watch one
 //! another. Never looks into what the descriptors stand for.
 
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+
+use rustix::fs::MemfdFlags;
 
 use super::error::LaunchError;
 use super::finding::Findings;
@@ -22,6 +27,23 @@ impl Watch {
             [host] if self.links.rank > 0 => self.give(host, own, deadline, patience),
             peers => self.collect(peers, own, deadline, patience),
         }
+    }
+
+    /// What rank 0 says, on all ranks, which call it as [`Watch::exchange`].
+    ///
+    /// # Errors
+    /// As there, and if the system does not give the little memory that this takes.
+    pub(crate) fn hear(&self, said: Option<&[u8]>, patience: Duration) -> Result<Vec<u8>, LaunchError> {
+        let page = rustix::fs::memfd_create(c"zero", MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
+        let mut page = File::from(page.map_err(LaunchError::system("take memory for a message"))?);
+        page.write_all(said.unwrap_or_default()).map_err(LaunchError::system("write a message"))?;
+        let of_rank_0 = self.exchange(page.into(), patience)?.swap_remove(0);
+        let (file, mut heard) = (File::from(of_rank_0), Vec::new());
+        // All ranks of a host read one file: none moves where another reads.
+        let len = file.metadata().map_err(LaunchError::system("read a message"))?.len();
+        heard.resize(len as usize, 0);
+        file.read_exact_at(&mut heard, 0).map_err(LaunchError::system("read a message"))?;
+        Ok(heard)
     }
 
     /// Rank 0's side.
@@ -90,8 +112,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::thread;
 
     use super::super::environment::JobPlace;
@@ -124,6 +145,16 @@ mod tests {
             assert_eq!(byte, [rank as u8]);
             watch.goodbye();
         });
+    }
+
+    #[test]
+    fn every_rank_hears_what_rank_0_says() {
+        let heard = ranks("hears", |rank, watch| {
+            let heard = watch.hear((rank == 0).then_some(b"a name"), 30 * SECOND).unwrap();
+            watch.goodbye();
+            heard
+        });
+        assert_eq!(heard, [b"a name"; 3]);
     }
 
     #[test]

@@ -302,7 +302,7 @@ fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Erro
 /// The number of processes of a run: one if ranks are threads.
 fn processes(plan: &Plan) -> usize {
     match plan.config.transport {
-        TransportKind::Shm | TransportKind::Peer => plan.config.mesh.ranks(),
+        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl => plan.config.mesh.ranks(),
         TransportKind::Local => 1,
     }
 }

@@ -2,12 +2,14 @@
 //! into a slot, as it must where memory is not shared, so that slots and releases are put to the test.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use zero_plan::Plan;
 
 use super::Shared;
+use super::carried::names;
 use super::control::Control;
 use crate::arena::{Arena, segment_bytes};
 use crate::device::{Device, STACK_BYTES};
@@ -28,6 +30,8 @@ pub fn run<D: Device, R: Send>(
     let arenas = (0..plan.config.mesh.ranks())
         .map(|rank| Arena::new(plan, rank, Arc::clone(&segment), D::open(rank)?, None))
         .collect::<Result<Vec<_>, _>>()?;
+    // Whoever names groups does so for all.
+    let names = plan.config.transport.carries().then(|| names(&arenas[0])).transpose()?;
     let tell_all = |lost: usize| {
         for rank in 0..plan.config.mesh.ranks() {
             // SAFETY: the segment has a block for each rank, was zero at first, and outlives this call.
@@ -35,8 +39,12 @@ pub fn run<D: Device, R: Send>(
         }
     };
     let run_rank = &|rank: usize, arena: Arena<D>| {
-        let result = catch_unwind(AssertUnwindSafe(|| rank_main(Shared::new(arena))));
-        if result.as_ref().map_or(true, &failed) {
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let mut transport = Shared::new(arena);
+            names.iter().try_for_each(|names| transport.connect(names, &|| true))?;
+            Ok(rank_main(transport))
+        }));
+        if !matches!(&result, Ok(Ok(result)) if !failed(result)) {
             tell_all(rank);
         }
         result
@@ -49,6 +57,13 @@ pub fn run<D: Device, R: Send>(
         // Otherwise ranks that were started would wait for those that were not.
         let threads = threads.collect::<Result<Vec<_>, _>>().inspect_err(|_| tell_all(0))?;
         let results = threads.into_iter().map(|thread| thread.join().and_then(|result| result));
-        Ok(results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect())
+        let mut results: Vec<_> =
+            results.map(|result| result.unwrap_or_else(|panic: Box<dyn Any + Send>| resume_unwind(panic))).collect();
+        // Of ranks that could not connect, those that only heard of it have less to say.
+        let is_cause = |result: &Result<R, LaunchError>| result.as_ref().is_err_and(|error| !error.is_echo());
+        match results.iter().position(is_cause) {
+            Some(cause) => Err(results.swap_remove(cause).err().expect("an error")),
+            None => results.into_iter().collect(),
+        }
     })
 }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod broken;
+pub(crate) mod carried;
 pub(crate) mod control;
 mod doing;
 pub mod local;

@@ -67,6 +67,7 @@ impl<D: Device> Shared<'_, D> {
         self.own().awaits(None);
         if ended.is_err() {
             self.answer_all();
+            device.disconnect();
         }
         self.queued.0.clear();
         ended

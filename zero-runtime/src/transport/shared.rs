@@ -9,6 +9,7 @@ use std::time::Duration;
 use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
 use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
 
+use super::carried::Carried;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
 use super::queued::Queued;
 use super::{Lost, TIMEOUT, Transport};
@@ -35,6 +36,8 @@ pub struct Shared<'p, D: Device = Cpu> {
     /// Sleeps before a wait is given up.
     pub(super) sleeps_max: u32,
     moved: Moved,
+    /// How bytes get here, where this rank does not reach those of others.
+    pub(super) carried: Option<Carried>,
 }
 
 /// Which count each bucket has come to in the sums of gradients.
@@ -72,6 +75,7 @@ impl<'p, D: Device> Shared<'p, D> {
             spins: Spins::of(plan.config.mesh.ranks()),
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
+            carried: None,
             arena: Arc::new(arena),
         }
     }
@@ -127,7 +131,10 @@ impl<'p, D: Device> Shared<'p, D> {
     fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         if D::QUEUES {
             self.queued.push(rank, count, target);
-            device.await_count(self.control(rank).signal(count).word(), target);
+            // What is carried comes when it is sent.
+            if self.carried.is_none() || count == Count::Exchanged {
+                device.await_count(self.control(rank).signal(count).word(), target);
+            }
             return self.own().lost().map_or(Ok(()), Err);
         }
         self.await_on_host(rank, count, target)
@@ -193,6 +200,62 @@ impl<'p, D: Device> Shared<'p, D> {
         };
         let target = self.tell(device, count);
         self.await_peers(device, axis, count, target)
+    }
+
+    /// Waits for what an op needs of others.
+    fn await_op(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
+        match op {
+            // Either of the two gathers. The ranks along `zero` publish their units in the same order, so the count that this
+            // rank had is that of all.
+            Op::Gather { unit, .. } | Op::Wait { unit }
+                if matches!(op, Op::Gather { .. }) == self.arena.plan().config.has_streams() =>
+            {
+                self.await_peers(device, Axis::Zero, Count::Published, self.versions[unit])
+            }
+            Op::Claim { bucket } => self.await_staging(device, bucket),
+            Op::Settle { bucket, .. } => self.await_offers(device, bucket),
+            Op::Combine { bucket, .. } => {
+                self.await_peers(device, Axis::Replica, Count::Settled, self.sums.settles[bucket])
+            }
+            Op::Spread { axis, .. } => self.join(device, axis),
+            Op::Clear { parcel } => {
+                let receiver =
+                    self.at_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
+                let left = self.left[parcel as usize][position.outgoing(parcel)];
+                self.await_count(device, receiver, Count::Taken(parcel), left)
+            }
+            Op::Receive { parcel, .. } => {
+                let sender = self.at_stage(self.arena.plan().parcel_sender(parcel, self.arena.coordinates().pipeline));
+                let target = self.next(Count::Taken(parcel));
+                self.await_count(device, sender, Count::Sent(parcel), target)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the others that an op is done.
+    fn tell_op(&mut self, device: &D, op: Op, position: &Position) {
+        match op {
+            Op::Update { unit } => self.publish(device, unit),
+            Op::Reduce { bucket, .. } => self.offer(device, bucket),
+            Op::Settle { .. } => {
+                self.tell(device, Count::Settled);
+            }
+            Op::Combine { .. } => {
+                self.tell(device, Count::Combined);
+            }
+            Op::Send { parcel, .. } => {
+                let sent = self.tell(device, Count::Sent(parcel));
+                self.left[parcel as usize][position.outgoing(parcel)] = sent;
+            }
+            Op::Receive { parcel, unit, .. } => {
+                self.tell(device, Count::Taken(parcel));
+                if parcel == Parcel::TiedParameters {
+                    self.publish(device, unit);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The rank of another pipeline stage in line with this one.
@@ -320,62 +383,24 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     }
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
-        match op {
-            // Either of the two gathers. The ranks along `zero` publish their units in the same order, so the count that this
-            // rank had is that of all.
-            Op::Gather { unit, .. } | Op::Wait { unit }
-                if matches!(op, Op::Gather { .. }) == self.arena.plan().config.has_streams() =>
-            {
-                self.await_peers(device, Axis::Zero, Count::Published, self.versions[unit])
-            }
-            Op::Claim { bucket } => self.await_staging(device, bucket),
-            Op::Settle { bucket, .. } => self.await_offers(device, bucket),
-            Op::Combine { bucket, .. } => {
-                self.await_peers(device, Axis::Replica, Count::Settled, self.sums.settles[bucket])
-            }
-            Op::Spread { axis, .. } => self.join(device, axis),
-            Op::Clear { parcel } => {
-                let receiver =
-                    self.at_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
-                let left = self.left[parcel as usize][position.outgoing(parcel)];
-                self.await_count(device, receiver, Count::Taken(parcel), left)
-            }
-            Op::Receive { parcel, .. } => {
-                let sender = self.at_stage(self.arena.plan().parcel_sender(parcel, self.arena.coordinates().pipeline));
-                let target = self.next(Count::Taken(parcel));
-                self.await_count(device, sender, Count::Sent(parcel), target)
-            }
-            _ => Ok(()),
-        }
+        self.await_op(device, op, position)?;
+        // SAFETY: by the caller's promise.
+        unsafe { self.carry(device, op, position) };
+        self.own().lost().filter(|_| self.carried.is_some()).map_or(Ok(()), Err)
     }
 
     unsafe fn end(&mut self, device: &D, op: Op, position: &Position) {
-        match op {
-            Op::Update { unit } => self.publish(device, unit),
-            Op::Reduce { bucket, .. } => self.offer(device, bucket),
-            Op::Settle { .. } => {
-                self.tell(device, Count::Settled);
-            }
-            Op::Combine { .. } => {
-                self.tell(device, Count::Combined);
-            }
-            Op::Send { parcel, .. } => {
-                let sent = self.tell(device, Count::Sent(parcel));
-                self.left[parcel as usize][position.outgoing(parcel)] = sent;
-            }
-            Op::Receive { parcel, unit, .. } => {
-                self.tell(device, Count::Taken(parcel));
-                if parcel == Parcel::TiedParameters {
-                    self.publish(device, unit);
-                }
-            }
-            _ => {}
-        }
+        // SAFETY: by the caller's promise.
+        unsafe { self.send(device, op, position) };
+        self.tell_op(device, op, position);
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
-        // SAFETY: the op has begun, so nobody writes what it reads.
-        unsafe { self.arena.bytes_of(rank, place) }
+        match &self.carried {
+            Some(carried) => carried.arrived(&self.arena, rank, place),
+            // SAFETY: the op has begun, so nobody writes what it reads.
+            None => unsafe { self.arena.bytes_of(rank, place) },
+        }
     }
 
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {

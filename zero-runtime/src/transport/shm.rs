@@ -2,10 +2,12 @@
 //! with memory of their own (`Peer`), ranks also hand that to one another here.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use zero_plan::Plan;
 
 use super::Shared;
+use super::carried::names;
 use crate::arena::{Arena, segment_bytes};
 use crate::device::Device;
 use crate::launch::{self, JobPlace, Joined, LaunchError, Watch};
@@ -28,16 +30,24 @@ pub fn join<'p, D: Device>(
     let arena = D::open(place.local_rank)
         .and_then(|device| Arena::new(plan, place.rank, Arc::new(segment), device, Some(exchange)));
     let watched = arena.and_then(|arena| {
+        let names = plan.config.transport.carries().then(|| {
+            let own = (place.rank == 0).then(|| names(&arena)).transpose()?;
+            watch.hear(own.as_deref(), place.join_timeout)
+        });
+        let names = names.transpose()?;
         watch.start(|error| {
             if let Some(error) = error {
                 launch::print(&error.report());
             }
             launch::leave()
         })?;
-        Ok(arena)
+        let (mut transport, begin) = (Shared::new(arena), Instant::now());
+        let goes_on = || begin.elapsed() < place.join_timeout;
+        names.iter().try_for_each(|names| transport.connect(names, &goes_on))?;
+        Ok(transport)
     });
     match watched {
-        Ok(arena) => Ok((Shared::new(arena), watch)),
+        Ok(transport) => Ok((transport, watch)),
         // Another rank tells it, or has left it to this one.
         Err(error @ (LaunchError::Failed(_) | LaunchError::Dismissed { .. } | LaunchError::HostLost)) => Err(error),
         Err(error) => {

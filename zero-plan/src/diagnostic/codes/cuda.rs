@@ -94,6 +94,20 @@ pub(super) const CODES: &[Code] = &[
         example: "ZERO_CUDA_DEVICES=0,0, for four ranks",
     },
     Code {
+        code: "Z0445",
+        title: "NCCL too old, or another one",
+        explanation: "With `transport: Nccl`, libnccl.so.2 carries bytes between devices. It must be version 2.28 or later, \
+            and the same on all ranks: two versions need not understand one another. Nothing else carries the bytes instead.",
+        example: "transport: Nccl, with the NCCL of an old installation of PyTorch",
+    },
+    Code {
+        code: "Z0446",
+        title: "NCCL failed",
+        explanation: "A call of NCCL failed, at the start, where ranks meet, or in a step; the message says which call that was \
+            and what NCCL said, and in a step which op the rank was in. NCCL_DEBUG=WARN makes NCCL say more.",
+        example: "a network interface that goes down",
+    },
+    Code {
         code: "Z0447",
         title: "devices of ranks differ",
         explanation: "Before the first step, ranks compare what decides the bits of their results: the name and the compute \

@@ -2,8 +2,10 @@
 //! to each, unless every two accesses to one byte are still in order, which is then shown pair by pair.
 
 use super::clock::{Chain, Moment};
+use super::walk::is_done_by;
 use super::*;
 use crate::config::{Config, Device, Often, Order, Precision, Recompute, TransportKind, Width};
+use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
 use crate::place::{Access, Place, Position};
 use crate::plan::{PipelineStage, PlanBuf};
@@ -48,9 +50,13 @@ const fn mesh(pipeline: usize, zero: usize, replica: usize) -> Mesh {
 
 /// Plans that have between them all that queues depend on.
 fn plans() -> Vec<PlanBuf> {
+    plans_over(TransportKind::Peer)
+}
+
+fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
     let mut plans = Vec::new();
     for stage in 0..=3 {
-        let base = Config { stage, ..CUDA };
+        let base = Config { stage, transport, ..CUDA };
         let mut add = |config: Config, params: &[usize], is_tied| {
             plans.push(PlanBuf::new("Mutant", config, &units(params, is_tied)));
         };
@@ -170,7 +176,11 @@ fn assert_pairs_in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) {
         }
         let at = plan.config.mesh.coordinates(moment.rank as usize);
         let pass = passes[moment.pass as usize];
-        accesses(plan, pass, *op, &position, at, &mut |access| done.push((index, access)));
+        accesses(plan, pass, *op, &position, at, &mut |access| {
+            if is_done_by(plan, *op, at, &access) {
+                done.push((index, access));
+            }
+        });
         position.pass(*op);
     }
     for (i, (a, one)) in done.iter().enumerate() {
@@ -227,7 +237,7 @@ fn changed(queue: &[Queued], at: usize, to: Queued) -> Vec<Queued> {
 
 #[test]
 fn every_plan_is_in_order() {
-    for plan in plans() {
+    for plan in plans().into_iter().chain(plans_over(TransportKind::Nccl)) {
         plan.with(|plan| {
             crate::prove::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
             for pass in [Pass::Train, Pass::Evaluate] {
@@ -245,6 +255,35 @@ fn every_event_is_needed() {
     let tally = tally(&plans(), drop);
     eprintln!("{tally:?}");
     assert!(tally.all() > 1000 && tally.harmless == 0 && 50 * tally.implied < tally.objected, "{tally:?}");
+}
+
+/// Where bytes are carried, events alone order what a rank does to its own memory, its inbox among it: nobody counts.
+#[test]
+fn every_event_is_needed_where_bytes_are_carried() {
+    let drop = |_: &Ops, queue: &[Queued], at: usize| vec![changed(queue, at, Queued { after: None, ..queue[at] })];
+    let tally = tally(&plans_over(TransportKind::Nccl), drop);
+    eprintln!("{tally:?}");
+    assert!(tally.all() > 1000 && tally.harmless == 0 && 50 * tally.implied < tally.objected, "{tally:?}");
+}
+
+/// Two streams that share a place of the inbox are a fault: what arrives in one would be read as what arrives in the other.
+#[test]
+fn an_inbox_of_two_streams_is_found() {
+    let precision = Precision { compute: Width::BF16, ..Precision::default() };
+    let config = Config { stage: 3, prefetch: 1, precision, transport: TransportKind::Nccl, ..CUDA };
+    PlanBuf::new("Two", config, &units(&[40, 90, 7, 300], false)).with(|plan| {
+        streams(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
+        let shared = |plan: &Plan, pass: Pass, op: Op, position: &Position, at, visit: &mut dyn FnMut(Access)| {
+            accesses(plan, pass, op, position, at, &mut |mut access| {
+                if access.place.region == Kind::Inbox {
+                    access.place.offset_bytes = 0;
+                }
+                visit(access);
+            });
+        };
+        let flaw = in_order(plan, &PASSES, &shared).unwrap_err();
+        assert!(flaw.rule.starts_with("nothing orders two accesses to Place { region: Inbox"), "{flaw}");
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::signals::{Awaited, Count, Told, Whose};
 use super::{Flaw, spot};
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
-use crate::place::{Access, Accesses, Position};
+use crate::place::{Access, Accesses, Position, axis_of};
 use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::streams::{Queued, Stream};
@@ -149,7 +149,11 @@ impl<'a> Walk<'a> {
         }
         let own = &mut self.ranks[rank];
         let stage = self.plan.config.mesh.coordinates(rank).pipeline;
-        let awaited = own.told.awaits(self.plan, stage, op, &own.position);
+        let mut awaited = own.told.awaits(self.plan, stage, op, &own.position);
+        if self.plan.config.transport.carries() {
+            // Along an axis nobody counts: each rank's own op sends what the others take.
+            awaited = awaited.map(|awaited| awaited.filter(|awaited| !matches!(awaited.whose, Whose::Along(_))));
+        }
         own.inside = Some(Inside { moment, clock, awaited });
         Ok(())
     }
@@ -213,6 +217,7 @@ impl<'a> Walk<'a> {
         let at = plan.config.mesh.coordinates(rank);
         (self.accesses)(plan, pass, op, &self.ranks[rank].position, at, &mut |access| {
             if found.is_none()
+                && is_done_by(plan, op, at, &access)
                 && let Err(unordered) = memory.access(plan, moment, clock, &access)
             {
                 found = Some((unordered, access));
@@ -233,6 +238,11 @@ impl<'a> Walk<'a> {
         };
         Flaw { pass: self.passes[later.pass as usize], rule, places: vec![spot(earlier, did), spot(later, does)] }
     }
+}
+
+/// Whether the rank at `at` does an access of an op itself: what is carried along an axis its owner reads, in the same op.
+pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) -> bool {
+    access.at == at || !plan.config.transport.carries() || axis_of(op).is_none()
 }
 
 impl Rank {

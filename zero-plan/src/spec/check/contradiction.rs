@@ -88,7 +88,13 @@ mod tests {
         let message = "`transport` is Shm, which does not reach the memory of `device` Cuda";
         one(text, "Z0114", (1, 45), message, "ranks on Cuda reach one another by Peer");
         assert_eq!(codes("(zero: (stage: 1), transport: Peer)"), ["Z0114"]);
-        for fine in ["device: Cuda", "device: Cuda, transport: Peer", "device: Cpu, transport: Local"] {
+        assert_eq!(codes("(zero: (stage: 1), transport: Nccl)"), ["Z0114"]);
+        for fine in [
+            "device: Cuda",
+            "device: Cuda, transport: Peer",
+            "device: Cuda, transport: Nccl",
+            "device: Cpu, transport: Local",
+        ] {
             assert_eq!(codes(&format!("(zero: (stage: 1), {fine})")), [""; 0], "{fine}");
         }
     }

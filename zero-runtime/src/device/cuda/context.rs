@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cudarc::driver::sys as cu;
+use zero_plan::{Parcel, Stream};
 
 use super::error::CudaError;
 use super::library::{Libraries, Status};
@@ -20,8 +21,8 @@ const DRIVER_MIN: i32 = 13_000;
 /// The oldest devices with products of bf16: the Ampere generation.
 const CAPABILITY_MIN: [i32; 2] = [8, 0];
 
-/// Queues that a plan may put ops in.
-pub(super) const QUEUES: usize = 4;
+/// Queues that a plan may put ops in, and those that what leaves for other ranks is sent from.
+pub(super) const QUEUES: usize = Stream::ALL.len() + Parcel::ALL.len();
 
 /// The queue of whoever reads beside a run.
 pub(super) const ASIDE: usize = QUEUES;

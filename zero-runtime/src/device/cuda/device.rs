@@ -10,12 +10,12 @@ use super::capture::Counting;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
-    activation, attention, cross_entropy, elementwise, embedding, gate, norm, norm_heads, optimizer, ordinal, product,
-    rotary, rows, squared_error, sums,
+    activation, attention, cross_entropy, elementwise, embedding, gate, nccl, norm, norm_heads, optimizer, ordinal,
+    product, rotary, rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, Failure, HyperBlock, Mark, Matrix, Nonlinearity, Parts,
-    ReportBlock, Rotary, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Carried, Device, Element, Failure, Group, HyperBlock, Mark, Matrix, Nonlinearity,
+    Parts, ReportBlock, Rotary, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -111,7 +111,28 @@ impl Device for Cuda {
     }
 
     fn is_idle(&self) -> bool {
+        self.look_at_groups();
         self.has_failed() || self.context.enter().is_err() || self.context.is_idle()
+    }
+
+    fn name_groups(&self, count: usize) -> Result<Vec<u8>, LaunchError> {
+        self.context.enter()?;
+        Ok(nccl::name_groups(count, self.context.ordinal)?)
+    }
+
+    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
+        self.context.enter()?;
+        *self.groups.borrow_mut() = nccl::Groups::join(&self.context, groups, names, goes_on)?;
+        Ok(())
+    }
+
+    unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &dyn Fn() -> bool) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.carry_in(group, parcels, goes_on) };
+    }
+
+    fn disconnect(&self) {
+        self.groups.borrow_mut().leave(false);
     }
 
     fn reach<T>(&self, host: *mut T) -> *mut T {

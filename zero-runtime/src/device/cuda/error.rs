@@ -133,6 +133,30 @@ pub enum CudaError {
         /// What the driver said.
         reason: String,
     },
+    /// NCCL is too old, or another one than that of rank 0.
+    #[error(
+        "`libnccl.so.2` is NCCL {}, expected {}",
+        nccl_version(*found), if *of_rank_0 { format!("{}, as on rank 0", nccl_version(*expected)) }
+        else { format!("at least {}", nccl_version(*expected)) }
+    )]
+    CarrierVersion {
+        /// Ten thousands are major versions, hundreds are minor ones.
+        found: i32,
+        /// The same.
+        expected: i32,
+        /// Whether that is what rank 0 has.
+        of_rank_0: bool,
+    },
+    /// NCCL cannot carry bytes between devices.
+    #[error("NCCL's `{call}` failed on CUDA device {ordinal}: {reason}")]
+    Carrier {
+        /// The function.
+        call: &'static str,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What NCCL said.
+        reason: String,
+    },
     /// The variable that names devices of ranks has none for this one.
     #[error(
         "{DEVICES_VARIABLE} is `{devices}`, expected numbers of devices, and the one of rank {local_rank} of this host"
@@ -147,6 +171,10 @@ pub enum CudaError {
 
 fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+fn nccl_version(number: i32) -> String {
+    format!("{}.{}.{}", number / 10_000, number % 10_000 / 100, number % 100)
 }
 
 impl CudaError {
@@ -165,6 +193,8 @@ impl CudaError {
             Self::Product { .. } => "Z0439",
             Self::Stopped { .. } => "Z0440",
             Self::Choice { .. } => "Z0441",
+            Self::CarrierVersion { .. } => "Z0445",
+            Self::Carrier { .. } => "Z0446",
             Self::Changed { .. } => "Z0449",
         }
     }
@@ -174,6 +204,12 @@ impl CudaError {
         let help = match self {
             Self::LibraryMissing { name: "libcuda.so.1", .. } => {
                 return format!("install NVIDIA's driver, or name the folder of the library in {FOLDERS_VARIABLE}");
+            }
+            Self::LibraryMissing { name: "libnccl.so.2", .. } => {
+                return format!(
+                    "install NCCL 2.28 or a later one, or PyTorch with it, or name the folder of the library in \
+                     {FOLDERS_VARIABLE}; within one host, `transport: Peer` needs none"
+                );
             }
             Self::LibraryMissing { .. } => {
                 return format!(
@@ -203,6 +239,9 @@ impl CudaError {
                 "a step must ask for the same each time: run with --eager, and please report it with the spec"
             }
             Self::Launch { .. } | Self::Product { .. } => "please report it, with the spec and the versions of CUDA",
+            Self::CarrierVersion { of_rank_0: true, .. } => "let all ranks find the same library",
+            Self::CarrierVersion { .. } => "install NCCL 2.28 or a later one",
+            Self::Carrier { .. } => "start it with NCCL_DEBUG=WARN, which says more",
             Self::Stopped { .. } => {
                 "see `dmesg` for faults of the device (Xid); if there are none, please report it with the spec"
             }

@@ -12,6 +12,7 @@ use super::error::CudaError;
 use super::graph::Graphs;
 use super::launch::Kernel;
 use super::module::Modules;
+use super::nccl::Groups;
 use super::product::Products;
 use super::staging::Staging;
 use super::workspace::Workspace;
@@ -27,6 +28,8 @@ pub struct Cuda {
     pub(super) staging: RefCell<Option<Staging>>,
     pub(super) workspace: Workspace,
     pub(super) graphs: RefCell<Graphs>,
+    /// The ranks that it exchanges bytes with.
+    pub(super) groups: RefCell<Groups>,
     pub(super) events: RefCell<Vec<cu::CUevent>>,
     queue: Cell<usize>,
     /// The kernels that a rehearsal has asked for, while there is one.
@@ -58,6 +61,7 @@ impl Cuda {
             staging: RefCell::new(staging),
             workspace: Workspace::default(),
             graphs: RefCell::default(),
+            groups: RefCell::new(Groups::none()),
             events: RefCell::default(),
             queue: Cell::new(queue),
             rehearsed: RefCell::default(),
@@ -139,6 +143,9 @@ impl Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         self.graphs.borrow_mut().abandon(&self.context);
+        if self.has_failed() {
+            self.groups.borrow_mut().leave(false);
+        }
         // Kernels and copies that run still use what goes now.
         let is_done = if self.queue() == ASIDE {
             // A run goes on in the other queues.
@@ -146,6 +153,7 @@ impl Drop for Cuda {
         } else {
             self.context.settle()
         };
+        self.groups.borrow_mut().leave(is_done);
         if !is_done {
             std::mem::forget((self.staging.take(), self.graphs.take()));
             return;

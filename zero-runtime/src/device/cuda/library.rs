@@ -15,6 +15,7 @@ use cudarc::nvrtc::sys as rtc;
 use libloading::Library;
 
 use super::error::CudaError;
+use super::nccl::{Configuration, Name};
 
 /// Folders to look in first, separated by colons.
 pub const FOLDERS_VARIABLE: &str = "ZERO_CUDA_LIBRARIES";
@@ -180,6 +181,24 @@ functions! {
     }
 }
 
+functions! {
+    /// Communication, `libnccl`. Results are numbers, and memory is what the driver calls it.
+    Nccl {
+        ncclGetVersion: fn(*mut c_int) -> c_int;
+        ncclGetUniqueId: fn(*mut Name) -> c_int;
+        ncclGetErrorString: fn(c_int) -> *const c_char;
+        ncclGetLastError: fn(*mut c_void) -> *const c_char;
+        ncclCommInitRankConfig: fn(*mut *mut c_void, c_int, Name, c_int, *mut Configuration) -> c_int;
+        ncclCommGetAsyncError: fn(*mut c_void, *mut c_int) -> c_int;
+        ncclCommDestroy: fn(*mut c_void) -> c_int;
+        ncclCommAbort: fn(*mut c_void) -> c_int;
+        ncclGroupStart: fn() -> c_int;
+        ncclGroupEnd: fn() -> c_int;
+        ncclSend: fn(*mut c_void, usize, c_int, c_int, *mut c_void, cu::CUstream) -> c_int;
+        ncclRecv: fn(*mut c_void, usize, c_int, c_int, *mut c_void, cu::CUstream) -> c_int;
+    }
+}
+
 /// `cublasLtMatmulHeuristicResult_t`, with the status as a number.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -206,7 +225,10 @@ pub(super) struct Libraries {
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// What was opened, by the folders that were to be looked in first.
-static OPENED: Mutex<Option<HashMap<Vec<PathBuf>, &'static Libraries>>> = Mutex::new(None);
+static OPENED: Cache<Libraries> = Mutex::new(None);
+static CARRIERS: Cache<Nccl> = Mutex::new(None);
+
+type Cache<T> = Mutex<Option<HashMap<Vec<PathBuf>, &'static T>>>;
 
 /// From here on, devices that are opened use the libraries in this folder, before those of [`FOLDERS_VARIABLE`] and of the
 /// system.
@@ -217,17 +239,7 @@ pub fn use_libraries(folder: &Path) {
 impl Libraries {
     /// Those of this machine.
     pub fn get() -> Result<&'static Self, CudaError> {
-        let named = std::env::var_os(FOLDERS_VARIABLE).unwrap_or_default();
-        let own = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let first: Vec<PathBuf> = own.into_iter().chain(folders(&named)).collect();
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = opened.get_or_insert_default();
-        if let Some(libraries) = opened.get(&first) {
-            return Ok(libraries);
-        }
-        let libraries: &'static Self = Box::leak(Box::new(Self::open(&first)?));
-        opened.insert(first, libraries);
-        Ok(libraries)
+        opened_once(&OPENED, Self::open)
     }
 
     fn open(first: &[PathBuf]) -> Result<Self, CudaError> {
@@ -236,6 +248,29 @@ impl Libraries {
         let blas = Blas::of(&Opened::find("libcublasLt.so.13", first)?)?;
         Ok(Self { driver, compiler: Compiler::of(&compiler)?, compiler_path: compiler.path, blas })
     }
+}
+
+/// The library that carries bytes between devices: only plans that ask for it need it.
+pub(super) fn nccl() -> Result<&'static Nccl, CudaError> {
+    opened_once(&CARRIERS, |first| Nccl::of(&Opened::find("libnccl.so.2", first)?))
+}
+
+/// What `open` finds, where it was not found already.
+fn opened_once<T>(
+    cache: &Cache<T>,
+    open: impl FnOnce(&[PathBuf]) -> Result<T, CudaError>,
+) -> Result<&'static T, CudaError> {
+    let named = std::env::var_os(FOLDERS_VARIABLE).unwrap_or_default();
+    let own = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let first: Vec<PathBuf> = own.into_iter().chain(folders(&named)).collect();
+    let mut opened = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    let opened = opened.get_or_insert_default();
+    if let Some(found) = opened.get(&first) {
+        return Ok(found);
+    }
+    let found: &'static T = Box::leak(Box::new(open(&first)?));
+    opened.insert(first, found);
+    Ok(found)
 }
 
 fn folders(list: &OsString) -> Vec<PathBuf> {

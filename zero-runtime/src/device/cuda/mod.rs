@@ -3,7 +3,8 @@
 //! be done is an error.
 //!
 //! `library` finds what CUDA consists of on this machine, `context` opens a device, `memory` and `staging` are what it reads
-//! and writes; `module` compiles kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` is the
+//! and writes; `nccl` carries bytes between devices that do not reach
+//! one another; `module` compiles kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` is the
 //! contract of [`crate::device::Device`], whose ops are in the other files: `product` has matrix products, which a library does, each other file
 //! the kernels of one family.
 
@@ -25,6 +26,7 @@ mod library;
 mod marks;
 mod memory;
 mod module;
+mod nccl;
 mod norm;
 mod norm_heads;
 mod optimizer;

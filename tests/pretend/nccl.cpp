@@ -1,0 +1,292 @@
+// The pretend `libnccl.so.2`: sends and receives between ranks that are threads or processes, as work of streams of the pretend
+// driver. What a communicator shares lies in a file without a name, which its id leads to. As of non-blocking communicators, a
+// group is in its stream only once a poll has said so, and two ranks meet when they first exchange something. What does not
+// match never arrives, and polls say so. Never sums.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "symbols.h"
+
+#define API extern "C" __attribute__((visibility("default"))) int
+extern "C" int pretend_enqueue_when(void* stream, int (*may_run)(void*), int (*run)(void*), void* data, void (*drop)(void*));
+
+namespace {
+
+enum Result { SUCCESS = 0, SYSTEM = 2, INTERNAL = 3, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, IN_PROGRESS = 7 };
+const int RANKS_MAX = 16;
+const uint64_t MAGIC = 0x6c63636e646e6574;
+const off_t ROOM = off_t(1) << 32;
+
+struct Id {
+    uint64_t magic;
+    int32_t process, descriptor;
+    char rest[112];
+};
+static_assert(sizeof(Id) == 128, "as large as ncclUniqueId");
+
+struct Config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+};
+
+// From one rank to another: how many messages were asked for, are there, and were taken; how long and of what type the next is.
+struct Channel {
+    std::atomic<uint64_t> posted, there, taken, kind;
+    std::atomic<uint32_t> sends, receives;
+};
+
+struct Common {
+    std::atomic<uint32_t> joined, mismatch;
+    Channel channels[RANKS_MAX][RANKS_MAX];
+};
+
+struct Transfer {
+    bool sends;
+    int peer;
+    char* start;
+    uint64_t kind, bytes, nth = 0;
+};
+
+struct Communicator;
+using Held = std::shared_ptr<Communicator>;
+
+// What one rank gives and takes at once, in a stream.
+struct Group {
+    Held of;
+    void* stream;
+    std::vector<Transfer> transfers;
+};
+
+struct Communicator {
+    int file = -1, ranks = 0, rank = 0, polls = 0;
+    Common* common = nullptr;
+    std::atomic<bool> aborted{false};
+    int failed = SUCCESS;
+    uint64_t sent[RANKS_MAX] = {}, received[RANKS_MAX] = {};
+    // Groups that no poll has put into their stream.
+    std::vector<Group> pending;
+
+    ~Communicator() {
+        if (common) munmap(common, sizeof(Common));
+        if (file >= 0) close(file);
+    }
+    Channel& from(int peer) { return common->channels[peer][rank]; }
+    Channel& to(int peer) { return common->channels[rank][peer]; }
+    off_t room(int from, int to) { return ROOM * (1 + from * RANKS_MAX + to); }
+};
+
+thread_local int depth = 0;
+thread_local std::vector<Group> open_groups;
+
+// Handles are pointers to what holds a communicator.
+Held& of(void* handle) { return *static_cast<Held*>(handle); }
+
+bool all(Group& group, bool sends, const std::function<bool(Communicator&, Transfer&)>& is) {
+    bool every = true;
+    for (auto& transfer : group.transfers)
+        if (transfer.sends == sends && !is(*group.of, transfer)) every = false;
+    return every;
+}
+
+// First a rank says what it waits for.
+int post(void* data) {
+    auto& group = *static_cast<Group*>(data);
+    all(group, false, [](Communicator& own, Transfer& transfer) {
+        own.from(transfer.peer).kind = transfer.kind;
+        return own.from(transfer.peer).posted = transfer.nth, true;
+    });
+    return SUCCESS;
+}
+
+// Several messages to one peer go one after another, each when it is waited for and the one before was taken.
+int can_send(void* data) {
+    auto& group = *static_cast<Group*>(data);
+    return group.of->aborted || all(group, true, [](Communicator& own, Transfer& transfer) {
+        Channel& to = own.to(transfer.peer);
+        if (to.posted < transfer.nth || to.taken + 1 != transfer.nth) return false;
+        if (to.kind != transfer.kind) own.common->mismatch = 1;
+        return own.common->mismatch == 0;
+    });
+}
+
+int send(void* data) {
+    auto& group = *static_cast<Group*>(data);
+    if (group.of->aborted) return SUCCESS;
+    bool done = all(group, true, [](Communicator& own, Transfer& transfer) {
+        for (uint64_t at = 0; at < transfer.bytes;) {
+            ssize_t some = pwrite(own.file, transfer.start + at, transfer.bytes - at, own.room(own.rank, transfer.peer) + at);
+            if (some <= 0) return false;
+            at += some;
+        }
+        return own.to(transfer.peer).there = transfer.nth, true;
+    });
+    return done ? SUCCESS : 700;
+}
+
+int can_receive(void* data) {
+    auto& group = *static_cast<Group*>(data);
+    return group.of->aborted || all(group, false, [](Communicator& own, Transfer& transfer) {
+        return own.from(transfer.peer).there >= transfer.nth;
+    });
+}
+
+int receive(void* data) {
+    auto& group = *static_cast<Group*>(data);
+    if (group.of->aborted) return SUCCESS;
+    bool done = all(group, false, [](Communicator& own, Transfer& transfer) {
+        for (uint64_t at = 0; at < transfer.bytes;) {
+            ssize_t some = pread(own.file, transfer.start + at, transfer.bytes - at, own.room(transfer.peer, own.rank) + at);
+            if (some <= 0) return false;
+            at += some;
+        }
+        return own.from(transfer.peer).taken = transfer.nth, true;
+    });
+    return done ? SUCCESS : 700;
+}
+
+// Puts a group into its stream: rounds of what each pair of ranks exchanges next.
+int launch(Group& group) {
+    auto enqueue = [&](int (*may_run)(void*), int (*run)(void*), const Group& round) {
+        return pretend_enqueue_when(group.stream, may_run, run, new Group(round), [](void* data) { delete static_cast<Group*>(data); });
+    };
+    std::vector<Transfer> left = group.transfers;
+    while (!left.empty()) {
+        Group round = {group.of, group.stream, {}};
+        std::vector<Transfer> later;
+        for (auto& transfer : left) {
+            bool first = true;
+            for (auto& other : round.transfers) first &= other.sends != transfer.sends || other.peer != transfer.peer;
+            (first ? round.transfers : later).push_back(transfer);
+        }
+        for (auto& transfer : round.transfers)
+            transfer.nth = transfer.sends ? ++group.of->sent[transfer.peer] : ++group.of->received[transfer.peer];
+        if (enqueue(nullptr, post, round) || enqueue(can_send, send, round) || enqueue(can_receive, receive, round)) return SYSTEM;
+        left = later;
+    }
+    return SUCCESS;
+}
+
+// Whether both sides of everything in a group have come to it once.
+bool is_connected(Group& group) {
+    bool met = true;
+    for (auto& transfer : group.transfers) {
+        if (transfer.sends) met &= group.of->to(transfer.peer).receives > 0;
+        else met &= group.of->from(transfer.peer).sends > 0;
+    }
+    return met;
+}
+
+int end_group() {
+    for (auto& group : open_groups) {
+        for (auto& transfer : group.transfers) {
+            if (transfer.sends) group.of->to(transfer.peer).sends = 1;
+            else group.of->from(transfer.peer).receives = 1;
+        }
+        if (!group.of->pending.empty()) return open_groups.clear(), INVALID_USAGE;
+        group.of->polls = 0;
+        group.of->pending.push_back(group);
+    }
+    open_groups.clear();
+    return IN_PROGRESS;
+}
+
+int transfer(bool sends, void* start, size_t count, int type, int peer, void* handle, void* stream) {
+    Held& own = of(handle);
+    static const int BYTES[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    if (type < 0 || type > 9 || peer < 0 || peer >= own->ranks || peer == own->rank || !start) return INVALID_ARGUMENT;
+    if (own->aborted || own->failed) return INVALID_USAGE;
+    Transfer made = {sends, peer, static_cast<char*>(start), uint64_t(count) << 8 | uint64_t(type), count * BYTES[type]};
+    for (auto& group : open_groups)
+        if (group.of == own) {
+            if (group.stream != stream) return INVALID_USAGE;
+            return group.transfers.push_back(made), SUCCESS;
+        }
+    open_groups.push_back({own, stream, {made}});
+    return depth > 0 ? SUCCESS : end_group();
+}
+
+}  // namespace
+
+API ncclGetVersion(int* version) {
+    std::string old = pretend::word("nccl");
+    return *version = old.empty() ? 22809 : atoi(old.c_str()), SUCCESS;
+}
+
+API ncclGetUniqueId(Id* id) {
+    if (pretend::fails(__func__)) return SYSTEM;
+    // It stays open as long as the process does: others find it by way of this one.
+    int file = memfd_create("pretend-nccl", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, ROOM * (1 + RANKS_MAX * RANKS_MAX)) != 0) return SYSTEM;
+    *id = {MAGIC, getpid(), file, {}};
+    return SUCCESS;
+}
+
+API ncclCommInitRankConfig(void** handle, int ranks, Id id, int rank, Config* config) {
+    if (pretend::fails(__func__)) return SYSTEM;
+    if (id.magic != MAGIC || ranks < 1 || ranks > RANKS_MAX || rank < 0 || rank >= ranks) return INVALID_ARGUMENT;
+    if (config->magic != 0xcafebeef || config->size < sizeof(Config) || config->blocking != 0) return INVALID_ARGUMENT;
+    auto own = std::make_shared<Communicator>();
+    std::string path = "/proc/" + std::to_string(id.process) + "/fd/" + std::to_string(id.descriptor);
+    own->file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (own->file < 0) return SYSTEM;
+    void* mapped = mmap(nullptr, sizeof(Common), PROT_READ | PROT_WRITE, MAP_SHARED, own->file, 0);
+    if (mapped == MAP_FAILED) return SYSTEM;
+    own->common = static_cast<Common*>(mapped);
+    own->ranks = ranks, own->rank = rank;
+    own->common->joined++;
+    *handle = new Held(own);
+    return IN_PROGRESS;
+}
+
+API ncclCommGetAsyncError(void* handle, int* state) {
+    Held own = of(handle);
+    if (pretend::fails(__func__)) own->failed = SYSTEM;
+    if (own->common->mismatch) own->failed = INVALID_USAGE;
+    *state = own->failed;
+    if (own->failed) return SUCCESS;
+    if (own->common->joined < uint32_t(own->ranks)) return *state = IN_PROGRESS, SUCCESS;
+    if (own->pending.empty()) return SUCCESS;
+    if (own->polls++ == 0 || !is_connected(own->pending[0])) return *state = IN_PROGRESS, SUCCESS;
+    Group group = own->pending[0];
+    own->pending.clear();
+    return *state = own->failed = launch(group), SUCCESS;
+}
+
+API ncclGroupStart() { return depth++, SUCCESS; }
+API ncclGroupEnd() { return --depth > 0 || open_groups.empty() ? SUCCESS : end_group(); }
+
+API ncclSend(void* start, size_t count, int type, int peer, void* handle, void* stream) {
+    return pretend::fails(__func__) ? INTERNAL : transfer(true, start, count, type, peer, handle, stream);
+}
+API ncclRecv(void* start, size_t count, int type, int peer, void* handle, void* stream) {
+    return pretend::fails(__func__) ? INTERNAL : transfer(false, start, count, type, peer, handle, stream);
+}
+
+// What is in streams ends without its bytes.
+API ncclCommAbort(void* handle) {
+    of(handle)->aborted = true;
+    of(handle)->pending.clear();
+    return delete static_cast<Held*>(handle), SUCCESS;
+}
+API ncclCommDestroy(void* handle) { return delete static_cast<Held*>(handle), SUCCESS; }
+
+extern "C" __attribute__((visibility("default"))) const char* ncclGetLastError(void*) { return ""; }
+extern "C" __attribute__((visibility("default"))) const char* ncclGetErrorString(int result) {
+    switch (result) {
+        case SUCCESS: return "no error";
+        case SYSTEM: return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+        case INTERNAL: return "internal error - please report this issue to the NCCL developers";
+        case INVALID_ARGUMENT: return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+        case INVALID_USAGE: return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+        case IN_PROGRESS: return "NCCL operation in progress";
+        default: return "unknown result code";
+    }
+}

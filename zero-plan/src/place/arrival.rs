@@ -1,0 +1,114 @@
+//! Arrival: where bytes of other ranks come to lie on a rank that cannot read them where they are. What lies there in one piece
+//! comes straight to where it is wanted; terms of sums, and what is converted, come to the inbox first.
+
+use super::{Place, Places, Position};
+use crate::layout::Kind;
+use crate::mesh::{Axis, Coordinates};
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
+
+/// What an op needs of another rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The other rank.
+    pub from: Coordinates,
+    /// What it has there.
+    pub source: Place,
+    /// Where that comes to lie on the rank whose op it is.
+    pub to: Place,
+}
+
+/// The axis along which all ranks give one another something in an op.
+pub const fn axis_of(op: Op) -> Option<Axis> {
+    match op {
+        Op::Gather { .. } | Op::Settle { .. } => Some(Axis::Zero),
+        Op::Combine { .. } => Some(Axis::Replica),
+        Op::Spread { axis, .. } => Some(axis),
+        _ => None,
+    }
+}
+
+/// Calls back for all that `op` needs of other ranks, on the rank with places `own`.
+pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &mut dyn FnMut(Arrival)) {
+    if let Op::Receive { parcel, unit, slot, .. } = op {
+        return visit(received(plan, parcel, unit, slot, position, own));
+    }
+    let Some(axis) = axis_of(op) else { return };
+    for index in 0..plan.config.mesh.len(axis) {
+        let peer = own.along(axis, index);
+        if peer.at != own.at {
+            each_of(plan, op, own, &peer, &mut |source, to| visit(Arrival { from: peer.at, source, to }));
+        }
+    }
+}
+
+/// What a collective takes of one peer.
+fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
+    let (config, mesh) = (&plan.config, &plan.config.mesh);
+    let units_of = |bucket: usize| {
+        let units = plan.buckets[bucket].first..=plan.buckets[bucket].last;
+        units.filter(|&unit| plan.placements[unit].padded > 0)
+    };
+    match op {
+        Op::Gather { unit, slot } => {
+            let source = peer.shard(unit);
+            let whole = match (config.shards_parameters(), config.converts_gathers()) {
+                (true, true) => own.arrived_shards(unit),
+                (true, false) => own.computed_on(unit, slot),
+                (false, _) => own.flat(unit),
+            };
+            visit(source, whole.share(peer.at.zero, mesh.zero));
+        }
+        Op::Settle { bucket, .. } => units_of(bucket).for_each(|unit| {
+            visit(peer.local_share(unit, own.at.zero), own.arrived_terms(unit).share(peer.at.zero, mesh.zero));
+        }),
+        Op::Combine { bucket, .. } => units_of(bucket).for_each(|unit| {
+            let (source, terms) = (own.part(peer.partial(unit), own.at.replica), own.arrived_terms(unit));
+            visit(source, own.part(terms.share(0, mesh.zero), peer.at.replica));
+        }),
+        Op::Spread { bucket, axis: Axis::Replica } => units_of(bucket).for_each(|unit| {
+            let replica = peer.at.replica;
+            visit(own.part(peer.reduced(unit), replica), own.part(own.reduced(unit), replica));
+        }),
+        Op::Spread { bucket, .. } => {
+            units_of(bucket).for_each(|unit| visit(peer.reduced(unit), own.local_share(unit, peer.at.zero)));
+        }
+        _ => {}
+    }
+}
+
+/// A parcel, at its sender and here.
+fn received(plan: &Plan, parcel: Parcel, unit: usize, slot: usize, position: &Position, own: &Places) -> Arrival {
+    let from = Coordinates { pipeline: plan.parcel_sender(parcel, own.at.pipeline), ..own.at };
+    let made_by = match parcel {
+        Parcel::Activations => unit - 1,
+        Parcel::Gradients => unit + 1,
+        Parcel::TiedGradients => plan.units.len() - 1,
+        Parcel::TiedParameters => plan.units[unit].source,
+    };
+    let source = plan.places(from).outgoing(parcel, made_by, position.arriving(parcel));
+    let to = match parcel {
+        // It is added to what lies there.
+        Parcel::TiedGradients => own.arrived_terms(unit).first(source.len_bytes),
+        _ => own.incoming(parcel, unit, slot),
+    };
+    Arrival { from, source, to }
+}
+
+impl Places<'_> {
+    /// Where terms of the sums of a unit's gradients arrive: its buckets take turns.
+    const fn arrived_terms(&self, unit: usize) -> Place {
+        let (config, placement) = (self.tables.config, self.placement(unit));
+        let start = placement.start - self.tables.buckets[placement.bucket].start;
+        let width = config.precision.reduce.bytes();
+        Place { region: Kind::Inbox, offset_bytes: start * width, len_bytes: placement.padded * width }
+    }
+
+    /// Where shards of a unit arrive that are converted from there, one unit at a time: behind all terms.
+    const fn arrived_shards(&self, unit: usize) -> Place {
+        let width = self.tables.config.precision.params.bytes();
+        let room = self.memory.gathered_slot * width;
+        let offset_bytes = self.memory.region(Kind::Inbox).bytes - room;
+        Place { region: Kind::Inbox, offset_bytes, len_bytes: self.placement(unit).padded * width }
+    }
+}

@@ -1,0 +1,37 @@
+//! Carried: what goes from a device to another, where neither reaches memory of the other.
+
+use super::Device;
+use crate::view::{View, ViewMut};
+
+/// Ranks that exchange bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// All of them, in an order that is the same for each.
+    pub members: Vec<usize>,
+    /// Which of them this rank is.
+    pub own: usize,
+    /// Which of the names this group has.
+    pub name: usize,
+    /// Whether this rank sends, and whether it receives.
+    pub sends: bool,
+    /// The same.
+    pub receives: bool,
+}
+
+/// Bytes to another member of a group, or from it.
+pub enum Carried<'a, D: Device> {
+    /// These leave.
+    Send {
+        /// Which member gets them.
+        to: usize,
+        /// What it gets.
+        bytes: View<'a, D, u8>,
+    },
+    /// These come.
+    Receive {
+        /// Which member they come from.
+        from: usize,
+        /// Where they go.
+        bytes: ViewMut<'a, D, u8>,
+    },
+}

@@ -1,0 +1,211 @@
+//! Carried: how bytes get to the ranks that need them where no device reaches memory of another. All ranks of a group do the
+//! same ops in the same order, which `prove` has shown: so an op sends what its counterparts on others need, and receives from
+//! theirs. What counts would order is in order by that; they are told all the same, for whoever asks which rank is late.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use zero_plan::layout::OUTGOING_SLOTS;
+use zero_plan::place::{Arrival, arrivals, axis_of};
+use zero_plan::{Axis, Coordinates, Op, Parcel, Place, Plan, Position, Stream};
+
+use super::shared::Shared;
+use crate::arena::Arena;
+use crate::device::{self, Device, Group};
+use crate::engine::queues::events;
+use crate::launch::LaunchError;
+use crate::view::View;
+
+/// A way that bytes go: along an axis from a stream, or as parcels of a kind from a pipeline stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Along(Axis, Stream),
+    From(Parcel, usize),
+}
+
+/// The ways that a rank is on, and what the op that it is in brings.
+pub(crate) struct Carried {
+    /// Of each group that the device has joined, which way it is for.
+    ways: Vec<Way>,
+    /// Where what other ranks have has come to lie, of the op that brought something last.
+    arrived: Vec<(usize, Arrival)>,
+    /// What others take in that op, each with which member that is.
+    leaving: Vec<(usize, Place)>,
+    /// Which slots parcels have left from.
+    has_left: [[bool; OUTGOING_SLOTS]; Parcel::ALL.len()],
+    /// The first of the events for parcels.
+    events: usize,
+}
+
+/// Events for each kind of parcel: that it may leave, and for each slot that it has left.
+const EVENTS: usize = 1 + OUTGOING_SLOTS;
+
+/// The way of an op on a pipeline stage, if it has one.
+fn way(plan: &Plan, stage: usize, op: Op) -> Option<Way> {
+    match op {
+        Op::Send { parcel, .. } => Some(Way::From(parcel, stage)),
+        Op::Receive { parcel, .. } => Some(Way::From(parcel, plan.parcel_sender(parcel, stage))),
+        op => axis_of(op).filter(|&axis| plan.config.mesh.len(axis) > 1).map(|axis| Way::Along(axis, Stream::of(op))),
+    }
+}
+
+/// All ways of a plan, in an order that is the same on all ranks.
+fn ways(plan: &Plan) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for (stage, tables) in plan.stages.iter().enumerate() {
+        for &op in tables.step.iter().chain(tables.evaluation) {
+            ways.extend(way(plan, stage, op).filter(|way| !ways.contains(way)));
+        }
+    }
+    ways
+}
+
+/// The ranks that a rank is together with on a way, itself among them; none where the way passes it by.
+fn members(plan: &Plan, way: Way, rank: usize) -> Vec<usize> {
+    let mesh = &plan.config.mesh;
+    let at = mesh.coordinates(rank);
+    let members: Vec<Coordinates> = match way {
+        Way::Along(Axis::Zero, _) => (0..mesh.zero).map(|zero| Coordinates { zero, ..at }).collect(),
+        Way::Along(_, _) => (0..mesh.replica).map(|replica| Coordinates { replica, ..at }).collect(),
+        Way::From(parcel, stage) => {
+            let ends = [stage, plan.parcel_receiver(parcel, stage)];
+            ends.map(|pipeline| Coordinates { pipeline, ..at }).to_vec()
+        }
+    };
+    let members: Vec<usize> = members.into_iter().map(|at| mesh.rank(at)).collect();
+    if members.contains(&rank) { members } else { Vec::new() }
+}
+
+/// All groups of a plan, each once: in the order in which ranks join them, and in which they are named.
+fn groups(plan: &Plan) -> Vec<(Way, Vec<usize>)> {
+    let of_way = |way: Way| {
+        let all = (0..plan.config.mesh.ranks()).map(move |rank| (rank, members(plan, way, rank)));
+        all.filter(|(rank, members)| members.first() == Some(rank)).map(move |(_, members)| (way, members))
+    };
+    ways(plan).into_iter().flat_map(of_way).collect()
+}
+
+/// Names for all groups of a plan, made on one rank's device: none where nothing is carried.
+pub(crate) fn names<D: Device>(arena: &Arena<D>) -> Result<Vec<u8>, LaunchError> {
+    arena.with_device(|device| device.name_groups(groups(arena.plan()).len()))
+}
+
+impl<'p, D: Device> Shared<'p, D> {
+    /// Joins all groups of this rank by their names, which are the same on all ranks, before the first op. Waits for the others
+    /// as long as `goes_on` says, and until one of them has ended.
+    pub(crate) fn connect(&mut self, names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
+        let (arena, rank) = (Arc::clone(&self.arena), self.rank());
+        let (plan, events) = (arena.plan(), events(arena.stage()));
+        let (mut own_ways, mut own_groups) = (Vec::new(), Vec::new());
+        for (name, (way, members)) in groups(plan).into_iter().enumerate() {
+            let Some(own) = members.iter().position(|&member| member == rank) else { continue };
+            let is_parcel = matches!(way, Way::From(..));
+            let (sends, receives) = (!is_parcel || own == 0, !is_parcel || own == 1);
+            own_ways.push(way);
+            own_groups.push(Group { members, own, name, sends, receives });
+        }
+        arena.with_device(|device| {
+            device.prepare(events + EVENTS * Parcel::ALL.len())?;
+            device.connect(&own_groups, names, &|| goes_on() && self.own().lost().is_none())
+        })?;
+        let most = plan.units.len() * plan.config.mesh.ranks();
+        let (arrived, leaving) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        self.carried = Some(Carried { ways: own_ways, arrived, leaving, has_left: Default::default(), events });
+        Ok(())
+    }
+
+    /// Brings what an op needs of other ranks, and gives them what they need in theirs, in the queue of the op.
+    ///
+    /// # Safety
+    /// The promise of [`super::Transport::begin`].
+    pub(super) unsafe fn carry(&mut self, device: &D, op: Op, position: &Position) {
+        let Some(carried) = &mut self.carried else { return };
+        let plan = self.arena.plan();
+        let (own, mesh) = (position.places(self.arena.places()), &plan.config.mesh);
+        if let Op::Clear { parcel } = op {
+            let slot = position.outgoing(parcel);
+            if carried.has_left[parcel as usize][slot] {
+                device.wait(carried.event(parcel, 1 + slot));
+            }
+        }
+        if matches!(op, Op::Send { .. }) {
+            return;
+        }
+        let Some(group) = carried.group(plan, own.at.pipeline, op) else { return };
+        carried.arrived.clear();
+        arrivals(plan, op, position, &own, &mut |arrival| carried.arrived.push((mesh.rank(arrival.from), arrival)));
+        let along = axis_of(op);
+        let index = |at: Coordinates| match along {
+            Some(Axis::Zero) => at.zero,
+            Some(Axis::Replica) => at.replica,
+            // A parcel comes from the first of the two.
+            _ => 0,
+        };
+        let arena = &self.arena;
+        // SAFETY: nobody else touches what is received: it is this rank's, for this op.
+        let received = carried.arrived.iter().map(|(_, arrival)| unsafe {
+            device::Carried::Receive { from: index(arrival.from), bytes: arena.bytes_mut(arrival.to) }
+        });
+        let peers = along.map_or(0, |axis| mesh.len(axis));
+        carried.leaving.clear();
+        for peer in (0..peers).map(|index| along.map_or(own, |axis| own.along(axis, index))) {
+            arrivals(plan, op, position, &peer, &mut |arrival| {
+                if arrival.from == own.at {
+                    carried.leaving.push((index(peer.at), arrival.source));
+                }
+            });
+        }
+        // SAFETY: what peers need of this rank in this op is there, and written again only after it.
+        let sent = carried
+            .leaving
+            .iter()
+            .map(|&(to, place)| unsafe { device::Carried::Send { to, bytes: arena.bytes(place) } });
+        let control = arena.control(arena.rank());
+        // SAFETY: as above; all members are at the same op.
+        unsafe { device.carry(group, &mut received.chain(sent), &|| control.lost().is_none()) };
+    }
+
+    /// Lets a parcel leave, from a queue of its own: whoever made it goes on, and waits when its slot is to be filled again.
+    ///
+    /// # Safety
+    /// The promise of [`super::Transport::end`].
+    pub(super) unsafe fn send(&mut self, device: &D, op: Op, position: &Position) {
+        let (Op::Send { parcel, unit, .. }, Some(carried)) = (op, &mut self.carried) else { return };
+        let (own, slot) = (self.arena.places(), position.outgoing(parcel));
+        let group = carried.group(self.arena.plan(), own.at.pipeline, op).expect("a way for each parcel");
+        device.record(carried.event(parcel, 0));
+        device.enter(Stream::ALL.len() + parcel as usize);
+        device.wait(carried.event(parcel, 0));
+        // SAFETY: a slot that is filled again only after a wait for the event below; what is tied and leaves from where it is
+        // kept, after an agreement for which the receiver has taken it.
+        let bytes = unsafe { self.arena.bytes(own.outgoing(parcel, unit, slot)) };
+        let mut parcels = std::iter::once(device::Carried::Send { to: 1, bytes });
+        let control = self.arena.control(self.arena.rank());
+        // SAFETY: as above; the receiver takes parcels of a kind in the order in which they are sent.
+        unsafe { device.carry(group, &mut parcels, &|| control.lost().is_none()) };
+        device.record(carried.event(parcel, 1 + slot));
+        device.enter(Stream::of(op) as usize);
+        carried.has_left[parcel as usize][slot] = true;
+    }
+}
+
+impl Carried {
+    fn event(&self, parcel: Parcel, which: usize) -> usize {
+        self.events + EVENTS * parcel as usize + which
+    }
+
+    fn group(&self, plan: &Plan, stage: usize, op: Op) -> Option<usize> {
+        let way = way(plan, stage, op)?;
+        self.ways.iter().position(|&own| own == way)
+    }
+
+    /// Where a place of another rank was brought, or the beginning of one.
+    pub(super) fn arrived<'a, D: Device>(&self, arena: &'a Arena<D>, rank: usize, place: Place) -> View<'a, D, u8> {
+        let is_it = |(from, arrival): &&(usize, Arrival)| {
+            (*from, arrival.source.region, arrival.source.offset_bytes) == (rank, place.region, place.offset_bytes)
+        };
+        let (_, arrival) = self.arrived.iter().find(is_it).expect("what an op takes of another rank was brought");
+        // SAFETY: this rank's own memory, which the op has had written and now reads.
+        unsafe { arena.bytes(arrival.to.first(place.len_bytes)) }
+    }
+}
