@@ -1,11 +1,51 @@
 //! NCCL in place of memory that devices reach of one another: the same bits, the bytes that the plan says, and one coded error
 //! where it is missing, too old or fails.
 
-use zero_plan::TransportKind;
+use std::process::Output;
+
+use zero_plan::config::Device;
+use zero_plan::{Config, PlanBuf, TransportKind};
+use zero_runtime::device::cuda;
+use zero_runtime::engine::RunError;
+use zero_runtime::launch::LaunchError;
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_runtime::transport::{Lost, local};
 use zero_tests::pretend;
-use zero_tests::specs::NAMES;
+use zero_tests::specs::{NAMES, Visitor, visit_cuda};
+use zero_tests::training::{HYPER, Outcome, STEPS, Start, assert_as_planned, mesh, noise, train_rank};
 
 use super::engine::over;
+
+/// Trains over NCCL, holds each rank against its plan, and gives what each came to.
+struct Attempt<F>(F);
+
+type Attempted = Result<Vec<Result<Outcome, RunError>>, LaunchError>;
+
+impl<F: Fn(Config) -> Config> Visitor for Attempt<F> {
+    type Output = Attempted;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Attempted {
+        let gpus =
+            Config { device: Device::Cuda, transport: TransportKind::Nccl, memory_bytes: None, ..M::PLAN.config };
+        let config = (self.0)(gpus);
+        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+            let ranks = local::run(plan, Result::is_err, |transport| {
+                train_rank::<M, _>(transport, HYPER, STEPS, Start::Seed(7), &noise(config))
+            })?;
+            for (rank, outcome) in ranks.iter().enumerate() {
+                if let Ok(Outcome { moved, mapped_bytes, .. }) = outcome {
+                    assert_as_planned(plan, rank, STEPS, moved[0], mapped_bytes[0]);
+                }
+            }
+            Ok(ranks)
+        })
+    }
+}
+
+fn attempt(name: &str, change: impl Fn(Config) -> Config) -> Attempted {
+    visit_cuda(name, Attempt(change)).expect("a spec of that name")
+}
 
 #[test]
 fn every_spec_trains_to_the_bits_of_ranks_that_reach_one_another() {
@@ -19,5 +59,90 @@ fn every_spec_trains_to_the_bits_of_ranks_that_reach_one_another() {
             let found = over(TransportKind::Nccl, name, |config| config).bits();
             assert!(found == expected, "{name}, seed {seed}: other bits");
         }
+    }
+}
+
+/// In f32, in bf16, and where what is gathered is converted.
+#[test]
+fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
+    if pretend::is_hardware() || !pretend::is_cuda() {
+        return;
+    }
+    for name in ["zero3", "bf16", "mixed"] {
+        let in_four = |config: Config| Config { mesh: mesh(1, 1, 4), prefetch: 0, ..config.at_stage(0) };
+        let expected = over(TransportKind::Peer, name, in_four).bits();
+        let layouts = [(mesh(1, 1, 4), 0, 0), (mesh(1, 1, 4), 1, 0), (mesh(1, 2, 2), 2, 0), (mesh(1, 2, 2), 3, 1)];
+        for (seed, (mesh, stage, prefetch)) in (0..).zip(layouts) {
+            pretend::seed(seed);
+            let of = |config: Config| Config { mesh, prefetch, bucket_bytes: 1, ..config.at_stage(stage) };
+            let ranks = attempt(name, of).unwrap();
+            let losses: Vec<u64> = ranks[0].as_ref().unwrap().losses.iter().map(|loss| loss.to_bits()).collect();
+            assert!(losses == expected.0, "{name}: stage {stage} on {mesh:?} has other losses");
+        }
+    }
+}
+
+/// Runs this test of this file again, in which `inside` is done.
+fn apart(test: &str, variables: &[(&str, &str)], inside: impl FnOnce()) -> Option<Output> {
+    pretend::libraries()?;
+    if pretend::is_another() {
+        inside();
+        return None;
+    }
+    let output = pretend::again(&format!("nccl::{test}"), variables);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(output)
+}
+
+#[test]
+fn what_is_missing_or_too_old_is_one_coded_error() {
+    let inside = || {
+        assert!(pretend::is_cuda());
+        let error = attempt("zero3", |config| config).unwrap_err();
+        assert_eq!(error.code(), std::env::var("EXPECTED").unwrap(), "{}", error.report());
+    };
+    for (fail, expected) in [
+        ("symbol:ncclSend", "Z0431"),
+        ("nccl:22703", "Z0445"),
+        ("ncclGetUniqueId:1", "Z0446"),
+        ("ncclCommInitRankConfig:2", "Z0446"),
+    ] {
+        let variables = [("PRETEND_FAIL", fail), ("EXPECTED", expected)];
+        apart("what_is_missing_or_too_old_is_one_coded_error", &variables, inside);
+    }
+}
+
+#[test]
+fn z0430_without_the_library_nothing_carries_instead() {
+    apart("z0430_without_the_library_nothing_carries_instead", &[], || {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"] {
+            std::os::unix::fs::symlink(pretend::libraries().unwrap().join(name), folder.path().join(name)).unwrap();
+        }
+        cuda::use_libraries(folder.path());
+        let error = attempt("zero3", |config| config).unwrap_err();
+        assert!(error.code() == "Z0430" && error.report().contains("libnccl.so.2"), "{}", error.report());
+    });
+}
+
+/// One rank says what failed and in which op; the others, that it has ended.
+#[test]
+fn z0446_what_fails_in_a_step_is_told_once() {
+    let inside = || {
+        assert!(pretend::is_cuda());
+        let ranks = attempt("zero3", |config| config).unwrap();
+        let lost: Vec<&Lost> = ranks
+            .iter()
+            .map(|rank| match rank {
+                Err(RunError::Lost(lost)) => lost,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let broken: Vec<_> = lost.iter().filter(|lost| matches!(lost, Lost::Device(_))).collect();
+        assert!(broken.len() == 1 && broken[0].to_string().contains("error[Z0446]"), "{lost:?}");
+        assert!(lost.iter().all(|lost| matches!(lost, Lost::Device(_) | Lost::Ended { .. })), "{lost:?}");
+    };
+    for fail in ["ncclSend:60", "ncclRecv:61", "ncclCommGetAsyncError:700"] {
+        apart("z0446_what_fails_in_a_step_is_told_once", &[("PRETEND_FAIL", fail)], inside);
     }
 }
