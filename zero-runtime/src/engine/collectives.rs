@@ -159,7 +159,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     pub(super) unsafe fn rehearse(&mut self, op: Op, share: Share) {
         let moved = self.moved;
         // SAFETY: by the caller's promise, no byte is touched.
-        unsafe { self.execute(op, share) };
+        unsafe {
+            self.transport.rehearse(&self.device, op, &self.position);
+            self.execute(op, share);
+        }
         self.moved = moved;
     }
 

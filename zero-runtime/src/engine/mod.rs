@@ -265,9 +265,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<StepReport, RunError> {
         let records = self.record.as_mut().is_some_and(Record::begin_step);
-        if !records && !self.is_eager {
-            let key = 2 * self.ranks.transport.phase() + u64::from(self.decays_embeddings);
-            self.ranks.device.begin_repeated(key);
+        if !records
+            && !self.is_eager
+            && let Some(phase) = self.ranks.transport.phase()
+        {
+            self.ranks.device.begin_repeated(2 * phase + u64::from(self.decays_embeddings));
         }
         let mut walk = self.new_walk();
         let block = hyper.block(self.steps_done);

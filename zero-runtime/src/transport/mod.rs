@@ -86,9 +86,14 @@ pub unsafe trait Transport<'p, D: Device> {
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost>;
 
     /// Which of its own places the next pass over a schedule uses: two passes of one phase ask the same of a device, but for
-    /// counts.
-    fn phase(&self) -> u64 {
-        0
+    /// counts. None where each pass may ask for something else.
+    fn phase(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    /// What a device that rehearses needs to know of an op, in place of [`Transport::begin`].
+    unsafe fn rehearse(&mut self, device: &D, op: Op, position: &Position) {
+        let _ = (device, op, position);
     }
 
     /// Waits until the device has done all that it was asked for; what that waits for itself is part of it.

@@ -412,9 +412,15 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         }
     }
 
-    /// Exchanges take turns with two places.
-    fn phase(&self) -> u64 {
-        u64::from(self.told(Count::Entered) % 2)
+    /// Exchanges take turns with two places. What is carried leaves from queues in which a pass does not end, so it is asked for
+    /// anew in each.
+    fn phase(&self) -> Option<u64> {
+        self.carried.is_none().then(|| u64::from(self.told(Count::Entered) % 2))
+    }
+
+    unsafe fn rehearse(&mut self, device: &D, op: Op, position: &Position) {
+        // SAFETY: the device rehearses, so that nothing is sent or received.
+        unsafe { self.carry(device, op, position) };
     }
 
     fn await_device(&mut self, device: &D) -> Result<(), Lost> {
