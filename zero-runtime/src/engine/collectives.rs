@@ -88,11 +88,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// That nothing has gone wrong on the device, as far as it has been found out.
-    pub(super) fn require_device(&self) -> Result<(), Lost> {
-        match self.device.failure() {
-            None => Ok(()),
-            Some(failure) => Err(Lost::Device(Box::new(self.arena.broken(failure)))),
-        }
+    pub(super) fn require_device(&mut self) -> Result<(), Lost> {
+        let Some(failure) = self.device.failure() else { return Ok(()) };
+        self.transport.give_up_device(&self.device);
+        Err(Lost::Device(Box::new(self.arena.broken(failure))))
     }
 
     /// Begins, does and ends an op that computes nothing.

@@ -99,6 +99,11 @@ pub unsafe trait Transport<'p, D: Device> {
     /// Waits until the device has done all that it was asked for; what that waits for itself is part of it.
     fn await_device(&mut self, device: &D) -> Result<(), Lost>;
 
+    /// The device of this rank has failed: other ranks are told, and what it waits for ends.
+    fn give_up_device(&mut self, device: &D) {
+        let _ = device;
+    }
+
     /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
     /// [`Transport::peer`] shows it, the engine counts.
     fn moved(&self) -> Moved;

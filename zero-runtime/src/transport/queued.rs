@@ -73,6 +73,17 @@ impl<D: Device> Shared<'_, D> {
         ended
     }
 
+    /// The device of this rank has failed. All ranks are told so, and then what its queues still wait for is answered: otherwise
+    /// they would never end, and whoever gives the device back would wait for them.
+    pub(super) fn give_up_device(&mut self, device: &D) {
+        for rank in 0..self.arena.plan().config.mesh.ranks() {
+            self.control(rank).tell_lost(self.rank());
+        }
+        self.answer_all();
+        device.disconnect();
+        self.queued.0.clear();
+    }
+
     /// Ends what the device still waits for, in place of ranks that never will. All ranks know by now that one is lost, so
     /// nobody takes for a result what comes of it.
     fn answer_all(&self) {

@@ -427,6 +427,10 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         if D::QUEUES { self.await_queues(device) } else { Ok(()) }
     }
 
+    fn give_up_device(&mut self, device: &D) {
+        Shared::give_up_device(self, device);
+    }
+
     fn moved(&self) -> Moved {
         self.moved
     }
