@@ -10,7 +10,7 @@ use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Lost, local};
 use zero_tests::pretend;
-use zero_tests::specs::{NAMES, Visitor, visit_cuda};
+use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, assert_as_planned, mesh, noise, train_rank};
 
 use super::engine::over;
@@ -45,18 +45,18 @@ fn attempt(name: &str, change: impl Fn(Config) -> Config) -> Attempted {
     visit_cuda(name, Attempt(change)).expect("a spec of that name")
 }
 
+/// One of each kind of axis and of parcel: each bucket of a replica, tied units, chunks in turn.
 #[test]
-fn every_spec_trains_to_the_bits_of_ranks_that_reach_one_another() {
+fn specs_train_to_the_bits_of_ranks_that_reach_one_another() {
     if pretend::is_hardware() || !pretend::is_cuda() {
         return;
     }
-    for (seed, &name) in NAMES.iter().enumerate() {
+    for (seed, name) in (0..).zip(["zero1", "gpipe", "interleaved", "hybrid"]) {
         let expected = over(TransportKind::Peer, name, |config| config).bits();
-        for seed in [seed as u64, 100 + seed as u64] {
-            pretend::seed(seed);
-            let found = over(TransportKind::Nccl, name, |config| config).bits();
-            assert!(found == expected, "{name}, seed {seed}: other bits");
-        }
+        pretend::seed(seed);
+        let found = over(TransportKind::Nccl, name, |config| config).bits();
+        assert!(found == expected, "{name}, seed {seed}: other bits");
+        eprintln!("{name}: equal");
     }
 }
 
