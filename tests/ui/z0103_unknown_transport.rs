@@ -1,7 +1,7 @@
 //! There is no such transport.
 use zero_runtime::prelude::*;
 
-#[zero(stage = 3, transport = Nccl)]
+#[zero(stage = 3, transport = Mpi)]
 struct Gpt {
     embed: Embedding<65, 256, 8>,
     head: LmHead<8, 65>,
