@@ -96,8 +96,9 @@ __device__ __forceinline__ void advance(Softmax& softmax, float (&scores)[COUNT]
 }
 
 // 64 queries of a head over tiles of 64 keys. Values come while scores are computed, the next keys while values are summed.
+// Without the 1, the compiler spills registers of some widths to have one more block at a time.
 template <int DIM>
-__global__ void __launch_bounds__(THREADS) attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse,
+__global__ void __launch_bounds__(THREADS, 1) attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse,
                                                           Shape shape) {
     constexpr u32 KEYS = 64;
     __shared__ __align__(16) bf16 keys[KEYS * STRIDE<DIM>], values[KEYS * STRIDE<DIM>];
