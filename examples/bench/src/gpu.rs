@@ -15,7 +15,7 @@ use crate::flop::Step;
 use crate::models::Mode;
 use crate::processes::{self, Peer};
 
-/// Tokens that are drawn from: more than all steps of a run see is not needed, as learning is not what is measured.
+/// Tokens in the file that batches are drawn from. They may repeat, as nobody measures what is learned.
 const TOKENS: u64 = 1 << 21;
 
 /// Products of bf16 that an H200 does in a second without sparsity, by NVIDIA's data sheet of it.

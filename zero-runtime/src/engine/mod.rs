@@ -4,7 +4,8 @@
 //! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
 //! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
 //! and their states, `queues` follows the streams of a plan on a device that has queues, `checkpoint` gives states to be written and takes them back, `diagnose` finds out where a number went
-//! wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `turn` sees to it that what a rank does is what the others expect of it.
+//! wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `turn` sees to it that what a rank does is
+//! what the others expect of it.
 //!
 //! # Why no safe call races
 //!

@@ -90,7 +90,8 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
 }
 
 /// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all
-/// `steps`; and what devices have outside of arenas, which no plan says. `moved` is what this rank counted in those steps. Every rank must call it.
+/// `steps`; and what devices have outside of arenas, which no plan says. `moved` is what this rank counted in those steps. Every
+/// rank must call it.
 ///
 /// # Errors
 /// Z0410 if mappings are not as long as planned, Z0411 if other bytes were moved, Z0412 if a process held more than the
