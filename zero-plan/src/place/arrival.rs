@@ -112,3 +112,44 @@ impl Places<'_> {
         Place { region: Kind::Inbox, offset_bytes, len_bytes: self.placement(unit).padded * width }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Device, TransportKind};
+    use crate::mesh::Mesh;
+    use crate::plan::PlanBuf;
+    use crate::unit::Unit;
+
+    /// Otherwise what comes from one rank would be lost to what comes from another.
+    #[test]
+    fn what_arrives_for_an_op_has_a_place_for_each_rank_it_comes_from() {
+        let unit = |source, params| Unit { source, position: source, params, takes: params, ..Unit::NONE };
+        let units = [unit(0, 40), unit(1, 90), unit(2, 7)];
+        let mut found = 0;
+        for stage in 0..=3 {
+            let mesh = Mesh { replica: 2, ..Mesh::of_zero(3) };
+            let config = Config { mesh, device: Device::Cuda, transport: TransportKind::Nccl, ..Config::PLAIN };
+            PlanBuf::new("Three", config.at_stage(stage), &units).with(|plan| {
+                let (own, mut position) = (plan.places(mesh.coordinates(4)), Position::new(units.len()));
+                for &op in plan.stages[0].step {
+                    let mut all = Vec::new();
+                    arrivals(plan, op, &position, &own, &mut |arrival| all.push(arrival));
+                    for (at, one) in all.iter().enumerate() {
+                        assert_eq!(one.source.len_bytes, one.to.len_bytes, "{op:?}: {one:?}");
+                        let end = |place: Place| place.offset_bytes + place.len_bytes;
+                        for other in &all[at + 1..] {
+                            let is_apart = one.to.region != other.to.region
+                                || end(one.to) <= other.to.offset_bytes
+                                || end(other.to) <= one.to.offset_bytes;
+                            assert!(is_apart, "{op:?}: {one:?} and {other:?}");
+                        }
+                    }
+                    found += all.len();
+                    position.pass(op);
+                }
+            });
+        }
+        assert!(found > 20, "{found}");
+    }
+}
