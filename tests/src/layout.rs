@@ -1,7 +1,7 @@
 //! Layout: what changes of a spec, in a few words, so that a test and the processes that it starts train the same plan.
 
 use zero_plan::config::Device;
-use zero_plan::{Config, TransportKind};
+use zero_plan::{Config, Mesh, TransportKind};
 
 use crate::training::mesh;
 
@@ -9,7 +9,7 @@ use crate::training::mesh;
 pub const CUDA: &str = "cuda";
 
 /// A spec with all that words change of it: `cuda` its device, `mesh=1x2x2` the lengths of pipeline, replica and zero,
-/// and `stage`, `prefetch`, `bucket` and `micro_batches` numbers.
+/// `hosts=2` on how many hosts its ranks are, and `stage`, `prefetch`, `bucket` and `micro_batches` numbers.
 ///
 /// # Panics
 /// If a word is none of these.
@@ -28,6 +28,10 @@ fn change(config: Config, word: &str) -> Config {
             let lengths: Vec<usize> = value.split('x').map(number).collect();
             let [pipeline, replica, zero] = lengths[..] else { panic!("a mesh has three lengths, not {value}") };
             Config { mesh: mesh(pipeline, replica, zero), ..config }
+        }
+        "hosts" => {
+            let mesh = Mesh { nodes: number(value), ..config.mesh };
+            Config { transport: TransportKind::Cluster, mesh, memory_bytes: None, ..config }
         }
         "stage" => config.at_stage(number(value) as u8),
         "prefetch" => Config { prefetch: number(value), ..config },

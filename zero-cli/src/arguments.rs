@@ -13,6 +13,7 @@ use crate::completions::CompletionsArguments;
 use crate::diff::DiffArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
+use crate::launch::LaunchArguments;
 use crate::measure::MeasureArguments;
 use crate::plan::PlanArguments;
 use crate::simulate::SimulateArguments;
@@ -76,6 +77,8 @@ pub enum Verb {
         #[arg(long, conflicts_with_all = ["spec", "bin", "size"])]
         list: bool,
     },
+    /// Build the binary, copy it to several hosts and start its ranks there by mpirun; or write a job of Slurm or Kubernetes
+    Launch(LaunchArguments),
     /// Build the binary and print its plan
     Plan(PlanArguments),
     /// Build the binary, and print how long a step of its plan would take on some hardware, and why
@@ -262,7 +265,7 @@ mod tests {
             ("run x.ron -steps 5", "come after `--`: `cargo zero run x.ron -- -steps 5`"),
             ("run --steps 5 x.ron", "come after the spec and `--`: `cargo zero run SPEC -- --steps ...`"),
             ("run x.ron --release", "always built with `--release`"),
-            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `plan`, "),
+            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `launch`, `plan`, "),
             ("simulate x.ron", "--on <HARDWARE>"),
             ("simulate x.ron --on a --threads 0", "invalid value '0'"),
             ("measure --threads 1,x", "invalid value 'x'"),

@@ -42,6 +42,11 @@ impl Binary {
         &self.path
     }
 
+    /// All of its bytes.
+    pub fn contents(&self) -> io::Result<Vec<u8>> {
+        fs::read(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
     /// Starts it, under its path's name.
     pub fn command(&self) -> Command {
         let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));

@@ -98,6 +98,20 @@ pub enum Error {
     /// What is wrong with checkpoints.
     #[error("{}", .0.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n\n"))]
     Faults(Vec<CheckpointError>),
+    #[error("error[Z0458]: {} is for {nodes} hosts, {hosts} were named\n  = help: name as many by `--hosts` as `mesh.nodes` says, or change that", spec.display())]
+    OtherHosts { spec: PathBuf, nodes: usize, hosts: usize },
+    #[error("error[Z0458]: {} has `transport: {transport}`, whose ranks are all on one host\n  = help: write `transport: Cluster`, and `mesh: (nodes: ...)`", spec.display())]
+    OneHost { spec: PathBuf, transport: String },
+    #[error("error[Z0459]: cannot read the hosts in {}: {source}\n  = help: give a file with a host in each line", path.display())]
+    NoHostfile { path: PathBuf, source: io::Error },
+    #[error(
+        "error[Z0459]: cannot copy the binary to {host}: {why}\n  = help: see whether `ssh {host} true` works without a question, and whether the folder of `--folder` can be written there"
+    )]
+    NotCopied { host: String, why: String },
+    #[error("error[Z0459]: cannot start {}: {source}\n  = help: install Open MPI or MPICH on all hosts, or name its launcher by `--launcher`", launcher.display())]
+    NoLauncher { launcher: PathBuf, source: io::Error },
+    #[error("error[Z0459]: {} is no launcher that is known: asked for its version it says `{}`\n  = help: name the mpirun of Open MPI, or the mpiexec of MPICH, by `--launcher`", launcher.display(), said.lines().next().unwrap_or_default())]
+    OtherLauncher { launcher: PathBuf, said: String },
     #[error("error[Z0170]: cannot read the profile {}: {what}\n  = help: give the file that a run with `--profile` has written", path.display())]
     Profile { path: PathBuf, what: String },
     #[error("error[Z0171]: the profile {} is not of this plan: {what}\n  = help: give the spec that the run was built from, and `--size` and `--bin` as there", path.display())]

@@ -14,6 +14,7 @@ mod explain;
 mod hardware;
 mod import;
 mod init;
+mod launch;
 mod measure;
 mod model;
 mod offers;
@@ -57,6 +58,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
             let binary = request.map(|request| build::build(&request)).transpose()?;
             binary.iter().for_each(|binary| say::line(binary.path().display()));
         }
+        Verb::Launch(arguments) => launch::launch(&arguments)?,
         Verb::Plan(arguments) => plan::plan(&arguments)?,
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
         Verb::View(arguments) => view::view(&arguments)?,

@@ -4,7 +4,7 @@ mod device;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mesh::Mesh;
+use crate::mesh::{Axis, Mesh};
 
 /// How a transport hands out the gathered parameters of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,10 @@ impl Device {
     /// Whether ranks on it can reach one another so.
     pub const fn has(self, transport: TransportKind) -> bool {
         matches!((self, transport), (Device::Cuda, TransportKind::Peer | TransportKind::Nccl))
-            || matches!((self, transport), (Device::Cpu, TransportKind::Local | TransportKind::Shm))
+            || matches!(
+                (self, transport),
+                (Device::Cpu, TransportKind::Local | TransportKind::Shm | TransportKind::Cluster)
+            )
     }
 
     /// What carries bytes between ranks on it, unless a spec says otherwise.
@@ -62,6 +65,8 @@ pub enum TransportKind {
     Peer,
     /// Processes whose devices reach nothing of one another: NCCL carries what they need.
     Nccl,
+    /// Processes of several hosts: those of one share memory, and MPI carries what others need of them.
+    Cluster,
 }
 
 /// How often something travels that could also be held from one micro-batch of a step to the next.
@@ -181,16 +186,8 @@ impl Precision {
 }
 
 impl TransportKind {
-    /// How this transport gathers.
-    pub const fn gather(self) -> Gather {
-        match self {
-            TransportKind::Local | TransportKind::Peer | TransportKind::Nccl => Gather::Copied,
-            TransportKind::Shm => Gather::Mapped,
-        }
-    }
-
-    /// Whether bytes of other ranks are carried to memory of the rank that needs them, because it cannot read them where they
-    /// lie.
+    /// Whether all bytes of other ranks are carried to memory of the rank that needs them, because it cannot read any where
+    /// they lie.
     pub const fn carries(self) -> bool {
         matches!(self, TransportKind::Nccl)
     }
@@ -263,6 +260,44 @@ impl Config {
         memory_bytes: None,
     };
 
+    /// How ranks gather.
+    pub const fn gather(&self) -> Gather {
+        match self.transport {
+            TransportKind::Local | TransportKind::Peer | TransportKind::Nccl => Gather::Copied,
+            TransportKind::Shm => Gather::Mapped,
+            // What lies on another host can be no part of a mapping.
+            TransportKind::Cluster if self.mesh.crosses_nodes(Axis::Zero) => Gather::Copied,
+            TransportKind::Cluster => Gather::Mapped,
+        }
+    }
+
+    /// Whether one rank can read what another has where it lies.
+    pub const fn reaches(&self, rank: usize, other: usize) -> bool {
+        match self.transport {
+            TransportKind::Nccl => rank == other,
+            TransportKind::Cluster => self.mesh.node(rank) == self.mesh.node(other),
+            TransportKind::Local | TransportKind::Shm | TransportKind::Peer => true,
+        }
+    }
+
+    /// The ranks that one maps the same memory with, itself among them: from the first up to the second number.
+    pub const fn sharing(&self, rank: usize) -> (usize, usize) {
+        if !matches!(self.transport, TransportKind::Cluster) {
+            return (0, self.mesh.ranks());
+        }
+        let first = self.mesh.node(rank) * self.mesh.ranks_per_node();
+        (first, first + self.mesh.ranks_per_node())
+    }
+
+    /// Whether there are ranks of which others need what they cannot reach.
+    pub const fn has_carried(&self) -> bool {
+        match self.transport {
+            TransportKind::Nccl => self.mesh.ranks() > 1,
+            TransportKind::Cluster => self.mesh.nodes > 1,
+            TransportKind::Local | TransportKind::Shm | TransportKind::Peer => false,
+        }
+    }
+
     /// Whether a rank keeps only 1/N of the optimizer state.
     pub const fn shards_optimizer(&self) -> bool {
         self.stage >= 1
@@ -297,7 +332,7 @@ impl Config {
     /// Whether layers compute on a copy of the parameters in a slot, which has to be made for each use and released.
     pub const fn uses_slots(&self) -> bool {
         self.precision.params.bytes() != self.precision.compute.bytes()
-            || self.shards_parameters() && matches!(self.transport.gather(), Gather::Copied)
+            || self.shards_parameters() && matches!(self.gather(), Gather::Copied)
     }
 
     /// Whether a gather converts what it gathers.

@@ -82,17 +82,19 @@ pub const fn private_mapping_bytes(device: Device, memory: &Memory) -> usize {
     round_up(bytes, device.page_bytes())
 }
 
-/// Length of the mapping that all ranks of a plan share: their control blocks, the numbers that they agree on, what the
-/// ranks along `zero` hold in common, and each rank's own part.
-pub const fn segment_mapping_bytes(plan: &Plan) -> usize {
+/// Length of the mapping that a rank shares with all ranks that it reaches: the control blocks of all ranks, the numbers that
+/// they agree on, what the ranks along `zero` hold in common, and the own part of each that it reaches.
+pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     let (mesh, page) = (&plan.config.mesh, plan.config.device.page_bytes());
     let mut bytes = pages(mesh.ranks() * CONTROL_BYTES) + pages(mesh.ranks() * numbers_bytes(plan.agreed_values()));
-    let mut stage = 0;
-    while stage < plan.stages.len() {
-        let memory = &plan.stages[stage].memory;
-        let of_rank = round_up(memory.shared_bytes, page);
-        bytes += mesh.replica * (round_up(memory.common_bytes, page) + mesh.zero * of_rank);
-        stage += 1;
+    let (mut other, end) = plan.config.sharing(rank);
+    while other < end {
+        let memory = &plan.of_rank(other).memory;
+        bytes += round_up(memory.shared_bytes, page);
+        if mesh.coordinates(other).zero == 0 {
+            bytes += round_up(memory.common_bytes, page);
+        }
+        other += 1;
     }
     bytes
 }
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn mappings_are_as_long_as_worked_out_by_hand() {
         with_plan(|plan| {
-            assert_eq!(segment_mapping_bytes(plan), 4096 * (1 + 1 + 2 + 6));
+            assert_eq!(segment_mapping_bytes(plan, 0), 4096 * (1 + 1 + 2 + 6));
             assert_eq!(private_mapping_bytes(Device::Cpu, &plan.stages[0].memory), 4096);
         });
     }
@@ -193,7 +195,7 @@ mod tests {
         let config = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
         let config = Config { mesh: Mesh::of_zero(2), stage: 3, ..config };
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
-            assert_eq!(segment_mapping_bytes(plan), 2 * 4096 + 2 * (2 << 20));
+            assert_eq!(segment_mapping_bytes(plan, 0), 2 * 4096 + 2 * (2 << 20));
             assert_eq!(private_mapping_bytes(Device::Cuda, &plan.stages[0].memory), (32 << 20) + (2 << 20));
         });
     }

@@ -13,6 +13,7 @@ use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, c
 use crate::config::Config;
 use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
+use crate::mesh::Coordinates;
 use crate::pipeline::{Chunk, Pass};
 use crate::schedule::Op;
 use crate::streams::Queued;
@@ -101,6 +102,11 @@ impl<'a> Plan<'a> {
     /// What `rank` does: the part of its pipeline stage.
     pub const fn of_rank(&self, rank: usize) -> &'a PipelineStage<'a> {
         &self.stages[self.config.mesh.coordinates(rank).pipeline]
+    }
+
+    /// The first rank of a pipeline stage.
+    pub const fn first_rank(&self, stage: usize) -> usize {
+        self.config.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline: stage })
     }
 
     /// The tables that layout and schedules are made of.

@@ -180,7 +180,7 @@ impl StageSummary {
             },
             sent: sent(&traffic),
             sent_bytes: traffic.total_bytes(),
-            copied_bytes: Moved::sent(plan, schedule.step).copied.total_bytes(),
+            copied_bytes: Moved::sent(plan, plan.first_rank(stage), schedule.step).copied.total_bytes(),
             ops: counts(schedule.step),
         }
     }

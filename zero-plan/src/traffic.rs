@@ -3,7 +3,8 @@
 use core::ops::{AddAssign, Sub};
 
 use crate::config::Config;
-use crate::mesh::Axis;
+use crate::footprint::exchanged_bytes;
+use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::unit::Unit;
@@ -44,14 +45,14 @@ pub struct Moved {
 
 impl Moved {
     /// What a rank sends in one pass over `ops`, which are of `plan`.
-    pub fn sent(plan: &Plan, ops: &[Op]) -> Self {
-        Self::sum(plan, ops, |op| Traffic::of(plan, &[op]))
+    pub fn sent(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
+        Self::sum(plan, rank, ops, |op| Traffic::of(plan, &[op]))
     }
 
     /// What a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
     /// takes as much as it sends. What crosses to another pipeline stage is counted where it arrives.
-    pub fn taken(plan: &Plan, ops: &[Op]) -> Self {
-        Self::sum(plan, ops, |op| match op {
+    pub fn taken(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
+        Self::sum(plan, rank, ops, |op| match op {
             Op::Send { .. } => Traffic::default(),
             Op::Receive { parcel, unit, .. } => carried(plan, parcel, unit, false),
             op => Traffic::of(plan, &[op]),
@@ -65,19 +66,45 @@ impl Moved {
         all
     }
 
-    fn sum(plan: &Plan, ops: &[Op], traffic: impl Fn(Op) -> Traffic) -> Self {
+    fn sum(plan: &Plan, rank: usize, ops: &[Op], traffic: impl Fn(Op) -> Traffic) -> Self {
         ops.iter().fold(Self::default(), |mut moved, &op| {
-            let how = if is_read_in_place(&plan.config, op) { &mut moved.in_place } else { &mut moved.copied };
-            *how += traffic(op);
+            let all = traffic(op);
+            let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
+            let near = partners.iter().filter(|&&partner| plan.config.reaches(rank, partner)).count();
+            // Each of the others has as much of it.
+            let in_place = if near > 0 { all.share(near, partners.len()) } else { Traffic::default() };
+            moved.in_place += in_place;
+            moved.copied += all - in_place;
             moved
         })
     }
 }
 
-/// Whether peers read what an op moves where it lies. What other ops move is copied.
+/// The ranks that a rank exchanges something with in an op that all of its group do, or that a parcel goes to or comes from.
+fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
+    let mesh = &plan.config.mesh;
+    let at = mesh.coordinates(rank);
+    let of = |at: Coordinates| Some(mesh.rank(at)).filter(|&partner| partner != rank);
+    match op {
+        Op::Gather { .. } | Op::Reduce { .. } | Op::Spread { axis: Axis::Zero, .. } => {
+            (0..mesh.zero).filter_map(|zero| of(Coordinates { zero, ..at })).collect()
+        }
+        Op::Combine { .. } | Op::Spread { .. } => {
+            (0..mesh.replica).filter_map(|replica| of(Coordinates { replica, ..at })).collect()
+        }
+        Op::Send { parcel, .. } => {
+            of(Coordinates { pipeline: plan.parcel_receiver(parcel, at.pipeline), ..at }).into_iter().collect()
+        }
+        Op::Receive { parcel, .. } => {
+            of(Coordinates { pipeline: plan.parcel_sender(parcel, at.pipeline), ..at }).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether those peers who reach it read what an op moves where it lies. What other ops move is copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
-        _ if config.transport.carries() => false,
         // A gather into a slot or a replica copies.
         Op::Gather { .. } => config.shards_parameters() && !config.uses_slots(),
         Op::Reduce { .. } | Op::Combine { .. } => true,
@@ -112,6 +139,22 @@ impl Traffic {
         ops.iter().fold(Self::default(), |mut traffic, &op| {
             traffic.add(plan, op);
             traffic
+        })
+    }
+
+    /// What of it a rank sends to ranks of other hosts, which are those that it does not reach. Loss and norms go once to each
+    /// other host.
+    pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
+        ops.iter().fold(Self::default(), |mut sum, &op| {
+            let partners = partners(plan, rank, op);
+            let far = partners.iter().filter(|&&partner| !plan.config.reaches(rank, partner)).count();
+            if far > 0 {
+                sum += Self::of(plan, &[op]).share(far, partners.len());
+            }
+            if let (Op::Agree, true) = (op, plan.config.has_carried()) {
+                sum.agree_bytes += (plan.config.mesh.nodes - 1) * exchanged_bytes(plan.agreed_values());
+            }
+            sum
         })
     }
 
@@ -185,7 +228,7 @@ pub const fn parts(axis: Axis) -> &'static [NamedBytes] {
 }
 
 impl Traffic {
-    fn zip(self, other: Self, each: fn(usize, usize) -> usize) -> Self {
+    fn zip(self, other: Self, each: impl Fn(usize, usize) -> usize) -> Self {
         Self {
             gather_bytes: each(self.gather_bytes, other.gather_bytes),
             reduce_bytes: each(self.reduce_bytes, other.reduce_bytes),
@@ -203,6 +246,13 @@ impl Traffic {
 impl AddAssign for Traffic {
     fn add_assign(&mut self, other: Self) {
         *self = self.zip(other, |a, b| a + b);
+    }
+}
+
+impl Traffic {
+    /// `part` of `of` equal parts of it.
+    fn share(self, part: usize, of: usize) -> Self {
+        self.zip(self, |bytes, _| bytes / of * part)
     }
 }
 

@@ -46,8 +46,10 @@ struct Map {
 }
 
 impl Map {
-    fn of(plan: &Plan) -> Self {
+    fn of(plan: &Plan, rank: usize) -> Self {
         let mesh = &plan.config.mesh;
+        let (first, end_rank) = plan.config.sharing(rank);
+        let is_here = |rank: &usize| (first..end_rank).contains(rank);
         let ranks = mesh.ranks();
         let numbers = pages(ranks * CONTROL_BYTES);
         let on_host = numbers + pages(ranks * NUMBER_ROUNDS * exchanged_bytes(plan.agreed_values()));
@@ -62,26 +64,28 @@ impl Map {
         for rank in 0..ranks {
             let at = mesh.coordinates(rank);
             let first = mesh.rank(Coordinates { zero: 0, ..at });
-            commons[rank] = if rank == first { take(plan.of_rank(rank).memory.common_bytes) } else { commons[first] };
+            let bytes = if is_here(&rank) { plan.of_rank(rank).memory.common_bytes } else { 0 };
+            commons[rank] = if rank == first { take(bytes) } else { commons[first] };
         }
-        let shared: Vec<usize> = (0..ranks).map(|rank| take(plan.of_rank(rank).memory.shared_bytes)).collect();
+        let bytes = |rank: usize| if is_here(&rank) { plan.of_rank(rank).memory.shared_bytes } else { 0 };
+        let shared: Vec<usize> = (0..ranks).map(|rank| take(bytes(rank))).collect();
         let ends = shared.iter().skip(1).copied().chain([end]);
         let parts = shared.iter().zip(ends).map(|(start, end)| end - start).collect();
         Self { numbers, commons, shared, segment_bytes: if is_apart { on_host } else { end }, parts }
     }
 }
 
-/// Bytes of the host's segment that all ranks of a plan share.
-pub(crate) fn segment_bytes(plan: &Plan) -> usize {
-    Map::of(plan).segment_bytes
+/// Bytes of the host's segment that a rank shares with all others of it.
+pub(crate) fn segment_bytes(plan: &Plan, rank: usize) -> usize {
+    Map::of(plan, rank).segment_bytes
 }
 
-/// Bytes that all ranks of a plan take together on one host, at most: what they share, what is private to each, and what
-/// lies outside the arenas.
-pub(crate) fn job_bytes(plan: &Plan, run: &RunSize) -> usize {
-    let ranks = 0..plan.config.mesh.ranks();
-    let private = ranks.map(|rank| plan.of_rank(rank).memory.private_bytes + plan.outside_bytes(run));
-    segment_bytes(plan) + private.sum::<usize>()
+/// Bytes that all ranks on the host of one take together, at most: what they share, what is private to each, and what lies
+/// outside the arenas.
+pub(crate) fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
+    let (first, end) = plan.config.sharing(rank);
+    let private = (first..end).map(|rank| plan.of_rank(rank).memory.private_bytes + plan.outside_bytes(run));
+    segment_bytes(plan, rank) + private.sum::<usize>()
 }
 
 fn pages(bytes: usize) -> usize {
@@ -102,7 +106,7 @@ impl<'p, D: Device> Arena<'p, D> {
     ) -> Result<Self, LaunchError> {
         let mesh = &plan.config.mesh;
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
-        let map = Map::of(plan);
+        let map = Map::of(plan, rank);
         assert_eq!(segment.len(), map.segment_bytes, "the shared segment has another size than planned");
         let private = device.allocate(private_mapping_bytes(plan.config.device, &plan.of_rank(rank).memory))?;
         let parts = Parts { bytes: map.parts.clone(), own: rank, exchange };
@@ -185,6 +189,11 @@ impl<'p, D: Device> Arena<'p, D> {
         self.words.start()
     }
 
+    /// What all ranks of this host share.
+    pub(crate) fn segment(&self) -> Arc<Segment> {
+        Arc::clone(&self.segment)
+    }
+
     /// First byte of the segment: the control blocks.
     pub(crate) fn segment_start(&self) -> *mut u8 {
         self.segment.ptr()
@@ -204,6 +213,10 @@ impl<'p, D: Device> Arena<'p, D> {
     fn address(&self, rank: usize, place: Place) -> *mut u8 {
         let memory = if rank == self.rank { self.memory() } else { &self.plan.of_rank(rank).memory };
         let region = &memory.regions[place.region as usize];
+        assert!(
+            self.plan.config.reaches(self.rank, rank) || region.bytes == 0,
+            "{place:?} of rank {rank} lies elsewhere"
+        );
         let (mapping, start, ranks) = match region.home {
             Home::Private => {
                 assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", place.region.name());

@@ -130,7 +130,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
             (Op::Spread { .. }, Some(end)) => self.sleep_until(end),
             // A parcel takes its time where it is received, as the receiver does not know when it left.
             (Op::Receive { .. }, _) => {
-                let bytes = Moved::taken(plan, &[op]).all().total_bytes();
+                let bytes = Moved::taken(plan, 0, &[op]).all().total_bytes();
                 self.sleep_until(Instant::now() + self.link.duration(bytes) + self.link.latency());
             }
             _ => {}

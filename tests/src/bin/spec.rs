@@ -1,7 +1,7 @@
 //! Trains the tiny model of a spec for a few steps as the spec and words of [`zero_tests::layout`] say, on ranks that are
 //! processes, holds what each rank mapped and moved against the plan, and prints what came of it to the bit.
 //!
-//! `spec NAME [WORD...]`
+//! `spec NAME [WORD...]`, with as many steps as `steps=20` says
 
 use std::process::ExitCode;
 
@@ -9,13 +9,13 @@ use zero_plan::PlanBuf;
 use zero_runtime::launch::{self, LaunchOptions, Role};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_runtime::transport::shm;
+use zero_runtime::transport::{cluster, shm};
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::specs::{Visitor, visit, visit_cuda};
 use zero_tests::training::{HYPER, STEPS, Start, Told, assert_as_planned, noise, train_rank};
 
-/// A layout in words.
-struct Run(Vec<String>);
+/// A layout in words, and for how many steps it is trained.
+struct Run(Vec<String>, u64);
 
 impl Visitor for Run {
     type Output = ExitCode;
@@ -29,10 +29,17 @@ impl Visitor for Run {
             Role::Launcher => return launch::launch(ranks, &LaunchOptions::default()),
             Role::Rank(place) => place,
         };
-        let (transport, watch) = shm::join(plan, &place, 0).expect("peers");
+        let (transport, watch) = match shm::join(plan, &place, 0) {
+            Ok(joined) => joined,
+            Err(error) => {
+                eprintln!("{}", error.report());
+                return ExitCode::from(error.exit_code());
+            }
+        };
         let outcome =
-            train_rank::<M, _>(transport, HYPER, STEPS, Start::Seed(7), &noise(plan.config)).expect("no faults");
-        assert_as_planned(plan, place.rank, STEPS, outcome.moved[0], outcome.mapped_bytes[0]);
+            train_rank::<M, _>(transport, HYPER, self.1, Start::Seed(7), &noise(plan.config)).expect("no faults");
+        assert_as_planned(plan, place.rank, self.1, outcome.moved[0], outcome.mapped_bytes[0]);
+        cluster::leave();
         watch.goodbye();
         println!("{}", Told::of(&outcome));
         ExitCode::SUCCESS
@@ -42,8 +49,12 @@ impl Visitor for Run {
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().expect("the name of a spec");
-    let words: Vec<String> = arguments.collect();
-    let found =
-        if words.iter().any(|word| word == CUDA) { visit_cuda(&name, Run(words)) } else { visit(&name, Run(words)) };
+    let (steps, words): (Vec<String>, Vec<String>) = arguments.partition(|word| word.starts_with("steps="));
+    let steps = steps.first().map_or(STEPS, |word| word["steps=".len()..].parse().expect("a number of steps"));
+    let found = if words.iter().any(|word| word == CUDA) {
+        visit_cuda(&name, Run(words, steps))
+    } else {
+        visit(&name, Run(words, steps))
+    };
     found.expect("a spec of that name")
 }

@@ -38,6 +38,13 @@ impl Model {
         self
     }
 
+    /// The same on processors of so many hosts.
+    pub fn on_hosts(mut self, nodes: usize) -> Self {
+        self.config.mesh.nodes = nodes;
+        self.config.transport = TransportKind::Cluster;
+        self
+    }
+
     pub fn plan(&self) -> PlanBuf {
         PlanBuf::new("Random", self.config, &self.units)
     }

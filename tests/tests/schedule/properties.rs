@@ -38,6 +38,20 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(cases(300))]
+
+    /// However hosts cut the axes, what arrives lies where the op looks for it.
+    #[test]
+    fn every_plan_of_several_hosts_is_proven(model in models(12)) {
+        for nodes in (2..=model.config.mesh.ranks()).filter(|nodes| model.config.mesh.ranks().is_multiple_of(*nodes)) {
+            let plan = model.clone().on_hosts(nodes).plan();
+            prop_assert_eq!(plan.with(|plan| plan.check()), Ok(()));
+            plan.with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(cases(500))]
 
     #[test]

@@ -89,7 +89,7 @@ fn views_and_terms_of_sums_are_not_copied() {
     let moved = |stage, transport, params, compute| {
         let precision = Precision { compute, ..precision(params, Width::F32) };
         let config = Config { mesh: mesh(1, 2, 2), transport, precision, ..config(stage) };
-        Model::new(config, &[40, 100, 10], None).plan().with(|plan| Moved::sent(plan, plan.stages[0].step))
+        Model::new(config, &[40, 100, 10], None).plan().with(|plan| Moved::sent(plan, 0, plan.stages[0].step))
     };
     let widths = [Width::F32, Width::BF16];
     for (stage, transport) in (0..=3).flat_map(|stage| [(stage, TransportKind::Local), (stage, TransportKind::Shm)]) {
@@ -232,12 +232,13 @@ proptest! {
         model.plan().with(|plan| {
             for stage in 0..plan.stages.len() {
                 prop_assert_eq!(step(plan, stage), expected(plan, stage), "pipeline stage {}", stage);
-                let sent = Moved::sent(plan, plan.stages[stage].step);
+                let sent = Moved::sent(plan, plan.first_rank(stage), plan.stages[stage].step);
                 prop_assert_eq!(sent.all(), step(plan, stage), "pipeline stage {}", stage);
             }
             // Whatever is sent is taken, in the same way.
-            let all = |of: fn(&Plan, &[Op]) -> Moved| {
-                let stages = plan.stages.iter().map(|stage| of(plan, stage.step));
+            let all = |of: fn(&Plan, usize, &[Op]) -> Moved| {
+                let stages = plan.stages.iter().enumerate();
+                let stages = stages.map(|(stage, tables)| of(plan, plan.first_rank(stage), tables.step));
                 stages.fold(Moved::default(), |mut sum, moved| { sum += moved; sum })
             };
             prop_assert_eq!(all(Moved::taken), all(Moved::sent));

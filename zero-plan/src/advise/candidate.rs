@@ -210,7 +210,7 @@ impl Candidate {
     }
 }
 
-/// Of processors. Several nodes share no memory, as threads behave.
+/// Of processors. What several nodes have MPI carries.
 fn transport(question: &Question) -> TransportKind {
-    if question.nodes == 1 { TransportKind::Shm } else { TransportKind::Local }
+    if question.nodes == 1 { TransportKind::Shm } else { TransportKind::Cluster }
 }

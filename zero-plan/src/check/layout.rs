@@ -398,9 +398,8 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let mesh = &config.mesh;
     let last = tables.units.len() - 1;
     let is_mirrored = tables.placements[last].holds && tables.units[last].is_tied(last);
-    let is_mapped = matches!(kind, Kind::Parameters)
-        && config.shards_parameters()
-        && matches!(config.transport.gather(), Gather::Mapped);
+    let is_mapped =
+        matches!(kind, Kind::Parameters) && config.shards_parameters() && matches!(config.gather(), Gather::Mapped);
     let is_read = match kind {
         Kind::Parameters => config.shards_optimizer() && mesh.zero > 1 || is_mirrored,
         Kind::Gradients => mesh.zero > 1 || config.reduces_in_place() && (mesh.replica > 1 || is_mirrored),

@@ -3,6 +3,7 @@
 mod build;
 mod checkpoint;
 mod choose;
+mod cluster;
 mod command;
 mod cuda;
 mod hardware;
@@ -34,7 +35,7 @@ pub struct Code {
 /// All codes, in order.
 pub const CODES: &[Code] = &all();
 
-const PARTS: [&[Code]; 12] = [
+const PARTS: [&[Code]; 13] = [
     spec::CODES,
     command::CODES,
     structs::CODES,
@@ -47,6 +48,7 @@ const PARTS: [&[Code]; 12] = [
     checkpoint::CODES,
     run::CODES,
     cuda::CODES,
+    cluster::CODES,
 ];
 
 const fn all() -> [Code; count()] {

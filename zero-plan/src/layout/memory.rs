@@ -143,6 +143,9 @@ pub struct Memory {
     pub common_bytes: usize,
     /// Elements of one slot for gathered parameters.
     pub gathered_slot: usize,
+    /// Elements of the largest bucket.
+    #[serde(skip)]
+    pub bucket_slot: usize,
     /// Bytes of one slot for activations: of one chunk of one micro-batch.
     pub activation_slot_bytes: usize,
     /// The region of activations in a decoding walk.
@@ -161,6 +164,7 @@ impl Memory {
         shared_bytes: 0,
         common_bytes: 0,
         gathered_slot: 0,
+        bucket_slot: 0,
         activation_slot_bytes: 0,
         decoding: Decoding::NONE,
         outgoing_slot_bytes: 0,
@@ -172,6 +176,7 @@ impl Memory {
         let sizes = Sizes::of(tables, stage);
         let mut memory = Memory {
             gathered_slot: sizes.flat_max,
+            bucket_slot: sizes.bucket_max,
             activation_slot_bytes: sizes.activation_slot_bytes,
             decoding: sizes.decoding,
             outgoing_slot_bytes: sizes.outgoing_bytes_max,
@@ -229,7 +234,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
     let last = tables.units.len() - 1;
     let is_mirrored = tables.is_mirror(last);
     let is_shared = match kind {
-        Kind::Parameters if config.shards_parameters() => match config.transport.gather() {
+        Kind::Parameters if config.shards_parameters() => match config.gather() {
             Gather::Mapped => return Home::Common,
             Gather::Copied => true,
         },

@@ -1,8 +1,6 @@
 //! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from: of parameters and
 //! gradients in elements, of activations in bytes.
 
-use crate::config::Config;
-
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
 
 pub(super) struct Sizes {
@@ -121,14 +119,22 @@ impl Sizes {
         min(ahead.saturating_add(1), self.holders)
     }
 
-    /// Terms of a sum, of one bucket at a time; behind them the shards of a unit that is converted when it is gathered.
-    const fn inbox_bytes(&self, config: &Config) -> usize {
-        if !config.transport.carries() || config.mesh.ranks() == 1 {
+    /// Terms of a sum along `zero`, of one bucket at a time; behind them those of a sum along `replica`, and then the shards
+    /// of units that are converted when they are gathered, slot by slot.
+    const fn inbox_bytes(&self, tables: &Tables) -> usize {
+        let config = tables.config;
+        if !config.has_carried() {
             return 0;
         }
-        let terms = self.bucket_max * config.precision.reduce.bytes();
-        let shards = if config.converts_gathers() { self.flat_max * config.precision.params.bytes() } else { 0 };
-        terms + shards
+        let parts = if config.mesh.replica > 1 { self.bucket_max / config.mesh.zero } else { 0 };
+        let shards = if !config.converts_gathers() {
+            0
+        } else if config.holds_parameters() {
+            self.held
+        } else {
+            self.slots(tables) * self.flat_max
+        };
+        (self.bucket_max + parts) * config.precision.reduce.bytes() + shards * config.precision.params.bytes()
     }
 
     /// What [`Kind::bytes`] gives the bytes of.
@@ -159,7 +165,7 @@ impl Sizes {
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
-            Kind::Inbox => self.inbox_bytes(config),
+            Kind::Inbox => self.inbox_bytes(tables),
             Kind::Workspace => config.whole_lines(self.workspace_bytes_max) + config.device.product_bytes(),
         }
     }

@@ -119,11 +119,12 @@ pub fn decoding_accesses(
 }
 
 fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visit: &mut dyn FnMut(Access)) {
-    if !plan.config.transport.carries() {
+    if !plan.config.has_carried() {
         return OfOp { plan, pass, own, position, visit }.visit_all(op);
     }
-    // What others take of this rank, its own op sends.
-    let others = axis_of(op).map_or(0, |axis| plan.config.mesh.len(axis));
+    // What others take of this rank, its own op sends; between hosts it lies where it is until it is taken.
+    let carries = plan.config.transport.carries();
+    let others = axis_of(op).filter(|_| carries).map_or(0, |axis| plan.config.mesh.len(axis));
     for index in 0..others {
         let peer = axis_of(op).map_or(own, |axis| own.along(axis, index));
         let mut sent = |access: Access| {
@@ -135,10 +136,25 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     }
     // What it takes of others arrives before it is read.
     let mut expected: Vec<Arrival> = Vec::new();
-    arrivals(plan, op, position, &own, &mut |arrival| expected.push(arrival));
+    let brought_by = match op {
+        Op::Wait { unit } if !plan.config.has_streams() => Op::Gather { unit, slot: position.slot(unit) },
+        op => op,
+    };
+    arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
+    if let (Op::Gather { unit, .. }, false) = (op, plan.config.has_streams()) {
+        // From here on it may arrive.
+        let content =
+            Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
+        for Arrival { from, to, .. } in expected {
+            let from_byte = from.zero * to.len_bytes;
+            visit(Access { at: own.at, place: to, content, from_byte, writes: true });
+        }
+        return;
+    }
+    let rank_of = |at: Coordinates| plan.config.mesh.rank(at);
     let mut taken = |access: Access| {
         visit(access);
-        if access.at != own.at {
+        if !plan.config.reaches(rank_of(own.at), rank_of(access.at)) {
             let arrival = expected.iter().find(|arrival| arrival.from == access.at && arrival.source == access.place);
             let arrival = arrival.expect("a place for whatever an op takes of another rank");
             let here = Access { at: own.at, place: arrival.to, ..access };

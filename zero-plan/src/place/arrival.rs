@@ -1,7 +1,9 @@
 //! Arrival: where bytes of other ranks come to lie on a rank that cannot read them where they are. What lies there in one piece
-//! comes straight to where it is wanted; terms of sums, and what is converted, come to the inbox first.
+//! comes straight to where it is wanted; terms of sums, and what is converted, come to the inbox first. What a rank can read
+//! where it lies does not arrive.
 
 use super::{Place, Places, Position};
+use crate::config::Config;
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
@@ -31,15 +33,25 @@ pub const fn axis_of(op: Op) -> Option<Axis> {
 /// Calls back for all that `op` needs of other ranks, on the rank with places `own`.
 pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &mut dyn FnMut(Arrival)) {
     if let Op::Receive { parcel, unit, slot, .. } = op {
-        return visit(received(plan, parcel, unit, slot, position, own));
+        let from = Coordinates { pipeline: plan.parcel_sender(parcel, own.at.pipeline), ..own.at };
+        if !reaches(plan, own.at, from) {
+            visit(received(plan, from, parcel, unit, slot, position, own));
+        }
+        return;
     }
     let Some(axis) = axis_of(op) else { return };
     for index in 0..plan.config.mesh.len(axis) {
         let peer = own.along(axis, index);
-        if peer.at != own.at {
+        if !reaches(plan, own.at, peer.at) {
             each_of(plan, op, own, &peer, &mut |source, to| visit(Arrival { from: peer.at, source, to }));
         }
     }
+}
+
+/// Whether the rank at `own` can read what the one at `other` has where it lies.
+fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
+    let Config { mesh, .. } = plan.config;
+    plan.config.reaches(mesh.rank(own), mesh.rank(other))
 }
 
 /// What a collective takes of one peer.
@@ -53,7 +65,7 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
         Op::Gather { unit, slot } => {
             let source = peer.shard(unit);
             let whole = match (config.shards_parameters(), config.converts_gathers()) {
-                (true, true) => own.arrived_shards(unit),
+                (true, true) => own.arrived_shards(unit, slot),
                 (true, false) => own.computed_on(unit, slot),
                 (false, _) => own.flat(unit),
             };
@@ -63,8 +75,8 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
             visit(peer.local_share(unit, own.at.zero), own.arrived_terms(unit).share(peer.at.zero, mesh.zero));
         }),
         Op::Combine { bucket, .. } => units_of(bucket).for_each(|unit| {
-            let (source, terms) = (own.part(peer.partial(unit), own.at.replica), own.arrived_terms(unit));
-            visit(source, own.part(terms.share(0, mesh.zero), peer.at.replica));
+            let (source, parts) = (own.part(peer.partial(unit), own.at.replica), own.arrived_parts(unit));
+            visit(source, own.part(parts, peer.at.replica));
         }),
         Op::Spread { bucket, axis: Axis::Replica } => units_of(bucket).for_each(|unit| {
             let replica = peer.at.replica;
@@ -78,8 +90,15 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
 }
 
 /// A parcel, at its sender and here.
-fn received(plan: &Plan, parcel: Parcel, unit: usize, slot: usize, position: &Position, own: &Places) -> Arrival {
-    let from = Coordinates { pipeline: plan.parcel_sender(parcel, own.at.pipeline), ..own.at };
+fn received(
+    plan: &Plan,
+    from: Coordinates,
+    parcel: Parcel,
+    unit: usize,
+    slot: usize,
+    position: &Position,
+    own: &Places,
+) -> Arrival {
     let made_by = match parcel {
         Parcel::Activations => unit - 1,
         Parcel::Gradients => unit + 1,
@@ -96,7 +115,7 @@ fn received(plan: &Plan, parcel: Parcel, unit: usize, slot: usize, position: &Po
 }
 
 impl Places<'_> {
-    /// Where terms of the sums of a unit's gradients arrive: its buckets take turns.
+    /// Where terms of the sums of a unit's gradients along `zero` arrive: its buckets take turns.
     const fn arrived_terms(&self, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = placement.start - self.tables.buckets[placement.bucket].start;
@@ -104,19 +123,31 @@ impl Places<'_> {
         Place { region: Kind::Inbox, offset_bytes: start * width, len_bytes: placement.padded * width }
     }
 
-    /// Where shards of a unit arrive that are converted from there, one unit at a time: behind all terms.
-    const fn arrived_shards(&self, unit: usize) -> Place {
-        let width = self.tables.config.precision.params.bytes();
-        let room = self.memory.gathered_slot * width;
-        let offset_bytes = self.memory.region(Kind::Inbox).bytes - room;
-        Place { region: Kind::Inbox, offset_bytes, len_bytes: self.placement(unit).padded * width }
+    /// Where those along `replica` arrive, behind the others: while one bucket is summed along `zero`, the one before it may
+    /// be along `replica`.
+    const fn arrived_parts(&self, unit: usize) -> Place {
+        let (config, placement) = (self.tables.config, self.placement(unit));
+        let (zero, width) = (config.mesh.zero, config.precision.reduce.bytes());
+        let start = (placement.start - self.tables.buckets[placement.bucket].start) / zero;
+        let offset_bytes = (self.memory.bucket_slot + start) * width;
+        Place { region: Kind::Inbox, offset_bytes, len_bytes: placement.padded / zero * width }
+    }
+
+    /// Where shards of a unit arrive that are converted from there into a slot, behind all terms.
+    const fn arrived_shards(&self, unit: usize, slot: usize) -> Place {
+        let (config, placement) = (self.tables.config, self.placement(unit));
+        let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
+        let parts = if config.mesh.replica > 1 { self.memory.bucket_slot / config.mesh.zero } else { 0 };
+        let (terms, width) = (self.memory.bucket_slot + parts, config.precision.params.bytes());
+        let offset_bytes = terms * config.precision.reduce.bytes() + start * width;
+        Place { region: Kind::Inbox, offset_bytes, len_bytes: placement.padded * width }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Device, TransportKind};
+    use crate::config::{Device, TransportKind};
     use crate::mesh::Mesh;
     use crate::plan::PlanBuf;
     use crate::unit::Unit;

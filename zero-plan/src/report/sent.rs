@@ -3,7 +3,7 @@
 use super::long_axes;
 use super::memory::{figures, per_stage};
 use super::mesh::reach;
-use crate::config::Config;
+use crate::config::{Config, TransportKind};
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::states::Volume;
@@ -40,11 +40,19 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         }
         row("loss and norm", &|traffic| traffic.agree_bytes);
         table.row("all", figures(&count(&Traffic::total_bytes)));
-        let moved: Vec<_> = stages.iter().map(|&stage| Moved::sent(plan, plan.stages[stage].step)).collect();
+        let moved: Vec<_> =
+            stages.iter().map(|&stage| Moved::sent(plan, plan.first_rank(stage), plan.stages[stage].step)).collect();
         let total =
             |how: fn(&Moved) -> &Traffic| moved.iter().map(|moved| how(moved).total_bytes()).collect::<Vec<_>>();
         table.row("  copied", figures(&total(|moved| &moved.copied)));
         table.row("  read in place", figures(&total(|moved| &moved.in_place)));
+        if plan.config.transport == TransportKind::Cluster && plan.config.mesh.nodes > 1 {
+            let of = |&stage: &usize| Traffic::between_hosts(plan, plan.first_rank(stage), plan.stages[stage].step);
+            table.row(
+                "  between hosts",
+                figures(&stages.iter().map(|stage| of(stage).total_bytes()).collect::<Vec<_>>()),
+            );
+        }
         if plan.config.mesh.zero > 1 {
             let published = Volume::of(&plan.config).total();
             let counted = stages.iter().zip(&traffic).map(|(&stage, traffic)| volume(plan, stage, traffic));

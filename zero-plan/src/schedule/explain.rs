@@ -14,7 +14,7 @@ impl Op {
             Op::Gather { .. } if !config.shards_parameters() => {
                 "Starts to gather the updated shards of {unit} along `zero`, so that every rank has all of its parameters again."
             }
-            Op::Gather { .. } => match config.transport.gather() {
+            Op::Gather { .. } => match config.gather() {
                 Gather::Mapped if !config.uses_slots() => {
                     "Starts to gather the parameters of {unit} along `zero`: shards lie contiguous in shared memory, so it only \
                      has to be waited for."

@@ -264,7 +264,7 @@ mod tests {
         one(&[("stage", "3"), ("ranks", "0")], "Z0106", "ranks", "`ranks` is out of range: `0`");
         one(&[("stage", "3"), ("stage", "2")], "Z0104", "stage", "duplicate key `stage`");
         one(&[("stage", "2"), ("prefetch", "1")], "Z0108", "prefetch", "`prefetch` has no effect at stage 2");
-        let message = "`transport` expects `Local`, `Shm`, `Peer` or `Nccl`, found `\"Shm\"`";
+        let message = "`transport` expects `Local`, `Shm`, `Peer`, `Nccl` or `Cluster`, found `\"Shm\"`";
         one(&[("stage", "2"), ("transport", "\"Shm\"")], "Z0103", "transport", message);
         let message = "the value of `stage` cannot be read: non-whitespace trailing characters";
         one(&[("stage", "1 + 2")], "Z0101", "stage", message);

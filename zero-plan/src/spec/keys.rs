@@ -181,12 +181,17 @@ pub const KEYS: &[Key] = &[
         "What ranks compute on. An attribute can also name a type of your own that implements \
             `zero_runtime::device::Device`, `device = crate::naive::Naive`, in place of what a file says.",
     ),
-    key!(transport, any("`Local`, `Shm`, `Peer` or `Nccl`"), Absent("`Shm`, or `Peer` where the device is `Cuda`"))
-        .follows(|spec| format!("{:?}", spec.transport()))
-        .about(
-            "How ranks reach one another: as threads, as processes that share memory, as processes whose devices copy \
-                from one another, or as processes between whose devices NCCL carries bytes.",
-        ),
+    key!(
+        transport,
+        any("`Local`, `Shm`, `Peer`, `Nccl` or `Cluster`"),
+        Absent("`Shm`, or `Peer` where the device is `Cuda`")
+    )
+    .follows(|spec| format!("{:?}", spec.transport()))
+    .about(
+        "How ranks reach one another: as threads, as processes that share memory, as processes whose devices copy \
+                from one another, as processes between whose devices NCCL carries bytes, or as processes of several \
+                hosts, between which MPI carries them: one host for each node of the mesh.",
+    ),
     key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")
         .about("The most that a rank may plan for: a plan that needs more does not compile."),

@@ -170,14 +170,20 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
     }
 
-    /// Where terms of sums are counted: read where they lie, or brought here.
-    fn terms(&mut self) -> &mut Traffic {
-        let carries = self.plan.config.transport.carries();
-        if carries { &mut self.moved.copied } else { &mut self.moved.in_place }
+    /// Where a term of another rank is counted: read where it lies, or brought here.
+    fn terms_of(&mut self, rank: usize) -> &mut Traffic {
+        let is_near = self.plan.config.reaches(self.arena.rank(), rank);
+        if is_near { &mut self.moved.in_place } else { &mut self.moved.copied }
     }
 
-    fn others(&self, axis: Axis) -> usize {
-        self.plan.config.mesh.len(axis) - 1
+    /// Counts a term of each other rank along an axis.
+    fn count_terms(&mut self, axis: Axis, count: impl Fn(&mut Traffic)) {
+        for index in 0..self.plan.config.mesh.len(axis) {
+            let rank = self.arena.along(axis, index);
+            if rank != self.arena.rank() {
+                count(self.terms_of(rank));
+            }
+        }
     }
 
     /// What a rank has at a place.
@@ -272,7 +278,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                     (self.arena.along(Axis::Zero, zero), peer.local_share(unit, at.zero))
                 };
                 self.reduce(to, config.mesh.zero, in_place, source, write);
-                self.terms().reduce_bytes += to.len_bytes * self.others(Axis::Zero);
+                self.count_terms(Axis::Zero, |terms| terms.reduce_bytes += to.len_bytes);
             }
         }
     }
@@ -289,7 +295,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                 (self.arena.along(Axis::Replica, replica), own.part(peer.partial(unit), at.replica))
             };
             self.reduce(to, config.mesh.replica, in_place, source, write);
-            self.terms().replica_reduce_bytes += to.len_bytes * self.others(Axis::Replica);
+            self.count_terms(Axis::Replica, |terms| terms.replica_reduce_bytes += to.len_bytes);
         }
     }
 
@@ -341,7 +347,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
             }
             Parcel::TiedGradients => {
                 let bytes = self.add_tied(self.plan.units.len() - 1, rank, there);
-                self.terms().tied_bytes += bytes;
+                self.terms_of(rank).tied_bytes += bytes;
             }
             Parcel::TiedParameters => {
                 let from = there.outgoing(parcel, self.plan.units[unit].source, from);

@@ -60,7 +60,7 @@ impl<'a> Door<'a> {
         let listener = self.take_name("").map_err(LaunchError::system("listen for the other ranks"))?;
         let listener = listener.ok_or_else(|| LaunchError::JobTaken { job: self.place.job.clone() })?;
         let refused = LaunchError::system("listen for the other ranks");
-        rustix::net::listen(&listener, self.place.world as i32).map_err(refused)?;
+        rustix::net::listen(&listener, self.place.here.len() as i32).map_err(refused)?;
         Ok(Reception { listener, user: self.user, silent: Vec::new() })
     }
 
@@ -97,7 +97,7 @@ impl<'a> Door<'a> {
             let (expected, found) = (self.user.as_raw(), host.uid.as_raw());
             return Err(LaunchError::Stranger { job: self.place.job.clone(), expected, found });
         }
-        Ok(Some(Peer { rank: 0, pid: host.pid.as_raw_pid() as u32, socket }))
+        Ok(Some(Peer { rank: self.place.here.start, pid: host.pid.as_raw_pid() as u32, socket }))
     }
 
     /// Lets some time pass before the next knock.

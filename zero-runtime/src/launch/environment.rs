@@ -1,6 +1,7 @@
 //! Environment: environment variables in, role out. Knows the names that launchers use, and rejects contradictions.
 //! Never touches the process and never reads the environment itself: variables come from a lookup function.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::error::LaunchError;
@@ -37,6 +38,10 @@ pub struct JobPlace {
     pub local_rank: usize,
     /// Whether all ranks are on this host, as far as their launcher says.
     pub one_host: bool,
+    /// Number of ranks on this host, where their launcher says so.
+    pub local_world: Option<usize>,
+    /// The ranks that it meets on this host: all, unless [`JobPlace::among`] says otherwise.
+    pub here: Range<usize>,
     /// Equal on all ranks of a job, and different from any other job on this host.
     pub job: String,
     /// For how long a rank waits for its peers at start.
@@ -50,7 +55,46 @@ impl JobPlace {
     pub fn on_this_host(rank: usize, world: usize, job: &str) -> Self {
         let join_timeout = Duration::from_secs(JOIN_TIMEOUT_S_DEFAULT as u64);
         let job = job.to_owned();
-        JobPlace { rank, world, local_rank: rank, one_host: true, job, join_timeout, launcher_pid: None }
+        let here = 0..world;
+        JobPlace {
+            rank,
+            world,
+            local_rank: rank,
+            one_host: true,
+            local_world: None,
+            here,
+            job,
+            join_timeout,
+            launcher_pid: None,
+        }
+    }
+
+    /// The same, where a plan has ranks from the first up to the second of these on one host, and others elsewhere.
+    ///
+    /// # Errors
+    /// Z0453 if the launcher has other ranks on this host, or numbers them in another way.
+    pub fn among(&self, (first, end): (usize, usize)) -> Result<Self, LaunchError> {
+        let (rank, local, expected, each) = (self.rank, self.local_rank, self.rank - first, end - first);
+        let found = self.local_world.unwrap_or(each);
+        if each < self.world && (local, found) != (expected, each) {
+            return Err(LaunchError::Misplaced { rank, local, found, expected, each });
+        }
+        Ok(Self { here: first..end, ..self.clone() })
+    }
+
+    /// The same for a rank that is not to start: among those that its launcher has put on its host, and otherwise those of a
+    /// plan.
+    pub fn in_company(self, (first, end): (usize, usize)) -> Self {
+        let found = self.local_world.and_then(|count| {
+            let first = self.rank.checked_sub(self.local_rank)?;
+            Some(first..first + count)
+        });
+        Self { here: found.unwrap_or(first..end), ..self }
+    }
+
+    /// Whether it meets the ranks of this host for all of them.
+    pub(super) fn is_host(&self) -> bool {
+        self.rank == self.here.start
     }
 }
 
@@ -146,6 +190,8 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
         world: seat.world,
         local_rank: seat.local_rank,
         one_host: seat.one_host,
+        local_world: seat.local_world,
+        here: 0..seat.world,
         job: variables.job()?,
         join_timeout,
         launcher_pid: launcher_pid.map(|pid| pid as u32),
@@ -163,6 +209,9 @@ pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) 
     let launcher_pid = number(LAUNCHER_PID).map(|pid| pid as u32);
     let mut place = JobPlace { launcher_pid, ..JobPlace::on_this_host(rank, world, &variables.job().ok()?) };
     place.join_timeout = variables.join_timeout().unwrap_or(place.join_timeout);
+    if let (Some(local_rank), Spread::LocalWorld(name)) = (number(dialect.local_rank), &dialect.spread) {
+        (place.local_rank, place.local_world) = (local_rank, number(name));
+    }
     (rank < world).then_some(place)
 }
 
@@ -173,6 +222,7 @@ struct Seat {
     world: usize,
     local_rank: usize,
     one_host: bool,
+    local_world: Option<usize>,
 }
 
 struct Variables<F> {
@@ -236,17 +286,17 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         };
         within(dialect.rank, rank, dialect.world, world)?;
         let local_rank = local_rank.unwrap_or(rank);
-        let one_host = match dialect.spread {
-            Spread::Hosts(name) => self.number(name)?.is_none_or(|hosts| hosts == 1),
+        let (one_host, local_world) = match dialect.spread {
+            Spread::Hosts(name) => (self.number(name)?.is_none_or(|hosts| hosts == 1), None),
             Spread::LocalWorld(name) => match self.number(name)? {
                 Some(local_world) => {
                     within(dialect.local_rank, local_rank, name, local_world)?;
-                    local_world == world
+                    (local_world == world, Some(local_world))
                 }
-                None => true,
+                None => (true, None),
             },
         };
-        Ok(Some(Seat { rank, world, local_rank, one_host }))
+        Ok(Some(Seat { rank, world, local_rank, one_host, local_world }))
     }
 
     /// Whether Slurm's variables are those of a rank. Slurm numbers a batch script, too, which would otherwise take

@@ -83,6 +83,15 @@ pub enum LaunchError {
     OutOfMemory { bytes: u64, available: u64, limit: String },
     #[error("{0}")]
     Device(Failure),
+    #[error("{0}")]
+    Mpi(Failure),
+    #[error(
+        "rank {rank} is number {local} of {found} on its host, expected number {expected} of {each}: the nodes of the mesh have {each} \
+         ranks, which are numbered node by node"
+    )]
+    Misplaced { rank: usize, local: usize, found: usize, expected: usize, each: usize },
+    #[error("the plan in this binary is for {nodes} hosts, and no launcher has started it on them")]
+    NoHosts { nodes: usize },
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: io::Error },
 }
@@ -128,7 +137,9 @@ impl LaunchError {
             LaunchError::LostAtStart { .. } => "Z0329",
             LaunchError::Dismissed { .. } => "Z0330",
             LaunchError::OutOfMemory { .. } => "Z0331",
-            LaunchError::Device(failure) => failure.code,
+            LaunchError::Device(failure) | LaunchError::Mpi(failure) => failure.code,
+            LaunchError::Misplaced { .. } => "Z0453",
+            LaunchError::NoHosts { .. } => "Z0455",
             LaunchError::System { .. } => "Z0332",
         }
     }
@@ -153,7 +164,8 @@ impl LaunchError {
             }
             LaunchError::JobUnnamed => "set ZERO_JOB on all ranks to one word that no other run on this host uses",
             LaunchError::SeveralHosts { .. } => {
-                "shared memory joins the ranks of one host: start all ranks on one host"
+                "shared memory joins the ranks of one host: start all ranks on one host, or build the binary from a spec with \
+                 `transport: Cluster` and as many `mesh.nodes` as there are hosts"
             }
             LaunchError::RankKilled { signal, .. } => signal_help(*signal),
             LaunchError::RankFailed { code: PANIC, .. } => "it panicked; its own message is above",
@@ -192,7 +204,17 @@ impl LaunchError {
             LaunchError::OutOfMemory { .. } => {
                 "free memory, or build from a spec that needs less: a higher stage or a smaller batch"
             }
-            LaunchError::Device(failure) => return failure.help.clone(),
+            LaunchError::Device(failure) | LaunchError::Mpi(failure) => return failure.help.clone(),
+            LaunchError::Misplaced { each, .. } => {
+                return format!(
+                    "have the launcher fill one host after another: `mpirun --map-by slot` with {each} slots a host, `mpiexec \
+                     -ppn {each}`, `srun --ntasks-per-node {each} --distribution block`"
+                );
+            }
+            LaunchError::NoHosts { .. } => {
+                "start it by `cargo zero launch SPEC --hosts a,b`, or by mpirun, mpiexec or srun on all hosts; on one host, build \
+                 it with `transport: Shm`"
+            }
             LaunchError::System { .. } => "the operating system refused; see the limits of this user and container",
         };
         help.to_owned()

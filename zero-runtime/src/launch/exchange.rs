@@ -72,7 +72,7 @@ impl Watch {
                 Ok(Some((Message::Memory, Some(memory)))) => given[*rank] = Some(memory),
                 Ok(Some((Message::Failed(finding), _))) => {
                     self.links.tell_all(&Message::Told(self.links.code()));
-                    return Err(LaunchError::Failed(Findings::of(self.world, finding)));
+                    return Err(LaunchError::Failed(Findings::of(self.here, self.world, finding)));
                 }
                 _ => return Err(LaunchError::LostAtStart { rank: *rank, pid: *pid }),
             }

@@ -14,17 +14,20 @@ pub(crate) fn print(error: &str) {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
     found: Vec<Finding>,
+    /// Ranks that could have found it: those of this host.
+    here: usize,
+    /// All ranks.
     world: usize,
 }
 
 impl Findings {
-    pub(super) fn new(world: usize) -> Self {
-        Self { found: Vec::new(), world }
+    pub(super) fn new(here: usize, world: usize) -> Self {
+        Self { found: Vec::new(), here, world }
     }
 
     /// What one rank has found.
-    pub(super) fn of(world: usize, finding: Finding) -> Self {
-        Self { found: vec![finding], world }
+    pub(super) fn of(here: usize, world: usize, finding: Finding) -> Self {
+        Self { found: vec![finding], here, world }
     }
 
     pub(super) fn push(&mut self, finding: Finding) {
@@ -50,7 +53,7 @@ impl fmt::Display for Findings {
             ranks.sort_unstable();
             ranks.dedup();
             write!(f, "{}{error}", if number == 0 { "" } else { "\n" })?;
-            if ranks.len() < self.world {
+            if ranks.len() < self.here {
                 write!(f, "\n  = note: found by {} of {}", super::error::ranks(&ranks), self.world)?;
             }
         }
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     fn told(world: usize, found: &[(u64, &str)]) -> String {
-        let mut findings = Findings::new(world);
+        let mut findings = Findings::new(world, world);
         found.iter().for_each(|&(rank, error)| findings.push(Finding { rank, code: 2, error: error.to_owned() }));
         findings.to_string()
     }

@@ -40,7 +40,7 @@ pub struct Joined {
 /// Z0307, Z0316, or Z0320 to Z0332: see [`LaunchError`].
 pub fn join(place: &JobPlace, plan_hash: u64, bytes: usize) -> Result<Joined, LaunchError> {
     let JobPlace { rank, world, .. } = *place;
-    if !place.one_host {
+    if !place.one_host && place.here.len() == world {
         return Err(LaunchError::SeveralHosts { rank, world });
     }
     let hello = Hello { rank: rank as u64, world: world as u64, plan_hash, segment_bytes: bytes as u64 };
@@ -63,12 +63,12 @@ pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
         }
         Err(error @ LaunchError::Failed(_)) => Some(error),
         // No other rank can tell it.
-        _ => Some(LaunchError::Failed(Findings::of(place.world, finding))),
+        _ => Some(LaunchError::Failed(Findings::of(place.here.len(), place.world, finding))),
     }
 }
 
 fn meet(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
-    if door.place.rank == 0 { host(door, own) } else { visit(door, own) }
+    if door.place.is_host() { host(door, own) } else { visit(door, own) }
 }
 
 /// Rank 0's side.
@@ -110,7 +110,7 @@ struct Host<'a> {
 
 impl<'a> Host<'a> {
     fn new(place: &'a JobPlace, own: &'a Result<Hello, Finding>) -> Self {
-        let (findings, deadline) = (Findings::new(place.world), Instant::now() + place.join_timeout);
+        let (findings, deadline) = (Findings::new(place.here.len(), place.world), Instant::now() + place.join_timeout);
         let mut new = Self { place, own, peers: Vec::new(), findings, misfit: None, deadline };
         if let Err(finding) = own {
             new.fails(finding.clone());
@@ -122,7 +122,7 @@ impl<'a> Host<'a> {
     fn gather(&mut self, reception: &mut Reception) -> Result<Hello, LaunchError> {
         let mut periods = 0;
         let mut notice = Instant::now() + NOTICE;
-        while self.peers.len() + 1 < self.place.world {
+        while self.peers.len() + 1 < self.place.here.len() {
             match reception.next(&self.peers, self.deadline.min(notice))? {
                 Arrival::Came(caller, message) => self.hear(caller, message),
                 // A guest sends one message and then listens. What is heard after that is its end.
@@ -135,7 +135,7 @@ impl<'a> Host<'a> {
                     self.still_waits(periods);
                 }
                 Arrival::Late => {
-                    let (world, seconds) = (self.place.world, self.place.join_timeout.as_secs());
+                    let (world, seconds) = (self.place.here.len(), self.place.join_timeout.as_secs());
                     let missing = LaunchError::RanksMissing { missing: self.missing(), world, seconds };
                     return Err(self.verdict().unwrap_or(missing));
                 }
@@ -185,12 +185,12 @@ impl<'a> Host<'a> {
     }
 
     fn missing(&self) -> Vec<usize> {
-        (1..self.place.world).filter(|rank| self.peers.iter().all(|peer| peer.rank != *rank)).collect()
+        self.place.here.clone().skip(1).filter(|rank| self.peers.iter().all(|peer| peer.rank != *rank)).collect()
     }
 
     /// Says for which ranks this one waits, and tells those that have come that it still waits.
     fn still_waits(&self, periods: u32) {
-        note(0, periods, || format!("{} of {} to start", ranks(&self.missing()), self.place.world));
+        note(self.place.rank, periods, || format!("{} of {} to start", ranks(&self.missing()), self.place.here.len()));
         for peer in &self.peers {
             // The socket of a peer that has gone shows it.
             let _ = peer.send(&Message::Waiting);
@@ -210,7 +210,7 @@ fn examine(own: &Hello, hello: &Hello, guest: &Peer, peers: &[Peer]) -> Result<(
     }
     let first_pid = match peers.iter().find(|peer| peer.rank == rank) {
         Some(peer) => Some(peer.pid),
-        None => (rank == 0).then(std::process::id),
+        None => (hello.rank == own.rank).then(std::process::id),
     };
     if let Some(first_pid) = first_pid {
         return Err(LaunchError::DuplicateRank { rank, first_pid, second_pid: pid });

@@ -11,6 +11,7 @@ use super::exit_code;
 use super::finding::Findings;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 use super::wire::{self, Finding, Message, Peer};
+use crate::transport::cluster;
 
 /// Far longer than another process needs to tell what has gone wrong.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,6 +26,8 @@ pub(super) fn grace(launcher_knows: bool, reporter_knows: bool) -> Duration {
 /// The open connections to the other ranks. If it is dropped without a goodbye or an error, this rank counts as lost.
 #[derive(Debug)]
 pub struct Watch {
+    /// Number of ranks, on this host and in all.
+    pub(super) here: usize,
     pub(super) world: usize,
     has_own_launcher: bool,
     pub(super) links: Arc<Links>,
@@ -34,6 +37,8 @@ pub struct Watch {
 #[derive(Debug)]
 pub(super) struct Links {
     pub rank: usize,
+    /// The rank that hears all others of this host.
+    pub host: usize,
     pub peers: Vec<Peer>,
     /// Whether one of the two has begun to end this rank, with an error or in order.
     ended: AtomicBool,
@@ -42,6 +47,10 @@ pub(super) struct Links {
 }
 
 impl Links {
+    fn is_host(&self) -> bool {
+        self.rank == self.host
+    }
+
     pub fn code(&self) -> u8 {
         self.code.load(Ordering::Acquire)
     }
@@ -75,6 +84,7 @@ pub fn leave() -> ! {
         code = links.code();
         links.tell_all(&Message::Told(code));
     }
+    cluster::abort(exit_code(code));
     std::process::exit(exit_code(code).into())
 }
 
@@ -82,11 +92,12 @@ impl Watch {
     pub(super) fn new(place: &JobPlace, peers: Vec<Peer>) -> Self {
         let links = Arc::new(Links {
             rank: place.rank,
+            host: place.here.start,
             peers,
             ended: AtomicBool::new(false),
             code: AtomicU8::new(EXIT_REPORTED),
         });
-        Watch { world: place.world, has_own_launcher: place.launcher_pid.is_some(), links }
+        Watch { here: place.here.len(), world: place.world, has_own_launcher: place.launcher_pid.is_some(), links }
     }
 
     /// Starts the thread that watches. It calls `on_end` at most once, also for what happened since the ranks joined,
@@ -100,13 +111,14 @@ impl Watch {
     pub fn start(&self, on_end: impl FnOnce(Option<LaunchError>) + Send + 'static) -> Result<(), LaunchError> {
         // Only a test has several ranks in a process, and it ends in its own way.
         let _ = LINKS.set(Arc::downgrade(&self.links));
-        let (world, has_own_launcher, links) = (self.world, self.has_own_launcher, Arc::clone(&self.links));
+        let (here, world) = (self.here, self.world);
+        let (has_own_launcher, links) = (self.has_own_launcher, Arc::clone(&self.links));
         let watch = move || {
             let Some(end) = wait_for_end(&links) else {
                 return;
             };
             let is_reporter = match end {
-                News::Lost { rank, .. } => links.rank == usize::from(rank == 0),
+                News::Lost { rank, .. } => links.rank == links.host + usize::from(rank == links.host),
                 News::Failed(_) => true,
                 News::Told(_) => false,
             };
@@ -126,7 +138,7 @@ impl Watch {
                 News::Failed(finding) => {
                     // Other ranks now wait until this one has told the error.
                     links.tell_all(&Message::Told(code));
-                    Some(LaunchError::Failed(Findings::of(world, finding)))
+                    Some(LaunchError::Failed(Findings::of(here, world, finding)))
                 }
                 News::Told(_) => None,
             });
@@ -158,7 +170,7 @@ impl Watch {
             std::thread::sleep(grace(true, true));
             return None;
         }
-        if self.links.rank == 0 {
+        if self.links.is_host() {
             self.links.tell_all(&Message::Told(code));
         } else {
             self.links.tell_all(&Message::Failed(finding.clone()));
@@ -167,7 +179,7 @@ impl Watch {
                 return None;
             }
         }
-        Some(LaunchError::Failed(Findings::of(self.world, finding)))
+        Some(LaunchError::Failed(Findings::of(self.here, self.world, finding)))
     }
 
     /// Ends this rank because of an error that the others leave to it, whichever of them can still speak. Gives whether it is
@@ -191,7 +203,7 @@ impl Watch {
     /// Ends this rank because of an error that all ranks have agreed on. Gives whether this rank is to print it.
     pub fn fail_together(self) -> bool {
         self.links.ended.store(true, Ordering::Release);
-        let speaks = self.links.rank == 0;
+        let speaks = self.links.is_host();
         if speaks {
             self.links.tell_all(&Message::Told(self.links.code()));
         } else {
@@ -242,7 +254,7 @@ fn wait_for_end(links: &Links) -> Option<News> {
                 }
                 Ok(Some((Message::Failed(finding), _))) => return Some(News::Failed(finding)),
                 Ok(Some((Message::Told(code), _))) => {
-                    if links.rank == 0 {
+                    if links.is_host() {
                         links.tell_all(&Message::Told(code));
                     }
                     return Some(News::Told(code));
@@ -259,7 +271,7 @@ fn wait_for_end(links: &Links) -> Option<News> {
 }
 
 fn tell_others(links: &Links, rank: usize, pid: u32) {
-    if links.rank == 0 {
+    if links.is_host() {
         for peer in links.peers.iter().filter(|peer| peer.rank != rank) {
             // A peer that has gone, too, need not know.
             let _ = peer.send(&Message::Lost { rank: rank as u64, pid });

@@ -65,7 +65,7 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, 
     let resident = match plan.config.transport {
         // What peers own and this rank has only read counts for them. The rank's own share counts for it, touched or
         // not.
-        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl => {
+        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => {
             let memory = arena.memory();
             let own = memory.shared_bytes + memory.common_bytes / plan.config.mesh.zero;
             peak_resident_bytes().saturating_sub(resident_shared_bytes()) + own
@@ -80,13 +80,19 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, 
 fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
     let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.outside_bytes(size);
     let resident = match plan.config.transport {
-        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl => total(rank),
+        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => total(rank),
         TransportKind::Local => (0..plan.config.mesh.ranks()).map(total).sum(),
     };
     let stage = plan.of_rank(rank);
-    let moved = Moved::taken(plan, stage.step);
+    let moved = Moved::taken(plan, rank, stage.step);
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
-    [private_mapping_bytes(plan.config.device, &stage.memory), segment_mapping_bytes(plan), resident, copied, in_place]
+    [
+        private_mapping_bytes(plan.config.device, &stage.memory),
+        segment_mapping_bytes(plan, rank),
+        resident,
+        copied,
+        in_place,
+    ]
 }
 
 /// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all

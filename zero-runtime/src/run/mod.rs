@@ -47,7 +47,7 @@ use crate::layer::{Tensors, Tokens};
 use crate::model::{Model, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use crate::profile::Machine;
-use crate::transport::{Shared, local, shm};
+use crate::transport::{Shared, cluster, local, shm};
 use command::{DataCommand, TextCommand};
 use evaluate::Evaluate;
 use output::{say, say_table};
@@ -149,13 +149,21 @@ fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
 /// The arguments. Where there is help or an error to print instead, prints it once for all ranks and ends the process.
 fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> C {
     command::read(arguments).unwrap_or_else(|error| {
-        match launch::company(processes(M::PLAN)) {
+        match company::<M>() {
             Some(company) if error.use_stderr() => tell(&company, command::with_code(&error).trim_end()),
             Some(company) if company.rank > 0 => {}
             _ => command::tell(&error),
         }
         std::process::exit(error.exit_code())
     })
+}
+
+/// Where this rank stands among those that it meets on its host.
+fn company<M: Model>() -> Option<JobPlace> {
+    let company = launch::company(processes(M::PLAN))?;
+    let (first, end) = M::PLAN.config.sharing(company.rank.min(M::PLAN.config.mesh.ranks() - 1));
+    let is_apart = cluster::spans_hosts(&M::PLAN.config);
+    Some(if is_apart { company.in_company((first, end)) } else { company })
 }
 
 /// Prints an error that this rank has found before it met the others, unless another rank does.
@@ -234,14 +242,15 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
                 }
                 // Each rank asks for its own part again, but only here are they all counted together.
                 let measuring = if arguments.profile.is_some() { Machine::BYTES } else { 0 };
-                let job = job_bytes(M::PLAN, &size(M::PLAN, arguments, 0));
-                launch::check_available(job + M::PLAN.config.mesh.ranks() * measuring)?;
+                let job = job_bytes(M::PLAN, 0, &size(M::PLAN, arguments, 0));
+                let (first, end) = M::PLAN.config.sharing(0);
+                launch::check_available(job + (end - first) * measuring)?;
             }
             body(role, speaks)
         })
     };
     result.unwrap_or_else(|error| {
-        match launch::company(processes(M::PLAN)) {
+        match company::<M>() {
             Some(company) => tell(&company, &error.to_string()),
             None => launch::print(&error.to_string()),
         }
@@ -302,13 +311,19 @@ fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Erro
 /// The number of processes of a run: one if ranks are threads.
 fn processes(plan: &Plan) -> usize {
     match plan.config.transport {
-        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl => plan.config.mesh.ranks(),
+        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => {
+            plan.config.mesh.ranks()
+        }
         TransportKind::Local => 1,
     }
 }
 
 fn role<M: Model>() -> Result<Role, Error> {
-    launch::role(processes(M::PLAN)).map_err(|error| match (&error, M::PLAN.config.transport) {
+    let role = launch::role(processes(M::PLAN));
+    if matches!(role, Ok(Role::Launcher)) && cluster::spans_hosts(&M::PLAN.config) {
+        return Err(LaunchError::NoHosts { nodes: M::PLAN.config.mesh.nodes }.into());
+    }
+    role.map_err(|error| match (&error, M::PLAN.config.transport) {
         (LaunchError::WorldNotPlanned { world, .. }, TransportKind::Local) => Error::Argument {
             what: format!("the ranks of this plan are threads of one process, but a launcher has started {world}"),
             help: "start it once, or build it from a spec with `transport: Shm`".to_owned(),
@@ -364,16 +379,29 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
         }
         Role::Rank(place) if processes > 1 => {
             let (transport, watch) = match shm::join(plan, &place, agreement) {
-                Err(error @ LaunchError::SeveralHosts { .. }) => return Err(error.into()),
-                Err(error) => return Ok(reported((!error.is_echo()).then(|| error.report()), error.exit_code())),
+                Err(error @ (LaunchError::SeveralHosts { .. } | LaunchError::Misplaced { .. })) => {
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    let code = error.exit_code();
+                    let ended = reported((!error.is_echo()).then(|| error.report()), code);
+                    cluster::abort(launch::exit_code(code));
+                    return Ok(ended);
+                }
                 Ok(joined) => joined,
             };
             match train::train::<M, Shared<_>>(transport, job) {
                 Ok(ending) => {
+                    cluster::leave();
                     watch.goodbye();
                     Ok(ending.exit_code())
                 }
-                Err(error) => Ok(ended_with(&error, error.exit_code(checkpoints.rollback), watch)),
+                Err(error) => {
+                    let code = error.exit_code(checkpoints.rollback);
+                    let ended = ended_with(&error, code, watch);
+                    cluster::abort(launch::exit_code(code));
+                    Ok(ended)
+                }
             }
         }
         Role::Launcher | Role::Rank(_) => {

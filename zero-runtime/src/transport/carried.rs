@@ -199,13 +199,23 @@ impl Carried {
         self.ways.iter().position(|&own| own == way)
     }
 
-    /// Where a place of another rank was brought, or the beginning of one.
-    pub(super) fn arrived<'a, D: Device>(&self, arena: &'a Arena<D>, rank: usize, place: Place) -> View<'a, D, u8> {
-        let is_it = |(from, arrival): &&(usize, Arrival)| {
-            (*from, arrival.source.region, arrival.source.offset_bytes) == (rank, place.region, place.offset_bytes)
-        };
-        let (_, arrival) = self.arrived.iter().find(is_it).expect("what an op takes of another rank was brought");
-        // SAFETY: this rank's own memory, which the op has had written and now reads.
-        unsafe { arena.bytes(arrival.to.first(place.len_bytes)) }
+    /// Where what other ranks have has come to lie.
+    pub(super) fn arrived(&self) -> &[(usize, Arrival)] {
+        &self.arrived
     }
+}
+
+/// Where a place of another rank was brought, or the beginning of one.
+pub(super) fn arrived<'a, D: Device>(
+    all: &[(usize, Arrival)],
+    arena: &'a Arena<D>,
+    rank: usize,
+    place: Place,
+) -> View<'a, D, u8> {
+    let is_it = |(from, arrival): &&(usize, Arrival)| {
+        (*from, arrival.source.region, arrival.source.offset_bytes) == (rank, place.region, place.offset_bytes)
+    };
+    let (_, arrival) = all.iter().find(is_it).expect("what an op takes of another rank was brought");
+    // SAFETY: this rank's own memory, which the op has had written and now reads.
+    unsafe { arena.bytes(arrival.to.first(place.len_bytes)) }
 }

@@ -70,6 +70,10 @@ pub enum Count {
     Entered,
     /// Exchanges for which a device has left its numbers.
     Exchanged,
+    /// Gathers for which all that another host has of them has come here.
+    Gathered,
+    /// Gathers and spreads for which all that another host needs of this rank has left.
+    Given,
     /// Parcels of a kind sent.
     Sent(Parcel),
     /// Parcels of a kind taken.
@@ -78,7 +82,7 @@ pub enum Count {
 
 impl Count {
     /// How many there are.
-    pub const NUMBER: usize = 8 + 2 * Parcel::ALL.len();
+    pub const NUMBER: usize = 10 + 2 * Parcel::ALL.len();
 
     /// Its number.
     pub const fn index(self) -> usize {
@@ -91,8 +95,10 @@ impl Count {
             Count::Whole => 5,
             Count::Entered => 6,
             Count::Exchanged => 7,
-            Count::Sent(parcel) => 8 + parcel as usize,
-            Count::Taken(parcel) => 8 + Parcel::ALL.len() + parcel as usize,
+            Count::Gathered => 8,
+            Count::Given => 9,
+            Count::Sent(parcel) => 10 + parcel as usize,
+            Count::Taken(parcel) => 10 + Parcel::ALL.len() + parcel as usize,
         }
     }
 }
@@ -211,10 +217,20 @@ impl Signal {
     pub fn raise(&self) {
         // Sequentially consistent, as is the waiter's pair of accesses: either it sees the new count, or it is seen here.
         self.count.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 && cfg!(not(miri)) {
             // Fails only where the address is wrong, and it is this word's.
             let _ = futex::wake(&self.count, futex::Flags::empty(), i32::MAX as u32);
         }
+    }
+
+    /// Raises the count to `target`, which is beyond it, for who waits for it: as [`Signal::raise`], by whoever alone does so.
+    pub fn raise_to(&self, target: u32) {
+        self.count.store(target, Ordering::SeqCst);
+        self.wake();
     }
 
     /// Whether the count is `target` or beyond it.
@@ -336,6 +352,11 @@ impl Control {
     /// Tells that this rank, which alone may say so, is in this process.
     pub(super) fn tell_pid(&self) {
         self.pid.store(std::process::id(), Ordering::Relaxed);
+    }
+
+    /// Notes the process of a rank of another host.
+    pub(super) fn note_pid(&self, pid: u32) {
+        self.pid.store(pid, Ordering::Relaxed);
     }
 
     /// The process that this rank is in, once it has said so.

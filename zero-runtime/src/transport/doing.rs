@@ -43,33 +43,45 @@ impl<D: Device> Shared<'_, D> {
         // What is held up with this rank is held up by the same one: of all who wait for it, the first to notice speaks.
         let what = self.control(cause).doing();
         if self.control(cause).claim_notice(what, periods) {
-            launch::note(self.rank(), periods, || self.words(rank, cause, what));
+            launch::note(self.rank(), periods, || self.words(rank, cause));
         }
     }
 
     /// This rank has waited for `rank` in vain. The first that does so tells all the others whom to give up, and gets the words
     /// for it.
     pub(super) fn gives_up(&self, rank: usize) -> Lost {
-        let cause = self.cause_of(rank);
+        let cause = self.cause_here(self.cause_of(rank));
         // One block decides for all ranks who is the first.
         if !self.control(0).tell_lost(cause) {
             return self.control(0).lost().expect("told just now, or before");
         }
-        let what = self.control(cause).doing();
-        let pid = self.control(cause).pid();
+        let (plan, pid) = (self.arena.plan(), self.control(cause).pid());
+        let is_near = plan.config.reaches(self.rank(), cause);
         for other in 1..self.arena.plan().config.mesh.ranks() {
             self.control(other).tell_lost(cause);
         }
         Lost::Silent(Box::new(Silent {
             rank: cause,
             pid,
-            life: Life::of(pid),
-            host: silent::host(),
-            doing: op_words(self.arena.plan(), cause, what),
+            life: if is_near { Life::of(pid) } else { Life::Elsewhere },
+            host: self.hosts.get(cause).cloned().unwrap_or_else(silent::host),
+            doing: self.doing_words(cause),
             waiting: self.rank(),
             wait: self.wait_words(rank, cause),
             waited: timeout_of(self.sleeps_max),
         }))
+    }
+
+    /// A rank of this host that a signal has stopped, or that is gone, where the one that is waited for is on another host: that
+    /// one may wait for it.
+    fn cause_here(&self, cause: usize) -> usize {
+        let config = self.arena.plan().config;
+        if config.reaches(self.rank(), cause) {
+            return cause;
+        }
+        let (first, end) = config.sharing(self.rank());
+        let is_ill = |rank: &usize| matches!(Life::of(self.control(*rank).pid()), Life::Stopped | Life::Gone);
+        (first..end).find(is_ill).unwrap_or(cause)
     }
 
     /// The rank at the end of a chain of ranks that wait for one another, which begins with `rank`.
@@ -84,8 +96,19 @@ impl<D: Device> Shared<'_, D> {
     }
 
     /// Whom this rank waits for, and what it and the cause are doing.
-    fn words(&self, rank: usize, cause: usize, what: Doing) -> String {
-        format!("{}; rank {cause} is in {}", self.wait_words(rank, cause), op_words(self.arena.plan(), cause, what))
+    fn words(&self, rank: usize, cause: usize) -> String {
+        let what = self.doing_words(cause);
+        format!("{}; rank {cause} is in {what}", self.wait_words(rank, cause))
+    }
+
+    /// What a rank is doing, as far as it can be seen from here.
+    fn doing_words(&self, rank: usize) -> String {
+        match self.hosts.get(rank) {
+            Some(host) if !self.arena.plan().config.reaches(self.rank(), rank) => {
+                format!("an op that only {host} knows")
+            }
+            _ => op_words(self.arena.plan(), rank, self.control(rank).doing()),
+        }
     }
 
     /// Whom this rank waits for, and in what.

@@ -43,7 +43,7 @@ fn a_wait_names_ranks_and_ops() {
         let arena = transport.arena();
         let (step, evaluation) = (arena.stage().step.len(), arena.stage().evaluation.len());
         arena.begin(Some((Pass::Train, 1)));
-        let words = |rank, cause| transport.words(rank, cause, transport.control(cause).doing());
+        let words = |rank, cause| transport.words(rank, cause);
         let own = format!("op 2 of {step} of the step, `wait embed`");
         assert_eq!(words(1, 1), format!("rank 1, in {own}; rank 1 is in no op"));
         transport.control(2).begin(Some((Pass::Evaluate, 0)));

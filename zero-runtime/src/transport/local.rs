@@ -26,7 +26,7 @@ pub fn run<D: Device, R: Send>(
     rank_main: impl Fn(Shared<D>) -> R + Sync,
 ) -> Result<Vec<R>, LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
-    let segment = Arc::new(Segment::private(segment_bytes(plan))?);
+    let segment = Arc::new(Segment::private(segment_bytes(plan, 0))?);
     let arenas = (0..plan.config.mesh.ranks())
         .map(|rank| Arena::new(plan, rank, Arc::clone(&segment), D::open(rank)?, None))
         .collect::<Result<Vec<_>, _>>()?;

@@ -1,11 +1,13 @@
 //! Transport: what says when the bytes of other ranks are there, and brings them near where they cannot be read where they
 //! lie. Never computes: sums, and changes of width, are the engine's and the device's.
 //!
-//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes.
+//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `cluster` joins those of
+//! several hosts.
 #![allow(unsafe_code)]
 
 mod broken;
 pub(crate) mod carried;
+pub mod cluster;
 pub(crate) mod control;
 mod doing;
 pub mod local;

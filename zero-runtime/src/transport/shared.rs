@@ -9,7 +9,8 @@ use std::time::Duration;
 use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
 use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
 
-use super::carried::Carried;
+use super::carried::{Carried, arrived};
+use super::cluster::Links;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
 use super::queued::Queued;
 use super::{Lost, TIMEOUT, Transport};
@@ -21,10 +22,10 @@ use crate::view::{View, ViewMut};
 pub struct Shared<'p, D: Device = Cpu> {
     pub(super) arena: Arc<Arena<'p, D>>,
     /// What this rank has told so far, and is to tell by what its device has in its queues.
-    told: [u32; Count::NUMBER],
+    pub(super) told: [u32; Count::NUMBER],
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
-    sums: Sums,
+    pub(super) sums: Sums,
     /// For each kind of parcel and each slot that they leave from: which of them lay there last.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank on their way to where others read them.
@@ -38,18 +39,22 @@ pub struct Shared<'p, D: Device = Cpu> {
     moved: Moved,
     /// How bytes get here, where this rank does not reach those of others.
     pub(super) carried: Option<Carried>,
+    /// How they get from one host to another.
+    pub(super) links: Option<Links>,
+    /// The host of each rank, where they are on several.
+    pub(super) hosts: Vec<String>,
 }
 
 /// Which count each bucket has come to in the sums of gradients.
 #[derive(Default)]
-struct Sums {
+pub(super) struct Sums {
     /// For each bucket: which reduction it was last offered in, if it was.
-    offers: Vec<Option<u32>>,
+    pub(super) offers: Vec<Option<u32>>,
     /// For each slot for staging, and then for each bucket that has a place of its own: which reduction was last offered
     /// out of it, if one was.
     staged: Vec<Option<u32>>,
     /// For each bucket: which settle was its last.
-    settles: Vec<u32>,
+    pub(super) settles: Vec<u32>,
     /// For each slot for partial sums: which settle filled it last, if one did.
     partials: [Option<u32>; STAGING_SLOTS],
 }
@@ -76,6 +81,8 @@ impl<'p, D: Device> Shared<'p, D> {
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
             carried: None,
+            links: None,
+            hosts: Vec::new(),
             arena: Arc::new(arena),
         }
     }
@@ -98,7 +105,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// What it tells next.
-    fn next(&self, count: Count) -> u32 {
+    pub(super) fn next(&self, count: Count) -> u32 {
         self.told(count).wrapping_add(1)
     }
 
@@ -140,12 +147,66 @@ impl<'p, D: Device> Shared<'p, D> {
         self.await_on_host(rank, count, target)
     }
 
+    /// Where this rank sees a count of another one. What all ranks exchange is known to all ranks of a host.
+    fn counts_of(&self, rank: usize, count: Count) -> &Control {
+        match &self.links {
+            Some(links) if count != Count::Entered && !self.arena.plan().config.reaches(self.rank(), rank) => {
+                links.of(rank)
+            }
+            _ => self.control(rank),
+        }
+    }
+
     /// Waits until a count of `rank` has reached `target`.
     fn await_on_host(&self, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         let (notice, give_up) = (|periods| self.still_waits_for(rank, periods), || self.gives_up(rank));
         let (own, spins, patience, sleeps_max) = (self.own(), self.spins, Some(&PATIENCE), self.sleeps_max);
         let (notice, give_up) = (&notice, &give_up);
-        self.control(rank).wait(count, target, &Waiter { own, rank, spins, patience, notice, sleeps_max, give_up })
+        let waiter = Waiter { own, rank, spins, patience, notice, sleeps_max, give_up };
+        self.counts_of(rank, count).wait(count, target, &waiter).map_err(|lost| {
+            let failure = self.links.as_ref().and_then(Links::failure);
+            failure.map_or(lost, |failure| Lost::Device(Box::new(self.arena.broken(failure))))
+        })
+    }
+
+    /// Waits until the newest shards of a unit are there; those of other hosts, as the last gather has brought them.
+    fn await_shards(&mut self, device: &D, unit: usize) -> Result<(), Lost> {
+        let config = self.arena.plan().config;
+        for zero in 0..config.mesh.zero {
+            let peer = self.arena.along(Axis::Zero, zero);
+            let (count, target) = match &self.links {
+                Some(links) if !config.reaches(self.rank(), peer) => (Count::Gathered, links.gather_of(unit)),
+                _ => (Count::Published, self.versions[unit]),
+            };
+            if peer != self.rank() {
+                self.await_count(device, peer, count, target)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until what other hosts have been sent of a bucket has left, as what they send comes to lie there.
+    fn await_sent(&mut self, device: &D, bucket: usize, axis: Axis) -> Result<(), Lost> {
+        if self.links.is_none() {
+            return Ok(());
+        }
+        match axis {
+            Axis::Zero => {
+                let offer = self.sums.offers[bucket].expect("a bucket that is spread was offered");
+                self.await_peers(device, axis, Count::Settled, offer)
+            }
+            _ => self.await_peers(device, axis, Count::Combined, self.sums.settles[bucket]),
+        }
+    }
+
+    /// Waits until all has left that other hosts have been sent.
+    fn await_leaving(&mut self, device: &D) -> Result<(), Lost> {
+        let mut index = 0;
+        while let Some((rank, count, target)) = self.links.as_ref().and_then(|links| links.leaving(index)) {
+            self.await_count(device, rank, count, target)?;
+            index += 1;
+        }
+        Ok(())
     }
 
     /// This rank's shard of a unit is new: peers may gather it.
@@ -210,7 +271,7 @@ impl<'p, D: Device> Shared<'p, D> {
             Op::Gather { unit, .. } | Op::Wait { unit }
                 if matches!(op, Op::Gather { .. }) == self.arena.plan().config.has_streams() =>
             {
-                self.await_peers(device, Axis::Zero, Count::Published, self.versions[unit])
+                self.await_shards(device, unit)
             }
             Op::Claim { bucket } => self.await_staging(device, bucket),
             Op::Settle { bucket, .. } => self.await_offers(device, bucket),
@@ -317,11 +378,15 @@ impl<'p, D: Device> Shared<'p, D> {
     ) -> Result<(), Lost> {
         let len = mine.len();
         device.read(mine, &mut self.mine[..len]);
+        self.await_leaving(device)?;
         self.enter(call);
         for (to, number) in self.numbers(self.rank(), len).1.iter().zip(&self.mine) {
             to.store(number.to_bits(), Ordering::Relaxed);
         }
         self.own().signal(Count::Entered).raise();
+        // SAFETY: all that was sent has left; ranks of this host read what others left two exchanges ago before they entered
+        // the last, for which this one has waited.
+        unsafe { self.link_numbers(self.told(Count::Entered)) };
         self.meet(call, len, |rank, numbers| {
             device.stage(all.reborrow().part(rank * len, len), |to| {
                 for (number, from) in to.iter_mut().zip(numbers) {
@@ -383,6 +448,11 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     }
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
+        if let Op::Spread { bucket, axis } = op {
+            self.await_sent(device, bucket, axis)?;
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { self.link(op, position) };
         self.await_op(device, op, position)?;
         // SAFETY: by the caller's promise.
         unsafe { self.carry(device, op, position) };
@@ -393,13 +463,18 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         // SAFETY: by the caller's promise.
         unsafe { self.send(device, op, position) };
         self.tell_op(device, op, position);
+        // SAFETY: by the caller's promise.
+        unsafe { self.link_done(op, position) };
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
-        match &self.carried {
-            Some(carried) => carried.arrived(&self.arena, rank, place),
+        match (&self.carried, &self.links) {
+            (Some(carried), _) => arrived(carried.arrived(), &self.arena, rank, place),
+            (_, Some(links)) if !self.arena.plan().config.reaches(self.rank(), rank) => {
+                arrived(&links.arrived, &self.arena, rank, place)
+            }
             // SAFETY: the op has begun, so nobody writes what it reads.
-            None => unsafe { self.arena.bytes_of(rank, place) },
+            _ => unsafe { self.arena.bytes_of(rank, place) },
         }
     }
 

@@ -8,6 +8,7 @@ use zero_plan::Plan;
 
 use super::Shared;
 use super::carried::names;
+use super::cluster::spans_hosts;
 use crate::arena::{Arena, segment_bytes};
 use crate::device::Device;
 use crate::launch::{self, JobPlace, Joined, LaunchError, Watch};
@@ -24,8 +25,9 @@ pub fn join<'p, D: Device>(
     agreement: u64,
 ) -> Result<(Shared<'p, D>, Watch), LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
+    let place = &place.among(plan.config.sharing(place.rank))?;
     let Joined { segment, watch } =
-        launch::join(place, plan.fingerprint() ^ split_mix(agreement), segment_bytes(plan))?;
+        launch::join(place, plan.fingerprint() ^ split_mix(agreement), segment_bytes(plan, place.rank))?;
     let exchange = &mut |own| watch.exchange(own, place.join_timeout);
     let arena = D::open(place.local_rank)
         .and_then(|device| Arena::new(plan, place.rank, Arc::new(segment), device, Some(exchange)));
@@ -44,6 +46,9 @@ pub fn join<'p, D: Device>(
         let (mut transport, begin) = (Shared::new(arena), Instant::now());
         let goes_on = || begin.elapsed() < place.join_timeout;
         names.iter().try_for_each(|names| transport.connect(names, &goes_on))?;
+        if spans_hosts(&plan.config) {
+            transport.meet_hosts(place, agreement)?;
+        }
         Ok(transport)
     });
     match watched {

@@ -13,7 +13,7 @@ pub struct Silent {
     pub pid: Option<u32>,
     /// What the kernel knows of that process.
     pub life: Life,
-    /// The host that all ranks run on.
+    /// The host that it runs on.
     pub host: String,
     /// What it was last at.
     pub doing: String,
@@ -36,6 +36,8 @@ pub enum Life {
     Stopped,
     /// It has ended.
     Gone,
+    /// It is on another host.
+    Elsewhere,
     /// Nothing is known.
     Unknown,
 }
@@ -90,6 +92,7 @@ impl fmt::Display for Life {
             Life::Runs => "it is neither stopped nor gone",
             Life::Stopped => "it is stopped",
             Life::Gone => "it is gone",
+            Life::Elsewhere => "it is on another host",
             Life::Unknown => "nothing is known of it",
         })
     }
@@ -103,6 +106,10 @@ impl Life {
                  makes room"
             }
             Life::Gone => "its own output or its launcher says why; if neither does, see `dmesg`",
+            Life::Elsewhere => {
+                "see whether that host is up and reached, what the rank's own output says, and whether a signal has stopped it; \
+                 if an op takes that long, give it longer with --timeout"
+            }
             Life::Own | Life::Runs | Life::Unknown => {
                 "see what holds it up: a disk, a full memory, another program on its processors; if an op takes that \
                  long, give it longer with --timeout"

@@ -200,10 +200,16 @@ fn z0103_wrong_type() {
 
 #[test]
 fn z0103_unknown_variant() {
-    let message = "unknown variant `shm` for `transport`, expected `Local`, `Shm`, `Peer` or `Nccl`";
+    let message = "unknown variant `shm` for `transport`, expected `Local`, `Shm`, `Peer`, `Nccl` or `Cluster`";
     one("(zero: (stage: 3), transport: shm)", "Z0103", (1, 31), message, "did you mean `Shm`?");
-    let message = "unknown variant `Mpi` for `transport`, expected `Local`, `Shm`, `Peer` or `Nccl`";
-    one("(zero: (stage: 3), transport: Mpi)", "Z0103", (1, 31), message, "expected `Local`, `Shm`, `Peer` or `Nccl`");
+    let message = "unknown variant `Mpi` for `transport`, expected `Local`, `Shm`, `Peer`, `Nccl` or `Cluster`";
+    one(
+        "(zero: (stage: 3), transport: Mpi)",
+        "Z0103",
+        (1, 31),
+        message,
+        "expected `Local`, `Shm`, `Peer`, `Nccl` or `Cluster`",
+    );
     let message = "unknown variant `F16` for `precision.params`, expected `F32` or `BF16`";
     one("(zero: (stage: 3), precision: (params: F16))", "Z0103", (1, 40), message, "expected `F32` or `BF16`");
     let text = "(zero: (stage: 3), precision: (params: F16, moments: BF32))";

@@ -99,7 +99,7 @@ fn what_is_left_out_or_done_twice_shows_in_what_was_moved() {
     ] {
         let config = Config { mesh: Mesh::of_zero(3), stage, transport, ..Config::PLAIN };
         run(config, |mut ranks| {
-            let planned = Moved::taken(ranks.plan, &[Op::Gather { unit: 0, slot: 0 }]);
+            let planned = Moved::taken(ranks.plan, 0, &[Op::Gather { unit: 0, slot: 0 }]);
             let (copied, in_place) = (planned.copied.gather_bytes, planned.in_place.gather_bytes);
             assert_eq!((copied == 0, in_place == 0), (is_view, !is_view), "{config:?}");
             publish(&mut ranks);
@@ -127,7 +127,7 @@ fn reduces(count: usize, stage: u8, micro_batches: usize) {
             does(&mut ranks, &[Op::Reduce { bucket, round }, Op::Settle { bucket, round }]);
         }
         let ops = vec![Op::Reduce { bucket, round: 0 }; micro_batches];
-        assert_eq!(ranks.moved(), Moved::taken(ranks.plan, &ops), "{config:?}: rank {rank}");
+        assert_eq!(ranks.moved(), Moved::taken(ranks.plan, rank, &ops), "{config:?}: rank {rank}");
         // SAFETY: it is whole, and nobody adds to it.
         let sum = unsafe { arena.bytes(places.reduced(0)).cast::<f32>() }.as_slice();
         for (i, found) in sum.iter().enumerate() {

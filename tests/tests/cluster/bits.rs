@@ -1,0 +1,91 @@
+//! What ranks of several hosts train is, to the bit, what ranks that are threads do; and each rank maps and moves what its plan
+//! says, which the program asserts.
+
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_tests::layout::changed;
+use zero_tests::specs::{NAMES, Visitor, visit};
+use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
+
+use crate::net::{Mpi, Net, words};
+
+/// Trains a layout on threads.
+struct Train<'a>(&'a [String]);
+
+impl Visitor for Train<'_> {
+    type Output = Told;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Told {
+        let config = changed(M::PLAN.config, self.0);
+        Told::of(&train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config)))
+    }
+}
+
+/// The lengths of the axes of a spec.
+struct Lengths;
+
+impl Visitor for Lengths {
+    type Output = [usize; 3];
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> [usize; 3] {
+        let mesh = M::PLAN.config.mesh;
+        [mesh.pipeline, mesh.replica, mesh.zero]
+    }
+}
+
+/// Trains a layout on hosts, and compares.
+fn trains_alike(net: &Net, mpi: Mpi, name: &str, layout: &[String], hosts: usize, ranks: usize) {
+    let expected = visit(name, Train(layout)).expect("a spec of that name");
+    let layout = layout.join(" ");
+    let program = format!("{} {name} {layout} hosts={hosts}", env!("CARGO_BIN_EXE_spec"));
+    let library = mpi.library();
+    let environment = [("ZERO_MPI", &*library)];
+    let output = net.launch(mpi, hosts, ranks / hosts, &environment, &program).output().expect("a launcher");
+    assert!(output.status.success(), "{mpi:?}, {program}: {}", words(&output));
+    let told: Vec<Told> = String::from_utf8_lossy(&output.stdout).lines().map(Told::read).collect();
+    assert_eq!(told.len(), ranks, "{mpi:?}, {program}: {}", words(&output));
+    for told in told {
+        assert!(told.is_part_of(&expected), "{mpi:?}, {program}: a rank has other bits");
+    }
+}
+
+/// A layout of a spec on four ranks.
+fn on_four(name: &str) -> Vec<String> {
+    let [pipeline, replica, _] = visit(name, Lengths).expect("a spec of that name");
+    vec![format!("mesh={pipeline}x{replica}x{}", 4 / (pipeline * replica))]
+}
+
+#[test]
+fn every_spec_trains_to_the_bits_of_one_host() {
+    let Some(net) = Net::of(4) else { return };
+    for (number, name) in NAMES.iter().enumerate() {
+        for (turn, hosts) in [1, 2, 4].into_iter().enumerate() {
+            // Each spec meets both, on each number of hosts one.
+            let mpi = Mpi::ALL[(number + turn) % 2];
+            trains_alike(&net, mpi, name, &on_four(name), hosts, 4);
+        }
+    }
+}
+
+#[test]
+fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
+    let Some(net) = Net::of(3) else { return };
+    let layout = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
+    for (number, (words, hosts, ranks)) in [
+        // One replica does not fill hosts: its ranks are two on one and one on another.
+        (&["mesh=1x2x3", "stage=3", "prefetch=1"][..], 3, 6),
+        (&["mesh=1x1x6", "stage=2", "bucket=1"], 3, 6),
+        (&["mesh=1x1x3", "stage=1", "bucket=40000"], 3, 3),
+        (&["mesh=1x3x1", "stage=0", "bucket=1"], 3, 3),
+        (&["mesh=3x1x1", "micro_batches=3"], 3, 3),
+        (&["mesh=2x1x3", "stage=3", "micro_batches=2"], 2, 6),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (turn, name) in ["zero3", "bf16", "mixed"].into_iter().enumerate() {
+            let mpi = Mpi::ALL[(number + turn) % 2];
+            trains_alike(&net, mpi, name, &layout(words), hosts, ranks);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What goes over the network is what the plan says: bytes on the card of a host, against those that its ranks send to others.
+
+use zero_plan::{Plan, PlanBuf, Traffic};
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_tests::layout::changed;
+use zero_tests::specs::{Visitor, visit};
+
+use crate::net::{Mpi, Net, words};
+
+/// Steps of two runs: what they differ in is not that of a start.
+const STEPS: [usize; 2] = [20, 220];
+
+/// The protocols add to a segment of 1448 bytes its headers, to each two an acknowledgement, and to each message, of a few KiB
+/// here, an envelope.
+const OVERHEAD: f64 = 0.25;
+
+/// What all ranks of the first host send in a step to others.
+struct Planned<'a>(&'a [String]);
+
+impl Visitor for Planned<'_> {
+    type Output = Traffic;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Traffic {
+        let of = |plan: &Plan| {
+            let (first, end) = plan.config.sharing(0);
+            (first..end).fold(Traffic::default(), |mut sum, rank| {
+                sum += Traffic::between_hosts(plan, rank, plan.of_rank(rank).step);
+                sum
+            })
+        };
+        PlanBuf::new(M::PLAN.model, changed(M::PLAN.config, self.0), M::PLAN.units).with(of)
+    }
+}
+
+/// Bytes that the first host has sent so far.
+fn sent(net: &Net) -> usize {
+    let output = net.on(0, "cat /sys/class/net/eth0/statistics/tx_bytes").output().expect("a host");
+    String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")
+}
+
+#[test]
+fn bytes_on_the_network_are_those_of_the_plan() {
+    let Some(net) = Net::of(2) else { return };
+    for (words_of, mpi) in [
+        (["mesh=1x1x4", "stage=3", "hosts=2"], Mpi::OpenMpi),
+        // ZeRO stays within a host: only what replicas sum goes out.
+        (["mesh=1x2x2", "stage=3", "hosts=2"], Mpi::Mpich),
+        (["mesh=2x1x2", "stage=2", "hosts=2"], Mpi::OpenMpi),
+    ] {
+        let layout: Vec<String> = words_of.map(str::to_owned).to_vec();
+        let planned = visit("zero3", Planned(&layout)).expect("a spec of that name");
+        let library = mpi.library();
+        let measured = STEPS.map(|steps| {
+            let before = sent(&net);
+            let program = format!("{} zero3 {} steps={steps}", env!("CARGO_BIN_EXE_spec"), layout.join(" "));
+            let output = net.launch(mpi, 2, 2, &[("ZERO_MPI", &library)], &program).output().expect("a launcher");
+            assert!(output.status.success(), "{program}: {}", words(&output));
+            sent(&net) - before
+        });
+        let measured = (measured[1] - measured[0]) as f64 / (STEPS[1] - STEPS[0]) as f64;
+        let planned_bytes = planned.total_bytes() as f64;
+        let ratio = measured / planned_bytes;
+        assert!(
+            (1.0..1.0 + OVERHEAD).contains(&ratio),
+            "{words_of:?}: {measured} bytes a step on the network, planned are {planned:?}, {planned_bytes}"
+        );
+        if words_of[0] == "mesh=1x2x2" {
+            assert_eq!((planned.gather_bytes, planned.reduce_bytes), (0, 0), "ZeRO stays within a host");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What goes wrong in a run: told on every host that is left, with rank and host, in time, and nothing is left over.
+
+use std::io::Read;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::net::{Mpi, Net};
+
+/// After which ranks give one another up.
+const TIMEOUT: &str = "4s";
+/// By when all must be over: the timeout, the grace of those that tell, and a slow machine.
+const GUARD: Duration = Duration::from_secs(30);
+/// How long a launcher may still look for what is gone.
+const LAUNCHER: Duration = Duration::from_secs(3);
+
+/// A job that trains until something ends it.
+struct Job {
+    child: Child,
+    output: ChildStdout,
+}
+
+/// What came of it.
+struct End {
+    success: bool,
+    errors: String,
+}
+
+impl Job {
+    fn start(net: &Net, mpi: Mpi) -> Self {
+        let program = format!(
+            "{} --steps 100000000 --sample 0 --held-out 0 --log-every 1 --timeout {TIMEOUT} --data {}",
+            env!("CARGO_BIN_EXE_hosts"),
+            crate::text().display()
+        );
+        let mut command: Command = net.launch(mpi, 2, 2, &[("ZERO_MPI", &*mpi.library())], &program);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a launcher");
+        let output = child.stdout.take().expect("piped");
+        Self { child, output }
+    }
+
+    /// Waits until a step is done, and some more.
+    fn wait_for_steps(&mut self) {
+        // A launcher may give ranks a terminal, on which a line is drawn anew and does not end.
+        let (mut seen, mut bytes) = (String::new(), [0; 4096]);
+        while !seen.contains("tokens/s") {
+            let read = self.output.read(&mut bytes).expect("text");
+            if read == 0 {
+                let mut errors = String::new();
+                self.child.stderr.as_mut().expect("piped").read_to_string(&mut errors).expect("text");
+                panic!("the job has ended: {errors}");
+            }
+            seen += &String::from_utf8_lossy(&bytes[..read]);
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Waits until no rank is left, with all that is printed until then: launchers themselves may not notice.
+    fn end(mut self, net: &Net) -> End {
+        let drain = std::thread::spawn(move || std::io::copy(&mut self.output, &mut std::io::sink()));
+        let mut stderr = self.child.stderr.take().expect("piped");
+        let errors = std::thread::spawn(move || {
+            let mut errors = String::new();
+            let _ = stderr.read_to_string(&mut errors);
+            errors
+        });
+        let (begin, mut last_rank) = (Instant::now(), None);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a launcher") {
+                break status;
+            }
+            last_rank = last_rank.or_else(|| ranks(net).is_empty().then(Instant::now));
+            assert!(begin.elapsed() < GUARD, "after {GUARD:?} there are {:?}", ranks(net));
+            if last_rank.is_some_and(|last| last.elapsed() > LAUNCHER) {
+                net.end_launchers();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let _ = drain.join();
+        End { success: status.success(), errors: errors.join().expect("text") }
+    }
+}
+
+/// The processes of the ranks, each with its host.
+fn ranks(net: &Net) -> Vec<(usize, Pid)> {
+    net.processes(|name| name == "hosts")
+}
+
+/// Nothing of a job is left on any host.
+fn assert_nothing_left(net: &Net) {
+    let begin = Instant::now();
+    while !ranks(net).is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "ranks are left: {:?}", ranks(net));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A job with a fault on the second host, in which one of these is told.
+fn fault(net: &Net, mpi: Mpi, fault: impl FnOnce(&Net, Pid), tells: &[&str]) -> End {
+    let mut job = Job::start(net, mpi);
+    job.wait_for_steps();
+    let (_, victim) = ranks(net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second host");
+    fault(net, victim);
+    let end = job.end(net);
+    assert!(!end.success, "{mpi:?}: {}", end.errors);
+    assert!(tells.iter().any(|told| end.errors.contains(told)), "{mpi:?}, expected one of {tells:?}: {}", end.errors);
+    end
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_all_hosts() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        fault(
+            &net,
+            mpi,
+            |_, victim| kill_process(victim, Signal::KILL).unwrap(),
+            &["error[Z0314]", "signal 9", "KILLED", "terminated badly"],
+        );
+        assert_nothing_left(&net);
+    }
+}
+
+#[test]
+fn z0402_a_rank_that_is_stopped_is_named_with_its_host() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        let end = fault(
+            &net,
+            mpi,
+            |_, victim| kill_process(victim, Signal::STOP).unwrap(),
+            &["error[Z0402]: after 4 s, rank "],
+        );
+        assert!(end.errors.contains(&format!("on {}) has not answered", net.hosts[1])), "{}", end.errors);
+        assert_nothing_left(&net);
+    }
+}
+
+#[test]
+fn a_link_that_goes_down_is_told_and_ends_both_hosts() {
+    for mpi in Mpi::ALL {
+        let Some(net) = Net::of(2) else { return };
+        let down = |net: &Net, _| {
+            assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
+        };
+        fault(&net, mpi, down, &["error[Z0402]", "error[Z0451]"]);
+        assert_nothing_left(&net);
+    }
+}
+
+#[test]
+fn a_host_that_dies_is_told() {
+    for mpi in Mpi::ALL {
+        let Some(net) = Net::of(2) else { return };
+        fault(
+            &net,
+            mpi,
+            |net, _| net.kill_host(1),
+            // A launcher that loses a helper ends the other host at once, and says so in words of its own.
+            &["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI"],
+        );
+        assert_nothing_left(&net);
+    }
+}

@@ -1,0 +1,15 @@
+//! Ranks of several hosts, which are made of one machine: the same bits as on one, the bytes of the plan on the network, and
+//! whatever goes wrong told on every host that is left.
+
+mod bits;
+mod bytes;
+mod faults;
+mod net;
+mod start;
+
+use std::path::PathBuf;
+
+/// A text to train on.
+fn text() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"))
+}

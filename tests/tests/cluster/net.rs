@@ -1,0 +1,180 @@
+//! Hosts made of one machine, launchers on them, and what they came to. What cannot be had is said aloud and counted.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::Pid;
+use tempfile::TempDir;
+
+/// An MPI with its launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mpi {
+    OpenMpi,
+    Mpich,
+}
+
+impl Mpi {
+    pub const ALL: [Self; 2] = [Self::OpenMpi, Self::Mpich];
+
+    /// As Debian calls it, which has both side by side; an MPICH of another origin is in the folder that a variable names.
+    fn launcher(self) -> String {
+        match self {
+            Self::OpenMpi => "mpirun.openmpi".to_owned(),
+            Self::Mpich => own_mpich("bin/mpiexec").unwrap_or_else(|| "mpiexec.mpich".to_owned()),
+        }
+    }
+
+    /// The library that belongs to it.
+    pub fn library(self) -> String {
+        match self {
+            Self::OpenMpi => "libmpi.so.40".to_owned(),
+            Self::Mpich => own_mpich("lib/libmpi_abi.so.1").unwrap_or_else(|| "libmpich.so.12".to_owned()),
+        }
+    }
+
+    /// The line that starts so many ranks on each host.
+    fn line(self, hosts: &[String], each: usize, ssh: &Path, environment: &[(&str, &str)]) -> String {
+        let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
+        let (slots, ranks, ssh) = (slots.join(","), hosts.len() * each, ssh.display());
+        let given = |option: &dyn Fn(&str, &str) -> String| -> String {
+            environment.iter().map(|(name, value)| format!("{} ", option(name, value))).collect()
+        };
+        match self {
+            Self::OpenMpi => format!(
+                "{} --allow-run-as-root --mca plm_rsh_agent {ssh} --mca btl_tcp_if_include eth0 --mca \
+                 oob_tcp_if_include eth0 --bind-to none --host {slots} {}-n {ranks}",
+                self.launcher(),
+                given(&|name, value| format!("-x {name}={value}"))
+            ),
+            Self::Mpich => format!(
+                "{} -launcher ssh -launcher-exec {ssh} -iface eth0 -hosts {slots} {}-n {ranks}",
+                self.launcher(),
+                given(&|name, value| format!("-genv {name} {value}"))
+            ),
+        }
+    }
+}
+
+/// A file of an MPICH that lies in a folder of its own.
+fn own_mpich(file: &str) -> Option<String> {
+    let folder = std::env::var("ZERO_TEST_MPICH").ok()?;
+    Some(format!("{folder}/{file}"))
+}
+
+/// Some hosts, which end with this.
+pub struct Net {
+    folder: TempDir,
+    pub hosts: Vec<String>,
+}
+
+/// Networks of this process so far: their names are part of those of the system's.
+static NETS: AtomicUsize = AtomicUsize::new(0);
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/hosts.sh")
+}
+
+impl Net {
+    /// So many hosts; none where this machine permits none, or has not both launchers.
+    pub fn of(count: usize) -> Option<Self> {
+        Self::limited(count, "")
+    }
+
+    /// The same with cards of a rate, as `1gbit`.
+    pub fn limited(count: usize, rate: &str) -> Option<Self> {
+        let has =
+            |what: &str| Command::new("which").arg(what).stdout(Stdio::null()).status().is_ok_and(|end| end.success());
+        let can = Command::new(script()).arg("can").status().is_ok_and(|end| end.success());
+        if let Some(missing) = Mpi::ALL.map(Mpi::launcher).into_iter().find(|launcher| !has(launcher)) {
+            return skipped(&format!("{missing} is not installed"));
+        }
+        if !can {
+            return skipped("this machine permits no namespaces of networks");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        // Names of network cards have at most 15 characters.
+        let name = format!("z{}x{}h", std::process::id() % 10_000, NETS.fetch_add(1, Ordering::Relaxed));
+        let net = Self { hosts: (0..count).map(|host| format!("{name}{host}")).collect(), folder };
+        let mut up = Command::new(script());
+        up.arg("up").arg(net.folder.path().join(&name)).arg(count.to_string()).arg(rate);
+        assert!(up.status().is_ok_and(|end| end.success()), "hosts that do not start");
+        Some(net)
+    }
+
+    fn own(&self) -> PathBuf {
+        let name = self.hosts[0].trim_end_matches('0');
+        self.folder.path().join(name)
+    }
+
+    /// A command on one of the hosts.
+    pub fn on(&self, host: usize, command: &str) -> Command {
+        let mut on = Command::new(script());
+        on.arg("on").arg(self.own()).arg(&self.hosts[host]).arg(command);
+        on
+    }
+
+    /// Starts so many ranks of a program on each of the first hosts by a launcher, which is killed after a while.
+    pub fn launch(&self, mpi: Mpi, hosts: usize, each: usize, environment: &[(&str, &str)], program: &str) -> Command {
+        self.launch_with(mpi, hosts, each, environment, "", program)
+    }
+
+    /// The same with options of the launcher.
+    pub fn launch_with(
+        &self,
+        mpi: Mpi,
+        hosts: usize,
+        each: usize,
+        environment: &[(&str, &str)],
+        options: &str,
+        program: &str,
+    ) -> Command {
+        let line = mpi.line(&self.hosts[..hosts], each, &self.own().join("ssh"), environment);
+        self.on(0, &format!("exec timeout --kill-after 3 120 {line} {options} {program}"))
+    }
+
+    /// All launchers end, which run on the first host, and their helpers.
+    pub fn end_launchers(&self) {
+        let is_launcher = |name: &str| ["mpirun", "mpiexec", "orted", "hydra"].iter().any(|it| name.starts_with(it));
+        for (_, pid) in self.processes(is_launcher) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+
+    /// The processes of all hosts whose names are such, each with its host.
+    pub fn processes(&self, is_such: impl Fn(&str) -> bool) -> Vec<(usize, Pid)> {
+        let of_host = |(number, host): (usize, &String)| {
+            let output = Command::new("ip").args(["netns", "pids", host]).output().expect("ip");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let pids: Vec<i32> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
+            let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let such = pids.into_iter().filter(|pid| is_such(name(pid).trim())).collect::<Vec<i32>>();
+            such.into_iter().map(move |pid| (number, Pid::from_raw(pid).expect("a process")))
+        };
+        self.hosts.iter().enumerate().flat_map(of_host).collect()
+    }
+
+    /// All processes of a host end.
+    pub fn kill_host(&self, host: usize) {
+        let mut die = Command::new(script());
+        assert!(die.arg("die").arg(self.own()).arg(&self.hosts[host]).status().is_ok_and(|end| end.success()));
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        let _ = Command::new(script()).arg("down").arg(self.own()).status();
+    }
+}
+
+fn skipped(why: &str) -> Option<Net> {
+    eprintln!("SKIPPED: no hosts: {why}");
+    assert!(std::env::var_os("ZERO_TEST_HOSTS").is_none(), "ZERO_TEST_HOSTS asks for hosts, and {why}");
+    None
+}
+
+/// What a launcher has printed.
+pub fn words(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{:?}\n{}\n{}", output.status.code(), text(&output.stdout), text(&output.stderr))
+}

@@ -1,0 +1,145 @@
+//! What must not begin: each mistake is one error with its code, on the host that has it, and nothing hangs.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::net::{Mpi, Net, words};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hosts");
+
+/// Trains for some steps on two hosts of two ranks, with arguments and variables.
+fn run(net: &Net, mpi: Mpi, environment: &[(&str, &str)], program: &str) -> Output {
+    let library = mpi.library();
+    let library = ("ZERO_MPI", &*library);
+    let environment: Vec<_> = [library].iter().chain(environment).copied().collect();
+    net.launch(mpi, 2, 2, &environment, program).output().expect("a launcher")
+}
+
+fn trains(arguments: &str) -> String {
+    format!("{PROGRAM} --steps 3 --sample 0 --held-out 0 --log-every 1 --data {} {arguments}", crate::text().display())
+}
+
+/// Asserts that a start has failed with an error of this code, which says this, and with no other code.
+fn assert_refused(output: &Output, code: &str, says: &str) {
+    let all = words(output);
+    assert!(!output.status.success(), "{all}");
+    assert!(all.contains(&format!("error[{code}]: ")) && all.contains(says), "expected {code}, {says}: {all}");
+    let others = all.split("error[").skip(1).filter(|rest| !rest.starts_with(code));
+    assert_eq!(others.count(), 0, "{all}");
+}
+
+#[test]
+fn it_trains_and_measures_what_was_planned() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        let output = run(&net, mpi, &[], &trains(""));
+        let all = words(&output);
+        assert!(output.status.success(), "{mpi:?}: {all}");
+        assert!(all.contains("bytes copied per step") && all.contains("3/3"), "{all}");
+    }
+}
+
+#[test]
+fn z0450_no_library() {
+    let Some(net) = Net::of(2) else { return };
+    let output = net.launch(Mpi::OpenMpi, 2, 2, &[("ZERO_MPI", "libnothing.so.1")], &trains("")).output().unwrap();
+    assert_refused(&output, "Z0450", "libnothing.so.1");
+}
+
+#[test]
+fn z0451_a_library_that_is_no_mpi() {
+    let Some(net) = Net::of(2) else { return };
+    let output = net.launch(Mpi::OpenMpi, 2, 2, &[("ZERO_MPI", "libm.so.6")], &trains("")).output().unwrap();
+    assert_refused(&output, "Z0451", "libm.so.6 has no `MPI_");
+}
+
+#[test]
+fn z0452_the_library_of_another_launcher() {
+    let Some(net) = Net::of(2) else { return };
+    let library = Mpi::OpenMpi.library();
+    let other = ("ZERO_MPI", &*library);
+    let output = net.launch(Mpi::Mpich, 2, 2, &[other], &trains("")).output().unwrap();
+    assert_refused(&output, "Z0452", "MPI has rank 0 of 1 here");
+}
+
+#[test]
+fn z0305_a_world_of_another_size() {
+    let Some(net) = Net::of(2) else { return };
+    let output = net.launch(Mpi::Mpich, 2, 1, &[], &trains("")).output().unwrap();
+    assert_refused(&output, "Z0305", "is for 4 ranks");
+}
+
+#[test]
+fn z0453_ranks_that_are_dealt_out_like_cards() {
+    let Some(net) = Net::of(2) else { return };
+    let dealt = net.launch_with(Mpi::OpenMpi, 2, 2, &[], "--map-by node", &trains("")).output().unwrap();
+    assert_refused(&dealt, "Z0453", "expected");
+}
+
+#[test]
+fn z0453_all_ranks_on_one_host() {
+    let Some(net) = Net::of(2) else { return };
+    let output = net.launch(Mpi::Mpich, 1, 4, &[], &trains("")).output().unwrap();
+    assert_refused(&output, "Z0453", "expected");
+}
+
+#[test]
+fn z0454_what_differs_on_one_host_is_named_with_it() {
+    let Some(net) = Net::of(2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    // A binary that differs in one byte behind its end, on the second host alone.
+    let other = folder.path().join("other");
+    let mut bytes = std::fs::read(PROGRAM).expect("the program");
+    bytes.push(0);
+    std::fs::write(&other, bytes).expect("room");
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let second = net.hosts[1].clone();
+    let chosen = |first: &str, then: &str| {
+        let script = folder.path().join("chosen.sh");
+        let text = format!("#!/bin/sh\n[ \"$(hostname)\" = {second} ] && exec {then}\nexec {first}\n");
+        std::fs::write(&script, text).expect("room");
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        script.display().to_string()
+    };
+    let usual = trains("");
+    for (then, what) in [
+        (usual.replace(PROGRAM, &other.display().to_string()), "another binary"),
+        (trains("--lr 0.5"), "another arguments or data"),
+        (trains("--seed 7"), "another arguments or data"),
+        (usual.replace(&crate::text().display().to_string(), &own_text(folder.path())), "another arguments or data"),
+    ] {
+        let output = run(&net, Mpi::Mpich, &[], &chosen(&usual, &then));
+        assert_refused(&output, "Z0454", &format!("rank 2 on {second}, rank 3 on {second} have {what}"));
+    }
+}
+
+/// Another text than that of the tests.
+fn own_text(folder: &Path) -> String {
+    let path = folder.join("own.txt");
+    std::fs::write(&path, "another text. ".repeat(2000)).expect("room");
+    path.display().to_string()
+}
+
+#[test]
+fn z0455_without_a_launcher() {
+    let Some(net) = Net::of(1) else { return };
+    assert_refused(&net.on(0, &trains("")).output().unwrap(), "Z0455", "is for 2 hosts");
+}
+
+#[test]
+fn two_jobs_on_the_same_hosts_do_not_meet() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        let mut jobs: Vec<_> = (0..2)
+            .map(|_| {
+                let mut job = net.launch(mpi, 2, 2, &[("ZERO_MPI", &*mpi.library())], &trains(""));
+                job.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+                job.spawn().expect("a launcher")
+            })
+            .collect();
+        for job in jobs.drain(..) {
+            let output = job.wait_with_output().unwrap();
+            assert!(output.status.success(), "{mpi:?}: {}", words(&output));
+        }
+    }
+}

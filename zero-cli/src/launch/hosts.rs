@@ -1,0 +1,67 @@
+//! Hosts: which there are, and the binary on each of them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::LaunchArguments;
+use crate::binary::Binary;
+use crate::error::Error;
+
+/// The hosts that were named.
+pub fn of(arguments: &LaunchArguments) -> Result<Vec<String>, Error> {
+    let Some(file) = &arguments.hostfile else { return Ok(arguments.hosts.clone()) };
+    let text = std::fs::read_to_string(file).map_err(|source| Error::NoHostfile { path: file.clone(), source })?;
+    Ok(listed(&text))
+}
+
+/// The hosts of a file: the first word of each line that is no comment, without the slots that MPICH writes after a colon.
+fn listed(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
+}
+
+/// Copies a binary to each host where it is not yet; gives its path there, which its contents name, so that no run finds the
+/// binary of another.
+pub fn copy(binary: &Binary, hosts: &[String], ssh: &str, folder: &Path) -> Result<PathBuf, Error> {
+    let contents = binary.contents().map_err(|source| Error::Start { binary: binary.path().to_owned(), source })?;
+    let name = binary.path().file_name().unwrap_or_default();
+    let there = folder.join(&blake3::hash(&contents).to_hex()[..16]).join(name);
+    let (path, parent) = (quoted(&there), quoted(there.parent().unwrap_or(folder)));
+    // A copy that was cut short is not started: it gets its name when it is whole.
+    let line = format!(
+        "test -x {path} || {{ mkdir -p {parent} && cat > {path}.$$ && chmod +x {path}.$$ && mv {path}.$$ {path}; }}"
+    );
+    for host in hosts {
+        let source =
+            File::open(binary.path()).map_err(|source| Error::Start { binary: binary.path().to_owned(), source })?;
+        let status = Command::new(ssh).args([host, &line]).stdin(Stdio::from(source)).status();
+        let ended =
+            status.map_err(|source| Error::NotCopied { host: host.clone(), why: format!("{ssh}: {source}") })?;
+        if !ended.success() {
+            return Err(Error::NotCopied { host: host.clone(), why: format!("{ssh} ended with {ended}") });
+        }
+    }
+    Ok(there)
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_open_mpi_and_of_mpich_name_hosts() {
+        assert_eq!(listed("# ours\nnode1 slots=4\n\n  node2:4 # the new one\nnode3\n"), ["node1", "node2", "node3"]);
+    }
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        assert_eq!(quoted(Path::new("/tmp/it's here")), r"'/tmp/it'\''s here'");
+    }
+}

@@ -1,0 +1,105 @@
+//! Launch: starts the ranks of a spec on several hosts: copies the binary there and hands over to the mpirun of this machine, or
+//! writes what Slurm or Kubernetes take. Never waits for ranks itself.
+
+mod files;
+mod hosts;
+mod mpirun;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+use clap::Args;
+use zero_plan::spec::Spec;
+use zero_plan::{Mesh, TransportKind};
+
+use crate::arguments::Request;
+use crate::build;
+use crate::error::Error;
+use crate::say;
+
+/// What to start, and where.
+#[derive(Args, Debug, PartialEq)]
+#[command(group(clap::ArgGroup::new("where").required(true).args(["hosts", "hostfile", "slurm", "kubernetes"])))]
+pub struct LaunchArguments {
+    #[command(flatten)]
+    pub request: Request,
+    /// The hosts, with commas between them, one for each node of the mesh: copies the binary there and starts it
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// A file with a host in each line, as mpirun takes it; what follows a name is left aside
+    #[arg(long, value_name = "FILE")]
+    pub hostfile: Option<PathBuf>,
+    /// Write a script that sbatch takes, and start nothing
+    #[arg(long, value_name = "FILE")]
+    pub slurm: Option<PathBuf>,
+    /// Write a job that Kubeflow Trainer takes, and start nothing
+    #[arg(long, value_name = "FILE", requires = "image")]
+    pub kubernetes: Option<PathBuf>,
+    /// The image that the job runs in: it has the binary as its entry, sshd, and an Open MPI
+    #[arg(long, value_name = "IMAGE", requires = "kubernetes")]
+    pub image: Option<String>,
+    /// The launcher of the MPI that hosts have
+    #[arg(long, value_name = "PROGRAM", default_value = "mpirun")]
+    pub launcher: PathBuf,
+    /// What starts a program on another host; it takes the host and a command, as ssh does
+    #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
+    pub ssh: String,
+    /// The network card between hosts, where they have several
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// The folder on each host that binaries are copied to, each to one of its own
+    #[arg(long, value_name = "PATH", default_value = "/tmp/zero")]
+    pub folder: PathBuf,
+    /// Arguments of the binary; `-- --help` lists them
+    #[arg(last = true)]
+    pub arguments: Vec<OsString>,
+}
+
+/// A job on hosts.
+struct Job<'a> {
+    spec: &'a str,
+    mesh: Mesh,
+    arguments: Vec<String>,
+}
+
+/// Starts it, or writes what starts it.
+pub fn launch(arguments: &LaunchArguments) -> Result<(), Error> {
+    let path = &arguments.request.spec;
+    let spec = build::read(path)?;
+    let mesh = spans_hosts(&spec, arguments)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let job = Job { spec: &name, mesh, arguments: words };
+    if let (Some(file), Some(image)) = (&arguments.kubernetes, &arguments.image) {
+        return write(file, &files::kubernetes(&job, image));
+    }
+    let binary = build::build(&arguments.request)?;
+    if let Some(file) = &arguments.slurm {
+        return write(file, &files::slurm(&job, binary.path()));
+    }
+    let hosts = hosts::of(arguments)?;
+    if hosts.len() != mesh.nodes {
+        return Err(Error::OtherHosts { spec: path.clone(), nodes: mesh.nodes, hosts: hosts.len() });
+    }
+    let there = hosts::copy(&binary, &hosts, &arguments.ssh, &arguments.folder)?;
+    let mut command = mpirun::command(arguments, &hosts, mesh.ranks_per_node(), &there)?;
+    say::line(mpirun::shown(&command));
+    Err(Error::NoLauncher { launcher: arguments.launcher.clone(), source: command.exec() })
+}
+
+/// The mesh of a spec whose ranks may be on several hosts.
+fn spans_hosts(spec: &Spec, arguments: &LaunchArguments) -> Result<Mesh, Error> {
+    match spec.transport() {
+        TransportKind::Cluster => Ok(spec.mesh.grid()),
+        other => Err(Error::OneHost { spec: arguments.request.spec.clone(), transport: format!("{other:?}") }),
+    }
+}
+
+fn write(file: &PathBuf, text: &str) -> Result<(), Error> {
+    let failed = |source| Error::WriteNew { path: file.clone(), source };
+    let mut new = std::fs::File::create_new(file).map_err(failed)?;
+    std::io::Write::write_all(&mut new, text.as_bytes()).map_err(failed)?;
+    say::line(file.display());
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Mpirun: the line that starts ranks, in the dialect of the launcher that there is.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::LaunchArguments;
+use crate::error::Error;
+
+/// Whose launcher it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    /// Open MPI 4 and earlier, which bring a launcher of their own.
+    Orte,
+    /// Open MPI 5 and later, which use PRRTE's.
+    Prrte,
+    /// MPICH, and what is derived from it.
+    Hydra,
+}
+
+/// Whose launcher says this when it is asked for its version.
+fn dialect(version: &str) -> Option<Dialect> {
+    if version.contains("HYDRA") || version.contains("MPICH") || version.contains("Intel(R) MPI") {
+        return Some(Dialect::Hydra);
+    }
+    let after = version.split("(Open MPI)").nth(1)?;
+    let major: u32 = after.trim_start().split('.').next()?.parse().ok()?;
+    Some(if major < 5 { Dialect::Orte } else { Dialect::Prrte })
+}
+
+/// The line that starts `each` ranks of a binary on each host.
+pub fn command(arguments: &LaunchArguments, hosts: &[String], each: usize, binary: &Path) -> Result<Command, Error> {
+    let launcher = &arguments.launcher;
+    let asked = Command::new(launcher).arg("--version").output();
+    let asked = asked.map_err(|source| Error::NoLauncher { launcher: launcher.clone(), source })?;
+    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+    let dialect = dialect(&said).ok_or_else(|| Error::OtherLauncher { launcher: launcher.clone(), said })?;
+    let mut command = Command::new(launcher);
+    command.args(words(dialect, arguments, hosts, each, rustix::process::geteuid().is_root()));
+    command.arg(binary).args(&arguments.arguments);
+    Ok(command)
+}
+
+/// What lies between the launcher and the binary.
+fn words(dialect: Dialect, arguments: &LaunchArguments, hosts: &[String], each: usize, is_root: bool) -> Vec<String> {
+    let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
+    let (slots, ranks) = (slots.join(","), (hosts.len() * each).to_string());
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |given: &[&str]| words.extend(given.iter().map(|&word| word.to_owned()));
+    let ssh = (arguments.ssh != "ssh").then_some(arguments.ssh.as_str());
+    match dialect {
+        Dialect::Orte | Dialect::Prrte => {
+            // Ranks share the cores of their host among their threads themselves.
+            add(&["--host", &slots, "--map-by", "slot", "--bind-to", "none", "-n", &ranks]);
+            let is_orte = dialect == Dialect::Orte;
+            if is_root {
+                add(&["--allow-run-as-root"]);
+            }
+            if let Some(ssh) = ssh {
+                add(if is_orte { &["--mca", "plm_rsh_agent"] } else { &["--prtemca", "plm_ssh_agent"] });
+                add(&[ssh]);
+            }
+            if let Some(card) = &arguments.interface {
+                add(&["--mca", "btl_tcp_if_include", card]);
+                add(if is_orte { &["--mca", "oob_tcp_if_include"] } else { &["--prtemca", "prte_if_include"] });
+                add(&[card]);
+            }
+            for (name, _) in variables() {
+                add(&["-x", &name]);
+            }
+        }
+        Dialect::Hydra => {
+            add(&["-hosts", &slots, "-n", &ranks, "-bind-to", "none"]);
+            if let Some(ssh) = ssh {
+                add(&["-launcher", "ssh", "-launcher-exec", ssh]);
+            }
+            if let Some(card) = &arguments.interface {
+                add(&["-iface", card]);
+            }
+            for (name, value) in variables() {
+                add(&["-genv", &name, &value]);
+            }
+        }
+    }
+    words
+}
+
+/// The variables of ranks that are set here.
+fn variables() -> Vec<(String, String)> {
+    let mut variables: Vec<_> = std::env::vars().filter(|(name, _)| name.starts_with("ZERO_")).collect();
+    variables.sort();
+    variables
+}
+
+/// A command as one would type it.
+pub fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let plain = |word: &str| word.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
+    let shown = words.map(|word| {
+        let word = word.to_string_lossy();
+        if plain(&word) && !word.is_empty() { word.into_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        launch: LaunchArguments,
+    }
+
+    #[test]
+    fn each_launcher_is_known_by_what_it_says() {
+        for (said, expected) in [
+            ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", Some(Dialect::Orte)),
+            ("mpirun (Open MPI) 5.0.11\n", Some(Dialect::Prrte)),
+            ("HYDRA build details:\n    Version: 4.0.2\n", Some(Dialect::Hydra)),
+            ("srun 22.05", None),
+        ] {
+            assert_eq!(dialect(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn every_dialect_names_hosts_with_their_slots() {
+        let given = ["launch", "a.ron", "--hosts", "a,b", "--ssh", "/my/ssh", "--interface", "eth0"];
+        let arguments = Line::parse_from(given).launch;
+        let hosts = ["a".to_owned(), "b".to_owned()];
+        let line = |dialect| words(dialect, &arguments, &hosts, 2, true).join(" ");
+        let orte = line(Dialect::Orte);
+        assert!(orte.starts_with("--host a:2,b:2 --map-by slot --bind-to none -n 4 --allow-run-as-root"), "{orte}");
+        assert!(
+            orte.contains("--mca plm_rsh_agent /my/ssh --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0")
+        );
+        let prrte = line(Dialect::Prrte);
+        assert!(prrte.contains("--prtemca plm_ssh_agent /my/ssh") && prrte.contains("--prtemca prte_if_include eth0"));
+        let hydra = line(Dialect::Hydra);
+        assert!(
+            hydra.starts_with("-hosts a:2,b:2 -n 4") && hydra.contains("-launcher-exec /my/ssh -iface eth0"),
+            "{hydra}"
+        );
+    }
+
+    #[test]
+    fn a_command_is_shown_as_one_would_type_it() {
+        let mut command = Command::new("mpirun");
+        command.args(["-n", "2", "/tmp/it's", "--data", "my text"]);
+        assert_eq!(shown(&command), r"mpirun -n 2 '/tmp/it'\''s' --data 'my text'");
+    }
+}

@@ -1,0 +1,134 @@
+//! Cluster: ranks of several hosts. Those of one host share memory, as under `shm`; MPI carries what others need of them, by
+//! one thread a rank that nobody else calls MPI from. Here ranks of all hosts meet and see that they are about to run the
+//! same. Never adds.
+
+mod card;
+mod links;
+mod mpi;
+mod post;
+
+use std::sync::{Arc, OnceLock};
+
+use zero_plan::{Config, Plan, TransportKind};
+
+use super::control::Control;
+use super::shared::Shared;
+use crate::device::{Device, Failure};
+use crate::launch::{JobPlace, LaunchError, Segment};
+use card::Card;
+pub(super) use links::Links;
+use post::{Counts, Ending, Post, Whose};
+
+/// The world that this process has joined, if it has.
+static WORLD: OnceLock<Ending> = OnceLock::new();
+
+/// Leaves the world of MPI, if this process is in one: all its ranks do, as the run is over.
+pub fn leave() {
+    WORLD.get().into_iter().for_each(Ending::leave);
+}
+
+/// Ends the ranks of all hosts, if there are others than this one: this rank has failed, and whoever says why has said it.
+/// Returns after a moment where no launcher ends this process.
+pub fn abort(code: u8) {
+    WORLD.get().into_iter().for_each(|world| world.abort(code));
+}
+
+/// What this rank alone knows of the ranks of other hosts: an own control block for each rank.
+#[derive(Clone)]
+pub(in crate::transport) struct Mirror(Arc<[Control]>);
+
+impl Mirror {
+    fn new(ranks: usize) -> Self {
+        Self((0..ranks).map(|_| Control::default()).collect())
+    }
+
+    fn of(&self, rank: usize) -> &Control {
+        &self.0[rank]
+    }
+}
+
+/// All counts that a rank's thread may raise.
+struct Known {
+    own: Mirror,
+    /// Begins with the control blocks that the ranks of this host share.
+    segment: Arc<Segment>,
+}
+
+impl Known {
+    fn of_host(&self, rank: usize) -> &Control {
+        assert!(rank < self.own.0.len());
+        // SAFETY: the segment begins with a block for each rank, was zero at first, and lives as long as this does.
+        #[expect(unsafe_code, reason = "the words that ranks of a host share")]
+        unsafe {
+            Control::of(self.segment.ptr(), rank)
+        }
+    }
+}
+
+impl Counts for Known {
+    fn of(&self, whose: Whose) -> &Control {
+        match whose {
+            Whose::Own(rank) => self.own.of(rank),
+            Whose::Host(rank) => self.of_host(rank),
+        }
+    }
+
+    fn lose(&self, peer: usize) {
+        for rank in 0..self.own.0.len() {
+            self.of_host(rank).tell_lost(peer);
+        }
+    }
+}
+
+/// Whether ranks of a plan meet by MPI.
+pub(crate) fn spans_hosts(config: &Config) -> bool {
+    config.transport == TransportKind::Cluster && config.mesh.nodes > 1
+}
+
+impl<D: Device> Shared<'_, D> {
+    /// Meets the ranks of all other hosts, who are about to run `agreement`.
+    ///
+    /// # Errors
+    /// Z0450 to Z0457.
+    pub(super) fn meet_hosts(&mut self, place: &JobPlace, agreement: u64) -> Result<(), LaunchError> {
+        let (plan, segment) = (self.arena.plan(), self.arena.segment());
+        let own = Card::own(plan, agreement);
+        let mirror = Mirror::new(plan.config.mesh.ranks());
+        let known = Known { own: mirror.clone(), segment };
+        let (post, world) = Post::start(own.encode(), place.join_timeout, move || Box::new(known))?;
+        // From here on the end of this process ends the others.
+        let _ = WORLD.set(post.ending());
+        let cards = agreed(plan, place, &world).map_err(LaunchError::Mpi)?;
+        for (rank, card) in cards.iter().enumerate().filter(|(rank, _)| !plan.config.reaches(place.rank, *rank)) {
+            self.control(rank).note_pid(card.pid);
+        }
+        self.hosts = cards.into_iter().map(|card| card.host).collect();
+        self.links = Some(Links::new(plan, post, mirror));
+        Ok(())
+    }
+}
+
+/// The cards of all ranks, if these are about to run the same, and lie where the plan has them.
+fn agreed(plan: &Plan, place: &JobPlace, world: &post::World) -> Result<Vec<Card>, Failure> {
+    let post::World { rank, size, library, cards } = world;
+    if (*rank, *size) != (place.rank, place.world) {
+        return Err(Failure {
+            code: "Z0452",
+            what: format!(
+                "MPI has rank {rank} of {size} here, and the launcher rank {} of {}; the library is {library}, on {}",
+                place.rank,
+                place.world,
+                super::silent::host()
+            ),
+            help: format!(
+                "start the ranks by the mpirun or mpiexec of that library, or name the library of their launcher by {}",
+                mpi::LIBRARY_VARIABLE
+            ),
+        });
+    }
+    let cards: Option<Vec<Card>> = cards.iter().map(|card| Card::decode(card)).collect();
+    let cards = cards.ok_or_else(|| card::another_program(place.rank))?;
+    card::require_alike(&cards)?;
+    card::require_places(&plan.config.mesh, &cards)?;
+    Ok(cards)
+}

@@ -1,0 +1,356 @@
+//! Post: the one thread of a rank that calls MPI. It begins what it is told to send and to receive, looks after it, as no
+//! library does so by itself, and when all of a batch has come to its end it raises the count that others wait for, as ranks
+//! that share memory do themselves. Never knows what the bytes are.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::mpi::{MESSAGE_BYTES_MAX, Mpi, Request};
+use crate::device::Failure;
+use crate::launch::LaunchError;
+use crate::transport::control::{Control, Count};
+
+/// Between two looks at what is under way: short beside a transfer, long beside a look.
+const LOOK: Duration = Duration::from_micros(20);
+/// Looks without a sleep in between, after something has come to its end: what follows is often near.
+const EAGER_LOOKS: u32 = 20;
+/// How long a world may take to end, once it is aborted.
+const ABORT: Duration = Duration::from_secs(2);
+/// How long ranks may take to leave it together: the first may have to wait for one that still writes what has come of it.
+const LEAVE: Duration = Duration::from_secs(60);
+
+/// Messages and counts that there is room for from the start.
+const ROOM: usize = 1024;
+
+/// Where a count lies that is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// What this rank alone knows of another one.
+    Own(usize),
+    /// What all ranks of this host know of it.
+    Host(usize),
+}
+
+/// A count that has come to `target` once a batch has come to its end. Batches for one count end in the order in which they
+/// were given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raise {
+    pub whose: Whose,
+    pub count: Count,
+    pub target: u32,
+}
+
+/// One stretch of memory on its way.
+#[derive(Clone, Copy)]
+pub(super) struct Message {
+    pub is_sent: bool,
+    pub peer: usize,
+    pub tag: c_int,
+    pub start: *mut u8,
+    pub bytes: usize,
+}
+
+// SAFETY: an address and what it is for; whoever gives a message promises that the thread may read or write what it is of.
+unsafe impl Send for Message {}
+
+/// What the thread is told.
+#[derive(Clone, Copy)]
+enum Told {
+    /// A message of the batch that ends with the next raise of this count.
+    Message(Message, Whose, Count),
+    Raise(Raise),
+}
+
+/// How the thread is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// All ranks have done their work: leave the world with them.
+    Leave,
+    /// End all ranks of the world, with this exit code.
+    Abort(u8),
+}
+
+/// What a rank and its thread have in common.
+struct Desk {
+    told: Mutex<Inbox>,
+    wakes: Condvar,
+    has_ended: AtomicBool,
+    /// Whether all ranks have come to the end of the world.
+    is_leaving: AtomicBool,
+    /// What has gone wrong, until it is told.
+    failure: Mutex<Option<Failure>>,
+}
+
+struct Inbox {
+    told: VecDeque<Told>,
+    end: Option<End>,
+}
+
+/// The counts that a thread raises, wherever they lie.
+pub(super) trait Counts: Send + 'static {
+    /// The counts of a rank, as they are known to whom.
+    fn of(&self, whose: Whose) -> &Control;
+
+    /// A message from or to `peer` cannot be had any more.
+    fn lose(&self, peer: usize);
+}
+
+/// A rank's way to tell its thread.
+pub(super) struct Post(Arc<Desk>);
+
+/// The world as a process has joined it.
+pub(super) struct World {
+    pub rank: usize,
+    pub size: usize,
+    /// The library, in words.
+    pub library: String,
+    /// What each rank has said of itself.
+    pub cards: Vec<Vec<u8>>,
+}
+
+impl Post {
+    /// Starts the thread, joins the world, and gathers as many bytes of each rank as `card` has. Gives up after `patience`.
+    ///
+    /// # Errors
+    /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system has no thread to give.
+    pub fn start(
+        card: Vec<u8>,
+        patience: Duration,
+        counts: impl FnOnce() -> Box<dyn Counts> + Send + 'static,
+    ) -> Result<(Self, World), LaunchError> {
+        let inbox = Mutex::new(Inbox { told: VecDeque::with_capacity(ROOM), end: None });
+        let desk = Arc::new(Desk {
+            told: inbox,
+            wakes: Condvar::new(),
+            has_ended: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
+            failure: Mutex::default(),
+        });
+        let (tell, hear) = std::sync::mpsc::sync_channel(1);
+        let own = Arc::clone(&desk);
+        let work = move || {
+            let deadline = Instant::now() + patience;
+            match join(&card, deadline) {
+                Ok((mpi, world)) => {
+                    if tell.send(Ok(world)).is_ok() {
+                        Carrier::new(mpi, counts(), &own).run();
+                    }
+                }
+                Err(failure) => {
+                    let _ = tell.send(Err(failure));
+                }
+            }
+            own.has_ended.store(true, Ordering::Release);
+        };
+        let thread = std::thread::Builder::new().name("zero-mpi".to_owned());
+        thread.spawn(work).map_err(LaunchError::system("start a thread"))?;
+        let world = hear.recv_timeout(patience).unwrap_or_else(|_| Err(late(patience)));
+        Ok((Self(desk), world.map_err(LaunchError::Mpi)?))
+    }
+
+    /// Gives a batch of messages to the thread, and what is raised once all of it has come to its end.
+    ///
+    /// # Safety
+    /// Until the count is raised nobody writes what is sent, or reads or writes what is received.
+    pub unsafe fn give(&self, messages: impl Iterator<Item = Message>, raise: Raise) {
+        let mut inbox = lock(&self.0.told);
+        inbox.told.extend(messages.map(|message| Told::Message(message, raise.whose, raise.count)));
+        inbox.told.push_back(Told::Raise(raise));
+        drop(inbox);
+        self.0.wakes.notify_one();
+    }
+
+    /// What has gone wrong, for the first that asks.
+    pub fn failure(&self) -> Option<Failure> {
+        lock(&self.0.failure).take()
+    }
+
+    /// The same thread, for whoever ends the process.
+    pub fn ending(&self) -> Ending {
+        Ending(Arc::clone(&self.0))
+    }
+}
+
+/// The end of a world, from any thread.
+pub(crate) struct Ending(Arc<Desk>);
+
+impl Ending {
+    /// Leaves the world together with all its ranks, who have done their work; waits no longer than a moment.
+    pub fn leave(&self) {
+        self.end(End::Leave, LEAVE);
+    }
+
+    /// Ends all ranks of the world. Returns after a moment where the launcher does not end this process.
+    pub fn abort(&self, code: u8) {
+        self.end(End::Abort(code), ABORT);
+    }
+
+    fn end(&self, end: End, patience: Duration) {
+        lock(&self.0.told).end = Some(end);
+        self.0.wakes.notify_one();
+        let mut deadline = Instant::now() + patience;
+        while !self.0.has_ended.load(Ordering::Acquire) && Instant::now() < deadline {
+            if self.0.is_leaving.load(Ordering::Acquire) {
+                // Nobody waits for this rank any more, but a library that does not return.
+                deadline = deadline.min(Instant::now() + ABORT);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn late(patience: Duration) -> Failure {
+    Failure {
+        code: "Z0457",
+        what: format!("after {} s, not all ranks have joined the world of MPI", patience.as_secs()),
+        help: "see what the launcher says, whether a rank has ended on another host, and whether the hosts reach one another; \
+               ZERO_JOIN_TIMEOUT_S sets the patience in seconds"
+            .to_owned(),
+    }
+}
+
+/// Joins the world, and exchanges cards in it.
+fn join(card: &[u8], deadline: Instant) -> Result<(Mpi, World), Failure> {
+    let begin = Instant::now();
+    let mpi = Mpi::join()?;
+    let mut all = vec![0; card.len() * mpi.size];
+    // SAFETY: both live until the request has come to its end.
+    let mut request = unsafe { mpi.gather(card, &mut all) }?;
+    while !mpi.has_ended(&mut request)? {
+        if Instant::now() >= deadline {
+            return Err(late(begin.elapsed()));
+        }
+        std::thread::sleep(LOOK);
+    }
+    let cards = all.chunks(card.len().max(1)).map(<[u8]>::to_vec).collect();
+    let world = World { rank: mpi.rank, size: mpi.size, library: mpi.words(), cards };
+    Ok((mpi, world))
+}
+
+/// What is under way.
+enum Active {
+    Request(Request, usize, Whose, Count),
+    Raise(Raise),
+}
+
+struct Carrier<'a> {
+    mpi: Mpi,
+    counts: Box<dyn Counts>,
+    desk: &'a Desk,
+    active: Vec<Active>,
+    /// Counts whose batches are not complete: no later batch for one of them may overtake them.
+    open: Vec<(Whose, Count)>,
+    /// What takes turns with what it is told in.
+    told: VecDeque<Told>,
+}
+
+impl<'a> Carrier<'a> {
+    /// With room for far more than is under way at a time.
+    fn new(mpi: Mpi, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
+        let told = VecDeque::with_capacity(ROOM);
+        Self { mpi, counts, desk, active: Vec::with_capacity(ROOM), open: Vec::with_capacity(ROOM), told }
+    }
+
+    fn run(mut self) {
+        let mut looks = 0;
+        loop {
+            let (told, end) = self.hear();
+            match end {
+                Some(End::Abort(code)) => return self.mpi.abort(code),
+                Some(End::Leave) if self.active.is_empty() && !told => {
+                    // Some libraries do not return from the end of a world where ranks come to it one by one.
+                    self.mpi.meet();
+                    self.desk.is_leaving.store(true, Ordering::Release);
+                    return self.mpi.leave();
+                }
+                _ => {}
+            }
+            match self.look() {
+                Ok(true) => looks = 0,
+                Ok(false) => looks += 1,
+                Err((failure, peer)) => {
+                    lock(&self.desk.failure).get_or_insert(failure);
+                    self.counts.lose(peer);
+                    self.active.clear();
+                }
+            }
+            if looks > EAGER_LOOKS {
+                std::thread::sleep(LOOK);
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Takes what it was told; sleeps until there is something, where nothing is under way.
+    fn hear(&mut self) -> (bool, Option<End>) {
+        let mut inbox = lock(&self.desk.told);
+        while self.active.is_empty() && inbox.told.is_empty() && inbox.end.is_none() {
+            inbox = self.desk.wakes.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (told, end) = (!inbox.told.is_empty(), inbox.end);
+        std::mem::swap(&mut inbox.told, &mut self.told);
+        drop(inbox);
+        while let Some(told) = self.told.pop_front() {
+            match told {
+                Told::Raise(raise) => self.active.push(Active::Raise(raise)),
+                Told::Message(message, whose, count) => {
+                    if let Err(failure) = self.begin(message, whose, count) {
+                        lock(&self.desk.failure).get_or_insert(failure);
+                        self.counts.lose(message.peer);
+                    }
+                }
+            }
+        }
+        (told, end)
+    }
+
+    fn begin(&mut self, message: Message, whose: Whose, count: Count) -> Result<(), Failure> {
+        let Message { is_sent, peer, tag, start, bytes } = message;
+        for first in (0..bytes).step_by(MESSAGE_BYTES_MAX) {
+            let (start, bytes) = (start.wrapping_add(first), MESSAGE_BYTES_MAX.min(bytes - first));
+            // SAFETY: by the promise of whoever gave it.
+            let request = unsafe {
+                if is_sent { self.mpi.send(start, bytes, peer, tag) } else { self.mpi.receive(start, bytes, peer, tag) }
+            }?;
+            self.active.push(Active::Request(request, peer, whose, count));
+        }
+        Ok(())
+    }
+
+    /// Looks after all that is under way. Gives whether something has come to its end.
+    fn look(&mut self) -> Result<bool, (Failure, usize)> {
+        let before = self.active.len();
+        let mut failed = None;
+        let Self { mpi, counts, active, open, .. } = self;
+        open.clear();
+        active.retain_mut(|active| match active {
+            Active::Request(request, peer, whose, count) => {
+                let has_ended = mpi.has_ended(request).unwrap_or_else(|failure| {
+                    failed.get_or_insert((failure, *peer));
+                    false
+                });
+                if !has_ended && !open.contains(&(*whose, *count)) {
+                    open.push((*whose, *count));
+                }
+                !has_ended
+            }
+            Active::Raise(Raise { whose, count, target }) => {
+                let is_open = open.contains(&(*whose, *count));
+                if !is_open {
+                    counts.of(*whose).signal(*count).raise_to(*target);
+                }
+                is_open
+            }
+        });
+        failed.map_or(Ok(self.active.len() < before), Err)
+    }
+}
