@@ -280,6 +280,42 @@ impl Config {
         }
     }
 
+    /// How many ranks of a host lie along `zero`, where these share among them what comes from other hosts: each takes what
+    /// its counterparts have, which are the ranks at its place on theirs. 1 where every rank takes all that it needs by itself.
+    pub const fn mates(&self) -> usize {
+        match (self.transport, self.mesh.per_node(Axis::Zero)) {
+            (TransportKind::Cluster, Some(mates)) if mates < self.mesh.zero => mates,
+            _ => 1,
+        }
+    }
+
+    /// Whether what one rank of a host gathers of other hosts is for its mates as well.
+    pub const fn takes_for_mates(&self) -> bool {
+        self.mates() > 1 && !self.converts_gathers()
+    }
+
+    /// Whether the ranks of a host gather into slots that they have in common.
+    pub const fn shares_slots(&self) -> bool {
+        self.takes_for_mates() && self.shards_parameters()
+    }
+
+    /// How many ranks along `zero` hold together whatever they hold in common: all, or those of a host.
+    pub const fn in_common(&self) -> usize {
+        if self.shares_slots() { self.mates() } else { self.mesh.zero }
+    }
+
+    /// Which rank along `zero` takes for the host of the one at `own` what the one at `other` has of a unit's parameters.
+    pub const fn taker(&self, own: usize, other: usize) -> usize {
+        let mates = self.mates();
+        if !self.takes_for_mates() {
+            own
+        } else if other / mates == own / mates {
+            other
+        } else {
+            own / mates * mates + other % mates
+        }
+    }
+
     /// The ranks that one maps the same memory with, itself among them: from the first up to the second number.
     pub const fn sharing(&self, rank: usize) -> (usize, usize) {
         if !matches!(self.transport, TransportKind::Cluster) {

@@ -103,6 +103,8 @@ struct Rank {
     gathers: Vec<usize>,
     reductions: Vec<usize>,
     combinations: Vec<usize>,
+    /// The gather that last filled each slot.
+    slots: Vec<Option<usize>>,
     /// The collective that last read each bucket's staging, and each bucket's place for partial sums.
     staging: Vec<Option<usize>>,
     partial: Vec<Option<usize>>,
@@ -137,6 +139,7 @@ impl<'a> World<'a> {
             begun: [0; 3],
             done: [0; 3],
             gathers: vec![0; units],
+            slots: vec![None; units],
             reductions: vec![0; buckets],
             combinations: vec![0; buckets],
             staging: vec![None; buckets],
@@ -221,7 +224,10 @@ impl<'a> World<'a> {
     /// What others see of an op before it waits.
     fn begin(&mut self, rank: usize, op: Op) {
         match op {
-            Op::Gather { unit, .. } => self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero),
+            // Into a slot in common, others see it when it is done.
+            Op::Gather { unit, .. } if !self.plan.config.shares_slots() => {
+                self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero);
+            }
             // What is carried to where it is summed all ranks send there. It may be overwritten when it has arrived.
             Op::Settle { bucket, .. } if self.plan.config.transport.carries() => {
                 let nth = self.begin_in(rank, Scope::Zero);
@@ -259,6 +265,8 @@ impl<'a> World<'a> {
             // With streams, the gather itself is what waits for the shards of others.
             Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.has_streams() => None,
+            // Mates may still compute on what lies in a slot in common.
+            Op::Gather { slot, .. } => own.slots[slot].map(|nth| Event::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
             Op::Claim { bucket } => {
                 own.staging[self.staging[bucket]].map(|nth| Event::Done { scope: Scope::Zero, nth })
@@ -286,6 +294,14 @@ impl<'a> World<'a> {
     fn finish(&mut self, rank: usize, op: Op) {
         let config = &self.plan.config;
         match op {
+            Op::Gather { unit, slot } if config.shares_slots() => {
+                let nth = self.begin_in(rank, Scope::Zero);
+                self.ranks[rank].gathers[unit] = nth;
+                self.ranks[rank].slots[slot] = Some(nth);
+            }
+            Op::Release { unit } if config.shares_slots() => {
+                self.end_in(rank, Scope::Zero, self.ranks[rank].gathers[unit]);
+            }
             Op::Settle { bucket, .. } => {
                 self.end_in(rank, Scope::Zero, self.ranks[rank].reductions[bucket]);
                 if config.mesh.replica > 1 && !config.transport.carries() {

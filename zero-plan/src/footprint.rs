@@ -91,7 +91,7 @@ pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     while other < end {
         let memory = &plan.of_rank(other).memory;
         bytes += round_up(memory.shared_bytes, page);
-        if mesh.coordinates(other).zero == 0 {
+        if mesh.coordinates(other).zero % plan.config.in_common() == 0 {
             bytes += round_up(memory.common_bytes, page);
         }
         other += 1;

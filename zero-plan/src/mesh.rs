@@ -119,6 +119,21 @@ impl Mesh {
         rank / self.ranks_per_node()
     }
 
+    /// Ranks of a node that differ in this axis alone, if that is the same number everywhere and they follow one another
+    /// along it.
+    pub const fn per_node(&self, axis: Axis) -> Option<usize> {
+        let (stride, len, each) = (self.stride(axis), self.len(axis), self.ranks_per_node());
+        if each % (stride * len) == 0 {
+            Some(len)
+        } else if each % stride == 0 && len % (each / stride) == 0 {
+            Some(each / stride)
+        } else if stride % each == 0 {
+            Some(1)
+        } else {
+            None
+        }
+    }
+
     /// Whether ranks that differ in this axis alone may be on different nodes.
     pub const fn crosses_nodes(&self, axis: Axis) -> bool {
         let mut rank = 0;
@@ -168,6 +183,31 @@ mod tests {
         let pipeline_inside = Mesh { order: [Axis::Pipeline, Axis::Zero, Axis::Replica], ..HYBRID };
         assert_eq!(pipeline_inside.coordinates(6), Coordinates { zero: 3, replica: 0, pipeline: 0 });
         assert_eq!(Axis::ALL.map(|axis| pipeline_inside.crosses_nodes(axis)), [true, false, false]);
+    }
+
+    #[test]
+    fn ranks_of_a_node_along_an_axis_are_counted() {
+        let counted = |mesh: Mesh| Axis::ALL.map(|axis| mesh.per_node(axis));
+        assert_eq!(counted(HYBRID), [Some(4), Some(1), Some(1)]);
+        assert_eq!(counted(Mesh { nodes: 2, ..Mesh::of_zero(6) }), [Some(3), Some(1), Some(1)]);
+        assert_eq!(counted(Mesh { nodes: 4, pipeline: 1, ..HYBRID }), [Some(1); 3]);
+        // Nodes of two ranks that cut groups of three in different places.
+        assert_eq!(counted(Mesh { nodes: 3, replica: 2, ..Mesh::of_zero(3) })[0], None);
+        for nodes in [1, 2, 3, 4, 6, 12] {
+            for order in [Axis::ALL, [Axis::Pipeline, Axis::Replica, Axis::Zero], [Axis::Replica, Axis::Zero, Axis::Pipeline]] {
+                let mesh = Mesh { nodes, zero: 2, replica: 3, pipeline: 2, order };
+                for axis in Axis::ALL {
+                    let Some(each) = mesh.per_node(axis) else { continue };
+                    for rank in 0..mesh.ranks() {
+                        let with = |index: usize| rank + index * mesh.stride(axis) - mesh.coordinate(rank, axis) * mesh.stride(axis);
+                        let near: Vec<usize> =
+                            (0..mesh.len(axis)).filter(|&index| mesh.node(with(index)) == mesh.node(rank)).collect();
+                        let first = mesh.coordinate(rank, axis) / each * each;
+                        assert_eq!(near, Vec::from_iter(first..first + each), "{mesh:?} {axis:?} {rank}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

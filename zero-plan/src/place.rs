@@ -119,6 +119,12 @@ impl<'a> Places<'a> {
         Self { is_decoding: self.memory.decoding.boundary_bytes > 0, ..self }
     }
 
+    /// The coordinates of the first of the ranks that this one holds something in common with.
+    pub const fn first_in_common(&self) -> Coordinates {
+        let ranks = self.tables.config.in_common();
+        Coordinates { zero: self.at.zero / ranks * ranks, ..self.at }
+    }
+
     /// The same of another rank of the pipeline stage.
     pub const fn along(self, axis: Axis, index: usize) -> Self {
         let at = match axis {
@@ -141,7 +147,7 @@ impl<'a> Places<'a> {
     pub const fn region_bytes(&self, region: Kind) -> usize {
         let region = self.memory.region(region);
         match region.home {
-            Home::Common => region.bytes * self.tables.config.mesh.zero,
+            Home::Common => region.bytes * self.tables.config.in_common(),
             Home::Private | Home::Shared => region.bytes,
         }
     }

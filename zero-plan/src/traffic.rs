@@ -70,7 +70,7 @@ impl Moved {
         ops.iter().fold(Self::default(), |mut moved, &op| {
             let all = traffic(op);
             let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
-            let near = partners.iter().filter(|&&partner| plan.config.reaches(rank, partner)).count();
+            let near = partners.iter().filter(|&&partner| !crosses(plan, rank, partner, op)).count();
             // Each of the others has as much of it.
             let in_place = if near > 0 { all.share(near, partners.len()) } else { Traffic::default() };
             moved.in_place += in_place;
@@ -102,11 +102,19 @@ fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
     }
 }
 
+/// Whether what one of them gives another in an op goes from host to host between these two.
+fn crosses(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
+    let Config { mesh, .. } = plan.config;
+    let [own, other] = [rank, partner].map(|rank| mesh.coordinates(rank).zero);
+    let is_taken = matches!(op, Op::Gather { .. }) && plan.config.taker(own, other) != own;
+    !plan.config.reaches(rank, partner) && !is_taken
+}
+
 /// Whether those peers who reach it read what an op moves where it lies. What other ops move is copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
-        // A gather into a slot or a replica copies.
-        Op::Gather { .. } => config.shards_parameters() && !config.uses_slots(),
+        // A gather into a slot of one's own or a replica copies.
+        Op::Gather { .. } => config.shards_parameters() && (!config.uses_slots() || config.shares_slots()),
         Op::Reduce { .. } | Op::Combine { .. } => true,
         Op::Send { parcel, .. } | Op::Receive { parcel, .. } => matches!(parcel, Parcel::TiedGradients),
         _ => false,
@@ -147,7 +155,7 @@ impl Traffic {
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         ops.iter().fold(Self::default(), |mut sum, &op| {
             let partners = partners(plan, rank, op);
-            let far = partners.iter().filter(|&&partner| !plan.config.reaches(rank, partner)).count();
+            let far = partners.iter().filter(|&&partner| crosses(plan, rank, partner, op)).count();
             if far > 0 {
                 sum += Self::of(plan, &[op]).share(far, partners.len());
             }

@@ -32,10 +32,10 @@ pub struct Arena<'p, D: Device> {
 }
 
 /// Where things lie in the segment that all ranks of a plan share: a control block for each rank, numbers for each rank,
-/// what the ranks along `zero` hold in common, and each rank's shared part.
+/// what ranks along `zero` hold in common, and each rank's shared part.
 struct Map {
     numbers: usize,
-    /// Start of each rank's common part; the ranks along `zero` have the same one.
+    /// Start of each rank's common part; ranks along `zero` have the same one.
     commons: Vec<usize>,
     /// Start of each rank's shared part.
     shared: Vec<usize>,
@@ -62,8 +62,7 @@ impl Map {
         };
         let mut commons = vec![0; ranks];
         for rank in 0..ranks {
-            let at = mesh.coordinates(rank);
-            let first = mesh.rank(Coordinates { zero: 0, ..at });
+            let first = mesh.rank(plan.places(mesh.coordinates(rank)).first_in_common());
             let bytes = if is_here(&rank) { plan.of_rank(rank).memory.common_bytes } else { 0 };
             commons[rank] = if rank == first { take(bytes) } else { commons[first] };
         }
@@ -223,7 +222,7 @@ impl<'p, D: Device> Arena<'p, D> {
                 (&self.private, 0, 1)
             }
             Home::Shared => (&self.shared, self.map.shared[rank], 1),
-            Home::Common => (&self.shared, self.map.commons[rank], self.plan.config.mesh.zero),
+            Home::Common => (&self.shared, self.map.commons[rank], self.plan.config.in_common()),
         };
         let bytes = region.bytes * ranks;
         assert!(place.end_bytes() <= bytes, "{place:?} of {bytes} bytes");

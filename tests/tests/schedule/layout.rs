@@ -203,7 +203,7 @@ fn assert_regions(plan: &Plan, stage: usize) {
         (Home::Common, memory.common_bytes),
     ];
     for (home, size) in homes {
-        let shares = if home == Home::Common { plan.config.mesh.zero } else { 1 };
+        let shares = if home == Home::Common { plan.config.in_common() } else { 1 };
         let regions = memory.regions.iter().filter(|region| region.home == home);
         let stretches: Vec<_> = regions.map(|region| bytes(region.offset_bytes, region.bytes * shares)).collect();
         assert_eq!(stretches.iter().map(Range::len).sum::<usize>(), size, "{home:?} has room that nobody uses");

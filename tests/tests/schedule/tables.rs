@@ -298,7 +298,7 @@ fn assert_home_matters(plan: &Plan, stage: usize, kind: Kind) {
         let mut tables = Tables::of(plan);
         let memory = &mut tables.memories[stage];
         memory.regions[kind as usize].home = home;
-        pack(memory, plan.config.mesh.zero);
+        pack(memory, plan.config.in_common());
         let is_accepted = tables.with(plan, |changed| changed.check().is_ok());
         let is_less = matches!((was, home), (Home::Shared, Home::Private));
         let is_read = plan.stages[stage].memory.region(kind).bytes > 0 && plan.config.mesh.zero > 1;

@@ -370,7 +370,7 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
         let (end, bytes) = match region.home {
             Home::Private => (&mut private, region.bytes),
             Home::Shared => (&mut shared, region.bytes),
-            Home::Common => (&mut common, region.bytes * tables.config.mesh.zero),
+            Home::Common => (&mut common, region.bytes * tables.config.in_common()),
         };
         rules! {
             region.kind as usize == i => "regions in another order than their kinds",
@@ -388,7 +388,8 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
     None
 }
 
-/// Whether a region may lie there. Mapped gathers are views of shards that lie contiguous; peers read local gradients,
+/// Whether a region may lie there. Mapped gathers are views of shards that lie contiguous, and ranks of a host share
+/// what they gather from others; peers read local gradients,
 /// updated shards of replicas, what is on its way to another stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
@@ -398,8 +399,11 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let mesh = &config.mesh;
     let last = tables.units.len() - 1;
     let is_mirrored = tables.placements[last].holds && tables.units[last].is_tied(last);
-    let is_mapped =
-        matches!(kind, Kind::Parameters) && config.shards_parameters() && matches!(config.gather(), Gather::Mapped);
+    let is_mapped = match kind {
+        Kind::Parameters => config.shards_parameters() && matches!(config.gather(), Gather::Mapped),
+        Kind::Gathered => config.shares_slots(),
+        _ => false,
+    };
     let is_read = match kind {
         Kind::Parameters => config.shards_optimizer() && mesh.zero > 1 || is_mirrored,
         Kind::Gradients => mesh.zero > 1 || config.reduces_in_place() && (mesh.replica > 1 || is_mirrored),

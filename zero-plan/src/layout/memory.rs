@@ -112,7 +112,7 @@ pub enum Home {
     Private,
     /// The rank's part of the memory that its peers can read.
     Shared,
-    /// The memory in which the shards of the ranks along `zero` lie contiguous, unit by unit.
+    /// The memory that ranks along `zero` have in common: their shards lie contiguous in it, unit by unit.
     Common,
 }
 
@@ -139,7 +139,7 @@ pub struct Memory {
     pub private_bytes: usize,
     /// Bytes of this rank's [`Home::Shared`].
     pub shared_bytes: usize,
-    /// Bytes of [`Home::Common`], of all ranks along `zero` together.
+    /// Bytes of [`Home::Common`], of all ranks together that have it in common.
     pub common_bytes: usize,
     /// Elements of one slot for gathered parameters.
     pub gathered_slot: usize,
@@ -195,7 +195,7 @@ impl Memory {
             };
             memory.regions[i] = Region { kind, home, offset_bytes: *end_bytes, bytes };
             *end_bytes += match home {
-                Home::Common => bytes * tables.config.mesh.zero,
+                Home::Common => bytes * tables.config.in_common(),
                 Home::Private | Home::Shared => bytes,
             };
             i += 1;
@@ -234,6 +234,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
     let last = tables.units.len() - 1;
     let is_mirrored = tables.is_mirror(last);
     let is_shared = match kind {
+        Kind::Gathered if config.shares_slots() => return Home::Common,
         Kind::Parameters if config.shards_parameters() => match config.gather() {
             Gather::Mapped => return Home::Common,
             Gather::Copied => true,

@@ -119,6 +119,11 @@ impl Sizes {
         min(ahead.saturating_add(1), self.holders)
     }
 
+    /// All slots together: those that uses take turns with, or one for each unit.
+    const fn gathered(&self, tables: &Tables) -> usize {
+        if tables.config.holds_parameters() { self.held } else { self.slots(tables) * self.flat_max }
+    }
+
     /// Terms of a sum along `zero`, of one bucket at a time; behind them those of a sum along `replica`, and then the shards
     /// of units that are converted when they are gathered, slot by slot.
     const fn inbox_bytes(&self, tables: &Tables) -> usize {
@@ -129,10 +134,8 @@ impl Sizes {
         let parts = if config.mesh.replica > 1 { self.bucket_max / config.mesh.zero } else { 0 };
         let shards = if !config.converts_gathers() {
             0
-        } else if config.holds_parameters() {
-            self.held
         } else {
-            self.slots(tables) * self.flat_max
+            self.gathered(tables)
         };
         (self.bucket_max + parts) * config.precision.reduce.bytes() + shards * config.precision.params.bytes()
     }
@@ -146,8 +149,7 @@ impl Sizes {
             Kind::Parameters if config.shards_parameters() => self.held / zero,
             Kind::Parameters => self.held,
             Kind::Gathered if !config.uses_slots() => 0,
-            Kind::Gathered if config.holds_parameters() => self.held,
-            Kind::Gathered => self.slots(tables) * self.flat_max,
+            Kind::Gathered => self.gathered(tables) / if config.shares_slots() { config.in_common() } else { 1 },
             Kind::Gradients if config.shards_gradients() => self.staging_slots * self.bucket_max,
             Kind::Gradients => self.gradients,
             Kind::UnitGradients if config.precision.reduce.is_narrow() => self.gradients_max,

@@ -149,6 +149,10 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
             let from_byte = from.zero * to.len_bytes;
             visit(Access { at: own.at, place: to, content, from_byte, writes: true });
         }
+        if plan.config.shares_slots() {
+            // What mates read there is read at their waits.
+            OfOp { plan, pass, own, position, visit }.give(op);
+        }
         return;
     }
     let rank_of = |at: Coordinates| plan.config.mesh.rank(at);
@@ -237,17 +241,38 @@ impl OfOp<'_, '_> {
         self.note(self.own.at, place, content, from_byte, true);
     }
 
-    /// Every owner's shard, and where it comes to lie. Below stage 3 that is in a replica, after the update.
-    fn gather(&mut self, unit: usize, slot: usize) {
+    /// This rank's own shard, into a slot that it has in common with its mates.
+    fn give(&mut self, op: Op) {
+        let Op::Gather { unit, slot } = op else { return };
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
-        let is_updated = !self.plan.config.shards_parameters();
+        let (from, to) = (own.shard(unit), own.computed_on(unit, slot).share(own.at.zero, zero));
+        self.parameters(own.at, unit, from, own.at.zero * from.len_bytes, false);
+        self.write_parameters(unit, to, own.at.zero * to.len_bytes, false);
+    }
+
+    /// Every owner's shard, and where it comes to lie. Below stage 3 that is in a replica, after the update. What a mate takes
+    /// for the host is read there, and in a slot in common it is where it is wanted.
+    fn gather(&mut self, unit: usize, slot: usize) {
+        let (own, config) = (self.own, &self.plan.config);
+        let zero = config.mesh.zero;
+        let is_updated = !config.shards_parameters();
         let whole = if is_updated { own.flat(unit) } else { own.computed_on(unit, slot) };
         for index in 0..zero {
-            let owner = own.along(Axis::Zero, index);
-            let (from, to) = (owner.shard(unit), whole.share(index, zero));
+            let taker = config.taker(own.at.zero, index);
+            if config.shares_slots() && (index == own.at.zero || taker != own.at.zero) {
+                continue;
+            }
+            let to = whole.share(index, zero);
+            let (owner, from) = if taker == own.at.zero || taker == index {
+                let owner = own.along(Axis::Zero, index);
+                (owner, owner.shard(unit))
+            } else {
+                let mate = own.along(Axis::Zero, taker);
+                (mate, mate.flat(unit).share(index, zero))
+            };
             self.parameters(owner.at, unit, from, index * from.len_bytes, is_updated);
             // Otherwise it is read where it lies.
-            if whole.region != Kind::Parameters || is_updated && owner.at != own.at {
+            if whole.region != Kind::Parameters || is_updated && index != own.at.zero {
                 self.write_parameters(unit, to, index * to.len_bytes, is_updated);
             }
         }

@@ -42,7 +42,9 @@ pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &
     let Some(axis) = axis_of(op) else { return };
     for index in 0..plan.config.mesh.len(axis) {
         let peer = own.along(axis, index);
-        if !reaches(plan, own.at, peer.at) {
+        // What a mate takes of it for all of the host is read there.
+        let is_taken = matches!(op, Op::Gather { .. }) && plan.config.taker(own.at.zero, index) != own.at.zero;
+        if !reaches(plan, own.at, peer.at) && !is_taken {
             each_of(plan, op, own, &peer, &mut |source, to| visit(Arrival { from: peer.at, source, to }));
         }
     }

@@ -153,7 +153,7 @@ impl<'a> Flow<'a> {
     fn pieces(&mut self, at: Coordinates, region: Kind) -> &mut Pieces {
         let Places { memory, .. } = self.plan.places(at);
         let is_common = memory.region(region).home == Home::Common;
-        let holder = if is_common { Coordinates { zero: 0, ..at } } else { at };
+        let holder = if is_common { self.plan.places(at).first_in_common() } else { at };
         self.memory.entry((self.plan.config.mesh.rank(holder), region)).or_default()
     }
 

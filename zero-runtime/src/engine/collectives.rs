@@ -134,6 +134,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         match op {
             // A device with queues gathers in one of them as early as it can; otherwise the host gathers when it must.
             Op::Gather { unit, slot } if self.plan.config.has_streams() => self.gather(unit, slot),
+            Op::Gather { unit, slot } if self.plan.config.shares_slots() => self.give(unit, slot),
             Op::Wait { unit } if !self.plan.config.has_streams() => self.gather(unit, self.position.slot(unit)),
             Op::Convert { unit, slot } => {
                 let places = self.places();
@@ -238,16 +239,32 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.device.reduce(unsafe { self.arena.stored_mut(to) }, count, own, &stored, write);
     }
 
-    /// Takes in the shards of a unit, unless they are read where they lie.
+    /// Puts this rank's shard of a unit into a slot that it has in common with its mates.
+    fn give(&mut self, unit: usize, slot: usize) {
+        let (own, config) = (self.places(), &self.plan.config);
+        let to = own.computed_on(unit, slot).share(own.at.zero, config.mesh.zero);
+        self.convert(to, self.arena.rank(), own.shard(unit));
+    }
+
+    /// Takes in the shards of a unit, unless they are read where they lie: from their owners, or from a mate that took them in
+    /// for the host.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let gathers_for_use = config.shards_parameters();
         let whole = if gathers_for_use { own.computed_on(unit, slot) } else { own.flat(unit) };
         for zero in 0..config.mesh.zero {
-            let rank = self.arena.along(Axis::Zero, zero);
-            let is_own = rank == self.arena.rank();
-            let from = own.along(Axis::Zero, zero).shard(unit);
+            let (is_own, taker) = (zero == own.at.zero, config.taker(own.at.zero, zero));
             let to = whole.share(zero, config.mesh.zero);
+            if config.shares_slots() && (is_own || taker != own.at.zero) {
+                self.moved.in_place.gather_bytes += if is_own { 0 } else { to.len_bytes };
+                continue;
+            }
+            let (owner, from) = if taker == own.at.zero || taker == zero {
+                (zero, own.along(Axis::Zero, zero).shard(unit))
+            } else {
+                (taker, own.along(Axis::Zero, taker).flat(unit).share(zero, config.mesh.zero))
+            };
+            let rank = self.arena.along(Axis::Zero, owner);
             if to.region == Kind::Parameters && (is_own || gathers_for_use) {
                 self.moved.in_place.gather_bytes += if is_own { 0 } else { from.len_bytes };
             } else {
@@ -258,7 +275,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
 
     /// Makes a use after release show, in a debug build, as a loss that is not finite.
     fn release(&self, unit: usize) {
-        if cfg!(debug_assertions) && self.plan.config.uses_slots() {
+        // Mates may still compute on a slot in common.
+        if cfg!(debug_assertions) && self.plan.config.uses_slots() && !self.plan.config.shares_slots() {
             let slot = self.places().computed_on(unit, self.position.slot(unit));
             // SAFETY: see above: the slot is this rank's own.
             self.device.fill(unsafe { self.arena.bytes_mut(slot) }, u8::MAX);

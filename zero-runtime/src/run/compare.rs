@@ -67,7 +67,7 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, 
         // not.
         TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => {
             let memory = arena.memory();
-            let own = memory.shared_bytes + memory.common_bytes / plan.config.mesh.zero;
+            let own = memory.shared_bytes + memory.common_bytes / plan.config.in_common();
             peak_resident_bytes().saturating_sub(resident_shared_bytes()) + own
         }
         // One process holds all ranks.

@@ -70,8 +70,10 @@ pub enum Count {
     Entered,
     /// Exchanges for which a device has left its numbers.
     Exchanged,
-    /// Gathers for which all that another host has of them has come here.
+    /// Gathers for which what a rank has of them is here: from another host it has come.
     Gathered,
+    /// Slots released that ranks of a host have in common.
+    Released,
     /// Gathers and spreads for which all that another host needs of this rank has left.
     Given,
     /// Parcels of a kind sent.
@@ -82,7 +84,7 @@ pub enum Count {
 
 impl Count {
     /// How many there are.
-    pub const NUMBER: usize = 10 + 2 * Parcel::ALL.len();
+    pub const NUMBER: usize = 11 + 2 * Parcel::ALL.len();
 
     /// Its number.
     pub const fn index(self) -> usize {
@@ -97,8 +99,9 @@ impl Count {
             Count::Exchanged => 7,
             Count::Gathered => 8,
             Count::Given => 9,
-            Count::Sent(parcel) => 10 + parcel as usize,
-            Count::Taken(parcel) => 10 + Parcel::ALL.len() + parcel as usize,
+            Count::Released => 10,
+            Count::Sent(parcel) => 11 + parcel as usize,
+            Count::Taken(parcel) => 11 + Parcel::ALL.len() + parcel as usize,
         }
     }
 }

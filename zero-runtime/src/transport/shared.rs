@@ -26,6 +26,8 @@ pub struct Shared<'p, D: Device = Cpu> {
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
     pub(super) sums: Sums,
+    /// For each slot that ranks of a host have in common: which release was its last.
+    releases: Vec<u32>,
     /// For each kind of parcel and each slot that they leave from: which of them lay there last.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank on their way to where others read them.
@@ -74,6 +76,7 @@ impl<'p, D: Device> Shared<'p, D> {
                 settles: vec![0; buckets],
                 ..Sums::default()
             },
+            releases: vec![0; plan.units.len()],
             left: Default::default(),
             mine: vec![0.0; plan.agreed_values()],
             queued: if D::QUEUES { Queued::of(plan, arena.stage()) } else { Queued::default() },
@@ -147,10 +150,13 @@ impl<'p, D: Device> Shared<'p, D> {
         self.await_on_host(rank, count, target)
     }
 
-    /// Where this rank sees a count of another one. What all ranks exchange is known to all ranks of a host.
+    /// Where this rank sees a count of another one. What all ranks exchange is known to all ranks of a host, and what one of
+    /// them gathers for all.
     fn counts_of(&self, rank: usize, count: Count) -> &Control {
+        let config = &self.arena.plan().config;
+        let is_for_all = count == Count::Entered || count == Count::Gathered && config.takes_for_mates();
         match &self.links {
-            Some(links) if count != Count::Entered && !self.arena.plan().config.reaches(self.rank(), rank) => {
+            Some(links) if !is_for_all && !self.arena.plan().config.reaches(self.rank(), rank) => {
                 links.of(rank)
             }
             _ => self.control(rank),
@@ -175,12 +181,24 @@ impl<'p, D: Device> Shared<'p, D> {
         for zero in 0..config.mesh.zero {
             let peer = self.arena.along(Axis::Zero, zero);
             let (count, target) = match &self.links {
-                Some(links) if !config.reaches(self.rank(), peer) => (Count::Gathered, links.gather_of(unit)),
+                Some(links) if config.shares_slots() || !config.reaches(self.rank(), peer) => {
+                    (Count::Gathered, links.gather_of(unit))
+                }
                 _ => (Count::Published, self.versions[unit]),
             };
             if peer != self.rank() {
                 self.await_count(device, peer, count, target)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Waits until no mate computes any more on what lies in a slot in common.
+    fn await_slot(&mut self, device: &D, slot: usize) -> Result<(), Lost> {
+        let (plan, at) = (self.arena.plan(), self.arena.coordinates());
+        let first = self.arena.places().first_in_common().zero;
+        for zero in (first..first + plan.config.in_common()).filter(|&zero| zero != at.zero) {
+            self.await_count(device, self.arena.along(Axis::Zero, zero), Count::Released, self.releases[slot])?;
         }
         Ok(())
     }
@@ -298,6 +316,12 @@ impl<'p, D: Device> Shared<'p, D> {
     fn tell_op(&mut self, device: &D, op: Op, position: &Position) {
         match op {
             Op::Update { unit } => self.publish(device, unit),
+            Op::Gather { .. } if self.arena.plan().config.shares_slots() => {
+                self.tell(device, Count::Gathered);
+            }
+            Op::Release { unit } if self.arena.plan().config.shares_slots() => {
+                self.releases[position.slot(unit)] = self.tell(device, Count::Released);
+            }
             Op::Reduce { bucket, .. } => self.offer(device, bucket),
             Op::Settle { .. } => {
                 self.tell(device, Count::Settled);
@@ -450,6 +474,11 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
         if let Op::Spread { bucket, axis } = op {
             self.await_sent(device, bucket, axis)?;
+        }
+        if let Op::Gather { slot, .. } = op
+            && self.arena.plan().config.shares_slots()
+        {
+            self.await_slot(device, slot)?;
         }
         // SAFETY: by the caller's promise.
         unsafe { self.link(op, position) };

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use super::clock::{Clock, Moment};
 use crate::layout::{Home, Kind};
-use crate::mesh::Coordinates;
 use crate::place::Access;
 use crate::plan::Plan;
 
@@ -58,7 +57,7 @@ impl Memory {
 fn region_of(plan: &Plan, access: &Access) -> usize {
     let (at, region) = (access.at, access.place.region);
     let is_common = plan.places(at).memory.region(region).home == Home::Common;
-    let holder = if is_common { Coordinates { zero: 0, ..at } } else { at };
+    let holder = if is_common { plan.places(at).first_in_common() } else { at };
     plan.config.mesh.rank(holder) * Kind::ALL.len() + region as usize
 }
 

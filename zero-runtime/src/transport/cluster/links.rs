@@ -100,8 +100,10 @@ impl Links {
                     messages.push(Message { is_sent: false, peer, tag: tag(op), start, bytes: to.len_bytes });
                 }
             });
+            let is_for_all = count == Count::Gathered && plan.config.takes_for_mates();
+            let whose = if is_for_all { Whose::Host(peer) } else { Whose::Own(peer) };
             // SAFETY: by the caller's promise.
-            unsafe { self.post.give(self.messages.drain(..), Raise { whose: Whose::Own(peer), count, target }) };
+            unsafe { self.post.give(self.messages.drain(..), Raise { whose, count, target }) };
         }
     }
 
@@ -141,7 +143,7 @@ impl Links {
     }
 }
 
-/// The ranks of other hosts that take part in an op with the rank at `own`.
+/// The ranks of other hosts that the one at `own` gives something in an op, and takes something of.
 fn peers(plan: &Plan, own: Coordinates, op: Op) -> impl Iterator<Item = usize> + use<> {
     let (mesh, rank) = (plan.config.mesh, plan.config.mesh.rank(own));
     let along = move |index| match axis_of(op) {
@@ -157,7 +159,9 @@ fn peers(plan: &Plan, own: Coordinates, op: Op) -> impl Iterator<Item = usize> +
         op => (0, axis_of(op).map_or(0, |axis| mesh.len(axis))),
     };
     let config = plan.config;
-    (first..end).map(move |index| mesh.rank(along(index))).filter(move |&peer| !config.reaches(rank, peer))
+    let is_here = move |index: usize| matches!(op, Op::Gather { .. }) && config.taker(own.zero, index) != own.zero;
+    let ranks = (first..end).filter(move |&index| !is_here(index)).map(move |index| mesh.rank(along(index)));
+    ranks.filter(move |&peer| !config.reaches(rank, peer))
 }
 
 impl<D: Device> Shared<'_, D> {
