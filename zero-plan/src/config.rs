@@ -299,9 +299,14 @@ impl Config {
         self.takes_for_mates() && self.shards_parameters()
     }
 
+    /// How many ranks have one slot for gathered parameters in common.
+    pub const fn sharers(&self) -> usize {
+        if self.shares_slots() { self.mates() } else { 1 }
+    }
+
     /// How many ranks along `zero` hold together whatever they hold in common: all, or those of a host.
     pub const fn in_common(&self) -> usize {
-        if self.shares_slots() { self.mates() } else { self.mesh.zero }
+        if self.shares_slots() { self.sharers() } else { self.mesh.zero }
     }
 
     /// Which rank along `zero` takes for the host of the one at `own` what the one at `other` has of a unit's parameters.

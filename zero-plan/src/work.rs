@@ -40,6 +40,7 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | op | bytes |
 /// |---|---|
 /// | wait, into a slot | `n (p + c)` |
+/// | gather, into a slot that ranks of a host have in common | `s (p + c)` |
 /// | wait for updated shards, into a replica | `(n - s) 2p` |
 /// | convert | `n (p + c)` |
 /// | receive activations, or their gradients | twice their own |
@@ -64,6 +65,8 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         (n, n / mesh.zero, n / mesh.data_ranks())
     };
     match op {
+        Op::Gather { unit, .. } if config.shares_slots() => place(unit).shard(config) * (p + c),
+        Op::Wait { .. } if config.shares_slots() => 0,
         Op::Wait { unit } if config.uses_slots() && config.shards_parameters() => place(unit).padded * (p + c),
         Op::Wait { unit } if !config.shards_parameters() => (place(unit).padded - place(unit).shard(config)) * 2 * p,
         Op::Convert { unit, .. } => place(unit).padded * (p + c),

@@ -124,7 +124,8 @@ impl InUse {
         let bytes = &mut self.bytes;
         bytes[Kind::Activations as usize] = self.slots * memory.activation_slot_bytes;
         if tables.config.uses_slots() && !tables.config.holds_parameters() {
-            bytes[Kind::Gathered as usize] = Kind::Gathered.bytes(tables.config, self.gathered * memory.gathered_slot);
+            let elements = self.gathered * memory.gathered_slot / tables.config.sharers();
+            bytes[Kind::Gathered as usize] = Kind::Gathered.bytes(tables.config, elements);
         }
         if tables.config.shards_gradients() {
             bytes[Kind::Gradients as usize] = Kind::Gradients.bytes(tables.config, self.staged);

@@ -149,7 +149,7 @@ impl Sizes {
             Kind::Parameters if config.shards_parameters() => self.held / zero,
             Kind::Parameters => self.held,
             Kind::Gathered if !config.uses_slots() => 0,
-            Kind::Gathered => self.gathered(tables) / if config.shares_slots() { config.in_common() } else { 1 },
+            Kind::Gathered => self.gathered(tables) / config.sharers(),
             Kind::Gradients if config.shards_gradients() => self.staging_slots * self.bucket_max,
             Kind::Gradients => self.gradients,
             Kind::UnitGradients if config.precision.reduce.is_narrow() => self.gradients_max,

@@ -188,7 +188,8 @@ impl OfOp<'_, '_> {
                 self.parameters(at, unit, flat, 0, false);
                 self.write_parameters(unit, self.own.computed_on(unit, slot), 0, false);
             }
-            Op::Release { unit } if self.plan.config.uses_slots() => {
+            // Mates may still compute on a slot in common.
+            Op::Release { unit } if self.plan.config.uses_slots() && !self.plan.config.shares_slots() => {
                 let place = self.own.computed_on(unit, self.position.slot(unit));
                 self.note(at, place, Content::Nothing, 0, true);
             }
