@@ -65,7 +65,10 @@ fn what_gemm_packs_in_is_bounded() {
     matmul(MatrixMut::new(&mut c, rows, cols), by_columns.0, by_columns.1, Write::Set);
     assert!(c.iter().all(|&sum| sum == depth as f32));
     let packed = LARGEST_PACKED.get();
-    assert!(packed > PACKED_BYTES / 2 && packed <= PACKED_BYTES, "{packed} of {PACKED_BYTES} bytes");
+    // Kernels for narrower registers work on fewer rows at a time, and pack less.
+    let has_wide_registers = std::arch::is_x86_feature_detected!("avx512f");
+    let least = if has_wide_registers { PACKED_BYTES / 2 } else { PACKED_BYTES / 3 };
+    assert!(packed > least && packed <= PACKED_BYTES, "{packed} of {PACKED_BYTES} bytes");
 }
 
 /// Three steps, an evaluation, and a prompt with two tokens after it.

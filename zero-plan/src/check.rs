@@ -58,6 +58,8 @@ pub struct BucketState {
     writes: usize,
     /// Which of the step's reductions it was last offered in.
     offer: usize,
+    /// Its sum over this host.
+    subtotal: Subtotal,
     /// Which of the step's reductions along `zero` it was last settled in.
     settle: usize,
     settled: usize,
@@ -65,7 +67,7 @@ pub struct BucketState {
     spread_replica: bool,
     spread_zero: bool,
     /// The bucket after this one in each [`List`] that it is in.
-    next: [Option<usize>; 2],
+    next: [Option<usize>; 3],
 }
 
 /// What the walk knows of a slot for activations: 1 + micro-batch x chunks + chunk of what lies in it, 0 for nothing.
@@ -86,6 +88,14 @@ enum Staging {
     Offered,
 }
 
+/// Where a bucket is on its way from host to host, if it goes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subtotal {
+    None,
+    /// Summed over a host, and not yet over all.
+    Made,
+}
+
 /// Buckets that others must keep clear of: few at a time, of buckets that may be many.
 #[derive(Clone, Copy)]
 enum List {
@@ -93,6 +103,8 @@ enum List {
     Staged,
     /// Those that are settled and wait to be combined.
     Partial,
+    /// Those that are summed over a host and wait to be settled.
+    Subtotal,
 }
 
 /// A slot for what leaves.
@@ -125,12 +137,13 @@ impl BucketState {
         writers: 0,
         writes: 0,
         offer: 0,
+        subtotal: Subtotal::None,
         settle: 0,
         settled: 0,
         combined: 0,
         spread_replica: false,
         spread_zero: false,
-        next: [None; 2],
+        next: [None; 3],
     };
 }
 
@@ -179,9 +192,10 @@ pub const fn check(subject: Subject, scratch: Scratch) -> Result<(), Fault> {
         gradient_of: None,
         recomputed: None,
         offered: 0,
+        subtotalled: 0,
         settled: 0,
         combined: 0,
-        first: [None; 2],
+        first: [None; 3],
         agreed: false,
     };
     checker.start();
@@ -244,12 +258,13 @@ struct Checker<'a, 's> {
     gradient_of: Option<At>,
     /// What lies in the region for recomputed activations.
     recomputed: Option<At>,
-    /// Reductions offered, settled and combined so far, of all buckets.
+    /// Reductions offered, summed over this host, settled and combined so far, of all buckets.
     offered: usize,
+    subtotalled: usize,
     settled: usize,
     combined: usize,
     /// The first bucket in each [`List`].
-    first: [Option<usize>; 2],
+    first: [Option<usize>; 3],
     agreed: bool,
 }
 
@@ -315,6 +330,7 @@ impl<'a> Checker<'a, '_> {
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot),
             Op::Claim { bucket } => self.claim(bucket),
             Op::Reduce { bucket, round } => self.reduce(bucket, round),
+            Op::Subtotal { bucket, round } => self.subtotal(bucket, round),
             Op::Settle { bucket, round } => self.settle(bucket, round),
             Op::Combine { bucket, round } => self.combine(bucket, round),
             Op::Fold { unit } => self.fold(unit),

@@ -289,6 +289,17 @@ impl Config {
         }
     }
 
+    /// Whether the ranks of a host sum what they have of a bucket before it goes to other hosts: their terms are a complete
+    /// subtree of the sum of all, so that its bits are those of a sum in one go.
+    pub const fn sums_on_hosts(&self) -> bool {
+        self.mates() > 1 && self.mates().is_power_of_two()
+    }
+
+    /// Parts that hosts cut a sum along `zero` into.
+    pub const fn hosts_along_zero(&self) -> usize {
+        self.mesh.zero / self.mates()
+    }
+
     /// Whether what one rank of a host gathers of other hosts is for its mates as well.
     pub const fn takes_for_mates(&self) -> bool {
         self.mates() > 1 && !self.converts_gathers()

@@ -83,6 +83,8 @@ enum Event {
     Begun { scope: Scope, nth: usize },
     /// All members have read what they needed of it.
     Done { scope: Scope, nth: usize },
+    /// All members have summed over their hosts what they had for it.
+    Subtotalled { nth: usize },
     /// A parcel to this rank has been sent.
     Sent { parcel: Parcel, nth: usize },
     /// A parcel of this rank has been taken.
@@ -108,6 +110,10 @@ struct Rank {
     /// The collective that last read each bucket's staging, and each bucket's place for partial sums.
     staging: Vec<Option<usize>>,
     partial: Vec<Option<usize>>,
+    /// That whose sum over a host lies in each bucket's place for it.
+    subtotals: Vec<Option<usize>>,
+    /// The number behind the last collective that it has summed over its host.
+    subtotalled: usize,
     sent: [usize; Parcel::ALL.len()],
     taken: [usize; Parcel::ALL.len()],
 }
@@ -120,6 +126,7 @@ struct World<'a> {
     /// For each communicator, its collectives.
     begun: Vec<Vec<Tally>>,
     done: Vec<Vec<Tally>>,
+    subtotalled: Vec<Vec<Tally>>,
     /// For each sender and kind of parcel, its parcels.
     sent: Vec<[Vec<Tally>; Parcel::ALL.len()]>,
     taken: Vec<[Vec<Tally>; Parcel::ALL.len()]>,
@@ -144,6 +151,8 @@ impl<'a> World<'a> {
             combinations: vec![0; buckets],
             staging: vec![None; buckets],
             partial: vec![None; buckets],
+            subtotals: vec![None; buckets],
+            subtotalled: 0,
             sent: [0; Parcel::ALL.len()],
             taken: [0; Parcel::ALL.len()],
         };
@@ -161,6 +170,7 @@ impl<'a> World<'a> {
             ranks: vec![rank; ops.len()],
             begun: vec![Vec::new(); groups.members.len()],
             done: vec![Vec::new(); groups.members.len()],
+            subtotalled: vec![Vec::new(); groups.members.len()],
             sent: vec![Default::default(); ops.len()],
             taken: vec![Default::default(); ops.len()],
             staging: first(|a, b| a.slot.is_some() && a.slot == b.slot),
@@ -197,6 +207,10 @@ impl<'a> World<'a> {
                 let communicator = self.groups.communicator(rank, scope);
                 let tallies = if let Event::Begun { .. } = event { &self.begun } else { &self.done };
                 Tally::full(&tallies[communicator], nth, self.groups.members[communicator].len())
+            }
+            Event::Subtotalled { nth } => {
+                let communicator = self.groups.communicator(rank, Scope::Zero);
+                Tally::full(&self.subtotalled[communicator], nth, self.groups.members[communicator].len())
             }
             Event::Sent { parcel, nth } => {
                 Tally::full(&self.sent[self.groups.sender(rank, parcel)][parcel as usize], nth, 1)
@@ -268,13 +282,27 @@ impl<'a> World<'a> {
             // Mates may still compute on what lies in a slot in common.
             Op::Gather { slot, .. } => own.slots[slot].map(|nth| Event::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
+            Op::Claim { bucket } if self.plan.config.sums_on_hosts() => {
+                own.staging[self.staging[bucket]].map(|nth| Event::Subtotalled { nth })
+            }
             Op::Claim { bucket } => {
                 own.staging[self.staging[bucket]].map(|nth| Event::Done { scope: Scope::Zero, nth })
+            }
+            Op::Subtotal { bucket, .. } => {
+                let before = own.subtotals[self.partial[bucket]];
+                let has_left = before.map(|nth| Event::Done { scope: Scope::Zero, nth });
+                return [Some(Event::Begun { scope: Scope::Zero, nth: own.reductions[bucket] }), has_left];
             }
             Op::Settle { bucket, .. } => {
                 let before = own.partial[self.partial[bucket]];
                 let is_combined = before.map(|nth| Event::Done { scope: Scope::Replica, nth });
-                return [Some(Event::Begun { scope: Scope::Zero, nth: own.reductions[bucket] }), is_combined];
+                let nth = own.reductions[bucket];
+                let is_there = if self.plan.config.sums_on_hosts() {
+                    Event::Subtotalled { nth }
+                } else {
+                    Event::Begun { scope: Scope::Zero, nth }
+                };
+                return [Some(is_there), is_combined];
             }
             Op::Combine { bucket, .. } => Some(Event::Begun { scope: Scope::Replica, nth: own.combinations[bucket] }),
             Op::Spread { axis: Axis::Replica, .. } => all_in(Scope::Replica),
@@ -301,6 +329,13 @@ impl<'a> World<'a> {
             }
             Op::Release { unit } if config.shares_slots() => {
                 self.end_in(rank, Scope::Zero, self.ranks[rank].gathers[unit]);
+            }
+            Op::Subtotal { bucket, .. } => {
+                let own = &mut self.ranks[rank];
+                let nth = own.reductions[bucket];
+                own.subtotals[self.partial[bucket]] = Some(nth);
+                own.subtotalled = nth + 1;
+                Tally::add(&mut self.subtotalled[self.groups.communicator(rank, Scope::Zero)], nth, own.clock);
             }
             Op::Settle { bucket, .. } => {
                 self.end_in(rank, Scope::Zero, self.ranks[rank].reductions[bucket]);

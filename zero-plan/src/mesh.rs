@@ -194,12 +194,16 @@ mod tests {
         // Nodes of two ranks that cut groups of three in different places.
         assert_eq!(counted(Mesh { nodes: 3, replica: 2, ..Mesh::of_zero(3) })[0], None);
         for nodes in [1, 2, 3, 4, 6, 12] {
-            for order in [Axis::ALL, [Axis::Pipeline, Axis::Replica, Axis::Zero], [Axis::Replica, Axis::Zero, Axis::Pipeline]] {
+            for order in
+                [Axis::ALL, [Axis::Pipeline, Axis::Replica, Axis::Zero], [Axis::Replica, Axis::Zero, Axis::Pipeline]]
+            {
                 let mesh = Mesh { nodes, zero: 2, replica: 3, pipeline: 2, order };
                 for axis in Axis::ALL {
                     let Some(each) = mesh.per_node(axis) else { continue };
                     for rank in 0..mesh.ranks() {
-                        let with = |index: usize| rank + index * mesh.stride(axis) - mesh.coordinate(rank, axis) * mesh.stride(axis);
+                        let with = |index: usize| {
+                            rank + index * mesh.stride(axis) - mesh.coordinate(rank, axis) * mesh.stride(axis)
+                        };
                         let near: Vec<usize> =
                             (0..mesh.len(axis)).filter(|&index| mesh.node(with(index)) == mesh.node(rank)).collect();
                         let first = mesh.coordinate(rank, axis) / each * each;

@@ -11,6 +11,8 @@
 
 mod cover;
 mod flow;
+#[cfg(test)]
+mod hosts_tests;
 mod matching;
 mod streams;
 

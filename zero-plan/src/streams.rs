@@ -52,7 +52,8 @@ impl Stream {
     pub const fn of(op: Op) -> Self {
         match op {
             Op::Gather { .. } => Stream::Gather,
-            Op::Settle { .. }
+            Op::Subtotal { .. }
+            | Op::Settle { .. }
             | Op::Combine { .. }
             | Op::Fold { .. }
             | Op::Spread { .. }

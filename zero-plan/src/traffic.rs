@@ -5,6 +5,7 @@ use core::ops::{AddAssign, Sub};
 use crate::config::Config;
 use crate::footprint::exchanged_bytes;
 use crate::mesh::{Axis, Coordinates};
+use crate::place::are_counterparts;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::unit::Unit;
@@ -69,6 +70,12 @@ impl Moved {
     fn sum(plan: &Plan, rank: usize, ops: &[Op], traffic: impl Fn(Op) -> Traffic) -> Self {
         ops.iter().fold(Self::default(), |mut moved, &op| {
             let all = traffic(op);
+            if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
+                let [near, far] = of_hosts(plan, bucket);
+                moved.in_place.reduce_bytes += near;
+                moved.copied.reduce_bytes += far;
+                return moved;
+            }
             let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
             let near = partners.iter().filter(|&&partner| !crosses(plan, rank, partner, op)).count();
             // Each of the others has as much of it.
@@ -104,10 +111,17 @@ fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
 
 /// Whether what one of them gives another in an op goes from host to host between these two.
 fn crosses(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
-    let Config { mesh, .. } = plan.config;
-    let [own, other] = [rank, partner].map(|rank| mesh.coordinates(rank).zero);
-    let is_taken = matches!(op, Op::Gather { .. }) && plan.config.taker(own, other) != own;
-    !plan.config.reaches(rank, partner) && !is_taken
+    let [own, other] = [rank, partner].map(|rank| plan.config.mesh.coordinates(rank));
+    !plan.config.reaches(rank, partner) && are_counterparts(&plan.config, op, own, other)
+}
+
+/// Where a bucket is summed over hosts: the bytes of it that a rank reads of its mates, for each host, and those that go from
+/// it to counterparts, in f32.
+fn of_hosts(plan: &Plan, bucket: usize) -> [usize; 2] {
+    let config = &plan.config;
+    let (shard, hosts) = (plan.buckets[bucket].elements / config.mesh.zero, config.hosts_along_zero());
+    let near = (config.mates() - 1) * hosts * shard * config.precision.reduce.bytes();
+    [near, (hosts - 1) * shard * size_of::<f32>()]
 }
 
 /// Whether those peers who reach it read what an op moves where it lies. What other ops move is copied.
@@ -156,7 +170,9 @@ impl Traffic {
         ops.iter().fold(Self::default(), |mut sum, &op| {
             let partners = partners(plan, rank, op);
             let far = partners.iter().filter(|&&partner| crosses(plan, rank, partner, op)).count();
-            if far > 0 {
+            if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
+                sum.reduce_bytes += of_hosts(plan, bucket)[1];
+            } else if far > 0 {
                 sum += Self::of(plan, &[op]).share(far, partners.len());
             }
             if let (Op::Agree, true) = (op, plan.config.has_carried()) {
@@ -173,6 +189,9 @@ impl Traffic {
         match op {
             Op::Gather { unit, .. } => {
                 self.gather_bytes += others(plan.placements[unit].padded * params, mesh.zero);
+            }
+            Op::Reduce { bucket, .. } if plan.config.sums_on_hosts() => {
+                self.reduce_bytes += of_hosts(plan, bucket).iter().sum::<usize>();
             }
             Op::Reduce { bucket, .. } => {
                 self.reduce_bytes += others(plan.buckets[bucket].elements * reduce, mesh.zero);

@@ -47,6 +47,7 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | receive or fold tied gradients | `3 t g` |
 /// | receive tied parameters | `2p` an element that this rank updates |
 /// | settle | `(N + 1) s g`, and `s g` more to add; none if `N` is 1 and the sum is in place |
+/// | subtotal, of `M` ranks of each of `H` hosts | `H (M g + 4) s`, and `(4 H + g) s` to settle it |
 /// | combine | `(R + 1) t g`, and `t g` more to add |
 /// | spread along `replica` | `(s - t) 2g` |
 /// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
@@ -74,8 +75,13 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Receive { parcel: Parcel::Gradients, unit, .. } => plan.units[unit].output_bytes * 2,
         Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
         Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => plan.places(at).owned(unit).len * 2 * p,
+        Op::Subtotal { bucket, .. } => config.hosts_along_zero() * of_bucket(bucket).1 * (config.mates() * g + 4),
         Op::Settle { bucket, round } => {
             let (_, s, _) = of_bucket(bucket);
+            if config.sums_on_hosts() {
+                let adds = usize::from(round > 0 && !config.has_partials());
+                return (config.hosts_along_zero() * 4 + (1 + adds) * g) * s;
+            }
             match (mesh.zero, config.reduces_in_place()) {
                 (1, true) => 0,
                 _ => (mesh.zero + 1 + usize::from(round > 0 && !config.has_partials())) * s * g,

@@ -137,7 +137,7 @@ fn a_plan_that_differs_in_order_alone_is_refused() {
         Run::start(program(env!("CARGO_BIN_EXE_spec")).args(plan).envs(place))
     });
     let ends = end_all(ranks.collect());
-    assert!(ends[0].errors.contains("PlanDiffers { rank: 1"), "{}", ends[0].errors);
+    assert!(ends[0].errors.contains("error[Z0325]: rank 1 (pid "), "{}", ends[0].errors);
 }
 
 #[test]

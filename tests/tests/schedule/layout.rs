@@ -42,7 +42,7 @@ fn width(plan: &Plan, kind: Kind) -> usize {
         Kind::Parameters => precision.params,
         Kind::Gathered => precision.compute,
         Kind::Gradients | Kind::Partial | Kind::Reduced => precision.reduce,
-        Kind::UnitGradients => Width::F32,
+        Kind::UnitGradients | Kind::Subtotals => Width::F32,
         Kind::Master => precision.master,
         Kind::Optimizer => precision.moments,
         Kind::Snapshot | Kind::Activations | Kind::Recomputed => return 1,

@@ -115,7 +115,10 @@ impl InUse {
         match op {
             Op::Backward { unit, .. } if tables.chunks[tables.placements[unit].chunk].first == unit => self.slots -= 1,
             Op::Release { .. } => self.gathered -= 1,
-            Op::Settle { bucket, .. } => self.staged -= tables.buckets[bucket].elements,
+            Op::Subtotal { bucket, .. } => self.staged -= tables.buckets[bucket].elements,
+            Op::Settle { bucket, .. } if !tables.config.sums_on_hosts() => {
+                self.staged -= tables.buckets[bucket].elements;
+            }
             _ => {}
         }
     }

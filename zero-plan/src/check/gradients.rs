@@ -1,7 +1,7 @@
 //! Rules of gradients: every bucket is reduced once in each of its rounds, after all its gradients are there, and its sum
 //! goes where it is needed before the agreement.
 
-use super::{Broken, Checker, List, Staging};
+use super::{Broken, Checker, List, Staging, Subtotal};
 use crate::mesh::Axis;
 
 impl Checker<'_, '_> {
@@ -87,10 +87,41 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn settle(&mut self, bucket: usize, round: usize) -> Broken {
+    pub(super) const fn subtotal(&mut self, bucket: usize, round: usize) -> Broken {
         let state = &self.buckets[bucket];
         rules! {
-            matches!(state.staging, Staging::Offered) => "a settle without a reduce",
+            self.subject.tables.config.sums_on_hosts() => "a sum over a host whose ranks are not summed by themselves",
+            matches!(state.staging, Staging::Offered) => "a sum over a host without a reduce",
+            matches!(state.subtotal, Subtotal::None) => "a second sum over a host",
+            state.settled == round => "a sum over a host of another round than the next",
+            // Mates hear how many of these there are, not which.
+            state.offer == self.subtotalled => "a sum over a host before that of a reduce before it",
+        }
+        let mut waiting = self.first[List::Subtotal as usize];
+        while let Some(other) = waiting {
+            rules! {
+                self.bucket(other).partial != self.bucket(bucket).partial =>
+                    "a sum over a host in the place of one that is not settled",
+            }
+            waiting = self.buckets[other].next[List::Subtotal as usize];
+        }
+        self.enter(List::Subtotal, bucket);
+        self.leave(List::Staged, bucket);
+        self.buckets[bucket].staging = Staging::Free;
+        self.buckets[bucket].subtotal = Subtotal::Made;
+        self.subtotalled += 1;
+        None
+    }
+
+    pub(super) const fn settle(&mut self, bucket: usize, round: usize) -> Broken {
+        let state = &self.buckets[bucket];
+        let is_there = if self.subject.tables.config.sums_on_hosts() {
+            matches!(state.subtotal, Subtotal::Made)
+        } else {
+            matches!(state.staging, Staging::Offered)
+        };
+        rules! {
+            is_there => "a settle without a reduce",
             state.settled == round => "a settle of another round than the next",
             // Peers hear how many reductions are settled, not which.
             state.offer == self.settled => "a settle before that of a reduce before it",
@@ -106,8 +137,13 @@ impl Checker<'_, '_> {
             }
             self.enter(List::Partial, bucket);
         }
-        self.leave(List::Staged, bucket);
-        self.buckets[bucket].staging = Staging::Free;
+        if self.subject.tables.config.sums_on_hosts() {
+            self.leave(List::Subtotal, bucket);
+            self.buckets[bucket].subtotal = Subtotal::None;
+        } else {
+            self.leave(List::Staged, bucket);
+            self.buckets[bucket].staging = Staging::Free;
+        }
         self.buckets[bucket].settled += 1;
         self.buckets[bucket].settle = self.settled;
         self.settled += 1;

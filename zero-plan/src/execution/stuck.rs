@@ -1,6 +1,7 @@
 //! Stuck: who waits for whom where no rank can go on. Only looks.
 
 use super::{Event, World};
+use crate::groups::Scope;
 
 /// Why it did not end: each rank waits for the next; the last one for a rank of the list, or for one that is through.
 #[derive(Debug)]
@@ -52,6 +53,14 @@ impl World<'_> {
                 (
                     late.map_or(rank, |&peer| peer),
                     format!("to {verb} collective {nth} of its {} communicator", scope.name()),
+                )
+            }
+            Event::Subtotalled { nth } => {
+                let members = &self.groups.members[self.groups.communicator(rank, Scope::Zero)];
+                let late = members.iter().find(|&&peer| self.ranks[peer].subtotalled <= nth);
+                (
+                    late.map_or(rank, |&peer| peer),
+                    format!("to sum collective {nth} of its zero communicator over its host"),
                 )
             }
             Event::Sent { parcel, nth } => {

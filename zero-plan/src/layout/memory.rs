@@ -37,13 +37,15 @@ pub enum Kind {
     Outgoing,
     /// Scratch of one call.
     Workspace,
+    /// Sums over the ranks of a host, on their way to others.
+    Subtotals,
     /// What was carried here from other ranks and is summed or converted from here.
     Inbox,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 16] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -58,6 +60,7 @@ impl Kind {
         Kind::ActivationGradients,
         Kind::Outgoing,
         Kind::Workspace,
+        Kind::Subtotals,
         Kind::Inbox,
     ];
 
@@ -78,6 +81,7 @@ impl Kind {
             Kind::ActivationGradients => "activation gradients",
             Kind::Outgoing => "outgoing",
             Kind::Workspace => "workspace",
+            Kind::Subtotals => "sums of the host",
             Kind::Inbox => "inbox",
         }
     }
@@ -88,7 +92,7 @@ impl Kind {
             Kind::Parameters => Some(config.precision.params),
             Kind::Gathered => Some(config.precision.compute),
             Kind::Gradients | Kind::Partial | Kind::Reduced => Some(config.precision.reduce),
-            Kind::UnitGradients => Some(Width::F32),
+            Kind::UnitGradients | Kind::Subtotals => Some(Width::F32),
             Kind::Master => Some(config.precision.master),
             Kind::Optimizer => Some(config.precision.moments),
             Kind::Snapshot | Kind::Activations | Kind::Recomputed => None,
@@ -133,7 +137,7 @@ pub struct Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Memory {
     /// All regions, in the order of [`Kind::ALL`].
-    #[serde(serialize_with = "without_empty_inbox")]
+    #[serde(serialize_with = "without_what_is_empty")]
     pub regions: [Region; Kind::ALL.len()],
     /// Bytes of [`Home::Private`].
     pub private_bytes: usize,
@@ -219,9 +223,10 @@ impl Memory {
     }
 }
 
-/// Regions as they are written, and so hashed: a plan that has no inbox is what it was before there were any.
-fn without_empty_inbox<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(regions.iter().filter(|region| region.kind != Kind::Inbox || region.bytes > 0))
+/// Regions as they are written, and so hashed: a plan in which nothing is carried is what it was before anything was.
+fn without_what_is_empty<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
+    let is_there = |region: &&Region| !matches!(region.kind, Kind::Subtotals | Kind::Inbox) || region.bytes > 0;
+    serializer.collect_seq(regions.iter().filter(is_there))
 }
 
 /// What only one rank reads is private to it; what peers read must lie where they can.

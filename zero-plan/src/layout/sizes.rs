@@ -2,6 +2,7 @@
 //! gradients in elements, of activations in bytes.
 
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
+use crate::config::{Config, Width};
 
 pub(super) struct Sizes {
     /// Flat buffers of the parameters that the stage holds, mirrors included.
@@ -132,12 +133,10 @@ impl Sizes {
             return 0;
         }
         let parts = if config.mesh.replica > 1 { self.bucket_max / config.mesh.zero } else { 0 };
-        let shards = if !config.converts_gathers() {
-            0
-        } else {
-            self.gathered(tables)
-        };
-        (self.bucket_max + parts) * config.precision.reduce.bytes() + shards * config.precision.params.bytes()
+        let shards = if !config.converts_gathers() { 0 } else { self.gathered(tables) };
+        terms_bytes(config, self.bucket_max)
+            + parts * config.precision.reduce.bytes()
+            + shards * config.precision.params.bytes()
     }
 
     /// What [`Kind::bytes`] gives the bytes of.
@@ -167,9 +166,20 @@ impl Sizes {
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
+            Kind::Subtotals if config.sums_on_hosts() => STAGING_SLOTS * (self.bucket_max / config.mates()),
+            Kind::Subtotals => 0,
             Kind::Inbox => self.inbox_bytes(tables),
             Kind::Workspace => config.whole_lines(self.workspace_bytes_max) + config.device.product_bytes(),
         }
+    }
+}
+
+/// Bytes of the terms of the sum of so many gradients along `zero`, where they arrive: of each rank, or of each host.
+pub(crate) const fn terms_bytes(config: &Config, elements: usize) -> usize {
+    if config.sums_on_hosts() {
+        elements / config.mates() * Width::F32.bytes()
+    } else {
+        elements * config.precision.reduce.bytes()
     }
 }
 

@@ -108,7 +108,12 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
 fn ends(plan: &Plan, op: Op, other: Op) -> bool {
     match (op, other) {
         (Op::Gather { unit, .. }, Op::Wait { unit: waits }) => unit == waits,
-        (Op::Reduce { bucket, round }, Op::Settle { bucket: sums, round: nth }) => (bucket, round) == (sums, nth),
+        (Op::Reduce { .. }, Op::Settle { .. }) if plan.config.sums_on_hosts() => false,
+        (
+            Op::Reduce { bucket, round },
+            Op::Settle { bucket: sums, round: nth } | Op::Subtotal { bucket: sums, round: nth },
+        )
+        | (Op::Subtotal { bucket, round }, Op::Settle { bucket: sums, round: nth }) => (bucket, round) == (sums, nth),
         (Op::Settle { bucket, round }, Op::Combine { bucket: sums, round: nth }) => {
             plan.config.mesh.len(Axis::Replica) > 1 && (bucket, round) == (sums, nth)
         }

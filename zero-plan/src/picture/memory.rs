@@ -38,7 +38,7 @@ impl Group {
             Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => Group::Gradients,
             Kind::Master | Kind::Optimizer | Kind::Snapshot => Group::Optimizer,
             Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => Group::Activations,
-            Kind::Outgoing | Kind::Workspace | Kind::Inbox => Group::Workspace,
+            Kind::Outgoing | Kind::Workspace | Kind::Subtotals | Kind::Inbox => Group::Workspace,
         }
     }
 
@@ -96,7 +96,8 @@ impl Holding {
             Kind::Reduced | Kind::Snapshot => state_of(config, true),
             Kind::Gathered => return Holding::Gathered,
             Kind::Gradients if config.shards_gradients() => return Holding::Passing,
-            Kind::UnitGradients | Kind::Partial | Kind::Outgoing | Kind::Inbox => return Holding::Passing,
+            Kind::UnitGradients | Kind::Partial | Kind::Outgoing => return Holding::Passing,
+            Kind::Subtotals | Kind::Inbox => return Holding::Passing,
             Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
             Kind::ActivationGradients | Kind::Workspace => return Holding::Own,
         };

@@ -75,6 +75,13 @@ pub enum Content {
 pub enum Gradients {
     /// Those of one rank's own data.
     Of(usize),
+    /// Those of the ranks of a replica that are on one host.
+    OfHost {
+        /// The replica.
+        replica: usize,
+        /// Which of the hosts along `zero`.
+        host: usize,
+    },
     /// Those of the ranks of a replica.
     OfReplica(usize),
     /// Those of all ranks.
@@ -197,6 +204,7 @@ impl OfOp<'_, '_> {
             Op::Forward { unit, micro_batch, slot } => self.forward(unit, micro_batch, slot),
             Op::Recompute { unit, micro_batch, slot } => self.recompute(unit, micro_batch, slot),
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot),
+            Op::Subtotal { bucket, round } => self.subtotal(bucket, round),
             Op::Settle { bucket, round } => self.settle(bucket, round),
             Op::Combine { bucket, round } => self.combine(bucket, round),
             Op::Fold { unit } => self.fold(unit, at),
@@ -425,18 +433,50 @@ impl OfOp<'_, '_> {
         at.zero * shard.len_bytes + within
     }
 
-    fn settle(&mut self, bucket: usize, round: usize) {
-        let (own, config, mesh) = (self.own, &self.plan.config, &self.plan.config.mesh);
+    /// The gradients of a rank along `zero`, of which what the rank at `of` sums begins at `start`.
+    fn term(&mut self, unit: usize, round: usize, zero: usize, of: usize, start: usize) {
+        let (config, peer) = (&self.plan.config, self.own.along(Axis::Zero, zero));
         // The newest micro-batch whose gradients are in it.
         let newest = if config.holds_gradients() { config.micro_batches - 1 } else { round };
+        let whose = Gradients::Of(peer.at.data_rank(&config.mesh));
+        let content = Content::Gradients { unit, round: newest, of: whose };
+        self.note(peer.at, peer.local_share(unit, of), content, start, false);
+    }
+
+    /// For each host, what this one has of the shard of this rank's counterpart there.
+    fn subtotal(&mut self, bucket: usize, round: usize) {
+        let (own, mates) = (self.own, self.plan.config.mates());
+        let here = own.at.zero / mates;
+        for unit in self.units_of(bucket) {
+            for host in 0..self.plan.config.hosts_along_zero() {
+                let of = host * mates + own.at.zero % mates;
+                let start = of * own.local_share(unit, of).len_bytes;
+                for zero in here * mates..(here + 1) * mates {
+                    self.term(unit, round, zero, of, start);
+                }
+                let whose = Gradients::OfHost { replica: own.at.replica, host: here };
+                let content = Content::Gradients { unit, round, of: whose };
+                let to = own.subtotal(unit, host);
+                self.note(own.at, to, content, of * to.len_bytes, true);
+            }
+        }
+    }
+
+    fn settle(&mut self, bucket: usize, round: usize) {
+        let (own, config, mesh) = (self.own, &self.plan.config, &self.plan.config.mesh);
         for unit in self.units_of(bucket) {
             let to = own.partial(unit);
             let start = self.gradient_bytes(own.at, to, None);
-            for zero in 0..mesh.zero {
-                let peer = own.along(Axis::Zero, zero);
-                let of = Gradients::Of(peer.at.data_rank(mesh));
-                let content = Content::Gradients { unit, round: newest, of };
-                self.note(peer.at, peer.local_share(unit, own.at.zero), content, start, false);
+            if config.sums_on_hosts() {
+                for host in 0..config.hosts_along_zero() {
+                    let peer = own.along(Axis::Zero, host * config.mates() + own.at.zero % config.mates());
+                    let of = Gradients::OfHost { replica: own.at.replica, host };
+                    let from = peer.subtotal(unit, own.at.zero / config.mates());
+                    let content = Content::Gradients { unit, round, of };
+                    self.note(peer.at, from, content, own.at.zero * from.len_bytes, false);
+                }
+            } else {
+                (0..mesh.zero).for_each(|zero| self.term(unit, round, zero, own.at.zero, start));
             }
             let of = if mesh.replica > 1 { Gradients::OfReplica(own.at.replica) } else { Gradients::OfAll };
             if round > 0 && mesh.replica == 1 {

@@ -4,7 +4,7 @@
 
 use super::{Place, Places, Position};
 use crate::config::Config;
-use crate::layout::Kind;
+use crate::layout::{Kind, terms_bytes};
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
@@ -42,9 +42,7 @@ pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &
     let Some(axis) = axis_of(op) else { return };
     for index in 0..plan.config.mesh.len(axis) {
         let peer = own.along(axis, index);
-        // What a mate takes of it for all of the host is read there.
-        let is_taken = matches!(op, Op::Gather { .. }) && plan.config.taker(own.at.zero, index) != own.at.zero;
-        if !reaches(plan, own.at, peer.at) && !is_taken {
+        if !reaches(plan, own.at, peer.at) && are_counterparts(&plan.config, op, own.at, peer.at) {
             each_of(plan, op, own, &peer, &mut |source, to| visit(Arrival { from: peer.at, source, to }));
         }
     }
@@ -54,6 +52,18 @@ pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &
 fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
     let Config { mesh, .. } = plan.config;
     plan.config.reaches(mesh.rank(own), mesh.rank(other))
+}
+
+/// Whether two ranks of different hosts give one another something in an op along `zero`: all do, but where mates take what
+/// is gathered for one another, and where hosts give one another sums.
+pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: Coordinates) -> bool {
+    match op {
+        Op::Gather { .. } => config.taker(own.zero, other.zero) == own.zero,
+        Op::Settle { .. } | Op::Reduce { .. } if config.sums_on_hosts() => {
+            own.zero % config.mates() == other.zero % config.mates()
+        }
+        _ => true,
+    }
 }
 
 /// What a collective takes of one peer.
@@ -73,6 +83,10 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
             };
             visit(source, whole.share(peer.at.zero, mesh.zero));
         }
+        Op::Settle { bucket, .. } if config.sums_on_hosts() => units_of(bucket).for_each(|unit| {
+            let [here, there] = [own.at, peer.at].map(|at| at.zero / config.mates());
+            visit(peer.subtotal(unit, here), own.arrived_terms(unit).share(there, config.hosts_along_zero()));
+        }),
         Op::Settle { bucket, .. } => units_of(bucket).for_each(|unit| {
             visit(peer.local_share(unit, own.at.zero), own.arrived_terms(unit).share(peer.at.zero, mesh.zero));
         }),
@@ -121,8 +135,8 @@ impl Places<'_> {
     const fn arrived_terms(&self, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = placement.start - self.tables.buckets[placement.bucket].start;
-        let width = config.precision.reduce.bytes();
-        Place { region: Kind::Inbox, offset_bytes: start * width, len_bytes: placement.padded * width }
+        let (offset_bytes, len_bytes) = (terms_bytes(config, start), terms_bytes(config, placement.padded));
+        Place { region: Kind::Inbox, offset_bytes, len_bytes }
     }
 
     /// Where those along `replica` arrive, behind the others: while one bucket is summed along `zero`, the one before it may
@@ -131,7 +145,7 @@ impl Places<'_> {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let (zero, width) = (config.mesh.zero, config.precision.reduce.bytes());
         let start = (placement.start - self.tables.buckets[placement.bucket].start) / zero;
-        let offset_bytes = (self.memory.bucket_slot + start) * width;
+        let offset_bytes = terms_bytes(config, self.memory.bucket_slot) + start * width;
         Place { region: Kind::Inbox, offset_bytes, len_bytes: placement.padded / zero * width }
     }
 
@@ -140,8 +154,9 @@ impl Places<'_> {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
         let parts = if config.mesh.replica > 1 { self.memory.bucket_slot / config.mesh.zero } else { 0 };
-        let (terms, width) = (self.memory.bucket_slot + parts, config.precision.params.bytes());
-        let offset_bytes = terms * config.precision.reduce.bytes() + start * width;
+        let width = config.precision.params.bytes();
+        let parts = parts * config.precision.reduce.bytes();
+        let offset_bytes = terms_bytes(config, self.memory.bucket_slot) + parts + start * width;
         Place { region: Kind::Inbox, offset_bytes, len_bytes: placement.padded * width }
     }
 }

@@ -63,7 +63,8 @@ struct Counts {
     staged: Vec<Vec<(usize, usize)>>,
     /// How often the gradient of each unit in each micro-batch entered a sum.
     summed: Vec<usize>,
-    /// How often each round of each bucket was summed along `zero` and `replica`.
+    /// How often each round of each bucket was summed over a host, along `zero` and along `replica`.
+    subtotalled: Vec<usize>,
     settled: Vec<usize>,
     combined: Vec<usize>,
     /// How often gradients of what is tied to each unit were added to its own, and how often it was updated.
@@ -104,6 +105,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> Counts {
     let mut counts = Counts {
         staged: vec![Vec::new(); buckets],
         summed: vec![0; units * micro_batches],
+        subtotalled: vec![0; buckets * rounds],
         settled: vec![0; buckets * rounds],
         combined: vec![0; buckets * rounds],
         tied: vec![0; units],
@@ -120,6 +122,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> Counts {
                     counts.summed[unit * micro_batches + micro_batch] += 1;
                 }
             }
+            Op::Subtotal { bucket, round } => counts.subtotalled[bucket * rounds + round] += 1,
             Op::Settle { bucket, round } => counts.settled[bucket * rounds + round] += 1,
             Op::Combine { bucket, round } => counts.combined[bucket * rounds + round] += 1,
             Op::Fold { unit } => counts.tied[plan.units[unit].source] += 1,
@@ -167,7 +170,9 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
         let is_here = plan.buckets[bucket].stage == stage && plan.buckets[bucket].elements > 0;
         let has_replicas = plan.config.mesh.replica > 1;
         let sum = |axis| move || format!("round {round} of bucket {bucket} is summed along `{axis}`");
-        let rule = times(settled, is_here, &sum("zero"));
+        let of_hosts = || format!("round {round} of bucket {bucket} is summed over a host");
+        let rule = times(counts.subtotalled[i], is_here && plan.config.sums_on_hosts(), &of_hosts);
+        let rule = rule.or_else(|| times(settled, is_here, &sum("zero")));
         let rule = rule.or_else(|| times(combined, is_here && has_replicas, &sum("replica")));
         if rule.is_some() {
             return rule;

@@ -71,7 +71,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
 fn reach(config: &Config, op: Op) -> Option<Axis> {
     let reads_in_common = config.shards_parameters() && !config.uses_slots();
     match op {
-        Op::Gather { .. } | Op::Wait { .. } | Op::Settle { .. } => Some(Axis::Zero),
+        Op::Gather { .. } | Op::Wait { .. } | Op::Subtotal { .. } | Op::Settle { .. } => Some(Axis::Zero),
         Op::Combine { .. } => Some(Axis::Replica),
         Op::Spread { axis, .. } => Some(axis),
         Op::Receive { .. } => Some(Axis::Pipeline),
@@ -135,7 +135,8 @@ impl<'a> Flow<'a> {
             Some(Axis::Pipeline) => at == Coordinates { pipeline: at.pipeline, ..own },
             None => at == own,
         };
-        let is_shut = home == Home::Private && !self.plan.config.transport.carries();
+        let [own_rank, rank] = [own, at].map(|at| self.plan.config.mesh.rank(at));
+        let is_shut = home == Home::Private && self.plan.config.reaches(own_rank, rank);
         if !is_in_line || at != own && (writes || is_shut) {
             return Some(format!(
                 "{content:?} is {verb} in memory of a rank that has no part in it: {place:?} of {at:?}"

@@ -45,6 +45,7 @@ impl Collective {
             (Scope::Zero, Op::Reduce { bucket, round }) if !carries => {
                 Some(sums("reduce-scatter of a bucket", bucket, round, 1))
             }
+            (Scope::Zero, Op::Subtotal { bucket, round }) => Some(sums("sum of a bucket over hosts", bucket, round, 1)),
             (Scope::Zero, Op::Settle { bucket, round }) if carries => {
                 Some(sums("reduce-scatter of a bucket", bucket, round, 1))
             }

@@ -196,7 +196,10 @@ fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
             format!("{} of {unit}{}", parcel.name(), place(parcel, micro_batch, None, turn))
         }
         Op::Claim { bucket } => bucket.to_string(),
-        Op::Reduce { bucket, round } | Op::Settle { bucket, round } | Op::Combine { bucket, round } => {
+        Op::Reduce { bucket, round }
+        | Op::Subtotal { bucket, round }
+        | Op::Settle { bucket, round }
+        | Op::Combine { bucket, round } => {
             format!("{bucket} round {round}")
         }
         Op::Spread { bucket, axis } => format!("{bucket} along {}", axis.name()),

@@ -48,6 +48,10 @@ impl Op {
                 "Offers the local gradients of bucket {bucket} to the ranks along `zero`: the start of a reduce-scatter, its \
                  round {round}."
             }
+            Op::Subtotal { .. } => {
+                "Sums what the ranks of this host have of bucket {bucket} for each other host, and sends it there: the middle of \
+                 a reduce-scatter, its round {round}."
+            }
             Op::Settle { .. } => {
                 "Sums this rank's shard of bucket {bucket} over the ranks along `zero`: the end of a reduce-scatter, its round \
                  {round}."
@@ -82,6 +86,7 @@ impl Op {
             Op::Recompute { .. } => "recompute",
             Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } if config.holds_gradients() => "zero.reduce",
             Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } => "zero.bucket",
+            Op::Subtotal { .. } => "mesh.zero",
             Op::Combine { .. } | Op::Spread { axis: Axis::Replica, .. } => "mesh.replica",
             Op::Spread { .. } | Op::Update { .. } => "zero.stage",
             Op::Agree => "mesh",
@@ -117,7 +122,10 @@ impl Op {
     /// Which reduction of its bucket it belongs to, if it belongs to one.
     pub const fn round(self) -> Option<usize> {
         match self {
-            Op::Reduce { round, .. } | Op::Settle { round, .. } | Op::Combine { round, .. } => Some(round),
+            Op::Reduce { round, .. }
+            | Op::Subtotal { round, .. }
+            | Op::Settle { round, .. }
+            | Op::Combine { round, .. } => Some(round),
             _ => None,
         }
     }

@@ -15,6 +15,8 @@ struct Sum {
 
 /// The bucket, if any, whose next phase is due.
 pub(super) struct Gradients {
+    /// Where hosts sum what their ranks have, before it is settled.
+    unsubtotalled: Option<Sum>,
     unsettled: Option<Sum>,
     uncombined: Option<Sum>,
     unspread: Option<usize>,
@@ -23,7 +25,8 @@ pub(super) struct Gradients {
 }
 
 impl Gradients {
-    pub const NEW: Self = Self { unsettled: None, uncombined: None, unspread: None, unjoined: None };
+    pub const NEW: Self =
+        Self { unsubtotalled: None, unsettled: None, uncombined: None, unspread: None, unjoined: None };
 
     /// Claims the staging of a bucket before the first gradient goes into it.
     pub const fn claim(&mut self, walk: &Walk, step: Step, ops: &mut Ops) {
@@ -32,7 +35,14 @@ impl Gradients {
         if walk.tables.buckets[bucket].last != step.unit || walk.tables.buckets[bucket].elements == 0 || held {
             return;
         }
+        if let Some(sum) = self.unsubtotalled
+            && shares_staging(&walk.tables.buckets[sum.bucket], &walk.tables.buckets[bucket])
+        {
+            self.unsubtotalled = None;
+            self.subtotal(walk, sum, ops);
+        }
         if let Some(sum) = self.unsettled
+            && !walk.tables.config.sums_on_hosts()
             && shares_staging(&walk.tables.buckets[sum.bucket], &walk.tables.buckets[bucket])
         {
             self.unsettled = None;
@@ -53,9 +63,43 @@ impl Gradients {
             return;
         }
         let round = if config.holds_gradients() { 0 } else { step.turn.micro_batch };
+        if let Some(sum) = self.unsettled
+            && sum.bucket == bucket
+        {
+            // Of few buckets, its last reduction may be on its way still.
+            self.unsettled = None;
+            self.settle(walk, sum, ops);
+        }
         ops.push(Op::Reduce { bucket, round });
+        let sum = Sum { bucket, round };
+        if !config.sums_on_hosts() {
+            self.is_on_its_way(walk, sum, ops);
+            return;
+        }
+        let before = self.unsubtotalled;
+        self.unsubtotalled = Some(sum);
+        if let Some(sum) = before {
+            self.subtotal(walk, sum, ops);
+        }
+    }
+
+    const fn subtotal(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
+        let Sum { bucket, round } = sum;
+        if let Some(before) = self.unsettled
+            && walk.tables.buckets[before.bucket].partial == walk.tables.buckets[bucket].partial
+        {
+            // Otherwise what it is summed of would be overwritten.
+            self.unsettled = None;
+            self.settle(walk, before, ops);
+        }
+        ops.push(Op::Subtotal { bucket, round });
+        self.is_on_its_way(walk, sum, ops);
+    }
+
+    /// Settles the bucket before one of which all has left that others need.
+    const fn is_on_its_way(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
         let before = self.unsettled;
-        self.unsettled = Some(Sum { bucket, round });
+        self.unsettled = Some(sum);
         if let Some(sum) = before {
             self.settle(walk, sum, ops);
         }
@@ -63,6 +107,9 @@ impl Gradients {
 
     /// Runs all phases that are due.
     pub const fn finish(&mut self, walk: &Walk, ops: &mut Ops) {
+        if let Some(sum) = self.unsubtotalled {
+            self.subtotal(walk, sum, ops);
+        }
         if let Some(sum) = self.unsettled {
             self.settle(walk, sum, ops);
         }

@@ -96,6 +96,14 @@ pub enum Op {
         /// Which of the bucket's reductions in this step it is: the first overwrites the sum, later ones add to it.
         round: usize,
     },
+    /// Sums what the ranks of this host have of a bucket, for this rank's counterparts on other hosts: the middle of a
+    /// reduce-scatter between hosts.
+    Subtotal {
+        /// The bucket.
+        bucket: usize,
+        /// Which of its reductions.
+        round: usize,
+    },
     /// Sums this rank's shards of a bucket along `zero`: the end of a reduce-scatter. Where there are replicas, also the
     /// start of their reduction.
     Settle {
@@ -149,6 +157,7 @@ impl Op {
             Op::Backward { .. } => "backward",
             Op::Claim { .. } => "claim",
             Op::Reduce { .. } => "reduce",
+            Op::Subtotal { .. } => "subtotal",
             Op::Settle { .. } => "settle",
             Op::Combine { .. } => "combine",
             Op::Fold { .. } => "fold",
@@ -175,6 +184,7 @@ impl Op {
             Op::Clear { .. }
             | Op::Claim { .. }
             | Op::Reduce { .. }
+            | Op::Subtotal { .. }
             | Op::Settle { .. }
             | Op::Combine { .. }
             | Op::Spread { .. }
@@ -187,6 +197,7 @@ impl Op {
         match self {
             Op::Claim { bucket }
             | Op::Reduce { bucket, .. }
+            | Op::Subtotal { bucket, .. }
             | Op::Settle { bucket, .. }
             | Op::Combine { bucket, .. }
             | Op::Spread { bucket, .. } => Some(bucket),

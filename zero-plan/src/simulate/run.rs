@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
             Op::Gather { unit, .. } => {
                 self.runners[lane].gathers[unit] = self.send(lane, Flow::Gather, zero, self.sent_bytes(op));
             }
-            Op::Reduce { bucket, .. } => {
+            Op::Reduce { bucket, .. } if !self.plan.config.sums_on_hosts() => {
                 self.runners[lane].reductions[bucket] = self.send(lane, Flow::Reduce, zero, self.sent_bytes(op));
             }
             Op::Spread { axis, .. } => {
@@ -284,6 +284,11 @@ impl<'a> Run<'a> {
         let runner = &mut self.runners[lane];
         (runner.state, runner.is_inside, runner.next, runner.own) = (State::Ready, false, index + 1, None);
         match self.ops(lane)[index] {
+            Op::Subtotal { bucket, round } => {
+                let [zero, _] = self.collectives[lane];
+                let bytes = self.sent_bytes(Op::Reduce { bucket, round });
+                self.runners[lane].reductions[bucket] = self.send(lane, Flow::Reduce, zero, bytes);
+            }
             Op::Settle { bucket, round } if self.plan.config.mesh.replica > 1 => {
                 let [_, replica] = self.collectives[lane];
                 let bytes = self.sent_bytes(Op::Combine { bucket, round });

@@ -444,8 +444,9 @@ pub trait Device: Sized + Send + 'static {
 
     /// `to` := or += the sum of `count` stretches along the tree that halves them at powers of two: of n, the first
     /// `n.next_power_of_two() / 2` are summed before the others are added. Summand number `own` is what `to` holds, if one
-    /// is; `source` is not asked for that, and gives each of the others any number of times. All are as long as `to` and
-    /// stored as it is.
+    /// is; `source` is not asked for that, and gives each of the others any number of times. All are as long as `to`. They are
+    /// stored as it is; a device whose ranks may be on several hosts takes them in another width as well, unless `to` is one
+    /// of them.
     ///
     /// Sums are f32, each rounded once, and the last once more to what `to` stores: bits are those of this definition.
     fn reduce<'a>(

@@ -141,6 +141,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                 self.convert(places.computed_on(unit, slot), self.arena.rank(), places.flat(unit));
             }
             Op::Release { unit } => self.release(unit),
+            Op::Subtotal { bucket, .. } => self.subtotal(bucket),
             Op::Settle { bucket, round } => self.settle(bucket, round),
             Op::Combine { bucket, round } => self.combine(bucket, round),
             Op::Fold { unit } => {
@@ -283,11 +284,46 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
+    /// Sums what the ranks of this host have of a bucket, for each host's counterpart of this rank.
+    fn subtotal(&mut self, bucket: usize) {
+        let (own, config) = (self.places(), &self.plan.config);
+        let (mates, place) = (config.mates(), own.at.zero % config.mates());
+        let first = own.at.zero - place;
+        for unit in self.units_of(bucket) {
+            for host in 0..config.hosts_along_zero() {
+                let source = |mate: usize| {
+                    let peer = own.along(Axis::Zero, first + mate);
+                    (self.arena.along(Axis::Zero, first + mate), peer.local_share(unit, host * mates + place))
+                };
+                self.reduce(own.subtotal(unit, host), mates, None, source, Write::Set);
+                let share = own.local_share(unit, host * mates + place);
+                self.moved.in_place.reduce_bytes += (mates - 1) * share.len_bytes;
+            }
+        }
+    }
+
+    /// Sums what all hosts have of this rank's shard of a unit.
+    fn settle_hosts(&mut self, unit: usize, write: Write) {
+        let (own, config) = (self.places(), &self.plan.config);
+        let (hosts, mates) = (config.hosts_along_zero(), config.mates());
+        let from = own.subtotal(unit, own.at.zero / mates);
+        let source = |host: usize| {
+            let rank = self.arena.along(Axis::Zero, host * mates + own.at.zero % mates);
+            (rank, from)
+        };
+        self.reduce(own.partial(unit), hosts, None, source, write);
+        self.moved.copied.reduce_bytes += (hosts - 1) * from.len_bytes;
+    }
+
     /// Sums this rank's shards of a bucket along `zero`.
     fn settle(&mut self, bucket: usize, round: usize) {
         let (own, config, at) = (self.places(), &self.plan.config, self.arena.coordinates());
         let write = if round == 0 || config.has_partials() { Write::Set } else { Write::Add };
         for unit in self.units_of(bucket) {
+            if config.sums_on_hosts() {
+                self.settle_hosts(unit, write);
+                continue;
+            }
             let to = own.partial(unit);
             let in_place = (to == own.local_share(unit, at.zero)).then_some(at.zero);
             if config.mesh.zero > 1 || in_place.is_none() {

@@ -134,13 +134,7 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     check(&planned, &measured, has_mpi)
 }
 
-fn table(
-    planned: &[Figures],
-    measured: &[Figures],
-    outside: &[(&str, usize)],
-    steps: usize,
-    has_mpi: bool,
-) -> String {
+fn table(planned: &[Figures], measured: &[Figures], outside: &[(&str, usize)], steps: usize, has_mpi: bool) -> String {
     let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
     for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| !row.is_per_step || steps > 0) {
         let most = |figures: &[Figures]| {

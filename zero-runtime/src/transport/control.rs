@@ -58,6 +58,8 @@ pub enum Count {
     Published,
     /// Buckets offered for reduction.
     Offered,
+    /// Buckets summed over this host: mates' staging has been read.
+    Subtotalled,
     /// Buckets settled: peers' staging has been read, and this rank's shards of the sum are there.
     Settled,
     /// Buckets combined: the partial sums of other replicas have been read, and this rank's parts are there.
@@ -84,7 +86,7 @@ pub enum Count {
 
 impl Count {
     /// How many there are.
-    pub const NUMBER: usize = 11 + 2 * Parcel::ALL.len();
+    pub const NUMBER: usize = 12 + 2 * Parcel::ALL.len();
 
     /// Its number.
     pub const fn index(self) -> usize {
@@ -100,8 +102,9 @@ impl Count {
             Count::Gathered => 8,
             Count::Given => 9,
             Count::Released => 10,
-            Count::Sent(parcel) => 11 + parcel as usize,
-            Count::Taken(parcel) => 11 + Parcel::ALL.len() + parcel as usize,
+            Count::Subtotalled => 11,
+            Count::Sent(parcel) => 12 + parcel as usize,
+            Count::Taken(parcel) => 12 + Parcel::ALL.len() + parcel as usize,
         }
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Sums {
     staged: Vec<Option<u32>>,
     /// For each bucket: which settle was its last.
     pub(super) settles: Vec<u32>,
+    /// For each slot for sums over a host: which reduction filled it last, if one did.
+    subtotals: [Option<u32>; STAGING_SLOTS],
     /// For each slot for partial sums: which settle filled it last, if one did.
     partials: [Option<u32>; STAGING_SLOTS],
 }
@@ -156,9 +158,7 @@ impl<'p, D: Device> Shared<'p, D> {
         let config = &self.arena.plan().config;
         let is_for_all = count == Count::Entered || count == Count::Gathered && config.takes_for_mates();
         match &self.links {
-            Some(links) if !is_for_all && !self.arena.plan().config.reaches(self.rank(), rank) => {
-                links.of(rank)
-            }
+            Some(links) if !is_for_all && !self.arena.plan().config.reaches(self.rank(), rank) => links.of(rank),
             _ => self.control(rank),
         }
     }
@@ -195,12 +195,7 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Waits until no mate computes any more on what lies in a slot in common.
     fn await_slot(&mut self, device: &D, slot: usize) -> Result<(), Lost> {
-        let (plan, at) = (self.arena.plan(), self.arena.coordinates());
-        let first = self.arena.places().first_in_common().zero;
-        for zero in (first..first + plan.config.in_common()).filter(|&zero| zero != at.zero) {
-            self.await_count(device, self.arena.along(Axis::Zero, zero), Count::Released, self.releases[slot])?;
-        }
-        Ok(())
+        self.await_mates(device, Count::Released, self.releases[slot])
     }
 
     /// Waits until what other hosts have been sent of a bucket has left, as what they send comes to lie there.
@@ -211,7 +206,7 @@ impl<'p, D: Device> Shared<'p, D> {
         match axis {
             Axis::Zero => {
                 let offer = self.sums.offers[bucket].expect("a bucket that is spread was offered");
-                self.await_peers(device, axis, Count::Settled, offer)
+                self.await_read(device, offer)
             }
             _ => self.await_peers(device, axis, Count::Combined, self.sums.settles[bucket]),
         }
@@ -250,14 +245,64 @@ impl<'p, D: Device> Shared<'p, D> {
     fn await_staging(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
         // Older offers out of this staging have been settled before the newest.
         let newest = self.sums.staged[self.staging_of(bucket)];
-        newest.map_or(Ok(()), |offer| self.await_peers(device, Axis::Zero, Count::Settled, offer))
+        newest.map_or(Ok(()), |offer| self.await_read(device, offer))
+    }
+
+    /// Waits until peers have read the local gradients of a reduction.
+    fn await_read(&mut self, device: &D, offer: u32) -> Result<(), Lost> {
+        if self.arena.plan().config.sums_on_hosts() {
+            // Buckets are summed over a host in the order in which they are offered.
+            self.await_mates(device, Count::Subtotalled, offer)
+        } else {
+            self.await_peers(device, Axis::Zero, Count::Settled, offer)
+        }
+    }
+
+    /// Waits until a count of every other rank of this host along `zero` has reached `target`.
+    fn await_mates(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
+        self.await_along_zero(device, count, target, |own, mates, zero| zero / mates == own / mates)
+    }
+
+    /// Waits until a count of every counterpart on other hosts has reached `target`.
+    fn await_counterparts(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
+        self.await_along_zero(device, count, target, |own, mates, zero| zero % mates == own % mates)
+    }
+
+    fn await_along_zero(
+        &mut self,
+        device: &D,
+        count: Count,
+        target: u32,
+        is_one: impl Fn(usize, usize, usize) -> bool,
+    ) -> Result<(), Lost> {
+        let (config, own) = (self.arena.plan().config, self.arena.coordinates().zero);
+        for zero in (0..config.mesh.zero).filter(|&zero| zero != own && is_one(own, config.mates(), zero)) {
+            self.await_count(device, self.arena.along(Axis::Zero, zero), count, target)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the local gradients of a bucket are there on all ranks of this host, and until the sums have left that lie
+    /// where theirs are to go.
+    fn await_mates_offers(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
+        let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it sums it over the host");
+        self.await_mates(device, Count::Offered, offer)?;
+        let slot = usize::from(self.arena.plan().buckets[bucket].partial > 0);
+        match self.sums.subtotals[slot].replace(offer) {
+            Some(before) => self.await_counterparts(device, Count::Settled, before),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the local gradients of a bucket are there on all ranks along `zero`, and until other replicas have read
     /// what lies where its sum is to go.
     fn await_offers(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
         let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it settles it");
-        self.await_peers(device, Axis::Zero, Count::Offered, offer)?;
+        if self.arena.plan().config.sums_on_hosts() {
+            self.await_counterparts(device, Count::Offered, offer)?;
+        } else {
+            self.await_peers(device, Axis::Zero, Count::Offered, offer)?;
+        }
         let settle = self.next(Count::Settled);
         self.sums.settles[bucket] = settle;
         let plan = self.arena.plan();
@@ -292,6 +337,7 @@ impl<'p, D: Device> Shared<'p, D> {
                 self.await_shards(device, unit)
             }
             Op::Claim { bucket } => self.await_staging(device, bucket),
+            Op::Subtotal { bucket, .. } => self.await_mates_offers(device, bucket),
             Op::Settle { bucket, .. } => self.await_offers(device, bucket),
             Op::Combine { bucket, .. } => {
                 self.await_peers(device, Axis::Replica, Count::Settled, self.sums.settles[bucket])
@@ -323,6 +369,9 @@ impl<'p, D: Device> Shared<'p, D> {
                 self.releases[position.slot(unit)] = self.tell(device, Count::Released);
             }
             Op::Reduce { bucket, .. } => self.offer(device, bucket),
+            Op::Subtotal { .. } => {
+                self.tell(device, Count::Subtotalled);
+            }
             Op::Settle { .. } => {
                 self.tell(device, Count::Settled);
             }

@@ -12,8 +12,8 @@ const BLOCK: usize = 4096;
 /// them.
 const SHARED_MAX: usize = 256;
 
-/// `to` := or += tree(0..`count`), as [`tree_sum`] of `source`; summand number `own` is what `to` holds. All are stored in
-/// one width, and shared out by elements.
+/// `to` := or += tree(0..`count`), as [`tree_sum`] of `source`; summand number `own` is what `to` holds. All summands are
+/// stored in one width, which is that of `to` if it is one of them; they are shared out by elements.
 pub fn reduce<'a>(
     cpu: Cpu,
     to: StoredMut<Cpu>,
@@ -22,22 +22,35 @@ pub fn reduce<'a>(
     source: &dyn Fn(usize) -> Stored<'a, Cpu>,
     write: Write,
 ) {
-    match to {
-        StoredMut::F32(to) => {
-            let source = |i| match source(i) {
-                Stored::F32(summand) => summand.as_slice(),
-                Stored::BF16(_) => panic!("summand {i} is stored as bf16, and the sum as f32"),
-            };
-            share(cpu, to.into_slice(), count, own, source, write);
-        }
-        StoredMut::BF16(to) => {
-            let source = |i| match source(i) {
-                Stored::BF16(summand) => summand.as_slice(),
-                Stored::F32(_) => panic!("summand {i} is stored as f32, and the sum as bf16"),
-            };
-            share(cpu, to.into_slice(), count, own, source, write);
-        }
+    let wide = |i| match source(i) {
+        Stored::F32(summand) => summand.as_slice(),
+        Stored::BF16(_) => panic!("summand {i} is stored as bf16, and others as f32"),
+    };
+    let narrow = |i| match source(i) {
+        Stored::BF16(summand) => summand.as_slice(),
+        Stored::F32(_) => panic!("summand {i} is stored as f32, and others as bf16"),
+    };
+    // Where there is one summand that is not asked for, any other says what all are stored in.
+    let first = (0..count).find(|&i| own != Some(i)).map(source);
+    match (to, first) {
+        (StoredMut::F32(to), Some(Stored::BF16(_))) => apart(cpu, to.into_slice(), count, own, narrow, write),
+        (StoredMut::BF16(to), Some(Stored::F32(_))) => apart(cpu, to.into_slice(), count, own, wide, write),
+        (StoredMut::F32(to), _) => share(cpu, to.into_slice(), count, own, wide, write),
+        (StoredMut::BF16(to), _) => share(cpu, to.into_slice(), count, own, narrow, write),
     }
+}
+
+/// [`share`] of summands of another width than the sum, which is none of them.
+fn apart<'a, O: Element, S: Element>(
+    cpu: Cpu,
+    to: &mut [O],
+    count: usize,
+    own: Option<usize>,
+    source: impl Fn(usize) -> &'a [S],
+    write: Write,
+) {
+    assert_eq!(own, None, "a sum in place of summands of another width");
+    with_summands(cpu, to, count, None, source, |to, source| tree_sum(to, source, count, write));
 }
 
 fn share<'a, E: Element>(
@@ -48,16 +61,28 @@ fn share<'a, E: Element>(
     source: impl Fn(usize) -> &'a [E],
     write: Write,
 ) {
+    with_summands(cpu, to, count, own, source, |to, source| reduce_as(to, count, own, source, write));
+}
+
+/// Calls `sum` for parts of `to`, and of the summands, on all threads.
+fn with_summands<'a, O: Element, S: Element>(
+    cpu: Cpu,
+    to: &mut [O],
+    count: usize,
+    own: Option<usize>,
+    source: impl Fn(usize) -> &'a [S],
+    sum: impl Fn(&mut [O], &dyn Fn(usize) -> &'a [S]) + Sync,
+) {
     if count > SHARED_MAX {
-        return reduce_as(to, count, own, source, write);
+        return sum(to, &source);
     }
-    let mut summands: [&[E]; SHARED_MAX] = [&[]; SHARED_MAX];
+    let mut summands: [&[S]; SHARED_MAX] = [&[]; SHARED_MAX];
     for i in (0..count).filter(|&i| own != Some(i)) {
         summands[i] = source(i);
         check_len("source", summands[i].len(), to.len());
     }
     cpu.by_elements(to.len(), (0..to.len(), to), |(part, to)| {
-        reduce_as(to, count, own, |i| &summands[i][part.clone()], write);
+        sum(to, &|i| &summands[i][part.clone()]);
     });
 }
 

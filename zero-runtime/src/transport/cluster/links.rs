@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ffi::c_int;
 
-use zero_plan::place::{Arrival, arrivals, axis_of};
+use zero_plan::place::{Arrival, are_counterparts, arrivals, axis_of};
 use zero_plan::{Axis, Coordinates, Op, Parcel, Plan, Position};
 
 use super::post::{Message, Post, Raise, Whose};
@@ -159,8 +159,8 @@ fn peers(plan: &Plan, own: Coordinates, op: Op) -> impl Iterator<Item = usize> +
         op => (0, axis_of(op).map_or(0, |axis| mesh.len(axis))),
     };
     let config = plan.config;
-    let is_here = move |index: usize| matches!(op, Op::Gather { .. }) && config.taker(own.zero, index) != own.zero;
-    let ranks = (first..end).filter(move |&index| !is_here(index)).map(move |index| mesh.rank(along(index)));
+    let are_such = move |index: &usize| are_counterparts(&config, op, own, along(*index));
+    let ranks = (first..end).filter(are_such).map(move |index| mesh.rank(along(index)));
     ranks.filter(move |&peer| !config.reaches(rank, peer))
 }
 
@@ -218,14 +218,11 @@ impl<D: Device> Shared<'_, D> {
         // terms arrive where those of the bucket before lay, which is settled.
         unsafe {
             match op {
-                Op::Reduce { bucket, round } => {
-                    let offer = self.sums.offers[bucket].expect("told just now");
-                    let settle = Op::Settle { bucket, round };
-                    links.unsettled.push_back((bucket, offer));
-                    if links.unsettled.len() == 1 {
-                        links.receive(arena, settle, position, Count::Offered, offer);
-                    }
-                    links.send(arena, settle, position, Count::Settled, offer);
+                Op::Reduce { bucket, round } if !plan.config.sums_on_hosts() => {
+                    links.offer(arena, bucket, round, position, self.sums.offers[bucket]);
+                }
+                Op::Subtotal { bucket, round } => {
+                    links.offer(arena, bucket, round, position, self.sums.offers[bucket]);
                 }
                 Op::Settle { bucket, round } => {
                     let settled = links.unsettled.pop_front().map(|(settled, _)| settled);
@@ -280,6 +277,29 @@ impl Links {
         let (plan, own) = (arena.plan(), position.places(arena.places()));
         let arrived = &mut self.arrived;
         arrivals(plan, op, position, &own, &mut |arrival| arrived.push((plan.config.mesh.rank(arrival.from), arrival)));
+    }
+
+    /// A bucket is on its way to other hosts, and theirs is expected; it is number `offer`.
+    ///
+    /// # Safety
+    /// As for [`Links::send`]; and terms arrive where those of the bucket before lay, which is settled.
+    unsafe fn offer<D: Device>(
+        &mut self,
+        arena: &Arena<D>,
+        bucket: usize,
+        round: usize,
+        position: &Position,
+        offer: Option<u32>,
+    ) {
+        let (offer, settle) = (offer.expect("told just now, or before"), Op::Settle { bucket, round });
+        self.unsettled.push_back((bucket, offer));
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.unsettled.len() == 1 {
+                self.receive(arena, settle, position, Count::Offered, offer);
+            }
+            self.send(arena, settle, position, Count::Settled, offer);
+        }
     }
 
     /// Sends along an axis what nobody waits to overwrite before the next exchange.
