@@ -66,9 +66,18 @@ fn what_gemm_packs_in_is_bounded() {
     assert!(c.iter().all(|&sum| sum == depth as f32));
     let packed = LARGEST_PACKED.get();
     // Kernels for narrower registers work on fewer rows at a time, and pack less.
-    let has_wide_registers = std::arch::is_x86_feature_detected!("avx512f");
-    let least = if has_wide_registers { PACKED_BYTES / 2 } else { PACKED_BYTES / 3 };
+    let least = if has_wide_registers() { PACKED_BYTES / 2 } else { PACKED_BYTES / 3 };
     assert!(packed > least && packed <= PACKED_BYTES, "{packed} of {PACKED_BYTES} bytes");
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_wide_registers() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_wide_registers() -> bool {
+    false
 }
 
 /// Three steps, an evaluation, and a prompt with two tokens after it.

@@ -105,8 +105,8 @@ struct Rank {
     gathers: Vec<usize>,
     reductions: Vec<usize>,
     combinations: Vec<usize>,
-    /// The gather that last filled each slot.
-    slots: Vec<Option<usize>>,
+    /// The gather whose slot it released last.
+    released: Option<usize>,
     /// The collective that last read each bucket's staging, and each bucket's place for partial sums.
     staging: Vec<Option<usize>>,
     partial: Vec<Option<usize>>,
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
             begun: [0; 3],
             done: [0; 3],
             gathers: vec![0; units],
-            slots: vec![None; units],
+            released: None,
             reductions: vec![0; buckets],
             combinations: vec![0; buckets],
             staging: vec![None; buckets],
@@ -280,7 +280,7 @@ impl<'a> World<'a> {
             Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.has_streams() => None,
             // Mates may still compute on what lies in a slot in common.
-            Op::Gather { slot, .. } => own.slots[slot].map(|nth| Event::Done { scope: Scope::Zero, nth }),
+            Op::Gather { .. } => own.released.map(|nth| Event::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
             Op::Claim { bucket } if self.plan.config.sums_on_hosts() => {
                 own.staging[self.staging[bucket]].map(|nth| Event::Subtotalled { nth })
@@ -322,13 +322,14 @@ impl<'a> World<'a> {
     fn finish(&mut self, rank: usize, op: Op) {
         let config = &self.plan.config;
         match op {
-            Op::Gather { unit, slot } if config.shares_slots() => {
+            Op::Gather { unit, .. } if config.shares_slots() => {
                 let nth = self.begin_in(rank, Scope::Zero);
                 self.ranks[rank].gathers[unit] = nth;
-                self.ranks[rank].slots[slot] = Some(nth);
             }
             Op::Release { unit } if config.shares_slots() => {
-                self.end_in(rank, Scope::Zero, self.ranks[rank].gathers[unit]);
+                let nth = self.ranks[rank].gathers[unit];
+                self.ranks[rank].released = Some(nth);
+                self.end_in(rank, Scope::Zero, nth);
             }
             Op::Subtotal { bucket, .. } => {
                 let own = &mut self.ranks[rank];

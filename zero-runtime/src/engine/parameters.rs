@@ -234,7 +234,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 self.ranks.position.restart();
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;
-                for zero in 0..self.plan.config.mesh.zero {
+                // In a slot in common all shards are as they are held.
+                let is_there = self.plan.config.shares_slots();
+                if is_there {
+                    self.for_each_piece(self.arena.stored(places.computed_on(unit, 0)), 0, &mut own);
+                }
+                for zero in (0..self.plan.config.mesh.zero).filter(|_| !is_there) {
                     // Not from a slot: what is computed on may be rounded.
                     let (rank, theirs) = (self.arena.along(Axis::Zero, zero), places.along(Axis::Zero, zero));
                     let shard = self.ranks.of_rank(rank, theirs.shard(unit));

@@ -26,8 +26,6 @@ pub struct Shared<'p, D: Device = Cpu> {
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
     pub(super) sums: Sums,
-    /// For each slot that ranks of a host have in common: which release was its last.
-    releases: Vec<u32>,
     /// For each kind of parcel and each slot that they leave from: which of them lay there last.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank on their way to where others read them.
@@ -78,7 +76,6 @@ impl<'p, D: Device> Shared<'p, D> {
                 settles: vec![0; buckets],
                 ..Sums::default()
             },
-            releases: vec![0; plan.units.len()],
             left: Default::default(),
             mine: vec![0.0; plan.agreed_values()],
             queued: if D::QUEUES { Queued::of(plan, arena.stage()) } else { Queued::default() },
@@ -193,9 +190,9 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// Waits until no mate computes any more on what lies in a slot in common.
-    fn await_slot(&mut self, device: &D, slot: usize) -> Result<(), Lost> {
-        self.await_mates(device, Count::Released, self.releases[slot])
+    /// Waits until no mate computes any more on what lay in slots in common that this rank has released.
+    fn await_slots(&mut self, device: &D) -> Result<(), Lost> {
+        self.await_mates(device, Count::Released, self.told(Count::Released))
     }
 
     /// Waits until what other hosts have been sent of a bucket has left, as what they send comes to lie there.
@@ -365,8 +362,8 @@ impl<'p, D: Device> Shared<'p, D> {
             Op::Gather { .. } if self.arena.plan().config.shares_slots() => {
                 self.tell(device, Count::Gathered);
             }
-            Op::Release { unit } if self.arena.plan().config.shares_slots() => {
-                self.releases[position.slot(unit)] = self.tell(device, Count::Released);
+            Op::Release { .. } if self.arena.plan().config.shares_slots() => {
+                self.tell(device, Count::Released);
             }
             Op::Reduce { bucket, .. } => self.offer(device, bucket),
             Op::Subtotal { .. } => {
@@ -524,10 +521,8 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         if let Op::Spread { bucket, axis } = op {
             self.await_sent(device, bucket, axis)?;
         }
-        if let Op::Gather { slot, .. } = op
-            && self.arena.plan().config.shares_slots()
-        {
-            self.await_slot(device, slot)?;
+        if matches!(op, Op::Gather { .. }) && self.arena.plan().config.shares_slots() {
+            self.await_slots(device)?;
         }
         // SAFETY: by the caller's promise.
         unsafe { self.link(op, position) };
