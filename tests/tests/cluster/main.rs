@@ -5,7 +5,9 @@ mod bits;
 mod bytes;
 mod faults;
 mod net;
+mod slurm;
 mod start;
+mod torchrun;
 
 use std::path::PathBuf;
 

@@ -83,14 +83,12 @@ impl Net {
 
     /// The same with cards of a rate, as `1gbit`.
     pub fn limited(count: usize, rate: &str) -> Option<Self> {
-        let has =
-            |what: &str| Command::new("which").arg(what).stdout(Stdio::null()).status().is_ok_and(|end| end.success());
         let can = Command::new(script()).arg("can").status().is_ok_and(|end| end.success());
-        if let Some(missing) = Mpi::ALL.map(Mpi::launcher).into_iter().find(|launcher| !has(launcher)) {
-            return skipped(&format!("{missing} is not installed"));
+        if let Some(missing) = Mpi::ALL.map(Mpi::launcher).into_iter().find(|launcher| !is_installed(launcher)) {
+            return skipped("hosts", &format!("{missing} is not installed"));
         }
         if !can {
-            return skipped("this machine permits no namespaces of networks");
+            return skipped("hosts", "this machine permits no namespaces of networks");
         }
         let folder = tempfile::tempdir().expect("a folder");
         // Names of network cards have at most 15 characters.
@@ -102,7 +100,8 @@ impl Net {
         Some(net)
     }
 
-    fn own(&self) -> PathBuf {
+    /// The folder of the script.
+    pub fn own(&self) -> PathBuf {
         let name = self.hosts[0].trim_end_matches('0');
         self.folder.path().join(name)
     }
@@ -167,9 +166,15 @@ impl Drop for Net {
     }
 }
 
-fn skipped(why: &str) -> Option<Net> {
-    eprintln!("SKIPPED: no hosts: {why}");
-    assert!(std::env::var_os("ZERO_TEST_HOSTS").is_none(), "ZERO_TEST_HOSTS asks for hosts, and {why}");
+/// Whether there is such a program.
+pub fn is_installed(program: &str) -> bool {
+    Command::new("which").arg(program).stdout(Stdio::null()).status().is_ok_and(|end| end.success())
+}
+
+/// Says aloud what a test has not.
+pub fn skipped<T>(what: &str, why: &str) -> Option<T> {
+    eprintln!("SKIPPED: no {what}: {why}");
+    assert!(std::env::var_os("ZERO_TEST_HOSTS").is_none(), "ZERO_TEST_HOSTS asks for {what}, and {why}");
     None
 }
 

@@ -5,11 +5,12 @@ use std::path::Path;
 use super::Job;
 use super::mpirun::shown;
 
-/// A script for sbatch. A job that was asked to end, and has left a checkpoint, queues again.
+/// A script for sbatch. A job that was asked to end, and has left a checkpoint, queues again and goes on from there.
 pub fn slurm(job: &Job, binary: &Path) -> String {
     let Job { spec, mesh, .. } = job;
     let (nodes, each) = (mesh.nodes, mesh.ranks_per_node());
     let line = line(job, &binary.display().to_string());
+    let resume = resumes(&job.arguments);
     format!(
         "#!/usr/bin/env bash
 #SBATCH --job-name=zero-{spec}
@@ -21,11 +22,12 @@ pub fn slurm(job: &Job, binary: &Path) -> String {
 #SBATCH --time=24:00:00
 #SBATCH --signal=TERM@60
 #SBATCH --requeue
+#SBATCH --open-mode=append
 
 # The binary must be reached under this path on all nodes, and an MPI too. With MPICH it is --mpi=pmi2.
-# A rank that fails ends all: without -K1 nobody would notice.
+# A rank that fails ends all.
 srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block \\
-  {line}
+  {line}{resume}
 code=$?
 
 # It was asked to end and has left a checkpoint: it goes on from there.
@@ -35,6 +37,12 @@ fi
 exit \"$code\"
 "
     )
+}
+
+/// What is added where Slurm has queued the job again: a folder that has checkpoints is refused without it.
+fn resumes(arguments: &[String]) -> &'static str {
+    let has = |option: &str| arguments.iter().any(|word| word.split('=').next() == Some(option));
+    if has("--checkpoint") && !has("--resume") { " ${SLURM_RESTART_COUNT:+--resume}" } else { "" }
 }
 
 /// The binary with its arguments.
@@ -168,6 +176,33 @@ mod tests {
         assert!(script.contains("--kill-on-bad-exit=1"));
         let bash = std::process::Command::new("bash").args(["-n", "-c", &script]).output().expect("bash");
         assert!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
+    }
+
+    /// What the tests of clusters hand to a Slurm.
+    #[test]
+    fn slurm_is_given_the_script_that_it_was_tried_with() {
+        let words = "--data /shared/text --checkpoint /shared/run --steps 100000000 --sample 0 --held-out 0";
+        let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
+        let job = Job { spec: "hosts", mesh, arguments: words.split(' ').map(str::to_owned).collect() };
+        let tried = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/job.sh");
+        assert_eq!(slurm(&job, Path::new("/shared/hosts")), std::fs::read_to_string(tried).unwrap());
+    }
+
+    #[test]
+    fn a_job_of_slurm_that_queues_again_goes_on() {
+        for (given, is_added) in [
+            ("--checkpoint runs/a", true),
+            ("--checkpoint=runs/a --every 10m", true),
+            ("--checkpoint runs/a --resume", false),
+            ("--checkpoint runs/a --resume=runs/b", false),
+            ("--steps 3", false),
+        ] {
+            let job = Job { arguments: given.split(' ').map(str::to_owned).collect(), ..job() };
+            let script = slurm(&job, Path::new("/shared/zero"));
+            let line =
+                format!("  /shared/zero {given}{}", if is_added { " ${SLURM_RESTART_COUNT:+--resume}" } else { "" });
+            assert!(script.lines().any(|found| found == line), "{line}: {script}");
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl JobPlace {
 enum Spread {
     /// By the number of ranks on this host: they are on one host if that is all of them.
     LocalWorld(&'static str),
-    /// By the number of hosts.
+    /// By the number of hosts, and by a list of the ranks of each, as Slurm does.
     Hosts(&'static str),
 }
 
@@ -136,9 +136,9 @@ const FOREIGN: [Dialect; 3] = [
         spread: Spread::LocalWorld("OMPI_COMM_WORLD_LOCAL_SIZE"),
     },
     Dialect {
-        rank: "PMI_RANK",
+        rank: PMI_RANK,
         world: "PMI_SIZE",
-        local_rank: "MPI_LOCALRANKID",
+        local_rank: PMI_LOCAL_RANK,
         spread: Spread::LocalWorld("MPI_LOCALNRANKS"),
     },
     Dialect {
@@ -148,7 +148,11 @@ const FOREIGN: [Dialect; 3] = [
         spread: Spread::Hosts("SLURM_STEP_NUM_NODES"),
     },
 ];
+const PMI_RANK: &str = "PMI_RANK";
+const PMI_LOCAL_RANK: &str = "MPI_LOCALRANKID";
 const SLURM_RANK: &str = "SLURM_PROCID";
+const SLURM_NODE: &str = "SLURM_NODEID";
+const SLURM_RANKS_OF_NODES: &str = "SLURM_STEP_TASKS_PER_NODE";
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 /// Slurm counts steps of ranks from 0. Its batch scripts, shells and helpers have ids from here on.
 const SLURM_STEP_RESERVED: u64 = 0xffff_fff0;
@@ -209,8 +213,12 @@ pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) 
     let launcher_pid = number(LAUNCHER_PID).map(|pid| pid as u32);
     let mut place = JobPlace { launcher_pid, ..JobPlace::on_this_host(rank, world, &variables.job().ok()?) };
     place.join_timeout = variables.join_timeout().unwrap_or(place.join_timeout);
-    if let (Some(local_rank), Spread::LocalWorld(name)) = (number(dialect.local_rank), &dialect.spread) {
-        (place.local_rank, place.local_world) = (local_rank, number(name));
+    if let Some(local_rank) = number(dialect.local_rank) {
+        place.local_rank = local_rank;
+        place.local_world = match dialect.spread {
+            Spread::LocalWorld(name) => number(name),
+            Spread::Hosts(_) => variables.ranks_of_node(),
+        };
     }
     (rank < world).then_some(place)
 }
@@ -264,7 +272,18 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
 
     /// Launchers whose variables, if they are set, are about ranks.
     fn credible(&self) -> impl Iterator<Item = &'static Dialect> {
-        FOREIGN.iter().filter(|dialect| dialect.rank != SLURM_RANK || self.in_slurm_step())
+        FOREIGN.iter().filter(|dialect| match dialect.rank {
+            SLURM_RANK => self.in_slurm_step(),
+            PMI_RANK => !self.pmi_is_of_slurm(),
+            _ => true,
+        })
+    }
+
+    /// Whether it is srun that has set the variables of MPICH's launcher, as with --mpi=pmi2: they then say nothing of hosts, and
+    /// Slurm's own do.
+    fn pmi_is_of_slurm(&self) -> bool {
+        let value = |name| (self.lookup)(name);
+        self.in_slurm_step() && value(PMI_LOCAL_RANK).is_none() && value(PMI_RANK) == value(SLURM_RANK)
     }
 
     fn join_timeout(&self) -> Result<Duration, LaunchError> {
@@ -287,7 +306,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         within(dialect.rank, rank, dialect.world, world)?;
         let local_rank = local_rank.unwrap_or(rank);
         let (one_host, local_world) = match dialect.spread {
-            Spread::Hosts(name) => (self.number(name)?.is_none_or(|hosts| hosts == 1), None),
+            Spread::Hosts(name) => (self.number(name)?.is_none_or(|hosts| hosts == 1), self.ranks_of_node()),
             Spread::LocalWorld(name) => match self.number(name)? {
                 Some(local_world) => {
                     within(dialect.local_rank, local_rank, name, local_world)?;
@@ -297,6 +316,18 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
             },
         };
         Ok(Some(Seat { rank, world, local_rank, one_host, local_world }))
+    }
+
+    /// The number of ranks on this host, where Slurm says it: `2(x3),1` are three hosts of two ranks, and one of one.
+    fn ranks_of_node(&self) -> Option<usize> {
+        let node = self.number(SLURM_NODE).ok()??;
+        let list = (self.lookup)(SLURM_RANKS_OF_NODES)?;
+        let mut end = 0;
+        list.split(',').find_map(|part| {
+            let (ranks, hosts) = part.trim_end_matches(')').split_once("(x").unwrap_or((part, "1"));
+            end += hosts.parse::<usize>().ok()?;
+            if node < end { ranks.parse().ok() } else { None }
+        })
     }
 
     /// Whether Slurm's variables are those of a rank. Slurm numbers a batch script, too, which would otherwise take

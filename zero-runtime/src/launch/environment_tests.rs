@@ -97,6 +97,53 @@ fn a_launcher_inside_another_counts() {
 }
 
 #[test]
+fn srun_says_by_its_own_variables_which_rank_of_a_host_it_is() {
+    // With --mpi=pmi2, on the second of two hosts.
+    let srun = [
+        ("PMI_RANK", "3"),
+        ("PMI_SIZE", "4"),
+        ("PMI_JOBID", "77.0"),
+        ("SLURM_PROCID", "3"),
+        ("SLURM_NTASKS", "4"),
+        ("SLURM_LOCALID", "1"),
+        ("SLURM_STEP_NUM_NODES", "2"),
+        ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
+        ("SLURM_NODEID", "1"),
+        ("SLURM_JOB_ID", "77"),
+        ("SLURM_STEP_ID", "0"),
+    ];
+    let place = place(4, &srun);
+    assert_eq!((place.rank, place.local_rank, place.local_world, place.one_host), (3, 1, Some(2), false));
+    assert_eq!(company(&srun), Some((3, 4)));
+}
+
+#[test]
+fn srun_lists_the_ranks_of_each_host() {
+    let on =
+        |list, node| place(4, &[&SRUN[..], &[("SLURM_STEP_TASKS_PER_NODE", list), ("SLURM_NODEID", node)]].concat());
+    for (list, node, ranks) in [
+        ("4", "0", Some(4)),
+        ("3,1", "0", Some(3)),
+        ("3,1", "1", Some(1)),
+        ("2(x3),1", "2", Some(2)),
+        ("2(x3),1", "3", Some(1)),
+        ("2(x3),1", "4", None),
+        ("many", "0", None),
+        ("2", "zero", None),
+    ] {
+        assert_eq!(on(list, node).local_world, ranks, "{list} {node}");
+    }
+    assert_eq!(place(4, &SRUN).local_world, None);
+}
+
+#[test]
+fn mpiexec_counts_where_srun_has_started_its_helpers() {
+    let helper = [("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2"), ("SLURM_LOCALID", "0"), ("SLURM_STEP_ID", "0")];
+    let place = place(4, &[&MPIEXEC[..], &helper].concat());
+    assert_eq!((place.rank, place.local_rank, place.local_world), (1, 1, Some(4)));
+}
+
+#[test]
 fn several_hosts_are_seen() {
     let mut torchrun = TORCHRUN;
     torchrun[2].1 = "0";
