@@ -176,7 +176,7 @@ fn a_host_that_dies_is_told() {
             mpi,
             |net, _| net.kill_host(1),
             // A launcher that loses a helper ends the other host at once, and says so in words of its own.
-            &["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI"],
+            &["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI", "lost communication with a remote daemon"],
         );
         assert_nothing_left(&net);
     }
