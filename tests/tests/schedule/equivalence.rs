@@ -98,6 +98,7 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
         Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } => computes(plan, ops[at]),
         Op::Claim { bucket } => changes(&[staging(bucket)]),
         Op::Reduce { bucket, .. } => changes(&[staging(bucket), Thing::Offers]),
+        Op::Subtotal { .. } => unreachable!("all ranks of these plans are on one host"),
         Op::Settle { bucket, .. } => {
             let things = changes(&[staging(bucket), Thing::Sum(bucket), Thing::Settled]);
             things.into_iter().chain(partial(bucket)).collect()

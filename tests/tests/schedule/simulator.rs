@@ -238,6 +238,7 @@ impl World<'_> {
             Op::Recompute { unit, micro_batch, slot } => self.recompute(rank, unit, micro_batch, slot),
             Op::Backward { unit, micro_batch, slot } => self.backward(rank, unit, micro_batch, slot),
             Op::Reduce { .. } => Ok(()),
+            Op::Subtotal { .. } => unreachable!("all ranks of these plans are on one host"),
             Op::Settle { bucket, round } => self.settle(rank, bucket, round),
             Op::Combine { bucket, round } => self.combine(rank, bucket, round),
             Op::Fold { unit } => self.fold(rank, unit),

@@ -5,6 +5,7 @@ use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::layout::{Home, Kind};
 use crate::mesh::Mesh;
 use crate::pipeline::Pass;
+use crate::place::{Position, arrivals};
 use crate::plan::{Plan, PlanBuf};
 use crate::schedule::Op;
 use crate::traffic::{Moved, Traffic};
@@ -38,9 +39,12 @@ fn every_way_to_share_what_comes_from_other_hosts_is_proven() {
     for (nodes, each) in [(2, 2), (2, 3), (3, 2), (2, 4)] {
         for stage in 0..=3 {
             for precision in [Precision::default(), narrow, Precision { params: Width::BF16, ..Precision::default() }] {
-                for (micro_batches, reduce, bucket_bytes) in
-                    [(1, Often::PerMicroBatch, 1), (3, Often::PerMicroBatch, usize::MAX), (3, Often::PerStep, 3000)]
-                {
+                for (micro_batches, reduce, bucket_bytes) in [
+                    (1, Often::PerMicroBatch, 1),
+                    (2, Often::PerMicroBatch, 1),
+                    (3, Often::PerMicroBatch, usize::MAX),
+                    (3, Often::PerStep, 3000),
+                ] {
                     for gather in [Often::PerMicroBatch, Often::PerStep] {
                         let base = hosts(nodes, each, stage);
                         let config = Config { precision, micro_batches, reduce, bucket_bytes, gather, ..base };
@@ -63,6 +67,22 @@ fn slots_for_gathered_parameters_are_there_once_a_host() {
     let shared = slots(hosts(2, 2, 3));
     assert_eq!((apart.home, shared.home), (Home::Private, Home::Common));
     assert_eq!(apart.bytes, 2 * shared.bytes);
+}
+
+/// The ranks that one receives gathered shards of, or sends its own to.
+fn counterparts(plan: &Plan, rank: usize, receives: bool) -> Vec<usize> {
+    let mesh = &plan.config.mesh;
+    let gather = Op::Gather { unit: 0, slot: 0 };
+    let is_one = |&other: &usize| {
+        let (to, from) = if receives { (rank, other) } else { (other, rank) };
+        let mut is_there = false;
+        let own = plan.places(mesh.coordinates(to));
+        arrivals(plan, gather, &Position::new(plan.units.len()), &own, &mut |arrival| {
+            is_there |= mesh.rank(arrival.from) == from;
+        });
+        is_there
+    };
+    (0..mesh.ranks()).filter(is_one).collect()
 }
 
 /// A shard goes once to each other host, and so does the sum of what a host has of one.
@@ -89,6 +109,7 @@ fn what_goes_from_host_to_host_goes_once() {
             for rank in 0..nodes * each {
                 let sent = Traffic::between_hosts(plan, rank, step);
                 assert_eq!((sent.gather_bytes, sent.reduce_bytes), ((nodes - 1) * gathers, (nodes - 1) * sums));
+                assert_eq!(counterparts(plan, rank, true), counterparts(plan, rank, false));
                 let all = Moved::taken(plan, rank, step);
                 assert_eq!((all.copied.gather_bytes, all.copied.reduce_bytes), (sent.gather_bytes, sent.reduce_bytes));
                 assert_eq!(all.all().gather_bytes, (nodes * each - 1) * gathers);
