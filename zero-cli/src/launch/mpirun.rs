@@ -22,7 +22,8 @@ fn dialect(version: &str) -> Option<Dialect> {
     if version.contains("HYDRA") || version.contains("MPICH") || version.contains("Intel(R) MPI") {
         return Some(Dialect::Hydra);
     }
-    let after = version.split("(Open MPI)").nth(1)?;
+    // Under another name than mpirun, that of Open MPI 4 calls itself by the name of its runtime.
+    let (_, after) = version.split_once("(Open MPI)").or_else(|| version.split_once("(OpenRTE)"))?;
     let major: u32 = after.trim_start().split('.').next()?.parse().ok()?;
     Some(if major < 5 { Dialect::Orte } else { Dialect::Prrte })
 }
@@ -118,6 +119,7 @@ mod tests {
     fn each_launcher_is_known_by_what_it_says() {
         for (said, expected) in [
             ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", Some(Dialect::Orte)),
+            ("mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to", Some(Dialect::Orte)),
             ("mpirun (Open MPI) 5.0.11\n", Some(Dialect::Prrte)),
             ("HYDRA build details:\n    Version: 4.0.2\n", Some(Dialect::Hydra)),
             ("srun 22.05", None),
