@@ -9,7 +9,7 @@ use zero_runtime::device::Cpu;
 use zero_runtime::engine::Collectives;
 use zero_runtime::launch::{self, JobPlace, LaunchOptions, Role};
 use zero_runtime::plan::mesh::Mesh;
-use zero_runtime::plan::{Axis, Config, Op, PlanBuf, Unit};
+use zero_runtime::plan::{Axis, Config, Kind, Op, PlanBuf, TransportKind, Unit};
 use zero_runtime::transport::{Lost, Shared, shm};
 
 use crate::Outcome;
@@ -61,13 +61,18 @@ impl Collective {
 
     /// The plan of a rank that has nothing but one buffer, at the stage that this is of.
     pub fn plan(self, bytes: usize) -> PlanBuf {
+        self.plan_on(bytes, Mesh::of_zero(RANKS), TransportKind::Shm)
+    }
+
+    /// The same of these ranks.
+    pub fn plan_on(self, bytes: usize, mesh: Mesh, transport: TransportKind) -> PlanBuf {
         let params = bytes / size_of::<f32>();
         let stage = match self {
             Self::ReduceScatter | Self::Gather => 3,
             Self::AllGather => 1,
             Self::AllReduce => 0,
         };
-        let config = Config { mesh: Mesh::of_zero(RANKS), stage, ..Config::PLAIN };
+        let config = Config { mesh, stage, transport, ..Config::PLAIN };
         PlanBuf::new(
             "buffer",
             config,
@@ -79,14 +84,15 @@ impl Collective {
     /// waiting until peers have begun it too, which they do when they have read all that the last one left.
     fn ops(self) -> &'static [Op] {
         const GATHER: [Op; 3] = [Op::Gather { unit: 0, slot: 0 }, Op::Wait { unit: 0 }, Op::Release { unit: 0 }];
-        const REDUCE: [Op; 4] = [
+        const REDUCE: [Op; 5] = [
             Op::Claim { bucket: 0 },
             Op::Reduce { bucket: 0, round: 0 },
+            Op::Subtotal { bucket: 0, round: 0 },
             Op::Settle { bucket: 0, round: 0 },
             Op::Spread { bucket: 0, axis: Axis::Zero },
         ];
         match self {
-            Self::ReduceScatter => &REDUCE[..3],
+            Self::ReduceScatter => &REDUCE[..4],
             Self::Gather => &GATHER,
             Self::AllGather => &GATHER[..2],
             Self::AllReduce => &REDUCE,
@@ -106,10 +112,12 @@ impl Collective {
         let call = (self as u64) << 56 | iterations;
         // SAFETY: nothing is under way before it, on a plan of one buffer.
         unsafe { ranks.exchange(call, 1) }?;
+        let sums_on_hosts = ranks.plan().config.sums_on_hosts();
+        let is_there = |op: &&Op| sums_on_hosts || !matches!(op, Op::Subtotal { .. });
         let start = Instant::now();
         for _ in 0..iterations {
             let new = self.publishes().then_some(&Op::Update { unit: 0 });
-            for &op in new.into_iter().chain(self.ops()) {
+            for &op in new.into_iter().chain(self.ops()).filter(is_there) {
                 // SAFETY: all ranks have just said that they do the same, as often; each op is allowed after the one before
                 // it, and no view is kept.
                 unsafe { ranks.run(op) }?;
@@ -122,10 +130,11 @@ impl Collective {
 /// A rank of a measurement.
 pub type Ranks<'p> = Collectives<'p, Cpu, Shared<'p>>;
 
-/// Iterations that are timed as one, so many that starting does not show: the peer's too. A gather takes as long whatever
-/// its size.
-fn iterations(collective: Collective, bytes: usize) -> u64 {
-    if collective == Collective::Gather { ITERATIONS_MAX } else { (256 << 20) / bytes as u64 }.min(ITERATIONS_MAX)
+/// Iterations that are timed as one, so many that starting does not show: the peer's too. A gather that is a view takes as
+/// long whatever its size.
+fn iterations(collective: Collective, bytes: usize, is_view: bool) -> u64 {
+    if collective == Collective::Gather && is_view { ITERATIONS_MAX } else { (256 << 20) / bytes as u64 }
+        .min(ITERATIONS_MAX)
 }
 
 /// Times all collectives of all sizes between processes, and prints a line of JSON for each. Started alone, it starts the
@@ -146,7 +155,8 @@ fn run_rank(place: &JobPlace) -> Outcome<()> {
         for collective in Collective::ALL {
             // Ranks meet anew for each plan, and must not take one meeting for the next.
             let job = format!("{} {} {bytes}", place.job, collective.name());
-            let seconds = time_between_processes(collective, bytes, &JobPlace { job, ..place.clone() })?;
+            let place = JobPlace { job, ..place.clone() };
+            let seconds = time_between_processes(collective, bytes, &collective.plan(bytes), &place)?;
             if place.rank == 0 {
                 let line = serde_json::json!({ "collective": collective.name(), "bytes": bytes, "seconds": seconds });
                 println!("{line}");
@@ -156,11 +166,16 @@ fn run_rank(place: &JobPlace) -> Outcome<()> {
     Ok(())
 }
 
-fn time_between_processes(collective: Collective, bytes: usize, place: &JobPlace) -> Outcome<f64> {
-    collective.plan(bytes).with(|plan| {
+/// Seconds that a collective takes the ranks of a plan.
+///
+/// # Errors
+/// If they do not meet, or one ends.
+pub fn time_between_processes(collective: Collective, bytes: usize, plan: &PlanBuf, place: &JobPlace) -> Outcome<f64> {
+    plan.with(|plan| {
         let (transport, watch) = shm::join(plan, place, 0)?;
         let mut ranks = Collectives::new(transport, Cpu::default());
-        let count = iterations(collective, bytes);
+        let is_view = plan.stages[0].memory.region(Kind::Gathered).bytes == 0;
+        let count = iterations(collective, bytes, is_view);
         let mut seconds = Vec::new();
         for _ in 0..=REPETITIONS {
             seconds.push(collective.time(&mut ranks, count)?.as_secs_f64() / count as f64);
@@ -174,7 +189,6 @@ fn time_between_processes(collective: Collective, bytes: usize, place: &JobPlace
 
 #[cfg(test)]
 mod tests {
-    use zero_runtime::plan::Kind;
     use zero_runtime::transport::local;
 
     use super::*;

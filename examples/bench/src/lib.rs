@@ -11,6 +11,7 @@ pub mod figures;
 pub mod flop;
 #[cfg(feature = "cuda")]
 pub mod gpu;
+pub mod hosts;
 pub mod machine;
 pub mod models;
 pub mod overlap;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::{Outcome, checkpoints, collectives, machine, models, overlap, predicted, rounds, tables};
+use bench::{Outcome, checkpoints, collectives, hosts, machine, models, overlap, predicted, rounds, tables};
 use clap::{Parser, ValueEnum};
 
 /// Times training steps at every stage and in bf16, products, collectives and the schedule; with `--python`, beside PyTorch's in turn.
@@ -28,6 +28,12 @@ struct Arguments {
     /// Measure instead the steps of every spec in `specs/`, beside what is predicted for them
     #[arg(long, conflicts_with = "overlap")]
     predicted: bool,
+    /// Measure instead collectives and steps between two hosts, which this folder of `tests/cluster/hosts.sh` has
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["overlap", "predicted"])]
+    hosts: Option<PathBuf>,
+    /// The mpirun of an Open MPI that starts ranks on them
+    #[arg(long, default_value = "mpirun", value_name = "PROGRAM", requires = "hosts")]
+    launcher: String,
     /// Measure steps on this device
     #[arg(long, value_enum, default_value_t = Device::Cpu, conflicts_with_all = ["overlap", "predicted"])]
     device: Device,
@@ -69,6 +75,15 @@ fn main() -> ExitCode {
         if name == rounds::COLLECTIVES {
             return collectives::run();
         }
+        if name == hosts::HOSTS {
+            let words: Vec<String> = rest.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            return hosts::run(&words);
+        }
+        if name == hosts::ZERO3 {
+            return zero_runtime::run::main_from::<models::hosts_zero3::Gpt>(
+                [program].into_iter().chain(rest).cloned(),
+            );
+        }
         if let Some(train) = name.to_str().and_then(checkpoints::spec) {
             return train([program].into_iter().chain(rest).cloned().collect());
         }
@@ -90,7 +105,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(arguments: Arguments) -> Outcome<()> {
-    let Arguments { python, rounds, steps, overlap, predicted, device, names } = arguments;
+    let Arguments { python, rounds, steps, overlap, predicted, hosts, launcher, device, names } = arguments;
     if let Some(name) = names.iter().find(|name| !device.names().contains(&name.as_str())) {
         return Err(format!("`{name}` is measured on another device").into());
     }
@@ -100,6 +115,10 @@ fn measure(arguments: Arguments) -> Outcome<()> {
     }
     if overlap {
         return overlap::measure(rounds, steps);
+    }
+    if let Some(folder) = hosts {
+        println!("{}", machine::describe());
+        return hosts::measure(&hosts::Choice { folder, launcher, python, rounds, steps });
     }
     if predicted {
         return predicted::measure(rounds);

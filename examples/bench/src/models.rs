@@ -46,6 +46,8 @@ gpt!(ddp: dim 384, heads 6, layers 6, context 256; stage = 0, ranks = 2, bucket 
 gpt!(zero1: dim 384, heads 6, layers 6, context 256; stage = 1, ranks = 2, bucket = MiB(8));
 gpt!(zero2: dim 384, heads 6, layers 6, context 256; stage = 2, ranks = 2, bucket = MiB(8));
 gpt!(zero3: dim 384, heads 6, layers 6, context 256; stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8));
+gpt!(hosts_zero3: dim 384, heads 6, layers 6, context 256;
+    stage = 3, prefetch = 2, ranks = 2, nodes = 2, transport = Cluster, bucket = MiB(8));
 gpt!(single_bf16: dim 384, heads 6, layers 6, context 256; stage = 0, ranks = 1, compute = BF16);
 gpt!(single_bf16_params: dim 384, heads 6, layers 6, context 256;
     stage = 0, ranks = 1, compute = BF16, params = BF16, master = F32);

@@ -145,7 +145,7 @@ impl Peer {
 }
 
 /// Beside this program, where it was carried to another machine, and otherwise where it was built.
-fn script() -> PathBuf {
+pub(crate) fn script() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(SCRIPT));
     beside.filter(|path| path.exists()).unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT))
 }
@@ -160,7 +160,7 @@ pub(crate) fn finished(mut command: Command, what: &str) -> Outcome<String> {
 }
 
 /// Reads our metrics: a line of JSON a step, among others.
-fn read_ours(lines: &str) -> Outcome<Sample> {
+pub(crate) fn read_ours(lines: &str) -> Outcome<Sample> {
     let lines: Vec<_> =
         objects(lines)?.into_iter().filter(|line| line.get("kind").is_some_and(|kind| kind == "step")).collect();
     let times = lines.iter().skip(UNTIMED as usize).map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?;
@@ -169,7 +169,7 @@ fn read_ours(lines: &str) -> Outcome<Sample> {
 }
 
 /// Reads what the peer prints about its steps: one line of JSON, among others. It must train as large a model as ours.
-fn read_peer(output: &str, params: usize) -> Outcome<Sample> {
+pub(crate) fn read_peer(output: &str, params: usize) -> Outcome<Sample> {
     let lines = objects(output)?;
     let line = lines.last().ok_or("the peer printed no result")?;
     if number(line, "params")? != params as f64 {
@@ -179,7 +179,7 @@ fn read_peer(output: &str, params: usize) -> Outcome<Sample> {
 }
 
 /// Reads what either side prints about its collectives: a line of JSON for each, among others.
-fn read_collectives(output: &str) -> Outcome<Vec<Timed>> {
+pub(crate) fn read_collectives(output: &str) -> Outcome<Vec<Timed>> {
     let timed = |line: &Value| {
         let name = line["collective"].as_str().ok_or("no name of a collective")?.to_owned();
         Ok(Timed { name, bytes: number(line, "bytes")? as usize, seconds: number(line, "seconds")? })

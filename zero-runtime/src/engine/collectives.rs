@@ -50,6 +50,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         Self { plan, arena, device, transport, position: Position::new(plan.units.len()), moved: Moved::default() }
     }
 
+    /// The plan that it has a part in.
+    pub fn plan(&self) -> &'p Plan<'p> {
+        self.plan
+    }
+
     /// All that has come from other ranks so far.
     pub fn moved(&self) -> Moved {
         let mut all = self.transport.moved();
