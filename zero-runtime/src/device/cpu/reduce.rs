@@ -149,10 +149,38 @@ mod tests {
         }
     }
 
+    /// Subtotals are f32: what they add up to has the bits of a sum in one go.
     #[test]
-    #[should_panic(expected = "summand 0 is stored as bf16, and the sum as f32")]
-    fn widths_must_agree() {
+    fn a_sum_of_sums_of_complete_subtrees_is_the_sum_of_all() {
+        let data: Vec<Vec<bf16>> = (0..8).map(|seed| stored(700, seed)).collect();
+        for (hosts, mates) in [(2, 4), (4, 2), (3, 2)] {
+            for write in [Write::Set, Write::Add] {
+                let mut subtotals = vec![vec![0.0f32; 700]; hosts];
+                for (host, subtotal) in subtotals.iter_mut().enumerate() {
+                    let source = |mate: usize| Stored::from(View::from(data[host * mates + mate].as_slice()));
+                    let to = ViewMut::from(subtotal.as_mut_slice()).into();
+                    reduce(Cpu::ONE_THREAD, to, mates, None, &source, Write::Set);
+                }
+                let (mut found, mut expected) = (data[7].clone(), data[7].clone());
+                tree_sum(&mut expected, |i| &data[i], hosts * mates, write);
+                let source = |host: usize| Stored::from(View::from(subtotals[host].as_slice()));
+                reduce(Cpu::ONE_THREAD, ViewMut::from(found.as_mut_slice()).into(), hosts, None, &source, write);
+                assert_eq!(bits(&found), bits(&expected), "{hosts} x {mates}, {write:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "summand 1 is stored as f32, and others as bf16")]
+    fn widths_of_summands_must_agree() {
+        let source = |i| if i == 0 { View::from(&[bf16::ONE][..]).into() } else { View::from(&[1.0f32][..]).into() };
+        reduce(Cpu::ONE_THREAD, ViewMut::from(&mut [0.0][..]).into(), 2, None, &source, Write::Set);
+    }
+
+    #[test]
+    #[should_panic(expected = "a sum in place of summands of another width")]
+    fn a_summand_has_the_width_of_the_others() {
         let source = |_| View::from(&[bf16::ONE][..]).into();
-        reduce(Cpu::ONE_THREAD, ViewMut::from(&mut [0.0][..]).into(), 1, None, &source, Write::Set);
+        reduce(Cpu::ONE_THREAD, ViewMut::from(&mut [0.0][..]).into(), 2, Some(0), &source, Write::Set);
     }
 }
