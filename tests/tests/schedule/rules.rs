@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use zero_plan::{Config, Pass, Plan};
+use zero_plan::{Config, Op, Pass, Plan};
 
 use crate::model::{Model, config, mesh, small_models};
 use crate::mutants::{Edit, Table, vocabulary, with_table};
@@ -27,10 +27,17 @@ fn rules_of(source: &'static str) -> impl Iterator<Item = &'static str> {
     })
 }
 
+/// Every sum over a host that there can be.
+fn subtotals(plan: &Plan) -> Vec<Op> {
+    let buckets = 0..plan.buckets.len();
+    let of_bucket = |bucket| (0..plan.config.reductions()).map(move |round| Op::Subtotal { bucket, round });
+    buckets.flat_map(of_bucket).collect()
+}
+
 /// Every way to leave out, add, replace or exchange one op.
 fn edits(plan: &Plan, ops: usize) -> Vec<Edit> {
     let mut edits: Vec<Edit> = (0..ops).map(Edit::Delete).collect();
-    for op in vocabulary(plan) {
+    for op in vocabulary(plan).into_iter().chain(subtotals(plan)) {
         edits.extend((0..=ops).map(|at| Edit::Insert(at, op)));
         edits.extend((0..ops).map(|at| Edit::Replace(at, op)));
     }
@@ -42,8 +49,10 @@ fn edits(plan: &Plan, ops: usize) -> Vec<Edit> {
 fn every_rule_of_schedules_refuses_something() {
     // Nothing but the end of its step misses the agreement of a pipeline stage that has no parameters to update.
     let without_updates = Model::new(Config { mesh: mesh(2, 1, 1), ..config(0) }, &[4, 0], None);
+    let of_hosts = Config { mesh: mesh(1, 4, 1), micro_batches: 2, ..config(2) };
+    let of_hosts = Model::new(of_hosts, &[40, 7, 90], None).on_hosts(2);
     let mut met = BTreeSet::new();
-    for model in small_models().into_iter().chain([without_updates]) {
+    for model in small_models().into_iter().chain([without_updates, of_hosts]) {
         model.plan().with(|plan| {
             for stage in 0..plan.stages.len() {
                 for pass in [Pass::Train, Pass::Evaluate] {

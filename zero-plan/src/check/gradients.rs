@@ -92,7 +92,6 @@ impl Checker<'_, '_> {
         rules! {
             self.subject.tables.config.sums_on_hosts() => "a sum over a host whose ranks are not summed by themselves",
             matches!(state.staging, Staging::Offered) => "a sum over a host without a reduce",
-            matches!(state.subtotal, Subtotal::None) => "a second sum over a host",
             state.settled == round => "a sum over a host of another round than the next",
             // Mates hear how many of these there are, not which.
             state.offer == self.subtotalled => "a sum over a host before that of a reduce before it",
