@@ -104,9 +104,12 @@ fn z0454_what_differs_on_one_host_is_named_with_it() {
     let usual = trains("");
     for (then, what) in [
         (usual.replace(PROGRAM, &other.display().to_string()), "another binary"),
-        (trains("--lr 0.5"), "another arguments or data"),
-        (trains("--seed 7"), "another arguments or data"),
-        (usual.replace(&crate::text().display().to_string(), &own_text(folder.path())), "another arguments or data"),
+        (trains("--lr 0.5"), "another set of arguments or data"),
+        (trains("--seed 7"), "another set of arguments or data"),
+        (
+            usual.replace(&crate::text().display().to_string(), &own_text(folder.path())),
+            "another set of arguments or data",
+        ),
     ] {
         let output = run(&net, Mpi::Mpich, &[], &chosen(&usual, &then));
         assert_refused(&output, "Z0454", &format!("rank 2 on {second}, rank 3 on {second} have {what}"));

@@ -152,8 +152,8 @@ pub(super) const WORDS: &[Word] = &[
         &["zero.bucket", "zero.reduce", "precision.reduce"],
         "Each rank gets the sum of one shard of what all have. Gradients are reduced so along `zero`, bucket by \
          bucket: right after backward of a bucket's units, and once a step with `reduce: PerStep`. In a schedule it \
-         is `claim` (the staging is free), `reduce` (begins) and `settle` (ends). A ring of N ranks sends (N-1)/N of \
-         the bucket.",
+         is `claim` (the staging is free), `reduce` (begins) and `settle` (ends); between hosts, `subtotal` is the sum \
+         over one host that goes to the others. A ring of N ranks sends (N-1)/N of the bucket.",
     ),
     word(
         "replica",

@@ -148,7 +148,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
         op => op,
     };
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
-    if let (Op::Gather { unit, .. }, false) = (op, plan.config.has_streams()) {
+    if let (Op::Gather { unit, slot }, false) = (op, plan.config.has_streams()) {
         // From here on it may arrive.
         let content =
             Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
@@ -158,7 +158,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
         }
         if plan.config.shares_slots() {
             // What mates read there is read at their waits.
-            OfOp { plan, pass, own, position, visit }.give(op);
+            OfOp { plan, pass, own, position, visit }.give(unit, slot);
         }
         return;
     }
@@ -251,8 +251,7 @@ impl OfOp<'_, '_> {
     }
 
     /// This rank's own shard, into a slot that it has in common with its mates.
-    fn give(&mut self, op: Op) {
-        let Op::Gather { unit, slot } = op else { return };
+    fn give(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let (from, to) = (own.shard(unit), own.computed_on(unit, slot).share(own.at.zero, zero));
         self.parameters(own.at, unit, from, own.at.zero * from.len_bytes, false);

@@ -11,6 +11,7 @@ pub mod cluster;
 pub(crate) mod control;
 mod doing;
 pub mod local;
+mod mates;
 mod queued;
 mod shared;
 pub mod shm;

@@ -56,7 +56,7 @@ pub(super) struct Sums {
     /// For each bucket: which settle was its last.
     pub(super) settles: Vec<u32>,
     /// For each slot for sums over a host: which reduction filled it last, if one did.
-    subtotals: [Option<u32>; STAGING_SLOTS],
+    pub(super) subtotals: [Option<u32>; STAGING_SLOTS],
     /// For each slot for partial sums: which settle filled it last, if one did.
     partials: [Option<u32>; STAGING_SLOTS],
 }
@@ -102,7 +102,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// What this rank has told of a count.
-    fn told(&self, count: Count) -> u32 {
+    pub(super) fn told(&self, count: Count) -> u32 {
         self.told[count.index()]
     }
 
@@ -137,7 +137,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Waits until a count of `rank` has reached `target`; or has the device wait, before it does what it is asked for next.
-    fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
+    pub(super) fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         if D::QUEUES {
             self.queued.push(rank, count, target);
             // What is carried comes when it is sent.
@@ -188,11 +188,6 @@ impl<'p, D: Device> Shared<'p, D> {
             }
         }
         Ok(())
-    }
-
-    /// Waits until no mate computes any more on what lay in slots in common that this rank has released.
-    fn await_slots(&mut self, device: &D) -> Result<(), Lost> {
-        self.await_mates(device, Count::Released, self.told(Count::Released))
     }
 
     /// Waits until what other hosts have been sent of a bucket has left, as what they send comes to lie there.
@@ -252,42 +247,6 @@ impl<'p, D: Device> Shared<'p, D> {
             self.await_mates(device, Count::Subtotalled, offer)
         } else {
             self.await_peers(device, Axis::Zero, Count::Settled, offer)
-        }
-    }
-
-    /// Waits until a count of every other rank of this host along `zero` has reached `target`.
-    fn await_mates(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
-        self.await_along_zero(device, count, target, |own, mates, zero| zero / mates == own / mates)
-    }
-
-    /// Waits until a count of every counterpart on other hosts has reached `target`.
-    fn await_counterparts(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
-        self.await_along_zero(device, count, target, |own, mates, zero| zero % mates == own % mates)
-    }
-
-    fn await_along_zero(
-        &mut self,
-        device: &D,
-        count: Count,
-        target: u32,
-        is_one: impl Fn(usize, usize, usize) -> bool,
-    ) -> Result<(), Lost> {
-        let (config, own) = (self.arena.plan().config, self.arena.coordinates().zero);
-        for zero in (0..config.mesh.zero).filter(|&zero| zero != own && is_one(own, config.mates(), zero)) {
-            self.await_count(device, self.arena.along(Axis::Zero, zero), count, target)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until the local gradients of a bucket are there on all ranks of this host, and until the sums have left that lie
-    /// where theirs are to go.
-    fn await_mates_offers(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
-        let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it sums it over the host");
-        self.await_mates(device, Count::Offered, offer)?;
-        let slot = usize::from(self.arena.plan().buckets[bucket].partial > 0);
-        match self.sums.subtotals[slot].replace(offer) {
-            Some(before) => self.await_counterparts(device, Count::Settled, before),
-            None => Ok(()),
         }
     }
 

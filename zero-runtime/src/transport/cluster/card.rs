@@ -22,7 +22,7 @@ pub(super) struct Card {
 const ALIKE: [(&str, &str); 3] = [
     ("binary", "copy one binary to all hosts, or start it from a folder that all of them share"),
     ("plan", "build one binary from one spec, and start it everywhere"),
-    ("arguments or data", "start all ranks with the same arguments, and on the same data"),
+    ("set of arguments or data", "start all ranks with the same arguments, and on the same data"),
 ];
 
 /// Tells cards of this version apart from others.
@@ -157,7 +157,9 @@ mod tests {
     fn z0454_the_odd_rank_is_named_with_its_host() {
         let same = card("a", [1, 2, 3]);
         assert_eq!(require_alike(&[same.clone(), same.clone(), same.clone()]), Ok(()));
-        for (index, what) in ["another binary", "another plan", "another arguments or data"].into_iter().enumerate() {
+        for (index, what) in
+            ["another binary", "another plan", "another set of arguments or data"].into_iter().enumerate()
+        {
             let mut odd = Card { host: "b".to_owned(), ..same.clone() };
             odd.alike[index] = 9;
             let failure = require_alike(&[same.clone(), same.clone(), odd]).unwrap_err();
