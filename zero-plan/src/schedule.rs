@@ -54,8 +54,9 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     ops += 4 * (end - first);
     while unit > first {
         let bucket = Bucket::ending_at(tables, unit - 1);
-        // Claim, reduce, settle and combine; fold, two spreads, and what ties send and receive.
-        let phases = if config.mesh.replica > 1 { 4 } else { 3 };
+        // Claim, reduce and settle, and what only some layouts do; fold, two spreads, and what ties send and receive.
+        let (combines, subtotals) = (config.mesh.replica > 1, config.sums_on_hosts());
+        let phases = 3 + combines as usize + subtotals as usize;
         ops += if bucket.elements > 0 { phases * config.reductions() + 5 } else { 0 };
         unit = bucket.first;
     }
