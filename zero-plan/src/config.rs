@@ -280,6 +280,11 @@ impl Config {
         }
     }
 
+    /// Whether ranks are on several hosts, which MPI connects.
+    pub const fn spans_hosts(&self) -> bool {
+        matches!(self.transport, TransportKind::Cluster) && self.mesh.nodes > 1
+    }
+
     /// How many ranks of a host lie along `zero`, where these share among them what comes from other hosts: each takes what
     /// its counterparts have, which are the ranks at its place on theirs. 1 where every rank takes all that it needs by itself.
     pub const fn mates(&self) -> usize {
@@ -345,8 +350,7 @@ impl Config {
     pub const fn has_carried(&self) -> bool {
         match self.transport {
             TransportKind::Nccl => self.mesh.ranks() > 1,
-            TransportKind::Cluster => self.mesh.nodes > 1,
-            TransportKind::Local | TransportKind::Shm | TransportKind::Peer => false,
+            _ => self.spans_hosts(),
         }
     }
 

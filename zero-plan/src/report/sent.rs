@@ -3,7 +3,7 @@
 use super::long_axes;
 use super::memory::{figures, per_stage};
 use super::mesh::reach;
-use crate::config::{Config, TransportKind};
+use crate::config::Config;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::states::Volume;
@@ -46,7 +46,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             |how: fn(&Moved) -> &Traffic| moved.iter().map(|moved| how(moved).total_bytes()).collect::<Vec<_>>();
         table.row("  copied", figures(&total(|moved| &moved.copied)));
         table.row("  read in place", figures(&total(|moved| &moved.in_place)));
-        if plan.config.transport == TransportKind::Cluster && plan.config.mesh.nodes > 1 {
+        if plan.config.spans_hosts() {
             let of = |&stage: &usize| Traffic::between_hosts(plan, plan.first_rank(stage), plan.stages[stage].step);
             table.row(
                 "  between hosts",

@@ -90,6 +90,11 @@ impl<'a> Routes<'a> {
         Route { ranks, hops, ..self.route(together < ranks, together > 1, groups) }
     }
 
+    /// That of ranks which send others of other nodes what these need, each by itself, while all of their node do so.
+    pub fn between_hosts(&self, ranks: usize) -> Route {
+        Route { ranks, hops: 1, ..self.route(true, false, self.mesh.ranks_per_node()) }
+    }
+
     /// Those of a parcel from one pipeline stage to another. All ranks of a node may send one at once.
     pub fn parcel(&self, from: usize, to: usize) -> Route {
         let node = |pipeline| self.mesh.node(self.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));

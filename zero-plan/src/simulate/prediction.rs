@@ -76,7 +76,8 @@ pub struct FlowPrediction {
     pub busy_s: f64,
     /// Seconds of it, latencies included, that no computation hides.
     pub exposed_s: f64,
-    /// Seconds that the collectives of a step take one after another on rings, where they are collectives along an axis.
+    /// Seconds that the collectives of a step take one after another on rings; none for what is no collective along an axis,
+    /// and where ranks send those of other hosts directly what these need.
     pub ring_s: Option<f64>,
     /// And by trees.
     pub tree_s: Option<f64>,
@@ -219,11 +220,12 @@ fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[Stag
             if bytes == 0 {
                 continue;
             }
+            let is_direct = plan.config.spans_hosts() && link == LinkKind::Network;
             let busy_s: f64 = own.iter().map(|it| it.free_s - it.start_s).sum();
             let exposed = stages[stage].parts.iter().filter(|(part, _)| *part == Part::Exposed(flow, link));
             let collective = |each: fn(&Route, usize) -> f64| {
                 let seconds = own.iter().map(|it| {
-                    let route = routes.collective(axis(plan, stage, it.op)?, stage);
+                    let route = routes.collective(axis(plan, stage, it.op).filter(|_| !is_direct)?, stage);
                     Some(each(&route, it.bytes * route.ranks / (route.ranks - 1).max(1)))
                 });
                 seconds.sum::<Option<f64>>()
@@ -246,7 +248,6 @@ fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[Stag
 /// The axis of the collective that an op begins; none for what is none.
 fn axis(plan: &Plan, stage: usize, op: usize) -> Option<Axis> {
     match plan.stages[stage].step[op] {
-        Op::Reduce { .. } if plan.config.sums_on_hosts() => None,
         Op::Gather { .. } | Op::Reduce { .. } | Op::Subtotal { .. } => Some(Axis::Zero),
         Op::Settle { .. } => Some(Axis::Replica),
         Op::Spread { axis, .. } => Some(axis),

@@ -195,21 +195,19 @@ impl<'a> Run<'a> {
 
     /// What others see of an op before it waits.
     fn begin(&mut self, lane: usize, op: Op) {
-        let [zero, replica] = self.collectives[lane];
         match op {
             Op::Gather { unit, .. } => {
-                self.runners[lane].gathers[unit] = self.send(lane, Flow::Gather, zero, self.sent_bytes(op));
+                self.runners[lane].gathers[unit] = self.exchange(lane, Flow::Gather, Axis::Zero, op);
             }
             Op::Reduce { bucket, .. } if !self.plan.config.sums_on_hosts() => {
-                self.runners[lane].reductions[bucket] = self.send(lane, Flow::Reduce, zero, self.sent_bytes(op));
+                self.runners[lane].reductions[bucket] = self.exchange(lane, Flow::Reduce, Axis::Zero, op);
             }
             Op::Spread { axis, .. } => {
-                let route = if axis == Axis::Zero { zero } else { replica };
-                self.runners[lane].own = self.send(lane, Flow::Spread, route, self.sent_bytes(op));
+                self.runners[lane].own = self.exchange(lane, Flow::Spread, axis, op);
             }
             Op::Send { parcel, .. } => {
                 let route = self.routes.parcel(lane, self.plan.parcel_receiver(parcel, lane));
-                let transfer = self.send(lane, Flow::Parcel, route, self.sent_bytes(op));
+                let transfer = self.send(lane, Flow::Parcel, route, Traffic::of(self.plan, &[op]).total_bytes());
                 self.runners[lane].sent[parcel as usize].extend(transfer);
             }
             Op::Agree => {
@@ -232,8 +230,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn sent_bytes(&self, op: Op) -> usize {
-        Traffic::of(self.plan, &[op]).total_bytes()
+    /// Begins what an op exchanges along an axis. Ranks that MPI connects send those of other hosts what the plan says, and
+    /// read the rest where it lies; others send all of it along the way that the hardware has.
+    fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
+        let config = &self.plan.config;
+        if config.spans_hosts() {
+            let first = config.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline: lane });
+            let bytes = Traffic::between_hosts(self.plan, first, &[op]).total_bytes();
+            if bytes > 0 {
+                return self.send(lane, flow, self.routes.between_hosts(config.mesh.len(axis)), bytes);
+            }
+        }
+        let [zero, replica] = self.collectives[lane];
+        let route = if axis == Axis::Zero { zero } else { replica };
+        self.send(lane, flow, route, Traffic::of(self.plan, &[op]).total_bytes())
     }
 
     /// What an op waits for, once it has begun.
@@ -285,14 +295,13 @@ impl<'a> Run<'a> {
         (runner.state, runner.is_inside, runner.next, runner.own) = (State::Ready, false, index + 1, None);
         match self.ops(lane)[index] {
             Op::Subtotal { bucket, round } => {
-                let [zero, _] = self.collectives[lane];
-                let bytes = self.sent_bytes(Op::Reduce { bucket, round });
-                self.runners[lane].reductions[bucket] = self.send(lane, Flow::Reduce, zero, bytes);
+                let reduce = Op::Reduce { bucket, round };
+                self.runners[lane].reductions[bucket] = self.exchange(lane, Flow::Reduce, Axis::Zero, reduce);
             }
             Op::Settle { bucket, round } if self.plan.config.mesh.replica > 1 => {
-                let [_, replica] = self.collectives[lane];
-                let bytes = self.sent_bytes(Op::Combine { bucket, round });
-                self.runners[lane].combinations[bucket] = self.send(lane, Flow::ReplicaReduce, replica, bytes);
+                let combine = Op::Combine { bucket, round };
+                self.runners[lane].combinations[bucket] =
+                    self.exchange(lane, Flow::ReplicaReduce, Axis::Replica, combine);
             }
             Op::Receive { parcel, .. } => self.runners[lane].taken[parcel as usize].push(index),
             _ => {}

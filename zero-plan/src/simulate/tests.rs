@@ -5,6 +5,7 @@ use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
 use crate::plan::PlanBuf;
 use crate::schedule::Op;
+use crate::traffic::Traffic;
 use crate::unit::Unit;
 
 /// Operations and bytes take whole microseconds on it: 1 GFLOP/s, 1 GB/s.
@@ -255,6 +256,40 @@ fn what_crosses_nodes_takes_the_network() {
     assert_eq!((inside.link, across.link), (LinkKind::Node, LinkKind::Network));
     near(inside.bandwidth, 1e9);
     near(across.bandwidth, 1e8);
+}
+
+/// What MPI carries is what the plan counts, however hosts cut the axes.
+#[test]
+fn what_goes_between_hosts_is_what_the_plan_counts() {
+    let orders = [Axis::ALL, [Axis::Replica, Axis::Pipeline, Axis::Zero]];
+    for (nodes, order, stage) in [2, 4, 8].into_iter().flat_map(|nodes| {
+        orders.into_iter().flat_map(move |order| (0..4).map(move |stage| (nodes, order, stage)))
+    }) {
+        let mesh = Mesh { nodes, zero: 4, replica: 2, pipeline: 1, order };
+        let config = Config { transport: TransportKind::Cluster, ..config(stage, mesh) };
+        on(&GPU.replace("kind: Gpu", "kind: Cpu"), config, 3, |plan, timeline, _| {
+            let carried = timeline.lanes[0].transfers.iter().filter(|it| it.link == LinkKind::Network);
+            let counted = Traffic::between_hosts(plan, 0, plan.stages[0].step);
+            assert_eq!(carried.map(|it| it.bytes).sum::<usize>(), counted.total_bytes() - counted.agree_bytes);
+        });
+    }
+}
+
+/// Two ranks of a host share its four links of 0.1 GB/s. Of the 1024 bytes of a unit, each rank sends its quarter to its
+/// counterpart alone; on two hosts of one rank each, one sends half over all links.
+#[test]
+fn ranks_of_a_host_send_their_own_shards_to_counterparts() {
+    let cpu = GPU.replace("kind: Gpu", "kind: Cpu");
+    for (ranks, bytes, us) in [(4, 256, 1.28), (2, 512, 1.28)] {
+        let mesh = Mesh { nodes: 2, ..Mesh::of_zero(ranks) };
+        let config = Config { transport: TransportKind::Cluster, ..config(3, mesh) };
+        on(&cpu, config, 1, |_, timeline, _| {
+            let Transfer { flow, link, bytes: sent, start_s, free_s, end_s, .. } = timeline.lanes[0].transfers[0];
+            assert_eq!((flow, link, sent), (Flow::Gather, LinkKind::Network, bytes));
+            assert!(((free_s - start_s) * 1e6 - us).abs() < 1e-9, "{}", free_s - start_s);
+            assert!(((end_s - free_s) * 1e3 - 1.0).abs() < 1e-9, "one latency");
+        });
+    }
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
 use crate::plan::{Bytes, Moved, Plan, RunSize, TransportKind};
 use crate::profile::gather;
 use crate::transport::Transport;
-use crate::transport::cluster::spans_hosts;
 
 /// A figure that is compared.
 struct Row {
@@ -117,7 +116,7 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     let outside = engine.device().outside();
     let outside_bytes: Vec<usize> = outside.iter().map(|(_, bytes)| *bytes).collect();
     let figures: [&[usize]; 3] = [&planned(engine.plan(), rank, steps, size), &measured(engine, moved), &outside_bytes];
-    let has_mpi = spans_hosts(&engine.plan().config);
+    let has_mpi = engine.plan().config.spans_hosts();
     let own = figures.concat();
     // Numbers of bytes are small enough to be exact as f64.
     let own: Vec<f64> = own.into_iter().map(|bytes| bytes as f64).collect();

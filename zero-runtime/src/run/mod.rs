@@ -162,7 +162,7 @@ fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> 
 fn company<M: Model>() -> Option<JobPlace> {
     let company = launch::company(processes(M::PLAN))?;
     let (first, end) = M::PLAN.config.sharing(company.rank.min(M::PLAN.config.mesh.ranks() - 1));
-    let is_apart = cluster::spans_hosts(&M::PLAN.config);
+    let is_apart = M::PLAN.config.spans_hosts();
     Some(if is_apart { company.in_company((first, end)) } else { company })
 }
 
@@ -320,7 +320,7 @@ fn processes(plan: &Plan) -> usize {
 
 fn role<M: Model>() -> Result<Role, Error> {
     let role = launch::role(processes(M::PLAN));
-    if matches!(role, Ok(Role::Launcher)) && cluster::spans_hosts(&M::PLAN.config) {
+    if matches!(role, Ok(Role::Launcher)) && M::PLAN.config.spans_hosts() {
         return Err(LaunchError::NoHosts { nodes: M::PLAN.config.mesh.nodes }.into());
     }
     role.map_err(|error| match (&error, M::PLAN.config.transport) {

@@ -8,7 +8,6 @@ use zero_plan::Plan;
 
 use super::Shared;
 use super::carried::names;
-use super::cluster::spans_hosts;
 use crate::arena::{Arena, segment_bytes};
 use crate::device::Device;
 use crate::launch::{self, JobPlace, Joined, LaunchError, Watch};
@@ -46,7 +45,7 @@ pub fn join<'p, D: Device>(
         let (mut transport, begin) = (Shared::new(arena), Instant::now());
         let goes_on = || begin.elapsed() < place.join_timeout;
         names.iter().try_for_each(|names| transport.connect(names, &goes_on))?;
-        if spans_hosts(&plan.config) {
+        if plan.config.spans_hosts() {
             transport.meet_hosts(place, agreement)?;
         }
         Ok(transport)

@@ -9,7 +9,7 @@ mod post;
 
 use std::sync::{Arc, OnceLock};
 
-use zero_plan::{Config, Plan, TransportKind};
+use zero_plan::Plan;
 
 use super::control::Control;
 use super::shared::Shared;
@@ -78,11 +78,6 @@ impl Counts for Known {
             self.of_host(rank).tell_lost(peer);
         }
     }
-}
-
-/// Whether ranks of a plan meet by MPI.
-pub(crate) fn spans_hosts(config: &Config) -> bool {
-    config.transport == TransportKind::Cluster && config.mesh.nodes > 1
 }
 
 impl<D: Device> Shared<'_, D> {
