@@ -42,14 +42,14 @@ impl Binary {
         &self.path
     }
 
-    /// All of its bytes.
-    pub fn contents(&self) -> io::Result<Vec<u8>> {
-        fs::read(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    /// Where this process finds it, whatever another build has put at its path.
+    pub fn own_path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
     /// Starts it, under its path's name.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let mut command = Command::new(self.own_path());
         command.arg0(&self.path);
         command
     }

@@ -128,6 +128,10 @@ pub enum Error {
     Measure { what: &'static str, source: io::Error },
     #[error("error[Z0179]: the units of {} cannot be measured: {what}\n  = help: try it by `cargo zero run` with --profile; it must train on text, without arguments of its own", spec.display())]
     NotMeasured { spec: PathBuf, what: String },
+    #[error(
+        "error[Z0179]: the network cannot be measured: {what}\n  = help: see what the ranks have said; `cargo zero launch SPEC` with the same options must work"
+    )]
+    NoNetworkMeasured { what: String },
     #[error("error[Z0180]: cannot write {}: {source}\n  = help: name a new file in a folder that is there", path.display())]
     Output { path: PathBuf, source: io::Error },
     #[error("error[Z0130]: the plan of {} is not sound: {flaw}", spec.display())]

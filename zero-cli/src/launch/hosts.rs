@@ -4,13 +4,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::LaunchArguments;
-use crate::binary::Binary;
+use super::Reach;
 use crate::error::Error;
 
 /// The hosts that were named.
-pub fn of(arguments: &LaunchArguments) -> Result<Vec<String>, Error> {
-    let Some(file) = &arguments.hostfile else { return Ok(arguments.hosts.clone()) };
+pub fn of(reach: &Reach) -> Result<Vec<String>, Error> {
+    let Some(file) = &reach.hostfile else { return Ok(reach.hosts.clone()) };
     let text = std::fs::read_to_string(file).map_err(|source| Error::NoHostfile { path: file.clone(), source })?;
     Ok(listed(&text))
 }
@@ -22,20 +21,21 @@ fn listed(text: &str) -> Vec<String> {
     names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// Copies a binary to each host where it is not yet; gives its path there, which its contents name, so that no run finds the
-/// binary of another.
-pub fn copy(binary: &Binary, hosts: &[String], ssh: &str, folder: &Path) -> Result<PathBuf, Error> {
-    let contents = binary.contents().map_err(|source| Error::Start { binary: binary.path().to_owned(), source })?;
-    let name = binary.path().file_name().unwrap_or_default();
+/// Copies the program at `path` to each host where it is not yet, under the name of `named`; gives its path there, which its
+/// contents name, so that no run finds the program of another.
+pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Result<PathBuf, Error> {
+    let unread = |source| Error::Start { binary: named.to_owned(), source };
+    let (ssh, folder) = (&reach.ssh, &reach.folder);
+    let contents = std::fs::read(path).map_err(unread)?;
+    let name = named.file_name().unwrap_or_default();
     let there = folder.join(&blake3::hash(&contents).to_hex()[..16]).join(name);
-    let (path, parent) = (quoted(&there), quoted(there.parent().unwrap_or(folder)));
+    let (whole, parent) = (quoted(&there), quoted(there.parent().unwrap_or(folder)));
     // A copy that was cut short is not started: it gets its name when it is whole.
     let line = format!(
-        "test -x {path} || {{ mkdir -p {parent} && cat > {path}.$$ && chmod +x {path}.$$ && mv {path}.$$ {path}; }}"
+        "test -x {whole} || {{ mkdir -p {parent} && cat > {whole}.$$ && chmod +x {whole}.$$ && mv {whole}.$$ {whole}; }}"
     );
     for host in hosts {
-        let source =
-            File::open(binary.path()).map_err(|source| Error::Start { binary: binary.path().to_owned(), source })?;
+        let source = File::open(path).map_err(unread)?;
         let status = Command::new(ssh).args([host, &line]).stdin(Stdio::from(source)).status();
         let ended =
             status.map_err(|source| Error::NotCopied { host: host.clone(), why: format!("{ssh}: {source}") })?;

@@ -7,7 +7,8 @@ mod mpirun;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 use zero_plan::spec::Spec;
@@ -24,12 +25,8 @@ use crate::say;
 pub struct LaunchArguments {
     #[command(flatten)]
     pub request: Request,
-    /// The hosts, with commas between them, one for each node of the mesh: copies the binary there and starts it
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    pub hosts: Vec<String>,
-    /// A file with a host in each line, as mpirun takes it; what follows a name is left aside
-    #[arg(long, value_name = "FILE")]
-    pub hostfile: Option<PathBuf>,
+    #[command(flatten)]
+    pub reach: Reach,
     /// Write a script that sbatch takes, and start nothing
     #[arg(long, value_name = "FILE")]
     pub slurm: Option<PathBuf>,
@@ -39,6 +36,20 @@ pub struct LaunchArguments {
     /// The image that the job runs in: it has the binary as its entry, sshd, and an Open MPI
     #[arg(long, value_name = "IMAGE", requires = "kubernetes")]
     pub image: Option<String>,
+    /// Arguments of the binary; `-- --help` lists them
+    #[arg(last = true)]
+    pub arguments: Vec<OsString>,
+}
+
+/// Hosts, and how they are reached.
+#[derive(Args, Debug, PartialEq)]
+pub struct Reach {
+    /// The hosts, with commas between them: copies the binary there and starts it
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// A file with a host in each line, as mpirun takes it; what follows a name is left aside
+    #[arg(long, value_name = "FILE")]
+    pub hostfile: Option<PathBuf>,
     /// The launcher of the MPI that hosts have
     #[arg(long, value_name = "PROGRAM", default_value = "mpirun")]
     pub launcher: PathBuf,
@@ -51,9 +62,6 @@ pub struct LaunchArguments {
     /// The folder on each host that binaries are copied to, each to one of its own
     #[arg(long, value_name = "PATH", default_value = "/tmp/zero")]
     pub folder: PathBuf,
-    /// Arguments of the binary; `-- --help` lists them
-    #[arg(last = true)]
-    pub arguments: Vec<OsString>,
 }
 
 /// A job on hosts.
@@ -78,14 +86,28 @@ pub fn launch(arguments: &LaunchArguments) -> Result<(), Error> {
     if let Some(file) = &arguments.slurm {
         return write(file, &files::slurm(&job, binary.path()));
     }
-    let hosts = hosts::of(arguments)?;
+    let reach = &arguments.reach;
+    let hosts = reach.all()?;
     if hosts.len() != mesh.nodes {
         return Err(Error::OtherHosts { spec: path.clone(), nodes: mesh.nodes, hosts: hosts.len() });
     }
-    let there = hosts::copy(&binary, &hosts, &arguments.ssh, &arguments.folder)?;
-    let mut command = mpirun::command(arguments, &hosts, mesh.ranks_per_node(), &there)?;
+    let mut command = reach.command(&binary.own_path(), binary.path(), &hosts, mesh.ranks_per_node())?;
+    command.args(&arguments.arguments);
     say::line(mpirun::shown(&command));
-    Err(Error::NoLauncher { launcher: arguments.launcher.clone(), source: command.exec() })
+    Err(Error::NoLauncher { launcher: reach.launcher.clone(), source: command.exec() })
+}
+
+impl Reach {
+    /// The hosts that are named, by either option.
+    pub fn all(&self) -> Result<Vec<String>, Error> {
+        hosts::of(self)
+    }
+
+    /// Copies the program at `path`, which is called `named`, to hosts, and gives the line that starts so many ranks of it on
+    /// each.
+    pub fn command(&self, path: &Path, named: &Path, hosts: &[String], each: usize) -> Result<Command, Error> {
+        mpirun::command(self, hosts, each, &hosts::copy(path, named, hosts, self)?)
+    }
 }
 
 /// The mesh of a spec whose ranks may be on several hosts.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::LaunchArguments;
+use super::Reach;
 use crate::error::Error;
 
 /// Whose launcher it is.
@@ -28,26 +28,26 @@ fn dialect(version: &str) -> Option<Dialect> {
     Some(if major < 5 { Dialect::Orte } else { Dialect::Prrte })
 }
 
-/// The line that starts `each` ranks of a binary on each host.
-pub fn command(arguments: &LaunchArguments, hosts: &[String], each: usize, binary: &Path) -> Result<Command, Error> {
-    let launcher = &arguments.launcher;
+/// The line that starts `each` ranks of a program on each host.
+pub fn command(reach: &Reach, hosts: &[String], each: usize, program: &Path) -> Result<Command, Error> {
+    let launcher = &reach.launcher;
     let asked = Command::new(launcher).arg("--version").output();
     let asked = asked.map_err(|source| Error::NoLauncher { launcher: launcher.clone(), source })?;
     let said = String::from_utf8_lossy(&asked.stdout).into_owned();
     let dialect = dialect(&said).ok_or_else(|| Error::OtherLauncher { launcher: launcher.clone(), said })?;
     let mut command = Command::new(launcher);
-    command.args(words(dialect, arguments, hosts, each, rustix::process::geteuid().is_root()));
-    command.arg(binary).args(&arguments.arguments);
+    command.args(words(dialect, reach, hosts, each, rustix::process::geteuid().is_root()));
+    command.arg(program);
     Ok(command)
 }
 
-/// What lies between the launcher and the binary.
-fn words(dialect: Dialect, arguments: &LaunchArguments, hosts: &[String], each: usize, is_root: bool) -> Vec<String> {
+/// What lies between the launcher and the program.
+fn words(dialect: Dialect, reach: &Reach, hosts: &[String], each: usize, is_root: bool) -> Vec<String> {
     let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
     let (slots, ranks) = (slots.join(","), (hosts.len() * each).to_string());
     let mut words: Vec<String> = Vec::new();
     let mut add = |given: &[&str]| words.extend(given.iter().map(|&word| word.to_owned()));
-    let ssh = (arguments.ssh != "ssh").then_some(arguments.ssh.as_str());
+    let ssh = (reach.ssh != "ssh").then_some(reach.ssh.as_str());
     match dialect {
         Dialect::Orte | Dialect::Prrte => {
             // Ranks share the cores of their host among their threads themselves.
@@ -60,7 +60,7 @@ fn words(dialect: Dialect, arguments: &LaunchArguments, hosts: &[String], each: 
                 add(if is_orte { &["--mca", "plm_rsh_agent"] } else { &["--prtemca", "plm_ssh_agent"] });
                 add(&[ssh]);
             }
-            if let Some(card) = &arguments.interface {
+            if let Some(card) = &reach.interface {
                 add(&["--mca", "btl_tcp_if_include", card]);
                 add(if is_orte { &["--mca", "oob_tcp_if_include"] } else { &["--prtemca", "prte_if_include"] });
                 add(&[card]);
@@ -74,7 +74,7 @@ fn words(dialect: Dialect, arguments: &LaunchArguments, hosts: &[String], each: 
             if let Some(ssh) = ssh {
                 add(&["-launcher", "ssh", "-launcher-exec", ssh]);
             }
-            if let Some(card) = &arguments.interface {
+            if let Some(card) = &reach.interface {
                 add(&["-iface", card]);
             }
             for (name, value) in variables() {
@@ -112,7 +112,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        launch: LaunchArguments,
+        reach: Reach,
     }
 
     #[test]
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn every_dialect_names_hosts_with_their_slots() {
-        let given = ["launch", "a.ron", "--hosts", "a,b", "--ssh", "/my/ssh", "--interface", "eth0"];
-        let arguments = Line::parse_from(given).launch;
+        let given = ["launch", "--hosts", "a,b", "--ssh", "/my/ssh", "--interface", "eth0"];
+        let reach = Line::parse_from(given).reach;
         let hosts = ["a".to_owned(), "b".to_owned()];
-        let line = |dialect| words(dialect, &arguments, &hosts, 2, true).join(" ");
+        let line = |dialect| words(dialect, &reach, &hosts, 2, true).join(" ");
         let orte = line(Dialect::Orte);
         assert!(orte.starts_with("--host a:2,b:2 --map-by slot --bind-to none -n 4 --allow-run-as-root"), "{orte}");
         assert!(

@@ -1,6 +1,7 @@
-//! Measure: what this machine can do, as a file of hardware: rates of all cores at work, and what units of models take. Never
-//! decides what is predicted from it.
+//! Measure: what this machine can do, as a file of hardware: rates of all cores at work, what units of models take, and what
+//! connects it with others. Never decides what is predicted from it.
 
+mod network;
 mod trace;
 mod units;
 
@@ -18,6 +19,7 @@ use zero_runtime::{Cores, launch};
 
 use crate::build;
 use crate::error::Error;
+use crate::launch::Reach;
 use crate::say;
 
 pub use trace::{Recorded, RecordedStep};
@@ -36,6 +38,11 @@ pub struct MeasureArguments {
     /// Threads of a rank, for which units are measured; several are separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
     pub threads: Vec<NonZeroUsize>,
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Measure the network, as one of the ranks that were started for this
+    #[arg(long, hide = true)]
+    pub probe: bool,
     /// New file for the description; without it, it is printed
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -43,12 +50,17 @@ pub struct MeasureArguments {
 
 /// Measures this machine, and writes or prints its description.
 pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
+    if arguments.probe {
+        return network::probe();
+    }
     // Before minutes of work, and not after.
     let create = |path: &PathBuf| {
         let file = File::create_new(path).map_err(|source| Error::Output { path: path.clone(), source })?;
         Ok::<_, Error>((path.clone(), file))
     };
     let out = arguments.out.as_ref().map(create).transpose()?;
+    let has_hosts = !arguments.reach.hosts.is_empty() || arguments.reach.hostfile.is_some();
+    let network = has_hosts.then(|| network::measure(&arguments.reach)).transpose()?;
     let cores =
         std::thread::available_parallelism().map_err(|source| Error::Measure { what: "count cores", source })?;
     eprintln!("measuring products and copies on {cores} cores");
@@ -67,7 +79,7 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
             op: 0.0,
         },
         node: Node { devices: cores.get(), link: None, memory: Some(memory), disk: None },
-        network: None,
+        network,
         measured: Vec::new(),
     };
     let mut done = BTreeSet::new();

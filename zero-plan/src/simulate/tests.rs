@@ -262,9 +262,10 @@ fn what_crosses_nodes_takes_the_network() {
 #[test]
 fn what_goes_between_hosts_is_what_the_plan_counts() {
     let orders = [Axis::ALL, [Axis::Replica, Axis::Pipeline, Axis::Zero]];
-    for (nodes, order, stage) in [2, 4, 8].into_iter().flat_map(|nodes| {
-        orders.into_iter().flat_map(move |order| (0..4).map(move |stage| (nodes, order, stage)))
-    }) {
+    for (nodes, order, stage) in [2, 4, 8]
+        .into_iter()
+        .flat_map(|nodes| orders.into_iter().flat_map(move |order| (0..4).map(move |stage| (nodes, order, stage))))
+    {
         let mesh = Mesh { nodes, zero: 4, replica: 2, pipeline: 1, order };
         let config = Config { transport: TransportKind::Cluster, ..config(stage, mesh) };
         on(&GPU.replace("kind: Gpu", "kind: Cpu"), config, 3, |plan, timeline, _| {

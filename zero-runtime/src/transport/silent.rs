@@ -67,7 +67,7 @@ impl Life {
 }
 
 /// The name of this host.
-pub(super) fn host() -> String {
+pub(in crate::transport) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

@@ -6,6 +6,7 @@ mod card;
 mod links;
 mod mpi;
 mod post;
+mod probe;
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +19,7 @@ use crate::launch::{JobPlace, LaunchError, Segment};
 use card::Card;
 pub(super) use links::Links;
 use post::{Counts, Ending, Post, Whose};
+pub use probe::{Probed, probe};
 
 /// The world that this process has joined, if it has.
 static WORLD: OnceLock<Ending> = OnceLock::new();

@@ -15,7 +15,7 @@ use crate::launch::LaunchError;
 use crate::transport::control::{Control, Count};
 
 /// Between two looks at what is under way: short beside a transfer, long beside a look.
-const LOOK: Duration = Duration::from_micros(20);
+pub(super) const LOOK: Duration = Duration::from_micros(20);
 /// Looks without a sleep in between, after something has come to its end: what follows is often near.
 const EAGER_LOOKS: u32 = 20;
 /// How long a world may take to end, once it is aborted.
@@ -218,7 +218,7 @@ fn late(patience: Duration) -> Failure {
 }
 
 /// Joins the world, and exchanges cards in it.
-fn join(card: &[u8], deadline: Instant) -> Result<(Mpi, World), Failure> {
+pub(super) fn join(card: &[u8], deadline: Instant) -> Result<(Mpi, World), Failure> {
     let begin = Instant::now();
     let mpi = Mpi::join()?;
     let mut all = vec![0; card.len() * mpi.size];

@@ -1,0 +1,40 @@
+//! Network: what connects two hosts, as two ranks there see it, which are this program again. Never knows a plan.
+
+use std::process::Stdio;
+
+use zero_plan::hardware::{Network, rounded};
+use zero_plan::spec::ron_text;
+use zero_runtime::transport::cluster;
+
+use crate::error::Error;
+use crate::launch::Reach;
+use crate::say;
+
+/// Measures the network between the first two hosts.
+pub fn measure(reach: &Reach) -> Result<Network, Error> {
+    let failed = |what: String| Error::NoNetworkMeasured { what };
+    let own = std::env::current_exe().map_err(|source| Error::Measure { what: "find this program", source })?;
+    let mut hosts = reach.all()?;
+    if hosts.len() < 2 {
+        return Err(failed(format!("it takes two hosts, and {} is named", hosts.len())));
+    }
+    hosts.truncate(2);
+    eprintln!("measuring the network between {} and {}", hosts[0], hosts[1]);
+    let mut command = reach.command(&own, &own, &hosts, 1)?;
+    command.args(["zero", "measure", "--probe"]).stderr(Stdio::inherit());
+    let output = command.output().map_err(|source| Error::NoLauncher { launcher: reach.launcher.clone(), source })?;
+    if !output.status.success() {
+        return Err(failed(format!("its ranks ended with {}", output.status)));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Network::parse(said.trim()).map_err(|_| failed(format!("its ranks have said `{}`", said.trim())))
+}
+
+/// One of its two ranks; the first prints what both saw.
+pub fn probe() -> Result<(), Error> {
+    let seen = cluster::probe().map_err(zero_runtime::error::Error::from)?;
+    if let Some(cluster::Probed { bytes_per_s, latency_s }) = seen {
+        say::line(ron_text(&Network { bandwidth: rounded(bytes_per_s), latency: rounded(latency_s), links: 1 }));
+    }
+    Ok(())
+}
