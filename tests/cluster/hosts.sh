@@ -56,6 +56,8 @@ up() {
 on() {
   local folder=$1 host=$2
   shift 2
+  # As ssh says it, and as it ends.
+  [ -e "$folder/$host.pid" ] || { echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255; }
   exec nsenter -t "$(cat "$folder/$host.pid")" --net --mount --uts --ipc sh -c "$*"
 }
 

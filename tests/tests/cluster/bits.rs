@@ -89,3 +89,16 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
         }
     }
 }
+
+#[test]
+fn two_jobs_at_once_on_the_same_hosts_each_train_to_their_own_bits() {
+    let Some(net) = Net::of(2) else { return };
+    let net = &net;
+    for mpi in Mpi::ALL {
+        std::thread::scope(|scope| {
+            for name in ["zero3", "bf16"] {
+                scope.spawn(move || trains_alike(net, mpi, name, &on_four(name), 2, 4));
+            }
+        });
+    }
+}

@@ -110,6 +110,22 @@ pub fn assert_nothing_left(net: &Net) {
     }
 }
 
+/// Kills the launcher on a host, or its helper there, which has one of these names.
+fn kill_launcher(net: &Net, host: usize, names: &[&str]) {
+    let such = net.processes(|name| names.iter().any(|it| name.starts_with(it)));
+    let (_, victim) = such.into_iter().find(|(on, _)| *on == host).expect("a launcher or its helper");
+    kill_process(victim, Signal::KILL).unwrap();
+}
+
+/// No launcher is left, and no helper of one.
+fn assert_no_launcher_left(net: &Net) {
+    let begin = Instant::now();
+    while !net.launchers().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "launchers are left: {:?}", net.launchers());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// A job of mpirun or mpiexec with a fault on the second host, in which one of these is told.
 fn fault(net: &Net, mpi: Mpi, fault: impl FnOnce(&Net, Pid), tells: &[&str]) -> End {
     fault_in(net, Job::start(net, mpi), fault, tells)
@@ -179,5 +195,51 @@ fn a_host_that_dies_is_told() {
             &["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI", "lost communication with a remote daemon"],
         );
         assert_nothing_left(&net);
+    }
+}
+
+#[test]
+fn a_launcher_that_is_killed_ends_both_hosts() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        let mut job = Job::start(&net, mpi);
+        job.wait_for_steps();
+        kill_launcher(&net, 0, &["mpirun", "mpiexec"]);
+        // What ranks say goes through the launcher: its own end is all that can be seen.
+        let end = job.end(&net);
+        assert!(!end.success, "{}", end.errors);
+        assert_nothing_left(&net);
+        assert_no_launcher_left(&net);
+    }
+}
+
+#[test]
+fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        let (tells, host) = match mpi {
+            Mpi::OpenMpi => ("lost communication with a remote daemon", format!("on node {}", net.hosts[1])),
+            // Its launcher does not notice: the ranks that have lost their helper fall silent, and the others tell.
+            Mpi::Mpich => ("error[Z0402]: after 4 s, rank ", format!("on {}) has not answered", net.hosts[1])),
+        };
+        let end = fault(&net, mpi, |net, _| kill_launcher(net, 1, &["orted", "hydra_pmi_proxy"]), &[tells]);
+        assert!(end.errors.contains(&host), "{}", end.errors);
+        assert_nothing_left(&net);
+        assert_no_launcher_left(&net);
+    }
+}
+
+#[test]
+fn a_host_that_does_not_resolve_ends_the_start() {
+    let Some(mut net) = Net::of(1) else { return };
+    net.hosts.push("nowhere".to_owned());
+    for mpi in Mpi::ALL {
+        // The launcher of MPICH 4 starts the ranks of the first host and then hangs: they give up by themselves.
+        let library = mpi.library();
+        let environment = [("ZERO_MPI", &*library), ("ZERO_JOIN_TIMEOUT_S", "2")];
+        let end = Job::of(net.launch(mpi, 2, 2, &environment, &endless())).end(&net);
+        assert!(!end.success && end.errors.contains("nowhere"), "{}", end.errors);
+        assert_nothing_left(&net);
+        assert_no_launcher_left(&net);
     }
 }

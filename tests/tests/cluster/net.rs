@@ -132,10 +132,15 @@ impl Net {
         self.on(0, &format!("exec timeout --kill-after 3 120 {line} {options} {program}"))
     }
 
-    /// All launchers end, which run on the first host, and their helpers.
-    pub fn end_launchers(&self) {
+    /// Launchers, which run on the first host, and their helpers, each with its host.
+    pub fn launchers(&self) -> Vec<(usize, Pid)> {
         let is_launcher = |name: &str| ["mpirun", "mpiexec", "orted", "hydra"].iter().any(|it| name.starts_with(it));
-        for (_, pid) in self.processes(is_launcher) {
+        self.processes(is_launcher)
+    }
+
+    /// All of them end.
+    pub fn end_launchers(&self) {
+        for (_, pid) in self.launchers() {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
+use crate::faults::assert_nothing_left;
 use crate::net::{Mpi, Net, words};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hosts");
@@ -127,6 +128,28 @@ fn own_text(folder: &Path) -> String {
 fn z0455_without_a_launcher() {
     let Some(net) = Net::of(1) else { return };
     assert_refused(&net.on(0, &trains("")).output().unwrap(), "Z0455", "is for 2 hosts");
+}
+
+#[test]
+fn a_host_whose_shared_memory_is_full_is_named() {
+    for mpi in Mpi::ALL {
+        let Some(net) = Net::of(2) else { return };
+        let full = "mount -t tmpfs -o size=64k tmpfs /dev/shm && head -c 60k /dev/zero > /dev/shm/full";
+        assert!(net.on(1, full).status().is_ok_and(|end| end.success()));
+        let (output, second) = (run(&net, mpi, &[], &trains("")), &net.hosts[1]);
+        match mpi {
+            // It warns, and its ranks do without: what they share of ours is no file.
+            Mpi::OpenMpi => {
+                let all = words(&output);
+                assert!(output.status.success() && all.contains("3/3") && all.contains(second), "{all}");
+            }
+            // Without our own look it would write there, and a signal would end the rank.
+            Mpi::Mpich => assert_refused(&output, "Z0331", &format!("/dev/shm on {second} has room for 4.0 KiB")),
+        }
+        assert_nothing_left(&net);
+        let left = net.on(1, "ls -A /dev/shm").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&left.stdout).trim(), "full");
+    }
 }
 
 #[test]

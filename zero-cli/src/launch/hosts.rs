@@ -53,7 +53,15 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
 
     #[test]
     fn files_of_open_mpi_and_of_mpich_name_hosts() {
@@ -63,5 +71,27 @@ mod tests {
     #[test]
     fn a_path_is_one_word_of_a_shell() {
         assert_eq!(quoted(Path::new("/tmp/it's here")), r"'/tmp/it'\''s here'");
+    }
+
+    #[test]
+    fn z0459_a_host_that_is_not_reached_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("built"), "a program").unwrap();
+        let to = |hosts: &[&str], ssh: &str| {
+            let folder = at("there");
+            let line = ["reach", "--hosts", &hosts.join(","), "--ssh", ssh, "--folder", folder.to_str().unwrap()];
+            let Line { reach } = Line::parse_from(line);
+            copy(&at("built"), Path::new("zero3"), &reach.hosts, &reach)
+        };
+        // A shell takes its first word for a file: what ssh does on a host that there is.
+        let here = at("zh0");
+        std::fs::write(&here, "eval \"$1\"").unwrap();
+        let here = here.to_str().unwrap();
+        assert_eq!(std::fs::read(to(&[here], "sh").unwrap()).unwrap(), b"a program");
+        for (hosts, ssh) in [(vec![here, "nowhere"], "sh"), (vec!["nowhere"], "/nowhere/ssh")] {
+            let error = to(&hosts, ssh).unwrap_err().to_string();
+            assert!(error.starts_with("error[Z0459]: cannot copy the binary to nowhere: "), "{error}");
+        }
     }
 }

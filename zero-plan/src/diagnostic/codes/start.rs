@@ -197,7 +197,8 @@ pub(super) const CODES: &[Code] = &[
         explanation: "The arenas of all ranks are reserved before the first step, and the host has less memory than \
             they and what lies outside of them take, or a control group (a container, a batch job) leaves less; the \
             message says which. Free memory, raise the limit, or build from a spec that needs less: a higher stage, or \
-            a smaller batch.",
+            a smaller batch. Of ranks on several hosts it may be /dev/shm that is full on one of them, where MPICH keeps \
+            what its ranks share; the host is named.",
         example: "./ddp # on a host with 1 GiB available",
     },
     Code {

@@ -10,7 +10,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut as fixed};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
+use zero_plan::Bytes;
 
+use super::super::silent;
 use crate::device::Failure;
 
 /// Names the library that is to be opened.
@@ -26,6 +28,12 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 /// What a text of MPI has room for: more than `MPI_MAX_LIBRARY_VERSION_STRING` of any library.
 const TEXT_BYTES: usize = 8192;
+
+/// Where ranks of a host share memory that is MPI's own. What they share of ours has no place in any file system.
+const SHARED_FOLDER: &str = "/dev/shm";
+
+/// Room that MPICH takes there for each rank, at least: 5.0.2 takes 1057344 bytes, and 4.0.2 of Debian more than 4 MiB.
+const SHARED_BYTES: usize = 1 << 20;
 
 macro_rules! calls {
     ($($field:ident $name:literal ($($argument:ty),*);)*) => {
@@ -93,15 +101,24 @@ pub(super) struct Mpi {
 pub(super) struct Request(Handle);
 
 impl Mpi {
-    /// Opens a library and joins the world that its launcher has made. Waits until all of that have come.
+    /// Opens a library and joins the world that its launcher has made. Waits until all of that have come, `here` of them on this
+    /// host.
     ///
     /// # Errors
-    /// Z0450 if there is no library, Z0451 if it lacks a function or a call fails.
-    pub fn join() -> Result<Self, Failure> {
+    /// Z0450 if there is no library, Z0451 if it lacks a function or a call fails, Z0331 if this host has no room for it.
+    pub fn join(here: usize) -> Result<Self, Failure> {
         let (path, library) = open()?;
         let abi = Abi::of(&path, &library)?;
         let calls = Calls::of(&path, library)?;
         let mut mpi = Self { calls, abi, version: String::new(), path, rank: 0, size: 0 };
+        // A call that may come before `MPI_Init`.
+        mpi.version = text(|to, len| {
+            // SAFETY: there is room for the longest text.
+            unsafe { (mpi.calls.version)(to, len) }
+        });
+        if mpi.version.contains("MPICH") {
+            require_room(SHARED_FOLDER, here)?;
+        }
         let (mut level, mut rank, mut size) = (0, 0, 0);
         let (Calls { init, handle_errors, .. }, Abi { world, errors_return, funneled, .. }) = (&mpi.calls, &mpi.abi);
         // SAFETY: as the standard has them; no other thread calls MPI, now or later.
@@ -114,10 +131,6 @@ impl Mpi {
         if level < *funneled {
             return Err(failure("MPI_Init_thread", "threads are not supported", &mpi.path));
         }
-        mpi.version = text(|to, len| {
-            // SAFETY: there is room for the longest text.
-            unsafe { (mpi.calls.version)(to, len) }
-        });
         (mpi.rank, mpi.size) = (rank as usize, size as usize);
         Ok(mpi)
     }
@@ -284,6 +297,31 @@ fn usual(is_set: &dyn Fn(&str) -> bool) -> Vec<String> {
     order.concat().into_iter().map(str::to_owned).collect()
 }
 
+/// That a folder has room for what MPICH lets the ranks of a host share. It does not look itself: it writes, and a signal ends
+/// the rank.
+fn require_room(folder: &str, ranks: usize) -> Result<(), Failure> {
+    // Where there is no such folder, MPI takes another one.
+    let Ok(system) = rustix::fs::statvfs(folder) else { return Ok(()) };
+    let (room, least) = (system.f_bavail.saturating_mul(system.f_frsize), ranks.saturating_mul(SHARED_BYTES));
+    // A tmpfs without a limit says that it has no blocks.
+    if system.f_blocks == 0 || room >= least as u64 {
+        return Ok(());
+    }
+    Err(Failure {
+        code: "Z0331",
+        what: format!(
+            "{folder} on {} has room for {}, expected at least {}: MPICH keeps there what {ranks} ranks of a host share",
+            silent::host(),
+            Bytes(room as usize),
+            Bytes(least)
+        ),
+        help: format!(
+            "remove from {folder} what runs that were killed have left, or make it larger: `mount -o remount,size=1g {folder}`, in \
+             a container `--shm-size 1g`"
+        ),
+    })
+}
+
 fn lacks(path: &str, name: &str) -> Failure {
     Failure {
         code: "Z0451",
@@ -321,5 +359,16 @@ mod tests {
         assert_eq!(of(&["PMI_RANK"]), "libmpi_abi.so.1");
         assert_eq!(of(&["PMI_RANK", "PMIX_NAMESPACE"]), "libmpi.so.40");
         assert_eq!(of(&[]), "libmpi.so.40");
+    }
+
+    #[test]
+    fn z0331_a_host_without_room_for_what_ranks_share_is_named() {
+        let folder = std::env::temp_dir();
+        let folder = folder.to_str().expect("a path");
+        assert_eq!(require_room(folder, 0), Ok(()));
+        assert_eq!(require_room("/nowhere", usize::MAX), Ok(()));
+        let failure = require_room(folder, usize::MAX).unwrap_err();
+        assert_eq!(failure.code, "Z0331");
+        assert!(failure.what.starts_with(&format!("{folder} on {} has room for ", silent::host())), "{}", failure.what);
     }
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, getppid};
+
 use super::mpi::{MESSAGE_BYTES_MAX, Mpi, Request};
 use crate::device::Failure;
 use crate::launch::LaunchError;
@@ -113,12 +115,14 @@ pub(super) struct World {
 }
 
 impl Post {
-    /// Starts the thread, joins the world, and gathers as many bytes of each rank as `card` has. Gives up after `patience`.
+    /// Starts the thread, joins the world, and gathers as many bytes of each rank as `card` has. Gives up after `patience`. So
+    /// many ranks are `here`, on this host.
     ///
     /// # Errors
     /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system has no thread to give.
     pub fn start(
         card: Vec<u8>,
+        here: usize,
         patience: Duration,
         counts: impl FnOnce() -> Box<dyn Counts> + Send + 'static,
     ) -> Result<(Self, World), LaunchError> {
@@ -134,7 +138,7 @@ impl Post {
         let own = Arc::clone(&desk);
         let work = move || {
             let deadline = Instant::now() + patience;
-            match join(&card, deadline) {
+            match join(&card, here, deadline) {
                 Ok((mpi, world)) => {
                     if tell.send(Ok(world)).is_ok() {
                         Carrier::new(mpi, counts(), &own).run();
@@ -218,9 +222,9 @@ fn late(patience: Duration) -> Failure {
 }
 
 /// Joins the world, and exchanges cards in it.
-pub(super) fn join(card: &[u8], deadline: Instant) -> Result<(Mpi, World), Failure> {
+pub(super) fn join(card: &[u8], here: usize, deadline: Instant) -> Result<(Mpi, World), Failure> {
     let begin = Instant::now();
-    let mpi = Mpi::join()?;
+    let mpi = Mpi::join(here)?;
     let mut all = vec![0; card.len() * mpi.size];
     // SAFETY: both live until the request has come to its end.
     let mut request = unsafe { mpi.gather(card, &mut all) }?;
@@ -233,6 +237,15 @@ pub(super) fn join(card: &[u8], deadline: Instant) -> Result<(Mpi, World), Failu
     let cards = all.chunks(card.len().max(1)).map(<[u8]>::to_vec).collect();
     let world = World { rank: mpi.rank, size: mpi.size, library: mpi.words(), cards };
     Ok((mpi, world))
+}
+
+/// Carries nothing any more, as the launcher's helper on this host has died. Nobody would end this rank, and nobody hears its
+/// words; MPICH's launcher may not even notice. Those of other hosts can speak: they give this one up after their timeout, with
+/// its name. If this one ended at once, their launcher would notice, and end them before they have told.
+fn fall_silent() -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 /// What is under way.
@@ -250,19 +263,25 @@ struct Carrier<'a> {
     open: Vec<(Whose, Count)>,
     /// What takes turns with what it is told in.
     told: VecDeque<Told>,
+    /// The process that has started this one: the launcher, or its helper on this host.
+    starter: Option<Pid>,
 }
 
 impl<'a> Carrier<'a> {
     /// With room for far more than is under way at a time.
     fn new(mpi: Mpi, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
         let told = VecDeque::with_capacity(ROOM);
-        Self { mpi, counts, desk, active: Vec::with_capacity(ROOM), open: Vec::with_capacity(ROOM), told }
+        let (active, open) = (Vec::with_capacity(ROOM), Vec::with_capacity(ROOM));
+        Self { mpi, counts, desk, active, open, told, starter: getppid() }
     }
 
     fn run(mut self) {
         let mut looks = 0;
         loop {
             let (told, end) = self.hear();
+            if getppid() != self.starter {
+                fall_silent();
+            }
             match end {
                 Some(End::Abort(code)) => return self.mpi.abort(code),
                 Some(End::Leave) if self.active.is_empty() && !told => {
