@@ -3,6 +3,7 @@
 //! same. Never adds.
 
 mod card;
+mod carrier;
 mod links;
 mod mpi;
 mod post;

@@ -23,9 +23,6 @@ pub(super) type Handle = *mut c_void;
 /// Room for a status, which has 20 to 32 bytes.
 type Status = [u64; 8];
 
-/// Most bytes that MPI is given at once: its counts are of 32 bits.
-pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 30;
-
 /// What a text of MPI has room for: more than `MPI_MAX_LIBRARY_VERSION_STRING` of any library.
 const TEXT_BYTES: usize = 8192;
 
@@ -68,6 +65,7 @@ calls! {
     handle_errors "MPI_Comm_set_errhandler" (Handle, Handle);
     error_text "MPI_Error_string" (c_int, *mut c_char, *mut c_int);
     send "MPI_Isend" (*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
+    send_answered "MPI_Issend" (*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     receive "MPI_Irecv" (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     gather "MPI_Iallgather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle, *mut Handle);
     test "MPI_Test" (*mut Handle, *mut c_int, *mut Status);
@@ -96,6 +94,9 @@ pub(super) struct Mpi {
     pub rank: usize,
     pub size: usize,
 }
+
+/// A function that begins to send.
+type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
 
 /// What has been begun and may not have come to its end.
 pub(super) struct Request(Handle);
@@ -153,17 +154,46 @@ impl Mpi {
         Err(failure(call, &why, &self.path))
     }
 
-    /// Begins to send.
+    /// Begins to send, no more bytes than 32 bits count.
     ///
     /// # Safety
     /// `from` stays as it is until the request has come to its end.
     pub unsafe fn send(&self, from: *const u8, bytes: usize, to: usize, tag: c_int) -> Result<Request, Failure> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.begin("MPI_Isend", self.calls.send, from, bytes, to, tag) }
+    }
+
+    /// The same, and comes to its end only once the other rank receives.
+    ///
+    /// # Safety
+    /// As for [`Mpi::send`].
+    pub unsafe fn send_answered(
+        &self,
+        from: *const u8,
+        bytes: usize,
+        to: usize,
+        tag: c_int,
+    ) -> Result<Request, Failure> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.begin("MPI_Issend", self.calls.send_answered, from, bytes, to, tag) }
+    }
+
+    /// # Safety
+    /// As for [`Mpi::send`].
+    unsafe fn begin(
+        &self,
+        name: &str,
+        send: Send,
+        from: *const u8,
+        bytes: usize,
+        to: usize,
+        tag: c_int,
+    ) -> Result<Request, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;
         // SAFETY: by the caller's promise.
-        let code =
-            unsafe { (self.calls.send)(from.cast(), bytes as c_int, byte, to as c_int, tag, world, &mut request) };
-        self.require("MPI_Isend", code)?;
+        let code = unsafe { send(from.cast(), bytes as c_int, byte, to as c_int, tag, world, &mut request) };
+        self.require(name, code)?;
         Ok(Request(request))
     }
 

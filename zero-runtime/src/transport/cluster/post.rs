@@ -9,24 +9,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, getppid};
-
-use super::mpi::{MESSAGE_BYTES_MAX, Mpi, Request};
+use super::carrier::Carrier;
+use super::mpi::Mpi;
 use crate::device::Failure;
 use crate::launch::LaunchError;
 use crate::transport::control::{Control, Count};
 
 /// Between two looks at what is under way: short beside a transfer, long beside a look.
 pub(super) const LOOK: Duration = Duration::from_micros(20);
-/// Looks without a sleep in between, after something has come to its end: what follows is often near.
-const EAGER_LOOKS: u32 = 20;
 /// How long a world may take to end, once it is aborted.
 const ABORT: Duration = Duration::from_secs(2);
 /// How long ranks may take to leave it together: the first may have to wait for one that still writes what has come of it.
 const LEAVE: Duration = Duration::from_secs(60);
 
 /// Messages and counts that there is room for from the start.
-const ROOM: usize = 1024;
+pub(super) const ROOM: usize = 1024;
 
 /// Where a count lies that is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +58,15 @@ unsafe impl Send for Message {}
 
 /// What the thread is told.
 #[derive(Clone, Copy)]
-enum Told {
-    /// A message of the batch that ends with the next raise of this count.
-    Message(Message, Whose, Count),
+pub(super) enum Told {
+    /// A message of the batch that ends with the next raise.
+    Message(Message),
     Raise(Raise),
 }
 
 /// How the thread is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// All ranks have done their work: leave the world with them.
     Leave,
     /// End all ranks of the world, with this exit code.
@@ -77,19 +74,19 @@ enum End {
 }
 
 /// What a rank and its thread have in common.
-struct Desk {
-    told: Mutex<Inbox>,
-    wakes: Condvar,
+pub(super) struct Desk {
+    pub told: Mutex<Inbox>,
+    pub wakes: Condvar,
     has_ended: AtomicBool,
     /// Whether all ranks have come to the end of the world.
-    is_leaving: AtomicBool,
+    pub is_leaving: AtomicBool,
     /// What has gone wrong, until it is told.
-    failure: Mutex<Option<Failure>>,
+    pub failure: Mutex<Option<Failure>>,
 }
 
-struct Inbox {
-    told: VecDeque<Told>,
-    end: Option<End>,
+pub(super) struct Inbox {
+    pub told: VecDeque<Told>,
+    pub end: Option<End>,
 }
 
 /// The counts that a thread raises, wherever they lie.
@@ -162,7 +159,7 @@ impl Post {
     /// Until the count is raised nobody writes what is sent, or reads or writes what is received.
     pub unsafe fn give(&self, messages: impl Iterator<Item = Message>, raise: Raise) {
         let mut inbox = lock(&self.0.told);
-        inbox.told.extend(messages.map(|message| Told::Message(message, raise.whose, raise.count)));
+        inbox.told.extend(messages.map(Told::Message));
         inbox.told.push_back(Told::Raise(raise));
         drop(inbox);
         self.0.wakes.notify_one();
@@ -207,7 +204,7 @@ impl Ending {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -222,7 +219,7 @@ fn late(patience: Duration) -> Failure {
 }
 
 /// Joins the world, and exchanges cards in it.
-pub(super) fn join(card: &[u8], here: usize, deadline: Instant) -> Result<(Mpi, World), Failure> {
+fn join(card: &[u8], here: usize, deadline: Instant) -> Result<(Mpi, World), Failure> {
     let begin = Instant::now();
     let mpi = Mpi::join(here)?;
     let mut all = vec![0; card.len() * mpi.size];
@@ -237,139 +234,4 @@ pub(super) fn join(card: &[u8], here: usize, deadline: Instant) -> Result<(Mpi, 
     let cards = all.chunks(card.len().max(1)).map(<[u8]>::to_vec).collect();
     let world = World { rank: mpi.rank, size: mpi.size, library: mpi.words(), cards };
     Ok((mpi, world))
-}
-
-/// Carries nothing any more, as the launcher's helper on this host has died. Nobody would end this rank, and nobody hears its
-/// words; MPICH's launcher may not even notice. Those of other hosts can speak: they give this one up after their timeout, with
-/// its name. If this one ended at once, their launcher would notice, and end them before they have told.
-fn fall_silent() -> ! {
-    loop {
-        std::thread::park();
-    }
-}
-
-/// What is under way.
-enum Active {
-    Request(Request, usize, Whose, Count),
-    Raise(Raise),
-}
-
-struct Carrier<'a> {
-    mpi: Mpi,
-    counts: Box<dyn Counts>,
-    desk: &'a Desk,
-    active: Vec<Active>,
-    /// Counts whose batches are not complete: no later batch for one of them may overtake them.
-    open: Vec<(Whose, Count)>,
-    /// What takes turns with what it is told in.
-    told: VecDeque<Told>,
-    /// The process that has started this one: the launcher, or its helper on this host.
-    starter: Option<Pid>,
-}
-
-impl<'a> Carrier<'a> {
-    /// With room for far more than is under way at a time.
-    fn new(mpi: Mpi, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
-        let told = VecDeque::with_capacity(ROOM);
-        let (active, open) = (Vec::with_capacity(ROOM), Vec::with_capacity(ROOM));
-        Self { mpi, counts, desk, active, open, told, starter: getppid() }
-    }
-
-    fn run(mut self) {
-        let mut looks = 0;
-        loop {
-            let (told, end) = self.hear();
-            if getppid() != self.starter {
-                fall_silent();
-            }
-            match end {
-                Some(End::Abort(code)) => return self.mpi.abort(code),
-                Some(End::Leave) if self.active.is_empty() && !told => {
-                    // Some libraries do not return from the end of a world where ranks come to it one by one.
-                    self.mpi.meet();
-                    self.desk.is_leaving.store(true, Ordering::Release);
-                    return self.mpi.leave();
-                }
-                _ => {}
-            }
-            match self.look() {
-                Ok(true) => looks = 0,
-                Ok(false) => looks += 1,
-                Err((failure, peer)) => {
-                    lock(&self.desk.failure).get_or_insert(failure);
-                    self.counts.lose(peer);
-                    self.active.clear();
-                }
-            }
-            if looks > EAGER_LOOKS {
-                std::thread::sleep(LOOK);
-            } else {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    /// Takes what it was told; sleeps until there is something, where nothing is under way.
-    fn hear(&mut self) -> (bool, Option<End>) {
-        let mut inbox = lock(&self.desk.told);
-        while self.active.is_empty() && inbox.told.is_empty() && inbox.end.is_none() {
-            inbox = self.desk.wakes.wait(inbox).unwrap_or_else(PoisonError::into_inner);
-        }
-        let (told, end) = (!inbox.told.is_empty(), inbox.end);
-        std::mem::swap(&mut inbox.told, &mut self.told);
-        drop(inbox);
-        while let Some(told) = self.told.pop_front() {
-            match told {
-                Told::Raise(raise) => self.active.push(Active::Raise(raise)),
-                Told::Message(message, whose, count) => {
-                    if let Err(failure) = self.begin(message, whose, count) {
-                        lock(&self.desk.failure).get_or_insert(failure);
-                        self.counts.lose(message.peer);
-                    }
-                }
-            }
-        }
-        (told, end)
-    }
-
-    fn begin(&mut self, message: Message, whose: Whose, count: Count) -> Result<(), Failure> {
-        let Message { is_sent, peer, tag, start, bytes } = message;
-        for first in (0..bytes).step_by(MESSAGE_BYTES_MAX) {
-            let (start, bytes) = (start.wrapping_add(first), MESSAGE_BYTES_MAX.min(bytes - first));
-            // SAFETY: by the promise of whoever gave it.
-            let request = unsafe {
-                if is_sent { self.mpi.send(start, bytes, peer, tag) } else { self.mpi.receive(start, bytes, peer, tag) }
-            }?;
-            self.active.push(Active::Request(request, peer, whose, count));
-        }
-        Ok(())
-    }
-
-    /// Looks after all that is under way. Gives whether something has come to its end.
-    fn look(&mut self) -> Result<bool, (Failure, usize)> {
-        let before = self.active.len();
-        let mut failed = None;
-        let Self { mpi, counts, active, open, .. } = self;
-        open.clear();
-        active.retain_mut(|active| match active {
-            Active::Request(request, peer, whose, count) => {
-                let has_ended = mpi.has_ended(request).unwrap_or_else(|failure| {
-                    failed.get_or_insert((failure, *peer));
-                    false
-                });
-                if !has_ended && !open.contains(&(*whose, *count)) {
-                    open.push((*whose, *count));
-                }
-                !has_ended
-            }
-            Active::Raise(Raise { whose, count, target }) => {
-                let is_open = open.contains(&(*whose, *count));
-                if !is_open {
-                    counts.of(*whose).signal(*count).raise_to(*target);
-                }
-                is_open
-            }
-        });
-        failed.map_or(Ok(self.active.len() < before), Err)
-    }
 }

@@ -1,21 +1,26 @@
 //! Probe: what the network between two hosts does for messages like those of a run. Never knows a plan.
 
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::mpi::Mpi;
-use super::post::{LOOK, World, join};
+use super::Mirror;
+use super::post::{Counts, Message, Post, Raise, Whose, World};
 use crate::device::Failure;
 use crate::launch::LaunchError;
+use crate::transport::control::{Control, Count};
 use crate::transport::silent;
 
 /// Bytes of a message whose time is all latency, and of one whose time is nearly all bandwidth.
 const BYTES: [usize; 2] = [8, 16 << 20];
 /// Exchanges of each, after one that is not timed.
 const ROUNDS: [usize; 2] = [101, 7];
-/// How long the two may take to meet.
+/// Ranks of a probe.
+const RANKS: usize = 2;
+/// How long they may take to meet.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Every library permits it.
-const TAG: std::ffi::c_int = 1;
+const TAG: c_int = 1;
 
 /// What two ranks on two hosts saw that sent one another messages, both at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,11 +38,28 @@ pub struct Probed {
 /// Z0450 and Z0451 without an MPI that works; Z0452 if the world is not of two ranks; Z0453 if both are on one host; Z0457 if
 /// they do not meet.
 pub fn probe() -> Result<Option<Probed>, LaunchError> {
-    let (mpi, world) = join(&name(), 1, Instant::now() + PATIENCE).map_err(LaunchError::Mpi)?;
-    let seen = exchange_all(&mpi, &world);
-    mpi.meet();
-    mpi.leave();
-    Ok(seen.map(|seen| (world.rank == 0).then_some(seen)).map_err(LaunchError::Mpi)?)
+    let counts = Mirror::new(RANKS);
+    let raised = counts.clone();
+    let (post, world) = Post::start(name(), 1, PATIENCE, move || Box::new(Raised(raised)))?;
+    let ending = post.ending();
+    let mut pair = Pair { post, counts, peer: 1 - world.rank.min(1), exchanges: 0 };
+    let seen = require_pair(&world).and_then(|()| pair.measure()).map_err(LaunchError::Mpi)?;
+    ending.leave();
+    Ok((world.rank == 0).then_some(seen))
+}
+
+/// The counts that the thread of MPI raises.
+struct Raised(Mirror);
+
+impl Counts for Raised {
+    fn of(&self, whose: Whose) -> &Control {
+        let (Whose::Own(rank) | Whose::Host(rank)) = whose;
+        self.0.of(rank)
+    }
+
+    fn lose(&self, peer: usize) {
+        self.0.of(peer).tell_lost(peer);
+    }
 }
 
 /// The name of this host, in as many bytes as any has.
@@ -47,49 +69,66 @@ fn name() -> Vec<u8> {
     name
 }
 
-fn exchange_all(mpi: &Mpi, world: &World) -> Result<Probed, Failure> {
-    let World { rank, size, library, cards } = world;
+fn require_pair(World { size, library, cards, .. }: &World) -> Result<(), Failure> {
     let refused = |code, what| Failure { code, what, help: "start one rank on each of two hosts".to_owned() };
-    if *size != 2 {
-        return Err(refused(
-            "Z0452",
-            format!("MPI has a world of {size} ranks instead of 2; the library is {library}"),
-        ));
+    if *size != RANKS {
+        let what = format!("MPI has a world of {size} ranks instead of {RANKS}; the library is {library}");
+        return Err(refused("Z0452", what));
     }
     if cards[0] == cards[1] {
-        let host = silent::host();
-        return Err(refused("Z0453", format!("both ranks are on {host}, and no network is between them")));
+        let what = format!("both ranks are on {}, and no network is between them", silent::host());
+        return Err(refused("Z0453", what));
     }
-    let [small, large] = [0, 1].map(|kind| -> Result<f64, Failure> {
-        let (sent, mut received) = (vec![1; BYTES[kind]], vec![0; BYTES[kind]]);
-        let mut seconds = Vec::new();
-        for _ in 0..=ROUNDS[kind] {
-            seconds.push(exchange(mpi, 1 - rank, &sent, &mut received)?);
-        }
-        // The first one opens connections.
-        let timed = &mut seconds[1..];
-        timed.sort_by(f64::total_cmp);
-        Ok(timed[timed.len() / 2])
-    });
-    let (small, large) = (small?, large?);
-    Ok(Probed { bytes_per_s: BYTES[1] as f64 / (large - small).max(f64::EPSILON), latency_s: small })
+    Ok(())
 }
 
-/// Seconds in which a message goes each way.
-fn exchange(mpi: &Mpi, peer: usize, sent: &[u8], received: &mut [u8]) -> Result<f64, Failure> {
-    let begin = Instant::now();
-    // SAFETY: both buffers are this call's until both requests have come to their end.
-    #[expect(unsafe_code, reason = "MPI takes addresses")]
-    let mut requests = unsafe {
-        [
-            mpi.receive(received.as_mut_ptr(), received.len(), peer, TAG)?,
-            mpi.send(sent.as_ptr(), sent.len(), peer, TAG)?,
-        ]
-    };
-    for request in &mut requests {
-        while !mpi.has_ended(request)? {
-            std::thread::sleep(LOOK);
-        }
+/// This rank, and how it reaches the other one.
+struct Pair {
+    post: Post,
+    counts: Mirror,
+    peer: usize,
+    exchanges: u32,
+}
+
+impl Pair {
+    fn measure(&mut self) -> Result<Probed, Failure> {
+        let [small, large] = [0, 1].map(|kind| self.median(BYTES[kind], ROUNDS[kind]));
+        let (small, large) = (small?, large?);
+        Ok(Probed { bytes_per_s: BYTES[1] as f64 / (large - small).max(f64::EPSILON), latency_s: small })
     }
-    Ok(begin.elapsed().as_secs_f64())
+
+    /// Seconds of an exchange of so many bytes.
+    fn median(&mut self, bytes: usize, rounds: usize) -> Result<f64, Failure> {
+        // They live to the end of the process, as MPI may still write to them after a failure.
+        let (sent, received) = (vec![1; bytes].leak(), vec![0; bytes].leak());
+        // The first one opens connections.
+        self.exchange(sent, received)?;
+        let seconds = (0..rounds).map(|_| self.exchange(sent, received));
+        let mut seconds: Vec<f64> = seconds.collect::<Result<_, _>>()?;
+        seconds.sort_by(f64::total_cmp);
+        Ok(seconds[rounds / 2])
+    }
+
+    /// Seconds in which a message goes each way.
+    fn exchange(&mut self, sent: &mut [u8], received: &mut [u8]) -> Result<f64, Failure> {
+        self.exchanges += 1;
+        let (begin, peer, target) = (Instant::now(), self.peer, self.exchanges);
+        for (is_sent, bytes, count) in [(false, received, Count::Gathered), (true, sent, Count::Given)] {
+            let message = Message { is_sent, peer, tag: TAG, start: bytes.as_mut_ptr(), bytes: bytes.len() };
+            // SAFETY: both live to the end of the process, and are used again only after both counts have been raised.
+            #[expect(unsafe_code, reason = "the thread of MPI takes addresses")]
+            unsafe {
+                self.post.give(std::iter::once(message), Raise { whose: Whose::Own(peer), count, target });
+            }
+        }
+        for count in [Count::Gathered, Count::Given] {
+            while self.counts.of(peer).signal(count).word().load(Ordering::SeqCst) != target {
+                if let Some(failure) = self.post.failure() {
+                    return Err(failure);
+                }
+                std::thread::yield_now();
+            }
+        }
+        Ok(begin.elapsed().as_secs_f64())
+    }
 }

@@ -1,0 +1,225 @@
+//! Carrier: what the thread that calls MPI has under way: batches of messages, which travel in pieces, and the counts that are
+//! raised at their ends. Never knows what the bytes are.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use rustix::process::{Pid, getppid};
+
+use super::mpi::{Mpi, Request};
+use super::post::{Counts, Desk, End, LOOK, Message, ROOM, Raise, Told, Whose, lock};
+use crate::device::Failure;
+use crate::transport::control::Count;
+
+/// Most bytes of a piece: as many as libraries send over TCP without asking first whether the receiver is ready (Open MPI asks
+/// from 64 KiB on, with its header). A question travels behind all bytes that were sent before, so larger messages that cross
+/// one another take turns with a link that could carry both at once.
+const PIECE_BYTES: usize = 56 << 10;
+/// One of so many pieces to a rank comes to its end only when it is received.
+const PIECES_PER_ANSWER: usize = 32;
+/// No more of these are under way to a rank at a time, as a library keeps a copy of what it has sent too early: 7 MiB in all.
+const ANSWERS: usize = 4;
+
+/// Looks without a sleep in between, after something has come to its end: what follows is often near.
+const EAGER_LOOKS: u32 = 20;
+
+/// Carries nothing any more, as the launcher's helper on this host has died. Nobody would end this rank, and nobody hears its
+/// words; MPICH's launcher may not even notice. Those of other hosts can speak: they give this one up after their timeout, with
+/// its name. If this one ended at once, their launcher would notice, and end them before they have told.
+fn fall_silent() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// What is on its way to a rank.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    /// Pieces so far.
+    pieces: usize,
+    /// Those under way that come to their end only when they are received.
+    unanswered: usize,
+}
+
+/// A piece under way.
+struct Piece {
+    request: Request,
+    peer: usize,
+    is_answered: bool,
+}
+
+/// Messages from or to one rank, of which a count tells that all have come to their end.
+struct Batch {
+    /// What has not begun yet: of the first message, the rest.
+    messages: VecDeque<Message>,
+    pieces: VecDeque<Piece>,
+    raise: Raise,
+}
+
+pub(super) struct Carrier<'a> {
+    mpi: Mpi,
+    counts: Box<dyn Counts>,
+    desk: &'a Desk,
+    batches: Vec<Batch>,
+    streams: Vec<Stream>,
+    /// Ranks to which a batch is not sent yet: no later one may overtake it, as both may have one tag.
+    held: Vec<usize>,
+    /// Counts whose batches are not complete: no later batch for one of them may overtake them.
+    open: Vec<(Whose, Count)>,
+    /// What takes turns with what it is told in.
+    told: VecDeque<Told>,
+    /// Messages of the batch that is being told.
+    messages: VecDeque<Message>,
+    /// Room of batches that have come to their end.
+    spare: Vec<(VecDeque<Message>, VecDeque<Piece>)>,
+    /// The process that has started this one: the launcher, or its helper on this host.
+    starter: Option<Pid>,
+}
+
+impl<'a> Carrier<'a> {
+    /// With room for far more than is under way at a time.
+    pub fn new(mpi: Mpi, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
+        let ranks = mpi.size;
+        Self {
+            mpi,
+            counts,
+            desk,
+            batches: Vec::with_capacity(ROOM),
+            streams: vec![Stream::default(); ranks],
+            held: Vec::with_capacity(ranks),
+            open: Vec::with_capacity(ROOM),
+            told: VecDeque::with_capacity(ROOM),
+            messages: VecDeque::with_capacity(ROOM),
+            spare: Vec::with_capacity(ROOM),
+            starter: getppid(),
+        }
+    }
+
+    pub fn run(mut self) {
+        let mut looks = 0;
+        loop {
+            let (told, end) = self.hear();
+            if getppid() != self.starter {
+                fall_silent();
+            }
+            match end {
+                Some(End::Abort(code)) => return self.mpi.abort(code),
+                Some(End::Leave) if self.batches.is_empty() && !told => {
+                    // Some libraries do not return from the end of a world where ranks come to it one by one.
+                    self.mpi.meet();
+                    self.desk.is_leaving.store(true, Ordering::Release);
+                    return self.mpi.leave();
+                }
+                _ => {}
+            }
+            match self.look() {
+                Ok(true) => looks = 0,
+                Ok(false) => looks += 1,
+                Err((failure, peer)) => {
+                    lock(&self.desk.failure).get_or_insert(failure);
+                    self.counts.lose(peer);
+                    self.batches.clear();
+                }
+            }
+            if looks > EAGER_LOOKS {
+                std::thread::sleep(LOOK);
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Takes what it was told; sleeps until there is something, where nothing is under way.
+    fn hear(&mut self) -> (bool, Option<End>) {
+        let mut inbox = lock(&self.desk.told);
+        while self.batches.is_empty() && inbox.told.is_empty() && inbox.end.is_none() {
+            inbox = self.desk.wakes.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (told, end) = (!inbox.told.is_empty(), inbox.end);
+        std::mem::swap(&mut inbox.told, &mut self.told);
+        drop(inbox);
+        while let Some(told) = self.told.pop_front() {
+            match told {
+                Told::Message(message) => self.messages.push_back(message),
+                Told::Raise(raise) => {
+                    let (messages, pieces) = self.spare.pop().unwrap_or_default();
+                    let messages = std::mem::replace(&mut self.messages, messages);
+                    self.batches.push(Batch { messages, pieces, raise });
+                }
+            }
+        }
+        (told, end)
+    }
+
+    /// Looks after all that is under way. Gives whether something has begun or come to its end.
+    fn look(&mut self) -> Result<bool, (Failure, usize)> {
+        let (mut has_moved, mut failed) = (false, None);
+        let Self { mpi, counts, batches, streams, held, open, spare, .. } = self;
+        held.clear();
+        open.clear();
+        batches.retain_mut(|batch| {
+            match batch.advance(mpi, streams, held) {
+                Ok(moved) => has_moved |= moved,
+                Err(failure) => failed = failed.take().or(Some(failure)),
+            }
+            let Raise { whose, count, target } = batch.raise;
+            if open.contains(&(whose, count)) {
+                return true;
+            }
+            if !batch.messages.is_empty() || !batch.pieces.is_empty() {
+                open.push((whose, count));
+                return true;
+            }
+            counts.of(whose).signal(count).raise_to(target);
+            spare.push((std::mem::take(&mut batch.messages), std::mem::take(&mut batch.pieces)));
+            false
+        });
+        failed.map_or(Ok(has_moved), Err)
+    }
+}
+
+impl Batch {
+    /// Takes note of pieces that have come to their end, and begins others. Only the first piece is asked for: they end in
+    /// their order, and each question looks after all of them.
+    fn advance(&mut self, mpi: &Mpi, streams: &mut [Stream], held: &mut Vec<usize>) -> Result<bool, (Failure, usize)> {
+        let mut has_moved = false;
+        while let Some(Piece { request, peer, is_answered }) = self.pieces.front_mut() {
+            if !mpi.has_ended(request).map_err(|failure| (failure, *peer))? {
+                break;
+            }
+            streams[*peer].unanswered -= usize::from(*is_answered);
+            self.pieces.pop_front();
+            has_moved = true;
+        }
+        while let Some(message) = self.messages.front_mut() {
+            let Message { is_sent, peer, tag, start, .. } = *message;
+            let bytes = message.bytes.min(PIECE_BYTES);
+            let stream = &mut streams[peer];
+            let is_answered = is_sent && stream.pieces % PIECES_PER_ANSWER == PIECES_PER_ANSWER - 1;
+            if is_sent && (held.contains(&peer) || is_answered && stream.unanswered == ANSWERS) {
+                held.push(peer);
+                break;
+            }
+            // SAFETY: by the promise of whoever gave it.
+            let request = unsafe {
+                match (is_sent, is_answered) {
+                    (false, _) => mpi.receive(start, bytes, peer, tag),
+                    (true, false) => mpi.send(start, bytes, peer, tag),
+                    (true, true) => mpi.send_answered(start, bytes, peer, tag),
+                }
+            };
+            let request = request.map_err(|failure| (failure, peer))?;
+            stream.pieces += usize::from(is_sent);
+            stream.unanswered += usize::from(is_answered);
+            self.pieces.push_back(Piece { request, peer, is_answered });
+            (message.start, message.bytes) = (start.wrapping_add(bytes), message.bytes - bytes);
+            if message.bytes == 0 {
+                self.messages.pop_front();
+            }
+            has_moved = true;
+        }
+        Ok(has_moved)
+    }
+}
