@@ -58,7 +58,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
             let binary = request.map(|request| build::build(&request)).transpose()?;
             binary.iter().for_each(|binary| say::line(binary.path().display()));
         }
-        Verb::Launch(arguments) => launch::launch(&arguments)?,
+        Verb::Launch(arguments) => return launch::launch(&arguments),
         Verb::Plan(arguments) => plan::plan(&arguments)?,
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
         Verb::View(arguments) => view::view(&arguments)?,

@@ -253,3 +253,17 @@ fn a_command_that_nobody_reads_any_more_ends_without_a_word() {
     let command = command.expect("the command");
     assert_eq!((command.status.code(), String::from_utf8_lossy(&command.stderr).as_ref()), (Some(2), ""));
 }
+
+#[test]
+fn z0319_restarts_in_a_job_that_another_launcher_starts() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("restarts");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let spec = "(model: Example(\"gpt\"), mesh: (nodes: 2, ranks_per_node: 2, zero: 4), transport: Cluster)";
+    std::fs::write(directory.join("my.ron"), spec).expect("a spec");
+    for to in [&["--slurm", "job.sh"][..], &["--kubernetes", "job.yaml", "--image", "a"]] {
+        let job = ["--", "--checkpoint", "run", "--restarts", "3"];
+        let errors = refused(&directory, &[&["launch", "my.ron"], to, &job].concat());
+        assert!(errors.starts_with("error[Z0319]: --restarts 3 asks to start ranks anew"), "{errors}");
+        assert!(!directory.join(to[1]).exists());
+    }
+}

@@ -1,6 +1,7 @@
 //! What goes wrong in a run: told on every host that is left, with rank and host, in time, and nothing is left over.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,9 +42,15 @@ impl Job {
 
     /// Waits until a step is done, and some more.
     fn wait_for_steps(&mut self) {
+        self.wait_for("tokens/s");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Waits until such words are printed.
+    fn wait_for(&mut self, words: &str) {
         // A launcher may give ranks a terminal, on which a line is drawn anew and does not end.
         let (mut seen, mut bytes) = (String::new(), [0; 4096]);
-        while !seen.contains("tokens/s") {
+        while !seen.contains(words) {
             let read = self.output.read(&mut bytes).expect("text");
             if read == 0 {
                 let mut errors = String::new();
@@ -52,7 +59,11 @@ impl Job {
             }
             seen += &String::from_utf8_lossy(&bytes[..read]);
         }
-        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Sends SIGTERM to what was started.
+    fn ask_to_end(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("a launcher");
     }
 
     /// Waits until no rank is left, with all that is printed until then: launchers themselves may not notice.
@@ -152,6 +163,58 @@ fn a_rank_that_is_killed_ends_all_hosts() {
             |_, victim| kill_process(victim, Signal::KILL).unwrap(),
             &["error[Z0314]", "signal 9", "KILLED", "terminated badly"],
         );
+        assert_nothing_left(&net);
+    }
+}
+
+/// What brings a job back, with checkpoints in a folder. The shell of the first host says how often ranks were started before.
+fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
+    let program = format!("{} --every 1 --keep 2 --checkpoint {} --restarts 2", endless(), folder.display());
+    let library = mpi.library();
+    let launch = net.launch(mpi, 2, 2, &[("ZERO_MPI", &*library), ("ZERO_RESTART", "$ZERO_RESTART")], &program);
+    let words = std::iter::once(launch.get_program()).chain(launch.get_args());
+    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let mut starter = Command::new(env!("CARGO_BIN_EXE_starter"));
+    starter.arg(format!("exec {}", line.join(" "))).env("RESTARTS", "2").env("FOLDER", folder);
+    starter
+}
+
+/// The newest checkpoint of a folder, once it is newer than another.
+fn newer_than(folder: &Path, before: Option<u64>) -> Option<u64> {
+    let begin = Instant::now();
+    loop {
+        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        let newest = entries.filter_map(|it| it.file_name().to_str()?.strip_prefix("step-")?.parse().ok()).max();
+        if newest > before {
+            return newest;
+        }
+        assert!(begin.elapsed() < GUARD, "no checkpoint after {before:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut job = Job::of(brought_back(&net, mpi, folder.path()));
+        job.wait_for_steps();
+        let first = newer_than(folder.path(), None);
+        let (_, victim) = ranks(&net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second host");
+        kill_process(victim, Signal::KILL).unwrap();
+        job.wait_for("resumed: ");
+        let second = newer_than(folder.path(), first);
+        let is_launcher = |name: &str| name.starts_with("mpirun") || name.starts_with("mpiexec");
+        for (_, launcher) in net.processes(is_launcher) {
+            kill_process(launcher, Signal::KILL).unwrap();
+        }
+        job.wait_for("resumed: ");
+        newer_than(folder.path(), second);
+        job.ask_to_end();
+        let end = job.end(&net);
+        let restarts = end.errors.lines().filter(|line| line.starts_with("note: restart "));
+        assert_eq!(restarts.count(), 2, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
     }
 }

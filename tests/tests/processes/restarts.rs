@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::run::{End, RANKS, Run, crew, faults, tiny};
+use crate::run::{End, RANKS, Run, crew, faults, new_job, program, start_ranks, tiny};
 
 /// How the launcher begins to say that it starts all ranks anew. Panics have notes, too.
 const RESTART: &str = "note: restart ";
@@ -182,4 +182,80 @@ fn data_that_is_wrong_is_not_tried_again() {
         end.assert_error(2, "error[Z0420]: a target in step 3 is 300");
         assert_eq!(told(&end, RESTART).len(), 0);
     }
+}
+
+/// What comes of a line of a shell that stands for another launcher.
+fn started_by(folder: &TempDir, line: &str) -> Run {
+    let mut command = program(env!("CARGO_BIN_EXE_starter"));
+    Run::start(command.arg(line).env("RESTARTS", "3").env("FOLDER", folder.path()))
+}
+
+#[test]
+fn another_launcher_that_fails_is_followed_by_another_where_that_may_help() {
+    let folder = folder();
+    // A rank that others have lost, and a rank that was killed, each with a checkpoint behind it.
+    let saves = format!("mkdir {}/step-00000000$ZERO_RESTART", folder.path().display());
+    let line = format!("{saves}; case $ZERO_RESTART in 0) exit 76;; 1) kill -9 $$;; esac; echo came back");
+    let end = started_by(&folder, &line).end();
+    assert_eq!((end.code, &*end.lines), (Some(0), &["came back".to_owned()][..]), "{}", end.errors);
+    let from = |restart, step| {
+        format!("note: restart {restart} of 3: all ranks start anew from the checkpoint of step {step}")
+    };
+    assert_eq!(told(&end, "note"), [from(1, 0), from(2, 1)]);
+}
+
+#[test]
+fn z0317_another_launcher_without_progress_is_the_last() {
+    let end = started_by(&folder(), "exit 76").end();
+    assert_eq!((end.code, told(&end, RESTART).len()), (Some(1), 1), "{}", end.errors);
+    assert!(end.errors.contains("error[Z0317]: another restart would begin where the last one did"), "{}", end.errors);
+}
+
+#[test]
+fn another_launcher_whose_end_is_settled_is_the_last() {
+    for code in [0, 2, 74, 75] {
+        let end = started_by(&folder(), &format!("exit {code}")).end();
+        assert_eq!((end.code, &*end.errors), (Some(code), ""));
+    }
+}
+
+#[test]
+fn a_signal_reaches_another_launcher_and_no_restart_follows() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let line = "trap 'echo got TERM; exit 9' TERM; trap 'echo got INT; exit 9' INT; echo ready; while :; do sleep 0.05; done";
+        let mut run = started_by(&folder(), line);
+        run.wait_for(1, "ready");
+        kill_process(run.launcher(), signal).unwrap();
+        let end = run.end_at_once();
+        let got = format!("got {}", if signal == Signal::TERM { "TERM" } else { "INT" });
+        assert_eq!((end.code, &*end.errors), (Some(9), ""));
+        assert_eq!(end.lines.last(), Some(&got));
+    }
+}
+
+#[test]
+fn a_restart_waits_until_the_last_start_has_left_its_folder() {
+    let folder = folder();
+    // What is left behind holds the lock for two seconds more than the launcher waits in any case.
+    let lock = folder.path().join("lock");
+    let holds = format!("[ $ZERO_RESTART = 1 ] || {{ flock {} sleep 5 & sleep 0.5; exit 76; }}", lock.display());
+    let line = format!("{holds}; flock --nonblock {} true", lock.display());
+    let end = started_by(&folder, &line).end();
+    assert_eq!(end.code, Some(0), "{}", end.errors);
+    assert!(end.errors.contains("note: the restart waits until no rank of the last start uses"), "{}", end.errors);
+}
+
+#[test]
+fn z0319_ranks_that_nobody_starts_anew() {
+    let folder = folder();
+    let command = || {
+        let mut command = tiny(3);
+        command.args(["--checkpoint", folder.path().to_str().unwrap(), "--restarts", "5"]);
+        command
+    };
+    let job = new_job();
+    let ends: Vec<End> = start_ranks(command, &[("ZERO_JOB", &job)]).into_iter().map(Run::end).collect();
+    assert!(ends.iter().all(|end| end.code == Some(2)));
+    let errors: String = ends.iter().map(|end| end.errors.as_str()).collect();
+    assert_eq!(errors.matches("error[Z0319]: --restarts 5 asks to start ranks").count(), 1, "{errors}");
 }

@@ -1,5 +1,5 @@
 //! Launch: starts the ranks of a spec on several hosts: copies the binary there and hands over to the mpirun of this machine, or
-//! writes what Slurm or Kubernetes take. Never waits for ranks itself.
+//! writes what Slurm or Kubernetes take. Waits for mpirun only where it may have to start it again.
 
 mod files;
 mod hosts;
@@ -8,16 +8,20 @@ mod mpirun;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use clap::Args;
 use zero_plan::spec::Spec;
 use zero_plan::{Mesh, TransportKind};
+use zero_runtime::launch::{LaunchError, LaunchOptions, launch_by};
+use zero_runtime::run::launch_options;
+use zero_runtime::terminal;
 
 use crate::arguments::Request;
 use crate::build;
 use crate::error::Error;
 use crate::say;
+use mpirun::Line;
 
 /// What to start, and where.
 #[derive(Args, Debug, PartialEq)]
@@ -72,13 +76,17 @@ struct Job<'a> {
 }
 
 /// Starts it, or writes what starts it.
-pub fn launch(arguments: &LaunchArguments) -> Result<(), Error> {
+pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, Error> {
     let path = &arguments.request.spec;
     let spec = build::read(path)?;
     let mesh = spans_hosts(&spec, arguments)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let job = Job { spec: &name, mesh, arguments: words };
+    let options = launch_options(&arguments.arguments).filter(|options| options.restarts > 0);
+    if let (Some(LaunchOptions { restarts, .. }), false) = (&options, is_started_here(arguments)) {
+        return Err(zero_runtime::error::Error::from(LaunchError::NoRestarts { restarts: *restarts }).into());
+    }
     if let (Some(file), Some(image)) = (&arguments.kubernetes, &arguments.image) {
         return write(file, &files::kubernetes(&job, image));
     }
@@ -91,10 +99,27 @@ pub fn launch(arguments: &LaunchArguments) -> Result<(), Error> {
     if hosts.len() != mesh.nodes {
         return Err(Error::OtherHosts { spec: path.clone(), nodes: mesh.nodes, hosts: hosts.len() });
     }
-    let mut command = reach.command(&binary.own_path(), binary.path(), &hosts, mesh.ranks_per_node())?;
-    command.args(&arguments.arguments);
-    say::line(mpirun::shown(&command));
-    Err(Error::NoLauncher { launcher: reach.launcher.clone(), source: command.exec() })
+    let copy = || hosts::copy(&binary.own_path(), binary.path(), &hosts, reach);
+    let there = copy()?;
+    let line = Line::of(reach, &hosts, mesh.ranks_per_node())?;
+    let command = |restarts| {
+        let mut command = line.command(&there, restarts);
+        command.args(&arguments.arguments);
+        command
+    };
+    let Some(options) = options else {
+        let mut command = command(None);
+        say::line(mpirun::shown(&command));
+        return Err(Error::NoLauncher { launcher: reach.launcher.clone(), source: command.exec() });
+    };
+    say::line(mpirun::shown(&command(Some(0))));
+    Ok(launch_by(&options, |restarts| {
+        if restarts > 0 {
+            // A host that was started anew may have lost it. Where it is not reached, the launcher says so, too.
+            let _ = copy().inspect_err(|error| terminal::tell(error));
+        }
+        command(Some(restarts))
+    }))
 }
 
 impl Reach {
@@ -103,11 +128,16 @@ impl Reach {
         hosts::of(self)
     }
 
-    /// Copies the program at `path`, which is called `named`, to hosts, and gives the line that starts so many ranks of it on
-    /// each.
-    pub fn command(&self, path: &Path, named: &Path, hosts: &[String], each: usize) -> Result<Command, Error> {
-        mpirun::command(self, hosts, each, &hosts::copy(path, named, hosts, self)?)
+    /// Copies the program at `path` to hosts, and gives the command that starts one rank of it on each.
+    pub fn command(&self, path: &Path, hosts: &[String]) -> Result<Command, Error> {
+        let there = hosts::copy(path, path, hosts, self)?;
+        Ok(Line::of(self, hosts, 1)?.command(&there, None))
     }
+}
+
+/// Whether this machine starts the ranks, and not whoever takes what is written here.
+fn is_started_here(arguments: &LaunchArguments) -> bool {
+    arguments.slurm.is_none() && arguments.kubernetes.is_none()
 }
 
 /// The mesh of a spec whose ranks may be on several hosts.
@@ -118,10 +148,10 @@ fn spans_hosts(spec: &Spec, arguments: &LaunchArguments) -> Result<Mesh, Error> 
     }
 }
 
-fn write(file: &PathBuf, text: &str) -> Result<(), Error> {
+fn write(file: &PathBuf, text: &str) -> Result<ExitCode, Error> {
     let failed = |source| Error::WriteNew { path: file.clone(), source };
     let mut new = std::fs::File::create_new(file).map_err(failed)?;
     std::io::Write::write_all(&mut new, text.as_bytes()).map_err(failed)?;
     say::line(file.display());
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

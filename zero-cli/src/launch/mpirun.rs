@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
+use zero_runtime::launch::RESTART;
+
 use super::Reach;
 use crate::error::Error;
 
 /// Whose launcher it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialect {
+pub enum Dialect {
     /// Open MPI 4 and earlier, which bring a launcher of their own.
     Orte,
     /// Open MPI 5 and later, which use PRRTE's.
@@ -28,66 +30,86 @@ fn dialect(version: &str) -> Option<Dialect> {
     Some(if major < 5 { Dialect::Orte } else { Dialect::Prrte })
 }
 
-/// The line that starts `each` ranks of a program on each host.
-pub fn command(reach: &Reach, hosts: &[String], each: usize, program: &Path) -> Result<Command, Error> {
-    let launcher = &reach.launcher;
-    let asked = Command::new(launcher).arg("--version").output();
-    let asked = asked.map_err(|source| Error::NoLauncher { launcher: launcher.clone(), source })?;
-    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-    let dialect = dialect(&said).ok_or_else(|| Error::OtherLauncher { launcher: launcher.clone(), said })?;
-    let mut command = Command::new(launcher);
-    command.args(words(dialect, reach, hosts, each, rustix::process::geteuid().is_root()));
-    command.arg(program);
-    Ok(command)
+/// What starts `each` ranks of a program on each host.
+pub struct Line<'a> {
+    reach: &'a Reach,
+    dialect: Dialect,
+    hosts: &'a [String],
+    each: usize,
 }
 
-/// What lies between the launcher and the program.
-fn words(dialect: Dialect, reach: &Reach, hosts: &[String], each: usize, is_root: bool) -> Vec<String> {
-    let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
-    let (slots, ranks) = (slots.join(","), (hosts.len() * each).to_string());
-    let mut words: Vec<String> = Vec::new();
-    let mut add = |given: &[&str]| words.extend(given.iter().map(|&word| word.to_owned()));
-    let ssh = (reach.ssh != "ssh").then_some(reach.ssh.as_str());
-    match dialect {
-        Dialect::Orte | Dialect::Prrte => {
-            // Ranks share the cores of their host among their threads themselves.
-            add(&["--host", &slots, "--map-by", "slot", "--bind-to", "none", "-n", &ranks]);
-            let is_orte = dialect == Dialect::Orte;
-            if is_root {
-                add(&["--allow-run-as-root"]);
-            }
-            if let Some(ssh) = ssh {
-                add(if is_orte { &["--mca", "plm_rsh_agent"] } else { &["--prtemca", "plm_ssh_agent"] });
-                add(&[ssh]);
-            }
-            if let Some(card) = &reach.interface {
-                add(&["--mca", "btl_tcp_if_include", card]);
-                add(if is_orte { &["--mca", "oob_tcp_if_include"] } else { &["--prtemca", "prte_if_include"] });
-                add(&[card]);
-            }
-            for (name, _) in variables() {
-                add(&["-x", &name]);
-            }
-        }
-        Dialect::Hydra => {
-            add(&["-hosts", &slots, "-n", &ranks, "-bind-to", "none"]);
-            if let Some(ssh) = ssh {
-                add(&["-launcher", "ssh", "-launcher-exec", ssh]);
-            }
-            if let Some(card) = &reach.interface {
-                add(&["-iface", card]);
-            }
-            for (name, value) in variables() {
-                add(&["-genv", &name, &value]);
-            }
-        }
+impl<'a> Line<'a> {
+    /// In the dialect of the launcher, which is asked.
+    pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize) -> Result<Self, Error> {
+        Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each })
     }
-    words
+
+    /// The line for a program, which tells its ranks how often they were started before, if somebody counts.
+    pub fn command(&self, program: &Path, restarts: Option<u64>) -> Command {
+        let mut command = Command::new(&self.reach.launcher);
+        let variables = variables(std::env::vars(), restarts);
+        command.args(self.words(&variables, rustix::process::geteuid().is_root())).arg(program);
+        command
+    }
+
+    /// What lies between the launcher and the program.
+    fn words(&self, variables: &[(String, String)], is_root: bool) -> Vec<String> {
+        let Self { reach, dialect, hosts, each } = self;
+        let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
+        let (slots, ranks) = (slots.join(","), (hosts.len() * each).to_string());
+        let mut words: Vec<String> = Vec::new();
+        let mut add = |given: &[&str]| words.extend(given.iter().map(|&word| word.to_owned()));
+        let ssh = (reach.ssh != "ssh").then_some(reach.ssh.as_str());
+        match *dialect {
+            Dialect::Orte | Dialect::Prrte => {
+                // Ranks share the cores of their host among their threads themselves.
+                add(&["--host", &slots, "--map-by", "slot", "--bind-to", "none", "-n", &ranks]);
+                let is_orte = *dialect == Dialect::Orte;
+                if is_root {
+                    add(&["--allow-run-as-root"]);
+                }
+                if let Some(ssh) = ssh {
+                    add(if is_orte { &["--mca", "plm_rsh_agent"] } else { &["--prtemca", "plm_ssh_agent"] });
+                    add(&[ssh]);
+                }
+                if let Some(card) = &reach.interface {
+                    add(&["--mca", "btl_tcp_if_include", card]);
+                    add(if is_orte { &["--mca", "oob_tcp_if_include"] } else { &["--prtemca", "prte_if_include"] });
+                    add(&[card]);
+                }
+                for (name, value) in variables {
+                    // What a person has set may have characters that these launchers take for their own.
+                    add(&["-x", &if name == RESTART { format!("{name}={value}") } else { name.clone() }]);
+                }
+            }
+            Dialect::Hydra => {
+                add(&["-hosts", &slots, "-n", &ranks, "-bind-to", "none"]);
+                if let Some(ssh) = ssh {
+                    add(&["-launcher", "ssh", "-launcher-exec", ssh]);
+                }
+                if let Some(card) = &reach.interface {
+                    add(&["-iface", card]);
+                }
+                for (name, value) in variables {
+                    add(&["-genv", name, value]);
+                }
+            }
+        }
+        words
+    }
 }
 
-/// The variables of ranks that are set here.
-fn variables() -> Vec<(String, String)> {
-    let mut variables: Vec<_> = std::env::vars().filter(|(name, _)| name.starts_with("ZERO_")).collect();
+fn dialect_of(launcher: &Path) -> Result<Dialect, Error> {
+    let asked = Command::new(launcher).arg("--version").output();
+    let asked = asked.map_err(|source| Error::NoLauncher { launcher: launcher.to_owned(), source })?;
+    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+    dialect(&said).ok_or_else(|| Error::OtherLauncher { launcher: launcher.to_owned(), said })
+}
+
+/// The variables of ranks that are set here, and how often all ranks were started anew.
+fn variables(here: impl Iterator<Item = (String, String)>, restarts: Option<u64>) -> Vec<(String, String)> {
+    let mut variables: Vec<_> = here.filter(|(name, _)| name.starts_with("ZERO_") && name != RESTART).collect();
+    variables.extend(restarts.map(|restarts| (RESTART.to_owned(), restarts.to_string())));
     variables.sort();
     variables
 }
@@ -110,7 +132,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct Options {
         #[command(flatten)]
         reach: Reach,
     }
@@ -131,9 +153,9 @@ mod tests {
     #[test]
     fn every_dialect_names_hosts_with_their_slots() {
         let given = ["launch", "--hosts", "a,b", "--ssh", "/my/ssh", "--interface", "eth0"];
-        let reach = Line::parse_from(given).reach;
+        let reach = Options::parse_from(given).reach;
         let hosts = ["a".to_owned(), "b".to_owned()];
-        let line = |dialect| words(dialect, &reach, &hosts, 2, true).join(" ");
+        let line = |dialect| Line { reach: &reach, dialect, hosts: &hosts, each: 2 }.words(&[], true).join(" ");
         let orte = line(Dialect::Orte);
         assert!(orte.starts_with("--host a:2,b:2 --map-by slot --bind-to none -n 4 --allow-run-as-root"), "{orte}");
         assert!(
@@ -146,6 +168,20 @@ mod tests {
             hydra.starts_with("-hosts a:2,b:2 -n 4") && hydra.contains("-launcher-exec /my/ssh -iface eth0"),
             "{hydra}"
         );
+    }
+
+    #[test]
+    fn ranks_are_told_how_often_they_were_started_and_nothing_that_is_left_of_others() {
+        let Options { reach } = Options::parse_from(["launch", "--hosts", "a"]);
+        let set = [("ZERO_MPI", "libmpi.so.40"), (RESTART, "7"), ("HOME", "/root")];
+        let told = |dialect, restarts| {
+            let here = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter();
+            let line = Line { reach: &reach, dialect, hosts: &reach.hosts, each: 2 };
+            line.words(&variables(here, restarts), false).join(" ")
+        };
+        assert!(told(Dialect::Orte, Some(0)).ends_with("-x ZERO_MPI -x ZERO_RESTART=0"));
+        assert!(told(Dialect::Prrte, None).ends_with("-n 2 -x ZERO_MPI"));
+        assert!(told(Dialect::Hydra, Some(1)).ends_with("-genv ZERO_MPI libmpi.so.40 -genv ZERO_RESTART 1"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn measure(reach: &Reach) -> Result<Network, Error> {
     }
     hosts.truncate(2);
     eprintln!("measuring the network between {} and {}", hosts[0], hosts[1]);
-    let mut command = reach.command(&own, &own, &hosts, 1)?;
+    let mut command = reach.command(&own, &hosts)?;
     command.args(["zero", "measure", "--probe"]).stderr(Stdio::inherit());
     let output = command.output().map_err(|source| Error::NoLauncher { launcher: reach.launcher.clone(), source })?;
     if !output.status.success() {

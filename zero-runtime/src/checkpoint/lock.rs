@@ -47,3 +47,26 @@ pub(super) fn take(folder: &Path) -> Result<File, CheckpointError> {
     said.map_err(|error| refused(format!("its file `{LOCK}` cannot be written: {error}")))?;
     Ok(file)
 }
+
+/// Whether somebody has the lock of a folder. Leaves no trace.
+pub(super) fn is_taken(folder: &Path) -> bool {
+    let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(folder.join(LOCK));
+    opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_taken_for_as_long_as_its_lock_is_held() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_taken(&folder.path().join("none")) && !is_taken(folder.path()));
+        assert!(!folder.path().join(LOCK).exists());
+        let held = take(folder.path()).unwrap();
+        assert!(is_taken(folder.path()));
+        drop(held);
+        assert!(!is_taken(folder.path()));
+    }
+}

@@ -82,6 +82,11 @@ impl Store {
         Ok(Self { path: path.to_owned(), _lock: lock::take(path)? })
     }
 
+    /// Whether a run uses this folder. False where that cannot be seen.
+    pub fn is_taken(path: &Path) -> bool {
+        lock::is_taken(path)
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path

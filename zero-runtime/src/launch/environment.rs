@@ -11,8 +11,9 @@ use super::error::LaunchError;
 pub(super) const JOB: &str = "ZERO_JOB";
 /// Process id of our own launcher, which sets it.
 pub(super) const LAUNCHER_PID: &str = "ZERO_LAUNCHER_PID";
-/// How often our own launcher has started all ranks anew, which sets it from the first time on.
-pub(super) const RESTART: &str = "ZERO_RESTART";
+/// The variable of ranks that says how often all of them were started anew. Our own launcher sets it from the first time on;
+/// who starts another launcher by [`super::launch_by`] also sets it before that, to 0.
+pub const RESTART: &str = "ZERO_RESTART";
 const JOIN_TIMEOUT_S: &str = "ZERO_JOIN_TIMEOUT_S";
 const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
 /// A day: a job that does not start within one is better started again.

@@ -47,6 +47,8 @@ pub enum LaunchError {
     Failed(Findings),
     #[error("another restart would begin where the last one did: {}", newest_words(*.newest))]
     NoProgress { newest: Option<u64> },
+    #[error("--restarts {restarts} asks to start ranks anew, and what starts them here never does")]
+    NoRestarts { restarts: u64 },
     #[error(
         "{} s after {} the run had not ended, and was killed: {}",
         grace.as_secs_f64(), signal_name(*signal).unwrap_or("a signal"), newest.map_or(ITS_NEWEST.to_owned(), newest_words)
@@ -125,6 +127,7 @@ impl LaunchError {
             LaunchError::Failed(_) => "Z0316",
             LaunchError::NoProgress { .. } => "Z0317",
             LaunchError::OutOfGrace { .. } => "Z0318",
+            LaunchError::NoRestarts { .. } => "Z0319",
             LaunchError::JobTaken { .. } => "Z0320",
             LaunchError::RanksMissing { .. } => "Z0321",
             LaunchError::HostMissing { .. } => "Z0322",
@@ -197,6 +200,10 @@ impl LaunchError {
             LaunchError::NoProgress { .. } => {
                 "the errors above are not of a passing kind, or checkpoints are too rare: see --every"
             }
+            LaunchError::NoRestarts { .. } => {
+                "start it by `cargo zero run`, or on several hosts by `cargo zero launch SPEC --hosts a,b`; under any other \
+                 launcher leave --restarts out, and start the job again with --resume"
+            }
             LaunchError::OutOfGrace { .. } => {
                 "give it longer with --grace, or write checkpoints more often with --every"
             }
@@ -229,6 +236,7 @@ impl LaunchError {
             | LaunchError::HostMissing { .. }
             | LaunchError::HostLost
             | LaunchError::HostSilent { .. } => EXIT_AGAIN,
+            LaunchError::Mpi(failure) if failure.code == HOSTS_MISSING => EXIT_AGAIN,
             _ => EXIT_REPORTED,
         }
     }
@@ -247,6 +255,9 @@ impl LaunchError {
         format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
     }
 }
+
+/// The code of hosts that have not met in time, as [`LaunchError::RanksMissing`] is of ranks.
+const HOSTS_MISSING: &str = "Z0457";
 
 /// Exit code of a Rust process whose main thread panicked.
 pub(super) const PANIC: i32 = 101;

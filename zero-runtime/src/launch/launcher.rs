@@ -8,17 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
-use signal_hook::low_level::signal_name;
 
 use super::crew::{Crew, Failure};
 use super::ear::Ear;
 use super::error::LaunchError;
-use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
+use super::options::LaunchOptions;
 use super::print;
-use crate::checkpoint::Store;
-
-/// By convention, a program that a signal ends has this plus the signal's number as its exit code.
-pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
+use super::restarts::{Stop, ended_by, name_of, repeat};
 
 /// Between the end of the ranks and their next start, so that what has ended them can pass. It need not grow: from the same
 /// checkpoint ranks are started anew only once.
@@ -72,80 +68,16 @@ pub(super) fn die_with(launcher_pid: u32) -> Result<(), LaunchError> {
     if parent_pid == Some(launcher_pid) { Ok(()) } else { Err(LaunchError::LauncherGone { pid: launcher_pid }) }
 }
 
-/// Why a run ended before its time.
-enum Stop {
-    Interrupted(i32),
-    /// It was asked to end by this signal, and has not.
-    OutOfGrace(i32),
-    Failed(Failure),
-}
-
-impl<E: Into<Failure>> From<E> for Stop {
-    fn from(failure: E) -> Self {
-        Stop::Failed(failure.into())
-    }
-}
-
-impl Failure {
-    /// Prints what no rank has told. Gives the exit code.
-    fn tell(&self) -> ExitCode {
-        self.error.iter().for_each(|error| print(&error.report()));
-        ExitCode::from(if self.error.is_some() { EXIT_RANK_FAILED } else { EXIT_REPORTED })
-    }
-}
-
-impl LaunchOptions {
-    fn newest(&self) -> Option<u64> {
-        Store::checkpoints(self.folder.as_deref()?).ok()?.first().map(|newest| newest.step)
-    }
-}
-
 /// A wish that was passed on to the ranks.
 struct Wish {
     signal: i32,
     deadline: Instant,
 }
 
-fn name_of(signal: i32) -> &'static str {
-    signal_name(signal).unwrap_or("a signal")
-}
-
-fn ended_by(signal: i32) -> ExitCode {
-    ExitCode::from((EXIT_SIGNAL_BASE + signal) as u8)
-}
-
 fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, Stop> {
     // Before the first rank starts. Otherwise its end could go unnoticed.
     let mut ear = Ear::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
-    let mut restarts = 0;
-    loop {
-        let before = options.newest();
-        let failure = match attempt(ranks, options, restarts, &mut ear) {
-            Err(Stop::Failed(failure)) if failure.may_pass && restarts < options.restarts => failure,
-            end => return end,
-        };
-        failure.tell();
-        let newest = options.newest();
-        if restarts > 0 && newest <= before {
-            return Err(LaunchError::NoProgress { newest }.into());
-        }
-        restarts += 1;
-        let from = newest.map_or("the beginning".to_owned(), |step| format!("the checkpoint of step {step}"));
-        print(&format!("note: restart {restarts} of {}: all ranks start anew from {from}", options.restarts));
-        pause(&mut ear)?;
-    }
-}
-
-/// Waits before a restart, unless somebody asks this process to end.
-fn pause(ear: &mut Ear) -> Result<(), Stop> {
-    let end = Instant::now() + PAUSE;
-    while Instant::now() < end {
-        let heard = ear.hear(Some(end)).map_err(LaunchError::system("wait for signals"))?;
-        if let Some(signal) = heard.into_iter().find(|signal| *signal != SIGCHLD) {
-            return Err(Stop::Interrupted(signal));
-        }
-    }
-    Ok(())
+    repeat(options, PAUSE, &mut ear, |restarts, ear| attempt(ranks, options, restarts, ear))
 }
 
 /// Starts all ranks and waits for them. Gives what they say of the run.

@@ -17,11 +17,13 @@ mod environment;
 mod error;
 mod exchange;
 mod finding;
+mod foreign;
 mod groups;
 mod launcher;
 mod options;
 mod rendezvous;
 mod request;
+mod restarts;
 mod segment;
 mod watch;
 mod wire;
@@ -30,11 +32,12 @@ use std::time::Duration;
 
 pub(crate) use available::check_available;
 pub use available::memory_bytes;
-pub use environment::{JobPlace, Role};
+pub use environment::{JobPlace, RESTART, Role};
 use environment::{company_from, role_from};
 pub use error::LaunchError;
 pub use finding::Findings;
 pub(crate) use finding::print;
+pub use foreign::launch_by;
 pub use launcher::launch;
 pub use options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
 pub use rendezvous::{Joined, fail, join};
@@ -82,15 +85,20 @@ pub(crate) fn has_own_launcher() -> bool {
     std::env::var_os(environment::LAUNCHER_PID).is_some()
 }
 
-/// Whether our own launcher has started all ranks anew, and this is one of them: the run then goes on from the newest
-/// checkpoint, whatever its arguments say.
+/// Whether all ranks were started anew, and this is one of them: the run then goes on from the newest checkpoint, whatever
+/// its arguments say.
 pub fn is_restart() -> bool {
-    has_own_launcher() && std::env::var_os(environment::RESTART).is_some()
+    std::env::var_os(RESTART).is_some_and(|restarts| restarts != "0")
 }
 
-/// The exit code of a rank that means `code`, to whoever has started it: only our own launcher knows [`EXIT_AGAIN`].
+/// Whether somebody starts ranks anew where that may help: our own launcher, or [`launch_by`].
+pub(crate) fn has_restarts() -> bool {
+    has_own_launcher() || std::env::var_os(RESTART).is_some()
+}
+
+/// The exit code of a rank that means `code`, to whoever has started it: [`EXIT_AGAIN`] says nothing to others than these two.
 pub(crate) fn exit_code(code: u8) -> u8 {
-    if code == EXIT_AGAIN && !has_own_launcher() { EXIT_REPORTED } else { code }
+    if code == EXIT_AGAIN && !has_restarts() { EXIT_REPORTED } else { code }
 }
 
 fn variable(name: &str) -> Option<String> {

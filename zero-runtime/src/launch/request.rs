@@ -10,8 +10,8 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::error::LaunchError;
-use super::launcher::EXIT_SIGNAL_BASE;
 use super::options::EXIT_REPORTED;
+use super::restarts::EXIT_SIGNAL_BASE;
 use super::{has_own_launcher, print};
 
 /// How much longer than its launcher a rank waits for its own end, since the launcher ends all of them and says so.

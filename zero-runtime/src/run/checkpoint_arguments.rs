@@ -59,7 +59,8 @@ pub struct CheckpointArguments {
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration, help_heading = RETURN)]
     #[serde(serialize_with = "seconds")]
     pub grace: Duration,
-    /// Start all ranks anew from the newest checkpoint, up to N times, when one of them dies or stops answering
+    /// Start all ranks anew from the newest checkpoint, up to N times, when one of them dies or stops answering; on several
+    /// hosts `cargo zero launch` does
     #[arg(long, default_value_t = 0, value_name = "N", requires = "checkpoint", value_parser = whole)]
     #[arg(help_heading = RETURN)]
     pub restarts: u64,

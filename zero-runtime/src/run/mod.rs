@@ -42,7 +42,7 @@ pub use text_arguments::{Only, TextArguments};
 use crate::arena::job_bytes;
 use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
-use crate::launch::{self, JobPlace, LaunchError, Role, Watch};
+use crate::launch::{self, JobPlace, LaunchError, LaunchOptions, Role, Watch};
 use crate::layer::{Tensors, Tokens};
 use crate::model::{Model, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
@@ -233,6 +233,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     } else {
         role.and_then(|role| {
             arguments.check(M::PLAN.config.device)?;
+            require_restarts(&role, arguments.checkpoints.restarts)?;
             require_names::<M>()?;
             if speaks {
                 introduce(M::PLAN, arguments)?;
@@ -256,6 +257,21 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
         }
         ExitCode::from(launch::exit_code(error.exit_code(arguments.checkpoints.rollback)))
     })
+}
+
+/// A rank that nobody starts anew must not be taken for one that comes back.
+fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
+    match role {
+        Role::Rank(_) if restarts > 0 && !launch::has_restarts() => Err(LaunchError::NoRestarts { restarts }),
+        _ => Ok(()),
+    }
+}
+
+/// What the arguments of a binary say to whoever launches it. None where they cannot be read, which the binary itself tells.
+pub fn launch_options(arguments: &[OsString]) -> Option<LaunchOptions> {
+    let words = iter::once(OsString::new()).chain(arguments.iter().cloned());
+    let TextCommand { run, .. } = command::read(words).ok()?;
+    Some(run.checkpoints.launch_options())
 }
 
 /// Proves the plan over all ranks, and prints as much of it as was asked for.

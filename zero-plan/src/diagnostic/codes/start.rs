@@ -117,6 +117,15 @@ pub(super) const CODES: &[Code] = &[
         example: "kill the launcher, with --grace 1s and steps that take longer",
     },
     Code {
+        code: "Z0319",
+        title: "restarts that nobody does",
+        explanation: "--restarts is for who starts the ranks and sees them end: the binary itself on one host, `cargo zero launch` \
+            with --hosts or --hostfile on several. These ranks were started, or are to be, by mpirun, srun, torchrun or \
+            Kubernetes, which would start none of them anew from a checkpoint. Leave --restarts out there, and start the job \
+            again with --resume.",
+        example: "mpirun -n 4 ./zero3 --checkpoint run --restarts 5",
+    },
+    Code {
         code: "Z0320",
         title: "job taken",
         explanation: "Another rank 0 of the same job is starting on this host, as when a run is started twice. End the \

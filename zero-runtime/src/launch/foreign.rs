@@ -1,0 +1,140 @@
+//! Foreign: another launcher, as mpirun, which starts the ranks of all hosts. Here it is one process that is waited for, and
+//! started anew where that may help. Never knows its ranks.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+
+use super::crew::Failure;
+use super::ear::Ear;
+use super::error::LaunchError;
+use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, LaunchOptions};
+use super::print;
+use super::restarts::{EXIT_SIGNAL_BASE, Stop, ended_by, name_of, repeat};
+
+/// Between the end of a launcher and its next start. Ranks that it has left behind leave by themselves after two seconds.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Whether the last SIGINT came from a terminal, which sends it to the launcher as well.
+static IS_OF_TERMINAL: AtomicBool = AtomicBool::new(false);
+
+/// Starts the launcher that `command` gives, which is told how often that was done before, and waits for it. It has to set
+/// [`super::RESTART`] to that number on all ranks: they then end as under our own launcher, and go on from the newest
+/// checkpoint after a restart.
+///
+/// The exit code is that of the launcher. If it has failed, and no rank has said that a restart would not mend it, `options`
+/// may ask for one, as for [`super::launch`]. SIGINT and SIGTERM go to the launcher, and no restart follows.
+pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> ExitCode {
+    let mut code = 0;
+    match run(options, &command, &mut code) {
+        Ok(code) => ExitCode::from(code),
+        Err(Stop::Interrupted(signal) | Stop::OutOfGrace(signal)) => {
+            print(&format!("interrupted by {}: no ranks start anew", name_of(signal)));
+            ended_by(signal)
+        }
+        // The launcher has said what there is to say.
+        Err(Stop::Failed(Failure { error: None, .. })) => ExitCode::from(code),
+        Err(Stop::Failed(failure)) => failure.tell(),
+    }
+}
+
+fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8) -> Result<u8, Stop> {
+    listen_for_terminal()?;
+    let mut ear = Ear::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
+    repeat(options, PAUSE, &mut ear, |restarts, ear| {
+        let (status, is_asked) = attempt(command(restarts), ear)?;
+        let may_pass = may_pass(status);
+        *code = exit_code(status);
+        if status.success() || is_asked { Ok(*code) } else { Err(Failure { error: None, may_pass }.into()) }
+    })
+}
+
+/// Whether a launcher that ends so may be started anew. It gives the exit code of the rank that has failed, or one of its own
+/// where that has none: a rank was killed, or a host is lost.
+fn may_pass(status: ExitStatus) -> bool {
+    let is_final = |code: i32| [0, EXIT_REPORTED, EXIT_NOT_SAVED, EXIT_ASKED].map(i32::from).contains(&code);
+    !status.code().is_some_and(is_final)
+}
+
+/// As a shell would say it. That a restart may mend it is said to this process alone.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| EXIT_SIGNAL_BASE + status.signal().unwrap_or_default());
+    match u8::try_from(code).unwrap_or(EXIT_REPORTED) {
+        EXIT_AGAIN => EXIT_REPORTED,
+        code => code,
+    }
+}
+
+/// Starts a launcher and waits for its end, which it gives, and whether somebody has asked for it.
+fn attempt(mut command: Command, ear: &mut Ear) -> Result<(ExitStatus, bool), LaunchError> {
+    let mut launcher = command.spawn().map_err(LaunchError::system("start the launcher of the ranks"))?;
+    let mut is_asked = false;
+    loop {
+        for signal in ear.hear(None).map_err(LaunchError::system("wait for signals"))? {
+            let signal = match signal {
+                SIGINT if IS_OF_TERMINAL.load(Ordering::Acquire) => None,
+                SIGINT => Some(Signal::INT),
+                SIGTERM => Some(Signal::TERM),
+                _ => continue,
+            };
+            is_asked = true;
+            // Fails only if it has ended, and its id is its own until it is reaped.
+            let _ = signal.map(|signal| kill_process(Pid::from_child(&launcher), signal));
+        }
+        if let Some(status) = launcher.try_wait().map_err(LaunchError::system("wait for the launcher of the ranks"))? {
+            return Ok((status, is_asked));
+        }
+    }
+}
+
+/// From here on it is known where each SIGINT comes from. Must be called before anybody hears one.
+fn listen_for_terminal() -> Result<(), LaunchError> {
+    // SAFETY: a signal may interrupt whatever runs; this only stores a word.
+    #[expect(unsafe_code, reason = "who sends a signal is told to handlers alone")]
+    let listening = unsafe {
+        signal_hook_registry::register_sigaction(SIGINT, |sent| {
+            // Above zero where the kernel sends it of its own, as it does for keys.
+            IS_OF_TERMINAL.store(sent.si_code > 0, Ordering::Release);
+        })
+    };
+    listening.map(|_| ()).map_err(LaunchError::system("watch for signals"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(code: i32) -> ExitStatus {
+        ExitStatus::from_raw(code << 8)
+    }
+
+    #[test]
+    fn what_a_rank_has_settled_is_not_tried_again() {
+        for code in [0, 2, 74, 75] {
+            assert!(!may_pass(exit(code)), "{code}");
+            assert_eq!(i32::from(exit_code(exit(code))), code);
+        }
+        // A rank that was killed under Open MPI and under MPICH, a rank that panicked, hosts that were lost.
+        for code in [137, 255, 101, 205, 9, 1] {
+            assert!(may_pass(exit(code)), "{code}");
+            assert_eq!(i32::from(exit_code(exit(code))), code);
+        }
+    }
+
+    #[test]
+    fn a_rank_that_may_be_started_anew_says_so_to_nobody_else() {
+        assert!(may_pass(exit(76)));
+        assert_eq!(exit_code(exit(76)), 2);
+    }
+
+    #[test]
+    fn a_launcher_that_was_killed_may_be_started_anew() {
+        let killed = ExitStatus::from_raw(9);
+        assert!(may_pass(killed));
+        assert_eq!(exit_code(killed), 137);
+    }
+}

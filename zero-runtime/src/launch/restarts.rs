@@ -1,0 +1,113 @@
+//! Restarts: which ends of a run are followed by another start, and from where. Never starts anything itself.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::SIGCHLD;
+use signal_hook::low_level::signal_name;
+
+use super::crew::Failure;
+use super::ear::Ear;
+use super::error::LaunchError;
+use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
+use super::print;
+use crate::checkpoint::Store;
+
+/// By convention, a program that a signal ends has this plus the signal's number as its exit code.
+pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
+
+/// How long a rank of the last start may hold the folder of checkpoints: twice as long as ranks usually wait for one another.
+const LEFTOVERS: Duration = Duration::from_secs(10 * 60);
+/// Between two looks at the folder.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Why a run ended before its time.
+pub(super) enum Stop {
+    Interrupted(i32),
+    /// It was asked to end by this signal, and has not.
+    OutOfGrace(i32),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Stop {
+    fn from(failure: E) -> Self {
+        Stop::Failed(failure.into())
+    }
+}
+
+impl Failure {
+    /// Prints what no rank has told. Gives the exit code.
+    pub fn tell(&self) -> ExitCode {
+        self.error.iter().for_each(|error| print(&error.report()));
+        ExitCode::from(if self.error.is_some() { EXIT_RANK_FAILED } else { EXIT_REPORTED })
+    }
+}
+
+impl LaunchOptions {
+    pub(super) fn newest(&self) -> Option<u64> {
+        Store::checkpoints(self.folder.as_deref()?).ok()?.first().map(|newest| newest.step)
+    }
+}
+
+pub(super) fn name_of(signal: i32) -> &'static str {
+    signal_name(signal).unwrap_or("a signal")
+}
+
+pub(super) fn ended_by(signal: i32) -> ExitCode {
+    ExitCode::from((EXIT_SIGNAL_BASE + signal) as u8)
+}
+
+/// Makes an attempt, which is told how many there were before, and another one where that may help: as often as `options`
+/// say, but only once from the same checkpoint.
+pub(super) fn repeat(
+    options: &LaunchOptions,
+    between: Duration,
+    ear: &mut Ear,
+    mut attempt: impl FnMut(u64, &mut Ear) -> Result<u8, Stop>,
+) -> Result<u8, Stop> {
+    let mut restarts = 0;
+    loop {
+        let before = options.newest();
+        let failure = match attempt(restarts, ear) {
+            Err(Stop::Failed(failure)) if failure.may_pass && restarts < options.restarts => failure,
+            end => return end,
+        };
+        failure.tell();
+        let newest = options.newest();
+        if restarts > 0 && newest <= before {
+            return Err(LaunchError::NoProgress { newest }.into());
+        }
+        restarts += 1;
+        let from = newest.map_or("the beginning".to_owned(), |step| format!("the checkpoint of step {step}"));
+        print(&format!("note: restart {restarts} of {}: all ranks start anew from {from}", options.restarts));
+        pause(between, ear)?;
+        wait_for_folder(options, ear)?;
+    }
+}
+
+/// Waits before a restart, unless somebody asks this process to end.
+fn pause(duration: Duration, ear: &mut Ear) -> Result<(), Stop> {
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        let heard = ear.hear(Some(end)).map_err(LaunchError::system("wait for signals"))?;
+        if let Some(signal) = heard.into_iter().find(|signal| *signal != SIGCHLD) {
+            return Err(Stop::Interrupted(signal));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until no rank of the last start holds the folder: one on a host that no launcher reaches may end late. If it never
+/// does, the next start says who holds it.
+fn wait_for_folder(options: &LaunchOptions, ear: &mut Ear) -> Result<(), Stop> {
+    let Some(folder) = &options.folder else { return Ok(()) };
+    let (deadline, mut is_told) = (Instant::now() + LEFTOVERS, false);
+    while Store::is_taken(folder) && Instant::now() < deadline {
+        if !is_told {
+            print(&format!("note: the restart waits until no rank of the last start uses `{}`", folder.display()));
+            is_told = true;
+        }
+        pause(LOOK, ear)?;
+    }
+    Ok(())
+}
