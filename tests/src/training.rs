@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, TransportKind};
+use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};
 use zero_runtime::random::mix;
-use zero_runtime::transport::{Transport, local};
+use zero_runtime::transport::{Crossed, Transport, local};
 
 /// The optimizer of the tests, unless they say otherwise: every part of it on.
 pub const HYPER: Hyper =
@@ -48,6 +48,8 @@ pub struct Outcome {
     pub gradients: Vec<Vec<f32>>,
     /// What each rank took from its peers in all steps.
     pub moved: Vec<Moved>,
+    /// What has gone between each rank and those of other hosts in all steps.
+    pub crossed: Vec<Crossed>,
     /// Lengths of the mappings of each rank: what is private to it, and what all share.
     pub mapped_bytes: Vec<[usize; 2]>,
 }
@@ -139,6 +141,7 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
         losses: ranks[0].losses.clone(),
         norms: ranks[0].norms.clone(),
         moved: ranks.iter().flat_map(|rank| rank.moved.clone()).collect(),
+        crossed: ranks.iter().flat_map(|rank| rank.crossed.clone()).collect(),
         mapped_bytes: ranks.iter().flat_map(|rank| rank.mapped_bytes.clone()).collect(),
         parameters: vec![Vec::new(); ranks[0].parameters.len()],
         gradients: vec![Vec::new(); ranks[0].gradients.len()],
@@ -209,7 +212,7 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<
             outcome.gradients = (0..plan.units.len()).map(|unit| gradients(unit).unwrap_or_default()).collect();
         }
     }
-    outcome.moved = vec![engine.moved()];
+    (outcome.moved, outcome.crossed) = (vec![engine.moved()], vec![engine.crossed()]);
     for unit in 0..plan.units.len() {
         outcome.parameters.push(engine.parameters(unit)?.unwrap_or_default());
     }
@@ -228,6 +231,21 @@ pub fn assert_as_planned(plan: &Plan, rank: usize, steps: u64, moved: Moved, map
     assert_eq!(moved, planned, "rank {rank} took other bytes than planned: {config:?}");
     let planned = [private_mapping_bytes(config.device, &stage.memory), segment_mapping_bytes(plan, rank)];
     assert_eq!(mapped_bytes, planned, "rank {rank} has other mappings than planned: {config:?}");
+}
+
+/// Holds what a rank sent to other hosts, and took from them, in so many steps against its plan.
+///
+/// # Panics
+/// If they differ.
+pub fn assert_crosses_as_planned(plan: &Plan, rank: usize, steps: u64, crossed: Crossed) {
+    let (config, steps) = (&plan.config, steps as usize);
+    let sent = Traffic::between_hosts(plan, rank, plan.of_rank(rank).step);
+    assert_eq!(crossed.sent_bytes, steps * sent.total_bytes(), "rank {rank} sent other bytes than planned: {config:?}");
+    // Along a pipeline a rank may take what it does not send.
+    if config.mesh.pipeline == 1 {
+        let taken = steps * (sent.total_bytes() - sent.agree_bytes);
+        assert_eq!(crossed.taken_bytes, taken, "rank {rank} took other bytes of other hosts than planned: {config:?}");
+    }
 }
 
 /// Micro-batches of noise for the tiny models, cut from one global batch: rank and micro-batch only say which part.

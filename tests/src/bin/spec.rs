@@ -12,7 +12,9 @@ use zero_runtime::model::Model;
 use zero_runtime::transport::{cluster, shm};
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::specs::{Visitor, visit, visit_cuda};
-use zero_tests::training::{HYPER, STEPS, Start, Told, assert_as_planned, noise, train_rank};
+use zero_tests::training::{
+    HYPER, STEPS, Start, Told, assert_as_planned, assert_crosses_as_planned, noise, train_rank,
+};
 
 /// A layout in words, and for how many steps it is trained.
 struct Run(Vec<String>, u64);
@@ -39,6 +41,9 @@ impl Visitor for Run {
         let outcome =
             train_rank::<M, _>(transport, HYPER, self.1, Start::Seed(7), &noise(plan.config)).expect("no faults");
         assert_as_planned(plan, place.rank, self.1, outcome.moved[0], outcome.mapped_bytes[0]);
+        if plan.config.mesh.nodes > 1 {
+            assert_crosses_as_planned(plan, place.rank, self.1, outcome.crossed[0]);
+        }
         cluster::leave();
         watch.goodbye();
         println!("{}", Told::of(&outcome));

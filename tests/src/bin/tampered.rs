@@ -38,7 +38,7 @@ fn main() -> ExitCode {
             engine.evaluate(batch)?;
         }
         let moved: Moved = engine.moved();
-        compare(&mut engine, &moved, STEPS, &RunSize::LEAST)?;
+        compare(&mut engine, &moved, 0, STEPS, &RunSize::LEAST)?;
         Ok::<_, Error>(())
     });
     for rank in ranks.expect("the memory of a tiny model") {

@@ -1,5 +1,6 @@
 //! What goes over the network is what the plan says: bytes on the card of a host, against those that its ranks send to others.
 
+use serde_json::Value;
 use zero_plan::{Plan, PlanBuf, Traffic};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -67,6 +68,37 @@ fn bytes_on_the_network_are_those_of_the_plan() {
         );
         if words_of[0] == "mesh=1x2x2" {
             assert_eq!((planned.gather_bytes, planned.reduce_bytes), (0, 0), "ZeRO stays within a host");
+        }
+    }
+}
+
+#[test]
+fn bytes_between_hosts_are_in_the_report_and_in_the_metrics() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let metrics = folder.path().join("metrics.jsonl");
+        let program = format!(
+            "{} --steps 3 --sample 0 --held-out 0 --data {} --metrics {}",
+            env!("CARGO_BIN_EXE_hosts"),
+            crate::text().display(),
+            metrics.display()
+        );
+        let output = net.launch(mpi, 2, 2, &[("ZERO_MPI", &*mpi.library())], &program).output().expect("a launcher");
+        let all = words(&output);
+        assert!(output.status.success(), "{mpi:?}: {all}");
+        let row = all.lines().find_map(|line| line.strip_prefix("bytes between hosts per step"));
+        let row = row.unwrap_or_else(|| panic!("no such row: {all}"));
+        let row: Vec<u64> = row.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+        assert!(row.len() == 2 && row[0] == row[1] && row[0] > 0, "{all}");
+        let lines = std::fs::read_to_string(&metrics).expect("metrics");
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let steps: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "step").collect();
+        assert_eq!(steps.len(), 3, "{lines:?}");
+        for line in steps {
+            // All ranks send as much.
+            assert_eq!(line["between_hosts_bytes"], row[0], "{line}");
+            assert!(line["within_host_bytes"].as_u64().is_some_and(|bytes| bytes > row[0]), "{line}");
         }
     }
 }

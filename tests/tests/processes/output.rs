@@ -247,6 +247,7 @@ fn metrics_are_a_line_of_json_for_each_step() {
         // In bytes: no process is as small as a megabyte.
         assert!(number(line, "peak_resident_bytes") > 1e6, "{line}");
         assert_eq!(line["kind"], "step");
+        assert!(number(line, "within_host_bytes") > 0.0 && line.get("between_hosts_bytes").is_none(), "{line}");
         // The arena takes 0.1 MB: nothing beside it may be as large as that of a real model.
         assert!(number(line, "peak_resident_bytes") < 30e6, "{line}");
     }

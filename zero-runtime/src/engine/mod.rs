@@ -64,7 +64,7 @@ use crate::arena::Arena;
 use crate::device::{Agreement, Device, Element, ReportBlock};
 use crate::layer::{Activation, Shape};
 use crate::model::{DeviceOf, Model};
-use crate::transport::{Lost, Transport};
+use crate::transport::{Crossed, Lost, Transport};
 use batch::Misfit;
 use collectives::Share;
 use queues::Awaited;
@@ -228,6 +228,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// where they were copied or read, not computed from the plan.
     pub fn moved(&self) -> Moved {
         self.ranks.moved()
+    }
+
+    /// Bytes that have gone between this rank and those of other hosts so far: counted by message.
+    pub fn crossed(&self) -> Crossed {
+        self.ranks.transport.crossed()
     }
 
     /// Records when each op of the next `steps` steps begins and ends.

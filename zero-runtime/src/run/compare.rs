@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
 use crate::plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use crate::plan::{Bytes, Moved, Plan, RunSize, TransportKind};
+use crate::plan::{Bytes, Moved, Plan, RunSize, Traffic, TransportKind};
 use crate::profile::gather;
 use crate::transport::Transport;
 
@@ -46,20 +46,28 @@ const HELD: Fault = Fault {
 
 const RESIDENT: &str = "peak resident of a rank";
 
-const ROWS: [Row; 5] = [
+const BETWEEN_HOSTS: &str = "bytes between hosts per step";
+
+const ROWS: [Row; 6] = [
     Row { name: "private memory of a rank", is_per_step: false, fault: &MAPPED },
     Row { name: "memory shared by all ranks", is_per_step: false, fault: &MAPPED },
     Row { name: RESIDENT, is_per_step: false, fault: &HELD },
     Row { name: "bytes copied per step", is_per_step: true, fault: &MOVED },
     Row { name: "bytes read in place per step", is_per_step: true, fault: &MOVED },
+    Row { name: BETWEEN_HOSTS, is_per_step: true, fault: &MOVED },
 ];
 
 /// The figures of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most memory that its process
-/// has held, the bytes that it has copied from peers, and those that it has read in their memory.
+/// has held, the bytes that it has copied from peers, those that it has read in their memory, and those that it has sent to
+/// other hosts.
 type Figures = [usize; ROWS.len()];
 
-/// The figures that this rank has measured. `moved` is what its transport counted in the steps.
-fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, T>, moved: &Moved) -> Figures {
+/// The figures that this rank has measured. `moved` and `sent_bytes` are what its transport counted in the steps.
+fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    engine: &Engine<'p, M, T>,
+    moved: &Moved,
+    sent_bytes: usize,
+) -> Figures {
     let (plan, arena) = (engine.plan(), engine.arena());
     let [private, segment] = arena.mapped_bytes();
     // The kernel counts the pages of the program, and all shared memory that the process has touched. Data is read and
@@ -75,7 +83,7 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, 
         // One process holds all ranks.
         TransportKind::Local => peak_resident_bytes(),
     };
-    [private, segment, resident, moved.copied.total_bytes(), moved.in_place.total_bytes()]
+    [private, segment, resident, moved.copied.total_bytes(), moved.in_place.total_bytes(), sent_bytes]
 }
 
 /// The figures that the plan says for `rank`, after `steps` steps.
@@ -88,18 +96,21 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
     let stage = plan.of_rank(rank);
     let moved = Moved::taken(plan, rank, stage.step);
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
+    // Between GPUs of one host some transports send, too.
+    let crosses = plan.config.spans_hosts().then(|| Traffic::between_hosts(plan, rank, stage.step).total_bytes());
     [
         private_mapping_bytes(plan.config.device, &stage.memory),
         segment_mapping_bytes(plan, rank),
         resident,
         copied,
         in_place,
+        steps * crosses.unwrap_or(0),
     ]
 }
 
 /// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all
-/// `steps`; and what devices have outside of arenas, which no plan says. `moved` is what this rank counted in those steps. Every
-/// rank must call it.
+/// `steps`; and what devices have outside of arenas, which no plan says. `moved`, and `sent_bytes` to other hosts, are what this
+/// rank counted in those steps. Every rank must call it.
 ///
 /// # Errors
 /// Z0410 if mappings are not as long as planned, Z0411 if other bytes were moved, Z0412 if a process held more than the
@@ -107,6 +118,7 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
 pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     moved: &Moved,
+    sent_bytes: usize,
     steps: u64,
     size: &RunSize,
 ) -> Result<(), Error> {
@@ -115,7 +127,8 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     // numbers of threads.
     let outside = engine.device().outside();
     let outside_bytes: Vec<usize> = outside.iter().map(|(_, bytes)| *bytes).collect();
-    let figures: [&[usize]; 3] = [&planned(engine.plan(), rank, steps, size), &measured(engine, moved), &outside_bytes];
+    let planned = planned(engine.plan(), rank, steps, size);
+    let figures: [&[usize]; 3] = [&planned, &measured(engine, moved, sent_bytes), &outside_bytes];
     let has_mpi = engine.plan().config.spans_hosts();
     let own = figures.concat();
     // Numbers of bytes are small enough to be exact as f64.
@@ -135,7 +148,8 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 
 fn table(planned: &[Figures], measured: &[Figures], outside: &[(&str, usize)], steps: usize, has_mpi: bool) -> String {
     let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
-    for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| !row.is_per_step || steps > 0) {
+    let is_shown = |row: &Row| (!row.is_per_step || steps > 0) && (has_mpi || row.name != BETWEEN_HOSTS);
+    for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| is_shown(row)) {
         let most = |figures: &[Figures]| {
             let most = figures.iter().map(|figures| figures[i]).max().unwrap_or(0);
             if row.is_per_step { (most / steps).to_string() } else { Bytes(most).to_string() }
@@ -178,7 +192,7 @@ fn check(planned: &[Figures], measured: &[Figures], has_mpi: bool) -> Result<(),
 mod tests {
     use super::*;
 
-    const PLANNED: Figures = [4096, 8192, 1 << 20, 30, 60];
+    const PLANNED: Figures = [4096, 8192, 1 << 20, 30, 60, 12];
 
     /// The error if the second rank has another figure in row `row`.
     fn error(row: usize, measured: usize) -> Option<String> {
@@ -200,7 +214,7 @@ mod tests {
 
     #[test]
     fn z0411_a_byte_more_or_less_of_either_kind_is_an_error() {
-        for (row, bytes) in [(3, 29), (3, 31), (4, 59), (4, 61)] {
+        for (row, bytes) in [(3, 29), (3, 31), (4, 59), (4, 61), (5, 11), (5, 13)] {
             assert!(error(row, bytes).is_some_and(|error| error.contains("[Z0411]")), "{bytes}");
         }
     }
@@ -219,15 +233,26 @@ mod tests {
             other[row] += 1;
             check(&[PLANNED], &[other], true)
         };
-        assert!(more(2).is_ok() && [0, 1, 3, 4].iter().all(|&row| more(row).is_err()));
+        assert!(more(2).is_ok() && [0, 1, 3, 4, 5].iter().all(|&row| more(row).is_err()));
         let text = table(&[PLANNED], &[PLANNED], &[], 3, true);
         let row: Vec<&str> = text.lines().nth(4).expect("a row").split_whitespace().collect();
         assert_eq!(row, ["peak", "resident,", "with", "MPI", "not", "planned", "1.0", "MiB"]);
     }
 
     #[test]
+    fn what_goes_between_hosts_is_shown_where_there_are_several() {
+        let row = |has_mpi| {
+            let text = table(&[PLANNED], &[PLANNED], &[], 3, has_mpi);
+            let row = text.lines().find(|line| line.starts_with(BETWEEN_HOSTS));
+            row.map(|row| row[BETWEEN_HOSTS.len()..].split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!((row(true), row(false)), (Some("4 4".to_owned()), None));
+    }
+
+    #[test]
     fn the_table_shows_the_most_of_all_ranks_and_moved_bytes_of_one_step() {
-        let text = table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60]], &[("pinned", 8 << 20)], 3, false);
+        let text =
+            table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60, 12]], &[("pinned", 8 << 20)], 3, false);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[4], ["peak", "resident", "of", "a", "rank", "<=", "1.0", "MiB", "1.0", "MiB"]);
         assert_eq!(rows[5], ["bytes", "copied", "per", "step", "10", "10"]);

@@ -31,6 +31,11 @@ pub struct StepLine {
     pub tokens_per_s: f64,
     /// Most memory that rank 0 has held so far.
     pub peak_resident_bytes: usize,
+    /// What rank 0 has taken in the step from other ranks of its host: copied, or read where it lies.
+    pub within_host_bytes: usize,
+    /// What it has sent in the step to ranks of other hosts, where there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between_hosts_bytes: Option<usize>,
 }
 
 /// A new file of this run. A file that is there already is never overwritten.

@@ -25,9 +25,10 @@ use crate::error::Error;
 use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
-use crate::plan::Moved;
+use crate::plan::{Config, Moved};
 use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
-use crate::transport::Transport;
+use crate::transport::cluster::spans_hosts;
+use crate::transport::{Crossed, Transport};
 
 /// What comes after training, before the comparison: a sample of what was learned, for example.
 pub trait Finale<M: Model>: Sync {
@@ -154,7 +155,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
         output.begin(&Header::new(job, done))?;
     }
 
-    let mut moved = Moved::default();
+    let (mut moved, mut sent_bytes) = (Moved::default(), 0);
     for number in done + 1..=arguments.steps {
         if number == done + SLOW_STEPS + 1 {
             engine.set_timeout(timeout);
@@ -163,9 +164,13 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
             engine.record(arguments.profiled_steps());
         }
         // What evaluations and checkpoints move does not belong to a step.
-        let moved_before = engine.moved();
-        let line = step(&mut engine, job, number)?;
-        moved += engine.moved() - moved_before;
+        let (moved_before, crossed_before) = (engine.moved(), engine.crossed());
+        let mut line = step(&mut engine, job, number)?;
+        let (moved_now, crossed_now) = (engine.moved() - moved_before, engine.crossed() - crossed_before);
+        moved += moved_now;
+        sent_bytes += crossed_now.sent_bytes;
+        line.within_host_bytes = within_host_bytes(&engine.plan().config, &moved_now, crossed_now);
+        line.between_hosts_bytes = spans_hosts(&engine.plan().config).then_some(crossed_now.sent_bytes);
         if let Some(output) = &mut output {
             output.step(&line, arguments.tells_of(number) || number == done + 1)?;
         }
@@ -187,7 +192,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     job.weights.export(&mut engine)?;
     job.finale.run(&mut engine, output.as_mut())?;
     let size = size(engine.plan(), arguments, job.data.resident_bytes());
-    compare(&mut engine, &moved, arguments.steps - done, &size)?;
+    compare(&mut engine, &moved, sent_bytes, arguments.steps - done, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;
     Ok(if saving.is_some_and(|saving| saving.has_failed()) { Ending::NotSaved } else { Ending::Done })
 }
@@ -230,7 +235,17 @@ fn step<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
         step_s: took.as_secs_f64(),
         tokens_per_s: tokens_per_s(config.tokens_per_step(), took),
         peak_resident_bytes: peak_resident_bytes(),
+        within_host_bytes: 0,
+        between_hosts_bytes: None,
     })
+}
+
+/// What a rank has taken from others of its host: of all that has moved, what has not come from other hosts. Of the numbers that
+/// all ranks exchange, it has those of its host from there.
+fn within_host_bytes(config: &Config, moved: &Moved, crossed: Crossed) -> usize {
+    let (all, (first, end)) = (moved.all(), config.sharing(0));
+    let of_each = all.agree_bytes / (config.mesh.ranks() - 1).max(1);
+    all.total_bytes() - all.agree_bytes - crossed.taken_bytes + (end - first - 1) * of_each
 }
 
 /// Computes the loss on held-out data after `step` steps. Rank 0 prints it.

@@ -17,6 +17,7 @@ mod shared;
 pub mod shm;
 mod silent;
 
+use std::ops::Sub;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,23 @@ pub use silent::Silent;
 
 /// How long a rank waits for another one before it gives up, unless [`Transport::set_timeout`] says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Bytes that have gone between one rank and those of other hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crossed {
+    /// All that it has begun to send them.
+    pub sent_bytes: usize,
+    /// What it has begun to take from them, but for the numbers that all ranks exchange.
+    pub taken_bytes: usize,
+}
+
+impl Sub for Crossed {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { sent_bytes: self.sent_bytes - before.sent_bytes, taken_bytes: self.taken_bytes - before.taken_bytes }
+    }
+}
 
 /// What this rank waits for never comes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,4 +128,10 @@ pub unsafe trait Transport<'p, D: Device> {
     /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
     /// [`Transport::peer`] shows it, the engine counts.
     fn moved(&self) -> Moved;
+
+    /// Bytes that have gone between this rank and those of other hosts so far, counted by message as each was given to the
+    /// network. What it takes of them is part of what has moved.
+    fn crossed(&self) -> Crossed {
+        Crossed::default()
+    }
 }

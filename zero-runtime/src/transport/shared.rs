@@ -13,7 +13,7 @@ use super::carried::{Carried, arrived};
 use super::cluster::Links;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
 use super::queued::Queued;
-use super::{Lost, TIMEOUT, Transport};
+use super::{Crossed, Lost, TIMEOUT, Transport};
 use crate::arena::Arena;
 use crate::device::{Cpu, Device};
 use crate::view::{View, ViewMut};
@@ -540,5 +540,9 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
 
     fn moved(&self) -> Moved {
         self.moved
+    }
+
+    fn crossed(&self) -> Crossed {
+        self.links.as_ref().map_or_else(Crossed::default, |links| links.crossed)
     }
 }

@@ -11,6 +11,7 @@ use zero_plan::{Axis, Coordinates, Op, Parcel, Plan, Position};
 use super::post::{Message, Post, Raise, Whose};
 use crate::arena::Arena;
 use crate::device::Device;
+use crate::transport::Crossed;
 use crate::transport::control::{Control, Count};
 use crate::transport::shared::Shared;
 
@@ -32,6 +33,8 @@ pub(in crate::transport) struct Links {
     leaving: Vec<(usize, Count, u32)>,
     /// What is being given to the thread that owns MPI.
     messages: Vec<Message>,
+    /// Bytes of what it was given so far.
+    pub crossed: Crossed,
 }
 
 /// Kinds of tags: what is sent in ops of one kind about one unit or bucket has one tag, and comes in the order in which it
@@ -66,6 +69,7 @@ impl Links {
             unsettled: VecDeque::with_capacity(plan.buckets.len()),
             leaving: Vec::with_capacity(ranks * Count::NUMBER),
             messages: Vec::with_capacity(units),
+            crossed: Crossed::default(),
         }
     }
 
@@ -102,6 +106,7 @@ impl Links {
             });
             let is_for_all = count == Count::Gathered && plan.config.takes_for_mates();
             let whose = if is_for_all { Whose::Host(peer) } else { Whose::Own(peer) };
+            self.crossed.taken_bytes += bytes(&self.messages);
             // SAFETY: by the caller's promise.
             unsafe { self.post.give(self.messages.drain(..), Raise { whose, count, target }) };
         }
@@ -124,6 +129,7 @@ impl Links {
                 }
             });
             self.leaves(peer, count, target);
+            self.crossed.sent_bytes += bytes(&self.messages);
             // SAFETY: by the caller's promise.
             unsafe { self.post.give(self.messages.drain(..), Raise { whose: Whose::Own(peer), count, target }) };
         }
@@ -141,6 +147,10 @@ impl Links {
     pub fn leaving(&self, index: usize) -> Option<(usize, Count, u32)> {
         self.leaving.get(index).copied()
     }
+}
+
+fn bytes(messages: &[Message]) -> usize {
+    messages.iter().map(|message| message.bytes).sum()
 }
 
 /// The ranks of other hosts that the one at `own` gives something in an op, and takes something of.
@@ -260,6 +270,7 @@ impl<D: Device> Shared<'_, D> {
             let received = Message { is_sent: false, peer, tag, start: arena.numbers(peer, told), bytes };
             let sent = Message { is_sent: true, peer, tag, start: arena.numbers(rank, told), bytes };
             links.leaves(peer, Count::Exchanged, told);
+            links.crossed.sent_bytes += sent.bytes;
             // SAFETY: by the caller's promise.
             unsafe {
                 let raise = Raise { whose: Whose::Host(peer), count: Count::Entered, target: told };
@@ -341,6 +352,7 @@ impl Links {
         let message = Message { is_sent: true, peer, tag, start, bytes: place.len_bytes };
         let raise = Raise { whose: Whose::Own(peer), count: Count::Taken(parcel), target: sent };
         self.leaves(peer, raise.count, sent);
+        self.crossed.sent_bytes += message.bytes;
         // SAFETY: by the caller's promise.
         unsafe { self.post.give(std::iter::once(message), raise) };
     }
