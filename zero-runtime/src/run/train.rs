@@ -27,7 +27,6 @@ use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::plan::{Config, Moved};
 use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
-use crate::transport::cluster::spans_hosts;
 use crate::transport::{Crossed, Transport};
 
 /// What comes after training, before the comparison: a sample of what was learned, for example.
@@ -170,7 +169,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
         moved += moved_now;
         sent_bytes += crossed_now.sent_bytes;
         line.within_host_bytes = within_host_bytes(&engine.plan().config, &moved_now, crossed_now);
-        line.between_hosts_bytes = spans_hosts(&engine.plan().config).then_some(crossed_now.sent_bytes);
+        line.between_hosts_bytes = engine.plan().config.spans_hosts().then_some(crossed_now.sent_bytes);
         if let Some(output) = &mut output {
             output.step(&line, arguments.tells_of(number) || number == done + 1)?;
         }
