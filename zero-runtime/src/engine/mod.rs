@@ -64,7 +64,7 @@ use crate::arena::Arena;
 use crate::device::{Agreement, Device, Element, ReportBlock};
 use crate::layer::{Activation, Shape};
 use crate::model::{DeviceOf, Model};
-use crate::transport::{Crossed, Lost, Transport};
+use crate::transport::{ClockLook, Crossed, Lost, Transport};
 use batch::Misfit;
 use collectives::Share;
 use queues::Awaited;
@@ -233,6 +233,17 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Bytes that have gone between this rank and those of other hosts so far: counted by message.
     pub fn crossed(&self) -> Crossed {
         self.ranks.transport.crossed()
+    }
+
+    /// How far the clock of this host is from that of rank 0's, as the first rank of each host knows where there are several.
+    /// Every rank must call it.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    pub fn compare_clocks(&mut self) -> Result<Option<ClockLook>, Lost> {
+        // None of them is late.
+        self.gather_numbers(&[0.0])?;
+        self.ranks.transport.compare_clocks()
     }
 
     /// Records when each op of the next `steps` steps begins and ends.

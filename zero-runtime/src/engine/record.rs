@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// Nanoseconds of the monotonic clock: of the host, so that what ranks record lies on one axis.
+/// Nanoseconds of the monotonic clock: of the host, so that what its ranks record lies on one axis.
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

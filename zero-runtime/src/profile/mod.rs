@@ -2,11 +2,13 @@
 //! counts what an op does, `machine` measures what this machine can do, and `mean` averages over ranks and steps;
 //! `table` and `trace` show the results. Never changes what is computed.
 
+mod clocks;
 mod machine;
 mod mean;
 mod table;
 mod trace;
 
+pub use clocks::HostClock;
 pub use machine::{Cores, Machine};
 pub use table::Tables;
 pub use trace::Trace;
@@ -15,24 +17,50 @@ pub use zero_plan::Work;
 use crate::engine::{Engine, Record, Span, now_ns};
 use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
-use crate::transport::{Lost, Transport};
+use crate::transport::{ClockLook, Lost, Transport};
 
-/// What every rank recorded of the same steps, in the order of ranks. Times are nanoseconds since the first rank began.
-/// Every rank must call it with its own record.
+/// The clock of each host beside that of rank 0's, where there are several. Every rank must call it, with what it was told of its
+/// own before the first step.
+///
+/// # Errors
+/// [`Lost`] if another rank has ended.
+pub fn gather_clocks<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    engine: &mut Engine<'p, M, T>,
+    first: Option<ClockLook>,
+) -> Result<Vec<HostClock>, Lost> {
+    let config = &engine.plan().config;
+    if !config.spans_hosts() {
+        return Ok(Vec::new());
+    }
+    let ranks_per_host = config.mesh.ranks_per_node();
+    let last = engine.compare_clocks()?;
+    let own = HostClock { first: first.unwrap_or_default(), last: last.unwrap_or_default() };
+    let ranks = gather(engine, &own.numbers())?;
+    Ok(ranks.iter().step_by(ranks_per_host).map(|numbers| HostClock::of(numbers)).collect())
+}
+
+/// What every rank recorded of the same steps, in the order of ranks. Times are nanoseconds since the first rank began, by the
+/// clock of rank 0's host. Every rank must call it with its own record, and the clocks of all hosts.
 ///
 /// # Errors
 /// [`Lost`] if another rank has ended.
 pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     own: &Record,
+    clocks: &[HostClock],
 ) -> Result<Vec<Record>, Lost> {
     let plan = engine.plan();
-    let start_ns = own.steps.first().map_or(0, |step| step.start_ns);
+    let clock = clocks.get(plan.config.mesh.node(engine.arena().rank())).copied().unwrap_or_default();
+    let shared = |ns: u64| clock.shifted_ns(ns);
+    let start_ns = own.steps.first().map_or(0, |step| shared(step.start_ns));
     let starts = gather(engine, &[start_ns as f64])?;
     let origin_ns = starts.iter().fold(f64::INFINITY, |first, start| first.min(start[0])) as u64;
     // Ranks must exchange equally many numbers. All of these are small enough to be exact as f64.
     let ops_max = plan.stages.iter().map(|stage| stage.step.len()).max().unwrap_or(0);
     let mut spans: Vec<Span> = [&own.steps[..], &own.ops].concat();
+    for span in &mut spans {
+        *span = Span { start_ns: shared(span.start_ns), end_ns: shared(span.end_ns) };
+    }
     spans.resize(own.steps.len() * (1 + ops_max), Span { start_ns: origin_ns, end_ns: origin_ns });
     let since = |ns: u64| ns.saturating_sub(origin_ns) as f64;
     let numbers: Vec<f64> = spans.iter().flat_map(|span| [since(span.start_ns), since(span.end_ns)]).collect();
@@ -70,4 +98,6 @@ pub struct Recorded<'a> {
     pub ranks: &'a [Record],
     /// What this machine can do, as each rank measured it.
     pub machines: &'a [Machine],
+    /// The clock of each host beside that of rank 0's, where there are several.
+    pub clocks: &'a [HostClock],
 }

@@ -5,6 +5,7 @@ use core::fmt;
 use zero_plan::report::{Ranges, Table};
 use zero_plan::{Op, Plan};
 
+use super::clocks::within_ns;
 use super::mean::{Rank, Sum, mean, of_stage};
 use super::{Machine, Recorded, Work};
 
@@ -14,7 +15,7 @@ pub struct Tables<'a>(pub Recorded<'a>);
 
 impl fmt::Display for Tables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Recorded { plan, ranks, machines } = self.0;
+        let Recorded { plan, ranks, machines, clocks } = self.0;
         let Some(first) = ranks.first().filter(|first| !first.steps.is_empty()) else { return Ok(()) };
         let (from, steps) = (first.first_step + 1, first.steps.len() as u64);
         let ranks: Vec<Rank> = ranks.iter().enumerate().map(|(rank, record)| Rank::new(plan, rank, record)).collect();
@@ -23,7 +24,11 @@ impl fmt::Display for Tables<'_> {
         for table in [by_op(plan, &ranks, &machine), by_unit(plan, &ranks), by_bucket(plan, &ranks)] {
             writeln!(f, "\n{}", table.fitted().lines().join("\n"))?;
         }
-        writeln!(f, "\n{}", whole_step(plan, &ranks, &machine))
+        writeln!(f, "\n{}", whole_step(plan, &ranks, &machine))?;
+        if clocks.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "clocks of hosts are within {:.0} us of one another", (within_ns(clocks) as f64 / 1e3).ceil())
     }
 }
 

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use zero_plan::{Axis, Coordinates, Op, Plan};
 
-use super::{Recorded, Span, Work};
+use super::clocks::within_ns;
+use super::{HostClock, Recorded, Span, Work};
 
 /// The rows of a rank. Viewers take process 0 and thread 0 for those of an idle kernel, so numbers begin at 1.
 const COMPUTE: usize = 1;
@@ -56,14 +57,52 @@ struct Details {
     gflop: Option<f64>,
 }
 
+/// What is said of the axis of time where it is that of several hosts. Times are in microseconds.
+#[derive(Serialize)]
+struct Clocks {
+    /// How far times of two hosts may be apart that are the same here.
+    clocks_within_us: f64,
+    /// Of each host.
+    clocks: Vec<Clock>,
+}
+
+/// What was added to times of a host.
+#[derive(Serialize)]
+struct Clock {
+    /// Before the first step, and after the last one.
+    offsets_us: [f64; 2],
+    /// By how much either may be wrong.
+    error_us: f64,
+}
+
+impl Clocks {
+    fn of(clocks: &[HostClock]) -> Self {
+        let clock = |clock: &HostClock| Clock {
+            offsets_us: [clock.first, clock.last].map(|look| look.offset_ns as f64 / 1e3),
+            error_us: microseconds(clock.error_ns()),
+        };
+        Self { clocks_within_us: microseconds(within_ns(clocks)), clocks: clocks.iter().map(clock).collect() }
+    }
+}
+
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
 impl Trace<'_> {
     /// Writes it, an event a line.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let Recorded { plan, ranks, .. } = self.0;
-        out.write_all(b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [")?;
+        let Recorded { plan, ranks, clocks, .. } = self.0;
+        out.write_all(b"{\"displayTimeUnit\": \"ms\", ")?;
+        if !clocks.is_empty() {
+            out.write_all(b"\"otherData\": ")?;
+            serde_json::to_writer(&mut *out, &Clocks::of(clocks))?;
+            out.write_all(b", ")?;
+        }
+        out.write_all(b"\"traceEvents\": [")?;
         let mut before = "\n";
         let mut put = |event: Event| -> io::Result<()> {
             out.write_all(before.as_bytes())?;
@@ -88,7 +127,6 @@ impl Trace<'_> {
 }
 
 fn event(name: String, pid: usize, tid: usize, span: Span, args: Details) -> Event {
-    let microseconds = |ns: u64| ns as f64 / 1e3;
     let time = Time { ts: microseconds(span.start_ns), dur: microseconds(span.ns()) };
     Event { name, ph: "X", pid, tid, time: Some(time), args }
 }
@@ -146,8 +184,11 @@ mod tests {
             (record.steps, record.ops) = (vec![span], vec![span; ops.len()]);
             let mut written = Vec::new();
             let ranks = [record.clone(), record];
-            Trace(Recorded { plan, ranks: &ranks, machines: &[] }).write(&mut written).expect("room in memory");
+            Trace(Recorded { plan, ranks: &ranks, machines: &[], clocks: &[] })
+                .write(&mut written)
+                .expect("room in memory");
             let trace: Value = serde_json::from_slice(&written).expect("JSON");
+            assert!(trace.get("otherData").is_none(), "one host has one clock");
             let events = trace["traceEvents"].as_array().expect("events").iter();
             let mut events = events.filter(|event| event["ph"] == "X" && event["tid"] != STEPS);
             for at in [0, 1].map(|rank| config.mesh.coordinates(rank)) {

@@ -26,8 +26,8 @@ use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::plan::{Config, Moved};
-use crate::profile::{Machine, Recorded, Tables, Trace, gather_records};
-use crate::transport::{Crossed, Transport};
+use crate::profile::{Machine, Recorded, Tables, Trace, gather_clocks, gather_records};
+use crate::transport::{ClockLook, Crossed, Transport};
 
 /// What comes after training, before the comparison: a sample of what was learned, for example.
 pub trait Finale<M: Model>: Sync {
@@ -266,6 +266,8 @@ fn held_out<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
 /// What a run does for its profile before the first step and after the last one.
 struct Profiler {
     machines: Vec<Machine>,
+    /// How far the clock of this host was from that of rank 0's, if this rank is its first.
+    clock: Option<ClockLook>,
     /// Rank 0 writes for all.
     file: Option<NewFile>,
 }
@@ -279,17 +281,19 @@ impl Profiler {
         let writes = engine.arena().rank() == 0;
         let file = writes.then(|| NewFile::create("a profile", path)).transpose()?;
         let machines = Machine::measure(engine)?;
+        let clock = engine.compare_clocks()?;
         // The memory for measuring does not belong to training.
         reset_peak_resident();
-        Ok(Self { machines, file })
+        Ok(Self { machines, clock, file })
     }
 
     /// Gathers what all ranks have recorded. Rank 0 prints it and writes the trace.
     fn finish<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(self, engine: &mut Engine<'p, M, T>) -> Result<(), Error> {
         let Some(record) = engine.take_record() else { return Ok(()) };
-        let ranks = gather_records(engine, &record)?;
+        let clocks = gather_clocks(engine, self.clock)?;
+        let ranks = gather_records(engine, &record, &clocks)?;
         let Some(mut file) = self.file else { return Ok(()) };
-        let recorded = Recorded { plan: engine.plan(), ranks: &ranks, machines: &self.machines };
+        let recorded = Recorded { plan: engine.plan(), ranks: &ranks, machines: &self.machines, clocks: &clocks };
         file.write(|file| Trace(recorded).write(file))?;
         say_table(&format!("\n{}", Tables(recorded)));
         Ok(())

@@ -51,6 +51,17 @@ impl Sub for Crossed {
     }
 }
 
+/// How far the clock of a host is from that of rank 0's, at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockLook {
+    /// The moment, in nanoseconds of the clock of this host.
+    pub at_ns: u64,
+    /// What the other clock was ahead by.
+    pub offset_ns: i64,
+    /// By how much that may be wrong.
+    pub error_ns: u64,
+}
+
 /// What this rank waits for never comes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
@@ -128,6 +139,12 @@ pub unsafe trait Transport<'p, D: Device> {
     /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
     /// [`Transport::peer`] shows it, the engine counts.
     fn moved(&self) -> Moved;
+
+    /// How far the clock of this host is from that of rank 0's. The first rank of each host knows, where there are several. All
+    /// ranks call it, after an exchange and before anything else.
+    fn compare_clocks(&mut self) -> Result<Option<ClockLook>, Lost> {
+        Ok(None)
+    }
 
     /// Bytes that have gone between this rank and those of other hosts so far, counted by message as each was given to the
     /// network. What it takes of them is part of what has moved.

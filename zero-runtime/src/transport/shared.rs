@@ -13,7 +13,7 @@ use super::carried::{Carried, arrived};
 use super::cluster::Links;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
 use super::queued::Queued;
-use super::{Crossed, Lost, TIMEOUT, Transport};
+use super::{ClockLook, Crossed, Lost, TIMEOUT, Transport};
 use crate::arena::Arena;
 use crate::device::{Cpu, Device};
 use crate::view::{View, ViewMut};
@@ -540,6 +540,10 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
 
     fn moved(&self) -> Moved {
         self.moved
+    }
+
+    fn compare_clocks(&mut self) -> Result<Option<ClockLook>, Lost> {
+        Shared::compare_clocks(self)
     }
 
     fn crossed(&self) -> Crossed {

@@ -5,11 +5,13 @@
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use rustix::process::{Pid, getppid};
 
+use super::clock;
 use super::mpi::{Mpi, Request};
-use super::post::{Counts, Desk, End, LOOK, Message, ROOM, Raise, Told, Whose, lock};
+use super::post::{Clocks, Counts, Desk, End, Inbox, LOOK, Message, ROOM, Raise, Told, Whose, lock};
 use crate::device::Failure;
 use crate::transport::control::Count;
 
@@ -134,10 +136,11 @@ impl<'a> Carrier<'a> {
     /// Takes what it was told; sleeps until there is something, where nothing is under way.
     fn hear(&mut self) -> (bool, Option<End>) {
         let mut inbox = lock(&self.desk.told);
-        while self.batches.is_empty() && inbox.told.is_empty() && inbox.end.is_none() {
+        let is_idle = |inbox: &Inbox| inbox.told.is_empty() && inbox.clocks.is_none() && inbox.end.is_none();
+        while self.batches.is_empty() && is_idle(&inbox) {
             inbox = self.desk.wakes.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
-        let (told, end) = (!inbox.told.is_empty(), inbox.end);
+        let (told, clocks, end) = (!inbox.told.is_empty(), inbox.clocks.take(), inbox.end);
         std::mem::swap(&mut inbox.told, &mut self.told);
         drop(inbox);
         while let Some(told) = self.told.pop_front() {
@@ -149,6 +152,10 @@ impl<'a> Carrier<'a> {
                     self.batches.push(Batch { messages, pieces, raise });
                 }
             }
+        }
+        if let Some(Clocks { ranks_per_host, deadline, tell }) = clocks {
+            let goes_on = || Instant::now() < deadline && lock(&self.desk.told).end.is_none();
+            let _ = tell.send(clock::compare(&self.mpi, ranks_per_host, &goes_on));
         }
         (told, end)
     }

@@ -43,6 +43,9 @@ const TAG_KINDS: usize = 10;
 /// The largest that every library has is 32767.
 const TAGS: usize = 32767 / TAG_KINDS;
 
+/// That of questions about clocks, and of their answers: no op has it.
+pub(super) const CLOCK_TAG: c_int = (9 + TAG_KINDS) as c_int;
+
 fn tag(op: Op) -> c_int {
     let (kind, of) = match op {
         Op::Gather { unit, .. } => (0, unit),
@@ -81,6 +84,11 @@ impl Links {
     /// Which gather a unit's last was.
     pub fn gather_of(&self, unit: usize) -> u32 {
         self.of_unit[unit]
+    }
+
+    /// The thread that owns MPI.
+    pub(super) fn post(&self) -> &Post {
+        &self.post
     }
 
     /// What has gone wrong with MPI, for the first that asks.

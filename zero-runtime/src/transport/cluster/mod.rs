@@ -4,23 +4,31 @@
 
 mod card;
 mod carrier;
+mod clock;
 mod links;
 mod mpi;
 mod post;
 mod probe;
 
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use zero_plan::Plan;
 
-use super::control::Control;
+use super::control::{Control, timeout_of};
 use super::shared::Shared;
+use super::{ClockLook, Lost};
 use crate::device::{Device, Failure};
 use crate::launch::{JobPlace, LaunchError, Segment};
 use card::Card;
+use clock::Unread;
 pub(super) use links::Links;
 use post::{Counts, Ending, Post, Whose};
 pub use probe::{Probed, probe};
+
+/// Between two looks at whether another rank has ended, while clocks are compared.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
 
 /// The world that this process has joined, if it has.
 static WORLD: OnceLock<Ending> = OnceLock::new();
@@ -104,6 +112,35 @@ impl<D: Device> Shared<'_, D> {
         self.hosts = cards.into_iter().map(|card| card.host).collect();
         self.links = Some(Links::new(plan, post, mirror));
         Ok(())
+    }
+}
+
+impl<D: Device> Shared<'_, D> {
+    /// How far the clock of this host is from that of rank 0's: of the first rank of each host, which look at the same time. Other
+    /// ranks know nothing of it.
+    ///
+    /// # Errors
+    /// [`Lost`] if rank 0 does not answer, or has not been asked.
+    pub(super) fn compare_clocks(&self) -> Result<Option<ClockLook>, Lost> {
+        let ranks_per_host = self.arena.plan().config.mesh.ranks_per_node();
+        let Some(links) = self.links.as_ref().filter(|_| self.rank() % ranks_per_host == 0) else { return Ok(None) };
+        let compared = links.post().compare_clocks(ranks_per_host, timeout_of(self.sleeps_max));
+        loop {
+            // The thread gives up by itself. If it is gone, so is this process in a moment.
+            let unread = match compared.recv_timeout(LOOK_AROUND) {
+                Ok(Ok(look)) => return Ok(Some(look)),
+                Ok(Err(Unread::Failed(failure))) => {
+                    return Err(Lost::Device(Box::new(self.arena.broken(failure))));
+                }
+                Ok(Err(Unread::Silent(peer))) => Some(peer),
+                Err(RecvTimeoutError::Disconnected) => Some(if self.rank() > 0 { 0 } else { ranks_per_host }),
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            self.own().lost().map_or(Ok(()), Err)?;
+            if let Some(peer) = unread {
+                return Err(self.gives_up(peer));
+            }
+        }
     }
 }
 

@@ -6,13 +6,16 @@
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::carrier::Carrier;
+use super::clock::Unread;
 use super::mpi::Mpi;
 use crate::device::Failure;
 use crate::launch::LaunchError;
+use crate::transport::ClockLook;
 use crate::transport::control::{Control, Count};
 
 /// Between two looks at what is under way: short beside a transfer, long beside a look.
@@ -86,7 +89,15 @@ pub(super) struct Desk {
 
 pub(super) struct Inbox {
     pub told: VecDeque<Told>,
+    pub clocks: Option<Clocks>,
     pub end: Option<End>,
+}
+
+/// Clocks that are to be compared, by the first of so many ranks of each host.
+pub(super) struct Clocks {
+    pub ranks_per_host: usize,
+    pub deadline: Instant,
+    pub tell: SyncSender<Result<ClockLook, Unread>>,
 }
 
 /// The counts that a thread raises, wherever they lie.
@@ -123,7 +134,7 @@ impl Post {
         patience: Duration,
         counts: impl FnOnce() -> Box<dyn Counts> + Send + 'static,
     ) -> Result<(Self, World), LaunchError> {
-        let inbox = Mutex::new(Inbox { told: VecDeque::with_capacity(ROOM), end: None });
+        let inbox = Mutex::new(Inbox { told: VecDeque::with_capacity(ROOM), clocks: None, end: None });
         let desk = Arc::new(Desk {
             told: inbox,
             wakes: Condvar::new(),
@@ -163,6 +174,15 @@ impl Post {
         inbox.told.push_back(Told::Raise(raise));
         drop(inbox);
         self.0.wakes.notify_one();
+    }
+
+    /// Has the thread compare this host's clock with that of rank 0's, and tell what came of it. It does nothing else meanwhile: all
+    /// that other ranks wait for has left before.
+    pub fn compare_clocks(&self, ranks_per_host: usize, patience: Duration) -> Receiver<Result<ClockLook, Unread>> {
+        let (tell, compared) = std::sync::mpsc::sync_channel(1);
+        lock(&self.0.told).clocks = Some(Clocks { ranks_per_host, deadline: Instant::now() + patience, tell });
+        self.0.wakes.notify_one();
+        compared
     }
 
     /// What has gone wrong, for the first that asks.
