@@ -22,7 +22,9 @@ pub const HOSTS: &str = "hosts";
 /// The model that is trained.
 pub const ZERO3: &str = "hosts_zero3";
 /// Hosts of every measurement.
-const NODES: usize = 2;
+pub(crate) const NODES: usize = 2;
+/// What `tests/cluster/hosts.sh` calls their network cards.
+pub(crate) const CARD: &str = "eth0";
 /// Ranks of each.
 const EACH: [usize; 2] = [1, 2];
 /// What is timed.
@@ -71,17 +73,19 @@ fn run_rank(arguments: &[String]) -> Outcome<()> {
 }
 
 impl Choice {
-    fn names(&self) -> Outcome<Vec<String>> {
+    /// The hosts.
+    pub(crate) fn names(&self) -> Outcome<Vec<String>> {
         let names: Vec<String> =
             std::fs::read_to_string(self.folder.join("names"))?.lines().map(str::to_owned).collect();
         if names.len() == NODES { Ok(names) } else { Err(format!("{} hosts instead of {NODES}", names.len()).into()) }
     }
 
-    fn ssh(&self) -> PathBuf {
+    pub(crate) fn ssh(&self) -> PathBuf {
         self.folder.join("ssh")
     }
 
-    fn on(&self, host: &str, line: &str) -> Command {
+    /// A line of a shell on a host.
+    pub(crate) fn on(&self, host: &str, line: &str) -> Command {
         let mut command = Command::new(self.ssh());
         command.arg(host).arg(line);
         command
@@ -89,18 +93,21 @@ impl Choice {
 
     /// This program under mpirun, on so many ranks of each host.
     fn ours(&self, names: &[String], each: usize, words: &str) -> Outcome<String> {
+        self.mpirun(names, each, &format!("{} run {words}", std::env::current_exe()?.display()))
+    }
+
+    /// A program with its arguments under mpirun, on so many ranks of each host.
+    pub(crate) fn mpirun(&self, names: &[String], each: usize, program: &str) -> Outcome<String> {
         let slots: Vec<String> = names.iter().map(|name| format!("{name}:{each}")).collect();
-        let (program, ssh) = (std::env::current_exe()?, self.ssh());
         let line = format!(
-            "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --mca plm_rsh_agent {} --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --bind-to none \
-             --map-by slot --host {} -n {} {} run {words}",
+            "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --mca plm_rsh_agent {} --mca btl_tcp_if_include \
+             {CARD} --mca oob_tcp_if_include {CARD} --bind-to none --map-by slot --host {} -n {} {program}",
             self.launcher,
-            ssh.display(),
+            self.ssh().display(),
             slots.join(","),
             NODES * each,
-            program.display()
         );
-        finished(self.on(&names[0], &line), words)
+        finished(self.on(&names[0], &line), program)
     }
 
     /// The peer's ranks, without a launcher; gives what the first prints.
@@ -109,7 +116,7 @@ impl Choice {
         let start = |rank: usize| {
             let line = format!(
                 "OMP_NUM_THREADS=1 RANK={rank} WORLD_SIZE={ranks} LOCAL_RANK={} MASTER_ADDR={} MASTER_PORT=29511 \
-                 GLOO_SOCKET_IFNAME=eth0 {} {} {words}",
+                 GLOO_SOCKET_IFNAME={CARD} {} {} {words}",
                 rank % each,
                 names[0],
                 peer.python.display(),

@@ -12,6 +12,7 @@ pub mod flop;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 pub mod hosts;
+pub mod hosts_predicted;
 pub mod machine;
 pub mod models;
 pub mod overlap;

@@ -6,7 +6,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::{Outcome, checkpoints, collectives, hosts, machine, models, overlap, predicted, rounds, tables};
+use bench::{
+    Outcome, checkpoints, collectives, hosts, hosts_predicted, machine, models, overlap, predicted, rounds, tables,
+};
 use clap::{Parser, ValueEnum};
 
 /// Times training steps at every stage and in bf16, products, collectives and the schedule; with `--python`, beside PyTorch's in turn.
@@ -25,11 +27,11 @@ struct Arguments {
     /// Measure instead how much communication over an emulated link computation hides, by prefetch and bucket size
     #[arg(long)]
     overlap: bool,
-    /// Measure instead the steps of every spec in `specs/`, beside what is predicted for them
+    /// Measure instead the steps of every spec in `specs/`, beside what is predicted for them; with --hosts, steps on two hosts
     #[arg(long, conflicts_with = "overlap")]
     predicted: bool,
     /// Measure instead collectives and steps between two hosts, which this folder of `tests/cluster/hosts.sh` has
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["overlap", "predicted"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "overlap")]
     hosts: Option<PathBuf>,
     /// The mpirun of an Open MPI that starts ranks on them
     #[arg(long, default_value = "mpirun", value_name = "PROGRAM", requires = "hosts")]
@@ -118,7 +120,8 @@ fn measure(arguments: Arguments) -> Outcome<()> {
     }
     if let Some(folder) = hosts {
         println!("{}", machine::describe());
-        return hosts::measure(&hosts::Choice { folder, launcher, python, rounds, steps });
+        let choice = hosts::Choice { folder, launcher, python, rounds, steps };
+        return if predicted { hosts_predicted::measure(&choice) } else { hosts::measure(&choice) };
     }
     if predicted {
         return predicted::measure(rounds);

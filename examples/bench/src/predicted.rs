@@ -31,17 +31,17 @@ const OWN: [(&str, &str, &str); 6] = [
 ];
 
 /// Steps of a run, of which the first two do not count.
-const STEPS: &str = "12";
+pub(crate) const STEPS: &str = "12";
 const UNTIMED: usize = 2;
 /// Threads of a rank.
 const THREADS: [usize; 2] = [1, 2];
 
 /// A spec, its binary, and what it says.
-struct Built {
-    name: String,
-    binary: PathBuf,
-    spec: Spec,
-    sizes: Sizes,
+pub(crate) struct Built {
+    pub name: String,
+    pub binary: PathBuf,
+    pub spec: Spec,
+    pub sizes: Sizes,
 }
 
 /// What one spec came to with some threads, in seconds.
@@ -92,9 +92,9 @@ pub fn measure(rounds: u32) -> Outcome<()> {
 }
 
 /// What is built: a spec, and the size of its model, where that is not the smallest.
-struct Source {
-    path: PathBuf,
-    size: Option<&'static str>,
+pub(crate) struct Source {
+    pub path: PathBuf,
+    pub size: Option<&'static str>,
 }
 
 /// The RON files of a folder, in order, and then the benchmark's own, which are written to a folder of their own.
@@ -112,13 +112,13 @@ fn sources(folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
 }
 
 /// The command, as this workspace has it.
-fn cargo_zero() -> Command {
+pub(crate) fn cargo_zero() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["run", "--release", "--quiet", "--locked", "--package", "zero-cli", "--", "zero"]);
     command
 }
 
-fn build(Source { path, size }: &Source) -> Outcome<Built> {
+pub(crate) fn build(Source { path, size }: &Source) -> Outcome<Built> {
     eprintln!("building {}", path.display());
     let mut command = cargo_zero();
     command.arg("build").arg(path).args(size.iter().flat_map(|size| ["--size", size]));
@@ -132,7 +132,7 @@ fn build(Source { path, size }: &Source) -> Outcome<Built> {
 }
 
 /// This machine, as the command describes it, with the units of all models: those of each size are measured together.
-fn machine(sources: &[Source]) -> Outcome<Hardware> {
+pub(crate) fn machine(sources: &[Source]) -> Outcome<Hardware> {
     let threads = THREADS.map(|threads| threads.to_string()).join(",");
     let mut all: Option<Hardware> = None;
     for sources in sources.chunk_by(|one, next| one.size == next.size) {
@@ -156,8 +156,13 @@ fn run(binary: &Path, threads: usize) -> Outcome<f64> {
     command.args(["--steps", STEPS, "--held-out", "0", "--sample", "0", "--threads", &threads.to_string()]);
     command.arg("--metrics").arg(&metrics);
     finished(command, "a run")?;
-    let lines = objects(&std::fs::read_to_string(&metrics)?)?;
-    std::fs::remove_file(&metrics)?;
+    median_step(&metrics)
+}
+
+/// Seconds of a step, of which the metrics of a run tell; they are removed.
+pub(crate) fn median_step(metrics: &Path) -> Outcome<f64> {
+    let lines = objects(&std::fs::read_to_string(metrics)?)?;
+    std::fs::remove_file(metrics)?;
     let steps = lines.iter().filter(|line| line["kind"] == "step").skip(UNTIMED);
     Ok(median(steps.map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?))
 }

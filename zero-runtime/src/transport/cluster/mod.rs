@@ -123,7 +123,9 @@ impl<D: Device> Shared<'_, D> {
     /// [`Lost`] if rank 0 does not answer, or has not been asked.
     pub(super) fn compare_clocks(&self) -> Result<Option<ClockLook>, Lost> {
         let ranks_per_host = self.arena.plan().config.mesh.ranks_per_node();
-        let Some(links) = self.links.as_ref().filter(|_| self.rank() % ranks_per_host == 0) else { return Ok(None) };
+        let Some(links) = self.links.as_ref().filter(|_| self.rank().is_multiple_of(ranks_per_host)) else {
+            return Ok(None);
+        };
         let compared = links.post().compare_clocks(ranks_per_host, timeout_of(self.sleeps_max));
         loop {
             // The thread gives up by itself. If it is gone, so is this process in a moment.
