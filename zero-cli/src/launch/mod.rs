@@ -116,7 +116,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, Error> {
     Ok(launch_by(&options, |restarts| {
         if restarts > 0 {
             // A host that was started anew may have lost it. Where it is not reached, the launcher says so, too.
-            let _ = copy().inspect_err(|error| terminal::tell(error));
+            let _ = copy().inspect_err(terminal::tell);
         }
         command(Some(restarts))
     }))
