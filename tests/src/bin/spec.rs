@@ -11,7 +11,7 @@ use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::transport::{cluster, shm};
 use zero_tests::layout::{CUDA, changed};
-use zero_tests::specs::{Visitor, visit, visit_cuda};
+use zero_tests::specs::{Visitor, Wide, visit, visit_cuda};
 use zero_tests::training::{
     HYPER, STEPS, Start, Told, assert_as_planned, assert_crosses_as_planned, noise, train_rank,
 };
@@ -58,6 +58,8 @@ fn main() -> ExitCode {
     let steps = steps.first().map_or(STEPS, |word| word["steps=".len()..].parse().expect("a number of steps"));
     let found = if words.iter().any(|word| word == CUDA) {
         visit_cuda(&name, Run(words, steps))
+    } else if name == "wide" {
+        Some(Run(words, steps).visit::<Wide>())
     } else {
         visit(&name, Run(words, steps))
     };

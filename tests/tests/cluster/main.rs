@@ -5,6 +5,7 @@ mod bits;
 mod bytes;
 mod faults;
 mod net;
+mod probe;
 mod profile;
 mod slurm;
 mod start;

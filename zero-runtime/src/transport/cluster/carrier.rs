@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::ffi::c_int;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -19,9 +20,9 @@ use crate::transport::control::Count;
 /// from 64 KiB on, with its header). A question travels behind all bytes that were sent before, so larger messages that cross
 /// one another take turns with a link that could carry both at once.
 const PIECE_BYTES: usize = 56 << 10;
-/// One of so many pieces to a rank comes to its end only when it is received.
+/// One of so many pieces of a batch comes to its end only when it is received.
 const PIECES_PER_ANSWER: usize = 32;
-/// No more of these are under way to a rank at a time, as a library keeps a copy of what it has sent too early: 7 MiB in all.
+/// No more of these are under way at a time, as a library keeps a copy of what it has sent too early: 7 MiB of a batch.
 const ANSWERS: usize = 4;
 
 /// Looks without a sleep in between, after something has come to its end: what follows is often near.
@@ -36,15 +37,6 @@ fn fall_silent() -> ! {
     }
 }
 
-/// What is on its way to a rank.
-#[derive(Clone, Copy, Default)]
-struct Stream {
-    /// Pieces so far.
-    pieces: usize,
-    /// Those under way that come to their end only when they are received.
-    unanswered: usize,
-}
-
 /// A piece under way.
 struct Piece {
     request: Request,
@@ -57,6 +49,10 @@ struct Batch {
     /// What has not begun yet: of the first message, the rest.
     messages: VecDeque<Message>,
     pieces: VecDeque<Piece>,
+    /// Pieces so far.
+    begun: usize,
+    /// Those under way that come to their end only when they are received.
+    unanswered: usize,
     raise: Raise,
 }
 
@@ -65,9 +61,9 @@ pub(super) struct Carrier<'a> {
     counts: Box<dyn Counts>,
     desk: &'a Desk,
     batches: Vec<Batch>,
-    streams: Vec<Stream>,
-    /// Ranks to which a batch is not sent yet: no later one may overtake it, as both may have one tag.
-    held: Vec<usize>,
+    /// To which ranks, by which tags, a batch is not all sent yet: no later one of that tag may overtake it. One of another tag
+    /// must be able to, as the receiver may need that before it receives this one.
+    held: Vec<(usize, c_int)>,
     /// Counts whose batches are not complete: no later batch for one of them may overtake them.
     open: Vec<(Whose, Count)>,
     /// What takes turns with what it is told in.
@@ -83,14 +79,12 @@ pub(super) struct Carrier<'a> {
 impl<'a> Carrier<'a> {
     /// With room for far more than is under way at a time.
     pub fn new(mpi: Mpi, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
-        let ranks = mpi.size;
         Self {
             mpi,
             counts,
             desk,
             batches: Vec::with_capacity(ROOM),
-            streams: vec![Stream::default(); ranks],
-            held: Vec::with_capacity(ranks),
+            held: Vec::with_capacity(ROOM),
             open: Vec::with_capacity(ROOM),
             told: VecDeque::with_capacity(ROOM),
             messages: VecDeque::with_capacity(ROOM),
@@ -149,7 +143,7 @@ impl<'a> Carrier<'a> {
                 Told::Raise(raise) => {
                     let (messages, pieces) = self.spare.pop().unwrap_or_default();
                     let messages = std::mem::replace(&mut self.messages, messages);
-                    self.batches.push(Batch { messages, pieces, raise });
+                    self.batches.push(Batch { messages, pieces, begun: 0, unanswered: 0, raise });
                 }
             }
         }
@@ -163,11 +157,11 @@ impl<'a> Carrier<'a> {
     /// Looks after all that is under way. Gives whether something has begun or come to its end.
     fn look(&mut self) -> Result<bool, (Failure, usize)> {
         let (mut has_moved, mut failed) = (false, None);
-        let Self { mpi, counts, batches, streams, held, open, spare, .. } = self;
+        let Self { mpi, counts, batches, held, open, spare, .. } = self;
         held.clear();
         open.clear();
         batches.retain_mut(|batch| {
-            match batch.advance(mpi, streams, held) {
+            match batch.advance(mpi, held) {
                 Ok(moved) => has_moved |= moved,
                 Err(failure) => failed = failed.take().or(Some(failure)),
             }
@@ -190,23 +184,22 @@ impl<'a> Carrier<'a> {
 impl Batch {
     /// Takes note of pieces that have come to their end, and begins others. Only the first piece is asked for: they end in
     /// their order, and each question looks after all of them.
-    fn advance(&mut self, mpi: &Mpi, streams: &mut [Stream], held: &mut Vec<usize>) -> Result<bool, (Failure, usize)> {
+    fn advance(&mut self, mpi: &Mpi, held: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
         let mut has_moved = false;
         while let Some(Piece { request, peer, is_answered }) = self.pieces.front_mut() {
             if !mpi.has_ended(request).map_err(|failure| (failure, *peer))? {
                 break;
             }
-            streams[*peer].unanswered -= usize::from(*is_answered);
+            self.unanswered -= usize::from(*is_answered);
             self.pieces.pop_front();
             has_moved = true;
         }
         while let Some(message) = self.messages.front_mut() {
             let Message { is_sent, peer, tag, start, .. } = *message;
             let bytes = message.bytes.min(PIECE_BYTES);
-            let stream = &mut streams[peer];
-            let is_answered = is_sent && stream.pieces % PIECES_PER_ANSWER == PIECES_PER_ANSWER - 1;
-            if is_sent && (held.contains(&peer) || is_answered && stream.unanswered == ANSWERS) {
-                held.push(peer);
+            let is_answered = is_sent && (self.begun + 1).is_multiple_of(PIECES_PER_ANSWER);
+            if is_sent && (held.contains(&(peer, tag)) || is_answered && self.unanswered == ANSWERS) {
+                held.push((peer, tag));
                 break;
             }
             // SAFETY: by the promise of whoever gave it.
@@ -218,8 +211,8 @@ impl Batch {
                 }
             };
             let request = request.map_err(|failure| (failure, peer))?;
-            stream.pieces += usize::from(is_sent);
-            stream.unanswered += usize::from(is_answered);
+            self.begun += 1;
+            self.unanswered += usize::from(is_answered);
             self.pieces.push_back(Piece { request, peer, is_answered });
             (message.start, message.bytes) = (start.wrapping_add(bytes), message.bytes - bytes);
             if message.bytes == 0 {

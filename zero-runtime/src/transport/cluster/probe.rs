@@ -42,7 +42,8 @@ pub fn probe() -> Result<Option<Probed>, LaunchError> {
     let raised = counts.clone();
     let (post, world) = Post::start(name(), 1, PATIENCE, move || Box::new(Raised(raised)))?;
     let ending = post.ending();
-    let mut pair = Pair { post, counts, peer: 1 - world.rank.min(1), exchanges: 0 };
+    let rank = world.rank.min(1);
+    let mut pair = Pair { post, counts, rank, peer: 1 - rank, exchanges: 0 };
     let seen = require_pair(&world).and_then(|()| pair.measure()).map_err(LaunchError::Mpi)?;
     ending.leave();
     Ok((world.rank == 0).then_some(seen))
@@ -82,10 +83,16 @@ fn require_pair(World { size, library, cards, .. }: &World) -> Result<(), Failur
     Ok(())
 }
 
+/// What a rank sends: no two words of it are alike, and none is one of the other rank's.
+fn contents(rank: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64 / 8).flat_map(|word| (word * RANKS as u64 + rank as u64).to_le_bytes()).collect()
+}
+
 /// This rank, and how it reaches the other one.
 struct Pair {
     post: Post,
     counts: Mirror,
+    rank: usize,
     peer: usize,
     exchanges: u32,
 }
@@ -100,12 +107,13 @@ impl Pair {
     /// Seconds of an exchange of so many bytes.
     fn median(&mut self, bytes: usize, rounds: usize) -> Result<f64, Failure> {
         // They live to the end of the process, as MPI may still write to them after a failure.
-        let (sent, received) = (vec![1; bytes].leak(), vec![0; bytes].leak());
+        let (sent, received) = (contents(self.rank, bytes).leak(), vec![0; bytes].leak());
         // The first one opens connections.
         self.exchange(sent, received)?;
         let seconds = (0..rounds).map(|_| self.exchange(sent, received));
         let mut seconds: Vec<f64> = seconds.collect::<Result<_, _>>()?;
         seconds.sort_by(f64::total_cmp);
+        assert!(*received == contents(self.peer, bytes), "MPI has brought other bytes than were sent");
         Ok(seconds[rounds / 2])
     }
 
