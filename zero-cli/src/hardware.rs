@@ -53,7 +53,7 @@ const NODES: &[Embedded] = embedded!("hardware": "a100-40", "a100-40-pcie", "a10
     "b200", "cpu-2", "cpu-8", "gh200", "h100", "h200");
 
 /// All files of `hardware/networks/`, in the order of their names.
-const NETWORKS: &[Embedded] = embedded!("hardware/networks": "100gbe", "10gbe", "25gbe", "efa-4x100", "hdr-1x200", "hdr-4x200",
+const NETWORKS: &[Embedded] = embedded!("hardware/networks": "100gbe", "10gbe", "1gbe", "25gbe", "efa-4x100", "hdr-1x200", "hdr-4x200",
     "hdr-8x200", "ndr-1x400", "ndr-8x400", "roce-2x100", "roce-4x100");
 
 /// The hardware of that name, or of the file at that path.
