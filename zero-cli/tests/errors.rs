@@ -258,7 +258,8 @@ fn a_command_that_nobody_reads_any_more_ends_without_a_word() {
 fn z0319_restarts_in_a_job_that_another_launcher_starts() {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("restarts");
     std::fs::create_dir_all(&directory).expect("a directory");
-    let spec = "(model: Example(\"gpt\"), mesh: (nodes: 2, ranks_per_node: 2, zero: 4), transport: Cluster)";
+    let keys = "mesh: (nodes: 2, ranks_per_node: 2, zero: 4), zero: (stage: 3), batch: (sequences: 4, length: 128)";
+    let spec = format!("(model: Example(\"gpt\"), {keys}, transport: Cluster)");
     std::fs::write(directory.join("my.ron"), spec).expect("a spec");
     for to in [&["--slurm", "job.sh"][..], &["--kubernetes", "job.yaml", "--image", "a"]] {
         let job = ["--", "--checkpoint", "run", "--restarts", "3"];
