@@ -179,6 +179,13 @@ fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
     starter
 }
 
+/// A job that is back has saved a step since.
+fn wait_for_progress(job: &mut Job, folder: &Path) {
+    job.wait_for("resumed: ");
+    let newest = newer_than(folder, None);
+    newer_than(folder, newest);
+}
+
 /// The newest checkpoint of a folder, once it is newer than another.
 fn newer_than(folder: &Path, before: Option<u64>) -> Option<u64> {
     let begin = Instant::now();
@@ -200,17 +207,12 @@ fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut job = Job::of(brought_back(&net, mpi, folder.path()));
         job.wait_for_steps();
-        let first = newer_than(folder.path(), None);
+        newer_than(folder.path(), None);
         let (_, victim) = ranks(&net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second host");
         kill_process(victim, Signal::KILL).unwrap();
-        job.wait_for("resumed: ");
-        let second = newer_than(folder.path(), first);
-        let is_launcher = |name: &str| name.starts_with("mpirun") || name.starts_with("mpiexec");
-        for (_, launcher) in net.processes(is_launcher) {
-            kill_process(launcher, Signal::KILL).unwrap();
-        }
-        job.wait_for("resumed: ");
-        newer_than(folder.path(), second);
+        wait_for_progress(&mut job, folder.path());
+        kill_launcher(&net, 0, &["mpirun", "mpiexec"]);
+        wait_for_progress(&mut job, folder.path());
         job.ask_to_end();
         let end = job.end(&net);
         let restarts = end.errors.lines().filter(|line| line.starts_with("note: restart "));

@@ -22,6 +22,8 @@ use crate::transport::control::{Control, Count};
 pub(super) const LOOK: Duration = Duration::from_micros(20);
 /// How long a world may take to end, once it is aborted.
 const ABORT: Duration = Duration::from_secs(2);
+/// How long a launcher is given to pass on what this rank has printed: some forget it when they end a world.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long ranks may take to leave it together: the first may have to wait for one that still writes what has come of it.
 const LEAVE: Duration = Duration::from_secs(60);
 
@@ -207,6 +209,7 @@ impl Ending {
 
     /// Ends all ranks of the world. Returns after a moment where the launcher does not end this process.
     pub fn abort(&self, code: u8) {
+        std::thread::sleep(LAST_WORDS);
         self.end(End::Abort(code), ABORT);
     }
 
