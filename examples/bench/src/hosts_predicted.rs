@@ -12,32 +12,23 @@ use crate::hosts::{CARD, Choice, NODES};
 use crate::predicted::{Built, STEPS, Source, build, cargo_zero, machine, median_step};
 use crate::processes::finished;
 
-/// Name, and what the spec says beside the model and the transport.
-const LAYOUTS: [(&str, &str); 8] = [
-    ("stage 3, prefetch 0, 2 x 1", "mesh: (nodes: 2, ranks_per_node: 1, zero: 2), zero: (stage: 3, bucket: MiB(2))"),
-    (
-        "stage 3, prefetch 1, 2 x 1",
-        "mesh: (nodes: 2, ranks_per_node: 1, zero: 2), zero: (stage: 3, prefetch: 1, bucket: MiB(2))",
-    ),
-    (
-        "stage 3, prefetch 2, 2 x 1",
-        "mesh: (nodes: 2, ranks_per_node: 1, zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(2))",
-    ),
-    ("stage 1, 2 x 1", "mesh: (nodes: 2, ranks_per_node: 1, zero: 2), zero: (stage: 1, bucket: MiB(2))"),
-    (
-        "stage 3, prefetch 2, 2 x 2",
-        "mesh: (nodes: 2, ranks_per_node: 2, zero: 4), zero: (stage: 3, prefetch: 2, bucket: MiB(2))",
-    ),
+/// Name, what the spec says beside model, batch and transport, and micro-batches.
+const LAYOUTS: [(&str, &str, usize); 8] = [
+    ("stage 3, prefetch 0, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, bucket: MiB(2))", 1),
+    ("stage 3, prefetch 1, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, prefetch: 1, bucket: MiB(2))", 1),
+    ("stage 3, prefetch 2, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(2))", 1),
+    ("stage 1, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 1, bucket: MiB(2))", 1),
+    ("stage 3, prefetch 2, 2 x 2", "mesh: (nodes: 2, zero: 4), zero: (stage: 3, prefetch: 2, bucket: MiB(2))", 1),
     (
         "hybrid: stage 3 within, prefetch 2, 2 x 2",
-        "mesh: (nodes: 2, ranks_per_node: 2, replica: 2, zero: 2, within_node: [Zero]), \
-         zero: (stage: 3, prefetch: 2, bucket: MiB(2))",
+        "mesh: (nodes: 2, replica: 2, zero: 2, within_node: [Zero]), zero: (stage: 3, prefetch: 2, bucket: MiB(2))",
+        1,
     ),
-    ("stage 2, 2 x 2", "mesh: (nodes: 2, ranks_per_node: 2, zero: 4), zero: (stage: 2, bucket: MiB(2))"),
+    ("stage 2, 2 x 2", "mesh: (nodes: 2, zero: 4), zero: (stage: 2, bucket: MiB(2))", 1),
     (
         "pipeline across, stage 1 within, 2 x 2",
-        "mesh: (nodes: 2, ranks_per_node: 2, zero: 2, pipeline: 2, within_node: [Zero]), \
-         pipeline: (schedule: OneFOneB, micro_batches: 4), zero: (stage: 1, bucket: MiB(2))",
+        "mesh: (nodes: 2, zero: 2, pipeline: 2, within_node: [Zero]), pipeline: (schedule: OneFOneB), zero: (stage: 1)",
+        4,
     ),
 ];
 
@@ -48,9 +39,9 @@ const LAYOUTS: [(&str, &str); 8] = [
 pub fn measure(choice: &Choice) -> Outcome<()> {
     let (names, own) = (choice.names()?, tempfile::tempdir()?);
     let mut sources = Vec::new();
-    for (name, keys) in LAYOUTS {
+    for (name, keys, micro_batches) in LAYOUTS {
         let path = own.path().join(format!("{name}.ron"));
-        let batch = "batch: (sequences: 4, length: 256)";
+        let batch = format!("batch: (sequences: {}, length: 256, micro_batches: {micro_batches})", 4 / micro_batches);
         std::fs::write(&path, format!("(model: Example(\"gpt\"), {keys}, {batch}, transport: Cluster)\n"))?;
         sources.push(Source { path, size: Some("11M") });
     }
