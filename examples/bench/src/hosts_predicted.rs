@@ -14,7 +14,7 @@ use crate::processes::finished;
 
 /// Name, what the spec says beside model, batch and transport, and micro-batches.
 const LAYOUTS: [(&str, &str, usize); 8] = [
-    ("stage 3, prefetch 0, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, bucket: MiB(2))", 1),
+    ("stage 3, prefetch 0, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, prefetch: 0, bucket: MiB(2))", 1),
     ("stage 3, prefetch 1, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, prefetch: 1, bucket: MiB(2))", 1),
     ("stage 3, prefetch 2, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(2))", 1),
     ("stage 1, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 1, bucket: MiB(2))", 1),
