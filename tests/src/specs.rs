@@ -87,13 +87,13 @@ specs! {
     Olmo3 = "olmo3" at "../specs/olmo3.ron",
 }
 
-/// A model of two units of 16 MiB and more, of which ranks send one another more at once than a library of MPI may keep for
+/// A model of two units of 20 MiB, of which ranks send one another more at once than a library of MPI may keep for
 /// them. No test of all specs has it.
 #[zero(spec = "../specs/ddp.ron")]
 pub struct Wide {
-    embed: Embedding<8192, CONTEXT, 512>,
-    norm: LayerNorm<512>,
-    head: LmHead<512, 8192>,
+    embed: Embedding<8192, CONTEXT, 640>,
+    norm: LayerNorm<640>,
+    head: LmHead<640, 8192>,
 }
 
 /// The plan of a model.
