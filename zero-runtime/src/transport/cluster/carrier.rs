@@ -22,7 +22,8 @@ use crate::transport::control::Count;
 const PIECE_BYTES: usize = 56 << 10;
 /// One of so many pieces of a batch comes to its end only when it is received.
 const PIECES_PER_ANSWER: usize = 32;
-/// No more of these are under way at a time, as a library keeps a copy of what it has sent too early: 7 MiB of a batch.
+/// No more of these are under way at a time, as a library keeps a copy of what it has sent too early: the pieces of a batch
+/// before the next of them, which are less than 9 MiB.
 const ANSWERS: usize = 4;
 
 /// Looks without a sleep in between, after something has come to its end: what follows is often near.
@@ -182,8 +183,8 @@ impl<'a> Carrier<'a> {
 }
 
 impl Batch {
-    /// Takes note of pieces that have come to their end, and begins others. Only the first piece is asked for: they end in
-    /// their order, and each question looks after all of them.
+    /// Takes note of pieces that have come to their end, and begins others. Only the first piece is asked for, as all must have
+    /// ended, and MPI looks after the others whenever it is asked for one.
     fn advance(&mut self, mpi: &Mpi, held: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
         let mut has_moved = false;
         while let Some(Piece { request, peer, is_answered }) = self.pieces.front_mut() {
