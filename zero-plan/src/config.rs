@@ -305,7 +305,8 @@ impl Config {
         self.mesh.zero / self.mates()
     }
 
-    /// Whether what one rank of a host gathers of other hosts is for its mates as well.
+    /// Whether what one rank of a host takes of other hosts, of parameters that are gathered and of sums that are spread along
+    /// `zero`, is for its mates as well. What a gather converts is not: it arrives in an inbox of the rank's own.
     pub const fn takes_for_mates(&self) -> bool {
         self.mates() > 1 && !self.converts_gathers()
     }
@@ -325,7 +326,8 @@ impl Config {
         if self.shares_slots() { self.sharers() } else { self.mesh.zero }
     }
 
-    /// Which rank along `zero` takes for the host of the one at `own` what the one at `other` has of a unit's parameters.
+    /// Which rank along `zero` takes for the host of the one at `own` what the one at `other` has, of a unit's parameters or of
+    /// the sum of its gradients.
     pub const fn taker(&self, own: usize, other: usize) -> usize {
         let mates = self.mates();
         if !self.takes_for_mates() {

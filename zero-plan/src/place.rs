@@ -135,6 +135,13 @@ impl<'a> Places<'a> {
         Self { at, ..self }
     }
 
+    /// The mate that takes for this rank what the one at `zero` has, to be copied from there: none where this rank takes that by
+    /// itself, or reaches its owner.
+    pub const fn taker_of(self, zero: usize) -> Option<Self> {
+        let taker = self.tables.config.taker(self.at.zero, zero);
+        if taker == self.at.zero || taker == zero { None } else { Some(self.along(Axis::Zero, taker)) }
+    }
+
     const fn unit(&self, unit: usize) -> &'a Unit {
         &self.tables.units[unit]
     }

@@ -271,12 +271,12 @@ impl OfOp<'_, '_> {
                 continue;
             }
             let to = whole.share(index, zero);
-            let (owner, from) = if taker == own.at.zero || taker == index {
-                let owner = own.along(Axis::Zero, index);
-                (owner, owner.shard(unit))
-            } else {
-                let mate = own.along(Axis::Zero, taker);
-                (mate, mate.flat(unit).share(index, zero))
+            let (owner, from) = match own.taker_of(index) {
+                Some(mate) => (mate, mate.flat(unit).share(index, zero)),
+                None => {
+                    let owner = own.along(Axis::Zero, index);
+                    (owner, owner.shard(unit))
+                }
             };
             self.parameters(owner.at, unit, from, index * from.len_bytes, is_updated);
             // Otherwise it is read where it lies.
@@ -525,6 +525,7 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
+    /// What each rank along an axis has summed. What a mate takes for the host is read there, among its own gradients.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let own = self.own;
         for unit in self.units_of(bucket) {
@@ -532,14 +533,13 @@ impl OfOp<'_, '_> {
             for index in 0..self.plan.config.mesh.len(axis) {
                 let peer = own.along(axis, index);
                 let whole = peer.reduced(unit);
-                let replica = (axis == Axis::Replica).then_some(index);
-                let from = replica.map_or(whole, |replica| own.part(whole, replica));
-                let to = match replica {
-                    Some(replica) => own.part(own.reduced(unit), replica),
-                    None => own.local_share(unit, index),
+                let (holder, from, to) = match (axis, own.taker_of(index)) {
+                    (Axis::Replica, _) => (peer, own.part(whole, index), own.part(own.reduced(unit), index)),
+                    (_, Some(mate)) => (mate, mate.local_share(unit, index), own.local_share(unit, index)),
+                    (_, None) => (peer, whole, own.local_share(unit, index)),
                 };
-                let start = self.gradient_bytes(peer.at, whole, replica);
-                self.note(peer.at, from, content, start, false);
+                let start = self.gradient_bytes(peer.at, whole, (axis == Axis::Replica).then_some(index));
+                self.note(holder.at, from, content, start, false);
                 // In place, this rank's own is where it is wanted.
                 if peer.at != own.at || from != to {
                     self.note(own.at, to, content, start, true);

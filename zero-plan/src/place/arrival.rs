@@ -55,10 +55,10 @@ fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
 }
 
 /// Whether two ranks of different hosts give one another something in an op along `zero`: all do, but where mates take what
-/// is gathered for one another, and where hosts give one another sums.
+/// is gathered or spread for one another, and where hosts give one another sums.
 pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: Coordinates) -> bool {
     match op {
-        Op::Gather { .. } => config.taker(own.zero, other.zero) == own.zero,
+        Op::Gather { .. } | Op::Spread { axis: Axis::Zero, .. } => config.taker(own.zero, other.zero) == own.zero,
         Op::Settle { .. } | Op::Reduce { .. } if config.sums_on_hosts() => {
             own.zero % config.mates() == other.zero % config.mates()
         }

@@ -9,7 +9,7 @@ use crate::execution::execute;
 use crate::layout::{Home, Kind};
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
-use crate::place::{Access, Accesses, Content, Place, Places, Position, State};
+use crate::place::{Access, Accesses, Content, Place, Places, Position, State, arrivals};
 use crate::plan::Plan;
 use crate::schedule::Op;
 
@@ -41,6 +41,17 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     let mut run = |rank: usize, op: Op| {
         let at = plan.config.mesh.coordinates(rank);
         let mut rule = None;
+        // All have begun the op: what mates take for this rank comes to them before either has done it.
+        for mate in takers(plan, rank, op).filter(|&mate| ops[mate].get(done[mate]) == Some(&op)) {
+            let at = plan.config.mesh.coordinates(mate);
+            let mut places = Vec::new();
+            arrivals(plan, op, &positions[mate], &plan.places(at), &mut |arrival| places.push(arrival.to));
+            accesses(plan, pass, op, &positions[mate], at, &mut |access| {
+                if access.writes && access.at == at && places.contains(&access.place) {
+                    rule = rule.take().or_else(|| flow.wrong(at, reach(&plan.config, op), &access));
+                }
+            });
+        }
         accesses(plan, pass, op, &positions[rank], at, &mut |access| {
             rule = rule.take().or_else(|| flow.wrong(at, reach(&plan.config, op), &access));
         });
@@ -79,6 +90,15 @@ fn reach(config: &Config, op: Op) -> Option<Axis> {
         Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } if reads_in_common => Some(Axis::Zero),
         _ => None,
     }
+}
+
+/// The mates that take for a rank, of other hosts, what it reads in the same op.
+fn takers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
+    let (config, own) = (plan.config, plan.config.mesh.coordinates(rank));
+    let takes = matches!(op, Op::Spread { axis: Axis::Zero, .. }) && config.takes_for_mates();
+    let first = own.zero / config.mates() * config.mates();
+    let mates = (first..first + config.mates()).filter(move |&zero| takes && zero != own.zero);
+    mates.map(move |zero| config.mesh.rank(Coordinates { zero, ..own }))
 }
 
 /// Parameters and their states as a rank has them between passes, as accesses that read them.

@@ -1,11 +1,13 @@
 //! What ranks of a host do together for what they need of other hosts, and that a proof objects where it is not done.
 
-use super::{prove, prove_ranks};
+use std::cell::Cell;
+
+use super::{prove, prove_accesses, prove_ranks};
 use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::layout::{Home, Kind};
-use crate::mesh::Mesh;
+use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
-use crate::place::{Position, arrivals};
+use crate::place::{Access, Position, accesses, arrivals};
 use crate::plan::{Plan, PlanBuf};
 use crate::schedule::Op;
 use crate::traffic::{Moved, Traffic};
@@ -69,20 +71,25 @@ fn slots_for_gathered_parameters_are_there_once_a_host() {
     assert_eq!(apart.bytes, 2 * shared.bytes);
 }
 
-/// The ranks that one receives gathered shards of, or sends its own to.
-fn counterparts(plan: &Plan, rank: usize, receives: bool) -> Vec<usize> {
+/// The ranks that one receives something of in an op, or sends its own to.
+fn counterparts(plan: &Plan, op: Op, rank: usize, receives: bool) -> Vec<usize> {
     let mesh = &plan.config.mesh;
-    let gather = Op::Gather { unit: 0, slot: 0 };
     let is_one = |&other: &usize| {
         let (to, from) = if receives { (rank, other) } else { (other, rank) };
         let mut is_there = false;
         let own = plan.places(mesh.coordinates(to));
-        arrivals(plan, gather, &Position::new(plan.units.len()), &own, &mut |arrival| {
+        arrivals(plan, op, &Position::new(plan.units.len()), &own, &mut |arrival| {
             is_there |= mesh.rank(arrival.from) == from;
         });
         is_there
     };
     (0..mesh.ranks()).filter(is_one).collect()
+}
+
+/// Bytes of the shards that one rank has of so many of the ops of a step.
+fn shards_bytes(plan: &Plan, elements: impl Fn(Op) -> usize) -> usize {
+    let elements: usize = plan.stages[0].step.iter().map(|&op| elements(op)).sum();
+    elements / plan.config.mesh.zero * 4
 }
 
 /// A shard goes once to each other host, and so does the sum of what a host has of one.
@@ -91,29 +98,80 @@ fn what_goes_from_host_to_host_goes_once() {
     for (nodes, each) in [(2, 2), (3, 2), (2, 4)] {
         planned(hosts(nodes, each, 3), |plan| {
             let step = plan.stages[0].step;
-            let shard = |elements: usize| elements / (nodes * each) * 4;
-            let gathers: usize = step
-                .iter()
-                .map(|op| match *op {
-                    Op::Gather { unit, .. } => shard(plan.placements[unit].padded),
-                    _ => 0,
-                })
-                .sum();
-            let sums: usize = step
-                .iter()
-                .map(|op| match *op {
-                    Op::Reduce { bucket, .. } => shard(plan.buckets[bucket].elements),
-                    _ => 0,
-                })
-                .sum();
+            let gathers = shards_bytes(plan, |op| match op {
+                Op::Gather { unit, .. } => plan.placements[unit].padded,
+                _ => 0,
+            });
+            let sums = shards_bytes(plan, |op| match op {
+                Op::Reduce { bucket, .. } => plan.buckets[bucket].elements,
+                _ => 0,
+            });
+            let gather = Op::Gather { unit: 0, slot: 0 };
             for rank in 0..nodes * each {
                 let sent = Traffic::between_hosts(plan, rank, step);
                 assert_eq!((sent.gather_bytes, sent.reduce_bytes), ((nodes - 1) * gathers, (nodes - 1) * sums));
-                assert_eq!(counterparts(plan, rank, true), counterparts(plan, rank, false));
+                assert_eq!(counterparts(plan, gather, rank, true), counterparts(plan, gather, rank, false));
                 let all = Moved::taken(plan, rank, step);
                 assert_eq!((all.copied.gather_bytes, all.copied.reduce_bytes), (sent.gather_bytes, sent.reduce_bytes));
                 assert_eq!(all.all().gather_bytes, (nodes * each - 1) * gathers);
                 assert_eq!(all.all().reduce_bytes, (nodes * each - 1) * sums);
+            }
+        });
+    }
+}
+
+/// The sum of a shard goes once to each other host, too, where every rank needs all of it; mates copy it from one another.
+#[test]
+fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
+    for (nodes, each, micro_batches) in [(2, 2, 1), (3, 2, 2), (2, 3, 1), (2, 4, 2)] {
+        planned(Config { micro_batches, ..hosts(nodes, each, 0) }, |plan| {
+            let step = plan.stages[0].step;
+            assert_eq!(plan.config.reduces_in_place(), micro_batches == 1);
+            let sums = shards_bytes(plan, |op| match op {
+                Op::Spread { bucket, .. } => plan.buckets[bucket].elements,
+                _ => 0,
+            });
+            let spread = Op::Spread { bucket: plan.placements[0].bucket, axis: Axis::Zero };
+            for rank in 0..nodes * each {
+                assert_eq!(Traffic::between_hosts(plan, rank, step).spread_bytes, (nodes - 1) * sums);
+                let others = (0..nodes).map(|node| node * each + rank % each).filter(|&other| other != rank);
+                let others: Vec<usize> = others.collect();
+                assert_eq!(counterparts(plan, spread, rank, true), others);
+                assert_eq!(counterparts(plan, spread, rank, false), others);
+                let taken = Moved::taken(plan, rank, step);
+                assert_eq!(taken.copied.spread_bytes, (nodes * each - 1) * sums);
+                assert_eq!(taken.in_place.spread_bytes, 0);
+            }
+        });
+    }
+}
+
+/// A rank that looks at the wrong mate, or at a mate's gradients of another rank, finds something else there.
+#[test]
+fn a_sum_that_is_read_where_no_mate_took_it_is_found() {
+    for (config, of_zero) in [(hosts(2, 2, 0), 3), (Config { micro_batches: 2, ..hosts(3, 2, 0) }, 5)] {
+        planned(config, |plan| {
+            let (rank, mate) = (plan.config.mesh.coordinates(0), plan.config.mesh.coordinates(1));
+            let taken = plan.places(mate).local_share(0, of_zero);
+            let prove_with = |wrong: &dyn Fn(Access) -> Access| {
+                let found = Cell::new(0);
+                let proof = prove_accesses(plan, &|plan, pass, op, position, at, visit| {
+                    accesses(plan, pass, op, position, at, &mut |access| {
+                        let is_it = matches!(op, Op::Spread { .. }) && at == rank && access.place == taken;
+                        let is_it = is_it && access.at == mate && !access.writes;
+                        found.set(found.get() + usize::from(is_it));
+                        visit(if is_it { wrong(access) } else { access });
+                    });
+                });
+                assert_eq!(found.get(), 1, "rank 0 reads it once");
+                proof
+            };
+            assert_eq!(prove_with(&|access| access), Ok(()));
+            let mine = plan.places(rank).local_share(0, of_zero);
+            let another = plan.places(mate).local_share(0, of_zero - 1);
+            for (at, place) in [(rank, mine), (mate, another)] {
+                let flaw = prove_with(&|access| Access { at, place, ..access }).expect_err("another place");
+                assert!(flaw.rule.contains("is not where it is read"), "{flaw}");
             }
         });
     }

@@ -265,10 +265,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                 self.moved.in_place.gather_bytes += if is_own { 0 } else { to.len_bytes };
                 continue;
             }
-            let (owner, from) = if taker == own.at.zero || taker == zero {
-                (zero, own.along(Axis::Zero, zero).shard(unit))
-            } else {
-                (taker, own.along(Axis::Zero, taker).flat(unit).share(zero, config.mesh.zero))
+            let (owner, from) = match own.taker_of(zero) {
+                Some(mate) => (mate.at.zero, mate.flat(unit).share(zero, config.mesh.zero)),
+                None => (zero, own.along(Axis::Zero, zero).shard(unit)),
             };
             let rank = self.arena.along(Axis::Zero, owner);
             if to.region == Kind::Parameters && (is_own || gathers_for_use) {
@@ -367,16 +366,20 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// Gathers what the ranks along an axis have summed: replicas the parts of this rank's shards, others their shards into
-    /// this rank's own gradients.
+    /// this rank's own gradients. What a mate has taken for the host is copied from that mate's gradients: before this rank enters
+    /// the agreement on loss and norm. The mate writes its gradients again in the next step, when all have entered it, so the two
+    /// are in order without another wait.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let own = self.places();
         for unit in self.units_of(bucket) {
             for index in 0..self.plan.config.mesh.len(axis) {
-                let (rank, whole) = (self.arena.along(axis, index), own.along(axis, index).reduced(unit));
-                let (from, to) = match axis {
-                    Axis::Replica => (own.part(whole, index), own.part(own.reduced(unit), index)),
-                    _ => (whole, own.local_share(unit, index)),
+                let whole = own.along(axis, index).reduced(unit);
+                let (owner, from, to) = match (axis, own.taker_of(index)) {
+                    (Axis::Replica, _) => (index, own.part(whole, index), own.part(own.reduced(unit), index)),
+                    (_, Some(mate)) => (mate.at.zero, mate.local_share(unit, index), own.local_share(unit, index)),
+                    (_, None) => (index, whole, own.local_share(unit, index)),
                 };
+                let rank = self.arena.along(axis, owner);
                 if rank == self.arena.rank() && from == to {
                     continue;
                 }

@@ -10,7 +10,7 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use zero_plan::footprint::CONTROL_BYTES;
-use zero_plan::{Parcel, Pass};
+use zero_plan::{Config, Parcel, Pass};
 
 use super::Lost;
 use crate::launch::NOTICE;
@@ -66,7 +66,7 @@ pub enum Count {
     Combined,
     /// Buckets whose parts have all that is added to them, and may be spread along `replica`.
     Joined,
-    /// Buckets whose shards are whole, and may be spread along `zero`.
+    /// Buckets whose shards are whole, and may be spread along `zero`: from another host they have come.
     Whole,
     /// Exchanges entered.
     Entered,
@@ -87,6 +87,11 @@ pub enum Count {
 impl Count {
     /// How many there are.
     pub const NUMBER: usize = 12 + 2 * Parcel::ALL.len();
+
+    /// Whether a rank that something has come to from another host tells it to its mates as well, who read it there.
+    pub const fn is_for_mates(self, config: &Config) -> bool {
+        matches!(self, Count::Gathered | Count::Whole) && config.takes_for_mates()
+    }
 
     /// Its number.
     pub const fn index(self) -> usize {

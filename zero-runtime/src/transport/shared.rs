@@ -150,10 +150,10 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Where this rank sees a count of another one. What all ranks exchange is known to all ranks of a host, and what one of
-    /// them gathers for all.
+    /// them takes for its mates.
     fn counts_of(&self, rank: usize, count: Count) -> &Control {
         let config = &self.arena.plan().config;
-        let is_for_all = count == Count::Entered || count == Count::Gathered && config.takes_for_mates();
+        let is_for_all = count == Count::Entered || count.is_for_mates(config);
         match &self.links {
             Some(links) if !is_for_all && !self.arena.plan().config.reaches(self.rank(), rank) => links.of(rank),
             _ => self.control(rank),

@@ -112,8 +112,7 @@ impl Links {
                     messages.push(Message { is_sent: false, peer, tag: tag(op), start, bytes: to.len_bytes });
                 }
             });
-            let is_for_all = count == Count::Gathered && plan.config.takes_for_mates();
-            let whose = if is_for_all { Whose::Host(peer) } else { Whose::Own(peer) };
+            let whose = if count.is_for_mates(&plan.config) { Whose::Host(peer) } else { Whose::Own(peer) };
             self.crossed.taken_bytes += bytes(&self.messages);
             // SAFETY: by the caller's promise.
             unsafe { self.post.give(self.messages.drain(..), Raise { whose, count, target }) };
