@@ -305,15 +305,15 @@ impl Config {
         self.mesh.zero / self.mates()
     }
 
-    /// Whether what one rank of a host takes of other hosts, of parameters that are gathered and of sums that are spread along
-    /// `zero`, is for its mates as well. What a gather converts is not: it arrives in an inbox of the rank's own.
-    pub const fn takes_for_mates(&self) -> bool {
-        self.mates() > 1 && !self.converts_gathers()
+    /// Whether mates read what one of them has gathered for use, which it may overwrite only when they have released it.
+    pub const fn shares_gathers(&self) -> bool {
+        self.mates() > 1 && self.shards_parameters()
     }
 
-    /// Whether the ranks of a host gather into slots that they have in common.
+    /// Whether the ranks of a host gather into slots that they have in common. What they convert they read in the inbox of the
+    /// one that took it.
     pub const fn shares_slots(&self) -> bool {
-        self.takes_for_mates() && self.shards_parameters()
+        self.shares_gathers() && !self.converts_gathers()
     }
 
     /// How many ranks have one slot for gathered parameters in common.
@@ -330,13 +330,7 @@ impl Config {
     /// the sum of its gradients.
     pub const fn taker(&self, own: usize, other: usize) -> usize {
         let mates = self.mates();
-        if !self.takes_for_mates() {
-            own
-        } else if other / mates == own / mates {
-            other
-        } else {
-            own / mates * mates + other % mates
-        }
+        if other / mates == own / mates { other } else { own / mates * mates + other % mates }
     }
 
     /// The ranks that one maps the same memory with, itself among them: from the first up to the second number.

@@ -238,8 +238,8 @@ impl<'a> World<'a> {
     /// What others see of an op before it waits.
     fn begin(&mut self, rank: usize, op: Op) {
         match op {
-            // Into a slot in common, others see it when it is done.
-            Op::Gather { unit, .. } if !self.plan.config.shares_slots() => {
+            // What mates read as well, others see when it is done.
+            Op::Gather { unit, .. } if !self.plan.config.shares_gathers() => {
                 self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero);
             }
             // What is carried to where it is summed all ranks send there. It may be overwritten when it has arrived.
@@ -279,7 +279,7 @@ impl<'a> World<'a> {
             // With streams, the gather itself is what waits for the shards of others.
             Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.has_streams() => None,
-            // Mates may still compute on what lies in a slot in common.
+            // Mates may still need what lies where it is to go.
             Op::Gather { .. } => own.released.map(|nth| Event::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
             Op::Claim { bucket } if self.plan.config.sums_on_hosts() => {
@@ -322,11 +322,11 @@ impl<'a> World<'a> {
     fn finish(&mut self, rank: usize, op: Op) {
         let config = &self.plan.config;
         match op {
-            Op::Gather { unit, .. } if config.shares_slots() => {
+            Op::Gather { unit, .. } if config.shares_gathers() => {
                 let nth = self.begin_in(rank, Scope::Zero);
                 self.ranks[rank].gathers[unit] = nth;
             }
-            Op::Release { unit } if config.shares_slots() => {
+            Op::Release { unit } if config.shares_gathers() => {
                 let nth = self.ranks[rank].gathers[unit];
                 self.ranks[rank].released = Some(nth);
                 self.end_in(rank, Scope::Zero, nth);

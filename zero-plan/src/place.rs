@@ -142,6 +142,22 @@ impl<'a> Places<'a> {
         if taker == self.at.zero || taker == zero { None } else { Some(self.along(Axis::Zero, taker)) }
     }
 
+    /// Where this rank finds what the one at `zero` has of a unit's parameters, in a gather into `slot`: in whose memory, and at
+    /// which place of it. Numbers there are as parameters are stored.
+    pub const fn gathered_from(self, unit: usize, zero: usize, slot: usize) -> (Self, Place) {
+        let config = self.tables.config;
+        match self.taker_of(zero) {
+            None => {
+                let owner = self.along(Axis::Zero, zero);
+                (owner, owner.shard(unit))
+            }
+            Some(mate) if config.converts_gathers() => {
+                (mate, mate.arrived_shards(unit, slot).share(zero, config.mesh.zero))
+            }
+            Some(mate) => (mate, mate.flat(unit).share(zero, config.mesh.zero)),
+        }
+    }
+
     const fn unit(&self, unit: usize) -> &'a Unit {
         &self.tables.units[unit]
     }

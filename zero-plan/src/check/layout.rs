@@ -389,8 +389,8 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
 }
 
 /// Whether a region may lie there. Mapped gathers are views of shards that lie contiguous, and ranks of a host share
-/// what they gather from others; peers read local gradients,
-/// updated shards of replicas, what is on its way to another stage, and sums that an all-reduce spreads.
+/// what they gather from others, be it to convert it; peers read local gradients, updated shards of replicas, what is on its way
+/// to another stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
     if config.transport.carries() {
@@ -410,14 +410,16 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
         Kind::Reduced => config.stage == 0 && mesh.zero > 1 || mesh.replica > 1 || is_mirrored,
         Kind::Partial => mesh.replica > 1,
         Kind::Outgoing => mesh.pipeline > 1,
+        Kind::Inbox => config.mates() > 1 && config.converts_gathers(),
         _ => false,
     };
     match home {
         Home::Common => is_mapped,
         // Nobody minds if what peers may read is empty, or read by nobody.
         Home::Shared => {
-            !is_mapped
-                && matches!(kind, Kind::Parameters | Kind::Gradients | Kind::Reduced | Kind::Partial | Kind::Outgoing)
+            let may_be_read =
+                matches!(kind, Kind::Parameters | Kind::Gradients | Kind::Reduced | Kind::Partial | Kind::Outgoing);
+            !is_mapped && (may_be_read || is_read)
         }
         Home::Private => !is_mapped && !is_read,
     }

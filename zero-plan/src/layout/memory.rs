@@ -251,6 +251,8 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
         // Peers read reduced parts: the second half of an all-reduce.
         Kind::Reduced => !config.shards_optimizer() && mesh.zero > 1 || mesh.replica > 1 || is_mirrored,
         Kind::Outgoing => true,
+        // Mates convert what one of them has taken for the host.
+        Kind::Inbox => config.shares_gathers() && config.converts_gathers(),
         _ => false,
     };
     if is_shared { Home::Shared } else { Home::Private }

@@ -271,14 +271,8 @@ impl OfOp<'_, '_> {
                 continue;
             }
             let to = whole.share(index, zero);
-            let (owner, from) = match own.taker_of(index) {
-                Some(mate) => (mate, mate.flat(unit).share(index, zero)),
-                None => {
-                    let owner = own.along(Axis::Zero, index);
-                    (owner, owner.shard(unit))
-                }
-            };
-            self.parameters(owner.at, unit, from, index * from.len_bytes, is_updated);
+            let (holder, from) = own.gathered_from(unit, index, slot);
+            self.parameters(holder.at, unit, from, index * from.len_bytes, is_updated);
             // Otherwise it is read where it lies.
             if whole.region != Kind::Parameters || is_updated && index != own.at.zero {
                 self.write_parameters(unit, to, index * to.len_bytes, is_updated);

@@ -150,7 +150,7 @@ impl Places<'_> {
     }
 
     /// Where shards of a unit arrive that are converted from there into a slot, behind all terms.
-    const fn arrived_shards(&self, unit: usize, slot: usize) -> Place {
+    pub(super) const fn arrived_shards(&self, unit: usize, slot: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
         let parts = if config.mesh.replica > 1 { self.memory.bucket_slot / config.mesh.zero } else { 0 };

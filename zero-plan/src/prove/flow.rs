@@ -95,7 +95,7 @@ fn reach(config: &Config, op: Op) -> Option<Axis> {
 /// The mates that take for a rank, of other hosts, what it reads in the same op.
 fn takers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
     let (config, own) = (plan.config, plan.config.mesh.coordinates(rank));
-    let takes = matches!(op, Op::Spread { axis: Axis::Zero, .. }) && config.takes_for_mates();
+    let takes = matches!(op, Op::Spread { axis: Axis::Zero, .. });
     let first = own.zero / config.mates() * config.mates();
     let mates = (first..first + config.mates()).filter(move |&zero| takes && zero != own.zero);
     mates.map(move |zero| config.mesh.rank(Coordinates { zero, ..own }))

@@ -7,7 +7,7 @@ use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::layout::{Home, Kind};
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
-use crate::place::{Access, Position, accesses, arrivals};
+use crate::place::{Access, Place, Position, accesses, arrivals};
 use crate::plan::{Plan, PlanBuf};
 use crate::schedule::Op;
 use crate::traffic::{Moved, Traffic};
@@ -32,6 +32,11 @@ fn planned<R>(config: Config, with: impl FnOnce(&Plan) -> R) -> R {
 fn hosts(nodes: usize, each: usize, stage: u8) -> Config {
     let mesh = Mesh { nodes, ..Mesh::of_zero(nodes * each) };
     Config { mesh, stage, prefetch: 1, bucket_bytes: 1, transport: TransportKind::Cluster, ..Config::PLAIN }
+}
+
+/// The same at stage 3, with parameters that are converted when they are gathered.
+fn converting(nodes: usize, each: usize) -> Config {
+    Config { precision: Precision { params: Width::BF16, ..Precision::default() }, ..hosts(nodes, each, 3) }
 }
 
 #[test]
@@ -144,6 +149,49 @@ fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
             }
         });
     }
+}
+
+/// So does a shard that is converted: mates do so from the inbox of the one that took it.
+#[test]
+fn what_is_converted_goes_from_host_to_host_once() {
+    for (nodes, each) in [(2, 2), (2, 3), (3, 2)] {
+        planned(converting(nodes, each), |plan| {
+            let step = plan.stages[0].step;
+            // In f32; they travel in half of that.
+            let gathers = shards_bytes(plan, |op| match op {
+                Op::Gather { unit, .. } => plan.placements[unit].padded,
+                _ => 0,
+            });
+            for rank in 0..nodes * each {
+                let taken = Moved::taken(plan, rank, step);
+                assert_eq!(2 * Traffic::between_hosts(plan, rank, step).gather_bytes, (nodes - 1) * gathers);
+                assert_eq!(
+                    (2 * taken.copied.gather_bytes, taken.in_place.gather_bytes),
+                    ((nodes * each - 1) * gathers, 0)
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn a_shard_that_is_converted_where_no_mate_took_it_is_found() {
+    planned(converting(2, 2), |plan| {
+        let [rank, mate] = [0, 1].map(|rank| plan.config.mesh.coordinates(rank));
+        let before = |place: Place| Place { offset_bytes: place.offset_bytes - place.len_bytes, ..place };
+        let wrong: [&dyn Fn(Access) -> Access; 2] =
+            [&|access| Access { at: rank, ..access }, &|access| Access { place: before(access.place), ..access }];
+        for wrong in wrong {
+            let flaw = prove_accesses(plan, &|plan, pass, op, position, at, visit| {
+                accesses(plan, pass, op, position, at, &mut |access| {
+                    let is_it = at == rank && access.at == mate && access.place.region == Kind::Inbox;
+                    visit(if is_it { wrong(access) } else { access });
+                });
+            });
+            let flaw = flaw.expect_err("another place");
+            assert!(flaw.rule.contains("is not where it is read"), "{flaw}");
+        }
+    });
 }
 
 /// A rank that looks at the wrong mate, or at a mate's gradients of another rank, finds something else there.

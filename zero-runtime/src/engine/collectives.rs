@@ -199,9 +199,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         unsafe { if rank == self.arena.rank() { self.arena.bytes(place) } else { self.transport.peer(rank, place) } }
     }
 
-    /// The numbers that a rank has at a place.
+    /// The numbers that a rank has at a place. What is read in an inbox by itself are parameters.
     pub(super) fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
-        Stored::of(self.arena.width(place), self.bytes(rank, place))
+        let region = if place.region == Kind::Inbox { Kind::Parameters } else { place.region };
+        Stored::of(self.arena.width(Place { region, ..place }), self.bytes(rank, place))
     }
 
     /// Whether what a rank has was brought straight to where it is wanted.
@@ -265,11 +266,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                 self.moved.in_place.gather_bytes += if is_own { 0 } else { to.len_bytes };
                 continue;
             }
-            let (owner, from) = match own.taker_of(zero) {
-                Some(mate) => (mate.at.zero, mate.flat(unit).share(zero, config.mesh.zero)),
-                None => (zero, own.along(Axis::Zero, zero).shard(unit)),
-            };
-            let rank = self.arena.along(Axis::Zero, owner);
+            let (holder, from) = own.gathered_from(unit, zero, slot);
+            let rank = self.arena.along(Axis::Zero, holder.at.zero);
             if to.region == Kind::Parameters && (is_own || gathers_for_use) {
                 self.moved.in_place.gather_bytes += if is_own { 0 } else { from.len_bytes };
             } else {

@@ -241,9 +241,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 }
                 for zero in (0..self.plan.config.mesh.zero).filter(|_| !is_there) {
                     // Not from a slot: what is computed on may be rounded.
-                    let (rank, theirs) = (self.arena.along(Axis::Zero, zero), places.along(Axis::Zero, zero));
-                    let shard = self.ranks.of_rank(rank, theirs.shard(unit));
-                    self.for_each_piece(shard, theirs.shared_out(unit).start, &mut own);
+                    let (holder, place) = places.gathered_from(unit, zero, 0);
+                    let shard = self.ranks.of_rank(self.arena.along(Axis::Zero, holder.at.zero), place);
+                    self.for_each_piece(shard, places.along(Axis::Zero, zero).shared_out(unit).start, &mut own);
                 }
                 self.ranks.run(Op::Release { unit })?;
             } else {

@@ -74,7 +74,7 @@ pub enum Count {
     Exchanged,
     /// Gathers for which what a rank has of them is here: from another host it has come.
     Gathered,
-    /// Slots released that ranks of a host have in common.
+    /// Gathers released, where mates read what one of them took.
     Released,
     /// Gathers and spreads for which all that another host needs of this rank has left.
     Given,
@@ -90,7 +90,7 @@ impl Count {
 
     /// Whether a rank that something has come to from another host tells it to its mates as well, who read it there.
     pub const fn is_for_mates(self, config: &Config) -> bool {
-        matches!(self, Count::Gathered | Count::Whole) && config.takes_for_mates()
+        matches!(self, Count::Gathered | Count::Whole) && config.mates() > 1
     }
 
     /// Its number.

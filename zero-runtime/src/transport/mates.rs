@@ -9,8 +9,9 @@ use super::shared::Shared;
 use crate::device::Device;
 
 impl<D: Device> Shared<'_, D> {
-    /// Waits until no mate computes any more on what lay in slots in common that this rank has released.
-    pub(super) fn await_slots(&mut self, device: &D) -> Result<(), Lost> {
+    /// Waits until no mate needs any more what it has read or computed on where this rank has released it: in slots in common, or
+    /// in this rank's inbox.
+    pub(super) fn await_released(&mut self, device: &D) -> Result<(), Lost> {
         self.await_mates(device, Count::Released, self.told(Count::Released))
     }
 

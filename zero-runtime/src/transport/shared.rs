@@ -321,7 +321,7 @@ impl<'p, D: Device> Shared<'p, D> {
             Op::Gather { .. } if self.arena.plan().config.shares_slots() => {
                 self.tell(device, Count::Gathered);
             }
-            Op::Release { .. } if self.arena.plan().config.shares_slots() => {
+            Op::Release { .. } if self.arena.plan().config.shares_gathers() => {
                 self.tell(device, Count::Released);
             }
             Op::Reduce { bucket, .. } => self.offer(device, bucket),
@@ -480,8 +480,8 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         if let Op::Spread { bucket, axis } = op {
             self.await_sent(device, bucket, axis)?;
         }
-        if matches!(op, Op::Gather { .. }) && self.arena.plan().config.shares_slots() {
-            self.await_slots(device)?;
+        if matches!(op, Op::Gather { .. }) && self.arena.plan().config.shares_gathers() {
+            self.await_released(device)?;
         }
         // SAFETY: by the caller's promise.
         unsafe { self.link(op, position) };
