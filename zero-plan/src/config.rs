@@ -5,6 +5,7 @@ mod device;
 use serde::{Deserialize, Serialize};
 
 use crate::mesh::{Axis, Mesh};
+use crate::subtrees::Subtrees;
 
 /// How a transport hands out the gathered parameters of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -294,10 +295,17 @@ impl Config {
         }
     }
 
-    /// Whether the ranks of a host sum what they have of a bucket before it goes to other hosts: their terms are a complete
-    /// subtree of the sum of all, so that its bits are those of a sum in one go.
+    /// What the ranks of each host sum by themselves of a sum along `zero`, so that its bits are those of a sum in one go.
+    pub const fn subtrees(&self) -> Subtrees {
+        Subtrees { ranks: self.mesh.zero, mates: self.mates() }
+    }
+
+    /// Whether the ranks of a host sum what they have of a bucket before it goes to other hosts: where their sums, which are f32,
+    /// are no more bytes than their terms. In bf16 they may be, as with three ranks a host, which have two sums.
     pub const fn sums_on_hosts(&self) -> bool {
-        self.mates() > 1 && self.mates().is_power_of_two()
+        let reduce = self.precision.reduce;
+        self.mates() > 1
+            && (!reduce.is_narrow() || self.subtrees().count() * Width::F32.bytes() <= self.mesh.zero * reduce.bytes())
     }
 
     /// Parts that hosts cut a sum along `zero` into.

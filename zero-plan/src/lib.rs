@@ -40,6 +40,7 @@ pub mod sizes;
 pub mod spec;
 mod states;
 pub mod streams;
+mod subtrees;
 pub mod summary;
 mod traffic;
 pub mod unit;
@@ -66,6 +67,7 @@ pub use simulate::{
 };
 pub use sizes::{Probe, Sizes};
 pub use streams::{Queued, Stream};
+pub use subtrees::{Subtree, Subtrees};
 pub use traffic::{Moved, Traffic};
 pub use unit::{Field, Unit, unit_count, unit_list, units};
 pub use work::Work;

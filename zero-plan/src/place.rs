@@ -4,6 +4,7 @@
 mod access;
 mod arrival;
 mod position;
+mod subtotals;
 
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
 pub use arrival::{Arrival, are_counterparts, arrivals, axis_of};
@@ -347,17 +348,6 @@ impl Places<'_> {
         let (zero, bucket) = (config.mesh.zero, &self.tables.buckets[placement.bucket]);
         let start = bucket.partial + (placement.start - bucket.start) / zero;
         self.place(Kind::Partial, start, placement.padded / zero)
-    }
-
-    /// What the ranks of this host have of the shard of this rank's counterpart on host `host` along `zero`, summed by this
-    /// rank. Buckets take turns, as with [`Kind::Partial`].
-    pub const fn subtotal(&self, unit: usize, host: usize) -> Place {
-        let (config, placement) = (self.tables.config, self.placement(unit));
-        let (mates, bucket) = (config.mates(), &self.tables.buckets[placement.bucket]);
-        let turn = (bucket.partial > 0) as usize * (self.memory.bucket_slot / mates);
-        let of_hosts =
-            self.place(Kind::Subtotals, turn + (placement.start - bucket.start) / mates, placement.padded / mates);
-        of_hosts.share(host, config.hosts_along_zero())
     }
 
     /// What of a shard the rank at `replica` sums.

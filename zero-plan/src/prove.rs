@@ -14,6 +14,7 @@ mod flow;
 #[cfg(test)]
 mod hosts_tests;
 mod matching;
+mod order;
 mod streams;
 
 use core::fmt;

@@ -47,13 +47,14 @@ pub struct Moved {
 impl Moved {
     /// What a rank sends in one pass over `ops`, which are of `plan`.
     pub fn sent(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
-        Self::sum(plan, rank, ops, |op| Traffic::of(plan, &[op]))
+        Self::sum(plan, rank, ops, true, |op| Traffic::of(plan, &[op]))
     }
 
     /// What a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
-    /// takes as much as it sends. What crosses to another pipeline stage is counted where it arrives.
+    /// takes as much as it sends, unless hosts send one another unlike numbers of sums. What crosses to another pipeline stage
+    /// is counted where it arrives.
     pub fn taken(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
-        Self::sum(plan, rank, ops, |op| match op {
+        Self::sum(plan, rank, ops, false, |op| match op {
             Op::Send { .. } => Traffic::default(),
             Op::Receive { parcel, unit, .. } => carried(plan, parcel, unit, false),
             op => Traffic::of(plan, &[op]),
@@ -67,13 +68,13 @@ impl Moved {
         all
     }
 
-    fn sum(plan: &Plan, rank: usize, ops: &[Op], traffic: impl Fn(Op) -> Traffic) -> Self {
+    fn sum(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool, traffic: impl Fn(Op) -> Traffic) -> Self {
         ops.iter().fold(Self::default(), |mut moved, &op| {
             let all = traffic(op);
             if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
-                let [near, far] = of_hosts(plan, bucket);
+                let [near, sent, taken] = of_hosts(plan, rank, bucket);
                 moved.in_place.reduce_bytes += near;
-                moved.copied.reduce_bytes += far;
+                moved.copied.reduce_bytes += if is_sent { sent } else { taken };
                 return moved;
             }
             let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
@@ -115,13 +116,15 @@ fn crosses(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
     !plan.config.reaches(rank, partner) && are_counterparts(&plan.config, op, own, other)
 }
 
-/// Where a bucket is summed over hosts: the bytes of it that a rank reads of its mates, for each host, and those that go from
-/// it to counterparts, in f32.
-fn of_hosts(plan: &Plan, bucket: usize) -> [usize; 2] {
+/// Where a bucket is summed over hosts: the bytes of it that a rank reads of its mates, for each host; those of sums, in f32, that
+/// go from it to counterparts; and those of the sums of all other hosts that come to it.
+fn of_hosts(plan: &Plan, rank: usize, bucket: usize) -> [usize; 3] {
     let config = &plan.config;
     let (shard, hosts) = (plan.buckets[bucket].elements / config.mesh.zero, config.hosts_along_zero());
     let near = (config.mates() - 1) * hosts * shard * config.precision.reduce.bytes();
-    [near, (hosts - 1) * shard * size_of::<f32>()]
+    let subtrees = config.subtrees();
+    let own = subtrees.count_of(config.mesh.coordinates(rank).zero / config.mates());
+    [near, (hosts - 1) * own * shard * size_of::<f32>(), (subtrees.count() - own) * shard * size_of::<f32>()]
 }
 
 /// Whether those peers who reach it read what an op moves where it lies. What other ops move is copied.
@@ -156,7 +159,8 @@ fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
 }
 
 impl Traffic {
-    /// What a rank sends in one pass over `ops`, which are of `plan`.
+    /// What a rank sends in one pass over `ops`, which are of `plan`: the first along `zero`, where hosts send one another unlike
+    /// numbers of sums.
     pub fn of(plan: &Plan, ops: &[Op]) -> Self {
         ops.iter().fold(Self::default(), |mut traffic, &op| {
             traffic.add(plan, op);
@@ -171,7 +175,7 @@ impl Traffic {
             let partners = partners(plan, rank, op);
             let far = partners.iter().filter(|&&partner| crosses(plan, rank, partner, op)).count();
             if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
-                sum.reduce_bytes += of_hosts(plan, bucket)[1];
+                sum.reduce_bytes += of_hosts(plan, rank, bucket)[1];
             } else if far > 0 {
                 sum += Self::of(plan, &[op]).share(far, partners.len());
             }
@@ -191,7 +195,8 @@ impl Traffic {
                 self.gather_bytes += others(plan.placements[unit].padded * params, mesh.zero);
             }
             Op::Reduce { bucket, .. } if plan.config.sums_on_hosts() => {
-                self.reduce_bytes += of_hosts(plan, bucket).iter().sum::<usize>();
+                let [near, sent, _] = of_hosts(plan, 0, bucket);
+                self.reduce_bytes += near + sent;
             }
             Op::Reduce { bucket, .. } => {
                 self.reduce_bytes += others(plan.buckets[bucket].elements * reduce, mesh.zero);

@@ -47,7 +47,8 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | receive or fold tied gradients | `3 t g` |
 /// | receive tied parameters | `2p` an element that this rank updates |
 /// | settle | `(N + 1) s g`, and `s g` more to add; none if `N` is 1 and the sum is in place |
-/// | subtotal, of `M` ranks of each of `H` hosts | `H (M g + 4) s`, and `(4 H + g) s` to settle it |
+/// | subtotal, of `M` ranks of each of `H` hosts, in `K` sums | `H (M g + 4 K) s` |
+/// | settle of `B` blocks, after `J` joins of such sums | `(12 J + 4 B + g) s` |
 /// | combine | `(R + 1) t g`, and `t g` more to add |
 /// | spread along `replica` | `(s - t) 2g` |
 /// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
@@ -75,12 +76,16 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Receive { parcel: Parcel::Gradients, unit, .. } => plan.units[unit].output_bytes * 2,
         Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
         Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => plan.places(at).owned(unit).len * 2 * p,
-        Op::Subtotal { bucket, .. } => config.hosts_along_zero() * of_bucket(bucket).1 * (config.mates() * g + 4),
+        Op::Subtotal { bucket, .. } => {
+            let sums = config.subtrees().count_of(at.zero / config.mates());
+            config.hosts_along_zero() * of_bucket(bucket).1 * (config.mates() * g + sums * 4)
+        }
         Op::Settle { bucket, round } => {
             let (_, s, _) = of_bucket(bucket);
             if config.sums_on_hosts() {
                 let adds = usize::from(round > 0 && !config.has_partials());
-                return (config.hosts_along_zero() * 4 + (1 + adds) * g) * s;
+                let subtrees = config.subtrees();
+                return (subtrees.joins().count() * 12 + subtrees.blocks().0 * 4 + (1 + adds) * g) * s;
             }
             match (mesh.zero, config.reduces_in_place()) {
                 (1, true) => 0,

@@ -8,7 +8,7 @@ use zero_plan::config::{TransportKind, Width};
 use zero_plan::footprint::{
     CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes, private_mapping_bytes, words_bytes,
 };
-use zero_plan::{Axis, Coordinates, Home, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
+use zero_plan::{Axis, Coordinates, Home, Kind, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
 
 use crate::device::{Device, Exchange, Memory, Parts, Stored, StoredMut};
 use crate::engine::queues::events;
@@ -276,8 +276,9 @@ impl<'p, D: Device> Arena<'p, D> {
         StoredMut::of(self.width(place), unsafe { self.bytes_mut(place) })
     }
 
-    /// What the numbers at a place are stored in.
+    /// What the numbers at a place are stored in. Of what arrives, only sums over hosts are added up where they lie.
     pub(crate) fn width(&self, place: Place) -> Width {
-        place.region.width(&self.plan.config).expect("a region of one width")
+        let sums = (place.region == Kind::Inbox && self.plan.config.sums_on_hosts()).then_some(Width::F32);
+        place.region.width(&self.plan.config).or(sums).expect("a region of one width")
     }
 }

@@ -166,7 +166,10 @@ impl Sizes {
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
-            Kind::Subtotals if config.sums_on_hosts() => STAGING_SLOTS * (self.bucket_max / config.mates()),
+            Kind::Subtotals if config.sums_on_hosts() => {
+                let shards = config.hosts_along_zero() * config.subtrees().most();
+                STAGING_SLOTS * (self.bucket_max / zero * shards)
+            }
             Kind::Subtotals => 0,
             Kind::Inbox => self.inbox_bytes(tables),
             Kind::Workspace => config.whole_lines(self.workspace_bytes_max) + config.device.product_bytes(),
@@ -174,10 +177,10 @@ impl Sizes {
     }
 }
 
-/// Bytes of the terms of the sum of so many gradients along `zero`, where they arrive: of each rank, or of each host.
+/// Bytes of the terms of the sum of so many gradients along `zero`, where they arrive: of each rank, or sums of each host.
 pub(crate) const fn terms_bytes(config: &Config, elements: usize) -> usize {
     if config.sums_on_hosts() {
-        elements / config.mates() * Width::F32.bytes()
+        elements / config.mesh.zero * config.subtrees().count() * Width::F32.bytes()
     } else {
         elements * config.precision.reduce.bytes()
     }

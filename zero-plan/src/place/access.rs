@@ -8,6 +8,7 @@ use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
+use crate::subtrees::Subtree;
 
 /// A place that an op reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +76,12 @@ pub enum Content {
 pub enum Gradients {
     /// Those of one rank's own data.
     Of(usize),
-    /// Those of the ranks of a replica that are on one host.
-    OfHost {
+    /// Those of some ranks of a replica.
+    OfSubtree {
         /// The replica.
         replica: usize,
-        /// Which of the hosts along `zero`.
-        host: usize,
+        /// Which ranks along `zero`.
+        subtree: Subtree,
     },
     /// Those of the ranks of a replica.
     OfReplica(usize),
@@ -444,15 +445,35 @@ impl OfOp<'_, '_> {
             for host in 0..self.plan.config.hosts_along_zero() {
                 let of = host * mates + own.at.zero % mates;
                 let start = of * own.local_share(unit, of).len_bytes;
-                for zero in here * mates..(here + 1) * mates {
-                    self.term(unit, round, zero, of, start);
+                for subtree in self.plan.config.subtrees().of_host(here) {
+                    (subtree.first..subtree.end).for_each(|zero| self.term(unit, round, zero, of, start));
+                    let to = own.subtotal(unit, host, subtree.first);
+                    self.note(own.at, to, self.summed_over(unit, round, subtree), of * to.len_bytes, true);
                 }
-                let whose = Gradients::OfHost { replica: own.at.replica, host: here };
-                let content = Content::Gradients { unit, round, of: whose };
-                let to = own.subtotal(unit, host);
-                self.note(own.at, to, content, of * to.len_bytes, true);
             }
         }
+    }
+
+    fn summed_over(&self, unit: usize, round: usize, subtree: Subtree) -> Content {
+        Content::Gradients { unit, round, of: Gradients::OfSubtree { replica: self.own.at.replica, subtree } }
+    }
+
+    /// What is added of the sums of all hosts.
+    fn sums_of_hosts(&mut self, unit: usize, round: usize) {
+        let (own, subtrees) = (self.own, self.plan.config.subtrees());
+        for [left, right] in subtrees.joins() {
+            [left, right].into_iter().for_each(|subtree| self.sum_over(unit, round, subtree));
+            let (to, both) = (own.joined(unit, left.first), Subtree { first: left.first, end: right.end });
+            self.note(own.at, to, self.summed_over(unit, round, both), own.at.zero * to.len_bytes, true);
+        }
+        let (number, block) = subtrees.blocks();
+        (0..number).for_each(|number| self.sum_over(unit, round, block(number)));
+    }
+
+    fn sum_over(&mut self, unit: usize, round: usize, subtree: Subtree) {
+        let (zero, from) = self.own.summed_over(unit, subtree);
+        let (holder, content) = (self.own.along(Axis::Zero, zero), self.summed_over(unit, round, subtree));
+        self.note(holder.at, from, content, self.own.at.zero * from.len_bytes, false);
     }
 
     fn settle(&mut self, bucket: usize, round: usize) {
@@ -461,13 +482,7 @@ impl OfOp<'_, '_> {
             let to = own.partial(unit);
             let start = self.gradient_bytes(own.at, to, None);
             if config.sums_on_hosts() {
-                for host in 0..config.hosts_along_zero() {
-                    let peer = own.along(Axis::Zero, host * config.mates() + own.at.zero % config.mates());
-                    let of = Gradients::OfHost { replica: own.at.replica, host };
-                    let from = peer.subtotal(unit, own.at.zero / config.mates());
-                    let content = Content::Gradients { unit, round, of };
-                    self.note(peer.at, from, content, own.at.zero * from.len_bytes, false);
-                }
+                self.sums_of_hosts(unit, round);
             } else {
                 (0..mesh.zero).for_each(|zero| self.term(unit, round, zero, own.at.zero, start));
             }

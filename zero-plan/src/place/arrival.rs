@@ -85,7 +85,8 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
         }
         Op::Settle { bucket, .. } if config.sums_on_hosts() => units_of(bucket).for_each(|unit| {
             let [here, there] = [own.at, peer.at].map(|at| at.zero / config.mates());
-            visit(peer.subtotal(unit, here), own.arrived_terms(unit).share(there, config.hosts_along_zero()));
+            let sums = config.subtrees().of_host(there);
+            sums.for_each(|sum| visit(peer.subtotal(unit, here, sum.first), own.joined(unit, sum.first)));
         }),
         Op::Settle { bucket, .. } => units_of(bucket).for_each(|unit| {
             visit(peer.local_share(unit, own.at.zero), own.arrived_terms(unit).share(peer.at.zero, mesh.zero));
@@ -132,7 +133,7 @@ fn received(
 
 impl Places<'_> {
     /// Where terms of the sums of a unit's gradients along `zero` arrive: its buckets take turns.
-    const fn arrived_terms(&self, unit: usize) -> Place {
+    pub(super) const fn arrived_terms(&self, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = placement.start - self.tables.buckets[placement.bucket].start;
         let (offset_bytes, len_bytes) = (terms_bytes(config, start), terms_bytes(config, placement.padded));

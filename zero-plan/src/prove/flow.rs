@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::order::Order;
 use super::{Flaw, Ranks};
 use crate::config::Config;
 use crate::execution::execute;
@@ -40,7 +41,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     let mut flaw = None;
     let mut run = |rank: usize, op: Op| {
         let at = plan.config.mesh.coordinates(rank);
-        let mut rule = None;
+        let (mut rule, mut order) = (None, Order::new(ranks, op, at));
         // All have begun the op: what mates take for this rank comes to them before either has done it.
         for mate in takers(plan, rank, op).filter(|&mate| ops[mate].get(done[mate]) == Some(&op)) {
             let at = plan.config.mesh.coordinates(mate);
@@ -53,7 +54,8 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
             });
         }
         accesses(plan, pass, op, &positions[rank], at, &mut |access| {
-            rule = rule.take().or_else(|| flow.wrong(at, reach(&plan.config, op), &access));
+            let broken = rule.take().or_else(|| flow.wrong(at, reach(&plan.config, op), &access));
+            rule = broken.or_else(|| order.wrong(&access));
         });
         if let Some(rule) = rule
             && flaw.is_none()

@@ -1,15 +1,26 @@
 //! What ranks of a host do together for what they need of other hosts, and that a proof objects where it is not done.
 
+<<<<<<< HEAD
 use std::cell::Cell;
+=======
+use core::ops::Range;
+>>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
 
 use super::{prove, prove_accesses, prove_ranks};
 use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::layout::{Home, Kind};
+<<<<<<< HEAD
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
 use crate::place::{Access, Place, Position, accesses, arrivals};
+=======
+use crate::mesh::{Coordinates, Mesh};
+use crate::pipeline::Pass;
+use crate::place::{Access, Content, Gradients, Position, accesses, arrivals};
+>>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
 use crate::plan::{Plan, PlanBuf};
 use crate::schedule::Op;
+use crate::subtrees::Subtree;
 use crate::traffic::{Moved, Traffic};
 use crate::unit::Unit;
 
@@ -34,16 +45,21 @@ fn hosts(nodes: usize, each: usize, stage: u8) -> Config {
     Config { mesh, stage, prefetch: 1, bucket_bytes: 1, transport: TransportKind::Cluster, ..Config::PLAIN }
 }
 
+<<<<<<< HEAD
 /// The same at stage 3, with parameters that are converted when they are gathered.
 fn converting(nodes: usize, each: usize) -> Config {
     Config { precision: Precision { params: Width::BF16, ..Precision::default() }, ..hosts(nodes, each, 3) }
 }
+=======
+/// Hosts, and ranks of each: one subtree of the sum of all, or several.
+const MESHES: [(usize, usize); 9] = [(2, 2), (2, 3), (3, 2), (2, 4), (3, 3), (2, 6), (3, 5), (4, 3), (2, 12)];
+>>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
 
 #[test]
 fn every_way_to_share_what_comes_from_other_hosts_is_proven() {
     let narrow = Precision { compute: Width::BF16, params: Width::BF16, reduce: Width::BF16, ..Precision::default() };
     let (mut shared, mut summed) = (0, 0);
-    for (nodes, each) in [(2, 2), (2, 3), (3, 2), (2, 4)] {
+    for (nodes, each) in MESHES {
         for stage in 0..=3 {
             for precision in [Precision::default(), narrow, Precision { params: Width::BF16, ..Precision::default() }] {
                 for (micro_batches, reduce, bucket_bytes) in [
@@ -91,6 +107,7 @@ fn counterparts(plan: &Plan, op: Op, rank: usize, receives: bool) -> Vec<usize> 
     (0..mesh.ranks()).filter(is_one).collect()
 }
 
+<<<<<<< HEAD
 /// Bytes of the shards that one rank has of so many of the ops of a step.
 fn shards_bytes(plan: &Plan, elements: impl Fn(Op) -> usize) -> usize {
     let elements: usize = plan.stages[0].step.iter().map(|&op| elements(op)).sum();
@@ -98,11 +115,27 @@ fn shards_bytes(plan: &Plan, elements: impl Fn(Op) -> usize) -> usize {
 }
 
 /// A shard goes once to each other host, and so does the sum of what a host has of one.
+=======
+/// How many of the largest subtrees of a sum of ranks `first..end` lie within `host`, by the tree's definition.
+fn subtrees_of(host: &Range<usize>, first: usize, end: usize) -> usize {
+    if end <= host.start || first >= host.end {
+        0
+    } else if host.start <= first && end <= host.end {
+        1
+    } else {
+        let middle = first + (end - first).next_power_of_two() / 2;
+        subtrees_of(host, first, middle) + subtrees_of(host, middle, end)
+    }
+}
+
+/// A shard goes once to each other host, and so does each sum of what a host has of one.
+>>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
 #[test]
 fn what_goes_from_host_to_host_goes_once() {
-    for (nodes, each) in [(2, 2), (3, 2), (2, 4)] {
+    for (nodes, each) in MESHES {
         planned(hosts(nodes, each, 3), |plan| {
             let step = plan.stages[0].step;
+<<<<<<< HEAD
             let gathers = shards_bytes(plan, |op| match op {
                 Op::Gather { unit, .. } => plan.placements[unit].padded,
                 _ => 0,
@@ -116,10 +149,134 @@ fn what_goes_from_host_to_host_goes_once() {
                 let sent = Traffic::between_hosts(plan, rank, step);
                 assert_eq!((sent.gather_bytes, sent.reduce_bytes), ((nodes - 1) * gathers, (nodes - 1) * sums));
                 assert_eq!(counterparts(plan, gather, rank, true), counterparts(plan, gather, rank, false));
+=======
+            let shard = |elements: usize| elements / (nodes * each) * 4;
+            let gathers: usize = step
+                .iter()
+                .map(|op| match *op {
+                    Op::Gather { unit, .. } => shard(plan.placements[unit].padded),
+                    _ => 0,
+                })
+                .sum();
+            let sums: usize = step
+                .iter()
+                .map(|op| match *op {
+                    Op::Reduce { bucket, .. } => shard(plan.buckets[bucket].elements),
+                    _ => 0,
+                })
+                .sum();
+            let of_host = |host: usize| subtrees_of(&(host * each..(host + 1) * each), 0, nodes * each);
+            let of_all: usize = (0..nodes).map(of_host).sum();
+            for rank in 0..nodes * each {
+                let (sent, own) = (Traffic::between_hosts(plan, rank, step), of_host(rank / each));
+                assert!(own == 1 || own < each && !each.is_power_of_two(), "{own} of {each}");
+                assert_eq!((sent.gather_bytes, sent.reduce_bytes), ((nodes - 1) * gathers, (nodes - 1) * own * sums));
+                assert_eq!(Moved::sent(plan, rank, step).copied.reduce_bytes, sent.reduce_bytes);
+                assert_eq!(counterparts(plan, rank, true), counterparts(plan, rank, false));
+>>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
                 let all = Moved::taken(plan, rank, step);
-                assert_eq!((all.copied.gather_bytes, all.copied.reduce_bytes), (sent.gather_bytes, sent.reduce_bytes));
+                let taken = (of_all - own) * sums;
+                assert_eq!((all.copied.gather_bytes, all.copied.reduce_bytes), (sent.gather_bytes, taken));
                 assert_eq!(all.all().gather_bytes, (nodes * each - 1) * gathers);
-                assert_eq!(all.all().reduce_bytes, (nodes * each - 1) * sums);
+                assert_eq!(all.all().reduce_bytes, (each - 1) * nodes * sums + taken);
+            }
+        });
+    }
+}
+
+/// In bf16, sums have twice the width of terms.
+#[test]
+fn hosts_send_terms_where_sums_would_be_more_bytes() {
+    let reduce = Precision { reduce: Width::BF16, ..Precision::default() };
+    for ((nodes, each), sums) in
+        [((2, 2), true), ((2, 3), false), ((3, 3), false), ((2, 6), true), ((3, 5), true), ((2, 12), true)]
+    {
+        let config = Config { precision: reduce, ..hosts(nodes, each, 2) };
+        assert_eq!(config.sums_on_hosts(), sums, "{nodes} x {each}");
+        planned(config, |plan| {
+            let terms: usize = plan.buckets.iter().map(|bucket| bucket.elements / (nodes * each) * 2).sum();
+            let sent = |rank| Traffic::between_hosts(plan, rank, plan.stages[0].step).reduce_bytes;
+            let all: usize = (0..nodes * each).map(sent).sum();
+            assert!(all <= nodes * each * (nodes - 1) * each * terms, "{nodes} x {each}: {all}");
+        });
+    }
+}
+
+/// The accesses of an op, of which `change` makes others.
+fn proven_with(plan: &Plan, change: impl Fn(Op, Coordinates, &mut Vec<Access>)) -> Option<String> {
+    let changed = |plan: &Plan, pass, op, position: &Position, at, visit: &mut dyn FnMut(Access)| {
+        let mut all = Vec::new();
+        accesses(plan, pass, op, position, at, &mut |access| all.push(access));
+        change(op, at, &mut all);
+        all.into_iter().for_each(visit);
+    };
+    prove_accesses(plan, &changed).err().map(|flaw| flaw.rule)
+}
+
+/// Which ranks along `zero` a term of a sum is of.
+fn term_of(access: &Access) -> Option<Subtree> {
+    match access.content {
+        Content::Gradients { of: Gradients::Of(rank), .. } => Some(Subtree { first: rank, end: rank + 1 }),
+        Content::Gradients { of: Gradients::OfSubtree { subtree, .. }, .. } => Some(subtree),
+        _ => None,
+    }
+}
+
+/// Accesses of a rank, each by itself, but for what it reads of another host with where that arrives.
+fn read_at_once(all: &[Access], at: Coordinates) -> Vec<Vec<Access>> {
+    let is_far = |index: usize| all.get(index).is_some_and(|access| access.at != at);
+    let mut groups: Vec<Vec<Access>> = Vec::new();
+    for (index, &access) in all.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if index > 0 && is_far(index - 1) || index > 1 && is_far(index - 2) => group.push(access),
+            _ => groups.push(vec![access]),
+        }
+    }
+    groups
+}
+
+#[test]
+fn a_sum_over_hosts_that_leaves_something_out_or_has_another_order_is_found() {
+    let is_found = |rule: Option<String>, what: &str| {
+        let rule = rule.unwrap_or_else(|| panic!("{what} is not found"));
+        assert!(rule.contains("is not made along the tree"), "{what}: {rule}");
+    };
+    for (nodes, each) in [(2, 2), (2, 3), (3, 3), (2, 6), (3, 5)] {
+        planned(hosts(nodes, each, 2), |plan| {
+            assert_eq!(proven_with(plan, |_, _, _| {}), None);
+            for rank in 0..nodes * each {
+                let without = |op: Op, _: Coordinates, all: &mut Vec<Access>| {
+                    let term = Subtree { first: rank, end: rank + 1 };
+                    if matches!(op, Op::Subtotal { .. }) {
+                        all.retain(|access| access.writes || term_of(access) != Some(term));
+                    }
+                };
+                is_found(proven_with(plan, without), &format!("a sum of a host without rank {rank}"));
+            }
+            for sum in (0..nodes).flat_map(|host| plan.config.subtrees().of_host(host)) {
+                let without = |op: Op, _: Coordinates, all: &mut Vec<Access>| {
+                    if matches!(op, Op::Settle { .. }) {
+                        all.retain(|access| term_of(access) != Some(sum));
+                    }
+                };
+                is_found(proven_with(plan, without), &format!("a sum without {sum:?}"));
+            }
+            // Whatever two follow one another in a sum, also where one has been joined here.
+            let numbers = plan.config.subtrees().blocks().0;
+            for number in 1..numbers {
+                let swapped = |op: Op, at: Coordinates, all: &mut Vec<Access>| {
+                    let mut reads = read_at_once(all, at);
+                    let is_term = |access: &Access| !access.writes && term_of(access).is_some();
+                    let terms: Vec<usize> = (0..reads.len()).filter(|&index| is_term(&reads[index][0])).collect();
+                    if let (Op::Settle { .. }, Some(last)) = (op, terms.len().checked_sub(number)) {
+                        reads.swap(terms[last], terms[last - 1]);
+                        *all = reads.concat();
+                    }
+                };
+                is_found(
+                    proven_with(plan, swapped),
+                    &format!("two terms of a sum that are swapped, {number} from its end"),
+                );
             }
         });
     }

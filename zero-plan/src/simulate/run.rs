@@ -235,8 +235,13 @@ impl<'a> Run<'a> {
     fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
         let config = &self.plan.config;
         if config.spans_hosts() {
-            let first = config.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline: lane });
-            let bytes = Traffic::between_hosts(self.plan, first, &[op]).total_bytes();
+            let bytes = |host: usize| {
+                let at = Coordinates { zero: host * config.mates(), replica: 0, pipeline: lane };
+                Traffic::between_hosts(self.plan, config.mesh.rank(at), &[op]).total_bytes()
+            };
+            // Hosts may send one another unlike numbers of sums, and all wait for the one with the most.
+            let hosts = if config.sums_on_hosts() { config.hosts_along_zero() } else { 1 };
+            let bytes = (0..hosts).map(bytes).max().unwrap_or(0);
             if bytes > 0 {
                 return self.send(lane, flow, self.routes.between_hosts(config.mesh.len(axis)), bytes);
             }

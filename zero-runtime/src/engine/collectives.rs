@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Place, Places, Plan, Position, Traffic};
+use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Place, Places, Plan, Position, Subtree, Traffic};
 
 use crate::arena::Arena;
 use crate::device::{Device, Stored, Write};
@@ -290,31 +290,40 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     fn subtotal(&mut self, bucket: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let (mates, place) = (config.mates(), own.at.zero % config.mates());
-        let first = own.at.zero - place;
+        let here = own.at.zero / mates;
         for unit in self.units_of(bucket) {
             for host in 0..config.hosts_along_zero() {
-                let source = |mate: usize| {
-                    let peer = own.along(Axis::Zero, first + mate);
-                    (self.arena.along(Axis::Zero, first + mate), peer.local_share(unit, host * mates + place))
-                };
-                self.reduce(own.subtotal(unit, host), mates, None, source, Write::Set);
+                for subtree in config.subtrees().of_host(here) {
+                    let source = |number: usize| {
+                        let zero = subtree.first + number;
+                        let of_peer = own.along(Axis::Zero, zero).local_share(unit, host * mates + place);
+                        (self.arena.along(Axis::Zero, zero), of_peer)
+                    };
+                    let to = own.subtotal(unit, host, subtree.first);
+                    self.reduce(to, subtree.ranks(), None, source, Write::Set);
+                }
                 let share = own.local_share(unit, host * mates + place);
                 self.moved.in_place.reduce_bytes += (mates - 1) * share.len_bytes;
             }
         }
     }
 
-    /// Sums what all hosts have of this rank's shard of a unit.
+    /// Sums what all hosts have of this rank's shard of a unit. Sums of subtrees that hosts have parts of are added in f32 where
+    /// the first of them lies, as in a sum in one go.
     fn settle_hosts(&mut self, unit: usize, write: Write) {
         let (own, config) = (self.places(), &self.plan.config);
-        let (hosts, mates) = (config.hosts_along_zero(), config.mates());
-        let from = own.subtotal(unit, own.at.zero / mates);
-        let source = |host: usize| {
-            let rank = self.arena.along(Axis::Zero, host * mates + own.at.zero % mates);
-            (rank, from)
+        let subtrees = config.subtrees();
+        let source = |subtree: Subtree| {
+            let (zero, place) = own.summed_over(unit, subtree);
+            (self.arena.along(Axis::Zero, zero), place)
         };
-        self.reduce(own.partial(unit), hosts, None, source, write);
-        self.moved.copied.reduce_bytes += (hosts - 1) * from.len_bytes;
+        for [left, right] in subtrees.joins() {
+            self.reduce(own.joined(unit, left.first), 1, None, |_| source(right), Write::Add);
+        }
+        let (number, block) = subtrees.blocks();
+        self.reduce(own.partial(unit), number, None, |number| source(block(number)), write);
+        let far = subtrees.count() - subtrees.count_of(own.at.zero / config.mates());
+        self.moved.copied.reduce_bytes += far * own.joined(unit, 0).len_bytes;
     }
 
     /// Sums this rank's shards of a bucket along `zero`.

@@ -111,6 +111,8 @@ fn reduce_as<'a, E: Element>(
 
 #[cfg(test)]
 mod tests {
+    use zero_plan::{Subtree, Subtrees};
+
     use super::*;
     use crate::device::bf16;
     use crate::device::cpu::testing::{bits, stored};
@@ -166,6 +168,47 @@ mod tests {
                 let source = |host: usize| Stored::from(View::from(subtotals[host].as_slice()));
                 reduce(Cpu::ONE_THREAD, ViewMut::from(found.as_mut_slice()).into(), hosts, None, &source, write);
                 assert_eq!(bits(&found), bits(&expected), "{hosts} x {mates}, {write:?}");
+            }
+        }
+    }
+
+    /// As hosts do whose ranks are several subtrees.
+    fn is_summed_over_hosts<E: Element>(ranks: usize, mates: usize, write: Write)
+    where
+        for<'a> Stored<'a, Cpu>: From<View<'a, Cpu, E>>,
+        for<'a> StoredMut<'a, Cpu>: From<ViewMut<'a, Cpu, E>>,
+    {
+        let data: Vec<Vec<E>> = (0..ranks as u64).map(|seed| stored(70, seed)).collect();
+        let subtrees = Subtrees { ranks, mates };
+        let mut sums = vec![Vec::new(); ranks];
+        for Subtree { first, end } in (0..ranks / mates).flat_map(|host| subtrees.of_host(host)) {
+            let mut sum = vec![0.0f32; 70];
+            let source = |rank: usize| Stored::from(View::from(data[first + rank].as_slice()));
+            reduce(Cpu::ONE_THREAD, ViewMut::from(&mut sum[..]).into(), end - first, None, &source, Write::Set);
+            sums[first] = sum;
+        }
+        for [left, right] in subtrees.joins() {
+            let (before, after) = sums.split_at_mut(right.first);
+            let source = |_| Stored::from(View::from(after[0].as_slice()));
+            let to = ViewMut::from(before[left.first].as_mut_slice()).into();
+            reduce(Cpu::ONE_THREAD, to, 1, None, &source, Write::Add);
+        }
+        let (mut found, mut expected) = (data[0].clone(), data[0].clone());
+        let (number, block) = subtrees.blocks();
+        let source = |number| Stored::from(View::from(sums[block(number).first].as_slice()));
+        reduce(Cpu::ONE_THREAD, ViewMut::from(found.as_mut_slice()).into(), number, None, &source, write);
+        tree_sum(&mut expected, |rank| &data[rank], ranks, write);
+        assert_eq!(bits(&found), bits(&expected), "{ranks} ranks, {mates} a host, {write:?}");
+    }
+
+    #[test]
+    fn sums_of_subtrees_of_all_hosts_have_the_bits_of_a_sum_in_one_go() {
+        for ranks in 2..=36 {
+            for mates in (1..ranks).filter(|mates| ranks % mates == 0) {
+                for write in [Write::Set, Write::Add] {
+                    is_summed_over_hosts::<f32>(ranks, mates, write);
+                    is_summed_over_hosts::<bf16>(ranks, mates, write);
+                }
             }
         }
     }

@@ -71,7 +71,7 @@ impl Links {
             given: [0; Axis::ALL.len()],
             unsettled: VecDeque::with_capacity(plan.buckets.len()),
             leaving: Vec::with_capacity(ranks * Count::NUMBER),
-            messages: Vec::with_capacity(units),
+            messages: Vec::with_capacity(units * plan.config.subtrees().most()),
             crossed: Crossed::default(),
         }
     }

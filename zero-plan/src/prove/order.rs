@@ -1,0 +1,99 @@
+//! Order: that sums along `zero` are made along the tree of all its ranks, whoever adds which part of it. By what ops read, one
+//! after another, before they write a sum.
+
+use super::Ranks;
+use crate::mesh::Coordinates;
+use crate::place::{Access, Content, Gradients};
+use crate::plan::Plan;
+use crate::schedule::Op;
+use crate::subtrees::Subtree;
+
+/// What an op has read of a sum that it has not written yet.
+pub(super) struct Order<'a> {
+    plan: &'a Plan<'a>,
+    own: Coordinates,
+    sums: bool,
+    terms: Vec<Subtree>,
+    /// Whether what was read last has yet to be brought here, where it is read once more.
+    arrives: bool,
+}
+
+impl<'a> Order<'a> {
+    /// Nothing yet of an op of the rank at `own`.
+    pub fn new(ranks: &Ranks<'a>, op: Op, own: Coordinates) -> Self {
+        let plan = ranks.plan;
+        // Where all bytes are carried, an op also reads what it sends; all terms are in one sum there, by rank.
+        let sums = matches!(op, Op::Subtotal { .. } | Op::Settle { .. }) && !plan.config.transport.carries();
+        Self { plan, own, sums, terms: Vec::new(), arrives: false }
+    }
+
+    /// Takes the next access of the op; gives the rule that it breaks, if any.
+    pub fn wrong(&mut self, access: &Access) -> Option<String> {
+        let Content::Gradients { of, .. } = access.content else { return None };
+        let (mesh, all) = (&self.plan.config.mesh, Subtree { first: 0, end: self.plan.config.mesh.zero });
+        if !self.sums {
+            return None;
+        }
+        if access.writes {
+            if core::mem::take(&mut self.arrives) {
+                return None;
+            }
+            let whole = if let Gradients::OfSubtree { subtree, .. } = of { subtree } else { all };
+            let terms = core::mem::take(&mut self.terms);
+            let rule = || format!("the sum over {whole:?} along `zero` is not made along the tree, but of {terms:?}");
+            return (!is_tree(&terms, whole)).then(rule);
+        }
+        let [own, rank] = [self.own, access.at].map(|at| mesh.rank(at));
+        self.arrives = !self.plan.config.reaches(own, rank);
+        let term = match of {
+            Gradients::Of(data_rank) => Subtree { first: data_rank % mesh.zero, end: data_rank % mesh.zero + 1 },
+            Gradients::OfSubtree { subtree, .. } => subtree,
+            // The sum of rounds before, which the new one is added to.
+            Gradients::OfReplica(_) | Gradients::OfAll | Gradients::OfTie => return None,
+        };
+        if !self.arrives {
+            self.terms.push(term);
+        }
+        None
+    }
+}
+
+/// Whether terms, added in one go, are the sum over the ranks of `whole` along the tree that splits these at the largest power
+/// of two, where each term is such a sum.
+fn is_tree(terms: &[Subtree], whole: Subtree) -> bool {
+    match terms {
+        [] => false,
+        [term] => *term == whole,
+        _ => {
+            let middle = whole.first + whole.ranks().next_power_of_two() / 2;
+            let (left, right) = terms.split_at(terms.len().next_power_of_two() / 2);
+            is_tree(left, Subtree { end: middle, ..whole }) && is_tree(right, Subtree { first: middle, ..whole })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_added_along_the_tree_or_not() {
+        let terms = |ends: &[usize]| -> Vec<Subtree> {
+            let firsts = core::iter::once(&0).chain(ends);
+            firsts.zip(ends).map(|(&first, &end)| Subtree { first, end }).collect()
+        };
+        for (ends, is_one) in [
+            (&[6][..], true),
+            (&[1, 2, 3, 4, 5, 6], true),
+            (&[2, 4, 6], true),
+            (&[4, 6], true),
+            (&[2, 3, 4, 6], false),
+            (&[3, 6], false),
+            (&[2, 6], false),
+            (&[2, 4], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_tree(&terms(ends), Subtree { first: 0, end: 6 }), is_one, "{ends:?}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Subtrees: which parts of the tree of a sum along `zero` the ranks of one host have, and in which order the sums of these are
+//! added, so that the bits are those of a sum in one go. Knows no memory.
+
+/// Ranks along `zero` whose terms are a subtree of the sum of all: from the first up to the second number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Subtree {
+    /// The first of them.
+    pub first: usize,
+    /// The one after the last.
+    pub end: usize,
+}
+
+impl Subtree {
+    /// How many ranks these are.
+    pub const fn ranks(self) -> usize {
+        self.end - self.first
+    }
+}
+
+/// What hosts sum of the terms of all ranks along `zero`, and what is left to add.
+///
+/// The tree splits ranks at the largest power of two. So its subtrees are blocks of 1, 2, 4, ... ranks that begin at a multiple
+/// of their length, of which the last may be cut short by the end of all. Each host sums the largest such blocks that lie within
+/// its ranks. Where a block lies on two hosts, the sums of its parts are added pair by pair, until what is left are the blocks
+/// of one length, the longest that a host has; these are added in one go, as their tree is the upper part of that of all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subtrees {
+    /// Ranks along `zero`.
+    pub ranks: usize,
+    /// Those of each host, which follow one another.
+    pub mates: usize,
+}
+
+impl Subtrees {
+    /// Where the subtree ends that a host has from the rank at `first` on.
+    pub const fn end(self, first: usize) -> usize {
+        let host_end = (first / self.mates + 1) * self.mates;
+        let room = host_end - first;
+        // Rank 0 begins blocks of every length.
+        let block = if first == 0 { usize::MAX } else { 1 << first.trailing_zeros() };
+        if host_end == self.ranks && room <= block {
+            return host_end;
+        }
+        let fits = 1 << room.ilog2();
+        first + if block < fits { block } else { fits }
+    }
+
+    /// The subtrees of a host, in the order of ranks.
+    pub fn of_host(self, host: usize) -> impl Iterator<Item = Subtree> {
+        let subtree = move |first| (first < (host + 1) * self.mates).then(|| Subtree { first, end: self.end(first) });
+        core::iter::successors(subtree(host * self.mates), move |before| subtree(before.end))
+    }
+
+    /// How many subtrees of its host begin before the rank at `first`.
+    pub const fn index(self, first: usize) -> usize {
+        let (mut before, mut index) = (first / self.mates * self.mates, 0);
+        while before < first {
+            before = self.end(before);
+            index += 1;
+        }
+        index
+    }
+
+    /// How many a host has.
+    pub const fn count_of(self, host: usize) -> usize {
+        let last = (host + 1) * self.mates - 1;
+        // The last rank of a host is in its last subtree.
+        self.index(last) + self.begins(last) as usize
+    }
+
+    /// How many the hosts before one have together.
+    pub const fn before(self, host: usize) -> usize {
+        if self.mates.is_power_of_two() {
+            // One each. Plans of many hosts ask often.
+            return host;
+        }
+        let (mut before, mut other) = (0, 0);
+        while other < host {
+            before += self.count_of(other);
+            other += 1;
+        }
+        before
+    }
+
+    /// How many all hosts have together.
+    pub const fn count(self) -> usize {
+        self.before(self.ranks / self.mates)
+    }
+
+    /// How many the host with the most has.
+    pub const fn most(self) -> usize {
+        let (mut most, mut host) = (0, 0);
+        while host < self.ranks / self.mates {
+            let count = self.count_of(host);
+            most = if count > most { count } else { most };
+            host += 1;
+        }
+        most
+    }
+
+    /// Whether a subtree of a host begins with the rank at `first`.
+    const fn begins(self, first: usize) -> bool {
+        let mut before = first / self.mates * self.mates;
+        while before < first {
+            before = self.end(before);
+        }
+        before == first
+    }
+
+    /// The length of the longest block that a host has, were it not cut short.
+    const fn longest(self) -> usize {
+        if self.mates.is_power_of_two() {
+            return self.mates;
+        }
+        let (mut longest, mut first) = (1, 0);
+        while first < self.ranks {
+            let end = self.end(first);
+            let block = (end - first).next_power_of_two();
+            longest = if block > longest { block } else { longest };
+            first = end;
+        }
+        longest
+    }
+
+    /// The block of `length` ranks that begins at `first`.
+    const fn block(self, first: usize, length: usize) -> Subtree {
+        let end = first + length;
+        Subtree { first, end: if end < self.ranks { end } else { self.ranks } }
+    }
+
+    /// Pairs of which the second is added to the first, in this order.
+    pub fn joins(self) -> impl Iterator<Item = [Subtree; 2]> {
+        let longest = self.longest();
+        let lengths = core::iter::successors(Some(1), |length| Some(2 * length));
+        lengths.take_while(move |&length| length < longest).flat_map(move |length| {
+            // A block whose middle is within a subtree of a host is summed there.
+            let middles = (length..self.ranks).step_by(2 * length).filter(move |&middle| self.begins(middle));
+            middles.map(move |middle| [self.block(middle - length, length), self.block(middle, length)])
+        })
+    }
+
+    /// What is added in one go after that: how many, and each of them by its number, in the order of ranks.
+    pub fn blocks(self) -> (usize, impl Fn(usize) -> Subtree + Copy) {
+        let longest = self.longest();
+        (self.ranks.div_ceil(longest), move |number| self.block(number * longest, longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// A sum of terms along the tree that halves them at powers of two, in brackets.
+    fn tree(terms: &[String]) -> String {
+        match terms {
+            [term] => term.clone(),
+            _ => {
+                let (left, right) = terms.split_at(terms.len().next_power_of_two() / 2);
+                format!("({}+{})", tree(left), tree(right))
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_hosts_are_added_to_the_sum_of_all_ranks() {
+        for ranks in 1..=32 {
+            for mates in (1..=ranks).filter(|mates| ranks % mates == 0) {
+                let subtrees = Subtrees { ranks, mates };
+                let terms: Vec<String> = (0..ranks).map(|rank| rank.to_string()).collect();
+                let mut sums: HashMap<Subtree, String> = (0..ranks / mates)
+                    .flat_map(|host| subtrees.of_host(host))
+                    .map(|subtree| (subtree, tree(&terms[subtree.first..subtree.end])))
+                    .collect();
+                for [left, right] in subtrees.joins() {
+                    let [one, other] = [left, right].map(|part| sums.remove(&part).expect("a sum that is there"));
+                    sums.insert(Subtree { first: left.first, end: right.end }, format!("({one}+{other})"));
+                }
+                let (number, block) = subtrees.blocks();
+                let rest = (0..number).map(|number| sums.remove(&block(number)).expect("a sum that is there"));
+                let rest: Vec<String> = rest.collect();
+                assert_eq!(tree(&rest), tree(&terms), "{subtrees:?}");
+                assert!(sums.is_empty(), "{subtrees:?}: {sums:?} are left over");
+            }
+        }
+    }
+
+    /// The nodes of the tree by its definition, each with those below it.
+    fn nodes(first: usize, end: usize, visit: &mut dyn FnMut(Subtree)) {
+        visit(Subtree { first, end });
+        if end - first > 1 {
+            let middle = first + (end - first).next_power_of_two() / 2;
+            nodes(first, middle, visit);
+            nodes(middle, end, visit);
+        }
+    }
+
+    #[test]
+    fn a_host_sums_the_largest_subtrees_that_it_has() {
+        for ranks in 2..=32 {
+            for mates in (1..ranks).filter(|mates| ranks % mates == 0) {
+                let subtrees = Subtrees { ranks, mates };
+                let mut largest: Vec<Subtree> = Vec::new();
+                // Those above come first.
+                nodes(0, ranks, &mut |node| {
+                    let is_new = largest.iter().all(|other| node.first >= other.end || node.end <= other.first);
+                    if node.first / mates == (node.end - 1) / mates && is_new {
+                        largest.push(node);
+                    }
+                });
+                largest.sort_by_key(|node| node.first);
+                let found: Vec<Subtree> = (0..ranks / mates).flat_map(|host| subtrees.of_host(host)).collect();
+                assert_eq!(found, largest, "{subtrees:?}");
+                assert_eq!(subtrees.count(), largest.len());
+                let of = |host| largest.iter().filter(|node| node.first / mates == host).count();
+                assert_eq!(subtrees.most(), (0..ranks / mates).map(of).max().expect("hosts"));
+                for (number, node) in largest.iter().enumerate() {
+                    let host = node.first / mates;
+                    assert_eq!(subtrees.before(host) + subtrees.index(node.first), number);
+                    assert_eq!(subtrees.count_of(host), of(host));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_that_are_a_power_of_two_are_one_subtree() {
+        for (hosts, mates) in [(2, 1), (3, 2), (2, 4), (5, 8)] {
+            let subtrees = Subtrees { ranks: hosts * mates, mates };
+            assert_eq!((subtrees.count(), subtrees.most(), subtrees.joins().count()), (hosts, 1, 0));
+            let (number, block) = subtrees.blocks();
+            assert!((0..number).map(block).eq((0..hosts).flat_map(|host| subtrees.of_host(host))));
+        }
+    }
+}
