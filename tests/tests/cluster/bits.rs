@@ -81,6 +81,9 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
         // One replica does not fill hosts: its ranks are two on one and one on another.
         (&["mesh=1x2x3", "stage=3", "prefetch=1"][..], 3, 6),
         (&["mesh=1x1x6", "stage=2", "bucket=1"], 3, 6),
+        // Three ranks of a host are two subtrees of a sum, of which one is completed by another host.
+        (&["mesh=1x1x6", "stage=2", "bucket=1", "micro_batches=2"], 2, 6),
+        (&["mesh=1x1x6", "stage=3", "prefetch=1"], 2, 6),
         (&["mesh=1x1x3", "stage=1", "bucket=40000"], 3, 3),
         // Mates read what they convert in one another's inboxes.
         (&["mesh=1x1x6", "stage=3", "prefetch=1", "bucket=1"], 2, 6),

@@ -184,18 +184,19 @@ mod tests {
         for Subtree { first, end } in (0..ranks / mates).flat_map(|host| subtrees.of_host(host)) {
             let mut sum = vec![0.0f32; 70];
             let source = |rank: usize| Stored::from(View::from(data[first + rank].as_slice()));
-            reduce(Cpu::ONE_THREAD, ViewMut::from(&mut sum[..]).into(), end - first, None, &source, Write::Set);
+            let to = StoredMut::F32(ViewMut::from(sum.as_mut_slice()));
+            reduce(Cpu::ONE_THREAD, to, end - first, None, &source, Write::Set);
             sums[first] = sum;
         }
         for [left, right] in subtrees.joins() {
             let (before, after) = sums.split_at_mut(right.first);
-            let source = |_| Stored::from(View::from(after[0].as_slice()));
-            let to = ViewMut::from(before[left.first].as_mut_slice()).into();
+            let source = |_| Stored::F32(View::from(after[0].as_slice()));
+            let to = StoredMut::F32(ViewMut::from(before[left.first].as_mut_slice()));
             reduce(Cpu::ONE_THREAD, to, 1, None, &source, Write::Add);
         }
         let (mut found, mut expected) = (data[0].clone(), data[0].clone());
         let (number, block) = subtrees.blocks();
-        let source = |number| Stored::from(View::from(sums[block(number).first].as_slice()));
+        let source = |number| Stored::F32(View::from(sums[block(number).first].as_slice()));
         reduce(Cpu::ONE_THREAD, ViewMut::from(found.as_mut_slice()).into(), number, None, &source, write);
         tree_sum(&mut expected, |rank| &data[rank], ranks, write);
         assert_eq!(bits(&found), bits(&expected), "{ranks} ranks, {mates} a host, {write:?}");
