@@ -31,6 +31,7 @@ pub mod picture;
 mod pipeline;
 pub mod place;
 pub mod plan;
+pub mod postings;
 pub mod prove;
 pub mod report;
 pub mod reshard;

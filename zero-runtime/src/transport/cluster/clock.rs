@@ -7,13 +7,18 @@
 //! does).
 #![allow(unsafe_code)]
 
+use std::ffi::c_int;
 use std::time::Duration;
 
-use super::links::CLOCK_TAG as TAG;
+use zero_plan::postings::FREE_TAG;
+
 use super::mpi::Mpi;
 use crate::device::Failure;
 use crate::engine::now_ns;
 use crate::transport::ClockLook;
+
+/// That of questions about clocks, and of their answers.
+const TAG: c_int = FREE_TAG as c_int;
 
 /// Enough that one of them meets nobody on its way.
 const ROUND_TRIPS: usize = 40;

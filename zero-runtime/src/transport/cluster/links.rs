@@ -1,19 +1,20 @@
-//! Links: what a rank sends to those of other hosts in each op, what it receives of them, and which count that raises: the one
-//! that they would raise themselves if they shared its memory. So whoever waits does not know which of the two it was.
+//! Links: posts what the plan says that a rank sends to those of other hosts in each op and receives of them, and which count
+//! that raises: the one that they would raise themselves if they shared its memory. So whoever waits does not know which of the
+//! two it was.
 #![allow(unsafe_code)]
 
-use std::collections::VecDeque;
 use std::ffi::c_int;
 
-use zero_plan::place::{Arrival, are_counterparts, arrivals, axis_of};
-use zero_plan::{Axis, Coordinates, Op, Parcel, Plan, Position};
+use zero_plan::place::{Arrival, arrivals};
+use zero_plan::postings::{Batch, Moment, Payload, Postings};
+use zero_plan::{Axis, Op, Plan, Position};
 
 use super::post::{Message, Post, Raise, Whose};
 use crate::arena::Arena;
 use crate::device::Device;
 use crate::transport::Crossed;
 use crate::transport::control::{Control, Count};
-use crate::transport::shared::Shared;
+use crate::transport::shared::{Shared, Sums};
 
 /// The links of one rank.
 pub(in crate::transport) struct Links {
@@ -27,8 +28,8 @@ pub(in crate::transport) struct Links {
     of_unit: Vec<u32>,
     /// Gathers and spreads in which this rank has begun to give something along an axis.
     given: [u32; Axis::ALL.len()],
-    /// Buckets that are offered and not settled: the terms of the first arrive, in the one place that all take turns with.
-    unsettled: VecDeque<(usize, u32)>,
+    /// What this rank posts.
+    postings: Postings,
     /// What has begun to leave: to whom, which count tells when it has, and at which number.
     leaving: Vec<(usize, Count, u32)>,
     /// What is being given to the thread that owns MPI.
@@ -37,26 +38,24 @@ pub(in crate::transport) struct Links {
     pub crossed: Crossed,
 }
 
-/// Kinds of tags: what is sent in ops of one kind about one unit or bucket has one tag, and comes in the order in which it
-/// is sent.
-const TAG_KINDS: usize = 10;
-/// The largest that every library has is 32767.
-const TAGS: usize = 32767 / TAG_KINDS;
+/// What this rank has told of each count, and which of them its buckets have come to.
+struct Told<'a> {
+    counts: &'a [u32; Count::NUMBER],
+    sums: &'a Sums,
+}
 
-/// That of questions about clocks, and of their answers: no op has it.
-pub(super) const CLOCK_TAG: c_int = (9 + TAG_KINDS) as c_int;
+impl Told<'_> {
+    fn of(&self, count: Count) -> u32 {
+        self.counts[count.index()]
+    }
 
-fn tag(op: Op) -> c_int {
-    let (kind, of) = match op {
-        Op::Gather { unit, .. } => (0, unit),
-        Op::Settle { bucket, .. } => (1, bucket),
-        Op::Combine { bucket, .. } => (2, bucket),
-        Op::Spread { bucket, axis: Axis::Replica } => (3, bucket),
-        Op::Spread { bucket, .. } => (4, bucket),
-        Op::Receive { parcel, .. } => (5 + parcel as usize, 0),
-        _ => (9, 0),
-    };
-    (kind + TAG_KINDS * (of % TAGS)) as c_int
+    fn next(&self, count: Count) -> u32 {
+        self.of(count).wrapping_add(1)
+    }
+
+    fn offer(&self, bucket: usize) -> u32 {
+        self.sums.offers[bucket].expect("a bucket that is on its way was offered")
+    }
 }
 
 impl Links {
@@ -69,7 +68,7 @@ impl Links {
             gathers: 0,
             of_unit: vec![0; units],
             given: [0; Axis::ALL.len()],
-            unsettled: VecDeque::with_capacity(plan.buckets.len()),
+            postings: Postings::new(plan.buckets.len()),
             leaving: Vec::with_capacity(ranks * Count::NUMBER),
             messages: Vec::with_capacity(units * plan.config.subtrees().most()),
             crossed: Crossed::default(),
@@ -96,89 +95,103 @@ impl Links {
         self.post.failure()
     }
 
-    /// Receives what an op needs of other hosts, and raises `count` of each of their ranks to `target`.
-    ///
-    /// # Safety
-    /// Nobody uses the places where it arrives before that.
-    unsafe fn receive<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position, count: Count, target: u32) {
-        let (plan, own) = (arena.plan(), position.places(arena.places()));
-        let mesh = &plan.config.mesh;
-        for peer in peers(plan, own.at, op) {
-            let messages = &mut self.messages;
-            arrivals(plan, op, position, &own, &mut |Arrival { from, to, .. }| {
-                if mesh.rank(from) == peer {
-                    // SAFETY: only the address is taken.
-                    let start = unsafe { arena.bytes_mut(to) }.address();
-                    messages.push(Message { is_sent: false, peer, tag: tag(op), start, bytes: to.len_bytes });
-                }
-            });
-            let whose = if count.is_for_mates(&plan.config) { Whose::Host(peer) } else { Whose::Own(peer) };
-            self.crossed.taken_bytes += bytes(&self.messages);
-            // SAFETY: by the caller's promise.
-            unsafe { self.post.give(self.messages.drain(..), Raise { whose, count, target }) };
+    /// Counts an op that begins among those of its kind.
+    fn count(&mut self, op: Op) {
+        match op {
+            Op::Gather { unit, .. } => {
+                self.gathers = self.gathers.wrapping_add(1);
+                self.of_unit[unit] = self.gathers;
+                self.gives(Axis::Zero);
+            }
+            Op::Spread { axis, .. } => self.gives(axis),
+            _ => {}
         }
     }
 
-    /// Sends what an op of the ranks of other hosts needs of this one; `count` of each is raised to `target` when it has left.
-    ///
-    /// # Safety
-    /// Nobody writes what it needs before that.
-    unsafe fn send<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position, count: Count, target: u32) {
-        let (plan, own) = (arena.plan(), position.places(arena.places()));
-        for peer in peers(plan, own.at, op) {
-            let theirs = position.places(plan.places(plan.config.mesh.coordinates(peer)));
-            let messages = &mut self.messages;
-            arrivals(plan, op, position, &theirs, &mut |Arrival { from, source, .. }| {
-                if from == own.at {
-                    // SAFETY: only the address is taken.
-                    let start = unsafe { arena.bytes(source) }.address().cast_mut();
-                    messages.push(Message { is_sent: true, peer, tag: tag(op), start, bytes: source.len_bytes });
-                }
-            });
-            self.leaves(peer, count, target);
-            self.crossed.sent_bytes += bytes(&self.messages);
-            // SAFETY: by the caller's promise.
-            unsafe { self.post.give(self.messages.drain(..), Raise { whose: Whose::Own(peer), count, target }) };
-        }
+    fn gives(&mut self, axis: Axis) {
+        let given = &mut self.given[axis as usize];
+        *given = given.wrapping_add(1);
     }
 
-    /// Notes that something has begun to leave.
-    fn leaves(&mut self, peer: usize, count: Count, target: u32) {
-        match self.leaving.iter_mut().find(|(rank, of, _)| (*rank, *of) == (peer, count)) {
-            Some(leaving) => leaving.2 = target,
-            None => self.leaving.push((peer, count, target)),
-        }
+    /// Gives the thread what the plan posts at a moment of an op. When a batch has come, it raises the count of its sender that
+    /// the op waits for; when one has left, the count by which its receiver would say that it has read it.
+    ///
+    /// # Safety
+    /// Nobody uses places where something arrives before it has, nor writes those that something leaves from before it has.
+    unsafe fn give<D: Device>(&mut self, arena: &Arena<D>, moment: Moment, op: Op, position: &Position, told: &Told) {
+        let (plan, at) = (arena.plan(), arena.coordinates());
+        let (gathers, given) = (self.gathers, self.given);
+        let Self { post, postings, leaving, messages, crossed, .. } = self;
+        postings.post(plan, at, moment, op, &mut |batch| {
+            let Batch { is_sent, peer, .. } = batch;
+            let tag = c_int::from(batch.tag());
+            batch.messages(plan, at, position, &mut |payload| {
+                let start = match payload {
+                    // SAFETY: only the address is taken.
+                    Payload::At(place) if is_sent => unsafe { arena.bytes(place) }.address().cast_mut(),
+                    // SAFETY: as above.
+                    Payload::At(place) => unsafe { arena.bytes_mut(place) }.address(),
+                    Payload::Numbers { of } => arena.numbers(of, told.of(Count::Entered)),
+                };
+                messages.push(Message { is_sent, peer, tag, start, bytes: payload.bytes(plan) });
+            });
+            let bytes: usize = messages.iter().map(|message| message.bytes).sum();
+            let (count, target) = if is_sent { left(batch.op, given, told) } else { come(batch.op, gathers, told) };
+            if is_sent {
+                crossed.sent_bytes += bytes;
+                match leaving.iter_mut().find(|(rank, of, _)| (*rank, *of) == (peer, count)) {
+                    Some(leaving) => leaving.2 = target,
+                    None => leaving.push((peer, count, target)),
+                }
+            } else if count != Count::Entered {
+                crossed.taken_bytes += bytes;
+            }
+            let is_for_all = count == Count::Entered || count.is_for_mates(&plan.config);
+            let whose = if is_for_all { Whose::Host(peer) } else { Whose::Own(peer) };
+            // SAFETY: by the caller's promise.
+            unsafe { post.give(messages.drain(..), Raise { whose, count, target }) };
+        });
     }
 
     /// What has begun to leave, number `index` of it.
     pub fn leaving(&self, index: usize) -> Option<(usize, Count, u32)> {
         self.leaving.get(index).copied()
     }
+
+    /// Notes where what an op needs of other hosts is about to lie.
+    fn expect<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position) {
+        let (plan, own) = (arena.plan(), position.places(arena.places()));
+        let arrived = &mut self.arrived;
+        arrivals(plan, op, position, &own, &mut |arrival| arrived.push((plan.config.mesh.rank(arrival.from), arrival)));
+    }
 }
 
-fn bytes(messages: &[Message]) -> usize {
-    messages.iter().map(|message| message.bytes).sum()
+/// The count of its sender that is raised once what an op needs has come, and to which number.
+fn come(op: Op, gathers: u32, told: &Told) -> (Count, u32) {
+    match op {
+        Op::Gather { .. } => (Count::Gathered, gathers),
+        Op::Settle { bucket, .. } => (Count::Offered, told.offer(bucket)),
+        Op::Combine { bucket, .. } => (Count::Settled, told.sums.settles[bucket]),
+        Op::Spread { axis: Axis::Zero, .. } => (Count::Whole, told.next(Count::Whole)),
+        Op::Spread { .. } => (Count::Joined, told.next(Count::Joined)),
+        Op::Receive { parcel, .. } => (Count::Sent(parcel), told.next(Count::Taken(parcel))),
+        Op::Agree => (Count::Entered, told.of(Count::Entered)),
+        _ => unreachable!("the plan receives nothing for {op:?}"),
+    }
 }
 
-/// The ranks of other hosts that the one at `own` gives something in an op, and takes something of.
-fn peers(plan: &Plan, own: Coordinates, op: Op) -> impl Iterator<Item = usize> + use<> {
-    let (mesh, rank) = (plan.config.mesh, plan.config.mesh.rank(own));
-    let along = move |index| match axis_of(op) {
-        Some(Axis::Zero) => Coordinates { zero: index, ..own },
-        Some(Axis::Replica) => Coordinates { replica: index, ..own },
-        _ => Coordinates { pipeline: index, ..own },
-    };
-    let (first, end) = match op {
-        Op::Receive { parcel, .. } => {
-            let sender = plan.parcel_sender(parcel, own.pipeline);
-            (sender, sender + 1)
-        }
-        op => (0, axis_of(op).map_or(0, |axis| mesh.len(axis))),
-    };
-    let config = plan.config;
-    let are_such = move |index: &usize| are_counterparts(&config, op, own, along(*index));
-    let ranks = (first..end).filter(are_such).map(move |index| mesh.rank(along(index)));
-    ranks.filter(move |&peer| !config.reaches(rank, peer))
+/// The count of its receiver that is raised once what an op needs has left, and to which number. What nobody waits to overwrite
+/// before the next exchange has one count for all.
+fn left(op: Op, given: [u32; Axis::ALL.len()], told: &Told) -> (Count, u32) {
+    match op {
+        Op::Gather { .. } => (Count::Given, given[Axis::Zero as usize]),
+        Op::Spread { axis, .. } => (Count::Given, given[axis as usize]),
+        Op::Settle { bucket, .. } => (Count::Settled, told.offer(bucket)),
+        Op::Combine { bucket, .. } => (Count::Combined, told.sums.settles[bucket]),
+        Op::Send { parcel, .. } => (Count::Taken(parcel), told.of(Count::Sent(parcel))),
+        Op::Agree => (Count::Exchanged, told.of(Count::Entered)),
+        _ => unreachable!("the plan sends nothing for {op:?}"),
+    }
 }
 
 impl<D: Device> Shared<'_, D> {
@@ -187,40 +200,19 @@ impl<D: Device> Shared<'_, D> {
     /// # Safety
     /// The promise of [`crate::transport::Transport::begin`].
     pub(in crate::transport) unsafe fn link(&mut self, op: Op, position: &Position) {
-        let (next_whole, next_joined) = (self.next(Count::Whole), self.next(Count::Joined));
         let Some(links) = &mut self.links else { return };
-        let arena = &self.arena;
+        let (arena, told) = (&self.arena, Told { counts: &self.told, sums: &self.sums });
         links.arrived.clear();
+        links.count(op);
         // SAFETY: the op begins, so what it writes is this rank's alone until it has been awaited; what others need of it is
         // there, as their schedules are this one's.
-        unsafe {
-            match op {
-                Op::Gather { unit, .. } => {
-                    links.gathers = links.gathers.wrapping_add(1);
-                    links.of_unit[unit] = links.gathers;
-                    links.receive(arena, op, position, Count::Gathered, links.gathers);
-                    links.give(arena, op, position, Axis::Zero);
-                }
-                Op::Wait { unit } => links.expect(arena, Op::Gather { unit, slot: position.slot(unit) }, position),
-                Op::Settle { .. } => links.expect(arena, op, position),
-                Op::Combine { bucket, .. } => {
-                    links.receive(arena, op, position, Count::Settled, self.sums.settles[bucket]);
-                    links.expect(arena, op, position);
-                }
-                Op::Spread { axis, .. } => {
-                    let (count, target) =
-                        if axis == Axis::Zero { (Count::Whole, next_whole) } else { (Count::Joined, next_joined) };
-                    links.receive(arena, op, position, count, target);
-                    links.give(arena, op, position, axis);
-                    links.expect(arena, op, position);
-                }
-                Op::Receive { parcel, .. } => {
-                    let next = self.told[Count::Taken(parcel).index()].wrapping_add(1);
-                    links.receive(arena, op, position, Count::Sent(parcel), next);
-                    links.expect(arena, op, position);
-                }
-                _ => {}
+        unsafe { links.give(arena, Moment::Begin, op, position, &told) };
+        match op {
+            Op::Wait { unit } => links.expect(arena, Op::Gather { unit, slot: position.slot(unit) }, position),
+            Op::Settle { .. } | Op::Combine { .. } | Op::Spread { .. } | Op::Receive { .. } => {
+                links.expect(arena, op, position);
             }
+            _ => {}
         }
     }
 
@@ -230,137 +222,27 @@ impl<D: Device> Shared<'_, D> {
     /// The promise of [`crate::transport::Transport::end`].
     pub(in crate::transport) unsafe fn link_done(&mut self, op: Op, position: &Position) {
         let Some(links) = &mut self.links else { return };
-        let (plan, arena) = (self.arena.plan(), &self.arena);
+        if let Op::Settle { .. } = op {
+            let settled = links.postings.receives_terms_for();
+            assert_eq!(settled, Some(op), "buckets are settled in the order in which they were offered");
+        }
+        let told = Told { counts: &self.told, sums: &self.sums };
         // SAFETY: what is sent is there, and is written again only after a wait for the count that tells that it has left;
         // terms arrive where those of the bucket before lay, which is settled.
-        unsafe {
-            match op {
-                Op::Reduce { bucket, round } if !plan.config.sums_on_hosts() => {
-                    links.offer(arena, bucket, round, position, self.sums.offers[bucket]);
-                }
-                Op::Subtotal { bucket, round } => {
-                    links.offer(arena, bucket, round, position, self.sums.offers[bucket]);
-                }
-                Op::Settle { bucket, round } => {
-                    let settled = links.unsettled.pop_front().map(|(settled, _)| settled);
-                    assert_eq!(settled, Some(bucket), "buckets are settled in the order in which they were offered");
-                    if let Some(&(next, offer)) = links.unsettled.front() {
-                        let settle = Op::Settle { bucket: next, round };
-                        links.receive(arena, settle, position, Count::Offered, offer);
-                    }
-                    if plan.config.mesh.replica > 1 {
-                        let combine = Op::Combine { bucket, round };
-                        links.send(arena, combine, position, Count::Combined, self.sums.settles[bucket]);
-                    }
-                }
-                Op::Send { parcel, unit, micro_batch } => {
-                    links.dispatch(arena, parcel, unit, micro_batch, position, self.told[Count::Sent(parcel).index()]);
-                }
-                _ => {}
-            }
-        }
+        unsafe { links.give(&self.arena, Moment::End, op, position, &told) };
     }
 
     /// The numbers of this rank on their way to its counterpart on each other host, and theirs to this one, which are those of
-    /// all ranks of this host. This exchange is number `told`.
+    /// all ranks of this host. The exchange has the number that this rank has told last.
     ///
     /// # Safety
     /// What [`Links::leaving`] names has left; nobody reads the numbers of another host of the exchange before the last.
-    pub(in crate::transport) unsafe fn link_numbers(&mut self, told: u32) {
-        let (arena, rank) = (&self.arena, self.rank());
+    pub(in crate::transport) unsafe fn link_numbers(&mut self) {
         let Some(links) = &mut self.links else { return };
-        let mesh = &arena.plan().config.mesh;
-        let bytes = zero_plan::footprint::exchanged_bytes(arena.plan().agreed_values());
-        for node in (0..mesh.nodes).filter(|&node| node != mesh.node(rank)) {
-            let peer = node * mesh.ranks_per_node() + rank % mesh.ranks_per_node();
-            let tag = tag(Op::Agree);
-            let received = Message { is_sent: false, peer, tag, start: arena.numbers(peer, told), bytes };
-            let sent = Message { is_sent: true, peer, tag, start: arena.numbers(rank, told), bytes };
-            links.leaves(peer, Count::Exchanged, told);
-            links.crossed.sent_bytes += sent.bytes;
-            // SAFETY: by the caller's promise.
-            unsafe {
-                let raise = Raise { whose: Whose::Host(peer), count: Count::Entered, target: told };
-                links.post.give(std::iter::once(received), raise);
-                let raise = Raise { whose: Whose::Own(peer), count: Count::Exchanged, target: told };
-                links.post.give(std::iter::once(sent), raise);
-            }
-        }
-    }
-}
-
-impl Links {
-    /// Notes where what an op needs of other hosts is about to lie.
-    fn expect<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position) {
-        let (plan, own) = (arena.plan(), position.places(arena.places()));
-        let arrived = &mut self.arrived;
-        arrivals(plan, op, position, &own, &mut |arrival| arrived.push((plan.config.mesh.rank(arrival.from), arrival)));
-    }
-
-    /// A bucket is on its way to other hosts, and theirs is expected; it is number `offer`.
-    ///
-    /// # Safety
-    /// As for [`Links::send`]; and terms arrive where those of the bucket before lay, which is settled.
-    unsafe fn offer<D: Device>(
-        &mut self,
-        arena: &Arena<D>,
-        bucket: usize,
-        round: usize,
-        position: &Position,
-        offer: Option<u32>,
-    ) {
-        let (offer, settle) = (offer.expect("told just now, or before"), Op::Settle { bucket, round });
-        self.unsettled.push_back((bucket, offer));
+        let told = Told { counts: &self.told, sums: &self.sums };
+        // Where numbers lie depends on no op before. It allocates nothing, as it has no units.
+        let position = Position::new(0);
         // SAFETY: by the caller's promise.
-        unsafe {
-            if self.unsettled.len() == 1 {
-                self.receive(arena, settle, position, Count::Offered, offer);
-            }
-            self.send(arena, settle, position, Count::Settled, offer);
-        }
-    }
-
-    /// Sends along an axis what nobody waits to overwrite before the next exchange.
-    ///
-    /// # Safety
-    /// As for [`Links::send`].
-    unsafe fn give<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position, axis: Axis) {
-        let given = &mut self.given[axis as usize];
-        *given = given.wrapping_add(1);
-        let given = *given;
-        // SAFETY: by the caller's promise.
-        unsafe { self.send(arena, op, position, Count::Given, given) };
-    }
-
-    /// Sends a parcel, number `sent` of its kind.
-    ///
-    /// # Safety
-    /// As for [`Links::send`].
-    unsafe fn dispatch<D: Device>(
-        &mut self,
-        arena: &Arena<D>,
-        parcel: Parcel,
-        unit: usize,
-        micro_batch: usize,
-        position: &Position,
-        sent: u32,
-    ) {
-        let (plan, own) = (arena.plan(), position.places(arena.places()));
-        let peer =
-            plan.config.mesh.rank(Coordinates { pipeline: plan.parcel_receiver(parcel, own.at.pipeline), ..own.at });
-        if plan.config.reaches(arena.rank(), peer) {
-            return;
-        }
-        let place = own.outgoing(parcel, unit, position.outgoing(parcel));
-        // SAFETY: only the address is taken.
-        let start = unsafe { arena.bytes(place) }.address().cast_mut();
-        // Its receiver calls it by its own op.
-        let tag = tag(Op::Receive { parcel, unit, micro_batch, slot: 0 });
-        let message = Message { is_sent: true, peer, tag, start, bytes: place.len_bytes };
-        let raise = Raise { whose: Whose::Own(peer), count: Count::Taken(parcel), target: sent };
-        self.leaves(peer, raise.count, sent);
-        self.crossed.sent_bytes += message.bytes;
-        // SAFETY: by the caller's promise.
-        unsafe { self.post.give(std::iter::once(message), raise) };
+        unsafe { links.give(&self.arena, Moment::Exchange, Op::Agree, &position, &told) };
     }
 }

@@ -1,0 +1,226 @@
+//! Postings: what ranks of different hosts send one another, op by op: which messages, to whom, by which tag, from or to which
+//! place, and in which order. The runtime posts exactly these, and `prove` shows that they fit. Never knows when a message
+//! comes, and of MPI nothing but how large a tag may be.
+
+use std::collections::VecDeque;
+
+use crate::footprint::exchanged_bytes;
+use crate::mesh::{Axis, Coordinates};
+use crate::place::{Arrival, Place, Position, are_counterparts, arrivals, axis_of};
+use crate::plan::Plan;
+use crate::schedule::Op;
+
+/// When in an op something is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// As it begins, before it waits for what others send.
+    Begin,
+    /// As ranks exchange numbers, after all has left that this rank has sent before.
+    Exchange,
+    /// As it ends.
+    End,
+}
+
+impl Moment {
+    /// All of them, in their order in an op.
+    pub const ALL: [Self; 3] = [Self::Begin, Self::Exchange, Self::End];
+}
+
+/// What one message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// What lies in a place of the rank that posts it.
+    At(Place),
+    /// The numbers of a rank, which all ranks exchange.
+    Numbers {
+        /// The rank.
+        of: usize,
+    },
+}
+
+impl Payload {
+    /// Its length in bytes.
+    pub const fn bytes(self, plan: &Plan) -> usize {
+        match self {
+            Payload::At(place) => place.len_bytes,
+            Payload::Numbers { .. } => exchanged_bytes(plan.agreed_values()),
+        }
+    }
+}
+
+/// The messages that one rank sends another one, or receives of it, for one op: they are posted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Whether they are sent, and not received.
+    pub is_sent: bool,
+    /// The rank of another host that they go to, or come from.
+    pub peer: usize,
+    /// The op that needs them; of a parcel that is sent, the op that sends it.
+    pub op: Op,
+}
+
+/// Kinds of tags: what is sent in ops of one kind about one unit or bucket has one tag, and comes in the order in which it
+/// is sent.
+const TAG_KINDS: usize = 10;
+/// The largest tag that every MPI has.
+pub const LARGEST_TAG: u16 = 32767;
+/// Units or buckets that have tags of their own. Those beyond share them, as messages of one tag stay in their order.
+const TAGS: usize = LARGEST_TAG as usize / TAG_KINDS;
+/// A tag that no op has, for what is no part of a schedule.
+pub const FREE_TAG: u16 = (NUMBERS + TAG_KINDS) as u16;
+/// The kind of the numbers that ranks exchange, of which there is one tag.
+const NUMBERS: usize = 9;
+
+impl Batch {
+    /// The tag of its messages, which is the same on both ranks.
+    pub const fn tag(&self) -> u16 {
+        let (kind, of) = match self.op {
+            Op::Gather { unit, .. } => (0, unit),
+            Op::Settle { bucket, .. } => (1, bucket),
+            Op::Combine { bucket, .. } => (2, bucket),
+            Op::Spread { bucket, axis: Axis::Replica } => (3, bucket),
+            Op::Spread { bucket, .. } => (4, bucket),
+            Op::Send { parcel, .. } | Op::Receive { parcel, .. } => (5 + parcel as usize, 0),
+            _ => (NUMBERS, 0),
+        };
+        (kind + TAG_KINDS * (of % TAGS)) as u16
+    }
+
+    /// Calls back for each of its messages on the rank at `at`, in their order.
+    pub fn messages(&self, plan: &Plan, at: Coordinates, position: &Position, visit: &mut dyn FnMut(Payload)) {
+        let (mesh, own) = (&plan.config.mesh, position.places(plan.places(at)));
+        let peer = mesh.coordinates(self.peer);
+        match self.op {
+            Op::Agree => visit(Payload::Numbers { of: if self.is_sent { mesh.rank(at) } else { self.peer } }),
+            Op::Send { parcel, unit, .. } => {
+                visit(Payload::At(own.outgoing(parcel, unit, position.outgoing(parcel))));
+            }
+            op if self.is_sent => {
+                let theirs = position.places(plan.places(peer));
+                arrivals(plan, op, position, &theirs, &mut |Arrival { from, source, .. }| {
+                    if from == at {
+                        visit(Payload::At(source));
+                    }
+                });
+            }
+            op => arrivals(plan, op, position, &own, &mut |Arrival { from, to, .. }| {
+                if from == peer {
+                    visit(Payload::At(to));
+                }
+            }),
+        }
+    }
+}
+
+/// What one rank posts while it walks its schedule.
+#[derive(Clone, Debug)]
+pub struct Postings {
+    /// The settles of buckets that are on their way. Terms are received for the first alone, as all arrive in one place that
+    /// buckets take turns with.
+    unsettled: VecDeque<Op>,
+}
+
+impl Postings {
+    /// Before the first op, for a plan of so many buckets. Nothing is allocated later.
+    pub fn new(buckets: usize) -> Self {
+        Self { unsettled: VecDeque::with_capacity(buckets) }
+    }
+
+    /// The settle whose terms are received now, if there is one.
+    pub fn receives_terms_for(&self) -> Option<Op> {
+        self.unsettled.front().copied()
+    }
+
+    /// Calls back for all that the rank at `at` posts at a moment of `op`, in its order. Each op of a schedule is gone
+    /// through once, moment by moment.
+    pub fn post(&mut self, plan: &Plan, at: Coordinates, moment: Moment, op: Op, visit: &mut dyn FnMut(Batch)) {
+        match (moment, op) {
+            (Moment::Begin, Op::Gather { .. } | Op::Spread { .. }) => {
+                each_peer(plan, at, op, false, visit);
+                each_peer(plan, at, op, true, visit);
+            }
+            (Moment::Begin, Op::Combine { .. } | Op::Receive { .. }) => each_peer(plan, at, op, false, visit),
+            (Moment::Exchange, Op::Agree) => {
+                let (mesh, rank) = (&plan.config.mesh, plan.config.mesh.rank(at));
+                for node in (0..mesh.nodes).filter(|&node| node != mesh.node(rank)) {
+                    let peer = node * mesh.ranks_per_node() + rank % mesh.ranks_per_node();
+                    visit(Batch { is_sent: false, peer, op });
+                    visit(Batch { is_sent: true, peer, op });
+                }
+            }
+            (Moment::End, Op::Reduce { bucket, round }) if !plan.config.sums_on_hosts() => {
+                self.offer(plan, at, Op::Settle { bucket, round }, visit);
+            }
+            (Moment::End, Op::Subtotal { bucket, round }) => {
+                self.offer(plan, at, Op::Settle { bucket, round }, visit);
+            }
+            (Moment::End, Op::Settle { bucket, round }) => {
+                self.unsettled.pop_front();
+                if let Some(settle) = self.receives_terms_for() {
+                    each_peer(plan, at, settle, false, visit);
+                }
+                if plan.config.mesh.replica > 1 {
+                    each_peer(plan, at, Op::Combine { bucket, round }, true, visit);
+                }
+            }
+            (Moment::End, Op::Send { .. }) => each_peer(plan, at, op, true, visit),
+            _ => {}
+        }
+    }
+
+    /// What a settle sums is there: it is sent, and received unless another settle comes before.
+    fn offer(&mut self, plan: &Plan, at: Coordinates, settle: Op, visit: &mut dyn FnMut(Batch)) {
+        self.unsettled.push_back(settle);
+        if self.unsettled.len() == 1 {
+            each_peer(plan, at, settle, false, visit);
+        }
+        each_peer(plan, at, settle, true, visit);
+    }
+}
+
+/// Calls back for a batch with each rank of another host that the one at `own` gives something in an op, or takes something of.
+fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(Batch)) {
+    let config = &plan.config;
+    let only = |stage: usize| (stage, stage + 1);
+    let (first, end) = match op {
+        Op::Receive { parcel, .. } => only(plan.parcel_sender(parcel, own.pipeline)),
+        Op::Send { parcel, .. } => only(plan.parcel_receiver(parcel, own.pipeline)),
+        op => (0, axis_of(op).map_or(0, |axis| config.mesh.len(axis))),
+    };
+    for index in first..end {
+        let other = match axis_of(op) {
+            Some(Axis::Zero) => Coordinates { zero: index, ..own },
+            Some(Axis::Replica) => Coordinates { replica: index, ..own },
+            _ => Coordinates { pipeline: index, ..own },
+        };
+        let peer = config.mesh.rank(other);
+        if are_counterparts(config, op, own, other) && !config.reaches(config.mesh.rank(own), peer) {
+            visit(Batch { is_sent, peer, op });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Parcel;
+
+    #[test]
+    fn tags_are_those_that_every_mpi_has_and_differ_by_kind() {
+        let (bucket, round, slot, micro_batch) = (40_000, 0, 0, 0);
+        let mut ops = vec![
+            Op::Gather { unit: bucket, slot },
+            Op::Settle { bucket, round },
+            Op::Combine { bucket, round },
+            Op::Spread { bucket, axis: Axis::Zero },
+            Op::Spread { bucket, axis: Axis::Replica },
+            Op::Agree,
+        ];
+        ops.extend(Parcel::ALL.map(|parcel| Op::Receive { parcel, unit: 0, micro_batch, slot }));
+        let tag = |op| Batch { is_sent: false, peer: 0, op }.tag();
+        let mut tags: Vec<u16> = ops.into_iter().map(tag).collect();
+        assert!(tags.iter().all(|&tag| tag <= LARGEST_TAG && tag != FREE_TAG), "{tags:?}");
+        tags.sort_unstable();
+        assert!(tags.windows(2).all(|pair| pair[0] < pair[1]), "{tags:?}");
+    }
+}
