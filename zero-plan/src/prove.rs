@@ -14,6 +14,7 @@ mod flow;
 #[cfg(test)]
 mod hosts_tests;
 mod matching;
+mod messages;
 mod order;
 mod streams;
 
@@ -145,6 +146,7 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
     let collectives = matching::collectives(&ranks)?;
     let parcels = matching::parcels(&ranks)?;
     flow::flow(&ranks, &accesses, false)?;
+    messages::messages(&ranks, &accesses, false, &messages::posted)?;
     if pass == Pass::Train {
         cover::sums(&ranks)?;
     }
@@ -188,7 +190,9 @@ pub fn prove_decoding(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
     }
     let pass = Pass::Evaluate;
     let ops: Vec<&[Op]> = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
-    flow::flow(&Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) }, accesses, true)
+    let ranks = Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) };
+    flow::flow(&ranks, accesses, true)?;
+    messages::messages(&ranks, accesses, true, &messages::posted)
 }
 
 /// What a proof looks at: one pass of all ranks.

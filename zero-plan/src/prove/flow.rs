@@ -26,7 +26,7 @@ struct Piece {
 /// What a region holds, by where each piece starts.
 type Pieces = BTreeMap<usize, Piece>;
 
-struct Flow<'a> {
+pub(super) struct Flow<'a> {
     plan: &'a Plan<'a>,
     memory: HashMap<(usize, Kind), Pieces>,
 }
@@ -134,7 +134,7 @@ fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
 
 impl<'a> Flow<'a> {
     /// Every rank has its parameters and their states, and nothing else.
-    fn new(plan: &'a Plan<'a>) -> Self {
+    pub fn new(plan: &'a Plan<'a>) -> Self {
         let mut flow = Self { plan, memory: HashMap::new() };
         for rank in 0..plan.config.mesh.ranks() {
             held(plan, rank, false).iter().for_each(|access| flow.write(access));
@@ -180,7 +180,7 @@ impl<'a> Flow<'a> {
         self.memory.entry((self.plan.config.mesh.rank(holder), region)).or_default()
     }
 
-    fn write(&mut self, access: &Access) {
+    pub fn write(&mut self, access: &Access) {
         let Place { region, offset_bytes: start, len_bytes } = access.place;
         let end = start + len_bytes;
         let pieces = self.pieces(access.at, region);
@@ -202,7 +202,7 @@ impl<'a> Flow<'a> {
     }
 
     /// What lies at the first byte of a place that does not hold what an access reads there, if there is one.
-    fn other(&mut self, access: &Access) -> Option<String> {
+    pub fn other(&mut self, access: &Access) -> Option<String> {
         let Place { region, offset_bytes: start, len_bytes } = access.place;
         let (content, from_byte) = (access.content, access.from_byte);
         let pieces = self.pieces(access.at, region);

@@ -1,0 +1,191 @@
+//! Messages: what ranks of different hosts send one another, as each posts it by itself, is received, and holds what is needed.
+//! Shares no code with what makes the postings: it reads them, and what ops need of others it takes from the places that ops
+//! read (`crate::place::accesses`).
+//!
+//! What is shown of every pass:
+//!
+//! - Of each sender, receiver and tag, the messages sent and those received are as many, and equally long one by one (here). MPI
+//!   lets no message overtake another one of its tag, so these are the pairs that it makes.
+//! - Whatever an op reads of another host a message brings: its receive is posted by the time the op begins, into the place where
+//!   the op looks, and its sender sends what the op means (`needs`).
+//! - When it is sent, it lies there, and nothing writes there before the rank has waited until it has left. A place that
+//!   something is received into is neither used nor received into again until it has come (`places`). Of slots that ranks of a
+//!   host have in common, that is shown for what the rank that receives does itself.
+//! - No message need be buffered: where each comes to its end only once both sides have posted it, the pass comes to its end
+//!   (`replay`).
+//!
+//! What the runtime waits for before it overwrites something is stated once more (`leaving`), as in `crate::execution`.
+
+mod leaving;
+mod needs;
+mod places;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use super::{Flaw, Ranks, Spot};
+use crate::mesh::Coordinates;
+use crate::place::{Accesses, Place, Position};
+use crate::plan::Plan;
+use crate::postings::{Batch, FREE_TAG, LARGEST_TAG, Moment, Payload, Postings};
+use crate::schedule::Op;
+
+/// One end of a message, as a rank posts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Posting {
+    /// Index of the op in which it is posted.
+    op: usize,
+    moment: Moment,
+    batch: Batch,
+    tag: u16,
+    payload: Payload,
+}
+
+impl Posting {
+    /// Where it lies, unless it is numbers.
+    fn place(&self) -> Option<Place> {
+        match self.payload {
+            Payload::At(place) => Some(place),
+            Payload::Numbers { .. } => None,
+        }
+    }
+
+    /// Whether it is posted before op `index` waits for what others send.
+    fn is_posted_by(&self, index: usize) -> bool {
+        self.op < index || self.op == index && self.moment != Moment::End
+    }
+}
+
+/// A function that gives what a rank posts in the ops of a pass, in its order: [`posted`], or one that does it wrong to see that
+/// it is noticed.
+pub(super) type Posted<'f> = dyn Fn(&Ranks, usize, bool) -> Vec<Posting> + 'f;
+
+/// What a rank posts in the ops of a pass; its places are those of a decoding walk if it `decodes`.
+pub(super) fn posted(ranks: &Ranks, rank: usize, decodes: bool) -> Vec<Posting> {
+    of_ops(ranks.plan, rank, ranks.ops[rank], decodes)
+}
+
+fn of_ops(plan: &Plan, rank: usize, ops: &[Op], decodes: bool) -> Vec<Posting> {
+    let at = plan.config.mesh.coordinates(rank);
+    let (mut position, mut postings) = (start(plan, decodes), Postings::new(plan.buckets.len()));
+    let mut all = Vec::new();
+    for (index, &op) in ops.iter().enumerate() {
+        for moment in Moment::ALL {
+            postings.post(plan, at, moment, op, &mut |batch| {
+                let tag = batch.tag();
+                batch.messages(plan, at, &position, &mut |payload| {
+                    all.push(Posting { op: index, moment, batch, tag, payload });
+                });
+            });
+        }
+        position.pass(op);
+    }
+    all
+}
+
+fn start(plan: &Plan, decodes: bool) -> Position {
+    let mut position = Position::new(plan.units.len());
+    position.is_decoding = decodes;
+    position
+}
+
+/// All that is posted in a pass.
+struct Messages<'a> {
+    ranks: &'a Ranks<'a>,
+    accesses: &'a Accesses<'a>,
+    decodes: bool,
+    /// For each rank, what it posts.
+    of: Vec<Vec<Posting>>,
+    /// For each of these, which of its peer's is its other end.
+    others: Vec<Vec<usize>>,
+}
+
+/// Proves it of a pass, with what each rank posts by `posted` and what ops read by `accesses`. Ranks of one host post nothing.
+pub(super) fn messages(ranks: &Ranks, accesses: &Accesses, decodes: bool, posted: &Posted) -> Result<(), Flaw> {
+    if !ranks.plan.config.spans_hosts() {
+        return Ok(());
+    }
+    let of: Vec<Vec<Posting>> = (0..ranks.ops.len()).map(|rank| posted(ranks, rank, decodes)).collect();
+    let mut messages = Messages { ranks, accesses, decodes, of, others: Vec::new() };
+    messages.others = messages.pair()?;
+    let needs = needs::needs(&messages)?;
+    places::places(&messages, &needs)?;
+    replay::replay(&messages, &needs)
+}
+
+impl Messages<'_> {
+    fn plan(&self) -> &Plan<'_> {
+        self.ranks.plan
+    }
+
+    fn at(&self, rank: usize) -> Coordinates {
+        self.plan().config.mesh.coordinates(rank)
+    }
+
+    /// The other end of what a rank posts.
+    fn other(&self, rank: usize, index: usize) -> Posting {
+        self.of[self.of[rank][index].batch.peer][self.others[rank][index]]
+    }
+
+    /// Pairs what is sent with what is received, and proves that all is paired.
+    fn pair(&self) -> Result<Vec<Vec<usize>>, Flaw> {
+        // By sender, receiver and tag.
+        let mut channels: BTreeMap<(usize, usize, u16), [Vec<usize>; 2]> = BTreeMap::new();
+        for (rank, postings) in self.of.iter().enumerate() {
+            if let Some(index) =
+                postings.windows(2).position(|pair| (pair[1].op, pair[1].moment) < (pair[0].op, pair[0].moment))
+            {
+                return Err(self.flaw("a rank posts messages in another order than its ops", &[(rank, index + 1)]));
+            }
+            for (index, &Posting { batch, tag, .. }) in postings.iter().enumerate() {
+                if tag > LARGEST_TAG || tag == FREE_TAG {
+                    return Err(self.flaw("a message has a tag that is not for ops", &[(rank, index)]));
+                }
+                let (sender, receiver) = if batch.is_sent { (rank, batch.peer) } else { (batch.peer, rank) };
+                channels.entry((sender, receiver, tag)).or_default()[usize::from(!batch.is_sent)].push(index);
+            }
+        }
+        let mut others: Vec<Vec<usize>> = self.of.iter().map(|postings| vec![usize::MAX; postings.len()]).collect();
+        for ((sender, receiver, _), [sent, received]) in channels {
+            for nth in 0..sent.len().max(received.len()) {
+                let (Some(&from), Some(&to)) = (sent.get(nth), received.get(nth)) else {
+                    let sent = sent.get(nth).map(|&index| (sender, index));
+                    let single = sent.or_else(|| received.get(nth).map(|&index| (receiver, index)));
+                    return Err(self.flaw("a message is posted on one side alone", &Vec::from_iter(single)));
+                };
+                if !self.fit(self.of[sender][from], self.of[receiver][to]) {
+                    let ends = [(sender, from), (receiver, to)];
+                    return Err(self.flaw("a message is not what its receiver expects", &ends));
+                }
+                (others[sender][from], others[receiver][to]) = (to, from);
+            }
+        }
+        Ok(others)
+    }
+
+    /// Whether two ends are of one message: as long, and for the same.
+    fn fit(&self, sent: Posting, received: Posting) -> bool {
+        let [from, to] = [sent, received].map(|posting| posting.payload.bytes(self.plan()));
+        from == to
+            && match (sent.batch.op, received.batch.op) {
+                (Op::Gather { unit: a, .. }, Op::Gather { unit: b, .. }) => a == b,
+                (Op::Send { parcel: a, .. }, Op::Receive { parcel: b, .. }) => a == b,
+                (Op::Agree, Op::Agree) => sent.payload == received.payload,
+                (a, b) => a == b,
+            }
+    }
+
+    /// A flaw of messages, each named by the rank that posts it and which of its postings it is.
+    fn flaw(&self, rule: &str, ends: &[(usize, usize)]) -> Flaw {
+        self.ranks.flaw(rule, ends.iter().map(|&(rank, index)| self.spot(rank, index)).collect())
+    }
+
+    fn spot(&self, rank: usize, index: usize) -> Spot {
+        let Posting { op, batch: Batch { is_sent, peer, op: of }, tag, payload, .. } = self.of[rank][index];
+        let verb = if is_sent { "sends to" } else { "receives from" };
+        let bytes = payload.bytes(self.plan());
+        self.ranks.spot(rank, op, format!("{verb} rank {peer} {bytes} bytes of {payload:?} for {of:?}, by tag {tag}"))
+    }
+}

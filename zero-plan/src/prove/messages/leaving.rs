@@ -1,0 +1,95 @@
+//! Leaving: what a rank has sent and not waited for yet. States anew which ops wait until something has left: each waits for a
+//! count, which grows in the order in which messages of one kind were posted.
+
+use super::Posting;
+use crate::layout::Bucket;
+use crate::mesh::Axis;
+use crate::place::Position;
+use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
+
+/// Messages that have one count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sum,
+    Combined,
+    Parcel(Parcel),
+    /// Gathers, spreads and numbers, for which an exchange alone waits.
+    Given,
+}
+
+impl Kind {
+    fn of(op: Op) -> Self {
+        match op {
+            Op::Settle { .. } => Self::Sum,
+            Op::Combine { .. } => Self::Combined,
+            Op::Send { parcel, .. } => Self::Parcel(parcel),
+            _ => Self::Given,
+        }
+    }
+}
+
+/// A message that may not have left.
+#[derive(Clone, Copy)]
+pub(super) struct Sent {
+    /// Which of its rank's postings in this pass; `None` if it is of a pass before.
+    pub index: Option<usize>,
+    pub posting: Posting,
+    /// The slot that parcels of its kind leave from next, as it is posted: its own, if it is a parcel.
+    pub slot: usize,
+}
+
+/// What has not been waited for, in the order in which it was posted.
+#[derive(Clone, Default)]
+pub(super) struct Leaving {
+    pub open: Vec<Sent>,
+}
+
+impl Leaving {
+    pub fn send(&mut self, index: usize, posting: Posting, position: &Position) {
+        let slot = match Kind::of(posting.batch.op) {
+            Kind::Parcel(parcel) => position.outgoing(parcel),
+            _ => 0,
+        };
+        self.open.push(Sent { index: Some(index), posting, slot });
+    }
+
+    /// Takes out what has left once `op` has waited, before it posts or touches anything.
+    pub fn wait(&mut self, plan: &Plan, op: Op, position: &Position) -> Vec<Sent> {
+        let (buckets, config) = (plan.buckets, &plan.config);
+        let shares_staging =
+            |a: usize, b: usize| a == b || buckets[a].slot.is_some() && buckets[a].slot == buckets[b].slot;
+        let slot_of = |bucket: &Bucket| bucket.partial > 0;
+        let shares_partial = |a: usize, b: usize| slot_of(&buckets[a]) == slot_of(&buckets[b]);
+        match op {
+            // What hosts sum does not leave out of the staging.
+            Op::Claim { bucket } if !config.sums_on_hosts() => {
+                self.take(Kind::Sum, &|sent| shares_staging(sent, bucket))
+            }
+            Op::Subtotal { bucket, .. } => self.take(Kind::Sum, &|sent| shares_partial(sent, bucket)),
+            Op::Settle { bucket, .. } if config.has_partials() => {
+                self.take(Kind::Combined, &|sent| shares_partial(sent, bucket))
+            }
+            Op::Spread { bucket, axis: Axis::Zero } if !config.sums_on_hosts() => {
+                self.take(Kind::Sum, &|sent| sent == bucket)
+            }
+            Op::Spread { bucket, axis: Axis::Replica } => self.take(Kind::Combined, &|sent| sent == bucket),
+            Op::Clear { parcel } => {
+                let slot = position.outgoing(parcel);
+                let is_there =
+                    |sent: &mut Sent| Kind::of(sent.posting.batch.op) == Kind::Parcel(parcel) && sent.slot == slot;
+                self.open.extract_if(.., is_there).collect()
+            }
+            Op::Agree => core::mem::take(&mut self.open),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes out the last of a kind that is about such a bucket, with all of its kind before it.
+    fn take(&mut self, kind: Kind, is_such: &dyn Fn(usize) -> bool) -> Vec<Sent> {
+        let is_of_kind = |sent: &Sent| Kind::of(sent.posting.batch.op) == kind;
+        let is_last = |sent: &Sent| is_of_kind(sent) && sent.posting.batch.op.bucket().is_some_and(is_such);
+        let Some(last) = self.open.iter().rposition(is_last) else { return Vec::new() };
+        self.open.extract_if(..=last, |sent| is_of_kind(sent)).collect()
+    }
+}

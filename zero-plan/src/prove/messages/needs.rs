@@ -1,0 +1,99 @@
+//! Needs: which op of a rank waits for each message that it receives, and that all it reads of other hosts comes in one.
+
+use super::{Flaw, Messages, Posting};
+use crate::place::{Access, Place};
+use crate::postings::{Moment, Payload};
+use crate::schedule::Op;
+
+/// What a message is received for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Need {
+    /// Index of the op that waits for it.
+    pub op: usize,
+    /// What the op reads of the rank that it comes from; nothing, if it is numbers.
+    pub read: Option<Access>,
+}
+
+/// For each rank and each of its postings, what it is received for. Nobody waits for one that is empty.
+pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<Need>>>, Flaw> {
+    (0..messages.of.len()).map(|rank| of_rank(messages, rank)).collect()
+}
+
+fn of_rank(messages: &Messages, rank: usize) -> Result<Vec<Option<Need>>, Flaw> {
+    let (ranks, postings) = (messages.ranks, &messages.of[rank]);
+    let mut needs: Vec<Option<Need>> = vec![None; postings.len()];
+    // What is posted, and no op has waited for.
+    let (mut open, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
+    let mut position = super::start(messages.plan(), messages.decodes);
+    for (op, &does) in ranks.ops[rank].iter().enumerate() {
+        while postings.get(next).is_some_and(|posting| posting.is_posted_by(op)) {
+            open.extend(Some(next).filter(|&index| !postings[index].batch.is_sent));
+            next += 1;
+        }
+        let mut taken: Vec<usize> = Vec::new();
+        for (read, to) in reads(messages, rank, does, &position) {
+            let need = Need { op, read: Some(read) };
+            if taken.iter().any(|&index| needs[index] == Some(need)) {
+                continue;
+            }
+            let peer = messages.plan().config.mesh.rank(read.at);
+            let brings = |posting: &Posting| posting.batch.peer == peer && posting.payload == Payload::At(to);
+            let Some(at) = open.iter().position(|&index| brings(&postings[index])) else {
+                let note = format!("reads {:?} of rank {peer}, at {to:?}", read.content);
+                let spots = vec![ranks.spot(rank, op, note)];
+                return Err(ranks.flaw("an op reads what no message has brought that is received by then", spots));
+            };
+            let index = open.remove(at);
+            if messages.other(rank, index).payload != Payload::At(read.place) {
+                let ends = [(rank, index), (peer, messages.others[rank][index])];
+                return Err(messages.flaw("a message brings another place than its op needs", &ends));
+            }
+            needs[index] = Some(need);
+            taken.push(index);
+        }
+        if does == Op::Agree {
+            let is_number = |&index: &usize| postings[index].place().is_none();
+            open.iter().copied().filter(is_number).for_each(|index| needs[index] = Some(Need { op, read: None }));
+            open.retain(|index| !is_number(index));
+            numbers(messages, rank, op)?;
+        }
+        position.pass(does);
+    }
+    // What is left when the last op ends was received for nothing.
+    let rest = (0..postings.len()).filter(|&index| !postings[index].batch.is_sent && needs[index].is_none());
+    match rest.into_iter().find(|&index| postings[index].payload.bytes(messages.plan()) > 0) {
+        Some(index) => Err(messages.flaw("a message is received that no op waits for", &[(rank, index)])),
+        None => Ok(needs),
+    }
+}
+
+/// What an op reads of ranks of other hosts, each with where it looks for it.
+fn reads(messages: &Messages, rank: usize, op: Op, position: &crate::place::Position) -> Vec<(Access, Place)> {
+    let plan = messages.plan();
+    let (mut reads, mut read) = (Vec::new(), None);
+    (messages.accesses)(plan, messages.ranks.pass, op, position, messages.at(rank), &mut |access| match read.take() {
+        // What follows says where it has come to lie.
+        Some(read) => reads.push((read, access.place)),
+        None => read = Some(access).filter(|access| !plan.config.reaches(rank, plan.config.mesh.rank(access.at))),
+    });
+    reads
+}
+
+/// Proves that the numbers of all ranks of other hosts come to this one's in an exchange, to whichever rank of it.
+fn numbers(messages: &Messages, rank: usize, op: usize) -> Result<(), Flaw> {
+    let mesh = &messages.plan().config.mesh;
+    let is_here = |&other: &usize| mesh.node(other) == mesh.node(rank);
+    let brings = |posting: &Posting, of: usize| {
+        !posting.batch.is_sent && posting.moment == Moment::Exchange && posting.payload == Payload::Numbers { of }
+    };
+    for of in (0..messages.of.len()).filter(|of| !is_here(of)) {
+        if !(0..messages.of.len())
+            .filter(is_here)
+            .any(|mate| messages.of[mate].iter().any(|posting| brings(posting, of)))
+        {
+            let spots = vec![messages.ranks.spot(rank, op, format!("needs those of rank {of}"))];
+            return Err(messages.ranks.flaw("numbers of a rank come to no rank of another host", spots));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Places: while a message is on its way, nothing happens to its place that must not. Each rank is walked by itself, as nobody
+//! else writes what it sends or receives.
+
+use super::leaving::{Leaving, Sent};
+use super::needs::Need;
+use super::{Flaw, Messages, Posting};
+use crate::pipeline::Pass;
+use crate::place::{Access, Place};
+use crate::postings::Moment;
+use crate::prove::flow::Flow;
+use crate::schedule::Op;
+
+/// Proves it of all ranks.
+pub(super) fn places(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result<(), Flaw> {
+    let mut flow = Flow::new(messages.ranks.plan);
+    for rank in 0..messages.of.len() {
+        let mut leaving = Leaving::default();
+        [Pass::Train, Pass::Evaluate]
+            .into_iter()
+            .for_each(|before| leaving.open.extend(left_over(messages, rank, before)));
+        Walk { messages, needs, rank, flow: &mut flow, leaving, receives: Vec::new() }.run()?;
+    }
+    Ok(())
+}
+
+/// What a pass leaves on its way to whatever pass follows, as the plan has it.
+fn left_over(messages: &Messages, rank: usize, pass: Pass) -> impl Iterator<Item = Sent> {
+    let plan = messages.plan();
+    let ops = plan.of_rank(rank).ops(pass);
+    let postings = super::of_ops(plan, rank, ops, messages.decodes);
+    let (mut leaving, mut position) = (Leaving::default(), super::start(plan, messages.decodes));
+    for (at, &op) in ops.iter().enumerate() {
+        leaving.wait(plan, op, &position);
+        for (index, &posting) in postings.iter().enumerate().filter(|(_, posting)| posting.op == at) {
+            if posting.batch.is_sent {
+                leaving.send(index, posting, &position);
+            }
+        }
+        position.pass(op);
+    }
+    leaving.open.into_iter().map(|sent| Sent { index: None, ..sent })
+}
+
+struct Walk<'a, 'f> {
+    messages: &'a Messages<'a>,
+    needs: &'a [Vec<Option<Need>>],
+    rank: usize,
+    /// What lies in the memory of the rank.
+    flow: &'f mut Flow<'a>,
+    leaving: Leaving,
+    /// Which postings are received and have not come.
+    receives: Vec<usize>,
+}
+
+impl Walk<'_, '_> {
+    fn run(&mut self) -> Result<(), Flaw> {
+        let (messages, rank) = (self.messages, self.rank);
+        let (plan, ranks, at) = (messages.plan(), messages.ranks, messages.at(rank));
+        let (mut position, mut next) = (super::start(plan, messages.decodes), 0);
+        for (index, &op) in ranks.ops[rank].iter().enumerate() {
+            self.leaving.wait(plan, op, &position);
+            let mut post = |walk: &mut Self, last: Moment| {
+                while messages.of[rank].get(next).is_some_and(|posting| posting.op == index && posting.moment <= last) {
+                    walk.post(next)?;
+                    if messages.of[rank][next].batch.is_sent {
+                        walk.leaving.send(next, messages.of[rank][next], &position);
+                    }
+                    next += 1;
+                }
+                Ok(())
+            };
+            post(self, Moment::Exchange)?;
+            self.receives.retain(|&posting| self.needs[rank][posting].is_some_and(|need| need.op > index));
+            let mut flaw = None;
+            (messages.accesses)(plan, ranks.pass, op, &position, at, &mut |access| {
+                if access.at == at && flaw.is_none() {
+                    flaw = self.touch(index, op, &access).err();
+                }
+            });
+            flaw.map_or(Ok(()), Err)?;
+            post(self, Moment::End)?;
+            position.pass(op);
+        }
+        Ok(())
+    }
+
+    /// What a rank posts: its place is in no use that forbids it.
+    fn post(&mut self, index: usize) -> Result<(), Flaw> {
+        let (messages, rank) = (self.messages, self.rank);
+        let posting = messages.of[rank][index];
+        let Some(place) = posting.place() else {
+            return Ok(());
+        };
+        if let Some(open) = self.received_into(place, |_| true) {
+            let rule = "a message has a place that another one is received into";
+            return Err(messages.flaw(rule, &[(rank, index), (rank, open)]));
+        }
+        if !posting.batch.is_sent {
+            if let Some(leaving) = self.leaving_from(place) {
+                return Err(self.overwritten(posting.op, leaving));
+            }
+            self.receives.push(index);
+            return Ok(());
+        }
+        let needed = self.needs[posting.batch.peer][messages.others[rank][index]];
+        let Some(read) = needed.and_then(|need| need.read) else { return Ok(()) };
+        match self.flow.other(&read) {
+            None => Ok(()),
+            Some(found) => {
+                let mut spot = messages.spot(rank, index);
+                spot.note = format!("{}, where {:?} is meant and {found} lies", spot.note, read.content);
+                Err(messages.ranks.flaw("a message is sent before it is there, or too late", vec![spot]))
+            }
+        }
+    }
+
+    /// What an op does to a place of its rank.
+    fn touch(&mut self, index: usize, op: Op, access: &Access) -> Result<(), Flaw> {
+        let (messages, place) = (self.messages, access.place);
+        // An op that begins a gather says of its places that something arrives there from now on.
+        let says_so = |posting: &Posting| {
+            access.writes && matches!(op, Op::Gather { .. }) && posting.op == index && posting.place() == Some(place)
+        };
+        if let Some(open) = self.received_into(place, |posting| !says_so(posting)) {
+            let verb = if access.writes { "writes" } else { "reads" };
+            let user = messages.ranks.spot(self.rank, index, format!("{verb} {place:?}"));
+            let rule = "an op uses a place that something is received into";
+            return Err(messages.ranks.flaw(rule, vec![user, messages.spot(self.rank, open)]));
+        }
+        if access.writes {
+            if let Some(leaving) = self.leaving_from(place) {
+                return Err(self.overwritten(index, leaving));
+            }
+            self.flow.write(access);
+        }
+        Ok(())
+    }
+
+    /// What is being received into some of a place.
+    fn received_into(&self, place: Place, counts: impl Fn(&Posting) -> bool) -> Option<usize> {
+        let of = &self.messages.of[self.rank];
+        let is_there = |index: &usize| of[*index].place().is_some_and(|other| !other.is_apart_from(place));
+        self.receives.iter().copied().find(|index| is_there(index) && counts(&of[*index]))
+    }
+
+    /// What is leaving from some of a place.
+    fn leaving_from(&self, place: Place) -> Option<Posting> {
+        let is_there = |posting: &Posting| posting.place().is_some_and(|other| !other.is_apart_from(place));
+        self.leaving.open.iter().map(|sent| sent.posting).find(is_there)
+    }
+
+    fn overwritten(&self, op: usize, leaving: Posting) -> Flaw {
+        let ranks = self.messages.ranks;
+        let note = format!("writes what may not have left to rank {}: {:?}", leaving.batch.peer, leaving.payload);
+        ranks.flaw("a message is overwritten before it has left", vec![ranks.spot(self.rank, op, note)])
+    }
+}

@@ -1,0 +1,186 @@
+//! Replay: the execution by which `crate::execution` shows that a pass ends, once more, with messages that nobody buffers: each
+//! comes to its end when both of its ends are posted.
+//!
+//! An op waits here for what it receives, for what must have left before it, and for all that it waits for in that execution,
+//! where an event is there when all have begun it. The runtime waits for no more than that: for counts within a host, for
+//! messages between hosts. Who posts something has gone on to it by itself, so one that waits keeps no other from posting what
+//! it has come to, and these rules are monotone as well. One execution that ends thus proves that all end, and that an event of
+//! that execution is never there before its messages.
+
+use super::leaving::Leaving;
+use super::needs::Need;
+use super::{Flaw, Messages};
+use crate::execution::execute;
+use crate::postings::Moment;
+use crate::schedule::Op;
+
+/// How far a rank is.
+struct Rank {
+    /// Its next op, or the one that it is in.
+    op: usize,
+    is_inside: bool,
+    /// How many of its messages it has posted.
+    posted: usize,
+    /// For each of its ops, which messages leave before it goes on to post anything.
+    leave: Vec<Vec<usize>>,
+    /// For each of its ops, which messages of which ranks of its host come before it ends.
+    come: Vec<Vec<(usize, usize)>>,
+}
+
+/// Proves it.
+pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result<(), Flaw> {
+    let ranks = messages.ranks;
+    let of_rank = |rank| Rank {
+        op: 0,
+        is_inside: false,
+        posted: 0,
+        leave: leave(messages, rank),
+        come: come(messages, needs, rank),
+    };
+    let mut world = World { messages, ranks: (0..messages.of.len()).map(of_rank).collect() };
+    let mut order = Vec::new();
+    let mut note = |rank: usize, _: Op| {
+        order.push(rank);
+        0
+    };
+    execute(ranks.plan, &ranks.groups, ranks.ops, &mut note)
+        .map_err(|stuck| crate::prove::deadlock(ranks.plan, ranks.pass, ranks.ops, &stuck))?;
+    order.into_iter().try_for_each(|rank| world.pass(rank))
+}
+
+/// For each op of a rank, what it has sent that the op waits for until it has left.
+fn leave(messages: &Messages, rank: usize) -> Vec<Vec<usize>> {
+    let plan = messages.plan();
+    let (mut leaving, mut position) = (Leaving::default(), super::start(plan, messages.decodes));
+    let (mut next, postings) = (0, &messages.of[rank]);
+    let of_op = |(at, &op): (usize, &Op)| {
+        let left = leaving.wait(plan, op, &position);
+        while let Some(&posting) = postings.get(next).filter(|posting| posting.op == at) {
+            if posting.batch.is_sent {
+                leaving.send(next, posting, &position);
+            }
+            next += 1;
+        }
+        position.pass(op);
+        left.into_iter().filter_map(|sent| sent.index).collect()
+    };
+    messages.ranks.ops[rank].iter().enumerate().map(of_op).collect()
+}
+
+/// For each op of a rank, what it waits for until it has come: what is received for it; at the end of a gather, all of that gather
+/// and those before it, to whichever rank along `zero` of its host; of numbers, those that come to any rank of its host.
+fn come(messages: &Messages, needs: &[Vec<Option<Need>>], rank: usize) -> Vec<Vec<(usize, usize)>> {
+    let (plan, ops) = (messages.plan(), messages.ranks.ops);
+    let mesh = &plan.config.mesh;
+    let mut come: Vec<Vec<(usize, usize)>> = vec![Vec::new(); ops[rank].len()];
+    for (index, need) in needs[rank].iter().enumerate() {
+        if let Some(need) = need {
+            come[need.op].push((rank, index));
+        }
+    }
+    let gathers = |of: usize| ops[of].iter().enumerate().filter(|(_, op)| matches!(op, Op::Gather { .. }));
+    let mut begun: Vec<usize> = vec![0; plan.units.len()];
+    // Of each rank, behind the last gather that is waited for already.
+    let mut behind: Vec<usize> = vec![0; ops.len()];
+    let mut count = 0;
+    for (at, &op) in ops[rank].iter().enumerate() {
+        let here = (0..ops.len()).filter(|&other| mesh.node(other) == mesh.node(rank));
+        match op {
+            Op::Gather { unit, .. } => {
+                count += 1;
+                begun[unit] = count;
+            }
+            Op::Wait { unit } => {
+                let is_mate = |&other: &usize| {
+                    other == rank
+                        || plan.config.takes_for_mates() && {
+                            let [own, other] = [rank, other].map(|rank| messages.at(rank));
+                            other == crate::mesh::Coordinates { zero: other.zero, ..own }
+                        }
+                };
+                for mate in here.filter(is_mate) {
+                    let nth = begun[unit].checked_sub(1).and_then(|nth| gathers(mate).nth(nth));
+                    let Some((last, _)) = nth else { continue };
+                    let received = messages.of[mate].iter().enumerate().filter(|(_, posting)| {
+                        !posting.batch.is_sent
+                            && (behind[mate]..=last).contains(&posting.op)
+                            && matches!(posting.batch.op, Op::Gather { .. })
+                    });
+                    come[at].extend(received.map(|(index, _)| (mate, index)));
+                    behind[mate] = behind[mate].max(last + 1);
+                }
+            }
+            Op::Agree => {
+                for mate in here {
+                    let is_number = |need: &Need| need.read.is_none();
+                    let numbers =
+                        needs[mate].iter().enumerate().filter(|(_, need)| need.as_ref().is_some_and(is_number));
+                    come[at].extend(numbers.map(|(index, _)| (mate, index)));
+                }
+            }
+            _ => {}
+        }
+    }
+    come
+}
+
+struct World<'a> {
+    messages: &'a Messages<'a>,
+    ranks: Vec<Rank>,
+}
+
+impl World<'_> {
+    /// Whether both ends of a message are posted.
+    fn is_complete(&self, (rank, index): (usize, usize)) -> bool {
+        let peer = self.messages.of[rank][index].batch.peer;
+        index < self.ranks[rank].posted && self.messages.others[rank][index] < self.ranks[peer].posted
+    }
+
+    /// Posts what a rank posts in its op up to a moment.
+    fn post(&mut self, rank: usize, last: Moment) {
+        let Rank { op, posted, .. } = &mut self.ranks[rank];
+        let next = |posted: usize| self.messages.of[rank].get(posted);
+        while next(*posted).is_some_and(|posting| posting.op == *op && posting.moment <= last) {
+            *posted += 1;
+        }
+    }
+
+    /// A message that a rank waits for, before it is in its next op or within it.
+    fn waits_for(&self, rank: usize) -> Option<(usize, usize)> {
+        let Rank { op, is_inside, leave, come, .. } = &self.ranks[rank];
+        if *is_inside {
+            return come[*op].iter().copied().find(|&message| !self.is_complete(message));
+        }
+        leave.get(*op)?.iter().map(|&index| (rank, index)).find(|&message| !self.is_complete(message))
+    }
+
+    /// Has a rank enter its next op, if it is not in it and need not wait. Gives whether it did.
+    fn enter(&mut self, rank: usize) -> bool {
+        let may = !self.ranks[rank].is_inside && self.waits_for(rank).is_none();
+        if may {
+            self.ranks[rank].is_inside = true;
+            self.post(rank, Moment::Exchange);
+        }
+        may
+    }
+
+    /// Does the next op of a rank, after others have entered theirs where it has to wait.
+    fn pass(&mut self, rank: usize) -> Result<(), Flaw> {
+        self.enter(rank);
+        if !self.ranks[rank].is_inside || self.waits_for(rank).is_some() {
+            while (0..self.ranks.len()).fold(false, |moved, rank| self.enter(rank) || moved) {}
+        }
+        if let Some((whose, index)) = self.waits_for(rank) {
+            let op = self.ranks[rank].op;
+            let waits =
+                self.messages.ranks.spot(rank, op, "waits for a message that is not posted on both sides by then");
+            let (peer, other) = (self.messages.of[whose][index].batch.peer, self.messages.others[whose][index]);
+            let ends = [waits, self.messages.spot(whose, index), self.messages.spot(peer, other)];
+            return Err(self.messages.ranks.flaw("an op waits for a message that cannot have come", ends.into()));
+        }
+        self.post(rank, Moment::End);
+        let own = &mut self.ranks[rank];
+        (own.op, own.is_inside) = (own.op + 1, false);
+        Ok(())
+    }
+}

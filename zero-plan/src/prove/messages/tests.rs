@@ -1,0 +1,301 @@
+//! That messages of all kinds of plans over hosts are proven, and that whatever is posted wrongly is found.
+
+use super::{Posting, messages, needs, posted};
+use crate::config::{Config, Often, Order, Precision, TransportKind, Width};
+use crate::groups::Groups;
+use crate::mesh::{Axis, Mesh};
+use crate::pipeline::Pass;
+use crate::place::accesses;
+use crate::plan::{Plan, PlanBuf};
+use crate::postings::{Moment, Payload};
+use crate::prove::{Flaw, Ranks, prove};
+use crate::schedule::Op;
+use crate::unit::Unit;
+
+/// Four units, of which the last may be tied to the first, over hosts.
+fn planned<R>(config: Config, ties: bool, with: impl FnOnce(&Plan) -> R) -> R {
+    let unit = |position, params| Unit {
+        source: if ties && position == 3 { 0 } else { position },
+        position,
+        params,
+        takes: params,
+        input_bytes: 40,
+        output_bytes: 40,
+        targets_bytes: 40,
+        operations: 1,
+        ..Unit::NONE
+    };
+    let tied = if ties { 0 } else { 700 };
+    let mut units = [unit(0, 900), unit(1, 40), unit(2, 300), unit(3, tied)];
+    if ties {
+        units[3].takes = 900;
+    }
+    let config = Config { transport: TransportKind::Cluster, prefetch: config.prefetch.max(1), ..config };
+    PlanBuf::new("Four", config, &units).with(with)
+}
+
+/// Meshes with something on another host along each axis, and along two of them.
+fn meshes() -> Vec<Mesh> {
+    let outermost = |axis| match axis {
+        Axis::Zero => [Axis::Pipeline, Axis::Replica, Axis::Zero],
+        Axis::Replica => [Axis::Zero, Axis::Pipeline, Axis::Replica],
+        Axis::Pipeline => Axis::ALL,
+    };
+    let of = |nodes, zero, replica, pipeline, order| Mesh { nodes, zero, replica, pipeline, order };
+    vec![
+        of(2, 2, 1, 1, Axis::ALL),
+        of(2, 4, 1, 1, Axis::ALL),
+        of(2, 6, 1, 1, Axis::ALL),
+        of(3, 6, 1, 1, Axis::ALL),
+        of(2, 1, 2, 1, outermost(Axis::Replica)),
+        of(2, 2, 2, 1, outermost(Axis::Replica)),
+        of(4, 2, 2, 1, outermost(Axis::Replica)),
+        of(2, 1, 1, 2, outermost(Axis::Pipeline)),
+        of(2, 2, 1, 2, outermost(Axis::Pipeline)),
+        of(2, 2, 2, 2, outermost(Axis::Pipeline)),
+        of(2, 4, 1, 2, outermost(Axis::Zero)),
+        of(4, 2, 2, 2, outermost(Axis::Pipeline)),
+        of(8, 2, 2, 2, outermost(Axis::Pipeline)),
+    ]
+}
+
+#[test]
+fn messages_of_all_ways_to_share_work_over_hosts_are_proven() {
+    let narrow = Precision { compute: Width::BF16, params: Width::BF16, reduce: Width::BF16, ..Precision::default() };
+    let wide = Precision { params: Width::BF16, ..Precision::default() };
+    let (mut proven, mut tied) = (0, 0);
+    for mesh in meshes() {
+        for stage in 0..=3 {
+            for (precision, micro_batches, reduce, gather, bucket_bytes) in [
+                (Precision::default(), 1, Often::PerMicroBatch, Often::PerMicroBatch, 1),
+                (Precision::default(), 3, Often::PerMicroBatch, Often::PerStep, 3000),
+                (narrow, 2, Often::PerMicroBatch, Often::PerMicroBatch, 1),
+                (wide, 3, Often::PerStep, Often::PerMicroBatch, 1),
+                (wide, 2, Often::PerMicroBatch, Often::PerStep, usize::MAX),
+            ] {
+                for order in [Order::OneFOneB, Order::GPipe, Order::Interleaved { chunks: 2 }] {
+                    let is_interleaved = matches!(order, Order::Interleaved { .. });
+                    if mesh.pipeline == 1 && order != Order::OneFOneB
+                        || is_interleaved && micro_batches % mesh.pipeline > 0
+                    {
+                        continue;
+                    }
+                    for ties in [false, true] {
+                        let base = Config { mesh, stage, precision, micro_batches, order, ..Config::PLAIN };
+                        let config = Config { reduce, gather, bucket_bytes, ..base };
+                        planned(config, ties, |plan| prove(plan).map(drop))
+                            .unwrap_or_else(|flaw| panic!("{config:?}, ties: {ties}: {flaw}"));
+                        proven += 1;
+                        tied += usize::from(ties && mesh.pipeline > 1);
+                    }
+                }
+            }
+        }
+    }
+    assert!(proven > 500 && tied > 50, "{proven} plans, {tied} with ties over pipeline stages");
+}
+
+/// Calls back with a training step of small plans whose messages are of all kinds.
+fn each_step(with: &dyn Fn(&Ranks)) {
+    let mesh_of = |at: usize| meshes().swap_remove(at);
+    let base = Config { micro_batches: 2, bucket_bytes: 3000, ..Config::PLAIN };
+    for (mesh, stage, bucket_bytes, ties) in [
+        (mesh_of(0), 3, 1, false),
+        (mesh_of(0), 0, 3000, false),
+        (mesh_of(5), 2, 3000, false),
+        (mesh_of(8), 1, 1, true),
+    ] {
+        planned(Config { mesh, stage, bucket_bytes, ..base }, ties, |plan| {
+            let ops: Vec<&[Op]> = (0..mesh.ranks()).map(|rank| plan.of_rank(rank).ops(Pass::Train)).collect();
+            with(&Ranks { plan, pass: Pass::Train, ops: &ops, groups: Groups::of(plan) });
+        });
+    }
+}
+
+/// Proves the messages of a pass with an edit of what some ranks post.
+fn proof(ranks: &Ranks, whose: &dyn Fn(usize) -> bool, edit: &dyn Fn(&mut Vec<Posting>)) -> Result<(), Flaw> {
+    messages(ranks, &accesses, false, &|ranks, rank, decodes| {
+        let mut postings = posted(ranks, rank, decodes);
+        if whose(rank) {
+            edit(&mut postings);
+            postings.sort_by_key(|posting| (posting.op, posting.moment));
+        }
+        postings
+    })
+}
+
+/// Edits each posting of each rank by itself, where `edit` says that it does, and holds what is found against `rules`. Gives how
+/// many edits there were.
+fn each_is_found(rules: &[&str], edit: &dyn Fn(&Ranks, usize, &mut Vec<Posting>, usize) -> bool) -> usize {
+    let edits = core::cell::Cell::new(0);
+    each_step(&|ranks| {
+        assert_eq!(proof(ranks, &|_| false, &|_| {}), Ok(()));
+        for rank in 0..ranks.ops.len() {
+            let right = posted(ranks, rank, false);
+            for index in 0..right.len() {
+                if !edit(ranks, rank, &mut right.clone(), index) {
+                    continue;
+                }
+                edits.set(edits.get() + 1);
+                let edited = proof(ranks, &|other| other == rank, &|postings| {
+                    edit(ranks, rank, postings, index);
+                });
+                let flaw = edited.expect_err(&format!("{:?} of rank {rank}", right[index]));
+                assert!(rules.contains(&flaw.rule.as_str()), "{:?} of rank {rank}: {flaw}", right[index]);
+                assert!(!flaw.places.is_empty(), "{flaw}");
+            }
+        }
+    });
+    edits.get()
+}
+
+const UNPAIRED: [&str; 2] = ["a message is posted on one side alone", "a message is not what its receiver expects"];
+
+#[test]
+fn a_message_with_another_tag_is_found() {
+    let rules = [&UNPAIRED[..], &["a message has a tag that is not for ops"]].concat();
+    let edits = each_is_found(&rules, &|_, _, postings, index| {
+        postings[index].tag += 10;
+        true
+    });
+    assert!(edits > 200, "{edits}");
+}
+
+#[test]
+fn a_message_that_is_left_out_is_found() {
+    let edits = each_is_found(&UNPAIRED, &|_, _, postings, index| {
+        postings.remove(index);
+        true
+    });
+    assert!(edits > 200, "{edits}");
+}
+
+#[test]
+fn a_shorter_message_is_found() {
+    let edits = each_is_found(&UNPAIRED, &|_, _, postings, index| match &mut postings[index].payload {
+        Payload::At(place) => {
+            place.len_bytes -= 1;
+            true
+        }
+        Payload::Numbers { .. } => false,
+    });
+    assert!(edits > 200, "{edits}");
+}
+
+#[test]
+fn messages_of_one_tag_that_are_swapped_are_found() {
+    let rules = [&UNPAIRED[..], &["a message brings another place than its op needs"]].concat();
+    let more = [
+        "an op reads what no message has brought that is received by then",
+        "a message has a place that another one is received into",
+    ];
+    let edits = each_is_found(&[rules, more.to_vec()].concat(), &|_, _, postings, index| {
+        let one = postings[index];
+        let is_other = |other: &Posting| {
+            (other.tag, other.batch.peer, other.batch.is_sent) == (one.tag, one.batch.peer, one.batch.is_sent)
+                && other.payload != one.payload
+        };
+        let Some(other) = postings[index + 1..].iter().position(is_other) else { return false };
+        let other = index + 1 + other;
+        (postings[index].payload, postings[other].payload) = (postings[other].payload, one.payload);
+        true
+    });
+    assert!(edits > 20, "{edits}");
+}
+
+/// The op that waits for what a rank receives.
+fn waiting(ranks: &Ranks, rank: usize, index: usize) -> Option<usize> {
+    let of: Vec<Vec<Posting>> = (0..ranks.ops.len()).map(|rank| posted(ranks, rank, false)).collect();
+    let mut all = super::Messages { ranks, accesses: &accesses, decodes: false, of, others: Vec::new() };
+    all.others = all.pair().expect("what the plan posts is paired");
+    needs::needs(&all).expect("what the plan posts brings what ops need")[rank][index].map(|need| need.op)
+}
+
+#[test]
+fn a_message_that_is_received_too_late_is_found() {
+    let rules = ["an op reads what no message has brought that is received by then", UNPAIRED[1]];
+    let edits = each_is_found(&rules, &|ranks, rank, postings, index| {
+        if postings[index].batch.is_sent || postings[index].batch.op == Op::Agree {
+            return false;
+        }
+        let op = waiting(ranks, rank, index).expect("each is waited for") + 1;
+        let is_there = op < ranks.ops[rank].len();
+        (postings[index].op, postings[index].moment) = (op, Moment::Begin);
+        is_there
+    });
+    assert!(edits > 100, "{edits}");
+}
+
+/// Terms of buckets arrive in one place, of which those of two buckets have bytes in common in most cases.
+#[test]
+fn terms_that_are_received_before_the_bucket_before_is_settled_are_found() {
+    let rule = "a message has a place that another one is received into";
+    let edits = each_is_found(&[rule], &|ranks, rank, postings, index| {
+        let one = postings[index];
+        if one.batch.is_sent || !matches!(one.batch.op, Op::Settle { .. }) {
+            return false;
+        }
+        let is_sent = |other: &&Posting| other.batch.is_sent && other.batch.op == one.batch.op;
+        let offered = postings.iter().find(is_sent).map(|other| other.op).expect("what is received is sent as well");
+        // It is received when that before it is settled.
+        let before = ranks.ops[rank][one.op];
+        let overlaps = |other: &Posting| {
+            let places = other.place().zip(one.place());
+            !other.batch.is_sent && other.batch.op == before && places.is_some_and(|(a, b)| !a.is_apart_from(b))
+        };
+        let is_found = offered < one.op && postings.iter().any(overlaps);
+        postings.iter_mut().filter(|other| other.batch == one.batch).for_each(|other| other.op = offered);
+        is_found
+    });
+    assert!(edits > 10, "{edits}");
+}
+
+#[test]
+fn a_message_that_is_sent_before_it_is_there_is_found() {
+    let other = "a message brings another place than its op needs";
+    let rules = ["a message is sent before it is there, or too late", other, UNPAIRED[1]];
+    let edits = each_is_found(&rules, &|_, _, postings, index| {
+        let is_made = postings[index].batch.is_sent && postings[index].moment == Moment::End;
+        (postings[index].op, postings[index].moment) = (0, Moment::Begin);
+        is_made
+    });
+    assert!(edits > 50, "{edits}");
+}
+
+/// Whoever waits for it would never come to the exchange that the sender has come to by then.
+#[test]
+fn a_message_that_is_sent_after_all_have_to_wait_for_it_is_found() {
+    let rules =
+        ["an op waits for a message that cannot have come", "a message is sent before it is there, or too late"];
+    let edits = each_is_found(&[&rules[..], &UNPAIRED].concat(), &|ranks, rank, postings, index| {
+        let Posting { batch, .. } = postings[index];
+        let is_summed = batch.is_sent && matches!(batch.op, Op::Settle { .. } | Op::Spread { .. } | Op::Combine { .. });
+        (postings[index].op, postings[index].moment) = (ranks.ops[rank].len() - 1, Moment::End);
+        is_summed
+    });
+    assert!(edits > 50, "{edits}");
+}
+
+/// An MPI that buffers would hide that each receives before it sends.
+#[test]
+fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
+    let found = core::cell::Cell::new(0);
+    each_step(&|ranks| {
+        for is_late in [
+            |op: Op| matches!(op, Op::Spread { axis: Axis::Zero, .. }),
+            |op: Op| matches!(op, Op::Spread { axis: Axis::Replica, .. }),
+            |op: Op| op == Op::Agree,
+        ] {
+            if !posted(ranks, 0, false).iter().any(|posting| is_late(posting.batch.op)) {
+                continue;
+            }
+            let edited = proof(ranks, &|_| true, &|postings| {
+                let late = postings.iter_mut().filter(|posting| posting.batch.is_sent && is_late(posting.batch.op));
+                late.for_each(|posting| posting.moment = Moment::End);
+            });
+            assert_eq!(edited.unwrap_err().rule, "an op waits for a message that cannot have come");
+            found.set(found.get() + 1);
+        }
+    });
+    assert!(found.get() >= 6, "{}", found.get());
+}
