@@ -32,11 +32,11 @@ impl Kind {
 /// A message that may not have left.
 #[derive(Clone, Copy)]
 pub(super) struct Sent {
-    /// Which of its rank's postings in this pass; `None` if it is of a pass before.
-    pub index: Option<usize>,
+    /// Which of its rank's postings.
+    pub index: usize,
     pub posting: Posting,
-    /// The slot that parcels of its kind leave from next, as it is posted: its own, if it is a parcel.
-    pub slot: usize,
+    /// The slot that it leaves from, if it is a parcel.
+    slot: usize,
 }
 
 /// What has not been waited for, in the order in which it was posted.
@@ -46,12 +46,28 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
+    /// Goes through the ops of a pass with what is posted in them, and calls back for each op with what has left by then.
+    pub fn walk(plan: &Plan, ops: &[Op], postings: &[Posting], decodes: bool, left: &mut dyn FnMut(Vec<Sent>)) -> Self {
+        let (mut leaving, mut position, mut next) = (Self::default(), super::start(plan, decodes), 0);
+        for (at, &op) in ops.iter().enumerate() {
+            left(leaving.wait(plan, op, &position));
+            while let Some(&posting) = postings.get(next).filter(|posting| posting.op == at) {
+                if posting.batch.is_sent {
+                    leaving.send(next, posting, &position);
+                }
+                next += 1;
+            }
+            position.pass(op);
+        }
+        leaving
+    }
+
     pub fn send(&mut self, index: usize, posting: Posting, position: &Position) {
         let slot = match Kind::of(posting.batch.op) {
             Kind::Parcel(parcel) => position.outgoing(parcel),
             _ => 0,
         };
-        self.open.push(Sent { index: Some(index), posting, slot });
+        self.open.push(Sent { index, posting, slot });
     }
 
     /// Takes out what has left once `op` has waited, before it posts or touches anything.

@@ -1,7 +1,9 @@
 //! Needs: which op of a rank waits for each message that it receives, and that all it reads of other hosts comes in one.
 
+use std::collections::HashSet;
+
 use super::{Flaw, Messages, Posting};
-use crate::place::{Access, Place};
+use crate::place::{Access, Place, Position};
 use crate::postings::{Moment, Payload};
 use crate::schedule::Op;
 
@@ -14,12 +16,24 @@ pub(super) struct Need {
     pub read: Option<Access>,
 }
 
+/// Which hosts the numbers of which ranks come to.
+type Numbers = HashSet<(usize, usize)>;
+
 /// For each rank and each of its postings, what it is received for. Nobody waits for one that is empty.
 pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<Need>>>, Flaw> {
-    (0..messages.of.len()).map(|rank| of_rank(messages, rank)).collect()
+    let mesh = &messages.plan().config.mesh;
+    let mut come = Numbers::new();
+    for (rank, postings) in messages.of.iter().enumerate() {
+        for posting in postings.iter().filter(|posting| !posting.batch.is_sent && posting.moment == Moment::Exchange) {
+            if let Payload::Numbers { of } = posting.payload {
+                come.insert((mesh.node(rank), of));
+            }
+        }
+    }
+    (0..messages.of.len()).map(|rank| of_rank(messages, &come, rank)).collect()
 }
 
-fn of_rank(messages: &Messages, rank: usize) -> Result<Vec<Option<Need>>, Flaw> {
+fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Option<Need>>, Flaw> {
     let (ranks, postings) = (messages.ranks, &messages.of[rank]);
     let mut needs: Vec<Option<Need>> = vec![None; postings.len()];
     // What is posted, and no op has waited for.
@@ -55,7 +69,7 @@ fn of_rank(messages: &Messages, rank: usize) -> Result<Vec<Option<Need>>, Flaw> 
             let is_number = |&index: &usize| postings[index].place().is_none();
             open.iter().copied().filter(is_number).for_each(|index| needs[index] = Some(Need { op, read: None }));
             open.retain(|index| !is_number(index));
-            numbers(messages, rank, op)?;
+            numbers(messages, come, rank, op)?;
         }
         position.pass(does);
     }
@@ -68,7 +82,7 @@ fn of_rank(messages: &Messages, rank: usize) -> Result<Vec<Option<Need>>, Flaw> 
 }
 
 /// What an op reads of ranks of other hosts, each with where it looks for it.
-fn reads(messages: &Messages, rank: usize, op: Op, position: &crate::place::Position) -> Vec<(Access, Place)> {
+fn reads(messages: &Messages, rank: usize, op: Op, position: &Position) -> Vec<(Access, Place)> {
     let plan = messages.plan();
     let (mut reads, mut read) = (Vec::new(), None);
     (messages.accesses)(plan, messages.ranks.pass, op, position, messages.at(rank), &mut |access| match read.take() {
@@ -80,20 +94,15 @@ fn reads(messages: &Messages, rank: usize, op: Op, position: &crate::place::Posi
 }
 
 /// Proves that the numbers of all ranks of other hosts come to this one's in an exchange, to whichever rank of it.
-fn numbers(messages: &Messages, rank: usize, op: usize) -> Result<(), Flaw> {
+fn numbers(messages: &Messages, come: &Numbers, rank: usize, op: usize) -> Result<(), Flaw> {
     let mesh = &messages.plan().config.mesh;
-    let is_here = |&other: &usize| mesh.node(other) == mesh.node(rank);
-    let brings = |posting: &Posting, of: usize| {
-        !posting.batch.is_sent && posting.moment == Moment::Exchange && posting.payload == Payload::Numbers { of }
-    };
-    for of in (0..messages.of.len()).filter(|of| !is_here(of)) {
-        if !(0..messages.of.len())
-            .filter(is_here)
-            .any(|mate| messages.of[mate].iter().any(|posting| brings(posting, of)))
-        {
+    let own = mesh.node(rank);
+    let is_missing = |of: &usize| mesh.node(*of) != own && !come.contains(&(own, *of));
+    match (0..messages.of.len()).find(is_missing) {
+        Some(of) => {
             let spots = vec![messages.ranks.spot(rank, op, format!("needs those of rank {of}"))];
-            return Err(messages.ranks.flaw("numbers of a rank come to no rank of another host", spots));
+            Err(messages.ranks.flaw("numbers of a rank come to no rank of another host", spots))
         }
+        None => Ok(()),
     }
-    Ok(())
 }

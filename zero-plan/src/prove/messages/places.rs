@@ -1,9 +1,12 @@
-//! Places: while a message is on its way, nothing happens to its place that must not. Each rank is walked by itself, as nobody
-//! else writes what it sends or receives.
+//! Places: while a message is on its way, nothing happens to its place that must not. Each rank is walked by itself, as no other
+//! rank writes what it sends.
 
-use super::leaving::{Leaving, Sent};
+use std::collections::HashMap;
+
+use super::leaving::Leaving;
 use super::needs::Need;
 use super::{Flaw, Messages, Posting};
+use crate::layout::Kind;
 use crate::pipeline::Pass;
 use crate::place::{Access, Place};
 use crate::postings::Moment;
@@ -17,28 +20,48 @@ pub(super) fn places(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result
         let mut leaving = Leaving::default();
         [Pass::Train, Pass::Evaluate]
             .into_iter()
-            .for_each(|before| leaving.open.extend(left_over(messages, rank, before)));
-        Walk { messages, needs, rank, flow: &mut flow, leaving, receives: Vec::new() }.run()?;
+            .for_each(|pass| leaving.open.extend(left_over(messages, rank, pass).open));
+        let mut sources = Sources::default();
+        leaving.open.iter().for_each(|sent| sources.add(sent.posting));
+        Walk { messages, needs, rank, flow: &mut flow, leaving, sources, receives: Vec::new() }.run()?;
     }
     Ok(())
 }
 
 /// What a pass leaves on its way to whatever pass follows, as the plan has it.
-fn left_over(messages: &Messages, rank: usize, pass: Pass) -> impl Iterator<Item = Sent> {
+fn left_over(messages: &Messages, rank: usize, pass: Pass) -> Leaving {
     let plan = messages.plan();
     let ops = plan.of_rank(rank).ops(pass);
-    let postings = super::of_ops(plan, rank, ops, messages.decodes);
-    let (mut leaving, mut position) = (Leaving::default(), super::start(plan, messages.decodes));
-    for (at, &op) in ops.iter().enumerate() {
-        leaving.wait(plan, op, &position);
-        for (index, &posting) in postings.iter().enumerate().filter(|(_, posting)| posting.op == at) {
-            if posting.batch.is_sent {
-                leaving.send(index, posting, &position);
+    Leaving::walk(plan, ops, &super::of_ops(plan, rank, ops, messages.decodes), messages.decodes, &mut |_| {})
+}
+
+/// Where something leaves from: for each region, its places, each with one of the messages and how many there are.
+#[derive(Default)]
+struct Sources(HashMap<Kind, HashMap<Place, (Posting, usize)>>);
+
+impl Sources {
+    fn add(&mut self, posting: Posting) {
+        if let Some(place) = posting.place() {
+            self.0.entry(place.region).or_default().entry(place).or_insert((posting, 0)).1 += 1;
+        }
+    }
+
+    fn remove(&mut self, posting: Posting) {
+        let Some(place) = posting.place() else { return };
+        let places = self.0.entry(place.region).or_default();
+        if let Some((_, count)) = places.get_mut(&place) {
+            *count -= 1;
+            if *count == 0 {
+                places.remove(&place);
             }
         }
-        position.pass(op);
     }
-    leaving.open.into_iter().map(|sent| Sent { index: None, ..sent })
+
+    /// A message that leaves from some of a place.
+    fn within(&self, place: Place) -> Option<Posting> {
+        let mut places = self.0.get(&place.region)?.iter();
+        places.find(|(other, _)| !other.is_apart_from(place)).map(|(_, (posting, _))| *posting)
+    }
 }
 
 struct Walk<'a, 'f> {
@@ -48,6 +71,7 @@ struct Walk<'a, 'f> {
     /// What lies in the memory of the rank.
     flow: &'f mut Flow<'a>,
     leaving: Leaving,
+    sources: Sources,
     /// Which postings are received and have not come.
     receives: Vec<usize>,
 }
@@ -58,12 +82,15 @@ impl Walk<'_, '_> {
         let (plan, ranks, at) = (messages.plan(), messages.ranks, messages.at(rank));
         let (mut position, mut next) = (super::start(plan, messages.decodes), 0);
         for (index, &op) in ranks.ops[rank].iter().enumerate() {
-            self.leaving.wait(plan, op, &position);
+            let left = self.leaving.wait(plan, op, &position);
+            left.into_iter().for_each(|sent| self.sources.remove(sent.posting));
             let mut post = |walk: &mut Self, last: Moment| {
                 while messages.of[rank].get(next).is_some_and(|posting| posting.op == index && posting.moment <= last) {
                     walk.post(next)?;
-                    if messages.of[rank][next].batch.is_sent {
-                        walk.leaving.send(next, messages.of[rank][next], &position);
+                    let posting = messages.of[rank][next];
+                    if posting.batch.is_sent {
+                        walk.leaving.send(next, posting, &position);
+                        walk.sources.add(posting);
                     }
                     next += 1;
                 }
@@ -96,7 +123,7 @@ impl Walk<'_, '_> {
             return Err(messages.flaw(rule, &[(rank, index), (rank, open)]));
         }
         if !posting.batch.is_sent {
-            if let Some(leaving) = self.leaving_from(place) {
+            if let Some(leaving) = self.sources.within(place) {
                 return Err(self.overwritten(posting.op, leaving));
             }
             self.receives.push(index);
@@ -128,7 +155,7 @@ impl Walk<'_, '_> {
             return Err(messages.ranks.flaw(rule, vec![user, messages.spot(self.rank, open)]));
         }
         if access.writes {
-            if let Some(leaving) = self.leaving_from(place) {
+            if let Some(leaving) = self.sources.within(place) {
                 return Err(self.overwritten(index, leaving));
             }
             self.flow.write(access);
@@ -141,12 +168,6 @@ impl Walk<'_, '_> {
         let of = &self.messages.of[self.rank];
         let is_there = |index: &usize| of[*index].place().is_some_and(|other| !other.is_apart_from(place));
         self.receives.iter().copied().find(|index| is_there(index) && counts(&of[*index]))
-    }
-
-    /// What is leaving from some of a place.
-    fn leaving_from(&self, place: Place) -> Option<Posting> {
-        let is_there = |posting: &Posting| posting.place().is_some_and(|other| !other.is_apart_from(place));
-        self.leaving.open.iter().map(|sent| sent.posting).find(is_there)
     }
 
     fn overwritten(&self, op: usize, leaving: Posting) -> Flaw {

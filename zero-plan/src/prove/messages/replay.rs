@@ -9,8 +9,9 @@
 
 use super::leaving::Leaving;
 use super::needs::Need;
-use super::{Flaw, Messages};
+use super::{Flaw, Messages, Posting};
 use crate::execution::execute;
+use crate::mesh::Coordinates;
 use crate::postings::Moment;
 use crate::schedule::Op;
 
@@ -30,12 +31,13 @@ struct Rank {
 /// Proves it.
 pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result<(), Flaw> {
     let ranks = messages.ranks;
+    let gathers: Vec<Gathers> = (0..messages.of.len()).map(|rank| Gathers::of(messages, rank)).collect();
     let of_rank = |rank| Rank {
         op: 0,
         is_inside: false,
         posted: 0,
         leave: leave(messages, rank),
-        come: come(messages, needs, rank),
+        come: come(messages, needs, &gathers, rank),
     };
     let mut world = World { messages, ranks: (0..messages.of.len()).map(of_rank).collect() };
     let mut order = Vec::new();
@@ -50,72 +52,75 @@ pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result
 
 /// For each op of a rank, what it has sent that the op waits for until it has left.
 fn leave(messages: &Messages, rank: usize) -> Vec<Vec<usize>> {
-    let plan = messages.plan();
-    let (mut leaving, mut position) = (Leaving::default(), super::start(plan, messages.decodes));
-    let (mut next, postings) = (0, &messages.of[rank]);
-    let of_op = |(at, &op): (usize, &Op)| {
-        let left = leaving.wait(plan, op, &position);
-        while let Some(&posting) = postings.get(next).filter(|posting| posting.op == at) {
-            if posting.batch.is_sent {
-                leaving.send(next, posting, &position);
-            }
-            next += 1;
-        }
-        position.pass(op);
-        left.into_iter().filter_map(|sent| sent.index).collect()
-    };
-    messages.ranks.ops[rank].iter().enumerate().map(of_op).collect()
+    let mut leave: Vec<Vec<usize>> = Vec::new();
+    let (ops, postings) = (messages.ranks.ops[rank], &messages.of[rank]);
+    Leaving::walk(messages.plan(), ops, postings, messages.decodes, &mut |left| {
+        leave.push(left.into_iter().map(|sent| sent.index).collect());
+    });
+    leave
+}
+
+/// The gathers of a rank: its ops that begin them, and behind how many of the messages that it receives for them each lies.
+struct Gathers {
+    behind: Vec<usize>,
+    received: Vec<usize>,
+}
+
+impl Gathers {
+    fn of(messages: &Messages, rank: usize) -> Self {
+        let postings = messages.of[rank].iter().enumerate();
+        let is_received = |posting: &Posting| !posting.batch.is_sent && matches!(posting.batch.op, Op::Gather { .. });
+        let received: Vec<usize> =
+            postings.filter(|(_, posting)| is_received(posting)).map(|(index, _)| index).collect();
+        let ops = messages.ranks.ops[rank].iter().enumerate().filter(|(_, op)| matches!(op, Op::Gather { .. }));
+        let behind = |(at, _)| received.partition_point(|&index| messages.of[rank][index].op <= at);
+        Self { behind: ops.map(behind).collect(), received }
+    }
 }
 
 /// For each op of a rank, what it waits for until it has come: what is received for it; at the end of a gather, all of that gather
 /// and those before it, to whichever rank along `zero` of its host; of numbers, those that come to any rank of its host.
-fn come(messages: &Messages, needs: &[Vec<Option<Need>>], rank: usize) -> Vec<Vec<(usize, usize)>> {
-    let (plan, ops) = (messages.plan(), messages.ranks.ops);
-    let mesh = &plan.config.mesh;
+fn come(
+    messages: &Messages,
+    needs: &[Vec<Option<Need>>],
+    gathers: &[Gathers],
+    rank: usize,
+) -> Vec<Vec<(usize, usize)>> {
+    let (config, ops) = (&messages.plan().config, messages.ranks.ops);
+    let here = || (0..ops.len()).filter(|&other| config.mesh.node(other) == config.mesh.node(rank));
+    let own = messages.at(rank);
+    let is_in_line = |other: &usize| messages.at(*other) == Coordinates { zero: messages.at(*other).zero, ..own };
+    let is_mate = |other: &usize| *other == rank || config.takes_for_mates() && is_in_line(other);
+    let mates: Vec<usize> = here().filter(is_mate).collect();
     let mut come: Vec<Vec<(usize, usize)>> = vec![Vec::new(); ops[rank].len()];
     for (index, need) in needs[rank].iter().enumerate() {
         if let Some(need) = need {
             come[need.op].push((rank, index));
         }
     }
-    let gathers = |of: usize| ops[of].iter().enumerate().filter(|(_, op)| matches!(op, Op::Gather { .. }));
-    let mut begun: Vec<usize> = vec![0; plan.units.len()];
-    // Of each rank, behind the last gather that is waited for already.
-    let mut behind: Vec<usize> = vec![0; ops.len()];
-    let mut count = 0;
+    // Which gather was the last of each unit; and of how many messages for gathers each mate's are waited for already.
+    let (mut begun, mut count) = (vec![None; messages.plan().units.len()], 0);
+    let mut waited: Vec<usize> = vec![0; mates.len()];
     for (at, &op) in ops[rank].iter().enumerate() {
-        let here = (0..ops.len()).filter(|&other| mesh.node(other) == mesh.node(rank));
         match op {
             Op::Gather { unit, .. } => {
+                begun[unit] = Some(count);
                 count += 1;
-                begun[unit] = count;
             }
             Op::Wait { unit } => {
-                let is_mate = |&other: &usize| {
-                    other == rank
-                        || plan.config.takes_for_mates() && {
-                            let [own, other] = [rank, other].map(|rank| messages.at(rank));
-                            other == crate::mesh::Coordinates { zero: other.zero, ..own }
-                        }
-                };
-                for mate in here.filter(is_mate) {
-                    let nth = begun[unit].checked_sub(1).and_then(|nth| gathers(mate).nth(nth));
-                    let Some((last, _)) = nth else { continue };
-                    let received = messages.of[mate].iter().enumerate().filter(|(_, posting)| {
-                        !posting.batch.is_sent
-                            && (behind[mate]..=last).contains(&posting.op)
-                            && matches!(posting.batch.op, Op::Gather { .. })
-                    });
-                    come[at].extend(received.map(|(index, _)| (mate, index)));
-                    behind[mate] = behind[mate].max(last + 1);
+                for (&mate, waited) in mates.iter().zip(&mut waited) {
+                    let Gathers { behind, received } = &gathers[mate];
+                    let Some(&end) = begun[unit].and_then(|nth: usize| behind.get(nth)) else { continue };
+                    come[at].extend(received[end.min(*waited)..end].iter().map(|&index| (mate, index)));
+                    *waited = end.max(*waited);
                 }
             }
             Op::Agree => {
-                for mate in here {
+                for mate in here() {
                     let is_number = |need: &Need| need.read.is_none();
                     let numbers =
-                        needs[mate].iter().enumerate().filter(|(_, need)| need.as_ref().is_some_and(is_number));
-                    come[at].extend(numbers.map(|(index, _)| (mate, index)));
+                        (0..needs[mate].len()).filter(|&index| needs[mate][index].as_ref().is_some_and(is_number));
+                    come[at].extend(numbers.map(|index| (mate, index)));
                 }
             }
             _ => {}
@@ -168,7 +173,7 @@ impl World<'_> {
     fn pass(&mut self, rank: usize) -> Result<(), Flaw> {
         self.enter(rank);
         if !self.ranks[rank].is_inside || self.waits_for(rank).is_some() {
-            while (0..self.ranks.len()).fold(false, |moved, rank| self.enter(rank) || moved) {}
+            while (0..self.ranks.len()).filter(|&rank| self.enter(rank)).count() > 0 {}
         }
         if let Some((whose, index)) = self.waits_for(rank) {
             let op = self.ranks[rank].op;
