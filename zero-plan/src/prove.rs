@@ -1,10 +1,11 @@
 //! Prove: what must hold between the ranks of a plan, shown over the ops of every one of them. Shares no code with what
 //! makes schedules, and never takes for granted that ranks do the same: each is walked by itself.
 //!
-//! Five proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and pair
+//! Six proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and pair
 //! their parcels (`matching`); all of them come to the end, so nothing waits in a cycle (`crate::execution` says why one
-//! execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`); and where ops run
-//! in streams of a device, what two of them do to one place is in order (`streams`).
+//! execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`); where ranks are on
+//! several hosts, each message is received, holds what its op needs and need not be buffered (`messages`); and where ops run in
+//! streams of a device, what two of them do to one place is in order (`streams`).
 //!
 //! Passes are proven one by one, but for streams. A pass that ends leaves no parcel on its way and no collective half done, so whatever
 //! follows it starts as the first pass does, only that some of its ranks are ahead.

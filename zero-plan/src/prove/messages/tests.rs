@@ -279,6 +279,25 @@ fn a_message_that_is_sent_after_all_have_to_wait_for_it_is_found() {
     assert!(edits > 50, "{edits}");
 }
 
+/// What is sent leaves from where it lies, so that the op that waits before it is written again must not be missing.
+#[test]
+fn a_place_that_is_written_before_its_message_has_left_is_found() {
+    let base = Config { stage: 2, micro_batches: 4, bucket_bytes: 1, order: Order::GPipe, ..Config::PLAIN };
+    for (mesh, is_wait) in
+        [(0, (|op| matches!(op, Op::Claim { .. })) as fn(&Op) -> bool), (7, |op| matches!(op, Op::Clear { .. }))]
+    {
+        let config = Config { mesh: meshes().swap_remove(mesh), ..base };
+        planned(config, false, |plan| {
+            let without = |rank| plan.of_rank(rank).step.iter().copied().filter(|op| !is_wait(op)).collect::<Vec<Op>>();
+            let all: Vec<Vec<Op>> = (0..config.mesh.ranks()).map(without).collect();
+            let ops: Vec<&[Op]> = all.iter().map(Vec::as_slice).collect();
+            let ranks = Ranks { plan, pass: Pass::Train, ops: &ops, groups: Groups::of(plan) };
+            let flaw = messages(&ranks, &accesses, false, &posted).unwrap_err();
+            assert_eq!(flaw.rule, "a message is overwritten before it has left", "{flaw}");
+        });
+    }
+}
+
 /// An MPI that buffers would hide that each receives before it sends.
 #[test]
 fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
