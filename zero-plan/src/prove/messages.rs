@@ -14,6 +14,9 @@
 //! - No message need be buffered: where each comes to its end only once both sides have posted it, the pass comes to its end
 //!   (`replay`).
 //!
+//! As each pass pairs its own messages, passes do so one behind the other. Numbers that ranks exchange between passes are posted
+//! as those of `Agree` are, and are no part of what is walked here.
+//!
 //! What the runtime waits for before it overwrites something is stated once more (`leaving`), as in `crate::execution`.
 
 mod leaving;
