@@ -1,23 +1,14 @@
 //! What ranks of a host do together for what they need of other hosts, and that a proof objects where it is not done.
 
-<<<<<<< HEAD
-use std::cell::Cell;
-=======
 use core::ops::Range;
->>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
+use std::cell::Cell;
 
 use super::{prove, prove_accesses, prove_ranks};
 use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::layout::{Home, Kind};
-<<<<<<< HEAD
-use crate::mesh::{Axis, Mesh};
+use crate::mesh::{Axis, Coordinates, Mesh};
 use crate::pipeline::Pass;
-use crate::place::{Access, Place, Position, accesses, arrivals};
-=======
-use crate::mesh::{Coordinates, Mesh};
-use crate::pipeline::Pass;
-use crate::place::{Access, Content, Gradients, Position, accesses, arrivals};
->>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
+use crate::place::{Access, Content, Gradients, Place, Position, accesses, arrivals};
 use crate::plan::{Plan, PlanBuf};
 use crate::schedule::Op;
 use crate::subtrees::Subtree;
@@ -45,15 +36,12 @@ fn hosts(nodes: usize, each: usize, stage: u8) -> Config {
     Config { mesh, stage, prefetch: 1, bucket_bytes: 1, transport: TransportKind::Cluster, ..Config::PLAIN }
 }
 
-<<<<<<< HEAD
 /// The same at stage 3, with parameters that are converted when they are gathered.
 fn converting(nodes: usize, each: usize) -> Config {
     Config { precision: Precision { params: Width::BF16, ..Precision::default() }, ..hosts(nodes, each, 3) }
 }
-=======
 /// Hosts, and ranks of each: one subtree of the sum of all, or several.
 const MESHES: [(usize, usize); 9] = [(2, 2), (2, 3), (3, 2), (2, 4), (3, 3), (2, 6), (3, 5), (4, 3), (2, 12)];
->>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
 
 #[test]
 fn every_way_to_share_what_comes_from_other_hosts_is_proven() {
@@ -107,15 +95,12 @@ fn counterparts(plan: &Plan, op: Op, rank: usize, receives: bool) -> Vec<usize> 
     (0..mesh.ranks()).filter(is_one).collect()
 }
 
-<<<<<<< HEAD
 /// Bytes of the shards that one rank has of so many of the ops of a step.
 fn shards_bytes(plan: &Plan, elements: impl Fn(Op) -> usize) -> usize {
     let elements: usize = plan.stages[0].step.iter().map(|&op| elements(op)).sum();
     elements / plan.config.mesh.zero * 4
 }
 
-/// A shard goes once to each other host, and so does the sum of what a host has of one.
-=======
 /// How many of the largest subtrees of a sum of ranks `first..end` lie within `host`, by the tree's definition.
 fn subtrees_of(host: &Range<usize>, first: usize, end: usize) -> usize {
     if end <= host.start || first >= host.end {
@@ -129,13 +114,11 @@ fn subtrees_of(host: &Range<usize>, first: usize, end: usize) -> usize {
 }
 
 /// A shard goes once to each other host, and so does each sum of what a host has of one.
->>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
 #[test]
 fn what_goes_from_host_to_host_goes_once() {
     for (nodes, each) in MESHES {
         planned(hosts(nodes, each, 3), |plan| {
             let step = plan.stages[0].step;
-<<<<<<< HEAD
             let gathers = shards_bytes(plan, |op| match op {
                 Op::Gather { unit, .. } => plan.placements[unit].padded,
                 _ => 0,
@@ -145,26 +128,6 @@ fn what_goes_from_host_to_host_goes_once() {
                 _ => 0,
             });
             let gather = Op::Gather { unit: 0, slot: 0 };
-            for rank in 0..nodes * each {
-                let sent = Traffic::between_hosts(plan, rank, step);
-                assert_eq!((sent.gather_bytes, sent.reduce_bytes), ((nodes - 1) * gathers, (nodes - 1) * sums));
-                assert_eq!(counterparts(plan, gather, rank, true), counterparts(plan, gather, rank, false));
-=======
-            let shard = |elements: usize| elements / (nodes * each) * 4;
-            let gathers: usize = step
-                .iter()
-                .map(|op| match *op {
-                    Op::Gather { unit, .. } => shard(plan.placements[unit].padded),
-                    _ => 0,
-                })
-                .sum();
-            let sums: usize = step
-                .iter()
-                .map(|op| match *op {
-                    Op::Reduce { bucket, .. } => shard(plan.buckets[bucket].elements),
-                    _ => 0,
-                })
-                .sum();
             let of_host = |host: usize| subtrees_of(&(host * each..(host + 1) * each), 0, nodes * each);
             let of_all: usize = (0..nodes).map(of_host).sum();
             for rank in 0..nodes * each {
@@ -172,8 +135,7 @@ fn what_goes_from_host_to_host_goes_once() {
                 assert!(own == 1 || own < each && !each.is_power_of_two(), "{own} of {each}");
                 assert_eq!((sent.gather_bytes, sent.reduce_bytes), ((nodes - 1) * gathers, (nodes - 1) * own * sums));
                 assert_eq!(Moved::sent(plan, rank, step).copied.reduce_bytes, sent.reduce_bytes);
-                assert_eq!(counterparts(plan, rank, true), counterparts(plan, rank, false));
->>>>>>> 0740e51 (Ranks of a host that are no power of two sum the subtrees that they are, so that fewer bytes cross between hosts)
+                assert_eq!(counterparts(plan, gather, rank, true), counterparts(plan, gather, rank, false));
                 let all = Moved::taken(plan, rank, step);
                 let taken = (of_all - own) * sums;
                 assert_eq!((all.copied.gather_bytes, all.copied.reduce_bytes), (sent.gather_bytes, taken));
