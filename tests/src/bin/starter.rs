@@ -1,5 +1,5 @@
 //! Starts the ranks of other hosts by a line of a shell, and brings them back as `cargo zero launch` does. The line finds in
-//! `ZERO_RESTART` how often they were started before. `RESTARTS` and `FOLDER` are the launcher's options.
+//! `ZERO_RESTART` how often they were started before. `RESTARTS`, `FOLDER` and `LAST_STEP` are the launcher's options.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -10,7 +10,8 @@ fn main() -> ExitCode {
     let line = std::env::args().nth(1).expect("a line");
     let restarts = std::env::var("RESTARTS").map_or(0, |value| value.parse().expect("a number"));
     let folder = std::env::var_os("FOLDER").map(PathBuf::from);
-    launch_by(&LaunchOptions { restarts, folder, ..LaunchOptions::default() }, |restarts| {
+    let last_step = std::env::var("LAST_STEP").ok().map(|value| value.parse().expect("a number"));
+    launch_by(&LaunchOptions { restarts, folder, last_step, ..LaunchOptions::default() }, |restarts| {
         let mut command = Command::new("sh");
         command.args(["-c", &line]).env(RESTART, restarts.to_string());
         command

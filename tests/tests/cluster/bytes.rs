@@ -75,7 +75,7 @@ fn bytes_on_the_network_are_those_of_the_plan() {
 #[test]
 fn bytes_between_hosts_are_in_the_report_and_in_the_metrics() {
     let Some(net) = Net::of(2) else { return };
-    for mpi in Mpi::ALL {
+    for mpi in Mpi::all() {
         let folder = tempfile::tempdir().expect("a folder");
         let metrics = folder.path().join("metrics.jsonl");
         let program = format!(

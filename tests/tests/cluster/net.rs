@@ -12,16 +12,29 @@ use tempfile::TempDir;
 pub enum Mpi {
     OpenMpi,
     Mpich,
+    /// Open MPI 5, whose launcher is another: PRRTE.
+    Prrte,
 }
 
 impl Mpi {
-    pub const ALL: [Self; 2] = [Self::OpenMpi, Self::Mpich];
+    /// Those that Debian has side by side.
+    pub const DEBIAN: [Self; 2] = [Self::OpenMpi, Self::Mpich];
 
-    /// As Debian calls it, which has both side by side; an MPICH of another origin is in the folder that a variable names.
+    /// All that this machine has.
+    pub fn all() -> Vec<Self> {
+        let newer = match own(OPENMPI, "") {
+            Some(_) => Some(Self::Prrte),
+            None => skipped("Open MPI 5", &format!("{OPENMPI} does not say where it is")),
+        };
+        Self::DEBIAN.into_iter().chain(newer).collect()
+    }
+
+    /// As Debian calls it; those of another origin are in folders that variables name.
     fn launcher(self) -> String {
         match self {
             Self::OpenMpi => "mpirun.openmpi".to_owned(),
-            Self::Mpich => own_mpich("bin/mpiexec").unwrap_or_else(|| "mpiexec.mpich".to_owned()),
+            Self::Mpich => own(MPICH, "bin/mpiexec").unwrap_or_else(|| "mpiexec.mpich".to_owned()),
+            Self::Prrte => own(OPENMPI, "bin/mpirun").expect("one of those that there are"),
         }
     }
 
@@ -29,7 +42,8 @@ impl Mpi {
     pub fn library(self) -> String {
         match self {
             Self::OpenMpi => "libmpi.so.40".to_owned(),
-            Self::Mpich => own_mpich("lib/libmpi_abi.so.1").unwrap_or_else(|| "libmpich.so.12".to_owned()),
+            Self::Mpich => own(MPICH, "lib/libmpi_abi.so.1").unwrap_or_else(|| "libmpich.so.12".to_owned()),
+            Self::Prrte => own(OPENMPI, "lib/libmpi.so.40").expect("one of those that there are"),
         }
     }
 
@@ -47,6 +61,13 @@ impl Mpi {
                 self.launcher(),
                 given(&|name, value| format!("-x {name}={value}"))
             ),
+            Self::Prrte => format!(
+                "{} --prefix {} --allow-run-as-root --prtemca plm_ssh_agent {ssh} --mca btl_tcp_if_include eth0 --prtemca \
+                 prte_if_include eth0 --bind-to none --host {slots} {}-n {ranks}",
+                self.launcher(),
+                own(OPENMPI, "").expect("one of those that there are"),
+                given(&|name, value| format!("-x {name}={value}"))
+            ),
             Self::Mpich => format!(
                 "{} -launcher ssh -launcher-exec {ssh} -iface eth0 -hosts {slots} {}-n {ranks}",
                 self.launcher(),
@@ -56,9 +77,13 @@ impl Mpi {
     }
 }
 
-/// A file of an MPICH that lies in a folder of its own.
-fn own_mpich(file: &str) -> Option<String> {
-    let folder = std::env::var("ZERO_TEST_MPICH").ok()?;
+/// The variables that name folders of an MPICH and of an Open MPI 5 or later.
+const MPICH: &str = "ZERO_TEST_MPICH";
+const OPENMPI: &str = "ZERO_TEST_OPENMPI";
+
+/// A file of an MPI that lies in a folder of its own.
+fn own(variable: &str, file: &str) -> Option<String> {
+    let folder = std::env::var(variable).ok()?;
     Some(format!("{folder}/{file}"))
 }
 
@@ -84,7 +109,7 @@ impl Net {
     /// The same with cards of a rate, as `1gbit`.
     pub fn limited(count: usize, rate: &str) -> Option<Self> {
         let can = Command::new(script()).arg("can").status().is_ok_and(|end| end.success());
-        if let Some(missing) = Mpi::ALL.map(Mpi::launcher).into_iter().find(|launcher| !is_installed(launcher)) {
+        if let Some(missing) = Mpi::DEBIAN.map(Mpi::launcher).into_iter().find(|launcher| !is_installed(launcher)) {
             return skipped("hosts", &format!("{missing} is not installed"));
         }
         if !can {
@@ -134,7 +159,8 @@ impl Net {
 
     /// Launchers, which run on the first host, and their helpers, each with its host.
     pub fn launchers(&self) -> Vec<(usize, Pid)> {
-        let is_launcher = |name: &str| ["mpirun", "mpiexec", "orted", "hydra"].iter().any(|it| name.starts_with(it));
+        let is_launcher =
+            |name: &str| ["mpirun", "mpiexec", "orted", "hydra", "prte"].iter().any(|it| name.starts_with(it));
         self.processes(is_launcher)
     }
 

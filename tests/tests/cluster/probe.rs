@@ -11,7 +11,7 @@ const CARD: f64 = 125e6 * 1.1;
 #[test]
 fn a_network_carries_what_its_cards_do() {
     let Some(net) = Net::limited(2, "1gbit") else { return };
-    for mpi in Mpi::ALL {
+    for mpi in Mpi::all() {
         let output = net.launch(mpi, 2, 1, &[("ZERO_MPI", &mpi.library())], PROGRAM).output().expect("a launcher");
         let all = words(&output);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -26,7 +26,7 @@ fn a_network_carries_what_its_cards_do() {
 fn two_hosts_of_one_rank_are_a_network_and_nothing_else() {
     let Some(net) = Net::of(2) else { return };
     for (hosts, each, code) in [(1, 2, "Z0453"), (2, 2, "Z0452")] {
-        for mpi in Mpi::ALL {
+        for mpi in Mpi::all() {
             let output =
                 net.launch(mpi, hosts, each, &[("ZERO_MPI", &mpi.library())], PROGRAM).output().expect("a launcher");
             let all = words(&output);

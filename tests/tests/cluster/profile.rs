@@ -25,7 +25,7 @@ fn ranks_of_hosts_whose_clocks_differ_are_on_one_axis_of_time() {
     if !may_shift_clocks() {
         return skipped::<()>("clocks", "this machine permits no namespaces of time").unwrap_or(());
     }
-    for mpi in Mpi::ALL {
+    for mpi in Mpi::all() {
         let folder = tempfile::tempdir().expect("a folder");
         let (profile, script) = (folder.path().join("profile.json"), folder.path().join("shifted.sh"));
         let program = format!(

@@ -212,6 +212,17 @@ fn z0317_another_launcher_without_progress_is_the_last() {
 }
 
 #[test]
+fn z0336_another_launcher_that_ends_too_early_as_if_all_was_well_has_failed() {
+    let folder = folder();
+    let line = format!("mkdir {}/step-00000000$ZERO_RESTART", folder.path().display());
+    let mut command = program(env!("CARGO_BIN_EXE_starter"));
+    let command = command.arg(line).env("RESTARTS", "3").env("FOLDER", folder.path()).env("LAST_STEP", "2");
+    let end = Run::start(command).end();
+    assert_eq!((end.code, told(&end, RESTART).len()), (Some(0), 2), "{}", end.errors);
+    assert_eq!(told(&end, "error[Z0336]").len(), 2, "{}", end.errors);
+}
+
+#[test]
 fn another_launcher_whose_end_is_settled_is_the_last() {
     for code in [0, 2, 74, 75] {
         let end = started_by(&folder(), &format!("exit {code}")).end();

@@ -47,6 +47,11 @@ pub enum LaunchError {
     Failed(Findings),
     #[error("another restart would begin where the last one did: {}", newest_words(*.newest))]
     NoProgress { newest: Option<u64> },
+    #[error(
+        "the launcher of the ranks has ended with exit code 0, and the run has not come to its end, which is step {last_step}: {}",
+        newest_words(*.newest)
+    )]
+    CutShort { newest: Option<u64>, last_step: u64 },
     #[error("--restarts {restarts} asks to start ranks anew, and what starts them here never does")]
     NoRestarts { restarts: u64 },
     #[error(
@@ -140,6 +145,7 @@ impl LaunchError {
             LaunchError::LostAtStart { .. } => "Z0329",
             LaunchError::Dismissed { .. } => "Z0330",
             LaunchError::OutOfMemory { .. } => "Z0331",
+            LaunchError::CutShort { .. } => "Z0336",
             LaunchError::Device(failure) | LaunchError::Mpi(failure) => failure.code,
             LaunchError::Misplaced { .. } => "Z0453",
             LaunchError::NoHosts { .. } => "Z0455",
@@ -199,6 +205,9 @@ impl LaunchError {
             LaunchError::Failed(_) => "correct what these ranks name",
             LaunchError::NoProgress { .. } => {
                 "the errors above are not of a passing kind, or checkpoints are too rare: see --every"
+            }
+            LaunchError::CutShort { .. } => {
+                "its own words say what it has lost; start the job again with --resume, unless a restart follows"
             }
             LaunchError::NoRestarts { .. } => {
                 "start it by `cargo zero run`, or on several hosts by `cargo zero launch SPEC --hosts a,b`; under any other \

@@ -49,8 +49,20 @@ fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8
         let (status, is_asked) = attempt(command(restarts), ear)?;
         let may_pass = may_pass(status);
         *code = exit_code(status);
-        if status.success() || is_asked { Ok(*code) } else { Err(Failure { error: None, may_pass }.into()) }
+        match cut_short(options).filter(|_| status.success()) {
+            _ if is_asked => Ok(*code),
+            Some(error) => Err(Failure { error: Some(error), may_pass: true }.into()),
+            None if status.success() => Ok(*code),
+            None => Err(Failure { error: None, may_pass }.into()),
+        }
     })
+}
+
+/// That checkpoints do not reach to the end of the run. The launcher of Open MPI 5 ends as if all was well where it has lost a
+/// host.
+fn cut_short(options: &LaunchOptions) -> Option<LaunchError> {
+    let (newest, last_step) = (options.newest(), options.last_step?);
+    (newest.unwrap_or(0) < last_step).then_some(LaunchError::CutShort { newest, last_step })
 }
 
 /// Whether a launcher that ends so may be started anew. It gives the exit code of the rank that has failed, or one of its own

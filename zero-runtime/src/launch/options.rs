@@ -28,11 +28,13 @@ pub struct LaunchOptions {
     pub restarts: u64,
     /// Where they leave their checkpoints: a restart that brings no newer one is the last.
     pub folder: Option<PathBuf>,
+    /// The step that leaves the last checkpoint of a run that comes to its end, where it leaves any.
+    pub last_step: Option<u64>,
 }
 
 impl Default for LaunchOptions {
     /// Nothing is finished, and nothing restarted.
     fn default() -> Self {
-        Self { finishes_on_signal: false, grace: Duration::from_secs(60), restarts: 0, folder: None }
+        Self { finishes_on_signal: false, grace: Duration::from_secs(60), restarts: 0, folder: None, last_step: None }
     }
 }

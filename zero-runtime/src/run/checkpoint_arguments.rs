@@ -74,13 +74,14 @@ pub struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
-    /// What they tell a launcher.
-    pub fn launch_options(&self) -> LaunchOptions {
+    /// What they tell a launcher of a run of so many steps.
+    pub fn launch_options(&self, steps: u64) -> LaunchOptions {
         LaunchOptions {
             finishes_on_signal: self.checkpoint.is_some(),
             grace: self.grace,
             restarts: self.restarts,
             folder: self.checkpoint.clone(),
+            last_step: self.checkpoint.is_some().then_some(steps),
         }
     }
 }

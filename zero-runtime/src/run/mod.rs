@@ -271,7 +271,7 @@ fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
 pub fn launch_options(arguments: &[OsString]) -> Option<LaunchOptions> {
     let words = iter::once(OsString::new()).chain(arguments.iter().cloned());
     let TextCommand { run, .. } = command::read(words).ok()?;
-    Some(run.checkpoints.launch_options())
+    Some(run.checkpoints.launch_options(run.steps))
 }
 
 /// Proves the plan over all ranks, and prints as much of it as was asked for.
@@ -391,7 +391,7 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
     match role {
         // A single process cannot start itself anew.
         Role::Launcher if processes > 1 || checkpoints.restarts > 0 => {
-            Ok(launch::launch(processes, &checkpoints.launch_options()))
+            Ok(launch::launch(processes, &checkpoints.launch_options(job.arguments.steps)))
         }
         Role::Rank(place) if processes > 1 => {
             let (transport, watch) = match shm::join(plan, &place, agreement) {

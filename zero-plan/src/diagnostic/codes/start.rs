@@ -242,6 +242,14 @@ pub(super) const CODES: &[Code] = &[
         example: "./zero3 --data a-directory-of-a-million-files",
     },
     Code {
+        code: "Z0336",
+        title: "launcher that says too early that all is well",
+        explanation: "The launcher of the ranks, as mpirun, has ended with exit code 0, but the folder of checkpoints has \
+            none of the last step. Open MPI 5 does that when it has lost a host, or its own helper there. What it has \
+            printed says more; `--restarts` takes it for a loss.",
+        example: "cargo zero launch SPEC --hosts a,b -- --checkpoint runs/a --restarts 1 # and b loses its power",
+    },
+    Code {
         code: "Z0340",
         title: "data that cannot be read",
         explanation: "The file or directory of data is not there, or this user cannot read it. Data is a text file, a \
