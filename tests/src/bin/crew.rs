@@ -29,6 +29,7 @@ fn options() -> LaunchOptions {
         grace: Duration::from_secs(number("GRACE").unwrap_or(60)),
         restarts: number("RESTARTS").unwrap_or(0),
         folder: variable("FOLDER").map(PathBuf::from),
+        ..LaunchOptions::default()
     }
 }
 

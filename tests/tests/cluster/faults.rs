@@ -54,7 +54,6 @@ impl Job {
 
     /// Waits until such words are printed.
     fn wait_for(&mut self, words: &str) {
-        // A launcher may give ranks a terminal, on which a line is drawn anew and does not end.
         let (mut seen, mut bytes) = (String::new(), [0; 4096]);
         while !seen.contains(words) {
             let read = self.output.read(&mut bytes).expect("text");
@@ -222,7 +221,8 @@ fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
         wait_for_progress(&mut job, folder.path());
         job.ask_to_end();
         let end = job.end(&net);
-        let restarts = end.errors.lines().filter(|line| line.starts_with("note: restart "));
+        // Not at the begin of a line where the launcher before has not ended its own.
+        let restarts = end.errors.lines().filter(|line| line.contains("note: restart "));
         assert_eq!(restarts.count(), 2, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
     }
@@ -263,10 +263,12 @@ fn a_host_that_dies_is_told() {
         job.wait_for_steps();
         net.kill_host(1);
         let end = job.end(&net);
-        // A launcher that loses a helper ends the other host at once, and says so in words of its own, or in none.
+        // A launcher that loses a helper ends the other host at once, and says so in words of its own. That of Open MPI 5 does so
+        // with exit code 0, or in no words but with the signal that its own way to the helper has died of.
         let tells = ["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI", LOST_HELPER];
-        let is_told = mpi == Mpi::Prrte || tells.iter().any(|told| end.errors.contains(told));
-        assert!(!end.success && is_told, "{mpi:?}: {}", end.errors);
+        let is_told = tells.iter().any(|told| end.errors.contains(told));
+        let is_over = if mpi == Mpi::Prrte { is_told || !end.success } else { is_told && !end.success };
+        assert!(is_over, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
     }
 }

@@ -149,13 +149,16 @@ impl Output {
     /// Output of a run of `steps` steps; `metrics` must not exist yet, unless the run goes on from another one: then they are
     /// added to.
     ///
+    /// On a terminal that `is_seen` there is a progress bar. That which mpirun gives a rank is not: it passes on what is written
+    /// there line by line, and a bar ends no line.
+    ///
     /// # Errors
     /// Z0351 if the metrics file exists or cannot be made.
-    pub fn new(steps: u64, metrics: Option<&Path>, goes_on: bool) -> Result<Self, Error> {
+    pub fn new(steps: u64, metrics: Option<&Path>, goes_on: bool, is_seen: bool) -> Result<Self, Error> {
         let open =
             |path: &Path| if goes_on { NewFile::extend("metrics", path) } else { NewFile::create("metrics", path) };
         let metrics = metrics.map(open);
-        let bar = std::io::stdout().is_terminal().then(|| {
+        let bar = (is_seen && std::io::stdout().is_terminal()).then(|| {
             let style =
                 ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {eta}").expect("a valid template");
             ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stdout()).with_style(style)

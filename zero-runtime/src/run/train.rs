@@ -132,7 +132,8 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     // Before anything else is made, as it may refuse the run.
     let store = if is_first { take_folder(job)? } else { None };
     let goes_on = arguments.checkpoints.resume.is_some() || launch::is_restart();
-    let output = || Output::new(arguments.steps, arguments.metrics.as_deref(), goes_on);
+    let is_seen = super::processes(M::PLAN) == 1 || launch::has_own_launcher();
+    let output = || Output::new(arguments.steps, arguments.metrics.as_deref(), goes_on, is_seen);
     let mut output = is_first.then(output).transpose()?;
     if let Some(profile) = arguments.profile.as_deref().filter(|_| is_first && launch::is_restart()) {
         // What the ranks before these have begun. If it cannot be removed, the profile says so.
