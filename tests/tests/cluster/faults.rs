@@ -265,7 +265,7 @@ fn a_host_that_dies_is_told() {
         let end = job.end(&net);
         // A launcher that loses a helper ends the other host at once, and says so in words of its own. That of Open MPI 5 does so
         // with exit code 0, or in no words but with the signal that its own way to the helper has died of.
-        let tells = ["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI", LOST_HELPER];
+        let tells = ["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI", LOST_HELPER, &net.hosts[1]];
         let is_told = tells.iter().any(|told| end.errors.contains(told));
         let is_over = if mpi == Mpi::Prrte { is_told || !end.success } else { is_told && !end.success };
         assert!(is_over, "{mpi:?}: {}", end.errors);
