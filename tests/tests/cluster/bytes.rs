@@ -44,10 +44,10 @@ fn sent(net: &Net) -> usize {
 fn bytes_on_the_network_are_those_of_the_plan() {
     let Some(net) = Net::of(2) else { return };
     for (words_of, mpi) in [
-        (["mesh=1x1x4", "stage=3", "hosts=2"], Mpi::OpenMpi),
+        (["mesh=1x1x4", "stage=3", "hosts=2"], Mpi::Orte),
         // ZeRO stays within a host: only what replicas sum goes out.
         (["mesh=1x2x2", "stage=3", "hosts=2"], Mpi::Mpich),
-        (["mesh=2x1x2", "stage=2", "hosts=2"], Mpi::OpenMpi),
+        (["mesh=2x1x2", "stage=2", "hosts=2"], Mpi::Orte),
     ] {
         let layout: Vec<String> = words_of.map(str::to_owned).to_vec();
         let planned = visit("zero3", Planned(&layout)).expect("a spec of that name");

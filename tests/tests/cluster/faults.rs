@@ -293,7 +293,7 @@ fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
     let Some(net) = Net::of(2) else { return };
     for mpi in Mpi::all() {
         let (tells, host) = match mpi {
-            Mpi::OpenMpi | Mpi::Prrte => (LOST_HELPER, format!("on node {}", net.hosts[1])),
+            Mpi::Orte | Mpi::Prrte => (LOST_HELPER, format!("on node {}", net.hosts[1])),
             // Its launcher does not notice: the ranks that have lost their helper fall silent, and the others tell.
             Mpi::Mpich => ("error[Z0402]: after 4 s, rank ", format!("on {}) has not answered", net.hosts[1])),
         };

@@ -10,15 +10,16 @@ use tempfile::TempDir;
 /// An MPI with its launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mpi {
-    OpenMpi,
+    /// Open MPI 4, with its own launcher.
+    Orte,
     Mpich,
-    /// Open MPI 5, whose launcher is another: PRRTE.
+    /// Open MPI 5, whose launcher is that of PRRTE.
     Prrte,
 }
 
 impl Mpi {
     /// Those that Debian has side by side.
-    pub const DEBIAN: [Self; 2] = [Self::OpenMpi, Self::Mpich];
+    pub const DEBIAN: [Self; 2] = [Self::Orte, Self::Mpich];
 
     /// All that this machine has.
     pub fn all() -> Vec<Self> {
@@ -32,7 +33,7 @@ impl Mpi {
     /// As Debian calls it; those of another origin are in folders that variables name.
     fn launcher(self) -> String {
         match self {
-            Self::OpenMpi => "mpirun.openmpi".to_owned(),
+            Self::Orte => "mpirun.openmpi".to_owned(),
             Self::Mpich => own(MPICH, "bin/mpiexec").unwrap_or_else(|| "mpiexec.mpich".to_owned()),
             Self::Prrte => own(OPENMPI, "bin/mpirun").expect("one of those that there are"),
         }
@@ -41,7 +42,7 @@ impl Mpi {
     /// The library that belongs to it.
     pub fn library(self) -> String {
         match self {
-            Self::OpenMpi => "libmpi.so.40".to_owned(),
+            Self::Orte => "libmpi.so.40".to_owned(),
             Self::Mpich => own(MPICH, "lib/libmpi_abi.so.1").unwrap_or_else(|| "libmpich.so.12".to_owned()),
             Self::Prrte => own(OPENMPI, "lib/libmpi.so.40").expect("one of those that there are"),
         }
@@ -55,7 +56,7 @@ impl Mpi {
             environment.iter().map(|(name, value)| format!("{} ", option(name, value))).collect()
         };
         match self {
-            Self::OpenMpi => format!(
+            Self::Orte => format!(
                 "{} --allow-run-as-root --mca plm_rsh_agent {ssh} --mca btl_tcp_if_include eth0 --mca \
                  oob_tcp_if_include eth0 --bind-to none --host {slots} {}-n {ranks}",
                 self.launcher(),

@@ -47,7 +47,7 @@ impl Slurm {
     /// Starts two ranks of a program on each node.
     fn srun(&self, mpi: Mpi, options: &str, program: &str) -> Command {
         let interface = match mpi {
-            Mpi::OpenMpi => "pmix",
+            Mpi::Orte => "pmix",
             Mpi::Mpich => "pmi2",
             Mpi::Prrte => unreachable!("srun starts those of Debian"),
         };
@@ -90,7 +90,7 @@ fn it_trains_and_measures_what_was_planned() {
 fn z0453_ranks_that_are_dealt_out_like_cards_or_not_evenly() {
     let Some(slurm) = Slurm::start() else { return };
     for options in ["--distribution=cyclic", "--ntasks=4 --ntasks-per-node=3"] {
-        let output = slurm.srun(Mpi::OpenMpi, options, &trains("")).output().unwrap();
+        let output = slurm.srun(Mpi::Orte, options, &trains("")).output().unwrap();
         let all = words(&output);
         assert!(!output.status.success(), "{options}: {all}");
         assert!(all.contains("error[Z0453]") && !all.contains("error[Z0320]"), "{options}: {all}");
@@ -112,7 +112,7 @@ fn a_rank_that_is_killed_ends_all_nodes() {
 #[test]
 fn z0402_a_rank_that_is_stopped_is_named_with_its_node() {
     let Some(slurm) = Slurm::start() else { return };
-    let job = Job::of(slurm.srun(Mpi::OpenMpi, "", &endless()));
+    let job = Job::of(slurm.srun(Mpi::Orte, "", &endless()));
     let tells = [&*format!("on {}) has not answered", slurm.net.hosts[1])];
     fault_in(&slurm.net, job, |_, victim| kill_process(victim, Signal::STOP).unwrap(), &tells);
     assert_nothing_left(&slurm.net);
@@ -137,7 +137,7 @@ fn the_script_of_a_job_is_accepted_and_trains() {
     let folder = tempfile::tempdir().expect("a folder");
     let [script, printed] = batch(&folder, "3");
     let line = format!("sbatch --wait --output={} {}", printed.display(), script.display());
-    let output = slurm.command(&line).env("ZERO_MPI", Mpi::OpenMpi.library()).output().unwrap();
+    let output = slurm.command(&line).env("ZERO_MPI", Mpi::Orte.library()).output().unwrap();
     let said = std::fs::read_to_string(printed).unwrap_or_default();
     assert!(output.status.success(), "{}{said}", words(&output));
     assert!(said.contains("bytes copied per step") && said.contains("3/3"), "{said}");
@@ -149,7 +149,7 @@ fn a_job_that_is_asked_to_end_queues_again_and_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let [script, printed] = batch(&folder, "100000000");
     let line = format!("sbatch --parsable --output={} {}", printed.display(), script.display());
-    let output = slurm.command(&line).env("ZERO_MPI", Mpi::OpenMpi.library()).output().unwrap();
+    let output = slurm.command(&line).env("ZERO_MPI", Mpi::Orte.library()).output().unwrap();
     assert!(output.status.success(), "{}", words(&output));
     let job = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     wait_for(&printed, "tokens/s");

@@ -48,21 +48,21 @@ fn it_trains_and_measures_what_was_planned() {
 #[test]
 fn z0450_no_library() {
     let Some(net) = Net::of(2) else { return };
-    let output = net.launch(Mpi::OpenMpi, 2, 2, &[("ZERO_MPI", "libnothing.so.1")], &trains("")).output().unwrap();
+    let output = net.launch(Mpi::Orte, 2, 2, &[("ZERO_MPI", "libnothing.so.1")], &trains("")).output().unwrap();
     assert_refused(&output, "Z0450", "libnothing.so.1");
 }
 
 #[test]
 fn z0451_a_library_that_is_no_mpi() {
     let Some(net) = Net::of(2) else { return };
-    let output = net.launch(Mpi::OpenMpi, 2, 2, &[("ZERO_MPI", "libm.so.6")], &trains("")).output().unwrap();
+    let output = net.launch(Mpi::Orte, 2, 2, &[("ZERO_MPI", "libm.so.6")], &trains("")).output().unwrap();
     assert_refused(&output, "Z0451", "libm.so.6 has no `MPI_");
 }
 
 #[test]
 fn z0452_the_library_of_another_launcher() {
     let Some(net) = Net::of(2) else { return };
-    let library = Mpi::OpenMpi.library();
+    let library = Mpi::Orte.library();
     let other = ("ZERO_MPI", &*library);
     let output = net.launch(Mpi::Mpich, 2, 2, &[other], &trains("")).output().unwrap();
     assert_refused(&output, "Z0452", "MPI has rank 0 of 1 here");
@@ -78,7 +78,7 @@ fn z0305_a_world_of_another_size() {
 #[test]
 fn z0453_ranks_that_are_dealt_out_like_cards() {
     let Some(net) = Net::of(2) else { return };
-    let dealt = net.launch_with(Mpi::OpenMpi, 2, 2, &[], "--map-by node", &trains("")).output().unwrap();
+    let dealt = net.launch_with(Mpi::Orte, 2, 2, &[], "--map-by node", &trains("")).output().unwrap();
     assert_refused(&dealt, "Z0453", "expected");
 }
 
@@ -144,7 +144,7 @@ fn a_host_whose_shared_memory_is_full_is_named() {
         let (output, second) = (run(&net, mpi, &[("ZERO_JOIN_TIMEOUT_S", "3")], &trains("")), &net.hosts[1]);
         match mpi {
             // It warns, and its ranks do without: what they share of ours is no file.
-            Mpi::OpenMpi | Mpi::Prrte => {
+            Mpi::Orte | Mpi::Prrte => {
                 let all = words(&output);
                 assert!(output.status.success() && all.contains("3/3") && all.contains(second), "{all}");
             }

@@ -104,7 +104,7 @@ fn z0452_there_is_no_mpi_under_it() {
     let line = torchrun.line(2, 2, "10.99.0.1:29400", &program);
     let start = |host| {
         let mut command = net.on(host, &line);
-        command.env("ZERO_MPI", Mpi::OpenMpi.library()).stdin(Stdio::null());
+        command.env("ZERO_MPI", Mpi::Orte.library()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     for child in [start(0), start(1)] {
