@@ -136,15 +136,10 @@ impl Mesh {
 
     /// Whether ranks that differ in this axis alone may be on different nodes.
     pub const fn crosses_nodes(&self, axis: Axis) -> bool {
-        let mut rank = 0;
-        while rank < self.ranks() {
-            let first = rank - self.coordinate(rank, axis) * self.stride(axis);
-            if self.node(first) != self.node(rank) {
-                return true;
-            }
-            rank += 1;
-        }
-        false
+        let len = self.len(axis);
+        // Ranks that differ in this axis and in faster ones follow one another, and a node that begins among them separates two
+        // that differ in this axis alone.
+        len > 1 && self.ranks_per_node() % (self.stride(axis) * len) != 0
     }
 }
 
@@ -199,6 +194,11 @@ mod tests {
             {
                 let mesh = Mesh { nodes, zero: 2, replica: 3, pipeline: 2, order };
                 for axis in Axis::ALL {
+                    let is_apart = |rank: usize| {
+                        let first = rank - mesh.coordinate(rank, axis) * mesh.stride(axis);
+                        mesh.node(first) != mesh.node(rank)
+                    };
+                    assert_eq!(mesh.crosses_nodes(axis), (0..mesh.ranks()).any(is_apart), "{mesh:?} {axis:?}");
                     let Some(each) = mesh.per_node(axis) else { continue };
                     for rank in 0..mesh.ranks() {
                         let with = |index: usize| {

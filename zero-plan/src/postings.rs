@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::footprint::exchanged_bytes;
 use crate::mesh::{Axis, Coordinates};
-use crate::place::{Arrival, Place, Position, are_counterparts, arrivals, axis_of};
+use crate::place::{Arrival, Place, Position, are_counterparts, arrivals_from, axis_of};
 use crate::plan::Plan;
 use crate::schedule::Op;
 
@@ -97,17 +97,10 @@ impl Batch {
             }
             op if self.is_sent => {
                 let theirs = position.places(plan.places(peer));
-                arrivals(plan, op, position, &theirs, &mut |Arrival { from, source, .. }| {
-                    if from == at {
-                        visit(Payload::At(source));
-                    }
-                });
+                let mut send = |Arrival { source, .. }| visit(Payload::At(source));
+                arrivals_from(plan, op, position, &theirs, at, &mut send);
             }
-            op => arrivals(plan, op, position, &own, &mut |Arrival { from, to, .. }| {
-                if from == peer {
-                    visit(Payload::At(to));
-                }
-            }),
+            op => arrivals_from(plan, op, position, &own, peer, &mut |Arrival { to, .. }| visit(Payload::At(to))),
         }
     }
 }

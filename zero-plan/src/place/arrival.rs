@@ -32,19 +32,33 @@ pub const fn axis_of(op: Op) -> Option<Axis> {
 
 /// Calls back for all that `op` needs of other ranks, on the rank with places `own`.
 pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &mut dyn FnMut(Arrival)) {
-    if let Op::Receive { parcel, unit, slot, .. } = op {
+    if let Op::Receive { parcel, .. } = op {
         let from = Coordinates { pipeline: plan.parcel_sender(parcel, own.at.pipeline), ..own.at };
-        if !reaches(plan, own.at, from) {
-            visit(received(plan, from, parcel, unit, slot, position, own));
-        }
-        return;
+        arrivals_from(plan, op, position, own, from, visit);
     }
     let Some(axis) = axis_of(op) else { return };
     for index in 0..plan.config.mesh.len(axis) {
-        let peer = own.along(axis, index);
-        if !reaches(plan, own.at, peer.at) && are_counterparts(&plan.config, op, own.at, peer.at) {
-            each_of(plan, op, own, &peer, &mut |source, to| visit(Arrival { from: peer.at, source, to }));
-        }
+        arrivals_from(plan, op, position, own, own.along(axis, index).at, visit);
+    }
+}
+
+/// What of it the rank at `from` has, which is one that gives this rank something in such ops.
+pub fn arrivals_from(
+    plan: &Plan,
+    op: Op,
+    position: &Position,
+    own: &Places,
+    from: Coordinates,
+    visit: &mut dyn FnMut(Arrival),
+) {
+    if reaches(plan, own.at, from) {
+        return;
+    }
+    if let Op::Receive { parcel, unit, slot, .. } = op {
+        visit(received(plan, from, parcel, unit, slot, position, own));
+    } else if let (Some(axis), true) = (axis_of(op), are_counterparts(&plan.config, op, own.at, from)) {
+        let peer = own.along(axis, from.along(axis));
+        each_of(plan, op, own, &peer, &mut |source, to| visit(Arrival { from, source, to }));
     }
 }
 
