@@ -139,7 +139,7 @@ impl Mesh {
         let len = self.len(axis);
         // Ranks that differ in this axis and in faster ones follow one another, and a node that begins among them separates two
         // that differ in this axis alone.
-        len > 1 && self.ranks_per_node() % (self.stride(axis) * len) != 0
+        len > 1 && !self.ranks_per_node().is_multiple_of(self.stride(axis) * len)
     }
 }
 
