@@ -15,10 +15,11 @@ use crate::subtrees::Subtree;
 use crate::traffic::{Moved, Traffic};
 use crate::unit::Unit;
 
-fn planned<R>(config: Config, with: impl FnOnce(&Plan) -> R) -> R {
-    let unit = |source, params| Unit {
-        source,
-        position: source,
+/// A small unit with parameters of its own.
+pub(super) fn unit(position: usize, params: usize) -> Unit {
+    Unit {
+        source: position,
+        position,
         params,
         takes: params,
         input_bytes: 40,
@@ -26,7 +27,10 @@ fn planned<R>(config: Config, with: impl FnOnce(&Plan) -> R) -> R {
         targets_bytes: 40,
         operations: 1,
         ..Unit::NONE
-    };
+    }
+}
+
+fn planned<R>(config: Config, with: impl FnOnce(&Plan) -> R) -> R {
     PlanBuf::new("Four", config, &[unit(0, 900), unit(1, 40), unit(2, 0), unit(3, 700)]).with(with)
 }
 
@@ -40,6 +44,7 @@ fn hosts(nodes: usize, each: usize, stage: u8) -> Config {
 fn converting(nodes: usize, each: usize) -> Config {
     Config { precision: Precision { params: Width::BF16, ..Precision::default() }, ..hosts(nodes, each, 3) }
 }
+
 /// Hosts, and ranks of each: one subtree of the sum of all, or several.
 const MESHES: [(usize, usize); 9] = [(2, 2), (2, 3), (3, 2), (2, 4), (3, 3), (2, 6), (3, 5), (4, 3), (2, 12)];
 

@@ -58,8 +58,8 @@ fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8
     })
 }
 
-/// That checkpoints do not reach to the end of the run. The launcher of Open MPI 5 ends as if all was well where it has lost a
-/// host.
+/// The error of a run whose checkpoints do not reach its last step. It is asked for even where the launcher has ended with success,
+/// because that of Open MPI 5 does so when it has lost a host.
 fn cut_short(options: &LaunchOptions) -> Option<LaunchError> {
     let (newest, last_step) = (options.newest(), options.last_step?);
     (newest.unwrap_or(0) < last_step).then_some(LaunchError::CutShort { newest, last_step })

@@ -149,8 +149,8 @@ impl Output {
     /// Output of a run of `steps` steps; `metrics` must not exist yet, unless the run goes on from another one: then they are
     /// added to.
     ///
-    /// On a terminal that `is_seen` there is a progress bar. That which mpirun gives a rank is not: it passes on what is written
-    /// there line by line, and a bar ends no line.
+    /// A progress bar is drawn if the output is a terminal and `is_seen` says that a person looks at it. The terminal that mpirun
+    /// gives a rank is no such one: mpirun passes on whole lines, and a bar ends none, so that nothing would be seen.
     ///
     /// # Errors
     /// Z0351 if the metrics file exists or cannot be made.

@@ -8,28 +8,15 @@ use crate::pipeline::Pass;
 use crate::place::accesses;
 use crate::plan::{Plan, PlanBuf};
 use crate::postings::{Moment, Payload};
+use crate::prove::hosts_tests::unit;
 use crate::prove::{Flaw, Ranks, prove};
 use crate::schedule::Op;
 use crate::unit::Unit;
 
 /// Four units, of which the last may be tied to the first, over hosts.
 fn planned<R>(config: Config, ties: bool, with: impl FnOnce(&Plan) -> R) -> R {
-    let unit = |position, params| Unit {
-        source: if ties && position == 3 { 0 } else { position },
-        position,
-        params,
-        takes: params,
-        input_bytes: 40,
-        output_bytes: 40,
-        targets_bytes: 40,
-        operations: 1,
-        ..Unit::NONE
-    };
-    let tied = if ties { 0 } else { 700 };
-    let mut units = [unit(0, 900), unit(1, 40), unit(2, 300), unit(3, tied)];
-    if ties {
-        units[3].takes = 900;
-    }
+    let last = if ties { Unit { source: 0, takes: 900, ..unit(3, 0) } } else { unit(3, 700) };
+    let units = [unit(0, 900), unit(1, 40), unit(2, 300), last];
     let config = Config { transport: TransportKind::Cluster, prefetch: config.prefetch.max(1), ..config };
     PlanBuf::new("Four", config, &units).with(with)
 }

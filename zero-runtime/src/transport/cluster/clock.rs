@@ -17,7 +17,7 @@ use crate::device::Failure;
 use crate::engine::now_ns;
 use crate::transport::ClockLook;
 
-/// That of questions about clocks, and of their answers.
+/// The tag of questions about clocks, and of their answers.
 const TAG: c_int = FREE_TAG as c_int;
 
 /// Enough that one of them meets nobody on its way.
