@@ -2,14 +2,18 @@
 
 use zero_plan::config::Device;
 use zero_plan::{Config, Mesh, TransportKind};
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
 
+use crate::specs::{Visitor, visit};
 use crate::training::mesh;
 
 /// The word for GPUs, on which a model is one of [`crate::specs::visit_cuda`].
 pub const CUDA: &str = "cuda";
 
 /// A spec with all that words change of it: `cuda` its device, `mesh=1x2x2` the lengths of pipeline, replica and zero,
-/// `hosts=2` on how many hosts its ranks are, and `stage`, `prefetch`, `bucket` and `micro_batches` numbers.
+/// `hosts=2` on how many hosts its ranks are, and `stage`, `prefetch`, `bucket` and `micro_batches` numbers. `as=hybrid`, before
+/// the others, takes all but the widths from another spec.
 ///
 /// # Panics
 /// If a word is none of these.
@@ -29,6 +33,10 @@ fn change(config: Config, word: &str) -> Config {
             let [pipeline, replica, zero] = lengths[..] else { panic!("a mesh has three lengths, not {value}") };
             Config { mesh: mesh(pipeline, replica, zero), ..config }
         }
+        "as" => {
+            let other = visit(value, ConfigOf).unwrap_or_else(|| panic!("{value} is no spec, in {word}"));
+            Config { precision: config.precision, ..other }
+        }
         "hosts" => {
             let mesh = Mesh { nodes: number(value), ..config.mesh };
             Config { transport: TransportKind::Cluster, mesh, memory_bytes: None, ..config }
@@ -38,5 +46,16 @@ fn change(config: Config, word: &str) -> Config {
         "bucket" => Config { bucket_bytes: number(value), ..config },
         "micro_batches" => Config { micro_batches: number(value), ..config },
         other => panic!("what is {other}?"),
+    }
+}
+
+/// What a spec says.
+pub struct ConfigOf;
+
+impl Visitor for ConfigOf {
+    type Output = Config;
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Config {
+        M::PLAN.config
     }
 }

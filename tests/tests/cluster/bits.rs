@@ -1,9 +1,10 @@
 //! What ranks of several hosts train is, to the bit, what ranks that are threads do; and each rank maps and moves what its plan
 //! says, which the program asserts.
 
+use zero_plan::config::Width;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::layout::changed;
+use zero_tests::layout::{ConfigOf, changed};
 use zero_tests::specs::{NAMES, Visitor, Wide, visit};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
 
@@ -21,20 +22,21 @@ impl Visitor for Train<'_> {
     }
 }
 
-/// The lengths of the axes of a spec.
-struct Lengths;
-
-impl Visitor for Lengths {
-    type Output = [usize; 3];
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> [usize; 3] {
-        let mesh = M::PLAN.config.mesh;
-        [mesh.pipeline, mesh.replica, mesh.zero]
-    }
-}
-
 /// Trains a layout on hosts, and compares.
 fn trains_alike(net: &Net, mpi: Mpi, name: &str, layout: &[String], hosts: usize, ranks: usize) {
+    trains_alike_with(net, mpi, &[], name, layout, hosts, ranks);
+}
+
+/// The same with variables of the launcher's.
+fn trains_alike_with(
+    net: &Net,
+    mpi: Mpi,
+    variables: &[(&str, &str)],
+    name: &str,
+    layout: &[String],
+    hosts: usize,
+    ranks: usize,
+) {
     let expected = match name {
         WIDE => Train(layout).visit::<Wide>(),
         _ => visit(name, Train(layout)).expect("a spec of that name"),
@@ -42,7 +44,7 @@ fn trains_alike(net: &Net, mpi: Mpi, name: &str, layout: &[String], hosts: usize
     let layout = layout.join(" ");
     let program = format!("{} {name} {layout} hosts={hosts}", env!("CARGO_BIN_EXE_spec"));
     let library = mpi.library();
-    let environment = [("ZERO_MPI", &*library)];
+    let environment = [&[("ZERO_MPI", &*library)], variables].concat();
     let output = net.launch(mpi, hosts, ranks / hosts, &environment, &program).output().expect("a launcher");
     assert!(output.status.success(), "{mpi:?}, {program}: {}", words(&output));
     let told: Vec<Told> = String::from_utf8_lossy(&output.stdout).lines().map(Told::read).collect();
@@ -57,8 +59,8 @@ const WIDE: &str = "wide";
 
 /// A layout of a spec on four ranks.
 fn on_four(name: &str) -> Vec<String> {
-    let [pipeline, replica, _] = visit(name, Lengths).expect("a spec of that name");
-    vec![format!("mesh={pipeline}x{replica}x{}", 4 / (pipeline * replica))]
+    let mesh = visit(name, ConfigOf).expect("a spec of that name").mesh;
+    vec![format!("mesh={}x{}x{}", mesh.pipeline, mesh.replica, 4 / (mesh.pipeline * mesh.replica))]
 }
 
 #[test]
@@ -69,6 +71,21 @@ fn every_spec_trains_to_the_bits_of_one_host() {
             for mpi in Mpi::all() {
                 trains_alike(&net, mpi, name, &on_four(name), hosts, 4);
             }
+        }
+    }
+}
+
+/// The same in the width that the spec has not.
+#[test]
+fn every_spec_trains_to_the_bits_of_one_host_in_its_other_width() {
+    let Some(net) = Net::of(4) else { return };
+    let there = Mpi::all();
+    for (number, name) in NAMES.iter().enumerate() {
+        let is_wide = visit(name, ConfigOf).expect("a spec of that name").precision.compute == Width::F32;
+        let layout = [vec![format!("as={name}")], on_four(name)].concat();
+        for (turn, hosts) in [1, 2, 4].into_iter().enumerate() {
+            let mpi = there[(number + turn) % there.len()];
+            trains_alike(&net, mpi, if is_wide { "bf16" } else { "zero3" }, &layout, hosts, 4);
         }
     }
 }
@@ -114,6 +131,20 @@ fn messages_that_nobody_receives_yet_let_later_ones_pass() {
         for words in [["mesh=1x2x1", "stage=0", "bucket=16777216"], ["mesh=1x1x2", "stage=3", "bucket=16777216"]] {
             trains_alike(&net, mpi, WIDE, &words.map(str::to_owned), 2, 2);
         }
+    }
+}
+
+/// MPI may buffer a message or not. Here it buffers none that is longer than its own smallest limit: what rested on a buffer would
+/// wait for ever.
+#[test]
+fn nothing_rests_on_what_mpi_buffers() {
+    let Some(net) = Net::of(2) else { return };
+    let unbuffered = [("OMPI_MCA_btl_tcp_eager_limit", "128"), ("OMPI_MCA_btl_tcp_rndv_eager_limit", "128")];
+    for mpi in Mpi::all().into_iter().filter(|&mpi| mpi != Mpi::Mpich) {
+        for name in ["zero3", "hsdp", "interleaved"] {
+            trains_alike_with(&net, mpi, &unbuffered, name, &on_four(name), 2, 4);
+        }
+        trains_alike_with(&net, mpi, &unbuffered, WIDE, &["mesh=1x2x1", "stage=0"].map(str::to_owned), 2, 2);
     }
 }
 

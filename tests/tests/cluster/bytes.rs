@@ -43,19 +43,22 @@ fn sent(net: &Net) -> usize {
 #[test]
 fn bytes_on_the_network_are_those_of_the_plan() {
     let Some(net) = Net::of(2) else { return };
-    for (words_of, mpi) in [
-        (["mesh=1x1x4", "stage=3", "hosts=2"], Mpi::Orte),
+    let layouts = [
+        ["mesh=1x1x4", "stage=3", "hosts=2"],
         // ZeRO stays within a host: only what replicas sum goes out.
-        (["mesh=1x2x2", "stage=3", "hosts=2"], Mpi::Mpich),
-        (["mesh=2x1x2", "stage=2", "hosts=2"], Mpi::Orte),
-    ] {
+        ["mesh=1x2x2", "stage=3", "hosts=2"],
+        ["mesh=2x1x2", "stage=2", "hosts=2"],
+    ];
+    let there = Mpi::all();
+    let rows = layouts.into_iter().flat_map(|layout| ["zero3", "mixed"].map(|name| (name, layout)));
+    for ((name, words_of), mpi) in rows.zip(there.iter().cycle()) {
         let layout: Vec<String> = words_of.map(str::to_owned).to_vec();
-        let planned = visit("zero3", Planned(&layout)).expect("a spec of that name");
+        let planned = visit(name, Planned(&layout)).expect("a spec of that name");
         let library = mpi.library();
         let measured = STEPS.map(|steps| {
             let before = sent(&net);
-            let program = format!("{} zero3 {} steps={steps}", env!("CARGO_BIN_EXE_spec"), layout.join(" "));
-            let output = net.launch(mpi, 2, 2, &[("ZERO_MPI", &library)], &program).output().expect("a launcher");
+            let program = format!("{} {name} {} steps={steps}", env!("CARGO_BIN_EXE_spec"), layout.join(" "));
+            let output = net.launch(*mpi, 2, 2, &[("ZERO_MPI", &library)], &program).output().expect("a launcher");
             assert!(output.status.success(), "{program}: {}", words(&output));
             sent(&net) - before
         });
@@ -64,7 +67,7 @@ fn bytes_on_the_network_are_those_of_the_plan() {
         let ratio = measured / planned_bytes;
         assert!(
             (1.0..1.0 + OVERHEAD).contains(&ratio),
-            "{words_of:?}: {measured} bytes a step on the network, planned are {planned:?}, {planned_bytes}"
+            "{mpi:?}, {name}, {words_of:?}: {measured} bytes a step on the network, planned are {planned:?}, {planned_bytes}"
         );
         if words_of[0] == "mesh=1x2x2" {
             assert_eq!((planned.gather_bytes, planned.reduce_bytes), (0, 0), "ZeRO stays within a host");

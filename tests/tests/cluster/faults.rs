@@ -47,13 +47,13 @@ impl Job {
     }
 
     /// Waits until a step is done, and some more.
-    fn wait_for_steps(&mut self) {
+    pub fn wait_for_steps(&mut self) {
         self.wait_for("tokens/s");
         std::thread::sleep(Duration::from_millis(300));
     }
 
     /// Waits until such words are printed.
-    fn wait_for(&mut self, words: &str) {
+    pub fn wait_for(&mut self, words: &str) {
         let (mut seen, mut bytes) = (String::new(), [0; 4096]);
         while !seen.contains(words) {
             let read = self.output.read(&mut bytes).expect("text");
@@ -72,7 +72,7 @@ impl Job {
     }
 
     /// Waits until no rank is left, with all that is printed until then: launchers themselves may not notice.
-    fn end(mut self, net: &Net) -> End {
+    pub fn end(mut self, net: &Net) -> End {
         // Where mpiexec ends the other ranks before one has told, its own words are all there is: MPICH prints them here.
         let printed = std::thread::spawn(move || {
             let mut printed = Vec::new();

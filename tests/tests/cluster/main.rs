@@ -4,6 +4,7 @@
 mod bits;
 mod bytes;
 mod faults;
+mod moved;
 mod net;
 mod probe;
 mod profile;

@@ -1,5 +1,8 @@
 //! Hosts made of one machine, launchers on them, and what they came to. What cannot be had is said aloud and counted.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -154,8 +157,21 @@ impl Net {
         options: &str,
         program: &str,
     ) -> Command {
-        let line = mpi.line(&self.hosts[..hosts], each, &self.own().join("ssh"), environment);
-        self.on(0, &format!("exec timeout --kill-after 3 120 {line} {options} {program}"))
+        self.launch_on(mpi, 0..hosts, each, environment, options, program)
+    }
+
+    /// The same on some of the hosts, of which the first has the launcher.
+    pub fn launch_on(
+        &self,
+        mpi: Mpi,
+        hosts: Range<usize>,
+        each: usize,
+        environment: &[(&str, &str)],
+        options: &str,
+        program: &str,
+    ) -> Command {
+        let line = mpi.line(&self.hosts[hosts.clone()], each, &self.own().join("ssh"), environment);
+        self.on(hosts.start, &format!("exec timeout --kill-after 3 120 {line} {options} {program}"))
     }
 
     /// Launchers, which run on the first host, and their helpers, each with its host.
@@ -203,9 +219,16 @@ pub fn is_installed(program: &str) -> bool {
     Command::new("which").arg(program).stdout(Stdio::null()).status().is_ok_and(|end| end.success())
 }
 
-/// Says aloud what a test has not.
+/// Says aloud what a test has not, also where it passes, and adds a line to the file that `ZERO_TEST_SKIPPED` names, so that
+/// they can be counted.
 pub fn skipped<T>(what: &str, why: &str) -> Option<T> {
-    eprintln!("SKIPPED: no {what}: {why}");
+    let line = format!("SKIPPED: no {what}: {why}\n");
+    // What the macros print is kept back for a test that passes.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os("ZERO_TEST_SKIPPED") {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("a file to count in");
+    }
     assert!(std::env::var_os("ZERO_TEST_HOSTS").is_none(), "ZERO_TEST_HOSTS asks for {what}, and {why}");
     None
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use zero_plan::{Mesh, Plan};
+use zero_plan::Mesh;
 
 use super::super::silent;
 use crate::device::Failure;
@@ -19,21 +19,23 @@ pub(super) struct Card {
 }
 
 /// What must be equal on all ranks, and how to make it so.
-const ALIKE: [(&str, &str); 3] = [
+const ALIKE: [(&str, &str); 4] = [
     ("binary", "copy one binary to all hosts, or start it from a folder that all of them share"),
     ("plan", "build one binary from one spec, and start it everywhere"),
     ("set of arguments or data", "start all ranks with the same arguments, and on the same data"),
+    ("version of MPI", "install one version on all hosts, or name a folder that all of them share by `ZERO_MPI`"),
 ];
 
 /// Tells cards of this version apart from others.
-const MAGIC: u64 = u64::from_le_bytes(*b"zerocrd1");
+const MAGIC: u64 = u64::from_le_bytes(*b"zerocrd2");
 /// As long as the name of a host may be.
 const HOST_BYTES: usize = 64;
 const BYTES: usize = 8 + 8 + 8 * ALIKE.len() + HOST_BYTES;
 
 impl Card {
-    pub fn own(plan: &Plan, agreement: u64) -> Self {
-        let alike = [program(), plan.fingerprint(), agreement];
+    /// That of this rank, which is about to run `agreement` of the plan with this fingerprint, over this version of MPI.
+    pub fn own(plan: u64, agreement: u64, mpi: &str) -> Self {
+        let alike = [program(), plan, agreement, hash(mpi.as_bytes())];
         Self { pid: std::process::id(), host: silent::host(), alike }
     }
 
@@ -63,8 +65,11 @@ impl Card {
 
 /// A hash of the program that this process runs: 0 where it cannot be read, as on all ranks.
 fn program() -> u64 {
-    let Ok(program) = std::fs::read("/proc/self/exe") else { return 0 };
-    u64::from_le_bytes(*blake3::hash(&program).as_bytes().first_chunk().expect("32 bytes"))
+    std::fs::read("/proc/self/exe").map_or(0, |program| hash(&program))
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(*blake3::hash(bytes).as_bytes().first_chunk().expect("32 bytes"))
 }
 
 /// Something else than a card has come.
@@ -137,14 +142,14 @@ pub(super) fn require_places(mesh: &Mesh, cards: &[Card]) -> Result<(), Failure>
 mod tests {
     use super::*;
 
-    fn card(host: &str, alike: [u64; 3]) -> Card {
+    fn card(host: &str, alike: [u64; ALIKE.len()]) -> Card {
         Card { pid: 7, host: host.to_owned(), alike }
     }
 
     #[test]
     fn a_card_survives_its_way() {
         for host in ["zh0", "", &"x".repeat(HOST_BYTES)] {
-            let card = card(host, [1, u64::MAX, 3]);
+            let card = card(host, [1, u64::MAX, 3, 4]);
             assert_eq!(Card::decode(&card.encode()), Some(card));
         }
         let other = [b"zerocrd0".as_slice(), &[0; BYTES - 8]].concat();
@@ -155,17 +160,15 @@ mod tests {
 
     #[test]
     fn z0454_the_odd_rank_is_named_with_its_host() {
-        let same = card("a", [1, 2, 3]);
+        let same = card("a", [1, 2, 3, 4]);
         assert_eq!(require_alike(&[same.clone(), same.clone(), same.clone()]), Ok(()));
-        for (index, what) in
-            ["another binary", "another plan", "another set of arguments or data"].into_iter().enumerate()
-        {
+        for (index, (what, _)) in ALIKE.into_iter().enumerate() {
             let mut odd = Card { host: "b".to_owned(), ..same.clone() };
             odd.alike[index] = 9;
             let failure = require_alike(&[same.clone(), same.clone(), odd]).unwrap_err();
             assert_eq!(failure.code, "Z0454");
             assert!(
-                failure.what.starts_with(&format!("rank 2 on b has {what} than most: expected 0")),
+                failure.what.starts_with(&format!("rank 2 on b has another {what} than most: expected 0")),
                 "{}",
                 failure.what
             );
@@ -174,7 +177,9 @@ mod tests {
 
     #[test]
     fn z0453_a_rank_on_an_unexpected_host_is_named() {
-        let on = |hosts: &str| -> Vec<Card> { hosts.chars().map(|host| card(&host.to_string(), [0; 3])).collect() };
+        let on = |hosts: &str| -> Vec<Card> {
+            hosts.chars().map(|host| card(&host.to_string(), [0; ALIKE.len()])).collect()
+        };
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
         assert_eq!(require_places(&mesh, &on("aabb")), Ok(()));
         for (hosts, words) in [

@@ -98,11 +98,12 @@ impl<D: Device> Shared<'_, D> {
     /// Z0450 to Z0457; Z0331 if this host has no room for what MPI shares.
     pub(super) fn meet_hosts(&mut self, place: &JobPlace, agreement: u64) -> Result<(), LaunchError> {
         let (plan, segment) = (self.arena.plan(), self.arena.segment());
-        let own = Card::own(plan, agreement);
         let mirror = Mirror::new(plan.config.mesh.ranks());
         let known = Known { own: mirror.clone(), segment };
+        let fingerprint = plan.fingerprint();
+        let card = move |mpi: &str| Card::own(fingerprint, agreement, mpi).encode();
         let here = plan.config.mesh.ranks_per_node();
-        let (post, world) = Post::start(own.encode(), here, place.join_timeout, move || Box::new(known))?;
+        let (post, world) = Post::start(card, here, place.join_timeout, move || Box::new(known))?;
         // From here on the end of this process ends the others.
         let _ = WORLD.set(post.ending());
         let cards = agreed(plan, place, &world).map_err(LaunchError::Mpi)?;

@@ -125,13 +125,13 @@ pub(super) struct World {
 }
 
 impl Post {
-    /// Starts the thread, joins the world, and gathers as many bytes of each rank as `card` has. Gives up after `patience`. So
-    /// many ranks are `here`, on this host.
+    /// Starts the thread, joins the world by a library whose version is given to `card`, and gathers what this says of each rank,
+    /// which is equally long on all. Gives up after `patience`. So many ranks are `here`, on this host.
     ///
     /// # Errors
     /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system has no thread to give.
     pub fn start(
-        card: Vec<u8>,
+        card: impl FnOnce(&str) -> Vec<u8> + Send + 'static,
         here: usize,
         patience: Duration,
         counts: impl FnOnce() -> Box<dyn Counts> + Send + 'static,
@@ -148,7 +148,7 @@ impl Post {
         let own = Arc::clone(&desk);
         let work = move || {
             let deadline = Instant::now() + patience;
-            match join(&card, here, deadline) {
+            match join(card, here, deadline) {
                 Ok((mpi, world)) => {
                     if tell.send(Ok(world)).is_ok() {
                         Carrier::new(mpi, counts(), &own).run();
@@ -242,12 +242,13 @@ fn late(patience: Duration) -> Failure {
 }
 
 /// Joins the world, and exchanges cards in it.
-fn join(card: &[u8], here: usize, deadline: Instant) -> Result<(Mpi, World), Failure> {
+fn join(card: impl FnOnce(&str) -> Vec<u8>, here: usize, deadline: Instant) -> Result<(Mpi, World), Failure> {
     let begin = Instant::now();
     let mpi = Mpi::join(here)?;
+    let card = card(&mpi.version);
     let mut all = vec![0; card.len() * mpi.size];
     // SAFETY: both live until the request has come to its end.
-    let mut request = unsafe { mpi.gather(card, &mut all) }?;
+    let mut request = unsafe { mpi.gather(&card, &mut all) }?;
     while !mpi.has_ended(&mut request)? {
         if Instant::now() >= deadline {
             return Err(late(begin.elapsed()));

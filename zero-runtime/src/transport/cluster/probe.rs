@@ -40,7 +40,7 @@ pub struct Probed {
 pub fn probe() -> Result<Option<Probed>, LaunchError> {
     let counts = Mirror::new(RANKS);
     let raised = counts.clone();
-    let (post, world) = Post::start(name(), 1, PATIENCE, move || Box::new(Raised(raised)))?;
+    let (post, world) = Post::start(|_| name(), 1, PATIENCE, move || Box::new(Raised(raised)))?;
     let ending = post.ending();
     let rank = world.rank.min(1);
     let mut pair = Pair { post, counts, rank, peer: 1 - rank, exchanges: 0 };
