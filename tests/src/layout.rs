@@ -13,7 +13,8 @@ pub const CUDA: &str = "cuda";
 
 /// A spec with all that words change of it: `cuda` its device, `mesh=1x2x2` the lengths of pipeline, replica and zero,
 /// `hosts=2` on how many hosts its ranks are, and `stage`, `prefetch`, `bucket` and `micro_batches` numbers. `as=hybrid`, before
-/// the others, takes all but the widths from another spec.
+/// the others, takes all from another spec but the widths and the
+/// shape of a micro-batch, which are those of the model's type.
 ///
 /// # Panics
 /// If a word is none of these.
@@ -35,7 +36,8 @@ fn change(config: Config, word: &str) -> Config {
         }
         "as" => {
             let other = visit(value, ConfigOf).unwrap_or_else(|| panic!("{value} is no spec, in {word}"));
-            Config { precision: config.precision, ..other }
+            let Config { precision, sequences, length, .. } = config;
+            Config { precision, sequences, length, ..other }
         }
         "hosts" => {
             let mesh = Mesh { nodes: number(value), ..config.mesh };

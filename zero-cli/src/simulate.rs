@@ -3,6 +3,7 @@
 use clap::Args;
 use zero_plan::PlanBuf;
 use zero_plan::simulate::{Prediction, PredictionText, on_hardware};
+use zero_runtime::run::threads;
 
 use crate::arguments::Request;
 use crate::error::Error;
@@ -18,7 +19,7 @@ pub struct SimulateArguments {
     #[command(flatten)]
     pub on: OnHardware,
     /// Threads of a rank, where the hardware is a processor; without it, ranks share its cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<std::num::NonZeroUsize>,
     /// Print it as JSON, whose shape docs/json.md says
     #[arg(long)]

@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 use workspace::{Workspace, said};
 
 /// In place of a model.
-const PROGRAM: &str = "fn main() { std::hint::black_box((include_str!(env!(\"ZERO_SPEC\")), include_str!(env!(\"ZERO_TEXT\")))); }";
+const PROGRAM: &str =
+    "fn main() { std::hint::black_box((include_str!(env!(\"ZERO_SPEC\")), include_str!(env!(\"ZERO_TEXT\")))); }";
 /// Two hosts of two ranks.
 const SPEC: &str = "(model: Package(\"model\"), mesh: (nodes: 2, ranks_per_node: 2, zero: 4), transport: Cluster)\n";
 /// A host is a folder, if there is one.

@@ -24,7 +24,7 @@
 mod check;
 mod measured;
 
-pub use measured::{measured_units, rounded};
+pub use measured::{measured_units, median, rounded};
 
 use serde::{Deserialize, Serialize};
 

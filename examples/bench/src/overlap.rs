@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 
 use zero_runtime::Cores;
-use zero_runtime::engine::Engine;
+use zero_runtime::engine::{Engine, Span};
 use zero_runtime::model::Model;
 use zero_runtime::plan::hardware::{self, DeviceFigures, Hardware, Kind, MeasuredUnit, Node, Rates, measured_units};
 use zero_runtime::plan::spec::Size;
@@ -102,9 +102,10 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
             let exposed_ms = a_step(engine.transport().exposed());
             let step_ms = a_step(start.elapsed());
             let record = engine.take_record().expect("it was asked for");
-            let ops = plan.stages[0].step.iter().cycle().copied();
-            let spans = record.ops.iter().map(|span| (span.end_ns - span.start_ns) as f64 * 1e-9);
-            let units = measured_units(plan, 1, 1, ops.zip(spans));
+            let ops = plan.stages[0].step;
+            let seconds = |span: &Span| span.ns() as f64 * 1e-9;
+            let steps = record.ops.chunks(ops.len()).map(|spans| ops.iter().copied().zip(spans.iter().map(seconds)));
+            let units = measured_units(plan, 1, 1, steps);
             Ok::<_, zero_runtime::engine::RunError>(Sample { step_ms, exposed_ms, units })
         })
     })?;

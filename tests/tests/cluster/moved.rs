@@ -7,11 +7,11 @@ use crate::faults::Job;
 use crate::net::{Mpi, Net, words};
 
 /// As many that a job is far from its end when it loses a host.
-const STEPS: &str = "2000";
+const STEPS: &str = "400";
 
 fn program(folder: &Path) -> String {
     format!(
-        "{} --steps {STEPS} --every 50 --keep 1 --sample 0 --held-out 0 --log-every 1 --timeout 4s --checkpoint {} --resume --data {}",
+        "{} --steps {STEPS} --every 20 --keep 1 --sample 0 --held-out 0 --log-every 1 --timeout 4s --checkpoint {} --resume --data {}",
         env!("CARGO_BIN_EXE_hosts"),
         folder.display(),
         crate::text().display()
@@ -37,7 +37,7 @@ fn a_job_that_has_lost_a_host_goes_on_on_others() {
         let [moved, undisturbed] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
         let environment = [("ZERO_MPI", &*mpi.library())];
         let mut job = Job::of(net.launch(mpi, 2, 2, &environment, &program(moved.path())));
-        job.wait_for("checkpoint of step 50");
+        job.wait_for("checkpoint of step 20");
         net.kill_host(1);
         job.end(&net);
         let (expected, _) = ends(&net, mpi, 2..4, undisturbed.path());

@@ -5,7 +5,7 @@ mod network;
 mod trace;
 mod units;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -13,8 +13,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zero_plan::Hardware;
-use zero_plan::hardware::{DeviceFigures, Kind, Node, Rates, rounded};
+use zero_plan::hardware::{DeviceFigures, Kind, Node, Rates, median, rounded};
 use zero_plan::spec::Size;
+use zero_runtime::run::threads;
 use zero_runtime::{Cores, launch};
 
 use crate::build;
@@ -25,7 +26,9 @@ use crate::say;
 pub use trace::{Recorded, RecordedStep};
 
 /// Threads for each core, with which units are measured: alone, and in turns with others.
-const PER_CORE: [usize; 2] = [1, 2];
+const PER_CORE: [usize; 3] = [1, 2, 4];
+/// How often each program runs, all of them in turn: what disturbs one run for a while disturbs no other run of it.
+const ROUNDS: usize = 3;
 
 /// What to measure.
 #[derive(Args, Debug, PartialEq)]
@@ -36,7 +39,7 @@ pub struct MeasureArguments {
     #[arg(long, value_name = "NAME")]
     pub size: Option<String>,
     /// Threads of a rank, for which units are measured; several are separated by commas
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<NonZeroUsize>,
     #[command(flatten)]
     pub reach: Reach,
@@ -82,21 +85,28 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
         network,
         measured: Vec::new(),
     };
-    let mut done = BTreeSet::new();
-    for path in &arguments.specs {
-        let spec = build::read(path)?;
+    let specs = arguments.specs.iter().map(|path| Ok((path, build::read(path)?)));
+    let specs = specs.collect::<Result<Vec<_>, Error>>()?;
+    // Specs that differ in their layout alone have the same units.
+    let mut wanted = BTreeMap::new();
+    for (path, spec) in &specs {
         for (&threads, per_core) in
             arguments.threads.iter().flat_map(|threads| PER_CORE.map(|per_core| (threads, per_core)))
         {
             let ranks = (per_core * cores.get() / threads).max(1);
-            let alone = units::alone(&spec, path, ranks)?;
-            // Specs that differ in their layout alone have the same units.
-            if done.insert((alone.clone(), threads)) {
-                let of = units::Measurement { path, alone: &alone, size: arguments.size.as_deref(), threads, per_core };
-                of.add_to(&mut hardware)?;
-            }
+            wanted.entry((units::alone(spec, path, ranks)?, threads)).or_insert((path, per_core));
         }
     }
+    let size = arguments.size.as_deref();
+    let build = |((alone, threads), (path, per_core)): (&(String, NonZeroUsize), &(&PathBuf, usize))| {
+        units::Measurement { path, alone, size, threads: *threads, per_core: *per_core }.build()
+    };
+    let mut measured = wanted.iter().map(build).collect::<Result<Vec<_>, Error>>()?;
+    for _ in 0..ROUNDS {
+        measured.iter_mut().try_for_each(units::Measured::run)?;
+    }
+    hardware.measured = measured.iter().flat_map(units::Measured::units).collect();
+    hardware.device.op = rounded(median(measured.iter().flat_map(units::Measured::beside_s).collect()));
     let text = format!(
         "// Measured by `cargo zero measure`: rates are those of one core while all of them work.\n{}\n",
         zero_plan::spec::ron_text(&hardware)

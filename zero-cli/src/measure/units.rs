@@ -2,19 +2,20 @@
 //! many ranks as there are cores for, without sharding, so that each rank runs every unit. Never measures a layout.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use zero_plan::hardware::{measured_units, rounded};
+use zero_plan::hardware::{MeasuredUnit, measured_units};
 use zero_plan::report::count;
 use zero_plan::spec::{Batch, Spec, ron_text};
-use zero_plan::{Hardware, Op, Plan};
+use zero_plan::{Op, Plan};
 
 use super::Recorded;
 use crate::arguments::Request;
+use crate::binary::Binary;
 use crate::build::write_if_changed;
 use crate::error::Error;
-use crate::sizes;
+use crate::sizes::{self, SizedSpec};
 use crate::workspace::Workspace;
 
 /// Steps of a run: the profile begins with the third, and takes ten.
@@ -34,36 +35,65 @@ pub struct Measurement<'a> {
     pub per_core: usize,
 }
 
-impl Measurement<'_> {
-    /// Measures the units, adds them to the hardware, and says how long an op takes beside its work.
-    pub fn add_to(&self, hardware: &mut Hardware) -> Result<(), Error> {
+/// The program for it, with the steps that it has done.
+pub struct Measured<'a> {
+    of: Measurement<'a>,
+    binary: Binary,
+    sized: SizedSpec,
+    profile: PathBuf,
+    steps: Vec<Step>,
+}
+
+/// A step of a rank, in seconds.
+struct Step {
+    /// What each op took.
+    ops: Vec<(Op, f64)>,
+    /// What lies between two ops.
+    beside_s: f64,
+}
+
+impl<'a> Measurement<'a> {
+    /// Builds its program.
+    pub fn build(self) -> Result<Measured<'a>, Error> {
         let own = Workspace::find()?.target.join("zero").join("build");
         std::fs::create_dir_all(&own).map_err(|source| Error::Write { path: own.clone(), source })?;
         let (derived, profile) = (own.join("measure.ron"), own.join("measure.json"));
         write_if_changed(&derived, self.alone.as_bytes())?;
         let request = Request { spec: derived, bin: None, size: self.size.map(str::to_owned) };
         let (binary, sized) = sizes::binary_of_spec(&request)?;
-        let _ = std::fs::remove_file(&profile);
-        let (path, threads) = (self.path.display(), self.threads);
+        Ok(Measured { of: self, binary, sized, profile, steps: Vec::new() })
+    }
+}
+
+impl Measured<'_> {
+    /// Lets it train for some steps.
+    pub fn run(&mut self) -> Result<(), Error> {
+        let Measurement { path, threads, per_core, .. } = self.of;
         let each = count(threads.get(), "thread", "threads");
-        eprintln!("measuring the units of {path} by ranks with {each}, {} for each core", self.per_core);
-        let mut command = binary.command();
+        eprintln!("measuring the units of {} by ranks with {each}, {per_core} for each core", path.display());
+        let _ = std::fs::remove_file(&self.profile);
+        let mut command = self.binary.command();
         command.args(["--steps", STEPS, "--held-out", "0", "--sample", "0", "--threads", &threads.to_string()]);
-        command.arg("--profile").arg(&profile).stdout(Stdio::null());
-        let status = command.status().map_err(|source| binary.not_started(source))?;
-        let failed = |what: String| Error::NotMeasured { spec: self.path.to_owned(), what };
+        command.arg("--profile").arg(&self.profile).stdout(Stdio::null());
+        let status = command.status().map_err(|source| self.binary.not_started(source))?;
+        let failed = |what: String| Error::NotMeasured { spec: path.to_owned(), what };
         if !status.success() {
             return Err(failed("its run failed".to_owned()));
         }
-        let recorded = Recorded::read(&profile).map_err(failed)?;
-        sized.plan().with(|plan| {
-            let (ops, beside_s) = ops(plan, &recorded).map_err(failed)?;
-            hardware.measured.extend(measured_units(plan, threads.get(), self.per_core, ops));
-            if self.per_core == 1 {
-                hardware.device.op = rounded(beside_s);
-            }
-            Ok(())
-        })
+        let recorded = Recorded::read(&self.profile).map_err(failed)?;
+        self.steps.extend(self.sized.plan().with(|plan| steps(plan, &recorded)).map_err(failed)?);
+        Ok(())
+    }
+
+    /// What its units took.
+    pub fn units(&self) -> Vec<MeasuredUnit> {
+        let ops = self.steps.iter().map(|step| step.ops.iter().copied());
+        self.sized.plan().with(|plan| measured_units(plan, self.of.threads.get(), self.of.per_core, ops))
+    }
+
+    /// Seconds between two ops, of each step in which no threads took turns with a core.
+    pub fn beside_s(&self) -> impl Iterator<Item = f64> {
+        self.steps.iter().filter(|_| self.of.per_core == 1).map(|step| step.beside_s)
     }
 }
 
@@ -79,19 +109,19 @@ pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, Error> {
     ))
 }
 
-/// What each op of a profile took, in seconds, and what lies between two ops.
-fn ops(plan: &Plan, recorded: &Recorded) -> Result<(Vec<(Op, f64)>, f64), String> {
-    let (mut ops, mut beside_s) = (Vec::new(), 0.0);
+/// The steps of all ranks of a profile.
+fn steps(plan: &Plan, recorded: &Recorded) -> Result<Vec<Step>, String> {
+    let mut all = Vec::new();
     for (rank, steps) in recorded.ranks.iter().enumerate() {
         let schedule = plan.of_rank(rank).step;
         for step in steps {
             if step.ops.len() != schedule.len() {
                 return Err(format!("its profile has {} ops a step, the plan {}", step.ops.len(), schedule.len()));
             }
-            beside_s += step.span.1 - step.ops.iter().map(|(_, _, took)| took).sum::<f64>();
-            ops.extend(schedule.iter().zip(&step.ops).map(|(&op, (_, _, took))| (op, *took)));
+            let ops: Vec<_> = schedule.iter().zip(&step.ops).map(|(&op, &(_, _, took))| (op, took)).collect();
+            let beside_s = step.span.1 - ops.iter().map(|(_, took)| took).sum::<f64>();
+            all.push(Step { beside_s: (beside_s / ops.len().max(1) as f64).max(0.0), ops });
         }
     }
-    let count = ops.len().max(1) as f64;
-    Ok((ops, (beside_s / count).max(0.0)))
+    Ok(all)
 }

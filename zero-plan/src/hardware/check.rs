@@ -10,8 +10,12 @@ const RATE_MAX: f64 = 1e18;
 const RATE_MIN: f64 = 1e3;
 /// The longest latency, in seconds.
 const LATENCY_MAX: f64 = 10.0;
-/// The most devices of a node, and links.
+/// The most devices of a node, links, and threads.
 const COUNT_MAX: usize = 4096;
+/// The longest that an op of a unit can take, in seconds: eleven days.
+const TIME_MAX: f64 = 1e6;
+/// The most tokens of a micro-batch.
+const TOKENS_MAX: usize = 1 << 32;
 /// The least memory of a device, in bytes.
 const MEMORY_MIN: u64 = 1 << 20;
 
@@ -46,7 +50,11 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     if let Some(network) = network {
         checks.network("network.", network);
     }
-    checks.require("measured", measured.iter().all(is_possible), "times above 0 and counts of at least 1");
+    checks.require(
+        "measured",
+        measured.iter().all(is_possible),
+        "times above 0 and at most 1e6 seconds, 1 to 4096 threads, as many for each core, and 1 to 2^32 tokens",
+    );
     checks.problems
 }
 
@@ -58,8 +66,10 @@ pub(super) fn network_problems(network: &Network, text: &str) -> Vec<Diagnostic>
 }
 
 fn is_possible(unit: &MeasuredUnit) -> bool {
-    let times = [unit.forward, unit.backward].iter().all(|&time| time > 0.0 && time.is_finite());
-    times && unit.update >= 0.0 && unit.update.is_finite() && unit.tokens > 0 && unit.threads > 0
+    let is_time = |time: f64| (0.0..=TIME_MAX).contains(&time);
+    let times = is_time(unit.forward) && is_time(unit.backward) && is_time(unit.update);
+    let counts = [unit.threads, unit.per_core].iter().all(|count| (1..=COUNT_MAX).contains(count));
+    times && unit.forward > 0.0 && unit.backward > 0.0 && counts && (1..=TOKENS_MAX).contains(&unit.tokens)
 }
 
 struct Checks<'t> {
@@ -169,6 +179,27 @@ mod tests {
             assert_eq!((problem.code, problem.key.as_str()), ("Z0176", key));
             let span = problem.span.clone().unwrap();
             assert!(to.ends_with(&text[span.clone()]) || to == &text[span], "{key}");
+        }
+    }
+
+    #[test]
+    fn z0176_measured_figures_that_cannot_be() {
+        let unit = "(model: \"m\", field: \"f\", position: 0, params: 1, compute: F32, tokens: 512, threads: 2, per_core: 1, \
+            forward: 0.5, backward: 1.0, update: 0.0)";
+        let with = |unit: &str| Hardware::parse(&format!("{}, measured: [{unit}])", GOOD.strip_suffix(')').unwrap()));
+        assert_eq!(with(unit).unwrap().measured.len(), 1);
+        for (from, to) in [
+            ("threads: 2", "threads: 9223372036854775807"),
+            ("threads: 2", "threads: 0"),
+            ("per_core: 1", "per_core: 18446744073709551615"),
+            ("per_core: 1", "per_core: 0"),
+            ("tokens: 512", "tokens: 0"),
+            ("forward: 0.5", "forward: 1e300"),
+            ("forward: 0.5", "forward: 0.0"),
+            ("update: 0.0", "update: NaN"),
+        ] {
+            let problems = with(&unit.replace(from, to)).unwrap_err();
+            assert_eq!((problems[0].code, problems[0].key.as_str()), ("Z0176", "measured"), "{to}");
         }
     }
 }

@@ -4,27 +4,36 @@ use super::MeasuredUnit;
 use crate::plan::Plan;
 use crate::schedule::Op;
 
-/// What the units of a plan take, where some ops of its ranks took so many seconds each: the median of each layer, over ranks,
-/// steps, micro-batches and the units that it makes. Where threads take turns with cores it is the mean, as then an op is either
-/// interrupted or not, and the one in the middle is neither. Ranks have all of the model and so many threads, and of all ranks
-/// together there are so many for each core.
+/// What the units of a plan take, where the ops of each rank in each step took so many seconds each. A layer has the mean over
+/// micro-batches and the units that it makes of one step, and then the median of all steps and ranks: where threads take turns
+/// with cores an op is either interrupted or not, and only steps can be compared; of steps, some are disturbed by other programs.
+/// Ranks have all of the model and so many threads, and of all ranks together there are so many for each core.
 pub fn measured_units(
     plan: &Plan,
     threads: usize,
     per_core: usize,
-    ops: impl IntoIterator<Item = (Op, f64)>,
+    steps: impl IntoIterator<Item = impl IntoIterator<Item = (Op, f64)>>,
 ) -> Vec<MeasuredUnit> {
     let positions = plan.units.iter().map(|unit| unit.position).max().map_or(0, |last| last + 1);
     let mut seconds = vec![[const { Vec::new() }; 3]; positions];
-    for (op, took) in ops {
-        if let (Some(kind), Some(unit)) = (kind(op), op.unit()) {
-            seconds[plan.units[unit].position][kind].push(took);
+    for step in steps {
+        let mut of_step = vec![[(0.0, 0_usize); 3]; positions];
+        for (op, took) in step {
+            if let (Some(kind), Some(unit)) = (kind(op), op.unit()) {
+                let (sum, count) = &mut of_step[plan.units[unit].position][kind];
+                (*sum, *count) = (*sum + took, *count + 1);
+            }
+        }
+        for (all, of_step) in seconds.iter_mut().zip(of_step) {
+            for (all, (sum, count)) in all.iter_mut().zip(of_step).filter(|(_, (_, count))| *count > 0) {
+                all.push(sum / count as f64);
+            }
         }
     }
     let layers = seconds.into_iter().enumerate();
     let measured = layers.filter_map(|(position, times)| {
         let it = plan.units.iter().find(|unit| unit.position == position)?;
-        let [forward, backward, update] = times.map(if per_core > 1 { mean } else { median });
+        let [forward, backward, update] = times.map(median);
         Some(MeasuredUnit {
             model: plan.model.to_owned(),
             field: it.field.to_owned(),
@@ -53,17 +62,12 @@ const fn kind(op: Op) -> Option<usize> {
 }
 
 /// The middle of some times; 0 of none.
-fn median(mut times: Vec<f64>) -> f64 {
+pub fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     match times.len() {
         0 => 0.0,
         len => (times[(len - 1) / 2] + times[len / 2]) / 2.0,
     }
-}
-
-/// 0 of none.
-fn mean(times: Vec<f64>) -> f64 {
-    times.iter().sum::<f64>() / times.len().max(1) as f64
 }
 
 /// With four digits, which is more than a measurement has.
@@ -88,21 +92,24 @@ mod tests {
     }
 
     #[test]
-    fn each_layer_has_the_median_of_its_units() {
+    fn each_layer_has_the_mean_of_its_units_in_the_median_step() {
         let unit = |position, index, source| Unit { field: "a", position, index: Some(index), source, ..Unit::NONE };
         let units = [unit(0, 0, 0), unit(1, 1, 1), unit(0, 2, 2)];
         let (micro_batch, slot) = (0, 0);
         let forward = |unit, s| (Op::Forward { unit, micro_batch, slot }, s);
         let backward = |unit, s| (Op::Backward { unit, micro_batch, slot }, s);
-        let ops = [forward(0, 1.0), forward(1, 7.0), forward(2, 3.0), backward(2, 5.0), (Op::Agree, 9.0)];
-        let ops = ops.into_iter().chain([forward(0, 100.0), (Op::Update { unit: 1 }, 4.0)]);
+        // Units 0 and 2 are of one layer. Of three steps, one is disturbed.
+        let step = |disturbed: f64| {
+            let ops =
+                [forward(0, 1.0), forward(1, 7.0), forward(2, 3.0 + disturbed), backward(2, 5.0), (Op::Agree, 9.0)];
+            ops.into_iter().chain([(Op::Update { unit: 1 }, 4.0)])
+        };
+        let steps = [0.0, 100.0, 0.0].map(step);
         let config = Config { sequences: 2, length: 8, ..Config::PLAIN };
         let plan = PlanBuf::new("M", config, &units);
-        let measured = plan.with(|plan| measured_units(plan, 3, 1, ops.clone()));
+        let measured = plan.with(|plan| measured_units(plan, 3, 1, steps));
         let times: Vec<_> = measured.iter().map(|it| (it.position, it.forward, it.backward, it.update)).collect();
-        assert_eq!(times, [(0, 3.0, 5.0, 0.0), (1, 7.0, 0.0, 4.0)]);
+        assert_eq!(times, [(0, 2.0, 5.0, 0.0), (1, 7.0, 0.0, 4.0)]);
         assert!(measured.iter().all(|it| (it.tokens, it.threads, it.per_core) == (16, 3, 1)));
-        let in_turns = plan.with(|plan| measured_units(plan, 3, 2, ops.clone()));
-        assert_eq!((in_turns[0].forward, in_turns[0].per_core), (rounded(104.0 / 3.0), 2));
     }
 }

@@ -59,6 +59,21 @@ pub struct StagePrediction {
     pub memory_bytes: usize,
     /// Bytes that a rank may take on the hardware.
     pub budget_bytes: u64,
+    /// Seconds since the start of the step, and bytes of the arena that are in use from then on: at each change.
+    pub in_use: Vec<(f64, usize)>,
+    /// When that is most.
+    pub peak: PeakPrediction,
+}
+
+/// When most of an arena is in use.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PeakPrediction {
+    /// The first op that needs it, such as `backward blocks`.
+    pub op: String,
+    /// Seconds since the start of the step at which that begins.
+    pub at_s: f64,
+    /// Bytes.
+    pub bytes: usize,
 }
 
 /// A kind of traffic over a kind of link, of a rank of the pipeline stage that has the most of it.
@@ -117,12 +132,15 @@ impl Prediction {
                 Kind::Gpu => 0,
                 Kind::Cpu => plan.outside_bytes(&crate::RunSize { threads, ..crate::RunSize::LEAST }),
             };
+            let in_use = in_use(plan, &timeline, stage);
             StagePrediction {
                 exposed_s: parts.exposed_s(),
                 bubble_s: parts.bubble_s(),
                 parts: parts.0,
                 memory_bytes: memory + outside,
                 budget_bytes,
+                peak: peak(plan, stage, &in_use),
+                in_use,
             }
         };
         let stages: Vec<_> = (0..timeline.lanes.len()).map(stage).collect();
@@ -149,6 +167,22 @@ impl Prediction {
             better,
         })
     }
+}
+
+/// What is in use of the arena of a rank of a pipeline stage, at each change: an op has what it needs from the end of the one
+/// before it on, while it waits, too.
+fn in_use(plan: &Plan, timeline: &Timeline, stage: usize) -> Vec<(f64, usize)> {
+    let lane = &timeline.lanes[stage];
+    let bytes = plan.in_use(stage).into_iter().map(|regions| regions.iter().sum());
+    let mut changes: Vec<(f64, usize)> = (0..).map(|op| lane.before_s(op)).zip(bytes).collect();
+    changes.dedup_by_key(|(_, bytes)| *bytes);
+    changes
+}
+
+fn peak(plan: &Plan, stage: usize, in_use: &[(f64, usize)]) -> PeakPrediction {
+    // The first of several.
+    let &(at_s, bytes) = in_use.iter().rev().max_by_key(|(_, bytes)| *bytes).unwrap_or(&(0.0, 0));
+    PeakPrediction { op: op_name(plan, plan.peak(stage).op), at_s, bytes }
 }
 
 /// The hardware with one thing better, for each that it has.
@@ -269,14 +303,15 @@ fn critical(plan: &Plan, timeline: &Timeline) -> Vec<Critical> {
     kinds
 }
 
+fn op_name(plan: &Plan, op: Op) -> String {
+    op.unit().map_or(op.name().to_owned(), |unit| format!("{} {}", op.name(), plan.units[unit].field))
+}
+
 /// What a segment is, without the numbers of units and micro-batches.
 fn name(plan: &Plan, timeline: &Timeline, what: Cause) -> String {
     match what {
         Cause::Start => String::new(),
-        Cause::Op { lane, op } => {
-            let op = plan.stages[lane].step[op];
-            op.unit().map_or(op.name().to_owned(), |unit| format!("{} {}", op.name(), plan.units[unit].field))
-        }
+        Cause::Op { lane, op } => op_name(plan, plan.stages[lane].step[op]),
         Cause::Transfer { lane, transfer } => {
             let transfer = &timeline.lanes[lane].transfers[transfer];
             format!("{} ({})", transfer.flow.name(), transfer.link.name())

@@ -117,6 +117,46 @@ fn the_critical_path_is_as_long_as_the_step_and_has_no_gap() {
     });
 }
 
+/// With links it takes no less than the order that is proven allows, and with free ones just that.
+#[test]
+fn no_step_is_shorter_than_its_longest_chain_of_ops() {
+    let nanoseconds = |plan: &Plan, hardware: &Hardware| {
+        let costs = cost::Costs::new(plan, hardware, 1);
+        let cost = |op: &Op| {
+            let pipeline = op.unit().map_or(0, |unit| plan.placements[unit].stage);
+            let at = crate::mesh::Coordinates { zero: 0, replica: 0, pipeline };
+            (costs.seconds(at, *op) * 1e9) as u64
+        };
+        makespan(plan, Pass::Train, &cost).unwrap().makespan as f64
+    };
+    all(|plan, timeline, hardware| {
+        let (step, chain) = (timeline.step_s * 1e9, nanoseconds(plan, hardware));
+        assert!(chain > 0.0 && chain <= step + 1.0, "{chain} {step}");
+    });
+    let free =
+        GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat");
+    let mesh = Mesh { zero: 2, replica: 2, pipeline: 2, ..Mesh::of_zero(1) };
+    for stage in 0..4 {
+        on(&free, Config { micro_batches: 4, ..config(stage, mesh) }, 8, |plan, timeline, hardware| {
+            let (step, chain) = (timeline.step_s * 1e9, nanoseconds(plan, hardware));
+            assert!((step - chain).abs() < 1.0 + 1e-3 * step, "{stage}: {chain} {step}");
+        });
+    }
+}
+
+#[test]
+fn memory_over_time_has_the_peak_of_the_plan() {
+    all(|plan, timeline, hardware| {
+        let prediction = Prediction::of(plan, hardware, None).unwrap();
+        for (stage, own) in prediction.stages.iter().enumerate() {
+            let PeakPrediction { at_s, bytes, .. } = own.peak;
+            assert_eq!(bytes, plan.peak(stage).total_bytes());
+            assert!(own.in_use.contains(&(at_s, bytes)) && at_s < timeline.step_s);
+            assert!(own.in_use.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 != pair[1].1));
+        }
+    });
+}
+
 /// Without links and with work that is a whole number of microseconds, it is what the other simulation gives, which the
 /// proof of order stands on.
 #[test]
@@ -182,7 +222,7 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
         PlanBuf::new("T", config, &units(1)).with(|plan| {
             for (threads, s) in [(1, 0.008), (2, by_two)] {
                 let ops = plan.stages[0].step.iter().map(|&op| (op, s));
-                hardware.measured.extend(measured_units(plan, threads, 1, ops));
+                hardware.measured.extend(measured_units(plan, threads, 1, [ops]));
             }
             step = simulate_with(plan, &hardware, 2).unwrap().step_s * 1e3;
         });
@@ -208,7 +248,7 @@ fn threads_that_take_turns_cost_what_was_measured_of_them() {
             // Half a core each, and a quarter more than that costs.
             for (per_core, s) in [(1, 0.008), (2, 0.020)] {
                 let ops = plan.stages[0].step.iter().map(|&op| (op, s));
-                hardware.measured.extend(measured_units(plan, 1, per_core, ops));
+                hardware.measured.extend(measured_units(plan, 1, per_core, [ops]));
             }
             step = simulate_with(plan, &hardware, 1).unwrap().step_s * 1e3;
         });

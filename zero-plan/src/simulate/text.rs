@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::prediction::{BETTER, Critical, FlowPrediction, Prediction};
+use super::prediction::{BETTER, Critical, FlowPrediction, PeakPrediction, Prediction};
 use super::{LinkKind, Part};
 use crate::message::Bytes;
 use crate::report::Table;
@@ -84,6 +84,11 @@ fn parts(it: &Prediction) -> Table {
         table.row(&label(kind), figures.collect());
     }
     table.row("memory of a rank", it.stages.iter().map(|stage| Bytes(stage.memory_bytes).to_string()).collect());
+    let peak = it.stages.iter().map(|stage| {
+        let PeakPrediction { op, at_s, bytes } = &stage.peak;
+        format!("{} at {}, {op}", Bytes(*bytes), Time(*at_s))
+    });
+    table.row("most of its arena in use", peak.collect());
     let left = it.stages.iter().map(|stage| match stage.budget_bytes.checked_sub(stage.memory_bytes as u64) {
         Some(left) => format!("{} left", Bytes(left as usize)),
         None => format!("{} too much", Bytes(stage.memory_bytes - stage.budget_bytes as usize)),

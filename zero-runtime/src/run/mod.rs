@@ -37,6 +37,7 @@ pub use compare::compare;
 pub use evaluate::summed_loss;
 pub use learning_rate::{Fall, LearningRate};
 pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
+pub use range::threads;
 pub use text_arguments::{Only, TextArguments};
 
 use crate::arena::job_bytes;
