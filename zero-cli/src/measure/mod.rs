@@ -89,7 +89,7 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
     let specs = specs.collect::<Result<Vec<_>, Error>>()?;
     // Specs that differ in their layout alone have the same units.
     let mut wanted = BTreeMap::new();
-    for (path, spec) in &specs {
+    for &(path, ref spec) in &specs {
         for (&threads, per_core) in
             arguments.threads.iter().flat_map(|threads| PER_CORE.map(|per_core| (threads, per_core)))
         {
@@ -98,10 +98,10 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
         }
     }
     let size = arguments.size.as_deref();
-    let build = |((alone, threads), (path, per_core)): (&(String, NonZeroUsize), &(&PathBuf, usize))| {
-        units::Measurement { path, alone, size, threads: *threads, per_core: *per_core }.build()
-    };
-    let mut measured = wanted.iter().map(build).collect::<Result<Vec<_>, Error>>()?;
+    let programs = wanted.iter().map(|((alone, threads), &(path, per_core))| {
+        units::Measurement { path, alone, size, threads: *threads, per_core }.build()
+    });
+    let mut measured = programs.collect::<Result<Vec<_>, Error>>()?;
     for _ in 0..ROUNDS {
         measured.iter_mut().try_for_each(units::Measured::run)?;
     }
