@@ -9,6 +9,7 @@ use super::transformer::{
 use crate::config::{Config, Device, Precision, Recompute, TransportKind, Width};
 use crate::hardware::{Hardware, Network};
 use crate::mesh::Mesh;
+use crate::message::Bytes;
 use crate::plan::PlanBuf;
 use crate::simulate::simulate;
 
@@ -166,16 +167,29 @@ impl PublishedRow {
         }
     }
 
-    /// Tokens a second and device, and the share of a step that waits for links.
-    fn predicted(&self) -> (f64, f64) {
+    /// What is predicted of it.
+    fn predicted(&self) -> Predicted {
         let hardware = self.hardware();
         let units = self.model.units(Width::BF16, self.sequences, self.length);
         PlanBuf::new("Published", self.config(), &units).with(|plan| {
             let timeline = simulate(plan, &hardware).unwrap();
-            let exposed = timeline.parts(plan, 0).exposed_s() / timeline.step_s;
-            (timeline.tokens_per_s(plan) / (8 * self.nodes) as f64, exposed)
+            Predicted {
+                tokens: timeline.tokens_per_s(plan) / (8 * self.nodes) as f64,
+                exposed: timeline.parts(plan, 0).exposed_s() / timeline.step_s,
+                too_much_bytes: (plan.bytes_per_rank_max() as u64).saturating_sub(hardware.budget_bytes(8)),
+            }
         })
     }
+}
+
+/// What is predicted of a row.
+struct Predicted {
+    /// Tokens a second and device.
+    tokens: f64,
+    /// The share of a step that waits for links.
+    exposed: f64,
+    /// What the plan of a rank has more than a device.
+    too_much_bytes: u64,
 }
 
 /// The least and the most that a prediction may be of what is published, where the text claims it.
@@ -198,8 +212,9 @@ written by a test (`UPDATE_EXPECT=1 cargo test -p zero-plan --lib predictions`),
 beside measurements of this project's own runs are in the output of the benchmark.
 
 Claimed, and asserted: in sources 1 and 2, a prediction is 0.9 to 1.3 times what was published, and layouts of one source on
-as many devices are in the published order wherever they differ by more than 10 %. The other rows miss that, and are here
-because none is left out.
+as many devices are in the published order wherever they differ by more than 10 %. That range was chosen after these rows were
+seen. The other rows miss it, and are here because none is left out. Some plans of ours need more memory than the device has on
+which others ran the layout: the last column says so.
 
 ";
 
@@ -227,15 +242,19 @@ of layouts on one kind of device hardly depends on it.
 
 fn table() -> String {
     let mut text = String::from(
-        "| source | layout | devices | published | predicted | predicted / published | of a step exposed |\n|---|---|---|---|---|---|---|\n",
+        "| source | layout | devices | published | predicted | predicted / published | of a step exposed | memory |\n|---|---|---|---|---|---|---|---|\n",
     );
     for row in &ROWS {
-        let ((tokens, exposed), published) = (row.predicted(), row.published);
+        let (Predicted { tokens, exposed, too_much_bytes }, published) = (row.predicted(), row.published);
+        let memory = match too_much_bytes {
+            0 => "fits".to_owned(),
+            bytes => format!("{} too much", Bytes(bytes as usize)),
+        };
         let ratio = tokens / published;
         let miss = if (CLAIMED[0]..=CLAIMED[1]).contains(&ratio) { "" } else { " (miss)" };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {published:.0} | {tokens:.0} | {ratio:.2}{miss} | {:.1} % |",
+            "| {} | {} | {} | {published:.0} | {tokens:.0} | {ratio:.2}{miss} | {:.1} % | {memory} |",
             row.source,
             row.what,
             8 * row.nodes,
@@ -253,7 +272,7 @@ fn the_page_of_predictions_is_up_to_date() {
 #[test]
 fn predictions_are_within_what_is_claimed() {
     for row in ROWS.iter().filter(|row| row.is_claimed()) {
-        let ratio = row.predicted().0 / row.published;
+        let ratio = row.predicted().tokens / row.published;
         assert!((CLAIMED[0]..=CLAIMED[1]).contains(&ratio), "{}: {ratio}", row.what);
     }
 }
@@ -264,7 +283,7 @@ fn layouts_are_in_the_published_order() {
     for (a, b) in ROWS.iter().flat_map(|a| ROWS.iter().map(move |b| (a, b))) {
         let is_pair = a.source == b.source && a.nodes == b.nodes && a.is_claimed();
         if is_pair && a.published > 1.1 * b.published {
-            assert!(a.predicted().0 > b.predicted().0, "{} and {}", a.what, b.what);
+            assert!(a.predicted().tokens > b.predicted().tokens, "{} and {}", a.what, b.what);
             pairs += 1;
         }
     }
