@@ -40,7 +40,8 @@ pub fn memo(question: &Question, advice: &Advice) -> String {
     );
     let _ = writeln!(
         text,
-        "figures of the hardware file; none was measured. Of this answer: {}.",
+        "figures of the hardware file; none was measured, and beside figures that others published for A100s they are up to 29 % too\n\
+         short. Of this answer: {}.",
         searched(question, advice)
     );
     text

@@ -181,7 +181,9 @@ fn activations(question: &Question, pick: &Pick) -> Option<String> {
 /// How much was looked at.
 pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     let exhaustive = if advice.is_exhaustive {
-        "nothing that was not timed can be faster: the search was exhaustive".to_owned()
+        "of the values that it tries (buckets, prefetch, recomputation, micro-batches), nothing that was not timed can be \
+         faster: the search was exhaustive"
+            .to_owned()
     } else {
         format!("the search was bounded by {} plans, so a faster layout may exist", question.effort.plans)
     };
