@@ -286,36 +286,37 @@ impl Config {
         matches!(self.transport, TransportKind::Cluster) && self.mesh.nodes > 1
     }
 
-    /// How many ranks of a host lie along `zero`, where these share among them what comes from other hosts: each takes what
+    /// How many ranks of a host lie along an axis, where these share among them what comes from other hosts: each takes what
     /// its counterparts have, which are the ranks at its place on theirs. 1 where every rank takes all that it needs by itself.
-    pub const fn mates(&self) -> usize {
-        match (self.transport, self.mesh.per_node(Axis::Zero)) {
-            (TransportKind::Cluster, Some(mates)) if mates < self.mesh.zero => mates,
+    /// It is more along one axis at most, as hosts have ranks that follow one another.
+    pub const fn mates(&self, axis: Axis) -> usize {
+        match (self.transport, self.mesh.per_node(axis)) {
+            (TransportKind::Cluster, Some(mates)) if mates < self.mesh.len(axis) => mates,
             _ => 1,
         }
     }
 
     /// What the ranks of each host sum by themselves of a sum along `zero`, so that its bits are those of a sum in one go.
     pub const fn subtrees(&self) -> Subtrees {
-        Subtrees { ranks: self.mesh.zero, mates: self.mates() }
+        Subtrees { ranks: self.mesh.zero, mates: self.mates(Axis::Zero) }
     }
 
     /// Whether the ranks of a host sum what they have of a bucket before it goes to other hosts: where their sums, which are f32,
     /// are no more bytes than their terms. In bf16 they may be, as with three ranks a host, which have two sums.
     pub const fn sums_on_hosts(&self) -> bool {
         let reduce = self.precision.reduce;
-        self.mates() > 1
+        self.mates(Axis::Zero) > 1
             && (!reduce.is_narrow() || self.subtrees().count() * Width::F32.bytes() <= self.mesh.zero * reduce.bytes())
     }
 
     /// Parts that hosts cut a sum along `zero` into.
     pub const fn hosts_along_zero(&self) -> usize {
-        self.mesh.zero / self.mates()
+        self.mesh.zero / self.mates(Axis::Zero)
     }
 
     /// Whether mates read what one of them has gathered for use, which it may overwrite only when they have released it.
     pub const fn shares_gathers(&self) -> bool {
-        self.mates() > 1 && self.shards_parameters()
+        self.mates(Axis::Zero) > 1 && self.shards_parameters()
     }
 
     /// Whether the ranks of a host gather into slots that they have in common. What they convert they read in the inbox of the
@@ -326,7 +327,7 @@ impl Config {
 
     /// How many ranks have one slot for gathered parameters in common.
     pub const fn sharers(&self) -> usize {
-        if self.shares_slots() { self.mates() } else { 1 }
+        if self.shares_slots() { self.mates(Axis::Zero) } else { 1 }
     }
 
     /// How many ranks along `zero` hold together whatever they hold in common: all, or those of a host.
@@ -334,10 +335,10 @@ impl Config {
         if self.shares_slots() { self.sharers() } else { self.mesh.zero }
     }
 
-    /// Which rank along `zero` takes for the host of the one at `own` what the one at `other` has, of a unit's parameters or of
+    /// Which rank along an axis takes for the host of the one at `own` what the one at `other` has, of a unit's parameters or of
     /// the sum of its gradients.
-    pub const fn taker(&self, own: usize, other: usize) -> usize {
-        let mates = self.mates();
+    pub const fn taker(&self, axis: Axis, own: usize, other: usize) -> usize {
+        let mates = self.mates(axis);
         if other / mates == own / mates { other } else { own / mates * mates + other % mates }
     }
 

@@ -153,6 +153,15 @@ impl Coordinates {
         }
     }
 
+    /// Those of the rank at another place along an axis.
+    pub const fn with(self, axis: Axis, index: usize) -> Self {
+        match axis {
+            Axis::Zero => Self { zero: index, ..self },
+            Axis::Replica => Self { replica: index, ..self },
+            Axis::Pipeline => Self { pipeline: index, ..self },
+        }
+    }
+
     /// Its number among the ranks with data of their own, counted replica by replica.
     pub const fn data_rank(&self, mesh: &Mesh) -> usize {
         self.replica * mesh.zero + self.zero
@@ -212,6 +221,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_node_has_some_of_the_ranks_of_one_axis_at_most() {
+        let orders = Axis::ALL.map(|first| Axis::ALL.map(|last| (first, last))).concat();
+        let mut cut = 0;
+        for (first, last) in orders.into_iter().filter(|(first, last)| first != last) {
+            let middle = Axis::ALL.into_iter().find(|axis| ![first, last].contains(axis)).expect("a third axis");
+            for (zero, replica, pipeline, nodes) in (0..6 * 6 * 6 * 24).map(|i| (i % 6, i / 6 % 6, i / 36 % 6, i / 216))
+            {
+                let order = [first, middle, last];
+                let mesh =
+                    Mesh { nodes: nodes + 1, zero: zero + 1, replica: replica + 1, pipeline: pipeline + 1, order };
+                if mesh.ranks().is_multiple_of(mesh.nodes) {
+                    let is_cut =
+                        |axis: &Axis| mesh.per_node(*axis).is_some_and(|each| each > 1 && each < mesh.len(*axis));
+                    let axes = Axis::ALL.into_iter().filter(is_cut).count();
+                    assert!(axes <= 1, "{mesh:?}");
+                    cut += axes;
+                }
+            }
+        }
+        assert!(cut > 100, "{cut}");
     }
 
     #[test]

@@ -128,26 +128,23 @@ impl<'a> Places<'a> {
 
     /// The same of another rank of the pipeline stage.
     pub const fn along(self, axis: Axis, index: usize) -> Self {
-        let at = match axis {
-            Axis::Zero => Coordinates { zero: index, ..self.at },
-            Axis::Replica => Coordinates { replica: index, ..self.at },
-            Axis::Pipeline => panic!("another pipeline stage has another arena"),
-        };
-        Self { at, ..self }
+        assert!(!matches!(axis, Axis::Pipeline), "another pipeline stage has another arena");
+        Self { at: self.at.with(axis, index), ..self }
     }
 
-    /// The mate that takes for this rank what the one at `zero` has, to be copied from there: none where this rank takes that by
-    /// itself, or reaches its owner.
-    pub const fn taker_of(self, zero: usize) -> Option<Self> {
-        let taker = self.tables.config.taker(self.at.zero, zero);
-        if taker == self.at.zero || taker == zero { None } else { Some(self.along(Axis::Zero, taker)) }
+    /// The mate that takes for this rank what the one at `index` along an axis has, to be copied from there: none where this rank
+    /// takes that by itself, or reaches its owner.
+    pub const fn taker_of(self, axis: Axis, index: usize) -> Option<Self> {
+        let own = self.at.along(axis);
+        let taker = self.tables.config.taker(axis, own, index);
+        if taker == own || taker == index { None } else { Some(self.along(axis, taker)) }
     }
 
     /// Where this rank finds what the one at `zero` has of a unit's parameters, in a gather into `slot`: in whose memory, and at
     /// which place of it. Numbers there are as parameters are stored.
     pub const fn gathered_from(self, unit: usize, zero: usize, slot: usize) -> (Self, Place) {
         let config = self.tables.config;
-        match self.taker_of(zero) {
+        match self.taker_of(Axis::Zero, zero) {
             None => {
                 let owner = self.along(Axis::Zero, zero);
                 (owner, owner.shard(unit))
@@ -348,6 +345,24 @@ impl Places<'_> {
         let (zero, bucket) = (config.mesh.zero, &self.tables.buckets[placement.bucket]);
         let start = bucket.partial + (placement.start - bucket.start) / zero;
         self.place(Kind::Partial, start, placement.padded / zero)
+    }
+
+    /// What the rank at `index` along an axis has summed of a unit, as a spread gives it to this one: in whose memory it is found,
+    /// at which place of it, and where it is to lie here. Replicas give the parts of this rank's shard, others their shards.
+    pub const fn spread_from(self, unit: usize, axis: Axis, index: usize) -> (Self, Place, Place) {
+        let to = self.spread_to(unit, axis, index);
+        match (axis, self.taker_of(axis, index)) {
+            (_, Some(mate)) => (mate, mate.spread_to(unit, axis, index), to),
+            (Axis::Zero, None) => (self.along(axis, index), self.along(axis, index).reduced(unit), to),
+            (_, None) => (self.along(axis, index), self.along(axis, index).spread_to(unit, axis, index), to),
+        }
+    }
+
+    const fn spread_to(&self, unit: usize, axis: Axis, index: usize) -> Place {
+        match axis {
+            Axis::Zero => self.local_share(unit, index),
+            _ => self.part(self.reduced(unit), index),
+        }
     }
 
     /// What of a shard the rank at `replica` sums.

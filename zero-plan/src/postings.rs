@@ -181,11 +181,7 @@ fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut d
         op => (0, axis_of(op).map_or(0, |axis| config.mesh.len(axis))),
     };
     for index in first..end {
-        let other = match axis_of(op) {
-            Some(Axis::Zero) => Coordinates { zero: index, ..own },
-            Some(Axis::Replica) => Coordinates { replica: index, ..own },
-            _ => Coordinates { pipeline: index, ..own },
-        };
+        let other = own.with(axis_of(op).unwrap_or(Axis::Pipeline), index);
         let peer = config.mesh.rank(other);
         if are_counterparts(config, op, own, other) && !config.reaches(config.mesh.rank(own), peer) {
             visit(Batch { is_sent, peer, op });

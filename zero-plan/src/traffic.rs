@@ -121,9 +121,9 @@ fn crosses(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
 fn of_hosts(plan: &Plan, rank: usize, bucket: usize) -> [usize; 3] {
     let config = &plan.config;
     let (shard, hosts) = (plan.buckets[bucket].elements / config.mesh.zero, config.hosts_along_zero());
-    let near = (config.mates() - 1) * hosts * shard * config.precision.reduce.bytes();
+    let near = (config.mates(Axis::Zero) - 1) * hosts * shard * config.precision.reduce.bytes();
     let subtrees = config.subtrees();
-    let own = subtrees.count_of(config.mesh.coordinates(rank).zero / config.mates());
+    let own = subtrees.count_of(config.mesh.coordinates(rank).zero / config.mates(Axis::Zero));
     [near, (hosts - 1) * own * shard * size_of::<f32>(), (subtrees.count() - own) * shard * size_of::<f32>()]
 }
 

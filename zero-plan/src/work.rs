@@ -77,8 +77,8 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
         Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => plan.places(at).owned(unit).len * 2 * p,
         Op::Subtotal { bucket, .. } => {
-            let sums = config.subtrees().count_of(at.zero / config.mates());
-            config.hosts_along_zero() * of_bucket(bucket).1 * (config.mates() * g + sums * 4)
+            let sums = config.subtrees().count_of(at.zero / config.mates(Axis::Zero));
+            config.hosts_along_zero() * of_bucket(bucket).1 * (config.mates(Axis::Zero) * g + sums * 4)
         }
         Op::Settle { bucket, round } => {
             let (_, s, _) = of_bucket(bucket);

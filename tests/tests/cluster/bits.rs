@@ -122,6 +122,20 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
     }
 }
 
+#[test]
+fn replicas_that_share_hosts_train_to_the_bits_of_one() {
+    let Some(net) = Net::of(2) else { return };
+    let (there, mut turn) = (Mpi::all(), 0);
+    for (mesh, ranks) in [("mesh=1x4x1", 4), ("mesh=1x6x1", 6), ("mesh=1x4x2", 8)] {
+        for (stage, more) in [("stage=0", "micro_batches=1"), ("stage=2", "bucket=1"), ("stage=3", "micro_batches=2")] {
+            for name in ["zero3", "bf16"] {
+                trains_alike(&net, there[turn % there.len()], name, &[mesh, stage, more].map(str::to_owned), 2, ranks);
+                turn += 1;
+            }
+        }
+    }
+}
+
 /// Along `replica`, a part is sent before its receiver asks for it, and parts that this one asks for first are sent after it.
 /// None is as small as what MPI is given before an answer.
 #[test]

@@ -410,7 +410,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
         Kind::Reduced => config.stage == 0 && mesh.zero > 1 || mesh.replica > 1 || is_mirrored,
         Kind::Partial => mesh.replica > 1,
         Kind::Outgoing => mesh.pipeline > 1,
-        Kind::Inbox => config.mates() > 1 && config.converts_gathers(),
+        Kind::Inbox => config.shares_gathers() && config.converts_gathers(),
         _ => false,
     };
     match home {

@@ -267,7 +267,7 @@ impl OfOp<'_, '_> {
         let is_updated = !config.shards_parameters();
         let whole = if is_updated { own.flat(unit) } else { own.computed_on(unit, slot) };
         for index in 0..zero {
-            let taker = config.taker(own.at.zero, index);
+            let taker = config.taker(Axis::Zero, own.at.zero, index);
             if config.shares_slots() && (index == own.at.zero || taker != own.at.zero) {
                 continue;
             }
@@ -439,7 +439,7 @@ impl OfOp<'_, '_> {
 
     /// For each host, what this one has of the shard of this rank's counterpart there.
     fn subtotal(&mut self, bucket: usize, round: usize) {
-        let (own, mates) = (self.own, self.plan.config.mates());
+        let (own, mates) = (self.own, self.plan.config.mates(Axis::Zero));
         let here = own.at.zero / mates;
         for unit in self.units_of(bucket) {
             for host in 0..self.plan.config.hosts_along_zero() {
@@ -534,7 +534,7 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// What each rank along an axis has summed. What a mate takes for the host is read there, among its own gradients.
+    /// What each rank along an axis has summed. What a mate takes for the host is read there, where that mate wants it.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let own = self.own;
         for unit in self.units_of(bucket) {
@@ -542,11 +542,7 @@ impl OfOp<'_, '_> {
             for index in 0..self.plan.config.mesh.len(axis) {
                 let peer = own.along(axis, index);
                 let whole = peer.reduced(unit);
-                let (holder, from, to) = match (axis, own.taker_of(index)) {
-                    (Axis::Replica, _) => (peer, own.part(whole, index), own.part(own.reduced(unit), index)),
-                    (_, Some(mate)) => (mate, mate.local_share(unit, index), own.local_share(unit, index)),
-                    (_, None) => (peer, whole, own.local_share(unit, index)),
-                };
+                let (holder, from, to) = own.spread_from(unit, axis, index);
                 let start = self.gradient_bytes(peer.at, whole, (axis == Axis::Replica).then_some(index));
                 self.note(holder.at, from, content, start, false);
                 // In place, this rank's own is where it is wanted.

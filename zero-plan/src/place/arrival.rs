@@ -68,13 +68,14 @@ fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
     plan.config.reaches(mesh.rank(own), mesh.rank(other))
 }
 
-/// Whether two ranks of different hosts give one another something in an op along `zero`: all do, but where mates take what
+/// Whether two ranks of different hosts give one another something in an op along an axis: all do, but where mates take what
 /// is gathered or spread for one another, and where hosts give one another sums.
 pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: Coordinates) -> bool {
     match op {
-        Op::Gather { .. } | Op::Spread { axis: Axis::Zero, .. } => config.taker(own.zero, other.zero) == own.zero,
+        Op::Gather { .. } => config.taker(Axis::Zero, own.zero, other.zero) == own.zero,
+        Op::Spread { axis, .. } => config.taker(axis, own.along(axis), other.along(axis)) == own.along(axis),
         Op::Settle { .. } | Op::Reduce { .. } if config.sums_on_hosts() => {
-            own.zero % config.mates() == other.zero % config.mates()
+            own.zero % config.mates(Axis::Zero) == other.zero % config.mates(Axis::Zero)
         }
         _ => true,
     }
@@ -98,7 +99,7 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
             visit(source, whole.share(peer.at.zero, mesh.zero));
         }
         Op::Settle { bucket, .. } if config.sums_on_hosts() => units_of(bucket).for_each(|unit| {
-            let [here, there] = [own.at, peer.at].map(|at| at.zero / config.mates());
+            let [here, there] = [own.at, peer.at].map(|at| at.zero / config.mates(Axis::Zero));
             let sums = config.subtrees().of_host(there);
             sums.for_each(|sum| visit(peer.subtotal(unit, here, sum.first), own.joined(unit, sum.first)));
         }),

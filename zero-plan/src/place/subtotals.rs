@@ -3,7 +3,7 @@
 
 use super::{Place, Places};
 use crate::layout::Kind;
-use crate::mesh::Coordinates;
+use crate::mesh::{Axis, Coordinates};
 use crate::subtrees::Subtree;
 
 impl Places<'_> {
@@ -12,7 +12,7 @@ impl Places<'_> {
     pub const fn subtotal(&self, unit: usize, host: usize, first: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let (zero, bucket) = (config.mesh.zero, &self.tables.buckets[placement.bucket]);
-        let each = config.subtrees().count_of(self.at.zero / config.mates());
+        let each = config.subtrees().count_of(self.at.zero / config.mates(Axis::Zero));
         // Of every shard, as many as there are hosts, this host has that many sums.
         let sums = config.hosts_along_zero() * each;
         let turn = (bucket.partial > 0) as usize * (self.memory.bucket_slot / zero * sums);
@@ -25,7 +25,8 @@ impl Places<'_> {
     /// and then of what is added to it.
     pub const fn joined(&self, unit: usize, first: usize) -> Place {
         let config = self.tables.config;
-        let (own, host, subtrees) = (self.at.zero / config.mates(), first / config.mates(), config.subtrees());
+        let (own, host, subtrees) =
+            (self.at.zero / config.mates(Axis::Zero), first / config.mates(Axis::Zero), config.subtrees());
         if host == own {
             return self.subtotal(unit, own, first);
         }
@@ -39,7 +40,7 @@ impl Places<'_> {
         if config.subtrees().end(first) < end {
             return (self.at.zero, self.joined(unit, first));
         }
-        let (mates, own) = (config.mates(), self.at.zero);
+        let (mates, own) = (config.mates(Axis::Zero), self.at.zero);
         let zero = first / mates * mates + own % mates;
         let counterpart = Places { at: Coordinates { zero, ..self.at }, ..*self };
         (zero, counterpart.subtotal(unit, own / mates, first))

@@ -97,10 +97,13 @@ fn reach(config: &Config, op: Op) -> Option<Axis> {
 /// The mates that take for a rank, of other hosts, what it reads in the same op.
 fn takers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
     let (config, own) = (plan.config, plan.config.mesh.coordinates(rank));
-    let takes = matches!(op, Op::Spread { axis: Axis::Zero, .. });
-    let first = own.zero / config.mates() * config.mates();
-    let mates = (first..first + config.mates()).filter(move |&zero| takes && zero != own.zero);
-    mates.map(move |zero| config.mesh.rank(Coordinates { zero, ..own }))
+    let axis = if let Op::Spread { axis, .. } = op { Some(axis) } else { None };
+    axis.into_iter().flat_map(move |axis| {
+        let (index, mates) = (own.along(axis), config.mates(axis));
+        let first = index / mates * mates;
+        let others = (first..first + mates).filter(move |&mate| mate != index);
+        others.map(move |mate| config.mesh.rank(own.with(axis, mate)))
+    })
 }
 
 /// Parameters and their states as a rank has them between passes, as accesses that read them.

@@ -40,7 +40,13 @@ fn hosts(nodes: usize, each: usize, stage: u8) -> Config {
     Config { mesh, stage, prefetch: 1, bucket_bytes: 1, transport: TransportKind::Cluster, ..Config::PLAIN }
 }
 
-/// The same at stage 3, with parameters that are converted when they are gathered.
+/// Hosts of so many replicas of `zero` ranks each.
+fn hosts_of_replicas(nodes: usize, each: usize, zero: usize, stage: u8) -> Config {
+    let mesh = Mesh { nodes, replica: nodes * each, ..Mesh::of_zero(zero) };
+    Config { mesh, ..hosts(nodes, each, stage) }
+}
+
+/// Hosts of ranks along `zero` at stage 3, with parameters that are converted when they are gathered.
 fn converting(nodes: usize, each: usize) -> Config {
     Config { precision: Precision { params: Width::BF16, ..Precision::default() }, ..hosts(nodes, each, 3) }
 }
@@ -52,7 +58,10 @@ const MESHES: [(usize, usize); 9] = [(2, 2), (2, 3), (3, 2), (2, 4), (3, 3), (2,
 fn every_way_to_share_what_comes_from_other_hosts_is_proven() {
     let narrow = Precision { compute: Width::BF16, params: Width::BF16, reduce: Width::BF16, ..Precision::default() };
     let (mut shared, mut summed) = (0, 0);
-    for (nodes, each) in MESHES {
+    let along_zero = MESHES.map(|(nodes, each)| hosts(nodes, each, 0));
+    let along_replica = [(2, 2, 1), (2, 2, 2), (2, 3, 1), (3, 2, 2), (2, 4, 1), (3, 3, 1), (2, 6, 1), (3, 5, 1)];
+    let along_replica = along_replica.map(|(nodes, each, zero)| hosts_of_replicas(nodes, each, zero, 0));
+    for base in along_zero.into_iter().chain(along_replica) {
         for stage in 0..=3 {
             for precision in [Precision::default(), narrow, Precision { params: Width::BF16, ..Precision::default() }] {
                 for (micro_batches, reduce, bucket_bytes) in [
@@ -62,8 +71,7 @@ fn every_way_to_share_what_comes_from_other_hosts_is_proven() {
                     (3, Often::PerStep, 3000),
                 ] {
                     for gather in [Often::PerMicroBatch, Often::PerStep] {
-                        let base = hosts(nodes, each, stage);
-                        let config = Config { precision, micro_batches, reduce, bucket_bytes, gather, ..base };
+                        let config = Config { stage, precision, micro_batches, reduce, bucket_bytes, gather, ..base };
                         planned(config, |plan| prove(plan).map(drop))
                             .unwrap_or_else(|flaw| panic!("{config:?}: {flaw}"));
                         shared += usize::from(config.shares_slots());
@@ -270,6 +278,33 @@ fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
                 let taken = Moved::taken(plan, rank, step);
                 assert_eq!(taken.copied.spread_bytes, (nodes * each - 1) * sums);
                 assert_eq!(taken.in_place.spread_bytes, 0);
+            }
+        });
+    }
+}
+
+/// So does each replica's part of a sum.
+#[test]
+fn what_all_replicas_need_of_a_sum_goes_from_host_to_host_once() {
+    for (nodes, each, zero, stage, micro_batches) in
+        [(2, 2, 1, 0, 1), (2, 2, 2, 2, 1), (3, 2, 1, 3, 2), (2, 3, 2, 0, 1), (2, 4, 1, 1, 2)]
+    {
+        planned(Config { micro_batches, ..hosts_of_replicas(nodes, each, zero, stage) }, |plan| {
+            let (step, mesh) = (plan.stages[0].step, &plan.config.mesh);
+            let parts = shards_bytes(plan, |op| match op {
+                Op::Spread { bucket, axis: Axis::Replica } => plan.buckets[bucket].elements,
+                _ => 0,
+            }) / mesh.replica;
+            let spread = Op::Spread { bucket: plan.placements[0].bucket, axis: Axis::Replica };
+            for rank in 0..mesh.ranks() {
+                assert_eq!(Traffic::between_hosts(plan, rank, step).replica_spread_bytes, (nodes - 1) * parts);
+                let others = (0..nodes).map(|node| node * each * zero + rank % (each * zero));
+                let others: Vec<usize> = others.filter(|&other| other != rank).collect();
+                assert_eq!(counterparts(plan, spread, rank, true), others);
+                assert_eq!(counterparts(plan, spread, rank, false), others);
+                let taken = Moved::taken(plan, rank, step);
+                assert_eq!(taken.copied.replica_spread_bytes, (nodes * each - 1) * parts);
+                assert_eq!(taken.in_place.replica_spread_bytes, 0);
             }
         });
     }

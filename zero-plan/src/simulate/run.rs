@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
         let config = &self.plan.config;
         if config.spans_hosts() {
             let bytes = |host: usize| {
-                let at = Coordinates { zero: host * config.mates(), replica: 0, pipeline: lane };
+                let at = Coordinates { zero: host * config.mates(Axis::Zero), replica: 0, pipeline: lane };
                 Traffic::between_hosts(self.plan, config.mesh.rank(at), &[op]).total_bytes()
             };
             // Hosts may send one another unlike numbers of sums, and all wait for the one with the most.

@@ -260,7 +260,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         let gathers_for_use = config.shards_parameters();
         let whole = if gathers_for_use { own.computed_on(unit, slot) } else { own.flat(unit) };
         for zero in 0..config.mesh.zero {
-            let (is_own, taker) = (zero == own.at.zero, config.taker(own.at.zero, zero));
+            let (is_own, taker) = (zero == own.at.zero, config.taker(Axis::Zero, own.at.zero, zero));
             let to = whole.share(zero, config.mesh.zero);
             if config.shares_slots() && (is_own || taker != own.at.zero) {
                 self.moved.in_place.gather_bytes += if is_own { 0 } else { to.len_bytes };
@@ -289,7 +289,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// Sums what the ranks of this host have of a bucket, for each host's counterpart of this rank.
     fn subtotal(&mut self, bucket: usize) {
         let (own, config) = (self.places(), &self.plan.config);
-        let (mates, place) = (config.mates(), own.at.zero % config.mates());
+        let (mates, place) = (config.mates(Axis::Zero), own.at.zero % config.mates(Axis::Zero));
         let here = own.at.zero / mates;
         for unit in self.units_of(bucket) {
             for host in 0..config.hosts_along_zero() {
@@ -322,7 +322,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
         let (number, block) = subtrees.blocks();
         self.reduce(own.partial(unit), number, None, |number| source(block(number)), write);
-        let far = subtrees.count() - subtrees.count_of(own.at.zero / config.mates());
+        let far = subtrees.count() - subtrees.count_of(own.at.zero / config.mates(Axis::Zero));
         self.moved.copied.reduce_bytes += far * own.joined(unit, 0).len_bytes;
     }
 
@@ -373,20 +373,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// Gathers what the ranks along an axis have summed: replicas the parts of this rank's shards, others their shards into
-    /// this rank's own gradients. What a mate has taken for the host is copied from that mate's gradients: before this rank enters
-    /// the agreement on loss and norm. The mate writes its gradients again in the next step, when all have entered it, so the two
+    /// this rank's own gradients. What a mate has taken for the host is copied from where that mate wants it: before this rank
+    /// enters the agreement on loss and norm. The mate writes there again in the next step, when all have entered it, so the two
     /// are in order without another wait.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let own = self.places();
         for unit in self.units_of(bucket) {
             for index in 0..self.plan.config.mesh.len(axis) {
-                let whole = own.along(axis, index).reduced(unit);
-                let (owner, from, to) = match (axis, own.taker_of(index)) {
-                    (Axis::Replica, _) => (index, own.part(whole, index), own.part(own.reduced(unit), index)),
-                    (_, Some(mate)) => (mate.at.zero, mate.local_share(unit, index), own.local_share(unit, index)),
-                    (_, None) => (index, whole, own.local_share(unit, index)),
-                };
-                let rank = self.arena.along(axis, owner);
+                let (holder, from, to) = own.spread_from(unit, axis, index);
+                let rank = self.arena.along(axis, holder.at.along(axis));
                 if rank == self.arena.rank() && from == to {
                     continue;
                 }

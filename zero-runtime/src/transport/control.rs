@@ -10,7 +10,7 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use zero_plan::footprint::CONTROL_BYTES;
-use zero_plan::{Config, Parcel, Pass};
+use zero_plan::{Axis, Config, Parcel, Pass};
 
 use super::Lost;
 use crate::launch::NOTICE;
@@ -64,7 +64,7 @@ pub enum Count {
     Settled,
     /// Buckets combined: the partial sums of other replicas have been read, and this rank's parts are there.
     Combined,
-    /// Buckets whose parts have all that is added to them, and may be spread along `replica`.
+    /// Buckets whose parts have all that is added to them, and may be spread along `replica`: from another host they have come.
     Joined,
     /// Buckets whose shards are whole, and may be spread along `zero`: from another host they have come.
     Whole,
@@ -90,7 +90,11 @@ impl Count {
 
     /// Whether a rank that something has come to from another host tells it to its mates as well, who read it there.
     pub const fn is_for_mates(self, config: &Config) -> bool {
-        matches!(self, Count::Gathered | Count::Whole) && config.mates() > 1
+        match self {
+            Count::Gathered | Count::Whole => config.mates(Axis::Zero) > 1,
+            Count::Joined => config.mates(Axis::Replica) > 1,
+            _ => false,
+        }
     }
 
     /// Its number.

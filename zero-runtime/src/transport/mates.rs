@@ -33,7 +33,7 @@ impl<D: Device> Shared<'_, D> {
         is_one: impl Fn(usize, usize, usize) -> bool,
     ) -> Result<(), Lost> {
         let (config, own) = (self.arena.plan().config, self.arena.coordinates().zero);
-        for zero in (0..config.mesh.zero).filter(|&zero| zero != own && is_one(own, config.mates(), zero)) {
+        for zero in (0..config.mesh.zero).filter(|&zero| zero != own && is_one(own, config.mates(Axis::Zero), zero)) {
             self.await_count(device, self.arena.along(Axis::Zero, zero), count, target)?;
         }
         Ok(())

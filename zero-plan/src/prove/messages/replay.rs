@@ -11,7 +11,7 @@ use super::leaving::Leaving;
 use super::needs::Need;
 use super::{Flaw, Messages, Posting};
 use crate::execution::execute;
-use crate::mesh::{Axis, Coordinates};
+use crate::mesh::Axis;
 use crate::postings::Moment;
 use crate::schedule::Op;
 
@@ -79,7 +79,7 @@ impl Gathers {
 }
 
 /// For each op of a rank, what it waits for until it has come: what is received for it; at the end of a gather, all of that gather
-/// and those before it, to whichever rank along `zero` of its host, as of a spread along it; of numbers, those that come to any rank
+/// and those before it, to whichever rank along `zero` of its host, as of a spread to those along its axis; of numbers, those that come to any rank
 /// of its host.
 fn come(
     messages: &Messages,
@@ -90,9 +90,12 @@ fn come(
     let (config, ops) = (&messages.plan().config, messages.ranks.ops);
     let here = || (0..ops.len()).filter(|&other| config.mesh.node(other) == config.mesh.node(rank));
     let own = messages.at(rank);
-    let is_in_line = |other: &usize| messages.at(*other) == Coordinates { zero: messages.at(*other).zero, ..own };
-    let is_mate = |other: &usize| *other == rank || config.mates() > 1 && is_in_line(other);
-    let mates: Vec<usize> = here().filter(is_mate).collect();
+    let mates_along = |axis: Axis| -> Vec<usize> {
+        let is_in_line = |other: &usize| messages.at(*other) == own.with(axis, messages.at(*other).along(axis));
+        let is_mate = |other: &usize| *other == rank || config.mates(axis) > 1 && is_in_line(other);
+        here().filter(is_mate).collect()
+    };
+    let mates = mates_along(Axis::Zero);
     let mut come: Vec<Vec<(usize, usize)>> = vec![Vec::new(); ops[rank].len()];
     for (index, need) in needs[rank].iter().enumerate() {
         if let Some(need) = need {
@@ -102,8 +105,7 @@ fn come(
     // Which gather was the last of each unit; and of how many messages for gathers each mate's are waited for already.
     let (mut begun, mut count) = (vec![None; messages.plan().units.len()], 0);
     let mut waited: Vec<usize> = vec![0; mates.len()];
-    let is_spread = |op: &Op| matches!(op, Op::Spread { axis: Axis::Zero, .. });
-    let mut spreads = 0;
+    let mut spreads = [0; Axis::ALL.len()];
     for (at, &op) in ops[rank].iter().enumerate() {
         match op {
             Op::Gather { unit, .. } => {
@@ -118,15 +120,16 @@ fn come(
                     *waited = end.max(*waited);
                 }
             }
-            Op::Spread { axis: Axis::Zero, .. } => {
-                for &mate in mates.iter().filter(|&&mate| mate != rank) {
+            Op::Spread { axis, .. } => {
+                let is_spread = |op: &Op| matches!(op, Op::Spread { axis: other, .. } if *other == axis);
+                for mate in mates_along(axis).into_iter().filter(|&mate| mate != rank) {
                     let mut all = (0..ops[mate].len()).filter(|&op| is_spread(&ops[mate][op]));
-                    let Some(same) = all.nth(spreads) else { continue };
+                    let Some(same) = all.nth(spreads[axis as usize]) else { continue };
                     let is_for_it = |need: &Need| need.op == same;
                     let shares = (0..needs[mate].len()).filter(|&it| needs[mate][it].as_ref().is_some_and(is_for_it));
                     come[at].extend(shares.map(|index| (mate, index)));
                 }
-                spreads += 1;
+                spreads[axis as usize] += 1;
             }
             Op::Agree => {
                 for mate in here() {

@@ -21,7 +21,7 @@ fn planned<R>(config: Config, ties: bool, with: impl FnOnce(&Plan) -> R) -> R {
     PlanBuf::new("Four", config, &units).with(with)
 }
 
-/// Meshes with something on another host along each axis, and along two of them.
+/// Meshes with something on another host along each axis, and along two of them; the last ones with several replicas on a host.
 fn meshes() -> Vec<Mesh> {
     let outermost = |axis| match axis {
         Axis::Zero => [Axis::Pipeline, Axis::Replica, Axis::Zero],
@@ -43,6 +43,11 @@ fn meshes() -> Vec<Mesh> {
         of(2, 4, 1, 2, outermost(Axis::Zero)),
         of(4, 2, 2, 2, outermost(Axis::Pipeline)),
         of(8, 2, 2, 2, outermost(Axis::Pipeline)),
+        of(2, 1, 4, 1, outermost(Axis::Replica)),
+        of(2, 1, 6, 1, outermost(Axis::Replica)),
+        of(3, 1, 6, 1, outermost(Axis::Replica)),
+        of(2, 2, 4, 1, outermost(Axis::Replica)),
+        of(2, 2, 4, 2, outermost(Axis::Replica)),
     ]
 }
 
@@ -91,6 +96,8 @@ fn each_step(with: &dyn Fn(&Ranks)) {
         (mesh_of(0), 0, 3000, false),
         (mesh_of(5), 2, 3000, false),
         (mesh_of(8), 1, 1, true),
+        (mesh_of(13), 0, 1, false),
+        (mesh_of(14), 2, 3000, false),
     ] {
         planned(Config { mesh, stage, bucket_bytes, ..base }, ties, |plan| {
             let ops: Vec<&[Op]> = (0..mesh.ranks()).map(|rank| plan.of_rank(rank).ops(Pass::Train)).collect();
