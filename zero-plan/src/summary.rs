@@ -161,7 +161,7 @@ impl StageSummary {
     pub fn of(plan: &Plan, stage: usize) -> Self {
         let schedule = &plan.stages[stage];
         let regions = schedule.memory.regions.iter().filter(|region| region.bytes > 0);
-        let traffic = Traffic::of(plan, schedule.step);
+        let traffic = Traffic::of(plan, plan.busiest_rank(stage), schedule.step);
         let arena_bytes = schedule.memory.bytes_per_rank();
         let outside_bytes = plan.outside_bytes(&RunSize::LEAST);
         let most = plan.peak(stage);
@@ -180,7 +180,7 @@ impl StageSummary {
             },
             sent: sent(&traffic),
             sent_bytes: traffic.total_bytes(),
-            copied_bytes: Moved::sent(plan, plan.first_rank(stage), schedule.step).copied.total_bytes(),
+            copied_bytes: Moved::sent(plan, plan.busiest_rank(stage), schedule.step).copied.total_bytes(),
             ops: counts(schedule.step),
         }
     }

@@ -47,18 +47,14 @@ pub struct Moved {
 impl Moved {
     /// What a rank sends in one pass over `ops`, which are of `plan`.
     pub fn sent(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
-        Self::sum(plan, rank, ops, true, |op| Traffic::of(plan, &[op]))
+        Self::sum(plan, rank, ops, true)
     }
 
     /// What a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
     /// takes as much as it sends, unless hosts send one another unlike numbers of sums. What crosses to another pipeline stage
     /// is counted where it arrives.
     pub fn taken(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
-        Self::sum(plan, rank, ops, false, |op| match op {
-            Op::Send { .. } => Traffic::default(),
-            Op::Receive { parcel, unit, .. } => carried(plan, parcel, unit, false),
-            op => Traffic::of(plan, &[op]),
-        })
+        Self::sum(plan, rank, ops, false)
     }
 
     /// The sum of both.
@@ -68,15 +64,15 @@ impl Moved {
         all
     }
 
-    fn sum(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool, traffic: impl Fn(Op) -> Traffic) -> Self {
+    fn sum(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool) -> Self {
         ops.iter().fold(Self::default(), |mut moved, &op| {
-            let all = traffic(op);
             if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
                 let [near, sent, taken] = of_hosts(plan, rank, bucket);
                 moved.in_place.reduce_bytes += near;
                 moved.copied.reduce_bytes += if is_sent { sent } else { taken };
                 return moved;
             }
+            let all = of_op(plan, rank, op, is_sent);
             let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
             let near = partners.iter().filter(|&&partner| !crosses(plan, rank, partner, op)).count();
             // Each of the others has as much of it.
@@ -127,6 +123,33 @@ fn of_hosts(plan: &Plan, rank: usize, bucket: usize) -> [usize; 3] {
     [near, (hosts - 1) * own * shard * size_of::<f32>(), (subtrees.count() - own) * shard * size_of::<f32>()]
 }
 
+/// What a rank sends in an op, or takes. It takes as much as it sends, but of parcels.
+fn of_op(plan: &Plan, rank: usize, op: Op, is_sent: bool) -> Traffic {
+    match op {
+        Op::Send { .. } if !is_sent => Traffic::default(),
+        Op::Receive { parcel, unit, .. } if !is_sent => carried(plan, parcel, unit, false),
+        op => Traffic::of(plan, rank, &[op]),
+    }
+}
+
+impl Plan<'_> {
+    /// The first rank of a pipeline stage that sends as much as any of it. All do, unless hosts send one another unlike numbers of
+    /// sums.
+    pub fn busiest_rank(&self, stage: usize) -> usize {
+        let config = &self.config;
+        let hosts = if config.sums_on_hosts() { config.hosts_along_zero() } else { 1 };
+        let sums = |host: &usize| core::cmp::Reverse(config.subtrees().count_of(*host));
+        let host = (0..hosts).min_by_key(sums).unwrap_or(0);
+        config.mesh.rank(Coordinates { zero: host * config.mates(Axis::Zero), replica: 0, pipeline: stage })
+    }
+
+    /// Whether all ranks of a pipeline stage send as much as one another.
+    pub fn sends_alike(&self) -> bool {
+        let subtrees = self.config.subtrees();
+        !self.config.sums_on_hosts() || subtrees.count() == subtrees.most() * self.config.hosts_along_zero()
+    }
+}
+
 /// Whether those peers who reach it read what an op moves where it lies. What other ops move is copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
@@ -159,11 +182,10 @@ fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
 }
 
 impl Traffic {
-    /// What a rank sends in one pass over `ops`, which are of `plan`: the first along `zero`, where hosts send one another unlike
-    /// numbers of sums.
-    pub fn of(plan: &Plan, ops: &[Op]) -> Self {
+    /// What a rank sends in one pass over `ops`, which are of its schedule.
+    pub fn of(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         ops.iter().fold(Self::default(), |mut traffic, &op| {
-            traffic.add(plan, op);
+            traffic.add(plan, rank, op);
             traffic
         })
     }
@@ -171,13 +193,23 @@ impl Traffic {
     /// What of it a rank sends to ranks of other hosts, which are those that it does not reach. Loss and norms go once to each
     /// other host.
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
+        Self::crossing(plan, rank, ops, true)
+    }
+
+    /// What it takes of them in such a pass: other sums than it sends, and what crosses to its pipeline stage.
+    pub fn from_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
+        Self::crossing(plan, rank, ops, false)
+    }
+
+    fn crossing(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool) -> Self {
         ops.iter().fold(Self::default(), |mut sum, &op| {
             let partners = partners(plan, rank, op);
             let far = partners.iter().filter(|&&partner| crosses(plan, rank, partner, op)).count();
             if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
-                sum.reduce_bytes += of_hosts(plan, rank, bucket)[1];
+                let [_, sent, taken] = of_hosts(plan, rank, bucket);
+                sum.reduce_bytes += if is_sent { sent } else { taken };
             } else if far > 0 {
-                sum += Self::of(plan, &[op]).share(far, partners.len());
+                sum += of_op(plan, rank, op, is_sent).share(far, partners.len());
             }
             if let (Op::Agree, true) = (op, plan.config.has_carried()) {
                 sum.agree_bytes += (plan.config.mesh.nodes - 1) * exchanged_bytes(plan.agreed_values());
@@ -186,7 +218,7 @@ impl Traffic {
         })
     }
 
-    fn add(&mut self, plan: &Plan, op: Op) {
+    fn add(&mut self, plan: &Plan, rank: usize, op: Op) {
         let (mesh, precision) = (&plan.config.mesh, &plan.config.precision);
         let (params, reduce) = (precision.params.bytes(), precision.reduce.bytes());
         let others = |bytes: usize, ranks: usize| bytes / ranks * (ranks - 1);
@@ -195,7 +227,7 @@ impl Traffic {
                 self.gather_bytes += others(plan.placements[unit].padded * params, mesh.zero);
             }
             Op::Reduce { bucket, .. } if plan.config.sums_on_hosts() => {
-                let [near, sent, _] = of_hosts(plan, 0, bucket);
+                let [near, sent, _] = of_hosts(plan, rank, bucket);
                 self.reduce_bytes += near + sent;
             }
             Op::Reduce { bucket, .. } => {

@@ -80,7 +80,7 @@ impl<T> Emulated<T> {
 
     /// Starts what `op` sends; gives when it has arrived.
     fn start(&mut self, plan: &Plan, op: Op) -> Instant {
-        let bytes = Traffic::of(plan, &[op]).total_bytes();
+        let bytes = Traffic::of(plan, 0, &[op]).total_bytes();
         if bytes == 0 {
             return Instant::now();
         }

@@ -61,7 +61,7 @@ pub fn measure(rounds: u32, steps: u32) -> Outcome<()> {
 
 fn row(link: Link, config: Config, (rounds, steps): (u32, u32), machine: &Machine) -> Outcome<()> {
     let plan = PlanBuf::new(Gpt::PLAN.model, config, Gpt::PLAN.units);
-    let sent = plan.with(|plan| Traffic::of(plan, plan.stages[0].step).total_bytes());
+    let sent = plan.with(|plan| Traffic::of(plan, 0, plan.stages[0].step).total_bytes());
     let mut samples = Vec::new();
     for _ in 0..rounds {
         samples.push(run(link, &plan, steps)?);

@@ -136,6 +136,14 @@ fn replicas_that_share_hosts_train_to_the_bits_of_one() {
     }
 }
 
+/// Of three hosts of five ranks, the first and the last one send two sums of what each has, and the second one three.
+#[test]
+fn hosts_that_send_unlike_numbers_of_sums_train_to_the_bits_of_one() {
+    let Some(net) = Net::of(3) else { return };
+    let mpi = Mpi::all()[0];
+    trains_alike(&net, mpi, "zero3", &["mesh=1x1x15", "stage=2"].map(str::to_owned), 3, 15);
+}
+
 /// Along `replica`, a part is sent before its receiver asks for it, and parts that this one asks for first are sent after it.
 /// None is as small as what MPI is given before an answer.
 #[test]

@@ -13,7 +13,7 @@ use zero_plan::{Config, Moved, Op, Plan, Traffic, TransportKind};
 use crate::model::{Model, config, mesh, models, precision};
 
 fn step(plan: &Plan, stage: usize) -> Traffic {
-    Traffic::of(plan, plan.stages[stage].step)
+    Traffic::of(plan, plan.first_rank(stage), plan.stages[stage].step)
 }
 
 /// What a rank of the first pipeline stage sends.

@@ -83,7 +83,7 @@ fn hold(carried: &Value, plan: &Plan) {
         assert_eq!(numbers(&drawn["memory"]["peak"]["bytes"]), peak.bytes);
         assert_eq!(number(&drawn["memory"]["peak"]["total_bytes"]), peak.total_bytes());
         assert_eq!(stage.step[number(&drawn["memory"]["peak"]["op"])], peak.op);
-        let traffic = Traffic::of(plan, stage.step);
+        let traffic = Traffic::of(plan, plan.first_rank(pipeline), stage.step);
         let part = |name: &str| {
             let parts = drawn["traffic"].as_array().expect("a list").iter();
             parts.filter(|part| part["name"] == name).map(|part| number(&part["bytes"])).sum::<usize>()
@@ -165,7 +165,7 @@ fn numbers_of_a_figure_are_those_of_its_plan() {
         let stage = stage.expect("a stage");
         let (memory, peak) = (&plan.stages[stage].memory, plan.peak(stage));
         let outside = plan.outside_bytes(&zero_plan::RunSize::LEAST);
-        let traffic = Traffic::of(plan, plan.stages[stage].step);
+        let traffic = Traffic::of(plan, plan.first_rank(stage), plan.stages[stage].step);
         let step = zero_plan::simulate::Time(simulate(plan, &hardware).expect("it fits").step_s);
         let mut said = vec![
             format!("an arena of {}", Bytes(memory.bytes_per_rank())),

@@ -77,8 +77,8 @@ struct Artificial(u64);
 impl Judge for Artificial {
     fn step_s(&self, plan: &Plan) -> Option<f64> {
         let (mut cost, seed) = (0.0, self.0 as f64);
-        for stage in plan.stages {
-            let traffic = Traffic::of(plan, stage.step);
+        for (number, stage) in plan.stages.iter().enumerate() {
+            let traffic = Traffic::of(plan, plan.first_rank(number), stage.step);
             for (i, axis) in Axis::ALL.into_iter().enumerate() {
                 let weight = if plan.config.mesh.crosses_nodes(axis) { 7.0 } else { 1.0 };
                 cost += weight * traffic.on(axis) as f64 * (1.0 + (seed * (i + 1) as f64).sin().abs());

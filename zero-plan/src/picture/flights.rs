@@ -88,7 +88,7 @@ fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
 /// From each op that starts something to the one that ends it.
 fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
     let ops = plan.stages[pipeline].step;
-    let spans = &timeline.lanes[pipeline].spans;
+    let (spans, rank) = (&timeline.lanes[pipeline].spans, plan.busiest_rank(pipeline));
     let flight = |(number, &op): (usize, &Op)| {
         let end = match op {
             Op::Send { parcel, .. } => taken(plan, pipeline, timeline, parcel, number)?,
@@ -98,7 +98,7 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
                 spans[last].end_s
             }
         };
-        let bytes = Traffic::of(plan, &[op]).total_bytes();
+        let bytes = Traffic::of(plan, rank, &[op]).total_bytes();
         Some(Flight { op: number, class: Class::of(op), start: spans[number].start_s, end, bytes, link: "" })
     };
     ops.iter().enumerate().filter_map(flight).collect()

@@ -160,6 +160,7 @@ pub struct OpColumns {
 impl OpColumns {
     pub(super) fn of(plan: &Plan, pipeline: usize, verbs: &[Verb], timed: Timed) -> Self {
         let (Timed { timeline, clock, .. }, mut columns) = (timed, Self::default());
+        let rank = plan.busiest_rank(pipeline);
         let signed = |value: Option<usize>| value.map_or(-1, |value| value as isize);
         for (number, (&op, span)) in plan.stages[pipeline].step.iter().zip(&timeline.lanes[pipeline].spans).enumerate()
         {
@@ -175,7 +176,7 @@ impl OpColumns {
             if waits_from < start {
                 columns.waits.extend(WaitPicture::of(timeline, number, span.cause));
             }
-            columns.sent.push(crate::traffic::Traffic::of(plan, &[op]).total_bytes());
+            columns.sent.push(crate::traffic::Traffic::of(plan, rank, &[op]).total_bytes());
         }
         columns
     }

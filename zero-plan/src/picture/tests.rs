@@ -71,7 +71,7 @@ fn the_timeline_in_operations_is_that_of_the_execution_of_all_ranks() {
 #[test]
 fn ops_are_the_plans_ops_in_words() {
     each(|plan, picture| {
-        for (stage, drawn) in plan.stages.iter().zip(&picture.stages) {
+        for (at, (stage, drawn)) in plan.stages.iter().zip(&picture.stages).enumerate() {
             for (number, &op) in stage.step.iter().enumerate() {
                 let verb = &picture.verbs[drawn.ops.verb[number]];
                 let subject = match (verb.about, usize::try_from(drawn.ops.about[number])) {
@@ -81,10 +81,10 @@ fn ops_are_the_plans_ops_in_words() {
                 };
                 let title = if verb.alone { verb.name.clone() } else { format!("{} {subject}", verb.name) };
                 assert_eq!(title, plan.title(op));
-                assert_eq!(drawn.ops.sent[number], Traffic::of(plan, &[op]).total_bytes());
+                assert_eq!(drawn.ops.sent[number], Traffic::of(plan, plan.first_rank(at), &[op]).total_bytes());
             }
             let sent: usize = drawn.traffic.iter().map(|part| part.bytes).sum();
-            assert_eq!(sent, Traffic::of(plan, stage.step).total_bytes());
+            assert_eq!(sent, Traffic::of(plan, plan.first_rank(at), stage.step).total_bytes());
             assert_eq!(sent, drawn.ops.sent.iter().sum::<usize>());
         }
     });

@@ -17,9 +17,9 @@ pub struct TrafficPart {
     pub bytes: usize,
 }
 
-/// The parts of what a rank of a pipeline stage sends, but for those that no plan of this mesh could have.
+/// The parts of what a rank of a pipeline stage sends at most, but for those that no plan of this mesh could have.
 pub(super) fn parts_of(plan: &Plan, pipeline: usize) -> Vec<TrafficPart> {
-    let traffic = Traffic::of(plan, plan.stages[pipeline].step);
+    let traffic = Traffic::of(plan, plan.busiest_rank(pipeline), plan.stages[pipeline].step);
     let axes = plan.config.mesh.order.into_iter().filter(|&axis| plan.config.mesh.len(axis) > 1);
     let along = |axis: Axis| {
         parts(axis).iter().map(move |(name, bytes)| TrafficPart {

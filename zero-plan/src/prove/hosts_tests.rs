@@ -129,6 +129,7 @@ fn subtrees_of(host: &Range<usize>, first: usize, end: usize) -> usize {
 /// A shard goes once to each other host, and so does each sum of what a host has of one.
 #[test]
 fn what_goes_from_host_to_host_goes_once() {
+    let mut unlike = 0;
     for (nodes, each) in MESHES {
         planned(hosts(nodes, each, 3), |plan| {
             let step = plan.stages[0].step;
@@ -143,11 +144,21 @@ fn what_goes_from_host_to_host_goes_once() {
             let gather = Op::Gather { unit: 0, slot: 0 };
             let of_host = |host: usize| subtrees_of(&(host * each..(host + 1) * each), 0, nodes * each);
             let of_all: usize = (0..nodes).map(of_host).sum();
+            let all_of = |rank: usize| Traffic::of(plan, rank, step).total_bytes();
+            let most = (0..nodes * each).map(all_of).max();
+            assert_eq!(Some(all_of(plan.busiest_rank(0))), most);
+            assert_eq!(plan.sends_alike(), (0..nodes * each).all(|rank| Some(all_of(rank)) == most));
+            unlike += usize::from(!plan.sends_alike());
             for rank in 0..nodes * each {
                 let (sent, own) = (Traffic::between_hosts(plan, rank, step), of_host(rank / each));
                 assert!(own == 1 || own < each && !each.is_power_of_two(), "{own} of {each}");
                 assert_eq!((sent.gather_bytes, sent.reduce_bytes), ((nodes - 1) * gathers, (nodes - 1) * own * sums));
                 assert_eq!(Moved::sent(plan, rank, step).copied.reduce_bytes, sent.reduce_bytes);
+                let from_hosts = Traffic::from_hosts(plan, rank, step);
+                assert_eq!(
+                    (from_hosts.gather_bytes, from_hosts.reduce_bytes),
+                    (sent.gather_bytes, (of_all - own) * sums)
+                );
                 assert_eq!(counterparts(plan, gather, rank, true), counterparts(plan, gather, rank, false));
                 let all = Moved::taken(plan, rank, step);
                 let taken = (of_all - own) * sums;
@@ -157,6 +168,7 @@ fn what_goes_from_host_to_host_goes_once() {
             }
         });
     }
+    assert!(unlike >= 1, "all hosts have as many sums as one another");
 }
 
 /// In bf16, sums have twice the width of terms.

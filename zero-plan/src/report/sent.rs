@@ -6,6 +6,7 @@ use super::mesh::reach;
 use crate::config::Config;
 use crate::mesh::Axis;
 use crate::plan::Plan;
+use crate::schedule::Op;
 use crate::states::Volume;
 use crate::traffic::{Moved, Traffic, parts};
 
@@ -17,12 +18,16 @@ pub fn sent_parts() -> impl Iterator<Item = (Axis, &'static str, fn(&Traffic) ->
 pub fn lines(plan: &Plan) -> Vec<String> {
     let axes = long_axes(&plan.config);
     let is_grouped = axes.len() > 1;
+    let most = if plan.sends_alike() { "" } else { ", at most" };
     let title = match plan.stages {
-        [only] => format!("sent per rank and step ({} ops, {} buckets)", only.step.len(), plan.buckets.len()),
-        _ => "sent per rank and step".to_owned(),
+        [only] => format!("sent per rank and step{most} ({} ops, {} buckets)", only.step.len(), plan.buckets.len()),
+        _ => format!("sent per rank and step{most}"),
     };
     per_stage(plan, &title, |table, stages| {
-        let traffic: Vec<_> = stages.iter().map(|&stage| Traffic::of(plan, plan.stages[stage].step)).collect();
+        let of = |count: fn(&Plan, usize, &[Op]) -> Traffic| -> Vec<Traffic> {
+            stages.iter().map(|&stage| count(plan, plan.busiest_rank(stage), plan.stages[stage].step)).collect()
+        };
+        let traffic = of(Traffic::of);
         let count = |part: &dyn Fn(&Traffic) -> usize| traffic.iter().map(part).collect::<Vec<_>>();
         let mut row = |label: &str, part: &dyn Fn(&Traffic) -> usize| {
             let bytes = count(part);
@@ -41,17 +46,14 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         row("loss and norm", &|traffic| traffic.agree_bytes);
         table.row("all", figures(&count(&Traffic::total_bytes)));
         let moved: Vec<_> =
-            stages.iter().map(|&stage| Moved::sent(plan, plan.first_rank(stage), plan.stages[stage].step)).collect();
+            stages.iter().map(|&stage| Moved::sent(plan, plan.busiest_rank(stage), plan.stages[stage].step)).collect();
         let total =
             |how: fn(&Moved) -> &Traffic| moved.iter().map(|moved| how(moved).total_bytes()).collect::<Vec<_>>();
         table.row("  copied", figures(&total(|moved| &moved.copied)));
         table.row("  read in place", figures(&total(|moved| &moved.in_place)));
         if plan.config.spans_hosts() {
-            let of = |&stage: &usize| Traffic::between_hosts(plan, plan.first_rank(stage), plan.stages[stage].step);
-            table.row(
-                "  between hosts",
-                figures(&stages.iter().map(|stage| of(stage).total_bytes()).collect::<Vec<_>>()),
-            );
+            let crosses: Vec<_> = of(Traffic::between_hosts).iter().map(Traffic::total_bytes).collect();
+            table.row("  between hosts", figures(&crosses));
         }
         if plan.config.mesh.zero > 1 {
             let published = Volume::of(&plan.config).total();

@@ -207,7 +207,12 @@ impl<'a> Run<'a> {
             }
             Op::Send { parcel, .. } => {
                 let route = self.routes.parcel(lane, self.plan.parcel_receiver(parcel, lane));
-                let transfer = self.send(lane, Flow::Parcel, route, Traffic::of(self.plan, &[op]).total_bytes());
+                let transfer = self.send(
+                    lane,
+                    Flow::Parcel,
+                    route,
+                    Traffic::of(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes(),
+                );
                 self.runners[lane].sent[parcel as usize].extend(transfer);
             }
             Op::Agree => {
@@ -235,20 +240,15 @@ impl<'a> Run<'a> {
     fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
         let config = &self.plan.config;
         if config.spans_hosts() {
-            let bytes = |host: usize| {
-                let at = Coordinates { zero: host * config.mates(Axis::Zero), replica: 0, pipeline: lane };
-                Traffic::between_hosts(self.plan, config.mesh.rank(at), &[op]).total_bytes()
-            };
-            // Hosts may send one another unlike numbers of sums, and all wait for the one with the most.
-            let hosts = if config.sums_on_hosts() { config.hosts_along_zero() } else { 1 };
-            let bytes = (0..hosts).map(bytes).max().unwrap_or(0);
+            // All wait for the one that sends most.
+            let bytes = Traffic::between_hosts(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes();
             if bytes > 0 {
                 return self.send(lane, flow, self.routes.between_hosts(config.mesh.len(axis)), bytes);
             }
         }
         let [zero, replica] = self.collectives[lane];
         let route = if axis == Axis::Zero { zero } else { replica };
-        self.send(lane, flow, route, Traffic::of(self.plan, &[op]).total_bytes())
+        self.send(lane, flow, route, Traffic::of(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes())
     }
 
     /// What an op waits for, once it has begun.

@@ -263,7 +263,7 @@ fn what_arenas_hold_beyond_the_formulas() {
 /// Volume of a plan of one pipeline stage in Psi, by the same two kinds, counted from its ops. Parameters that are used
 /// twice in a row and so gathered once for both are added again as `shared`, in elements.
 fn volume_of(plan: &Plan, shared: usize) -> (f64, f64) {
-    let traffic = Traffic::of(plan, plan.stages[0].step);
+    let traffic = Traffic::of(plan, 0, plan.stages[0].step);
     let (params, reduce) = (plan.config.precision.params.bytes(), plan.config.precision.reduce.bytes());
     let ranks = plan.config.mesh.zero;
     let in_psi = |elements: usize| (elements * ranks) as f64 / ((ranks - 1) * plan.params()) as f64;
