@@ -12,7 +12,8 @@ use workspace::{Workspace, said};
 const PROGRAM: &str =
     "fn main() { std::hint::black_box((include_str!(env!(\"ZERO_SPEC\")), include_str!(env!(\"ZERO_TEXT\")))); }";
 /// Two hosts of two ranks.
-const SPEC: &str = "(model: Package(\"model\"), mesh: (nodes: 2, ranks_per_node: 2, zero: 4), transport: Cluster)\n";
+const SPEC: &str =
+    "(model: Package(\"model\"), mesh: (nodes: 2, ranks_per_node: 2, zero: 4), zero: (stage: 3), transport: Cluster)\n";
 /// A host is a folder, if there is one.
 const SSH: &str = "#!/bin/sh\ncd \"hosts/$1\" && exec sh -c \"$2\"\n";
 /// Says its version, and otherwise how it was called, a word a line. Ends as the file `ends` says, whose lines it takes in turn.
