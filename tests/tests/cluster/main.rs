@@ -4,7 +4,6 @@
 mod bits;
 mod bytes;
 mod faults;
-mod moved;
 mod net;
 mod probe;
 mod profile;
