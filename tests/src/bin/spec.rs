@@ -34,7 +34,10 @@ impl Visitor for Run {
         let (transport, watch) = match shm::join(plan, &place, 0) {
             Ok(joined) => joined,
             Err(error) => {
-                eprintln!("{}", error.report());
+                // Another rank prints what this one only repeats.
+                if !error.is_echo() {
+                    eprintln!("{}", error.report());
+                }
                 return ExitCode::from(error.exit_code());
             }
         };
