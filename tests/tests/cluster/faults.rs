@@ -1,13 +1,14 @@
 //! What goes wrong in a run: told on every host that is left, with rank and host, in time, and nothing is left over.
 
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::net::{Mpi, Net};
+use crate::net::{Mpi, Net, words};
 
 /// After which ranks give one another up.
 const TIMEOUT: &str = "4s";
@@ -192,12 +193,17 @@ fn wait_for_progress(job: &mut Job, folder: &Path) {
     newer_than(folder, newest);
 }
 
+/// The newest checkpoint of a folder.
+fn newest(folder: &Path) -> Option<u64> {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    entries.filter_map(|it| it.file_name().to_str()?.strip_prefix("step-")?.parse().ok()).max()
+}
+
 /// The newest checkpoint of a folder, once it is newer than another.
 fn newer_than(folder: &Path, before: Option<u64>) -> Option<u64> {
     let begin = Instant::now();
     loop {
-        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
-        let newest = entries.filter_map(|it| it.file_name().to_str()?.strip_prefix("step-")?.parse().ok()).max();
+        let newest = newest(folder);
         if newest > before {
             return newest;
         }
@@ -225,6 +231,50 @@ fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
         let restarts = end.errors.lines().filter(|line| line.contains("note: restart "));
         assert_eq!(restarts.count(), 2, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
+    }
+}
+
+/// The states that a job has saved last, which has done so many steps: a file for each rank.
+fn states(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
+    let file = |rank: usize| folder.join(format!("step-{steps:09}/rank-{rank:05}.safetensors"));
+    (0..4).map(|rank| std::fs::read(file(rank)).expect("a checkpoint")).collect()
+}
+
+#[test]
+fn a_job_that_loses_a_host_goes_on_on_other_hosts_to_the_bits_of_one_that_does_not() {
+    const STEPS: u64 = 2000;
+    let launch = |net: &Net, mpi: Mpi, hosts: Range<usize>, folder: &Path, more: &str| {
+        let program = format!(
+            "{} --steps {STEPS} --every 100 --keep 2 --checkpoint {} --sample 0 --held-out 0 --timeout {TIMEOUT} --data {} {more}",
+            env!("CARGO_BIN_EXE_hosts"),
+            folder.display(),
+            crate::text().display()
+        );
+        net.launch_on(mpi, hosts, 2, &[("ZERO_MPI", &*mpi.library())], "", &program)
+    };
+    let ends = |mut command: Command| {
+        let output = command.output().expect("a launcher");
+        assert!(output.status.success(), "{}", words(&output));
+        words(&output)
+    };
+    let whole = tempfile::tempdir().expect("a folder");
+    for mpi in Mpi::all() {
+        // Each loses a host of its own.
+        let Some(net) = Net::of(4) else { return };
+        if newest(whole.path()).is_none() {
+            ends(launch(&net, mpi, 0..2, whole.path(), ""));
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let job = Job::of(launch(&net, mpi, 0..2, folder.path(), ""));
+        newer_than(folder.path(), None);
+        net.kill_host(1);
+        job.end(&net);
+        assert_nothing_left(&net);
+        let saved = newest(folder.path()).expect("a checkpoint");
+        assert!(saved < STEPS, "the job was over before its host");
+        let resumed = ends(launch(&net, mpi, 2..4, folder.path(), "--resume"));
+        assert!(resumed.contains(&format!("resumed: {saved} steps are done")), "{mpi:?}: {resumed}");
+        assert!(states(folder.path(), STEPS) == states(whole.path(), STEPS), "{mpi:?}: other bits");
     }
 }
 
