@@ -1,6 +1,6 @@
 //! Layout: what changes of a spec, in a few words, so that a test and the processes that it starts train the same plan.
 
-use zero_plan::config::Device;
+use zero_plan::config::{Device, Precision, Width};
 use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -12,9 +12,9 @@ use crate::training::mesh;
 pub const CUDA: &str = "cuda";
 
 /// A spec with all that words change of it: `cuda` its device, `mesh=1x2x2` the lengths of pipeline, replica and zero,
-/// `hosts=2` on how many hosts its ranks are, and `stage`, `prefetch`, `bucket` and `micro_batches` numbers. `as=hybrid`, before
-/// the others, takes all from another spec but the widths and the
-/// shape of a micro-batch, which are those of the model's type.
+/// `hosts=2` on how many hosts its ranks are, `reduce=bf16` the width in which gradients are sent, and `stage`, `prefetch`,
+/// `bucket` and `micro_batches` numbers. `as=hybrid`, before the others, takes all from another spec but the widths and the shape
+/// of a micro-batch, which are those of the model's type.
 ///
 /// # Panics
 /// If a word is none of these.
@@ -46,6 +46,14 @@ fn change(config: Config, word: &str) -> Config {
         "stage" => config.at_stage(number(value) as u8),
         "prefetch" => Config { prefetch: number(value), ..config },
         "bucket" => Config { bucket_bytes: number(value), ..config },
+        "reduce" => {
+            let reduce = match value {
+                "bf16" => Width::BF16,
+                "f32" => Width::F32,
+                _ => panic!("{value} is no width, in {word}"),
+            };
+            Config { precision: Precision { reduce, ..config.precision }, ..config }
+        }
         "micro_batches" => Config { micro_batches: number(value), ..config },
         other => panic!("what is {other}?"),
     }

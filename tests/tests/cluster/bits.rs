@@ -136,6 +136,19 @@ fn replicas_that_share_hosts_train_to_the_bits_of_one() {
     }
 }
 
+/// Sums that are f32 arrive where parameters do that are bf16.
+#[test]
+fn sums_that_are_wider_than_parameters_train_to_the_bits_of_one_host() {
+    let Some(net) = Net::of(3) else { return };
+    let there = Mpi::all();
+    for (turn, (mesh, hosts)) in [("mesh=1x1x6", 2), ("mesh=1x1x6", 3), ("mesh=1x2x3", 3)].into_iter().enumerate() {
+        for stage in ["stage=1", "stage=3"] {
+            let layout = [mesh, stage, "reduce=f32", "bucket=1"].map(str::to_owned);
+            trains_alike(&net, there[turn % there.len()], "mixed", &layout, hosts, 6);
+        }
+    }
+}
+
 /// Of three hosts of five ranks, the first and the last one send two sums of what each has, and the second one three.
 #[test]
 fn hosts_that_send_unlike_numbers_of_sums_train_to_the_bits_of_one() {

@@ -199,7 +199,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         unsafe { if rank == self.arena.rank() { self.arena.bytes(place) } else { self.transport.peer(rank, place) } }
     }
 
-    /// The numbers that a rank has at a place. What is read in an inbox by itself are parameters.
+    /// The parameters or gradients that a rank has at a place, to copy. Of an inbox these are parameters, where the terms of sums
+    /// arrive as well.
     pub(super) fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
         let region = if place.region == Kind::Inbox { Kind::Parameters } else { place.region };
         Stored::of(self.arena.width(Place { region, ..place }), self.bytes(rank, place))
@@ -240,7 +241,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     ) {
         let stored = |index: usize| {
             let (rank, place) = source(index);
-            self.of_rank(rank, place)
+            Stored::of(self.arena.width(place), self.bytes(rank, place))
         };
         // SAFETY: see above.
         self.device.reduce(unsafe { self.arena.stored_mut(to) }, count, own, &stored, write);
