@@ -66,10 +66,17 @@ const TAG_KINDS: usize = 10;
 pub const LARGEST_TAG: u16 = 32767;
 /// Units or buckets that have tags of their own. Those beyond share them, as messages of one tag stay in their order.
 const TAGS: usize = LARGEST_TAG as usize / TAG_KINDS;
-/// A tag that no op has, for what is no part of a schedule.
-pub const FREE_TAG: u16 = (NUMBERS + TAG_KINDS) as u16;
-/// The kind of the numbers that ranks exchange, of which there is one tag.
+/// The kind of the numbers that ranks exchange, of which there is one tag. The others of this kind are no op's.
 const NUMBERS: usize = 9;
+/// The tag of questions about clocks.
+pub const CLOCK_TAG: u16 = (NUMBERS + TAG_KINDS) as u16;
+/// The tag of what ranks tell of long waits.
+pub const REPORT_TAG: u16 = (NUMBERS + 2 * TAG_KINDS) as u16;
+
+/// Whether a message of an op may have a tag.
+pub const fn is_for_ops(tag: u16) -> bool {
+    tag <= LARGEST_TAG && (tag as usize == NUMBERS || tag as usize % TAG_KINDS != NUMBERS)
+}
 
 impl Batch {
     /// The tag of its messages, which is the same on both ranks.
@@ -208,7 +215,9 @@ mod tests {
         ops.extend(Parcel::ALL.map(|parcel| Op::Receive { parcel, unit: 0, micro_batch, slot }));
         let tag = |op| Batch { is_sent: false, peer: 0, op }.tag();
         let mut tags: Vec<u16> = ops.into_iter().map(tag).collect();
-        assert!(tags.iter().all(|&tag| tag <= LARGEST_TAG && tag != FREE_TAG), "{tags:?}");
+        assert!(tags.iter().all(|&tag| is_for_ops(tag)), "{tags:?}");
+        assert!([CLOCK_TAG, REPORT_TAG, LARGEST_TAG + 1].into_iter().all(|tag| !is_for_ops(tag)));
+        assert_ne!(CLOCK_TAG, REPORT_TAG);
         tags.sort_unstable();
         assert!(tags.windows(2).all(|pair| pair[0] < pair[1]), "{tags:?}");
     }

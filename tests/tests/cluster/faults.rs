@@ -12,7 +12,9 @@ use crate::net::{Mpi, Net, words};
 
 /// After which ranks give one another up.
 const TIMEOUT: &str = "4s";
-/// By when all must be over: the timeout, the grace of those that tell, and a slow machine.
+/// By when no rank may be left: the timeout, the two seconds in which a world ends, and a slow machine.
+const RANKS_GONE: Duration = Duration::from_secs(20);
+/// By when all must be over.
 const GUARD: Duration = Duration::from_secs(30);
 /// How long a launcher may still look for what is gone.
 const LAUNCHER: Duration = Duration::from_secs(3);
@@ -23,6 +25,41 @@ const LAUNCHERS: &[&str] = &["mpirun", "mpiexec", "prterun"];
 /// What launchers of Open MPI say of a helper that is gone.
 const LOST_HELPER: &str = "lost communication with a remote daemon";
 
+/// One of these is said of a rank that ends with an exit code: by its mates, by those that have waited for it, or by the launcher,
+/// which may end all others before one of them can.
+pub const ENDED_BY_ITSELF: &[&str] = &[
+    "error[Z0314]",
+    "error[Z0402]",
+    "error[Z0451]",
+    "non-zero exit code",
+    "EXIT CODE",
+    "peer process has unexpectedly disconnected",
+    "Exited with exit code 3",
+];
+
+/// Hosts, ranks of each, and the first argument of the program that trains on these.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    hosts: usize,
+    each: usize,
+    word: &'static str,
+}
+
+pub const PAIRS: Layout = Layout { hosts: 2, each: 2, word: "" };
+pub const LONE: Layout = Layout { hosts: 3, each: 1, word: "lone" };
+
+impl Layout {
+    /// The program that trains for ever, with its arguments.
+    pub fn endless(self) -> String {
+        format!(
+            "{} {} --steps 100000000 --sample 0 --held-out 0 --log-every 1 --timeout {TIMEOUT} --data {}",
+            env!("CARGO_BIN_EXE_hosts"),
+            self.word,
+            crate::text().display()
+        )
+    }
+}
+
 /// A job that trains until something ends it.
 pub struct Job {
     child: Child,
@@ -32,15 +69,20 @@ pub struct Job {
 /// What came of it.
 pub struct End {
     success: bool,
-    errors: String,
+    pub errors: String,
 }
 
 impl Job {
     fn start(net: &Net, mpi: Mpi) -> Self {
-        Self::of(net.launch(mpi, 2, 2, &[("ZERO_MPI", &*mpi.library())], &endless()))
+        Self::start_on(net, mpi, PAIRS)
     }
 
-    /// What a launcher starts that is given [`endless`].
+    fn start_on(net: &Net, mpi: Mpi, layout: Layout) -> Self {
+        let Layout { hosts, each, .. } = layout;
+        Self::of(net.launch(mpi, hosts, each, &[("ZERO_MPI", &*mpi.library())], &layout.endless()))
+    }
+
+    /// What a launcher starts that is given [`Layout::endless`].
     pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a launcher");
         let output = child.stdout.take().expect("piped");
@@ -93,7 +135,9 @@ impl Job {
                 break status;
             }
             last_rank = last_rank.or_else(|| ranks(net).is_empty().then(Instant::now));
-            assert!(begin.elapsed() < GUARD, "after {GUARD:?} there are {:?}", ranks(net));
+            let is_in_time = last_rank.is_some() || begin.elapsed() < RANKS_GONE;
+            assert!(is_in_time, "after {RANKS_GONE:?} there are {:?}", ranks(net));
+            assert!(begin.elapsed() < GUARD, "after {GUARD:?} the launcher is there");
             if last_rank.is_some_and(|last| last.elapsed() > LAUNCHER) {
                 net.end_launchers();
             }
@@ -104,18 +148,44 @@ impl Job {
     }
 }
 
-/// The program that trains for ever, with its arguments.
-pub fn endless() -> String {
-    format!(
-        "{} --steps 100000000 --sample 0 --held-out 0 --log-every 1 --timeout {TIMEOUT} --data {}",
-        env!("CARGO_BIN_EXE_hosts"),
-        crate::text().display()
-    )
-}
-
 /// The processes of the ranks, each with its host.
 fn ranks(net: &Net) -> Vec<(usize, Pid)> {
     net.processes(|name| name == "hosts")
+}
+
+/// The process of a rank, which knows its number from its launcher, and its host.
+fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
+    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
+    let is_it = |(_, pid): &(usize, Pid)| {
+        let environment = std::fs::read_to_string(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+        environment.split('\0').any(|set| names.iter().any(|name| set == format!("{name}={rank}")))
+    };
+    ranks(net).into_iter().find(is_it).expect("a rank of this number")
+}
+
+/// Stops a rank of a job, and sees that all who give it up name it, and what it was in where a mate of it can tell.
+pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
+    job.wait_for_steps();
+    let (host, victim) = process_of(net, rank);
+    assert_eq!(host, rank / layout.each);
+    kill_process(victim, Signal::STOP).unwrap();
+    let errors = job.end(net).errors;
+    let (host, pid) = (&net.hosts[host], victim.as_raw_pid());
+    let has_mates = layout.each > 1;
+    let life = if has_mates { "it is stopped" } else { "it is on another host" };
+    let named = format!("after 4 s, rank {rank} (pid {pid} on {host}) has not answered: {life}\n");
+    let told: Vec<&str> = errors.split("error[Z0402]: ").skip(1).collect();
+    assert!(!told.is_empty() && told.iter().all(|told| told.starts_with(&named)), "expected `{named}`: {errors}");
+    let ops: Vec<&str> = errors.split(&format!("rank {rank} was last in ")).skip(1).collect();
+    let op = ops[0].lines().next().expect("a line");
+    assert!(ops.iter().all(|other| other.lines().next() == Some(op)), "{errors}");
+    if has_mates {
+        // Between two steps it is in none.
+        assert!(op == "no op" || op.starts_with("op ") && op.contains(" of the step, `"), "{errors}");
+    } else {
+        assert_eq!(op, format!("an op that nobody can tell, as {host} has no other rank"), "{errors}");
+    }
+    assert_nothing_left(net);
 }
 
 /// Nothing of a job is left on any host.
@@ -176,7 +246,7 @@ fn a_rank_that_is_killed_ends_all_hosts() {
 
 /// What brings a job back, with checkpoints in a folder. The shell of the first host says how often ranks were started before.
 fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
-    let program = format!("{} --every 1 --keep 2 --checkpoint {} --restarts 2", endless(), folder.display());
+    let program = format!("{} --every 1 --keep 2 --checkpoint {} --restarts 2", PAIRS.endless(), folder.display());
     let library = mpi.library();
     let launch = net.launch(mpi, 2, 2, &[("ZERO_MPI", &*library), ("ZERO_RESTART", "$ZERO_RESTART")], &program);
     let words = std::iter::once(launch.get_program()).chain(launch.get_args());
@@ -280,16 +350,23 @@ fn a_job_that_loses_a_host_goes_on_on_other_hosts_to_the_bits_of_one_that_does_n
 
 #[test]
 fn z0402_a_rank_that_is_stopped_is_named_with_its_host() {
-    let Some(net) = Net::of(2) else { return };
+    let Some(net) = Net::of(3) else { return };
     for mpi in Mpi::all() {
-        let end = fault(
-            &net,
-            mpi,
-            |_, victim| kill_process(victim, Signal::STOP).unwrap(),
-            &["error[Z0402]: after 4 s, rank "],
-        );
-        assert!(end.errors.contains(&format!("on {}) has not answered", net.hosts[1])), "{}", end.errors);
-        assert_nothing_left(&net);
+        for (layout, rank) in [(PAIRS, 3), (PAIRS, 0), (PAIRS, 2), (LONE, 2), (LONE, 1), (LONE, 0)] {
+            stop(&net, Job::start_on(&net, mpi, layout), layout, rank);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_ends_by_itself_ends_all_hosts() {
+    let Some(net) = Net::of(3) else { return };
+    for mpi in Mpi::all() {
+        for layout in [PAIRS, LONE] {
+            let job = Job::start_on(&net, mpi, layout);
+            fault_in(&net, job, |_, victim| kill_process(victim, Signal::USR1).unwrap(), ENDED_BY_ITSELF);
+            assert_nothing_left(&net);
+        }
     }
 }
 
@@ -367,7 +444,7 @@ fn a_host_that_does_not_resolve_ends_the_start() {
         // The launcher of MPICH 4 starts the ranks of the first host and then hangs: they give up by themselves.
         let library = mpi.library();
         let environment = [("ZERO_MPI", &*library), ("ZERO_JOIN_TIMEOUT_S", "2")];
-        let end = Job::of(net.launch(mpi, 2, 2, &environment, &endless())).end(&net);
+        let end = Job::of(net.launch(mpi, 2, 2, &environment, &PAIRS.endless())).end(&net);
         assert!(!end.success && end.errors.contains("nowhere"), "{}", end.errors);
         assert_nothing_left(&net);
         assert_no_launcher_left(&net);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::faults::{Job, assert_nothing_left, endless, fault_in};
+use crate::faults::{ENDED_BY_ITSELF, Job, PAIRS, assert_nothing_left, fault_in, stop};
 use crate::net::{Mpi, Net, skipped, words};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hosts");
@@ -101,7 +101,7 @@ fn z0453_ranks_that_are_dealt_out_like_cards_or_not_evenly() {
 fn a_rank_that_is_killed_ends_all_nodes() {
     let Some(slurm) = Slurm::start() else { return };
     for mpi in Mpi::DEBIAN {
-        let job = Job::of(slurm.srun(mpi, "", &endless()));
+        let job = Job::of(slurm.srun(mpi, "", &PAIRS.endless()));
         // Slurm may end the other ranks before one of them has said why.
         let tells = ["error[Z0314]", "task 3: Killed"];
         fault_in(&slurm.net, job, |_, victim| kill_process(victim, Signal::KILL).unwrap(), &tells);
@@ -112,10 +112,21 @@ fn a_rank_that_is_killed_ends_all_nodes() {
 #[test]
 fn z0402_a_rank_that_is_stopped_is_named_with_its_node() {
     let Some(slurm) = Slurm::start() else { return };
-    let job = Job::of(slurm.srun(Mpi::Orte, "", &endless()));
-    let tells = [&*format!("on {}) has not answered", slurm.net.hosts[1])];
-    fault_in(&slurm.net, job, |_, victim| kill_process(victim, Signal::STOP).unwrap(), &tells);
-    assert_nothing_left(&slurm.net);
+    for mpi in Mpi::DEBIAN {
+        for rank in [3, 0] {
+            stop(&slurm.net, Job::of(slurm.srun(mpi, "", &PAIRS.endless())), PAIRS, rank);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_ends_by_itself_ends_all_nodes() {
+    let Some(slurm) = Slurm::start() else { return };
+    for mpi in Mpi::DEBIAN {
+        let job = Job::of(slurm.srun(mpi, "", &PAIRS.endless()));
+        fault_in(&slurm.net, job, |_, victim| kill_process(victim, Signal::USR1).unwrap(), ENDED_BY_ITSELF);
+        assert_nothing_left(&slurm.net);
+    }
 }
 
 /// What `cargo zero launch --slurm` writes, with paths of this machine, and where the job prints. A test beside what writes it

@@ -32,7 +32,7 @@ use super::{Flaw, Ranks, Spot};
 use crate::mesh::Coordinates;
 use crate::place::{Accesses, Place, Position};
 use crate::plan::Plan;
-use crate::postings::{Batch, FREE_TAG, LARGEST_TAG, Moment, Payload, Postings};
+use crate::postings::{Batch, Moment, Payload, Postings, is_for_ops};
 use crate::schedule::Op;
 
 /// One end of a message, as a rank posts it.
@@ -143,7 +143,7 @@ impl Messages<'_> {
                 return Err(self.flaw("a rank posts messages in another order than its ops", &[(rank, index + 1)]));
             }
             for (index, &Posting { batch, tag, .. }) in postings.iter().enumerate() {
-                if tag > LARGEST_TAG || tag == FREE_TAG {
+                if !is_for_ops(tag) {
                     return Err(self.flaw("a message has a tag that is not for ops", &[(rank, index)]));
                 }
                 let (sender, receiver) = if batch.is_sent { (rank, batch.peer) } else { (batch.peer, rank) };

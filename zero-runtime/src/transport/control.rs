@@ -13,6 +13,8 @@ use zero_plan::footprint::CONTROL_BYTES;
 use zero_plan::{Axis, Config, Parcel, Pass};
 
 use super::Lost;
+use super::silent::Life;
+use crate::engine::now_ns;
 use crate::launch::NOTICE;
 
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES, "the plan has less room for a control block");
@@ -29,6 +31,9 @@ pub(super) fn sleeps_of(timeout: Duration) -> u32 {
     let sleeps = timeout.as_millis().div_ceil(PATIENCE_MS.into());
     u32::try_from(sleeps).unwrap_or(u32::MAX).max(1)
 }
+
+/// How long what another host has told of a rank is taken for true: it is told again far more often.
+const FRESH_NS: u64 = 2_000_000_000;
 
 /// How long a number of sleeps takes.
 pub(super) fn timeout_of(sleeps: u32) -> Duration {
@@ -134,7 +139,12 @@ pub struct Control {
     lost: AtomicU32,
     /// The process that this rank is in, 0 until it has begun.
     pid: AtomicU32,
+    /// Of a rank of another host: when that was told what it does and waits for, and whether it lives. See [`Control::note_report`].
+    reported: AtomicU64,
 }
+
+/// What a rank waits for and does, as words that travel to other hosts.
+pub(super) type Words = [u64; 2];
 
 /// An op that a rank is at, by its place in the schedule of its pipeline stage; and how many it has come to, so that the
 /// same op of another step is another doing.
@@ -179,6 +189,16 @@ impl Awaited {
     /// The number of the count, and what it is to reach.
     pub fn awaits(self) -> (usize, u32) {
         (self.signal.into(), self.target)
+    }
+
+    /// The same of another rank.
+    pub fn of(self, rank: usize) -> Self {
+        Self { rank, ..self }
+    }
+
+    /// Whether this may come from another host by a mate that takes it for all.
+    pub fn may_be_taken(self) -> bool {
+        [Count::Entered, Count::Gathered, Count::Whole].iter().any(|count| count.index() == usize::from(self.signal))
     }
 
     /// As one word that is not 0, so that others never see half of it: target, signal, and 1 + rank.
@@ -305,13 +325,33 @@ impl Control {
 
     /// Tells what this rank sleeps for.
     pub(super) fn awaits(&self, awaited: Option<Awaited>) {
-        self.awaited.store(awaited.map_or(0, Awaited::encode), Ordering::Relaxed);
+        // Whoever sees that it has ended because a rank was given up sees that as well.
+        self.awaited.store(awaited.map_or(0, Awaited::encode), Ordering::Release);
     }
 
     /// What this rank waits for, if it has waited long enough to sleep. It may be there by now: a rank that was stopped in its
     /// sleep does not notice.
     pub(super) fn awaited(&self) -> Option<Awaited> {
-        Awaited::decode(self.awaited.load(Ordering::Relaxed))
+        Awaited::decode(self.awaited.load(Ordering::Acquire))
+    }
+
+    /// What this rank does, beside what it waits for, as the caller knows that.
+    pub(super) fn words(&self, awaited: Option<Awaited>) -> Words {
+        [awaited.map_or(0, Awaited::encode), self.doing().0]
+    }
+
+    /// Notes what the host of this rank, another one, has told of it.
+    pub(super) fn note_report(&self, [awaited, doing]: Words, life: Life) {
+        self.awaited.store(awaited, Ordering::Relaxed);
+        self.doing.store(doing, Ordering::Relaxed);
+        self.reported.store(now_ns() << Life::BITS | life as u64, Ordering::Release);
+    }
+
+    /// Whether this rank lives, as its host, another one, has told a short while ago, with the rest of its report.
+    pub(super) fn reported(&self) -> Option<Life> {
+        let word = self.reported.load(Ordering::Acquire);
+        let age_ns = now_ns().saturating_sub(word >> Life::BITS);
+        (word != 0 && age_ns < FRESH_NS).then(|| Life::of_code(word))
     }
 
     /// Whether this rank still owes another one what that waits for.
@@ -319,6 +359,12 @@ impl Control {
         // Numbers of another process may be anything.
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.has_reached(awaited.target).is_err())
+    }
+
+    /// Whether this rank tells counts of such a kind, and has not come to the one that is awaited of another rank.
+    pub(super) fn is_behind(&self, awaited: Awaited) -> bool {
+        let signal = self.signals.get(usize::from(awaited.signal));
+        signal.is_some_and(|signal| signal.word().load(Ordering::SeqCst) != 0) && self.owes(awaited)
     }
 
     /// The word of the count with this number.

@@ -183,3 +183,15 @@ fn others_see_what_a_rank_does() {
         assert_eq!((control.doing().op(), control.doing().count()), (op, before + 1));
     }
 }
+
+#[test]
+fn what_another_host_has_told_is_forgotten_after_a_while() {
+    let control = Control::default();
+    assert_eq!(control.reported(), None);
+    for (life, told) in [(Life::Own, Life::Runs), (Life::Runs, Life::Runs), (Life::Gone, Life::Gone)] {
+        control.note_report([0, 0], life);
+        assert_eq!(control.reported(), Some(told));
+    }
+    control.reported.fetch_sub(FRESH_NS << Life::BITS, Ordering::Relaxed);
+    assert_eq!(control.reported(), None);
+}

@@ -2,9 +2,11 @@
 //! many wait. Nothing here costs a step more than one store for each op.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use zero_plan::{Op, Pass, Plan};
 
-use super::control::{Control, Doing, timeout_of};
+use super::control::{Awaited, Control, Doing, timeout_of};
 use super::shared::Shared;
 use super::silent::{self, Life, Silent};
 use super::{Broken, Lost};
@@ -50,20 +52,18 @@ impl<D: Device> Shared<'_, D> {
     /// This rank has waited for `rank` in vain. The first that does so tells all the others whom to give up, and gets the words
     /// for it.
     pub(super) fn gives_up(&self, rank: usize) -> Lost {
-        let cause = self.cause_here(self.cause_of(rank));
+        let cause = self.cause_of(rank);
         // One block decides for all ranks who is the first.
         if !self.control(0).tell_lost(cause) {
             return self.control(0).lost().expect("told just now, or before");
         }
-        let (plan, pid) = (self.arena.plan(), self.control(cause).pid());
-        let is_near = plan.config.reaches(self.rank(), cause);
         for other in 1..self.arena.plan().config.mesh.ranks() {
             self.control(other).tell_lost(cause);
         }
         Lost::Silent(Box::new(Silent {
             rank: cause,
-            pid,
-            life: if is_near { Life::of(pid) } else { Life::Elsewhere },
+            pid: self.control(cause).pid(),
+            life: self.life_of(cause),
             host: self.hosts.get(cause).cloned().unwrap_or_else(silent::host),
             doing: self.doing_words(cause),
             waiting: self.rank(),
@@ -72,27 +72,33 @@ impl<D: Device> Shared<'_, D> {
         }))
     }
 
-    /// A rank of this host that a signal has stopped, or that is gone, where the one that is waited for is on another host: that
-    /// one may wait for it.
-    fn cause_here(&self, cause: usize) -> usize {
-        let config = self.arena.plan().config;
-        if config.reaches(self.rank(), cause) {
-            return cause;
+    /// Whether a rank lives, as the kernel says, or as its host has told.
+    fn life_of(&self, rank: usize) -> Life {
+        let control = self.control(rank);
+        if self.is_here(rank) { Life::of(control.pid()) } else { control.reported().unwrap_or(Life::Elsewhere) }
+    }
+
+    fn is_here(&self, rank: usize) -> bool {
+        self.arena.plan().config.reaches(self.rank(), rank)
+    }
+
+    /// What a rank waits for, if it cannot go on without it: of one of another host, as that has told.
+    fn awaited_by(&self, rank: usize) -> Option<Awaited> {
+        let config = &self.arena.plan().config;
+        let (ranks, (first, end)) = (config.mesh.ranks(), config.sharing(self.rank()));
+        if self.is_here(rank) {
+            return awaited_on_host(rank, &(first..end), ranks, |rank| (self.control(rank), self.life_of(rank)));
         }
-        let (first, end) = config.sharing(self.rank());
-        let is_ill = |rank: &usize| matches!(Life::of(self.control(*rank).pid()), Life::Stopped | Life::Gone);
-        (first..end).find(is_ill).unwrap_or(cause)
+        let is_told = self.control(rank).reported().is_some();
+        self.control(rank).awaited().filter(|awaited| is_told && awaited.rank < ranks)
     }
 
     /// The rank at the end of a chain of ranks that wait for one another, which begins with `rank`.
     fn cause_of(&self, rank: usize) -> usize {
         let ranks = self.arena.plan().config.mesh.ranks();
-        let next = |at: usize| {
-            let awaited = self.control(at).awaited().filter(|awaited| awaited.rank < ranks)?;
-            self.control(awaited.rank).owes(awaited).then_some(awaited.rank)
-        };
         // A chain has no end only while it changes under the reader, since no ranks wait for one another in a circle.
-        (0..ranks).try_fold(rank, |at, _| next(at).ok_or(at)).unwrap_or_else(|end| end)
+        let next = |at, _| self.awaited_by(at).map(|awaited| awaited.rank).ok_or(at);
+        (0..ranks).try_fold(rank, next).unwrap_or_else(|end| end)
     }
 
     /// Whom this rank waits for, and what it and the cause are doing.
@@ -103,11 +109,13 @@ impl<D: Device> Shared<'_, D> {
 
     /// What a rank is doing, as far as it can be seen from here.
     fn doing_words(&self, rank: usize) -> String {
+        let plan = self.arena.plan();
         match self.hosts.get(rank) {
-            Some(host) if !self.arena.plan().config.reaches(self.rank(), rank) => {
-                format!("an op that only {host} knows")
-            }
-            _ => op_words(self.arena.plan(), rank, self.control(rank).doing()),
+            Some(host) if self.life_of(rank) == Life::Elsewhere => match plan.config.mesh.ranks_per_node() {
+                1 => format!("an op that nobody can tell, as {host} has no other rank"),
+                _ => format!("an op that {host} has not told"),
+            },
+            _ => op_words(plan, rank, self.control(rank).doing()),
         }
     }
 
@@ -116,6 +124,29 @@ impl<D: Device> Shared<'_, D> {
         let chain = if cause == rank { String::new() } else { format!(", which waits for rank {cause}") };
         format!("rank {rank}{chain}, in {}", op_words(self.arena.plan(), self.rank(), self.own().doing()))
     }
+}
+
+/// What one of the ranks `here`, on this host, waits for, if it cannot go on without it. One that is stopped or gone would not go
+/// on with it, and one that has it is about to. What a mate takes of another host is awaited of that mate until it has asked for
+/// it; and if it is stopped or gone, for ever.
+pub(super) fn awaited_on_host<'a>(
+    rank: usize,
+    here: &Range<usize>,
+    ranks: usize,
+    look: impl Fn(usize) -> (&'a Control, Life),
+) -> Option<Awaited> {
+    let (own, life) = look(rank);
+    // Numbers of another process may be anything.
+    let awaited = own.awaited().filter(|awaited| awaited.rank < ranks)?;
+    if !life.goes_on() || !look(awaited.rank).0.owes(awaited) {
+        return None;
+    }
+    let taker = here.start + awaited.rank % here.len();
+    if here.contains(&awaited.rank) || taker == rank || !awaited.may_be_taken() {
+        return Some(awaited);
+    }
+    let (control, life) = look(taker);
+    Some(if life.goes_on() && !control.is_behind(awaited) { awaited } else { awaited.of(taker) })
 }
 
 /// The op that a rank is at.

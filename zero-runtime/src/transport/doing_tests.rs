@@ -1,7 +1,7 @@
 //! Tests of whom a long wait is put down to, and in what words.
 
 use zero_plan::unit::Unit;
-use zero_plan::{Config, Mesh, PlanBuf};
+use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 
 use super::*;
 use crate::transport::control::{Awaited, Count};
@@ -11,11 +11,15 @@ const RANKS: usize = 3;
 
 /// Rank 0 looks at what it makes of the others, which have left.
 fn as_rank_0(look: impl Fn(&Shared) + Sync) {
-    let unit = Unit { field: "embed", params: 9, takes: 9, ..Unit::NONE };
     let config = Config { mesh: Mesh::of_zero(RANKS), stage: 3, ..Config::PLAIN };
-    let rank_main = |transport: Shared| {
+    as_rank_0_of(config, |transport| look(transport));
+}
+
+fn as_rank_0_of(config: Config, look: impl Fn(&mut Shared) + Sync) {
+    let unit = Unit { field: "embed", params: 9, takes: 9, ..Unit::NONE };
+    let rank_main = |mut transport: Shared| {
         if transport.arena().rank() == 0 {
-            look(&transport);
+            look(&mut transport);
         }
     };
     PlanBuf::new("", config, &[unit]).with(|plan| local::run(plan, |_| false, rank_main).expect("memory"));
@@ -35,6 +39,62 @@ fn a_wait_is_put_down_to_the_end_of_the_chain() {
         transport.control(2).signal(Count::Entered).raise();
         assert_eq!((transport.cause_of(1), transport.cause_of(2)), (1, 1));
     });
+}
+
+#[test]
+fn a_chain_goes_on_over_other_hosts_as_far_as_they_have_told() {
+    let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
+    as_rank_0_of(Config { mesh, stage: 3, transport: TransportKind::Cluster, ..Config::PLAIN }, |transport| {
+        transport.hosts = ["a", "a", "b", "b"].map(str::to_owned).to_vec();
+        let waits = |rank| Some(Awaited::new(rank, Count::Entered, 1));
+        let other = Control::default();
+        other.begin(Some((Pass::Train, 1)));
+        assert_eq!((transport.cause_of(2), transport.life_of(2)), (2, Life::Elsewhere));
+        assert_eq!(transport.doing_words(2), "an op that b has not told");
+        transport.control(2).note_report(other.words(waits(3)), Life::Runs);
+        assert_eq!(transport.cause_of(2), 3);
+        transport.control(3).note_report(other.words(None), Life::Stopped);
+        assert_eq!((transport.cause_of(2), transport.life_of(3)), (3, Life::Stopped));
+        assert!(transport.doing_words(3).ends_with("`wait embed`"), "{}", transport.doing_words(3));
+        // Over both hosts, and back to this one.
+        transport.control(3).note_report(other.words(waits(1)), Life::Runs);
+        assert_eq!(transport.cause_of(2), 1);
+    });
+}
+
+#[test]
+fn a_rank_that_is_stopped_or_gone_waits_for_nobody() {
+    let controls: [Control; 2] = Default::default();
+    let awaited = Awaited::new(1, Count::Entered, 1);
+    controls[0].awaits(Some(awaited));
+    let waits_for = |life| awaited_on_host(0, &(0..2), 2, |rank| (&controls[rank], life));
+    for life in [Life::Own, Life::Runs, Life::Unknown] {
+        assert_eq!(waits_for(life), Some(awaited), "{life:?}");
+    }
+    assert_eq!([Life::Stopped, Life::Gone].map(waits_for), [None; 2]);
+    assert_eq!(awaited_on_host(0, &(0..1), 1, |rank| (&controls[rank], Life::Runs)), None, "there is no such rank");
+    controls[1].signal(Count::Entered).raise();
+    assert_eq!(waits_for(Life::Runs), None, "it has what it waits for");
+}
+
+#[test]
+fn what_a_mate_takes_of_another_host_is_awaited_of_the_mate_until_it_has_asked() {
+    let controls: [Control; 4] = Default::default();
+    // Rank 3 takes for rank 2 what rank 1 of another host has.
+    let waits_for = |count, life| {
+        controls[2].awaits(Some(Awaited::new(1, count, 2)));
+        let look = |rank: usize| (&controls[rank], if rank == 3 { life } else { Life::Runs });
+        awaited_on_host(2, &(2..4), 4, look).map(|awaited| awaited.rank)
+    };
+    assert_eq!(waits_for(Count::Gathered, Life::Runs), Some(1), "whether it has asked is not known");
+    controls[3].signal(Count::Gathered).raise();
+    assert_eq!(waits_for(Count::Gathered, Life::Runs), Some(3), "it has asked for one before");
+    controls[3].signal(Count::Gathered).raise();
+    assert_eq!(waits_for(Count::Gathered, Life::Runs), Some(1), "it has asked");
+    for life in [Life::Stopped, Life::Gone] {
+        assert_eq!(waits_for(Count::Gathered, life), Some(3), "{life:?}");
+        assert_eq!(waits_for(Count::Offered, life), Some(1), "that comes to whoever needs it");
+    }
 }
 
 #[test]

@@ -43,6 +43,24 @@ pub enum Life {
 }
 
 impl Life {
+    /// How many bits of a word a life takes.
+    pub(super) const BITS: u32 = 3;
+
+    /// The life that the lower bits of a word of another host say.
+    pub(super) fn of_code(word: u64) -> Self {
+        let code = word & ((1 << Life::BITS) - 1);
+        match [Life::Own, Life::Runs, Life::Stopped, Life::Gone].into_iter().find(|&life| life as u64 == code) {
+            // It is that of the process that has told it.
+            Some(Life::Own) => Life::Runs,
+            life => life.unwrap_or(Life::Unknown),
+        }
+    }
+
+    /// Whether a process would go on if what it waits for came.
+    pub(super) fn goes_on(self) -> bool {
+        !matches!(self, Life::Stopped | Life::Gone)
+    }
+
     /// What the kernel says of `pid`.
     pub(super) fn of(pid: Option<u32>) -> Self {
         match pid {

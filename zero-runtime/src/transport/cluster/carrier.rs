@@ -12,7 +12,8 @@ use rustix::process::{Pid, getppid};
 
 use super::clock;
 use super::mpi::{Mpi, Request};
-use super::post::{Clocks, Counts, Desk, End, Inbox, LOOK, Message, ROOM, Raise, Told, Whose, lock};
+use super::post::{Clocks, Counts, Desk, End, LOOK, Message, ROOM, Raise, Told, Whose, lock};
+use super::reports::Reports;
 use crate::device::Failure;
 use crate::transport::control::Count;
 
@@ -73,14 +74,16 @@ pub(super) struct Carrier<'a> {
     messages: VecDeque<Message>,
     /// Room of batches that have come to their end.
     spare: Vec<(VecDeque<Message>, VecDeque<Piece>)>,
+    reports: Reports,
     /// The process that has started this one: the launcher, or its helper on this host.
     starter: Option<Pid>,
 }
 
 impl<'a> Carrier<'a> {
-    /// With room for far more than is under way at a time.
-    pub fn new(mpi: Mpi, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
+    /// With room for far more than is under way at a time, for one of so many ranks that are `here`, on this host.
+    pub fn new(mpi: Mpi, here: usize, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
         Self {
+            reports: Reports::new(&mpi, here),
             mpi,
             counts,
             desk,
@@ -104,6 +107,7 @@ impl<'a> Carrier<'a> {
             match end {
                 Some(End::Abort(code)) => return self.mpi.abort(code),
                 Some(End::Leave) if self.batches.is_empty() && !told => {
+                    self.reports.end(&self.mpi, &*self.counts);
                     // Some libraries do not return from the end of a world where ranks come to it one by one.
                     self.mpi.meet();
                     self.desk.is_leaving.store(true, Ordering::Release);
@@ -120,6 +124,7 @@ impl<'a> Carrier<'a> {
                     self.batches.clear();
                 }
             }
+            self.reports.look(&self.mpi, &*self.counts);
             if looks > EAGER_LOOKS {
                 std::thread::sleep(LOOK);
             } else {
@@ -128,12 +133,11 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Takes what it was told; sleeps until there is something, where nothing is under way.
+    /// Takes what it was told; sleeps until there is something, or until reports are to be looked at, where nothing is under way.
     fn hear(&mut self) -> (bool, Option<End>) {
         let mut inbox = lock(&self.desk.told);
-        let is_idle = |inbox: &Inbox| inbox.told.is_empty() && inbox.clocks.is_none() && inbox.end.is_none();
-        while self.batches.is_empty() && is_idle(&inbox) {
-            inbox = self.desk.wakes.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        if self.batches.is_empty() && inbox.told.is_empty() && inbox.clocks.is_none() && inbox.end.is_none() {
+            inbox = self.desk.wakes.wait_timeout(inbox, self.reports.rest()).unwrap_or_else(PoisonError::into_inner).0;
         }
         let (told, clocks, end) = (!inbox.told.is_empty(), inbox.clocks.take(), inbox.end);
         std::mem::swap(&mut inbox.told, &mut self.told);

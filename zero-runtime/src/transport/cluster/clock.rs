@@ -10,7 +10,7 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
-use zero_plan::postings::FREE_TAG;
+use zero_plan::postings::CLOCK_TAG;
 
 use super::mpi::Mpi;
 use crate::device::Failure;
@@ -18,7 +18,7 @@ use crate::engine::now_ns;
 use crate::transport::ClockLook;
 
 /// The tag of questions about clocks, and of their answers.
-const TAG: c_int = FREE_TAG as c_int;
+const TAG: c_int = CLOCK_TAG as c_int;
 
 /// Enough that one of them meets nobody on its way.
 const ROUND_TRIPS: usize = 40;

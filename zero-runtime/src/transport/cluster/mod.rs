@@ -9,6 +9,7 @@ mod links;
 mod mpi;
 mod post;
 mod probe;
+mod reports;
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};

@@ -151,7 +151,7 @@ impl Post {
             match join(card, here, deadline) {
                 Ok((mpi, world)) => {
                     if tell.send(Ok(world)).is_ok() {
-                        Carrier::new(mpi, counts(), &own).run();
+                        Carrier::new(mpi, here, counts(), &own).run();
                     }
                 }
                 Err(failure) => {
