@@ -101,9 +101,9 @@ enum Subtotal {
 enum List {
     /// Those whose staging is not free.
     Staged,
-    /// Those that are settled and wait to be combined.
+    /// Those that are settled and wait until their replica's sum is read: to be combined, or summed over a host.
     Partial,
-    /// Those that are summed over a host and wait to be settled.
+    /// Those that are summed over a host and wait to be settled or combined.
     Subtotal,
 }
 
@@ -330,7 +330,7 @@ impl<'a> Checker<'a, '_> {
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot),
             Op::Claim { bucket } => self.claim(bucket),
             Op::Reduce { bucket, round } => self.reduce(bucket, round),
-            Op::Subtotal { bucket, round } => self.subtotal(bucket, round),
+            Op::Subtotal { bucket, round, axis } => self.subtotal(bucket, round, axis),
             Op::Settle { bucket, round } => self.settle(bucket, round),
             Op::Combine { bucket, round } => self.combine(bucket, round),
             Op::Fold { unit } => self.fold(unit),

@@ -296,22 +296,33 @@ impl Config {
         }
     }
 
-    /// What the ranks of each host sum by themselves of a sum along `zero`, so that its bits are those of a sum in one go.
-    pub const fn subtrees(&self) -> Subtrees {
-        Subtrees { ranks: self.mesh.zero, mates: self.mates(Axis::Zero) }
+    /// What the ranks of each host sum by themselves of a sum along an axis, so that its bits are those of a sum in one go.
+    pub const fn subtrees(&self, axis: Axis) -> Subtrees {
+        Subtrees { ranks: self.mesh.len(axis), mates: self.mates(axis) }
     }
 
-    /// Whether the ranks of a host sum what they have of a bucket before it goes to other hosts: where their sums, which are f32,
-    /// are no more bytes than their terms. In bf16 they may be, as with three ranks a host, which have two sums.
-    pub const fn sums_on_hosts(&self) -> bool {
-        let reduce = self.precision.reduce;
-        self.mates(Axis::Zero) > 1
-            && (!reduce.is_narrow() || self.subtrees().count() * Width::F32.bytes() <= self.mesh.zero * reduce.bytes())
+    /// Whether the ranks of a host sum what they have of a bucket before it goes to other hosts along an axis: where their sums,
+    /// which are f32, are no more bytes than their terms. In bf16 they may be, as with three ranks a host, which have two sums.
+    pub const fn sums_on_hosts(&self, axis: Axis) -> bool {
+        let (reduce, subtrees) = (self.precision.reduce, self.subtrees(axis));
+        subtrees.mates > 1
+            && (!reduce.is_narrow() || subtrees.count() * Width::F32.bytes() <= subtrees.ranks * reduce.bytes())
     }
 
-    /// Parts that hosts cut a sum along `zero` into.
-    pub const fn hosts_along_zero(&self) -> usize {
-        self.mesh.zero / self.mates(Axis::Zero)
+    /// The axis along which they do, if there is one.
+    pub const fn subtotal_axis(&self) -> Option<Axis> {
+        if self.sums_on_hosts(Axis::Zero) {
+            Some(Axis::Zero)
+        } else if self.sums_on_hosts(Axis::Replica) {
+            Some(Axis::Replica)
+        } else {
+            None
+        }
+    }
+
+    /// Parts that hosts cut a sum along an axis into.
+    pub const fn hosts_along(&self, axis: Axis) -> usize {
+        self.mesh.len(axis) / self.mates(axis)
     }
 
     /// Whether mates read what one of them has gathered for use, which it may overwrite only when they have released it.

@@ -84,7 +84,7 @@ enum Event {
     /// All members have read what they needed of it.
     Done { scope: Scope, nth: usize },
     /// All members have summed over their hosts what they had for it.
-    Subtotalled { nth: usize },
+    Subtotalled { scope: Scope, nth: usize },
     /// A parcel to this rank has been sent.
     Sent { parcel: Parcel, nth: usize },
     /// A parcel of this rank has been taken.
@@ -116,6 +116,16 @@ struct Rank {
     subtotalled: usize,
     sent: [usize; Parcel::ALL.len()],
     taken: [usize; Parcel::ALL.len()],
+}
+
+impl Rank {
+    /// Which collective of which communicator the last sum of a bucket along an axis is.
+    fn sum(&self, bucket: usize, axis: Axis) -> (Scope, usize) {
+        match axis {
+            Axis::Zero => (Scope::Zero, self.reductions[bucket]),
+            _ => (Scope::Replica, self.combinations[bucket]),
+        }
+    }
 }
 
 struct World<'a> {
@@ -208,8 +218,8 @@ impl<'a> World<'a> {
                 let tallies = if let Event::Begun { .. } = event { &self.begun } else { &self.done };
                 Tally::full(&tallies[communicator], nth, self.groups.members[communicator].len())
             }
-            Event::Subtotalled { nth } => {
-                let communicator = self.groups.communicator(rank, Scope::Zero);
+            Event::Subtotalled { scope, nth } => {
+                let communicator = self.groups.communicator(rank, scope);
                 Tally::full(&self.subtotalled[communicator], nth, self.groups.members[communicator].len())
             }
             Event::Sent { parcel, nth } => {
@@ -282,29 +292,26 @@ impl<'a> World<'a> {
             // Mates may still need what lies where it is to go.
             Op::Gather { .. } => own.released.map(|nth| Event::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
-            Op::Claim { bucket } if self.plan.config.sums_on_hosts() => {
-                own.staging[self.staging[bucket]].map(|nth| Event::Subtotalled { nth })
+            Op::Claim { bucket } if self.plan.config.sums_on_hosts(Axis::Zero) => {
+                own.staging[self.staging[bucket]].map(|nth| Event::Subtotalled { scope: Scope::Zero, nth })
             }
             Op::Claim { bucket } => {
                 own.staging[self.staging[bucket]].map(|nth| Event::Done { scope: Scope::Zero, nth })
             }
-            Op::Subtotal { bucket, .. } => {
-                let before = own.subtotals[self.partial[bucket]];
-                let has_left = before.map(|nth| Event::Done { scope: Scope::Zero, nth });
-                return [Some(Event::Begun { scope: Scope::Zero, nth: own.reductions[bucket] }), has_left];
+            Op::Subtotal { bucket, axis, .. } => {
+                let (scope, nth) = own.sum(bucket, axis);
+                let has_left = own.subtotals[self.partial[bucket]].map(|nth| Event::Done { scope, nth });
+                return [Some(Event::Begun { scope, nth }), has_left];
             }
             Op::Settle { bucket, .. } => {
-                let before = own.partial[self.partial[bucket]];
-                let is_combined = before.map(|nth| Event::Done { scope: Scope::Replica, nth });
-                let nth = own.reductions[bucket];
-                let is_there = if self.plan.config.sums_on_hosts() {
-                    Event::Subtotalled { nth }
-                } else {
-                    Event::Begun { scope: Scope::Zero, nth }
-                };
-                return [Some(is_there), is_combined];
+                let scope = Scope::Replica;
+                let is_read = own.partial[self.partial[bucket]].map(|nth| {
+                    let sums_on_hosts = self.plan.config.sums_on_hosts(Axis::Replica);
+                    if sums_on_hosts { Event::Subtotalled { scope, nth } } else { Event::Done { scope, nth } }
+                });
+                return [Some(self.terms(own, bucket, Axis::Zero)), is_read];
             }
-            Op::Combine { bucket, .. } => Some(Event::Begun { scope: Scope::Replica, nth: own.combinations[bucket] }),
+            Op::Combine { bucket, .. } => Some(self.terms(own, bucket, Axis::Replica)),
             Op::Spread { axis: Axis::Replica, .. } => all_in(Scope::Replica),
             Op::Spread { .. } => all_in(Scope::Zero),
             Op::Agree => all_in(Scope::World),
@@ -316,6 +323,16 @@ impl<'a> World<'a> {
             _ => None,
         };
         [need, None]
+    }
+
+    /// When what a rank adds up of a bucket along an axis is there.
+    fn terms(&self, own: &Rank, bucket: usize, axis: Axis) -> Event {
+        let (scope, nth) = own.sum(bucket, axis);
+        if self.plan.config.sums_on_hosts(axis) {
+            Event::Subtotalled { scope, nth }
+        } else {
+            Event::Begun { scope, nth }
+        }
     }
 
     /// What others see of an op that is over.
@@ -331,12 +348,12 @@ impl<'a> World<'a> {
                 self.ranks[rank].released = Some(nth);
                 self.end_in(rank, Scope::Zero, nth);
             }
-            Op::Subtotal { bucket, .. } => {
+            Op::Subtotal { bucket, axis, .. } => {
                 let own = &mut self.ranks[rank];
-                let nth = own.reductions[bucket];
+                let (scope, nth) = own.sum(bucket, axis);
                 own.subtotals[self.partial[bucket]] = Some(nth);
                 own.subtotalled = nth + 1;
-                Tally::add(&mut self.subtotalled[self.groups.communicator(rank, Scope::Zero)], nth, own.clock);
+                Tally::add(&mut self.subtotalled[self.groups.communicator(rank, scope)], nth, own.clock);
             }
             Op::Settle { bucket, .. } => {
                 self.end_in(rank, Scope::Zero, self.ranks[rank].reductions[bucket]);

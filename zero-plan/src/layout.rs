@@ -14,7 +14,7 @@ use crate::unit::{Unit, round_up};
 pub use decoding::Decoding;
 pub use memory::{Home, Kind, Memory, Region};
 use sizes::Sizes;
-pub(crate) use sizes::terms_bytes;
+pub(crate) use sizes::{arriving_bytes, terms_bytes};
 
 /// Staging slots for gradients at stages 2 and 3, and for sums over one replica: one is filled while the one before it is
 /// read.

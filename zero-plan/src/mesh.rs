@@ -84,6 +84,14 @@ impl Mesh {
         }
     }
 
+    /// Parts of a flat buffer, of which each rank has one to sum along an axis: a sum along `replica` is of a shard along `zero`.
+    pub const fn summed_parts(&self, axis: Axis) -> usize {
+        match axis {
+            Axis::Zero => self.zero,
+            Axis::Replica | Axis::Pipeline => self.data_ranks(),
+        }
+    }
+
     /// How far apart the numbers of neighbours along an axis are.
     const fn stride(&self, axis: Axis) -> usize {
         let (mut stride, mut i) = (1, 0);
@@ -165,6 +173,14 @@ impl Coordinates {
     /// Its number among the ranks with data of their own, counted replica by replica.
     pub const fn data_rank(&self, mesh: &Mesh) -> usize {
         self.replica * mesh.zero + self.zero
+    }
+
+    /// Which of [`Mesh::summed_parts`] this rank sums.
+    pub const fn summed_part(&self, mesh: &Mesh, axis: Axis) -> usize {
+        match axis {
+            Axis::Zero => self.zero,
+            Axis::Replica | Axis::Pipeline => self.part(mesh),
+        }
     }
 
     /// The part of every flat buffer whose gradients this rank sums: its shard is divided once more among the replicas.

@@ -148,18 +148,21 @@ impl Postings {
                     visit(Batch { is_sent: true, peer, op });
                 }
             }
-            (Moment::End, Op::Reduce { bucket, round }) if !plan.config.sums_on_hosts() => {
+            (Moment::End, Op::Reduce { bucket, round }) if !plan.config.sums_on_hosts(Axis::Zero) => {
                 self.offer(plan, at, Op::Settle { bucket, round }, visit);
             }
-            (Moment::End, Op::Subtotal { bucket, round }) => {
+            (Moment::End, Op::Subtotal { bucket, round, axis: Axis::Zero }) => {
                 self.offer(plan, at, Op::Settle { bucket, round }, visit);
+            }
+            (Moment::End, Op::Subtotal { bucket, round, .. }) => {
+                each_peer(plan, at, Op::Combine { bucket, round }, true, visit);
             }
             (Moment::End, Op::Settle { bucket, round }) => {
                 self.unsettled.pop_front();
                 if let Some(settle) = self.receives_terms_for() {
                     each_peer(plan, at, settle, false, visit);
                 }
-                if plan.config.mesh.replica > 1 {
+                if plan.config.mesh.replica > 1 && !plan.config.sums_on_hosts(Axis::Replica) {
                     each_peer(plan, at, Op::Combine { bucket, round }, true, visit);
                 }
             }

@@ -55,7 +55,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     while unit > first {
         let bucket = Bucket::ending_at(tables, unit - 1);
         // Claim, reduce and settle, and what only some layouts do; fold, two spreads, and what ties send and receive.
-        let (combines, subtotals) = (config.mesh.replica > 1, config.sums_on_hosts());
+        let (combines, subtotals) = (config.mesh.replica > 1, config.subtotal_axis().is_some());
         let phases = 3 + combines as usize + subtotals as usize;
         ops += if bucket.elements > 0 { phases * config.reductions() + 5 } else { 0 };
         unit = bucket.first;

@@ -1,7 +1,7 @@
-//! Subtrees: which parts of the tree of a sum along `zero` the ranks of one host have, and in which order the sums of these are
+//! Subtrees: which parts of the tree of a sum along an axis the ranks of one host have, and in which order the sums of these are
 //! added, so that the bits are those of a sum in one go. Knows no memory.
 
-/// Ranks along `zero` whose terms are a subtree of the sum of all: from the first up to the second number.
+/// Ranks along an axis whose terms are a subtree of the sum of all: from the first up to the second number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subtree {
     /// The first of them.
@@ -17,7 +17,7 @@ impl Subtree {
     }
 }
 
-/// What hosts sum of the terms of all ranks along `zero`, and what is left to add.
+/// What hosts sum of the terms of all ranks along an axis, and what is left to add.
 ///
 /// The tree splits ranks at the largest power of two. So its subtrees are blocks of 1, 2, 4, ... ranks that begin at a multiple
 /// of their length, of which the last may be cut short by the end of all. Each host sums the largest such blocks that lie within
@@ -25,7 +25,7 @@ impl Subtree {
 /// of one length, the longest that a host has; these are added in one go, as their tree is the upper part of that of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subtrees {
-    /// Ranks along `zero`.
+    /// Ranks along the axis.
     pub ranks: usize,
     /// Those of each host, which follow one another.
     pub mates: usize,

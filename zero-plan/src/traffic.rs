@@ -66,10 +66,10 @@ impl Moved {
 
     fn sum(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool) -> Self {
         ops.iter().fold(Self::default(), |mut moved, &op| {
-            if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
-                let [near, sent, taken] = of_hosts(plan, rank, bucket);
-                moved.in_place.reduce_bytes += near;
-                moved.copied.reduce_bytes += if is_sent { sent } else { taken };
+            if let Some((axis, bucket)) = summed_on_hosts(&plan.config, op) {
+                let [near, sent, taken] = of_hosts(plan, rank, axis, bucket);
+                *moved.in_place.reduced_mut(axis) += near;
+                *moved.copied.reduced_mut(axis) += if is_sent { sent } else { taken };
                 return moved;
             }
             let all = of_op(plan, rank, op, is_sent);
@@ -112,15 +112,24 @@ fn crosses(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
     !plan.config.reaches(rank, partner) && are_counterparts(&plan.config, op, own, other)
 }
 
+/// The axis and the bucket of a sum that an op stands for, if hosts make parts of it.
+fn summed_on_hosts(config: &Config, op: Op) -> Option<(Axis, usize)> {
+    match op {
+        Op::Reduce { bucket, .. } if config.sums_on_hosts(Axis::Zero) => Some((Axis::Zero, bucket)),
+        Op::Combine { bucket, .. } if config.sums_on_hosts(Axis::Replica) => Some((Axis::Replica, bucket)),
+        _ => None,
+    }
+}
+
 /// Where a bucket is summed over hosts: the bytes of it that a rank reads of its mates, for each host; those of sums, in f32, that
 /// go from it to counterparts; and those of the sums of all other hosts that come to it.
-fn of_hosts(plan: &Plan, rank: usize, bucket: usize) -> [usize; 3] {
+fn of_hosts(plan: &Plan, rank: usize, axis: Axis, bucket: usize) -> [usize; 3] {
     let config = &plan.config;
-    let (shard, hosts) = (plan.buckets[bucket].elements / config.mesh.zero, config.hosts_along_zero());
-    let near = (config.mates(Axis::Zero) - 1) * hosts * shard * config.precision.reduce.bytes();
-    let subtrees = config.subtrees();
-    let own = subtrees.count_of(config.mesh.coordinates(rank).zero / config.mates(Axis::Zero));
-    [near, (hosts - 1) * own * shard * size_of::<f32>(), (subtrees.count() - own) * shard * size_of::<f32>()]
+    let (part, hosts) = (plan.buckets[bucket].elements / config.mesh.summed_parts(axis), config.hosts_along(axis));
+    let (mates, subtrees) = (config.mates(axis), config.subtrees(axis));
+    let near = (mates - 1) * hosts * part * config.precision.reduce.bytes();
+    let own = subtrees.count_of(config.mesh.coordinates(rank).along(axis) / mates);
+    [near, (hosts - 1) * own * part * size_of::<f32>(), (subtrees.count() - own) * part * size_of::<f32>()]
 }
 
 /// What a rank sends in an op, or takes. It takes as much as it sends, but of parcels.
@@ -137,16 +146,21 @@ impl Plan<'_> {
     /// sums.
     pub fn busiest_rank(&self, stage: usize) -> usize {
         let config = &self.config;
-        let hosts = if config.sums_on_hosts() { config.hosts_along_zero() } else { 1 };
-        let sums = |host: &usize| core::cmp::Reverse(config.subtrees().count_of(*host));
-        let host = (0..hosts).min_by_key(sums).unwrap_or(0);
-        config.mesh.rank(Coordinates { zero: host * config.mates(Axis::Zero), replica: 0, pipeline: stage })
+        let first = Coordinates { zero: 0, replica: 0, pipeline: stage };
+        let at = config.subtotal_axis().map_or(first, |axis| {
+            let sums = |host: &usize| core::cmp::Reverse(config.subtrees(axis).count_of(*host));
+            let host = (0..config.hosts_along(axis)).min_by_key(sums).unwrap_or(0);
+            first.with(axis, host * config.mates(axis))
+        });
+        config.mesh.rank(at)
     }
 
     /// Whether all ranks of a pipeline stage send as much as one another.
     pub fn sends_alike(&self) -> bool {
-        let subtrees = self.config.subtrees();
-        !self.config.sums_on_hosts() || subtrees.count() == subtrees.most() * self.config.hosts_along_zero()
+        self.config.subtotal_axis().is_none_or(|axis| {
+            let subtrees = self.config.subtrees(axis);
+            subtrees.count() == subtrees.most() * self.config.hosts_along(axis)
+        })
     }
 }
 
@@ -205,9 +219,9 @@ impl Traffic {
         ops.iter().fold(Self::default(), |mut sum, &op| {
             let partners = partners(plan, rank, op);
             let far = partners.iter().filter(|&&partner| crosses(plan, rank, partner, op)).count();
-            if let (Op::Reduce { bucket, .. }, true) = (op, plan.config.sums_on_hosts()) {
-                let [_, sent, taken] = of_hosts(plan, rank, bucket);
-                sum.reduce_bytes += if is_sent { sent } else { taken };
+            if let Some((axis, bucket)) = summed_on_hosts(&plan.config, op) {
+                let [_, sent, taken] = of_hosts(plan, rank, axis, bucket);
+                *sum.reduced_mut(axis) += if is_sent { sent } else { taken };
             } else if far > 0 {
                 sum += of_op(plan, rank, op, is_sent).share(far, partners.len());
             }
@@ -222,13 +236,14 @@ impl Traffic {
         let (mesh, precision) = (&plan.config.mesh, &plan.config.precision);
         let (params, reduce) = (precision.params.bytes(), precision.reduce.bytes());
         let others = |bytes: usize, ranks: usize| bytes / ranks * (ranks - 1);
+        if let Some((axis, bucket)) = summed_on_hosts(&plan.config, op) {
+            let [near, sent, _] = of_hosts(plan, rank, axis, bucket);
+            *self.reduced_mut(axis) += near + sent;
+            return;
+        }
         match op {
             Op::Gather { unit, .. } => {
                 self.gather_bytes += others(plan.placements[unit].padded * params, mesh.zero);
-            }
-            Op::Reduce { bucket, .. } if plan.config.sums_on_hosts() => {
-                let [near, sent, _] = of_hosts(plan, rank, bucket);
-                self.reduce_bytes += near + sent;
             }
             Op::Reduce { bucket, .. } => {
                 self.reduce_bytes += others(plan.buckets[bucket].elements * reduce, mesh.zero);
@@ -245,6 +260,14 @@ impl Traffic {
             Op::Send { parcel, unit, .. } => *self += carried(plan, parcel, unit, true),
             Op::Agree => self.agree_bytes += plan.agreed_values() * size_of::<f64>() * (mesh.ranks() - 1),
             _ => {}
+        }
+    }
+
+    /// Bytes of sums along an axis.
+    pub const fn reduced_mut(&mut self, axis: Axis) -> &mut usize {
+        match axis {
+            Axis::Zero => &mut self.reduce_bytes,
+            Axis::Replica | Axis::Pipeline => &mut self.replica_reduce_bytes,
         }
     }
 

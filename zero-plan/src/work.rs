@@ -47,8 +47,9 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | receive or fold tied gradients | `3 t g` |
 /// | receive tied parameters | `2p` an element that this rank updates |
 /// | settle | `(N + 1) s g`, and `s g` more to add; none if `N` is 1 and the sum is in place |
-/// | subtotal, of `M` ranks of each of `H` hosts, in `K` sums | `H (M g + 4 K) s` |
-/// | settle of `B` blocks, after `J` joins of such sums | `(12 J + 4 B + g) s` |
+/// | subtotal, of `M` ranks of each of `H` hosts, in `K` sums | `H (M g + 4 K) s`, or `t` along `replica` |
+/// | settle of `B` blocks, after `J` joins of such sums | `(12 J + 4 B + g) s`, and `s g` more to add |
+/// | combine of such | the same with `t` |
 /// | combine | `(R + 1) t g`, and `t g` more to add |
 /// | spread along `replica` | `(s - t) 2g` |
 /// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
@@ -66,6 +67,11 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         let n = plan.buckets[bucket].elements;
         (n, n / mesh.zero, n / mesh.data_ranks())
     };
+    // Of an element, what the sums of hosts take, and the sum of all.
+    let of_hosts = |axis: Axis, adds: bool| {
+        let subtrees = config.subtrees(axis);
+        subtrees.joins().count() * 12 + subtrees.blocks().0 * 4 + (1 + usize::from(adds)) * g
+    };
     match op {
         Op::Gather { unit, .. } if config.shares_slots() => place(unit).shard(config) * (p + c),
         Op::Wait { .. } if config.shares_slots() => 0,
@@ -76,21 +82,23 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Receive { parcel: Parcel::Gradients, unit, .. } => plan.units[unit].output_bytes * 2,
         Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
         Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => plan.places(at).owned(unit).len * 2 * p,
-        Op::Subtotal { bucket, .. } => {
-            let sums = config.subtrees().count_of(at.zero / config.mates(Axis::Zero));
-            config.hosts_along_zero() * of_bucket(bucket).1 * (config.mates(Axis::Zero) * g + sums * 4)
+        Op::Subtotal { bucket, axis, .. } => {
+            let sums = config.subtrees(axis).count_of(at.along(axis) / config.mates(axis));
+            let part = plan.buckets[bucket].elements / mesh.summed_parts(axis);
+            config.hosts_along(axis) * part * (config.mates(axis) * g + sums * 4)
+        }
+        Op::Settle { bucket, round } if config.sums_on_hosts(Axis::Zero) => {
+            of_hosts(Axis::Zero, round > 0 && !config.has_partials()) * of_bucket(bucket).1
         }
         Op::Settle { bucket, round } => {
             let (_, s, _) = of_bucket(bucket);
-            if config.sums_on_hosts() {
-                let adds = usize::from(round > 0 && !config.has_partials());
-                let subtrees = config.subtrees();
-                return (subtrees.joins().count() * 12 + subtrees.blocks().0 * 4 + (1 + adds) * g) * s;
-            }
             match (mesh.zero, config.reduces_in_place()) {
                 (1, true) => 0,
                 _ => (mesh.zero + 1 + usize::from(round > 0 && !config.has_partials())) * s * g,
             }
+        }
+        Op::Combine { bucket, round } if config.sums_on_hosts(Axis::Replica) => {
+            of_hosts(Axis::Replica, round > 0) * of_bucket(bucket).2
         }
         Op::Combine { bucket, round } => (mesh.replica + 1 + usize::from(round > 0)) * of_bucket(bucket).2 * g,
         Op::Spread { bucket, axis: Axis::Zero } => {

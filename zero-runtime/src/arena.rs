@@ -278,7 +278,7 @@ impl<'p, D: Device> Arena<'p, D> {
 
     /// What the numbers at a place are stored in. Of what arrives, only sums over hosts are added up where they lie.
     pub(crate) fn width(&self, place: Place) -> Width {
-        let sums = (place.region == Kind::Inbox && self.plan.config.sums_on_hosts()).then_some(Width::F32);
+        let sums = (place.region == Kind::Inbox && self.plan.config.subtotal_axis().is_some()).then_some(Width::F32);
         place.region.width(&self.plan.config).or(sums).expect("a region of one width")
     }
 }

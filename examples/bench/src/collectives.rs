@@ -87,7 +87,7 @@ impl Collective {
         const REDUCE: [Op; 5] = [
             Op::Claim { bucket: 0 },
             Op::Reduce { bucket: 0, round: 0 },
-            Op::Subtotal { bucket: 0, round: 0 },
+            Op::Subtotal { bucket: 0, round: 0, axis: Axis::Zero },
             Op::Settle { bucket: 0, round: 0 },
             Op::Spread { bucket: 0, axis: Axis::Zero },
         ];
@@ -112,7 +112,7 @@ impl Collective {
         let call = (self as u64) << 56 | iterations;
         // SAFETY: nothing is under way before it, on a plan of one buffer.
         unsafe { ranks.exchange(call, 1) }?;
-        let sums_on_hosts = ranks.plan().config.sums_on_hosts();
+        let sums_on_hosts = ranks.plan().config.sums_on_hosts(Axis::Zero);
         let is_there = |op: &&Op| sums_on_hosts || !matches!(op, Op::Subtotal { .. });
         let start = Instant::now();
         for _ in 0..iterations {

@@ -126,9 +126,10 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
 fn replicas_that_share_hosts_train_to_the_bits_of_one() {
     let Some(net) = Net::of(2) else { return };
     let (there, mut turn) = (Mpi::all(), 0);
+    // Three replicas of a host are two subtrees of a sum; what they have is summed there unless their sums are more bytes.
     for (mesh, ranks) in [("mesh=1x4x1", 4), ("mesh=1x6x1", 6), ("mesh=1x4x2", 8)] {
         for (stage, more) in [("stage=0", "micro_batches=1"), ("stage=2", "bucket=1"), ("stage=3", "micro_batches=2")] {
-            for name in ["zero3", "bf16"] {
+            for name in ["zero3", "bf16", "mixed"] {
                 trains_alike(&net, there[turn % there.len()], name, &[mesh, stage, more].map(str::to_owned), 2, ranks);
                 turn += 1;
             }
@@ -141,7 +142,9 @@ fn replicas_that_share_hosts_train_to_the_bits_of_one() {
 fn sums_that_are_wider_than_parameters_train_to_the_bits_of_one_host() {
     let Some(net) = Net::of(3) else { return };
     let there = Mpi::all();
-    for (turn, (mesh, hosts)) in [("mesh=1x1x6", 2), ("mesh=1x1x6", 3), ("mesh=1x2x3", 3)].into_iter().enumerate() {
+    for (turn, (mesh, hosts)) in
+        [("mesh=1x1x6", 2), ("mesh=1x1x6", 3), ("mesh=1x2x3", 3), ("mesh=1x6x1", 2)].into_iter().enumerate()
+    {
         for stage in ["stage=1", "stage=3"] {
             let layout = [mesh, stage, "reduce=f32", "bucket=1"].map(str::to_owned);
             trains_alike(&net, there[turn % there.len()], "mixed", &layout, hosts, 6);

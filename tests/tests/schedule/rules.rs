@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use zero_plan::{Config, Op, Pass, Plan};
+use zero_plan::{Axis, Config, Op, Pass, Plan};
 
 use crate::model::{Model, config, mesh, small_models};
 use crate::mutants::{Edit, Table, vocabulary, with_table};
@@ -30,8 +30,9 @@ fn rules_of(source: &'static str) -> impl Iterator<Item = &'static str> {
 /// Every sum over a host that there can be.
 fn subtotals(plan: &Plan) -> Vec<Op> {
     let buckets = 0..plan.buckets.len();
-    let of_bucket = |bucket| (0..plan.config.reductions()).map(move |round| Op::Subtotal { bucket, round });
-    buckets.flat_map(of_bucket).collect()
+    let rounds = || 0..plan.config.reductions();
+    let of_bucket = |axis| move |bucket| rounds().map(move |round| Op::Subtotal { bucket, round, axis });
+    Axis::ALL.into_iter().flat_map(|axis| buckets.clone().flat_map(of_bucket(axis))).collect()
 }
 
 /// Every way to leave out, add, replace or exchange one op.
@@ -51,8 +52,10 @@ fn every_rule_of_schedules_refuses_something() {
     let without_updates = Model::new(Config { mesh: mesh(2, 1, 1), ..config(0) }, &[4, 0], None);
     let of_hosts = Config { mesh: mesh(1, 4, 1), micro_batches: 2, ..config(2) };
     let of_hosts = Model::new(of_hosts, &[40, 7, 90], None).on_hosts(2);
+    let of_replicas = Config { mesh: mesh(1, 1, 4), ..of_hosts.config };
+    let of_replicas = Model::new(of_replicas, &[40, 7, 90], None).on_hosts(2);
     let mut met = BTreeSet::new();
-    for model in small_models().into_iter().chain([without_updates, of_hosts]) {
+    for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas]) {
         model.plan().with(|plan| {
             for stage in 0..plan.stages.len() {
                 for pass in [Pass::Train, Pass::Evaluate] {

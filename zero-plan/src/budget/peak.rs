@@ -2,6 +2,7 @@
 //! regions are always there; what is in use tells why they are as large as they are.
 
 use crate::layout::{Kind, Memory, Tables};
+use crate::mesh::Axis;
 use crate::message::Message;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
@@ -115,8 +116,8 @@ impl InUse {
         match op {
             Op::Backward { unit, .. } if tables.chunks[tables.placements[unit].chunk].first == unit => self.slots -= 1,
             Op::Release { .. } => self.gathered -= 1,
-            Op::Subtotal { bucket, .. } => self.staged -= tables.buckets[bucket].elements,
-            Op::Settle { bucket, .. } if !tables.config.sums_on_hosts() => {
+            Op::Subtotal { bucket, axis: Axis::Zero, .. } => self.staged -= tables.buckets[bucket].elements,
+            Op::Settle { bucket, .. } if !tables.config.sums_on_hosts(Axis::Zero) => {
                 self.staged -= tables.buckets[bucket].elements;
             }
             _ => {}

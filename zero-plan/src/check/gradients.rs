@@ -87,34 +87,49 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn subtotal(&mut self, bucket: usize, round: usize) -> Broken {
+    pub(super) const fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) -> Broken {
         let state = &self.buckets[bucket];
+        let (is_there, next, offer) = match axis {
+            Axis::Zero => (matches!(state.staging, Staging::Offered), state.settled, state.offer),
+            _ => (state.settled == state.combined + 1, state.combined, state.settle),
+        };
         rules! {
-            self.subject.tables.config.sums_on_hosts() => "a sum over a host whose ranks are not summed by themselves",
-            matches!(state.staging, Staging::Offered) => "a sum over a host without a reduce",
-            state.settled == round => "a sum over a host of another round than the next",
+            self.subject.tables.config.sums_on_hosts(axis) => "a sum over a host whose ranks are not summed by themselves",
+            is_there && matches!(state.subtotal, Subtotal::None) => "a sum over a host of what is not offered to it",
+            next == round => "a sum over a host of another round than the next",
             // Mates hear how many of these there are, not which.
-            state.offer == self.subtotalled => "a sum over a host before that of a reduce before it",
+            offer == self.subtotalled => "a sum over a host before that of what was offered before it",
         }
         let mut waiting = self.first[List::Subtotal as usize];
         while let Some(other) = waiting {
             rules! {
                 self.bucket(other).partial != self.bucket(bucket).partial =>
-                    "a sum over a host in the place of one that is not settled",
+                    "a sum over a host in the place of one that is still needed",
             }
             waiting = self.buckets[other].next[List::Subtotal as usize];
         }
         self.enter(List::Subtotal, bucket);
-        self.leave(List::Staged, bucket);
-        self.buckets[bucket].staging = Staging::Free;
+        match axis {
+            Axis::Zero => {
+                self.leave(List::Staged, bucket);
+                self.buckets[bucket].staging = Staging::Free;
+            }
+            _ => self.leave(List::Partial, bucket),
+        }
         self.buckets[bucket].subtotal = Subtotal::Made;
         self.subtotalled += 1;
         None
     }
 
+    /// What hosts have summed of a bucket is not needed any more.
+    const fn forget_subtotal(&mut self, bucket: usize) {
+        self.leave(List::Subtotal, bucket);
+        self.buckets[bucket].subtotal = Subtotal::None;
+    }
+
     pub(super) const fn settle(&mut self, bucket: usize, round: usize) -> Broken {
         let state = &self.buckets[bucket];
-        let is_there = if self.subject.tables.config.sums_on_hosts() {
+        let is_there = if self.subject.tables.config.sums_on_hosts(Axis::Zero) {
             matches!(state.subtotal, Subtotal::Made)
         } else {
             matches!(state.staging, Staging::Offered)
@@ -130,15 +145,14 @@ impl Checker<'_, '_> {
             while let Some(other) = waiting {
                 rules! {
                     self.bucket(other).partial != self.bucket(bucket).partial =>
-                        "a settle over a partial sum that is not combined",
+                        "a settle over a partial sum that others still need",
                 }
                 waiting = self.buckets[other].next[List::Partial as usize];
             }
             self.enter(List::Partial, bucket);
         }
-        if self.subject.tables.config.sums_on_hosts() {
-            self.leave(List::Subtotal, bucket);
-            self.buckets[bucket].subtotal = Subtotal::None;
+        if self.subject.tables.config.sums_on_hosts(Axis::Zero) {
+            self.forget_subtotal(bucket);
         } else {
             self.leave(List::Staged, bucket);
             self.buckets[bucket].staging = Staging::Free;
@@ -150,13 +164,18 @@ impl Checker<'_, '_> {
     }
 
     pub(super) const fn combine(&mut self, bucket: usize, round: usize) -> Broken {
-        let state = &self.buckets[bucket];
+        let (state, over_hosts) = (&self.buckets[bucket], self.subject.tables.config.sums_on_hosts(Axis::Replica));
         rules! {
             self.has_replicas() => "a sum over replicas where there are none",
             state.combined == round && state.settled == round + 1 => "a sum over replicas without a settle",
             state.settle == self.combined => "a sum over replicas before that of a settle before it",
+            !over_hosts || matches!(state.subtotal, Subtotal::Made) => "a sum over replicas without that of a host",
         }
-        self.leave(List::Partial, bucket);
+        if over_hosts {
+            self.forget_subtotal(bucket);
+        } else {
+            self.leave(List::Partial, bucket);
+        }
         self.buckets[bucket].combined += 1;
         self.combined += 1;
         None

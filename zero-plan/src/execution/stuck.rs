@@ -1,7 +1,6 @@
 //! Stuck: who waits for whom where no rank can go on. Only looks.
 
 use super::{Event, World};
-use crate::groups::Scope;
 
 /// Why it did not end: each rank waits for the next; the last one for a rank of the list, or for one that is through.
 #[derive(Debug)]
@@ -55,12 +54,12 @@ impl World<'_> {
                     format!("to {verb} collective {nth} of its {} communicator", scope.name()),
                 )
             }
-            Event::Subtotalled { nth } => {
-                let members = &self.groups.members[self.groups.communicator(rank, Scope::Zero)];
+            Event::Subtotalled { scope, nth } => {
+                let members = &self.groups.members[self.groups.communicator(rank, scope)];
                 let late = members.iter().find(|&&peer| self.ranks[peer].subtotalled <= nth);
                 (
                     late.map_or(rank, |&peer| peer),
-                    format!("to sum collective {nth} of its zero communicator over its host"),
+                    format!("to sum collective {nth} of its {} communicator over its host", scope.name()),
                 )
             }
             Event::Sent { parcel, nth } => {

@@ -3,6 +3,7 @@
 
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
 use crate::config::{Config, Width};
+use crate::mesh::Axis;
 
 pub(super) struct Sizes {
     /// Flat buffers of the parameters that the stage holds, mirrors included.
@@ -132,11 +133,8 @@ impl Sizes {
         if !config.has_carried() {
             return 0;
         }
-        let parts = if config.mesh.replica > 1 { self.bucket_max / config.mesh.zero } else { 0 };
         let shards = if !config.converts_gathers() { 0 } else { self.gathered(tables) };
-        terms_bytes(config, self.bucket_max)
-            + parts * config.precision.reduce.bytes()
-            + shards * config.precision.params.bytes()
+        arriving_bytes(config, self.bucket_max) + shards * config.precision.params.bytes()
     }
 
     /// What [`Kind::bytes`] gives the bytes of.
@@ -166,24 +164,33 @@ impl Sizes {
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
-            Kind::Subtotals if config.sums_on_hosts() => {
-                let shards = config.hosts_along_zero() * config.subtrees().most();
-                STAGING_SLOTS * (self.bucket_max / zero * shards)
-            }
-            Kind::Subtotals => 0,
+            Kind::Subtotals => match config.subtotal_axis() {
+                None => 0,
+                Some(axis) => {
+                    let sums = config.hosts_along(axis) * config.subtrees(axis).most();
+                    STAGING_SLOTS * (self.bucket_max / config.mesh.summed_parts(axis) * sums)
+                }
+            },
             Kind::Inbox => self.inbox_bytes(tables),
             Kind::Workspace => config.whole_lines(self.workspace_bytes_max) + config.device.product_bytes(),
         }
     }
 }
 
-/// Bytes of the terms of the sum of so many gradients along `zero`, where they arrive: of each rank, or sums of each host.
-pub(crate) const fn terms_bytes(config: &Config, elements: usize) -> usize {
-    if config.sums_on_hosts() {
-        elements / config.mesh.zero * config.subtrees().count() * Width::F32.bytes()
+/// Bytes of the terms of a rank's part of so many gradients along an axis, where they arrive: of each rank, or sums of each host.
+pub(crate) const fn terms_bytes(config: &Config, axis: Axis, elements: usize) -> usize {
+    let part = elements / config.mesh.summed_parts(axis);
+    if config.sums_on_hosts(axis) {
+        part * config.subtrees(axis).count() * Width::F32.bytes()
     } else {
-        elements * config.precision.reduce.bytes()
+        part * config.mesh.len(axis) * config.precision.reduce.bytes()
     }
+}
+
+/// Bytes of the terms along all axes of a bucket of so many gradients.
+pub(crate) const fn arriving_bytes(config: &Config, elements: usize) -> usize {
+    let of_replicas = if config.mesh.replica > 1 { terms_bytes(config, Axis::Replica, elements) } else { 0 };
+    terms_bytes(config, Axis::Zero, elements) + of_replicas
 }
 
 /// Inputs and targets of a micro-batch come together; on a pipeline stage that needs only one of them, the other is left in

@@ -93,7 +93,7 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
         let end = match op {
             Op::Send { parcel, .. } => taken(plan, pipeline, timeline, parcel, number)?,
             _ => {
-                let ends = |&(_, other): &(usize, &Op)| ends(plan, op, *other);
+                let ends = |&(_, other): &(usize, &Op)| ends(op, *other);
                 let (last, _) = ops.iter().enumerate().skip(number).find(ends)?;
                 spans[last].end_s
             }
@@ -105,17 +105,17 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
 }
 
 /// Whether `op` starts what `other` waits for, as the first after it.
-fn ends(plan: &Plan, op: Op, other: Op) -> bool {
+fn ends(op: Op, other: Op) -> bool {
     match (op, other) {
         (Op::Gather { unit, .. }, Op::Wait { unit: waits }) => unit == waits,
-        (Op::Reduce { .. }, Op::Settle { .. }) if plan.config.sums_on_hosts() => false,
-        (
-            Op::Reduce { bucket, round },
-            Op::Settle { bucket: sums, round: nth } | Op::Subtotal { bucket: sums, round: nth },
-        )
-        | (Op::Subtotal { bucket, round }, Op::Settle { bucket: sums, round: nth }) => (bucket, round) == (sums, nth),
-        (Op::Settle { bucket, round }, Op::Combine { bucket: sums, round: nth }) => {
-            plan.config.mesh.len(Axis::Replica) > 1 && (bucket, round) == (sums, nth)
+        // Of a bucket that hosts sum, they wait for the sum first.
+        (Op::Reduce { bucket, round }, Op::Settle { bucket: sums, round: nth })
+        | (Op::Reduce { bucket, round }, Op::Subtotal { bucket: sums, round: nth, axis: Axis::Zero })
+        | (Op::Subtotal { bucket, round, axis: Axis::Zero }, Op::Settle { bucket: sums, round: nth })
+        | (Op::Settle { bucket, round }, Op::Combine { bucket: sums, round: nth })
+        | (Op::Settle { bucket, round }, Op::Subtotal { bucket: sums, round: nth, axis: Axis::Replica })
+        | (Op::Subtotal { bucket, round, axis: Axis::Replica }, Op::Combine { bucket: sums, round: nth }) => {
+            (bucket, round) == (sums, nth)
         }
         // It starts and waits in one.
         (Op::Spread { .. }, _) => op == other,

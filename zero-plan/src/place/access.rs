@@ -76,6 +76,8 @@ pub enum Content {
 pub enum Gradients {
     /// Those of one rank's own data.
     Of(usize),
+    /// Those of some replicas.
+    OfReplicas(Subtree),
     /// Those of some ranks of a replica.
     OfSubtree {
         /// The replica.
@@ -205,7 +207,7 @@ impl OfOp<'_, '_> {
             Op::Forward { unit, micro_batch, slot } => self.forward(unit, micro_batch, slot),
             Op::Recompute { unit, micro_batch, slot } => self.recompute(unit, micro_batch, slot),
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot),
-            Op::Subtotal { bucket, round } => self.subtotal(bucket, round),
+            Op::Subtotal { bucket, round, axis } => self.subtotal(bucket, round, axis),
             Op::Settle { bucket, round } => self.settle(bucket, round),
             Op::Combine { bucket, round } => self.combine(bucket, round),
             Op::Fold { unit } => self.fold(unit, at),
@@ -427,65 +429,82 @@ impl OfOp<'_, '_> {
         at.zero * shard.len_bytes + within
     }
 
-    /// The gradients of a rank along `zero`, of which what the rank at `of` sums begins at `start`.
-    fn term(&mut self, unit: usize, round: usize, zero: usize, of: usize, start: usize) {
-        let (config, peer) = (&self.plan.config, self.own.along(Axis::Zero, zero));
-        // The newest micro-batch whose gradients are in it.
-        let newest = if config.holds_gradients() { config.micro_batches - 1 } else { round };
-        let whose = Gradients::Of(peer.at.data_rank(&config.mesh));
-        let content = Content::Gradients { unit, round: newest, of: whose };
-        self.note(peer.at, peer.local_share(unit, of), content, start, false);
+    /// What the rank at `index` along an axis has of what the one at `of` sums.
+    fn term(&mut self, axis: Axis, unit: usize, round: usize, index: usize, of: usize) {
+        let (config, peer) = (&self.plan.config, self.own.along(axis, index));
+        let content = match axis {
+            Axis::Zero => {
+                // The newest micro-batch whose gradients are in it.
+                let round = if config.holds_gradients() { config.micro_batches - 1 } else { round };
+                Content::Gradients { unit, round, of: Gradients::Of(peer.at.data_rank(&config.mesh)) }
+            }
+            _ => Content::Gradients { unit, round, of: Gradients::OfReplica(index) },
+        };
+        let place = peer.term(axis, unit, of);
+        self.note(peer.at, place, content, self.summed_part(axis, of) * place.len_bytes, false);
     }
 
-    /// For each host, what this one has of the shard of this rank's counterpart there.
-    fn subtotal(&mut self, bucket: usize, round: usize) {
-        let (own, mates) = (self.own, self.plan.config.mates(Axis::Zero));
-        let here = own.at.zero / mates;
+    /// Which part of a flat buffer the rank at `of` along an axis sums there.
+    fn summed_part(&self, axis: Axis, of: usize) -> usize {
+        self.own.at.with(axis, of).summed_part(&self.plan.config.mesh, axis)
+    }
+
+    /// For each host, what this one has of the part of this rank's counterpart there.
+    fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) {
+        let (own, mates) = (self.own, self.plan.config.mates(axis));
+        let index = own.at.along(axis);
         for unit in self.units_of(bucket) {
-            for host in 0..self.plan.config.hosts_along_zero() {
-                let of = host * mates + own.at.zero % mates;
-                let start = of * own.local_share(unit, of).len_bytes;
-                for subtree in self.plan.config.subtrees().of_host(here) {
-                    (subtree.first..subtree.end).for_each(|zero| self.term(unit, round, zero, of, start));
-                    let to = own.subtotal(unit, host, subtree.first);
-                    self.note(own.at, to, self.summed_over(unit, round, subtree), of * to.len_bytes, true);
+            for host in 0..self.plan.config.hosts_along(axis) {
+                let of = host * mates + index % mates;
+                for subtree in self.plan.config.subtrees(axis).of_host(index / mates) {
+                    (subtree.first..subtree.end).for_each(|index| self.term(axis, unit, round, index, of));
+                    let to = own.subtotal(axis, unit, host, subtree.first);
+                    let start = self.summed_part(axis, of) * to.len_bytes;
+                    self.note(own.at, to, self.summed_over(axis, unit, round, subtree), start, true);
                 }
             }
         }
     }
 
-    fn summed_over(&self, unit: usize, round: usize, subtree: Subtree) -> Content {
-        Content::Gradients { unit, round, of: Gradients::OfSubtree { replica: self.own.at.replica, subtree } }
+    fn summed_over(&self, axis: Axis, unit: usize, round: usize, subtree: Subtree) -> Content {
+        let of = match axis {
+            Axis::Zero => Gradients::OfSubtree { replica: self.own.at.replica, subtree },
+            _ => Gradients::OfReplicas(subtree),
+        };
+        Content::Gradients { unit, round, of }
     }
 
-    /// What is added of the sums of all hosts.
-    fn sums_of_hosts(&mut self, unit: usize, round: usize) {
-        let (own, subtrees) = (self.own, self.plan.config.subtrees());
+    /// What is added up along an axis: the terms of all ranks, or the sums of all hosts.
+    fn terms(&mut self, axis: Axis, unit: usize, round: usize) {
+        let (own, config) = (self.own, &self.plan.config);
+        if !config.sums_on_hosts(axis) {
+            let of = own.at.along(axis);
+            return (0..config.mesh.len(axis)).for_each(|index| self.term(axis, unit, round, index, of));
+        }
+        let subtrees = config.subtrees(axis);
         for [left, right] in subtrees.joins() {
-            [left, right].into_iter().for_each(|subtree| self.sum_over(unit, round, subtree));
-            let (to, both) = (own.joined(unit, left.first), Subtree { first: left.first, end: right.end });
-            self.note(own.at, to, self.summed_over(unit, round, both), own.at.zero * to.len_bytes, true);
+            [left, right].into_iter().for_each(|subtree| self.sum_over(axis, unit, round, subtree));
+            let (to, both) = (own.joined(axis, unit, left.first), Subtree { first: left.first, end: right.end });
+            let start = self.summed_part(axis, own.at.along(axis)) * to.len_bytes;
+            self.note(own.at, to, self.summed_over(axis, unit, round, both), start, true);
         }
         let (number, block) = subtrees.blocks();
-        (0..number).for_each(|number| self.sum_over(unit, round, block(number)));
+        (0..number).for_each(|number| self.sum_over(axis, unit, round, block(number)));
     }
 
-    fn sum_over(&mut self, unit: usize, round: usize, subtree: Subtree) {
-        let (zero, from) = self.own.summed_over(unit, subtree);
-        let (holder, content) = (self.own.along(Axis::Zero, zero), self.summed_over(unit, round, subtree));
-        self.note(holder.at, from, content, self.own.at.zero * from.len_bytes, false);
+    fn sum_over(&mut self, axis: Axis, unit: usize, round: usize, subtree: Subtree) {
+        let (index, from) = self.own.summed_over(axis, unit, subtree);
+        let (holder, content) = (self.own.along(axis, index), self.summed_over(axis, unit, round, subtree));
+        let start = self.summed_part(axis, self.own.at.along(axis)) * from.len_bytes;
+        self.note(holder.at, from, content, start, false);
     }
 
     fn settle(&mut self, bucket: usize, round: usize) {
-        let (own, config, mesh) = (self.own, &self.plan.config, &self.plan.config.mesh);
+        let (own, mesh) = (self.own, &self.plan.config.mesh);
         for unit in self.units_of(bucket) {
             let to = own.partial(unit);
             let start = self.gradient_bytes(own.at, to, None);
-            if config.sums_on_hosts() {
-                self.sums_of_hosts(unit, round);
-            } else {
-                (0..mesh.zero).for_each(|zero| self.term(unit, round, zero, own.at.zero, start));
-            }
+            self.terms(Axis::Zero, unit, round);
             let of = if mesh.replica > 1 { Gradients::OfReplica(own.at.replica) } else { Gradients::OfAll };
             if round > 0 && mesh.replica == 1 {
                 self.note(own.at, to, Content::Gradients { unit, round: round - 1, of }, start, false);
@@ -497,15 +516,9 @@ impl OfOp<'_, '_> {
     fn combine(&mut self, bucket: usize, round: usize) {
         let own = self.own;
         for unit in self.units_of(bucket) {
-            let (partial, whole) = (own.partial(unit), own.reduced(unit));
+            let whole = own.reduced(unit);
             let start = self.gradient_bytes(own.at, whole, Some(own.at.replica));
-            for replica in 0..self.plan.config.mesh.replica {
-                let peer = own.along(Axis::Replica, replica);
-                let content = Content::Gradients { unit, round, of: Gradients::OfReplica(replica) };
-                let part = own.part(peer.partial(unit), own.at.replica);
-                debug_assert_eq!(part.len_bytes, own.part(partial, own.at.replica).len_bytes);
-                self.note(peer.at, part, content, start, false);
-            }
+            self.terms(Axis::Replica, unit, round);
             let (to, of) = (own.part(whole, own.at.replica), Gradients::OfAll);
             if round > 0 {
                 self.note(own.at, to, Content::Gradients { unit, round: round - 1, of }, start, false);

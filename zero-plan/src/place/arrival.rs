@@ -4,10 +4,11 @@
 
 use super::{Place, Places, Position};
 use crate::config::Config;
-use crate::layout::{Kind, terms_bytes};
+use crate::layout::{Kind, arriving_bytes, terms_bytes};
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
+use crate::subtrees::Subtree;
 
 /// What an op needs of another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +75,11 @@ pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: 
     match op {
         Op::Gather { .. } => config.taker(Axis::Zero, own.zero, other.zero) == own.zero,
         Op::Spread { axis, .. } => config.taker(axis, own.along(axis), other.along(axis)) == own.along(axis),
-        Op::Settle { .. } | Op::Reduce { .. } if config.sums_on_hosts() => {
+        Op::Settle { .. } | Op::Reduce { .. } if config.sums_on_hosts(Axis::Zero) => {
             own.zero % config.mates(Axis::Zero) == other.zero % config.mates(Axis::Zero)
+        }
+        Op::Combine { .. } if config.sums_on_hosts(Axis::Replica) => {
+            own.replica % config.mates(Axis::Replica) == other.replica % config.mates(Axis::Replica)
         }
         _ => true,
     }
@@ -98,18 +102,8 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
             };
             visit(source, whole.share(peer.at.zero, mesh.zero));
         }
-        Op::Settle { bucket, .. } if config.sums_on_hosts() => units_of(bucket).for_each(|unit| {
-            let [here, there] = [own.at, peer.at].map(|at| at.zero / config.mates(Axis::Zero));
-            let sums = config.subtrees().of_host(there);
-            sums.for_each(|sum| visit(peer.subtotal(unit, here, sum.first), own.joined(unit, sum.first)));
-        }),
-        Op::Settle { bucket, .. } => units_of(bucket).for_each(|unit| {
-            visit(peer.local_share(unit, own.at.zero), own.arrived_terms(unit).share(peer.at.zero, mesh.zero));
-        }),
-        Op::Combine { bucket, .. } => units_of(bucket).for_each(|unit| {
-            let (source, parts) = (own.part(peer.partial(unit), own.at.replica), own.arrived_parts(unit));
-            visit(source, own.part(parts, peer.at.replica));
-        }),
+        Op::Settle { bucket, .. } => units_of(bucket).for_each(|unit| terms_of(Axis::Zero, unit, own, peer, visit)),
+        Op::Combine { bucket, .. } => units_of(bucket).for_each(|unit| terms_of(Axis::Replica, unit, own, peer, visit)),
         Op::Spread { bucket, axis: Axis::Replica } => units_of(bucket).for_each(|unit| {
             let replica = peer.at.replica;
             visit(own.part(peer.reduced(unit), replica), own.part(own.reduced(unit), replica));
@@ -118,6 +112,19 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
             units_of(bucket).for_each(|unit| visit(peer.reduced(unit), own.local_share(unit, peer.at.zero)));
         }
         _ => {}
+    }
+}
+
+/// What a peer has of a sum along an axis: its own term, or the sums of its host.
+fn terms_of(axis: Axis, unit: usize, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
+    let config = own.tables.config;
+    let [here, there] = [own.at, peer.at].map(|at| at.along(axis));
+    if !config.sums_on_hosts(axis) {
+        let to = own.arrived_terms(axis, unit).share(there, config.mesh.len(axis));
+        return visit(peer.term(axis, unit, here), to);
+    }
+    for Subtree { first, .. } in config.subtrees(axis).of_host(there / config.mates(axis)) {
+        visit(peer.subtotal(axis, unit, here / config.mates(axis), first), own.joined(axis, unit, first));
     }
 }
 
@@ -140,39 +147,33 @@ fn received(
     let source = plan.places(from).outgoing(parcel, made_by, position.arriving(parcel));
     let to = match parcel {
         // It is added to what lies there.
-        Parcel::TiedGradients => own.arrived_terms(unit).first(source.len_bytes),
+        Parcel::TiedGradients => own.arrived_terms(Axis::Zero, unit).first(source.len_bytes),
         _ => own.incoming(parcel, unit, slot),
     };
     Arrival { from, source, to }
 }
 
 impl Places<'_> {
-    /// Where terms of the sums of a unit's gradients along `zero` arrive: its buckets take turns.
-    pub(super) const fn arrived_terms(&self, unit: usize) -> Place {
+    /// Where terms of the sums of a unit's gradients along an axis arrive: its buckets take turns. Those along `replica` are behind
+    /// the others: while one bucket is summed along `zero`, the one before it may be along `replica`.
+    pub(super) const fn arrived_terms(&self, axis: Axis, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = placement.start - self.tables.buckets[placement.bucket].start;
-        let (offset_bytes, len_bytes) = (terms_bytes(config, start), terms_bytes(config, placement.padded));
+        let before = match axis {
+            Axis::Zero => 0,
+            Axis::Replica | Axis::Pipeline => terms_bytes(config, Axis::Zero, self.memory.bucket_slot),
+        };
+        let (offset_bytes, len_bytes) =
+            (before + terms_bytes(config, axis, start), terms_bytes(config, axis, placement.padded));
         Place { region: Kind::Inbox, offset_bytes, len_bytes }
-    }
-
-    /// Where those along `replica` arrive, behind the others: while one bucket is summed along `zero`, the one before it may
-    /// be along `replica`.
-    const fn arrived_parts(&self, unit: usize) -> Place {
-        let (config, placement) = (self.tables.config, self.placement(unit));
-        let (zero, width) = (config.mesh.zero, config.precision.reduce.bytes());
-        let start = (placement.start - self.tables.buckets[placement.bucket].start) / zero;
-        let offset_bytes = terms_bytes(config, self.memory.bucket_slot) + start * width;
-        Place { region: Kind::Inbox, offset_bytes, len_bytes: placement.padded / zero * width }
     }
 
     /// Where shards of a unit arrive that are converted from there into a slot, behind all terms.
     pub(super) const fn arrived_shards(&self, unit: usize, slot: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
-        let parts = if config.mesh.replica > 1 { self.memory.bucket_slot / config.mesh.zero } else { 0 };
         let width = config.precision.params.bytes();
-        let parts = parts * config.precision.reduce.bytes();
-        let offset_bytes = terms_bytes(config, self.memory.bucket_slot) + parts + start * width;
+        let offset_bytes = arriving_bytes(config, self.memory.bucket_slot) + start * width;
         Place { region: Kind::Inbox, offset_bytes, len_bytes: placement.padded * width }
     }
 }

@@ -1,48 +1,55 @@
-//! Subtotals: where sums over subtrees of ranks lie that hosts make for one another along `zero`, before they leave and where they
-//! come together.
+//! Subtotals: what ranks have of a sum along an axis, and where the sums over subtrees of ranks lie that hosts make for one
+//! another, before they leave and where they come together.
 
 use super::{Place, Places};
 use crate::layout::Kind;
-use crate::mesh::{Axis, Coordinates};
+use crate::mesh::Axis;
 use crate::subtrees::Subtree;
 
 impl Places<'_> {
-    /// What the subtree of ranks of this host that begins at `first` has of the shard of this rank's counterpart on host `host`
-    /// along `zero`, summed by this rank. Buckets take turns, as with [`Kind::Partial`].
-    pub const fn subtotal(&self, unit: usize, host: usize, first: usize) -> Place {
+    /// What this rank has of what the rank at `index` along an axis sums: its own gradients, or the sum over its replica.
+    pub const fn term(&self, axis: Axis, unit: usize, index: usize) -> Place {
+        match axis {
+            Axis::Zero => self.local_share(unit, index),
+            Axis::Replica | Axis::Pipeline => self.part(self.partial(unit), index),
+        }
+    }
+
+    /// What the subtree of ranks of this host that begins at `first` has of what this rank's counterpart on host `host` along an
+    /// axis sums, summed by this rank. Buckets take turns, as with [`Kind::Partial`].
+    pub const fn subtotal(&self, axis: Axis, unit: usize, host: usize, first: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
-        let (zero, bucket) = (config.mesh.zero, &self.tables.buckets[placement.bucket]);
-        let each = config.subtrees().count_of(self.at.zero / config.mates(Axis::Zero));
-        // Of every shard, as many as there are hosts, this host has that many sums.
-        let sums = config.hosts_along_zero() * each;
-        let turn = (bucket.partial > 0) as usize * (self.memory.bucket_slot / zero * sums);
-        let start = turn + (placement.start - bucket.start) / zero * sums;
-        let of_hosts = self.place(Kind::Subtotals, start, placement.padded / zero * sums);
-        of_hosts.share(host * each + config.subtrees().index(first), sums)
+        let (parts, bucket) = (config.mesh.summed_parts(axis), &self.tables.buckets[placement.bucket]);
+        let each = config.subtrees(axis).count_of(self.at.along(axis) / config.mates(axis));
+        // Of every part, as many as there are hosts, this host has that many sums.
+        let sums = config.hosts_along(axis) * each;
+        let turn = (bucket.partial > 0) as usize * (self.memory.bucket_slot / parts * sums);
+        let start = turn + (placement.start - bucket.start) / parts * sums;
+        let of_hosts = self.place(Kind::Subtotals, start, placement.padded / parts * sums);
+        of_hosts.share(host * each + config.subtrees(axis).index(first), sums)
     }
 
-    /// Where the sum lies here of this rank's shard that begins with the rank at `first` along `zero`: of the subtree of a host,
+    /// Where the sum lies here of this rank's part that begins with the rank at `first` along an axis: of the subtree of a host,
     /// and then of what is added to it.
-    pub const fn joined(&self, unit: usize, first: usize) -> Place {
-        let config = self.tables.config;
-        let (own, host, subtrees) =
-            (self.at.zero / config.mates(Axis::Zero), first / config.mates(Axis::Zero), config.subtrees());
+    pub const fn joined(&self, axis: Axis, unit: usize, first: usize) -> Place {
+        let (config, mates) = (self.tables.config, self.tables.config.mates(axis));
+        let (own, host, subtrees) = (self.at.along(axis) / mates, first / mates, config.subtrees(axis));
         if host == own {
-            return self.subtotal(unit, own, first);
+            return self.subtotal(axis, unit, own, first);
         }
-        self.arrived_terms(unit).share(subtrees.before(host) + subtrees.index(first), subtrees.count())
+        self.arrived_terms(axis, unit).share(subtrees.before(host) + subtrees.index(first), subtrees.count())
     }
 
-    /// Which rank along `zero` has the sum of this rank's shard over a subtree of ranks, and where: this rank's counterpart on
+    /// Which rank along an axis has the sum of this rank's part over a subtree of ranks, and where: this rank's counterpart on
     /// their host, or this rank itself where they are on several hosts.
-    pub const fn summed_over(&self, unit: usize, subtree: Subtree) -> (usize, Place) {
+    pub const fn summed_over(&self, axis: Axis, unit: usize, subtree: Subtree) -> (usize, Place) {
         let (config, Subtree { first, end }) = (self.tables.config, subtree);
-        if config.subtrees().end(first) < end {
-            return (self.at.zero, self.joined(unit, first));
+        let (mates, own) = (config.mates(axis), self.at.along(axis));
+        if config.subtrees(axis).end(first) < end {
+            return (own, self.joined(axis, unit, first));
         }
-        let (mates, own) = (config.mates(Axis::Zero), self.at.zero);
-        let zero = first / mates * mates + own % mates;
-        let counterpart = Places { at: Coordinates { zero, ..self.at }, ..*self };
-        (zero, counterpart.subtotal(unit, own / mates, first))
+        let index = first / mates * mates + own % mates;
+        let counterpart = Places { at: self.at.with(axis, index), ..*self };
+        (index, counterpart.subtotal(axis, unit, own / mates, first))
     }
 }

@@ -122,7 +122,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> Counts {
                     counts.summed[unit * micro_batches + micro_batch] += 1;
                 }
             }
-            Op::Subtotal { bucket, round } => counts.subtotalled[bucket * rounds + round] += 1,
+            Op::Subtotal { bucket, round, .. } => counts.subtotalled[bucket * rounds + round] += 1,
             Op::Settle { bucket, round } => counts.settled[bucket * rounds + round] += 1,
             Op::Combine { bucket, round } => counts.combined[bucket * rounds + round] += 1,
             Op::Fold { unit } => counts.tied[plan.units[unit].source] += 1,
@@ -171,7 +171,7 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
         let has_replicas = plan.config.mesh.replica > 1;
         let sum = |axis| move || format!("round {round} of bucket {bucket} is summed along `{axis}`");
         let of_hosts = || format!("round {round} of bucket {bucket} is summed over a host");
-        let rule = times(counts.subtotalled[i], is_here && plan.config.sums_on_hosts(), &of_hosts);
+        let rule = times(counts.subtotalled[i], is_here && plan.config.subtotal_axis().is_some(), &of_hosts);
         let rule = rule.or_else(|| times(settled, is_here, &sum("zero")));
         let rule = rule.or_else(|| times(combined, is_here && has_replicas, &sum("replica")));
         if rule.is_some() {

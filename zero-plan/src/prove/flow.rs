@@ -84,9 +84,9 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
 fn reach(config: &Config, op: Op) -> Option<Axis> {
     let reads_in_common = config.shards_parameters() && !config.uses_slots();
     match op {
-        Op::Gather { .. } | Op::Wait { .. } | Op::Subtotal { .. } | Op::Settle { .. } => Some(Axis::Zero),
+        Op::Gather { .. } | Op::Wait { .. } | Op::Settle { .. } => Some(Axis::Zero),
         Op::Combine { .. } => Some(Axis::Replica),
-        Op::Spread { axis, .. } => Some(axis),
+        Op::Subtotal { axis, .. } | Op::Spread { axis, .. } => Some(axis),
         Op::Receive { .. } => Some(Axis::Pipeline),
         // In common memory it reads the shards of others where they lie.
         Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } if reads_in_common => Some(Axis::Zero),

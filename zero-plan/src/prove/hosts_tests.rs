@@ -75,7 +75,7 @@ fn every_way_to_share_what_comes_from_other_hosts_is_proven() {
                         planned(config, |plan| prove(plan).map(drop))
                             .unwrap_or_else(|flaw| panic!("{config:?}: {flaw}"));
                         shared += usize::from(config.shares_slots());
-                        summed += usize::from(config.sums_on_hosts());
+                        summed += usize::from(config.subtotal_axis().is_some());
                     }
                 }
             }
@@ -178,14 +178,25 @@ fn hosts_send_terms_where_sums_would_be_more_bytes() {
     for ((nodes, each), sums) in
         [((2, 2), true), ((2, 3), false), ((3, 3), false), ((2, 6), true), ((3, 5), true), ((2, 12), true)]
     {
-        let config = Config { precision: reduce, ..hosts(nodes, each, 2) };
-        assert_eq!(config.sums_on_hosts(), sums, "{nodes} x {each}");
-        planned(config, |plan| {
-            let terms: usize = plan.buckets.iter().map(|bucket| bucket.elements / (nodes * each) * 2).sum();
-            let sent = |rank| Traffic::between_hosts(plan, rank, plan.stages[0].step).reduce_bytes;
-            let all: usize = (0..nodes * each).map(sent).sum();
-            assert!(all <= nodes * each * (nodes - 1) * each * terms, "{nodes} x {each}: {all}");
-        });
+        for (axis, base) in [
+            (Axis::Zero, hosts(nodes, each, 2)),
+            (Axis::Replica, hosts_of_replicas(nodes, each, 1, 2)),
+            (Axis::Replica, hosts_of_replicas(nodes, each, 2, 2)),
+        ] {
+            let config = Config { precision: reduce, ..base };
+            assert_eq!(config.sums_on_hosts(axis), sums, "{nodes} x {each}");
+            planned(config, |plan| {
+                let part = plan.config.mesh.summed_parts(axis);
+                let terms: usize = plan.buckets.iter().map(|bucket| bucket.elements / part * 2).sum();
+                let sent = |rank| {
+                    let mut sent = Traffic::between_hosts(plan, rank, plan.stages[0].step);
+                    *sent.reduced_mut(axis)
+                };
+                let ranks = plan.config.mesh.ranks();
+                let all: usize = (0..ranks).map(sent).sum();
+                assert!(all <= ranks * (nodes - 1) * each * terms, "{nodes} x {each}: {all}");
+            });
+        }
     }
 }
 
@@ -200,12 +211,26 @@ fn proven_with(plan: &Plan, change: impl Fn(Op, Coordinates, &mut Vec<Access>)) 
     prove_accesses(plan, &changed).err().map(|flaw| flaw.rule)
 }
 
-/// Which ranks along `zero` a term of a sum is of.
-fn term_of(access: &Access) -> Option<Subtree> {
-    match access.content {
-        Content::Gradients { of: Gradients::Of(rank), .. } => Some(Subtree { first: rank, end: rank + 1 }),
-        Content::Gradients { of: Gradients::OfSubtree { subtree, .. }, .. } => Some(subtree),
+/// Which ranks along an axis a term of a sum is of.
+fn term_of(axis: Axis, access: &Access) -> Option<Subtree> {
+    let Content::Gradients { of, .. } = access.content else { return None };
+    match (axis, of) {
+        (Axis::Zero, Gradients::Of(rank)) | (Axis::Replica, Gradients::OfReplica(rank)) => {
+            Some(Subtree { first: rank, end: rank + 1 })
+        }
+        (Axis::Zero, Gradients::OfSubtree { subtree, .. }) | (Axis::Replica, Gradients::OfReplicas(subtree)) => {
+            Some(subtree)
+        }
         _ => None,
+    }
+}
+
+/// Whether an op ends a sum along an axis.
+fn ends(axis: Axis, op: Op) -> bool {
+    match op {
+        Op::Settle { .. } => axis == Axis::Zero,
+        Op::Combine { .. } => axis == Axis::Replica,
+        _ => false,
     }
 }
 
@@ -228,34 +253,39 @@ fn a_sum_over_hosts_that_leaves_something_out_or_has_another_order_is_found() {
         let rule = rule.unwrap_or_else(|| panic!("{what} is not found"));
         assert!(rule.contains("is not made along the tree"), "{what}: {rule}");
     };
-    for (nodes, each) in [(2, 2), (2, 3), (3, 3), (2, 6), (3, 5)] {
-        planned(hosts(nodes, each, 2), |plan| {
+    let along_zero = [(2, 2), (2, 3), (3, 3), (2, 6), (3, 5)].map(|(nodes, each)| (Axis::Zero, hosts(nodes, each, 2)));
+    let along_replica = [(2, 2, 1), (2, 2, 2), (2, 3, 1), (3, 3, 2), (2, 6, 1)];
+    let along_replica =
+        along_replica.map(|(nodes, each, zero)| (Axis::Replica, hosts_of_replicas(nodes, each, zero, 2)));
+    for (axis, config) in along_zero.into_iter().chain(along_replica) {
+        planned(config, |plan| {
+            let mesh = &plan.config.mesh;
             assert_eq!(proven_with(plan, |_, _, _| {}), None);
-            for rank in 0..nodes * each {
+            for rank in 0..mesh.len(axis) {
                 let without = |op: Op, _: Coordinates, all: &mut Vec<Access>| {
                     let term = Subtree { first: rank, end: rank + 1 };
                     if matches!(op, Op::Subtotal { .. }) {
-                        all.retain(|access| access.writes || term_of(access) != Some(term));
+                        all.retain(|access| access.writes || term_of(axis, access) != Some(term));
                     }
                 };
                 is_found(proven_with(plan, without), &format!("a sum of a host without rank {rank}"));
             }
-            for sum in (0..nodes).flat_map(|host| plan.config.subtrees().of_host(host)) {
+            for sum in (0..mesh.nodes).flat_map(|host| plan.config.subtrees(axis).of_host(host)) {
                 let without = |op: Op, _: Coordinates, all: &mut Vec<Access>| {
-                    if matches!(op, Op::Settle { .. }) {
-                        all.retain(|access| term_of(access) != Some(sum));
+                    if ends(axis, op) {
+                        all.retain(|access| term_of(axis, access) != Some(sum));
                     }
                 };
                 is_found(proven_with(plan, without), &format!("a sum without {sum:?}"));
             }
             // Whatever two follow one another in a sum, also where one has been joined here.
-            let numbers = plan.config.subtrees().blocks().0;
+            let numbers = plan.config.subtrees(axis).blocks().0;
             for number in 1..numbers {
                 let swapped = |op: Op, at: Coordinates, all: &mut Vec<Access>| {
                     let mut reads = read_at_once(all, at);
-                    let is_term = |access: &Access| !access.writes && term_of(access).is_some();
+                    let is_term = |access: &Access| !access.writes && term_of(axis, access).is_some();
                     let terms: Vec<usize> = (0..reads.len()).filter(|&index| is_term(&reads[index][0])).collect();
-                    if let (Op::Settle { .. }, Some(last)) = (op, terms.len().checked_sub(number)) {
+                    if let (true, Some(last)) = (ends(axis, op), terms.len().checked_sub(number)) {
                         reads.swap(terms[last], terms[last - 1]);
                         *all = reads.concat();
                     }
@@ -398,23 +428,50 @@ fn a_sum_that_is_read_where_no_mate_took_it_is_found() {
 
 #[test]
 fn a_sum_over_a_host_that_is_left_out_or_done_twice_is_found() {
-    planned(Config { micro_batches: 2, ..hosts(2, 2, 3) }, |plan| {
-        let step = plan.stages[0].step;
-        let is_sum = |op: &Op| matches!(op, Op::Subtotal { .. });
-        assert!(step.iter().filter(|op| is_sum(op)).count() >= 4);
-        for at in (0..step.len()).filter(|&at| is_sum(&step[at])) {
-            let (mut without, mut twice, mut late) = (step.to_vec(), step.to_vec(), step.to_vec());
-            let op = without.remove(at);
-            twice.insert(at, op);
-            let settle = step
-                .iter()
-                .skip(at)
-                .position(|other| matches!(other, Op::Settle { bucket, .. } if op.bucket() == Some(*bucket)));
-            late.remove(at);
-            late.insert(at + settle.expect("each is settled"), op);
-            for ops in [without, twice, late] {
-                assert!(prove_ranks(plan, Pass::Train, &[&ops[..]; 4]).is_err(), "{op:?} at {at}");
+    for (axis, base) in [(Axis::Zero, hosts(2, 2, 3)), (Axis::Replica, hosts_of_replicas(2, 2, 2, 3))] {
+        planned(Config { micro_batches: 2, ..base }, |plan| {
+            let (step, ranks) = (plan.stages[0].step, plan.config.mesh.ranks());
+            let is_sum = |op: &Op| matches!(op, Op::Subtotal { .. });
+            assert!(step.iter().filter(|op| is_sum(op)).count() >= 4);
+            for at in (0..step.len()).filter(|&at| is_sum(&step[at])) {
+                let (mut without, mut twice, mut late) = (step.to_vec(), step.to_vec(), step.to_vec());
+                let op = without.remove(at);
+                twice.insert(at, op);
+                let end = step.iter().skip(at).position(|&other| ends(axis, other) && op.bucket() == other.bucket());
+                late.remove(at);
+                late.insert(at + end.expect("each sum has an end"), op);
+                for ops in [without, twice, late] {
+                    assert!(prove_ranks(plan, Pass::Train, &vec![&ops[..]; ranks]).is_err(), "{op:?} at {at}");
+                }
             }
-        }
-    });
+        });
+    }
+}
+
+/// Where several replicas share a host, one sum of each subtree of them goes to each other host.
+#[test]
+fn replicas_of_a_host_are_summed_before_they_go_to_others() {
+    let mut unlike = 0;
+    for (nodes, each, zero, stage) in
+        [(2, 2, 1, 0), (2, 2, 2, 2), (3, 2, 2, 3), (2, 3, 1, 1), (2, 6, 1, 2), (3, 5, 1, 2)]
+    {
+        planned(Config { micro_batches: 2, ..hosts_of_replicas(nodes, each, zero, stage) }, |plan| {
+            let (step, mesh, subtrees) = (plan.stages[0].step, &plan.config.mesh, plan.config.subtrees(Axis::Replica));
+            let parts = shards_bytes(plan, |op| match op {
+                Op::Combine { bucket, .. } => plan.buckets[bucket].elements,
+                _ => 0,
+            }) / mesh.replica;
+            assert!(parts > 0);
+            for rank in 0..mesh.ranks() {
+                let own = subtrees.count_of(mesh.node(rank));
+                unlike += usize::from(own * nodes != subtrees.count());
+                let sent = Traffic::between_hosts(plan, rank, step);
+                assert_eq!((sent.replica_reduce_bytes, sent.reduce_bytes), ((nodes - 1) * own * parts, 0));
+                let taken = Moved::taken(plan, rank, step);
+                assert_eq!(taken.copied.replica_reduce_bytes, (subtrees.count() - own) * parts);
+                assert_eq!(taken.in_place.replica_reduce_bytes, (each - 1) * nodes * parts);
+            }
+        });
+    }
+    assert!(unlike > 0, "all hosts have as many sums as one another");
 }

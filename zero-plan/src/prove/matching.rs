@@ -45,7 +45,12 @@ impl Collective {
             (Scope::Zero, Op::Reduce { bucket, round }) if !carries => {
                 Some(sums("reduce-scatter of a bucket", bucket, round, 1))
             }
-            (Scope::Zero, Op::Subtotal { bucket, round }) => Some(sums("sum of a bucket over hosts", bucket, round, 1)),
+            (Scope::Zero, Op::Subtotal { bucket, round, axis: Axis::Zero }) => {
+                Some(sums("sum of a bucket over hosts", bucket, round, 1))
+            }
+            (Scope::Replica, Op::Subtotal { bucket, round, axis: Axis::Replica }) => {
+                Some(sums("sum of a shard of a bucket over hosts", bucket, round, zero))
+            }
             (Scope::Zero, Op::Settle { bucket, round }) if carries => {
                 Some(sums("reduce-scatter of a bucket", bucket, round, 1))
             }

@@ -1,8 +1,8 @@
-//! Order: that sums along `zero` are made along the tree of all its ranks, whoever adds which part of it. By what ops read, one
+//! Order: that sums along an axis are made along the tree of all its ranks, whoever adds which part of it. By what ops read, one
 //! after another, before they write a sum.
 
 use super::Ranks;
-use crate::mesh::Coordinates;
+use crate::mesh::{Axis, Coordinates};
 use crate::place::{Access, Content, Gradients};
 use crate::plan::Plan;
 use crate::schedule::Op;
@@ -12,7 +12,8 @@ use crate::subtrees::Subtree;
 pub(super) struct Order<'a> {
     plan: &'a Plan<'a>,
     own: Coordinates,
-    sums: bool,
+    /// The axis along which the op sums, if it does.
+    sums: Option<Axis>,
     terms: Vec<Subtree>,
     /// Whether what was read last has yet to be brought here, where it is read once more.
     arrives: bool,
@@ -23,33 +24,41 @@ impl<'a> Order<'a> {
     pub fn new(ranks: &Ranks<'a>, op: Op, own: Coordinates) -> Self {
         let plan = ranks.plan;
         // Where all bytes are carried, an op also reads what it sends; all terms are in one sum there, by rank.
-        let sums = matches!(op, Op::Subtotal { .. } | Op::Settle { .. }) && !plan.config.transport.carries();
+        let sums = match op {
+            _ if plan.config.transport.carries() => None,
+            Op::Settle { .. } => Some(Axis::Zero),
+            Op::Combine { .. } => Some(Axis::Replica),
+            Op::Subtotal { axis, .. } => Some(axis),
+            _ => None,
+        };
         Self { plan, own, sums, terms: Vec::new(), arrives: false }
     }
 
     /// Takes the next access of the op; gives the rule that it breaks, if any.
     pub fn wrong(&mut self, access: &Access) -> Option<String> {
         let Content::Gradients { of, .. } = access.content else { return None };
-        let (mesh, all) = (&self.plan.config.mesh, Subtree { first: 0, end: self.plan.config.mesh.zero });
-        if !self.sums {
-            return None;
-        }
+        let (mesh, axis) = (&self.plan.config.mesh, self.sums?);
+        let subtree = |index: usize| Subtree { first: index, end: index + 1 };
         if access.writes {
             if core::mem::take(&mut self.arrives) {
                 return None;
             }
-            let whole = if let Gradients::OfSubtree { subtree, .. } = of { subtree } else { all };
-            let terms = core::mem::take(&mut self.terms);
-            let rule = || format!("the sum over {whole:?} along `zero` is not made along the tree, but of {terms:?}");
+            let whole = match of {
+                Gradients::OfSubtree { subtree, .. } | Gradients::OfReplicas(subtree) => subtree,
+                _ => Subtree { first: 0, end: mesh.len(axis) },
+            };
+            let (terms, name) = (core::mem::take(&mut self.terms), axis.name());
+            let rule = || format!("the sum over {whole:?} along `{name}` is not made along the tree, but of {terms:?}");
             return (!is_tree(&terms, whole)).then(rule);
         }
         let [own, rank] = [self.own, access.at].map(|at| mesh.rank(at));
         self.arrives = !self.plan.config.reaches(own, rank);
         let term = match of {
-            Gradients::Of(data_rank) => Subtree { first: data_rank % mesh.zero, end: data_rank % mesh.zero + 1 },
-            Gradients::OfSubtree { subtree, .. } => subtree,
+            Gradients::Of(data_rank) => subtree(data_rank % mesh.zero),
+            Gradients::OfReplica(replica) => subtree(replica),
+            Gradients::OfSubtree { subtree, .. } | Gradients::OfReplicas(subtree) => subtree,
             // The sum of rounds before, which the new one is added to.
-            Gradients::OfReplica(_) | Gradients::OfAll | Gradients::OfTie => return None,
+            Gradients::OfAll | Gradients::OfTie => return None,
         };
         if !self.arrives {
             self.terms.push(term);

@@ -197,7 +197,7 @@ fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
         }
         Op::Claim { bucket } => bucket.to_string(),
         Op::Reduce { bucket, round }
-        | Op::Subtotal { bucket, round }
+        | Op::Subtotal { bucket, round, .. }
         | Op::Settle { bucket, round }
         | Op::Combine { bucket, round } => {
             format!("{bucket} round {round}")

@@ -48,6 +48,10 @@ impl Op {
                 "Offers the local gradients of bucket {bucket} to the ranks along `zero`: the start of a reduce-scatter, its \
                  round {round}."
             }
+            Op::Subtotal { axis: Axis::Replica, .. } => {
+                "Sums what the replicas of this host have of this rank's shard of bucket {bucket} for each other host, and sends it \
+                 there, in round {round}."
+            }
             Op::Subtotal { .. } => {
                 "Sums what the ranks of this host have of bucket {bucket} for each other host, and sends it there: the middle of \
                  a reduce-scatter, its round {round}."
@@ -86,6 +90,7 @@ impl Op {
             Op::Recompute { .. } => "recompute",
             Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } if config.holds_gradients() => "zero.reduce",
             Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } => "zero.bucket",
+            Op::Subtotal { axis: Axis::Replica, .. } => "mesh.replica",
             Op::Subtotal { .. } => "mesh.zero",
             Op::Combine { .. } | Op::Spread { axis: Axis::Replica, .. } => "mesh.replica",
             Op::Spread { .. } | Op::Update { .. } => "zero.stage",

@@ -15,7 +15,7 @@ struct Sum {
 
 /// The bucket, if any, whose next phase is due.
 pub(super) struct Gradients {
-    /// Where hosts sum what their ranks have, before it is settled.
+    /// Where hosts sum what their ranks have, before it is settled, or what their replicas have, before it is combined.
     unsubtotalled: Option<Sum>,
     unsettled: Option<Sum>,
     uncombined: Option<Sum>,
@@ -36,13 +36,14 @@ impl Gradients {
             return;
         }
         if let Some(sum) = self.unsubtotalled
+            && walk.tables.config.sums_on_hosts(Axis::Zero)
             && shares_staging(&walk.tables.buckets[sum.bucket], &walk.tables.buckets[bucket])
         {
             self.unsubtotalled = None;
             self.subtotal(walk, sum, ops);
         }
         if let Some(sum) = self.unsettled
-            && !walk.tables.config.sums_on_hosts()
+            && !walk.tables.config.sums_on_hosts(Axis::Zero)
             && shares_staging(&walk.tables.buckets[sum.bucket], &walk.tables.buckets[bucket])
         {
             self.unsettled = None;
@@ -72,10 +73,15 @@ impl Gradients {
         }
         ops.push(Op::Reduce { bucket, round });
         let sum = Sum { bucket, round };
-        if !config.sums_on_hosts() {
+        if config.sums_on_hosts(Axis::Zero) {
+            self.is_offered_to_host(walk, sum, ops);
+        } else {
             self.is_on_its_way(walk, sum, ops);
-            return;
         }
+    }
+
+    /// Sums the bucket before one that is there for its host.
+    const fn is_offered_to_host(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
         let before = self.unsubtotalled;
         self.unsubtotalled = Some(sum);
         if let Some(sum) = before {
@@ -85,15 +91,40 @@ impl Gradients {
 
     const fn subtotal(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
         let Sum { bucket, round } = sum;
+        if walk.tables.config.sums_on_hosts(Axis::Replica) {
+            self.combine_in_place_of(walk, bucket, ops);
+            ops.push(Op::Subtotal { bucket, round, axis: Axis::Replica });
+            self.is_on_its_way_to_replicas(walk, sum, ops);
+            return;
+        }
         if let Some(before) = self.unsettled
-            && walk.tables.buckets[before.bucket].partial == walk.tables.buckets[bucket].partial
+            && shares_partial(walk, before.bucket, bucket)
         {
             // Otherwise what it is summed of would be overwritten.
             self.unsettled = None;
             self.settle(walk, before, ops);
         }
-        ops.push(Op::Subtotal { bucket, round });
+        ops.push(Op::Subtotal { bucket, round, axis: Axis::Zero });
         self.is_on_its_way(walk, sum, ops);
+    }
+
+    /// Combines a bucket if what it is summed of lies where another one's is to go.
+    const fn combine_in_place_of(&mut self, walk: &Walk, bucket: usize, ops: &mut Ops) {
+        if let Some(before) = self.uncombined
+            && shares_partial(walk, before.bucket, bucket)
+        {
+            self.uncombined = None;
+            self.combine(walk, before, ops);
+        }
+    }
+
+    /// Combines the bucket before one of which all has left that other replicas need.
+    const fn is_on_its_way_to_replicas(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
+        let before = self.uncombined;
+        self.uncombined = Some(sum);
+        if let Some(before) = before {
+            self.combine(walk, before, ops);
+        }
     }
 
     /// Settles the bucket before one of which all has left that others need.
@@ -107,11 +138,18 @@ impl Gradients {
 
     /// Runs all phases that are due.
     pub const fn finish(&mut self, walk: &Walk, ops: &mut Ops) {
-        if let Some(sum) = self.unsubtotalled {
+        if let Some(sum) = self.unsubtotalled
+            && walk.tables.config.sums_on_hosts(Axis::Zero)
+        {
             self.subtotal(walk, sum, ops);
         }
         if let Some(sum) = self.unsettled {
             self.settle(walk, sum, ops);
+        }
+        if let Some(sum) = self.unsubtotalled
+            && walk.tables.config.sums_on_hosts(Axis::Replica)
+        {
+            self.subtotal(walk, sum, ops);
         }
         if let Some(sum) = self.uncombined {
             self.combine(walk, sum, ops);
@@ -127,22 +165,23 @@ impl Gradients {
 
     const fn settle(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
         let Sum { bucket, round } = sum;
-        if let Some(before) = self.uncombined
-            && walk.tables.buckets[before.bucket].partial == walk.tables.buckets[bucket].partial
+        let sums_replicas_on_hosts = walk.tables.config.sums_on_hosts(Axis::Replica);
+        if let Some(before) = self.unsubtotalled
+            && sums_replicas_on_hosts
+            && shares_partial(walk, before.bucket, bucket)
         {
             // Otherwise its sum over the replica would be overwritten.
-            self.uncombined = None;
-            self.combine(walk, before, ops);
+            self.unsubtotalled = None;
+            self.subtotal(walk, before, ops);
         }
+        self.combine_in_place_of(walk, bucket, ops);
         ops.push(Op::Settle { bucket, round });
         if walk.tables.config.mesh.replica == 1 {
             self.summed(walk, sum, ops);
-            return;
-        }
-        let before = self.uncombined;
-        self.uncombined = Some(sum);
-        if let Some(before) = before {
-            self.combine(walk, before, ops);
+        } else if sums_replicas_on_hosts {
+            self.is_offered_to_host(walk, sum, ops);
+        } else {
+            self.is_on_its_way_to_replicas(walk, sum, ops);
         }
     }
 
@@ -185,6 +224,11 @@ impl Gradients {
             spread(walk, before, ops);
         }
     }
+}
+
+/// Whether two buckets take turns in one place for partial sums.
+const fn shares_partial(walk: &Walk, a: usize, b: usize) -> bool {
+    walk.tables.buckets[a].partial == walk.tables.buckets[b].partial
 }
 
 /// Whether two buckets take turns in one place.

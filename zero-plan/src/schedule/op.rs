@@ -103,6 +103,8 @@ pub enum Op {
         bucket: usize,
         /// Which of its reductions.
         round: usize,
+        /// The axis.
+        axis: Axis,
     },
     /// Sums this rank's shards of a bucket along `zero`: the end of a reduce-scatter. Where there are replicas, also the
     /// start of their reduction.

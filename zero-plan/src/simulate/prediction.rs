@@ -282,9 +282,9 @@ fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[Stag
 /// The axis of the collective that an op begins; none for what is none.
 fn axis(plan: &Plan, stage: usize, op: usize) -> Option<Axis> {
     match plan.stages[stage].step[op] {
-        Op::Gather { .. } | Op::Reduce { .. } | Op::Subtotal { .. } => Some(Axis::Zero),
+        Op::Gather { .. } | Op::Reduce { .. } => Some(Axis::Zero),
         Op::Settle { .. } => Some(Axis::Replica),
-        Op::Spread { axis, .. } => Some(axis),
+        Op::Subtotal { axis, .. } | Op::Spread { axis, .. } => Some(axis),
         _ => None,
     }
 }

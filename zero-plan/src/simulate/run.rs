@@ -199,7 +199,7 @@ impl<'a> Run<'a> {
             Op::Gather { unit, .. } => {
                 self.runners[lane].gathers[unit] = self.exchange(lane, Flow::Gather, Axis::Zero, op);
             }
-            Op::Reduce { bucket, .. } if !self.plan.config.sums_on_hosts() => {
+            Op::Reduce { bucket, .. } if !self.plan.config.sums_on_hosts(Axis::Zero) => {
                 self.runners[lane].reductions[bucket] = self.exchange(lane, Flow::Reduce, Axis::Zero, op);
             }
             Op::Spread { axis, .. } => {
@@ -298,19 +298,24 @@ impl<'a> Run<'a> {
         self.timeline.lanes[lane].spans[index].end_s = end_s;
         let runner = &mut self.runners[lane];
         (runner.state, runner.is_inside, runner.next, runner.own) = (State::Ready, false, index + 1, None);
+        let config = self.plan.config;
         match self.ops(lane)[index] {
-            Op::Subtotal { bucket, round } => {
+            Op::Subtotal { bucket, round, axis: Axis::Zero } => {
                 let reduce = Op::Reduce { bucket, round };
                 self.runners[lane].reductions[bucket] = self.exchange(lane, Flow::Reduce, Axis::Zero, reduce);
             }
-            Op::Settle { bucket, round } if self.plan.config.mesh.replica > 1 => {
-                let combine = Op::Combine { bucket, round };
-                self.runners[lane].combinations[bucket] =
-                    self.exchange(lane, Flow::ReplicaReduce, Axis::Replica, combine);
+            Op::Subtotal { bucket, round, .. } => self.give_to_replicas(lane, bucket, round),
+            Op::Settle { bucket, round } if config.mesh.replica > 1 && !config.sums_on_hosts(Axis::Replica) => {
+                self.give_to_replicas(lane, bucket, round);
             }
             Op::Receive { parcel, .. } => self.runners[lane].taken[parcel as usize].push(index),
             _ => {}
         }
+    }
+
+    fn give_to_replicas(&mut self, lane: usize, bucket: usize, round: usize) {
+        let combine = Op::Combine { bucket, round };
+        self.runners[lane].combinations[bucket] = self.exchange(lane, Flow::ReplicaReduce, Axis::Replica, combine);
     }
 
     /// Begins a transfer of a lane after what it has done so far; gives its number. Collectives of one rank are none.

@@ -146,7 +146,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                 self.convert(places.computed_on(unit, slot), self.arena.rank(), places.flat(unit));
             }
             Op::Release { unit } => self.release(unit),
-            Op::Subtotal { bucket, .. } => self.subtotal(bucket),
+            Op::Subtotal { bucket, axis, .. } => self.subtotal(bucket, axis),
             Op::Settle { bucket, round } => self.settle(bucket, round),
             Op::Combine { bucket, round } => self.combine(bucket, round),
             Op::Fold { unit } => {
@@ -287,44 +287,42 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// Sums what the ranks of this host have of a bucket, for each host's counterpart of this rank.
-    fn subtotal(&mut self, bucket: usize) {
-        let (own, config) = (self.places(), &self.plan.config);
-        let (mates, place) = (config.mates(Axis::Zero), own.at.zero % config.mates(Axis::Zero));
-        let here = own.at.zero / mates;
+    /// Sums what the ranks of this host have of a bucket along an axis, for each host's counterpart of this rank.
+    fn subtotal(&mut self, bucket: usize, axis: Axis) {
+        let (own, config, mates) = (self.places(), &self.plan.config, self.plan.config.mates(axis));
+        let index = own.at.along(axis);
         for unit in self.units_of(bucket) {
-            for host in 0..config.hosts_along_zero() {
-                for subtree in config.subtrees().of_host(here) {
+            for host in 0..config.hosts_along(axis) {
+                let of = host * mates + index % mates;
+                for subtree in config.subtrees(axis).of_host(index / mates) {
                     let source = |number: usize| {
-                        let zero = subtree.first + number;
-                        let of_peer = own.along(Axis::Zero, zero).local_share(unit, host * mates + place);
-                        (self.arena.along(Axis::Zero, zero), of_peer)
+                        let index = subtree.first + number;
+                        (self.arena.along(axis, index), own.along(axis, index).term(axis, unit, of))
                     };
-                    let to = own.subtotal(unit, host, subtree.first);
+                    let to = own.subtotal(axis, unit, host, subtree.first);
                     self.reduce(to, subtree.ranks(), None, source, Write::Set);
                 }
-                let share = own.local_share(unit, host * mates + place);
-                self.moved.in_place.reduce_bytes += (mates - 1) * share.len_bytes;
+                *self.moved.in_place.reduced_mut(axis) += (mates - 1) * own.term(axis, unit, of).len_bytes;
             }
         }
     }
 
-    /// Sums what all hosts have of this rank's shard of a unit. Sums of subtrees that hosts have parts of are added in f32 where
-    /// the first of them lies, as in a sum in one go.
-    fn settle_hosts(&mut self, unit: usize, write: Write) {
+    /// Sums what all hosts have of this rank's part of a unit along an axis. Sums of subtrees that hosts have parts of are added
+    /// in f32 where the first of them lies, as in a sum in one go.
+    fn sum_hosts(&mut self, axis: Axis, unit: usize, to: Place, write: Write) {
         let (own, config) = (self.places(), &self.plan.config);
-        let subtrees = config.subtrees();
+        let subtrees = config.subtrees(axis);
         let source = |subtree: Subtree| {
-            let (zero, place) = own.summed_over(unit, subtree);
-            (self.arena.along(Axis::Zero, zero), place)
+            let (index, place) = own.summed_over(axis, unit, subtree);
+            (self.arena.along(axis, index), place)
         };
         for [left, right] in subtrees.joins() {
-            self.reduce(own.joined(unit, left.first), 1, None, |_| source(right), Write::Add);
+            self.reduce(own.joined(axis, unit, left.first), 1, None, |_| source(right), Write::Add);
         }
         let (number, block) = subtrees.blocks();
-        self.reduce(own.partial(unit), number, None, |number| source(block(number)), write);
-        let far = subtrees.count() - subtrees.count_of(own.at.zero / config.mates(Axis::Zero));
-        self.moved.copied.reduce_bytes += far * own.joined(unit, 0).len_bytes;
+        self.reduce(to, number, None, |number| source(block(number)), write);
+        let far = subtrees.count() - subtrees.count_of(own.at.along(axis) / config.mates(axis));
+        *self.moved.copied.reduced_mut(axis) += far * own.joined(axis, unit, 0).len_bytes;
     }
 
     /// Sums this rank's shards of a bucket along `zero`.
@@ -332,8 +330,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         let (own, config, at) = (self.places(), &self.plan.config, self.arena.coordinates());
         let write = if round == 0 || config.has_partials() { Write::Set } else { Write::Add };
         for unit in self.units_of(bucket) {
-            if config.sums_on_hosts() {
-                self.settle_hosts(unit, write);
+            if config.sums_on_hosts(Axis::Zero) {
+                self.sum_hosts(Axis::Zero, unit, own.partial(unit), write);
                 continue;
             }
             let to = own.partial(unit);
@@ -355,6 +353,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         let write = if round == 0 { Write::Set } else { Write::Add };
         for unit in self.units_of(bucket) {
             let to = own.part(own.reduced(unit), at.replica);
+            if config.sums_on_hosts(Axis::Replica) {
+                self.sum_hosts(Axis::Replica, unit, to, write);
+                continue;
+            }
             let in_place = (!config.has_partials()).then_some(at.replica);
             let source = |replica: usize| {
                 let peer = own.along(Axis::Replica, replica);

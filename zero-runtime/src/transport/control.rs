@@ -63,7 +63,7 @@ pub enum Count {
     Published,
     /// Buckets offered for reduction.
     Offered,
-    /// Buckets summed over this host: mates' staging has been read.
+    /// Buckets summed over this host: mates' staging, or their sums over a replica, have been read.
     Subtotalled,
     /// Buckets settled: peers' staging has been read, and this rank's shards of the sum are there.
     Settled,

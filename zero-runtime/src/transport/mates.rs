@@ -1,4 +1,4 @@
-//! Mates: where ranks of a host share what goes between hosts along `zero`, how they wait for one another, and each for its
+//! Mates: where ranks of a host share what goes between hosts along an axis, how they wait for one another, and each for its
 //! counterparts on other hosts. Never moves a byte.
 
 use zero_plan::Axis;
@@ -12,41 +12,67 @@ impl<D: Device> Shared<'_, D> {
     /// Waits until no mate needs any more what it has read or computed on where this rank has released it: in slots in common, or
     /// in this rank's inbox.
     pub(super) fn await_released(&mut self, device: &D) -> Result<(), Lost> {
-        self.await_mates(device, Count::Released, self.told(Count::Released))
+        self.await_mates(device, Axis::Zero, Count::Released, self.told(Count::Released))
     }
 
-    /// Waits until a count of every other rank of this host along `zero` has reached `target`.
-    pub(super) fn await_mates(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
-        self.await_along_zero(device, count, target, |own, mates, zero| zero / mates == own / mates)
+    /// Waits until a count of every other rank of this host along an axis has reached `target`.
+    pub(super) fn await_mates(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
+        self.await_those(device, axis, count, target, |own, mates, index| index / mates == own / mates)
     }
 
-    /// Waits until a count of every counterpart on other hosts has reached `target`.
-    pub(super) fn await_counterparts(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
-        self.await_along_zero(device, count, target, |own, mates, zero| zero % mates == own % mates)
+    /// Waits until a count of every counterpart on other hosts along an axis has reached `target`.
+    pub(super) fn await_counterparts(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
+        self.await_those(device, axis, count, target, |own, mates, index| index % mates == own % mates)
     }
 
-    fn await_along_zero(
+    fn await_those(
         &mut self,
         device: &D,
+        axis: Axis,
         count: Count,
         target: u32,
         is_one: impl Fn(usize, usize, usize) -> bool,
     ) -> Result<(), Lost> {
-        let (config, own) = (self.arena.plan().config, self.arena.coordinates().zero);
-        for zero in (0..config.mesh.zero).filter(|&zero| zero != own && is_one(own, config.mates(Axis::Zero), zero)) {
-            self.await_count(device, self.arena.along(Axis::Zero, zero), count, target)?;
+        let (config, own) = (self.arena.plan().config, self.arena.coordinates().along(axis));
+        for index in (0..config.mesh.len(axis)).filter(|&index| index != own) {
+            if is_one(own, config.mates(axis), index) {
+                self.await_count(device, self.arena.along(axis, index), count, target)?;
+            }
         }
         Ok(())
     }
 
-    /// Waits until the local gradients of a bucket are there on all ranks of this host, and until the sums have left that lie
-    /// where theirs are to go.
-    pub(super) fn await_mates_offers(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
-        let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it sums it over the host");
-        self.await_mates(device, Count::Offered, offer)?;
+    /// Waits until what a rank adds up of a bucket along an axis is there: sums of other hosts, or a term of each rank.
+    pub(super) fn await_terms(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
+        if self.arena.plan().config.sums_on_hosts(axis) {
+            self.await_counterparts(device, axis, count, target)
+        } else {
+            self.await_peers(device, axis, count, target)
+        }
+    }
+
+    /// Waits until others have read this rank's terms of a sum along an axis: its mates, where they sum them for the host, or
+    /// otherwise all, who tell another count when they have.
+    pub(super) fn await_read(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
+        if self.arena.plan().config.sums_on_hosts(axis) {
+            // Buckets are summed over a host in the order in which they are offered.
+            self.await_mates(device, axis, Count::Subtotalled, target)
+        } else {
+            self.await_peers(device, axis, count, target)
+        }
+    }
+
+    /// Waits until what its ranks have of a bucket along an axis is there on all of this host, and until the sums have left that
+    /// lie where theirs are to go.
+    pub(super) fn await_mates_offers(&mut self, device: &D, bucket: usize, axis: Axis) -> Result<(), Lost> {
+        let (offered, read, offer) = match axis {
+            Axis::Zero => (Count::Offered, Count::Settled, self.sums.offer(bucket)),
+            _ => (Count::Settled, Count::Combined, self.sums.settles[bucket]),
+        };
+        self.await_mates(device, axis, offered, offer)?;
         let slot = usize::from(self.arena.plan().buckets[bucket].partial > 0);
         match self.sums.subtotals[slot].replace(offer) {
-            Some(before) => self.await_counterparts(device, Count::Settled, before),
+            Some(before) => self.await_counterparts(device, axis, read, before),
             None => Ok(()),
         }
     }

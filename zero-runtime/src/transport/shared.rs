@@ -61,6 +61,13 @@ pub(super) struct Sums {
     partials: [Option<u32>; STAGING_SLOTS],
 }
 
+impl Sums {
+    /// The reduction that a bucket was last offered in.
+    pub(super) fn offer(&self, bucket: usize) -> u32 {
+        self.offers[bucket].expect("the schedule offers a bucket before it sums it")
+    }
+}
+
 impl<'p, D: Device> Shared<'p, D> {
     /// The communication of the rank that `arena` belongs to.
     pub(crate) fn new(arena: Arena<'p, D>) -> Self {
@@ -126,7 +133,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Waits until a count of every other rank along an axis has reached `target`.
-    fn await_peers(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
+    pub(super) fn await_peers(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
         for index in 0..self.arena.plan().config.mesh.len(axis) {
             let peer = self.arena.along(axis, index);
             if peer != self.rank() {
@@ -196,11 +203,8 @@ impl<'p, D: Device> Shared<'p, D> {
             return Ok(());
         }
         match axis {
-            Axis::Zero => {
-                let offer = self.sums.offers[bucket].expect("a bucket that is spread was offered");
-                self.await_read(device, offer)
-            }
-            _ => self.await_peers(device, axis, Count::Combined, self.sums.settles[bucket]),
+            Axis::Zero => self.await_read(device, axis, Count::Settled, self.sums.offer(bucket)),
+            _ => self.await_read(device, axis, Count::Combined, self.sums.settles[bucket]),
         }
     }
 
@@ -237,35 +241,20 @@ impl<'p, D: Device> Shared<'p, D> {
     fn await_staging(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
         // Older offers out of this staging have been settled before the newest.
         let newest = self.sums.staged[self.staging_of(bucket)];
-        newest.map_or(Ok(()), |offer| self.await_read(device, offer))
-    }
-
-    /// Waits until peers have read the local gradients of a reduction.
-    fn await_read(&mut self, device: &D, offer: u32) -> Result<(), Lost> {
-        if self.arena.plan().config.sums_on_hosts() {
-            // Buckets are summed over a host in the order in which they are offered.
-            self.await_mates(device, Count::Subtotalled, offer)
-        } else {
-            self.await_peers(device, Axis::Zero, Count::Settled, offer)
-        }
+        newest.map_or(Ok(()), |offer| self.await_read(device, Axis::Zero, Count::Settled, offer))
     }
 
     /// Waits until the local gradients of a bucket are there on all ranks along `zero`, and until other replicas have read
     /// what lies where its sum is to go.
     fn await_offers(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
-        let offer = self.sums.offers[bucket].expect("the schedule offers a bucket before it settles it");
-        if self.arena.plan().config.sums_on_hosts() {
-            self.await_counterparts(device, Count::Offered, offer)?;
-        } else {
-            self.await_peers(device, Axis::Zero, Count::Offered, offer)?;
-        }
+        self.await_terms(device, Axis::Zero, Count::Offered, self.sums.offer(bucket))?;
         let settle = self.next(Count::Settled);
         self.sums.settles[bucket] = settle;
         let plan = self.arena.plan();
         if plan.config.has_partials() {
             let slot = usize::from(plan.buckets[bucket].partial > 0);
             if let Some(settle) = self.sums.partials[slot].replace(settle) {
-                self.await_peers(device, Axis::Replica, Count::Combined, settle)?;
+                self.await_read(device, Axis::Replica, Count::Combined, settle)?;
             }
         }
         Ok(())
@@ -293,10 +282,10 @@ impl<'p, D: Device> Shared<'p, D> {
                 self.await_shards(device, unit)
             }
             Op::Claim { bucket } => self.await_staging(device, bucket),
-            Op::Subtotal { bucket, .. } => self.await_mates_offers(device, bucket),
+            Op::Subtotal { bucket, axis, .. } => self.await_mates_offers(device, bucket, axis),
             Op::Settle { bucket, .. } => self.await_offers(device, bucket),
             Op::Combine { bucket, .. } => {
-                self.await_peers(device, Axis::Replica, Count::Settled, self.sums.settles[bucket])
+                self.await_terms(device, Axis::Replica, Count::Settled, self.sums.settles[bucket])
             }
             Op::Spread { axis, .. } => self.join(device, axis),
             Op::Clear { parcel } => {

@@ -79,17 +79,20 @@ impl Leaving {
         let shares_partial = |a: usize, b: usize| slot_of(&buckets[a]) == slot_of(&buckets[b]);
         match op {
             // What hosts sum does not leave out of the staging.
-            Op::Claim { bucket } if !config.sums_on_hosts() => {
+            Op::Claim { bucket } if !config.sums_on_hosts(Axis::Zero) => {
                 self.take(Kind::Sum, &|sent| shares_staging(sent, bucket))
             }
-            Op::Subtotal { bucket, .. } => self.take(Kind::Sum, &|sent| shares_partial(sent, bucket)),
-            Op::Settle { bucket, .. } if config.has_partials() => {
+            Op::Subtotal { bucket, axis: Axis::Zero, .. } => self.take(Kind::Sum, &|sent| shares_partial(sent, bucket)),
+            Op::Subtotal { bucket, .. } => self.take(Kind::Combined, &|sent| shares_partial(sent, bucket)),
+            Op::Settle { bucket, .. } if config.has_partials() && !config.sums_on_hosts(Axis::Replica) => {
                 self.take(Kind::Combined, &|sent| shares_partial(sent, bucket))
             }
-            Op::Spread { bucket, axis: Axis::Zero } if !config.sums_on_hosts() => {
+            Op::Spread { bucket, axis: Axis::Zero } if !config.sums_on_hosts(Axis::Zero) => {
                 self.take(Kind::Sum, &|sent| sent == bucket)
             }
-            Op::Spread { bucket, axis: Axis::Replica } => self.take(Kind::Combined, &|sent| sent == bucket),
+            Op::Spread { bucket, axis: Axis::Replica } if !config.sums_on_hosts(Axis::Replica) => {
+                self.take(Kind::Combined, &|sent| sent == bucket)
+            }
             Op::Clear { parcel } => {
                 let slot = position.outgoing(parcel);
                 let is_there =

@@ -147,6 +147,8 @@ fn each_is_found(rules: &[&str], edit: &Edit) -> usize {
 }
 
 const UNPAIRED: [&str; 2] = ["a message is posted on one side alone", "a message is not what its receiver expects"];
+/// Also where one of several messages between two ranks goes after those that follow it.
+const ANOTHER_PLACE: &str = "a message brings another place than its op needs";
 
 #[test]
 fn a_message_with_another_tag_is_found() {
@@ -181,7 +183,7 @@ fn a_shorter_message_is_found() {
 
 #[test]
 fn messages_of_one_tag_that_are_swapped_are_found() {
-    let rules = [&UNPAIRED[..], &["a message brings another place than its op needs"]].concat();
+    let rules = [&UNPAIRED[..], &[ANOTHER_PLACE]].concat();
     let more = [
         "an op reads what no message has brought that is received by then",
         "a message has a place that another one is received into",
@@ -210,7 +212,7 @@ fn waiting(ranks: &Ranks, rank: usize, index: usize) -> Option<usize> {
 
 #[test]
 fn a_message_that_is_received_too_late_is_found() {
-    let rules = ["an op reads what no message has brought that is received by then", UNPAIRED[1]];
+    let rules = ["an op reads what no message has brought that is received by then", ANOTHER_PLACE, UNPAIRED[1]];
     let edits = each_is_found(&rules, &|ranks, rank, postings, index| {
         if postings[index].batch.is_sent || postings[index].batch.op == Op::Agree {
             return false;
@@ -249,8 +251,7 @@ fn terms_that_are_received_before_the_bucket_before_is_settled_are_found() {
 
 #[test]
 fn a_message_that_is_sent_before_it_is_there_is_found() {
-    let other = "a message brings another place than its op needs";
-    let rules = ["a message is sent before it is there, or too late", other, UNPAIRED[1]];
+    let rules = ["a message is sent before it is there, or too late", ANOTHER_PLACE, UNPAIRED[1]];
     let edits = each_is_found(&rules, &|_, _, postings, index| {
         let is_made = postings[index].batch.is_sent && postings[index].moment == Moment::End;
         (postings[index].op, postings[index].moment) = (0, Moment::Begin);
@@ -262,8 +263,11 @@ fn a_message_that_is_sent_before_it_is_there_is_found() {
 /// Whoever waits for it would never come to the exchange that the sender has come to by then.
 #[test]
 fn a_message_that_is_sent_after_all_have_to_wait_for_it_is_found() {
-    let rules =
-        ["an op waits for a message that cannot have come", "a message is sent before it is there, or too late"];
+    let rules = [
+        "an op waits for a message that cannot have come",
+        "a message is sent before it is there, or too late",
+        ANOTHER_PLACE,
+    ];
     let edits = each_is_found(&[&rules[..], &UNPAIRED].concat(), &|ranks, rank, postings, index| {
         let Posting { batch, .. } = postings[index];
         let is_summed = batch.is_sent && matches!(batch.op, Op::Settle { .. } | Op::Spread { .. } | Op::Combine { .. });

@@ -52,10 +52,6 @@ impl Told<'_> {
     fn next(&self, count: Count) -> u32 {
         self.of(count).wrapping_add(1)
     }
-
-    fn offer(&self, bucket: usize) -> u32 {
-        self.sums.offers[bucket].expect("a bucket that is on its way was offered")
-    }
 }
 
 impl Links {
@@ -70,7 +66,9 @@ impl Links {
             given: [0; Axis::ALL.len()],
             postings: Postings::new(plan.buckets.len()),
             leaving: Vec::with_capacity(ranks * Count::NUMBER),
-            messages: Vec::with_capacity(units * plan.config.subtrees().most()),
+            messages: Vec::with_capacity(
+                units * plan.config.subtotal_axis().map_or(1, |axis| plan.config.subtrees(axis).most()),
+            ),
             crossed: Crossed::default(),
         }
     }
@@ -170,7 +168,7 @@ impl Links {
 fn come(op: Op, gathers: u32, told: &Told) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Gathered, gathers),
-        Op::Settle { bucket, .. } => (Count::Offered, told.offer(bucket)),
+        Op::Settle { bucket, .. } => (Count::Offered, told.sums.offer(bucket)),
         Op::Combine { bucket, .. } => (Count::Settled, told.sums.settles[bucket]),
         Op::Spread { axis: Axis::Zero, .. } => (Count::Whole, told.next(Count::Whole)),
         Op::Spread { .. } => (Count::Joined, told.next(Count::Joined)),
@@ -186,7 +184,7 @@ fn left(op: Op, given: [u32; Axis::ALL.len()], told: &Told) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Given, given[Axis::Zero as usize]),
         Op::Spread { axis, .. } => (Count::Given, given[axis as usize]),
-        Op::Settle { bucket, .. } => (Count::Settled, told.offer(bucket)),
+        Op::Settle { bucket, .. } => (Count::Settled, told.sums.offer(bucket)),
         Op::Combine { bucket, .. } => (Count::Combined, told.sums.settles[bucket]),
         Op::Send { parcel, .. } => (Count::Taken(parcel), told.of(Count::Sent(parcel))),
         Op::Agree => (Count::Exchanged, told.of(Count::Entered)),
