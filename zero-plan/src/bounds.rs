@@ -147,7 +147,7 @@ mod tests {
         PlanBuf::new("Short", Config { stage: 3, ..Config::PLAIN }, &units).with(|plan| {
             let tables = plan.tables();
             let step = op_bound(Pass::Train, &tables, 0);
-            assert!(ops_of_all(&tables) >= step + plan.stages[0].evaluation.len());
+            assert!(ops_of_all(&tables) >= step + plan.pipeline_stages[0].evaluation.len());
         });
     }
 

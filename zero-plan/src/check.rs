@@ -274,7 +274,7 @@ impl<'a> Checker<'a, '_> {
         let (mut holders, mut unit) = (0, 0);
         while unit < self.units.len() {
             let at = &self.subject.tables.placements[unit];
-            if at.stage == self.subject.stage {
+            if at.pipeline_stage == self.subject.stage {
                 self.buckets[at.bucket].writers += (at.padded > 0) as usize;
                 holders += at.holds as usize;
                 // Below stage 3 every rank has all parameters at the start of a step.
@@ -304,9 +304,9 @@ impl<'a> Checker<'a, '_> {
     /// Whether the unit or bucket of an op is one of this pipeline stage.
     const fn exists(&self, op: Op) -> bool {
         if let Some(unit) = op.unit() {
-            unit < self.units.len() && self.at(unit).stage == self.subject.stage
+            unit < self.units.len() && self.at(unit).pipeline_stage == self.subject.stage
         } else if let Some(bucket) = op.bucket() {
-            bucket < self.buckets.len() && self.bucket(bucket).stage == self.subject.stage
+            bucket < self.buckets.len() && self.bucket(bucket).pipeline_stage == self.subject.stage
         } else {
             true
         }
@@ -344,7 +344,7 @@ impl<'a> Checker<'a, '_> {
         rules! { !self.agreed => "a second agreement", }
         let mut bucket = 0;
         while bucket < self.buckets.len() {
-            let is_here = self.bucket(bucket).stage == self.subject.stage && self.bucket(bucket).elements > 0;
+            let is_here = self.bucket(bucket).pipeline_stage == self.subject.stage && self.bucket(bucket).elements > 0;
             rules! {
                 !is_here || self.is_summed(bucket) =>
                     "an agreement before every gradient is reduced once for each of its rounds",
@@ -354,7 +354,7 @@ impl<'a> Checker<'a, '_> {
         }
         let mut unit = 0;
         while unit < self.units.len() {
-            if self.at(unit).stage == self.subject.stage {
+            if self.at(unit).pipeline_stage == self.subject.stage {
                 rules! {
                     self.units[unit].backwards == self.subject.tables.config.micro_batches =>
                         "an agreement before every backward",
@@ -382,7 +382,7 @@ impl<'a> Checker<'a, '_> {
         let mut unit = 0;
         while unit < self.units.len() {
             let state = &self.units[unit];
-            if self.at(unit).stage == self.subject.stage {
+            if self.at(unit).pipeline_stage == self.subject.stage {
                 rules! {
                     state.forwards == passes => "a forward is missing",
                     state.updated == (trains && self.at(unit).holds) => "an update is missing",

@@ -102,7 +102,7 @@ impl Difference {
 }
 
 fn stages(plan: &Plan) -> Vec<StageSummary> {
-    (0..plan.stages.len()).map(|stage| StageSummary::of(plan, stage)).collect()
+    (0..plan.pipeline_stages.len()).map(|stage| StageSummary::of(plan, stage)).collect()
 }
 
 /// Named figures of one plan, the total last.
@@ -160,9 +160,10 @@ fn merged(first: Named, second: Named) -> Vec<Figures> {
 
 /// Where the steps of each pipeline stage first differ.
 fn departures(first: &Plan, second: &Plan) -> Vec<Departure> {
-    let stages = first.stages.len().max(second.stages.len());
+    let stages = first.pipeline_stages.len().max(second.pipeline_stages.len());
     let of_stage = |pipeline_stage: usize| {
-        let [a, b] = [first, second].map(|plan| plan.stages.get(pipeline_stage).map_or(&[][..], |stage| stage.step));
+        let [a, b] =
+            [first, second].map(|plan| plan.pipeline_stages.get(pipeline_stage).map_or(&[][..], |stage| stage.step));
         let same = a.iter().zip(b).take_while(|(one, other)| one == other).count();
         let text = |plan, op: Option<&_>| op.map(|op| op_text(plan, *op));
         let departure =

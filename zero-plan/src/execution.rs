@@ -169,7 +169,9 @@ impl<'a> World<'a> {
         let first = |shares: fn(&Bucket, &Bucket) -> bool| {
             let first_of = |(i, bucket): (usize, &Bucket)| {
                 let mut before = plan.buckets[..i].iter();
-                before.position(|other| other.stage == bucket.stage && shares(other, bucket)).unwrap_or(i)
+                before
+                    .position(|other| other.pipeline_stage == bucket.pipeline_stage && shares(other, bucket))
+                    .unwrap_or(i)
             };
             plan.buckets.iter().enumerate().map(first_of).collect()
         };

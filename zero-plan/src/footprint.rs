@@ -149,8 +149,8 @@ pub const fn exchanged_bytes(agreed: usize) -> usize {
 /// numbers, as spans, and cut into steps and ops.
 const fn profile_bytes(plan: &Plan, steps: usize) -> usize {
     let (mut ops, mut stage) = (0, 0);
-    while stage < plan.stages.len() {
-        let of_stage = plan.stages[stage].step.len();
+    while stage < plan.pipeline_stages.len() {
+        let of_stage = plan.pipeline_stages[stage].step.len();
         ops = if of_stage > ops { of_stage } else { ops };
         stage += 1;
     }
@@ -184,7 +184,7 @@ mod tests {
     fn mappings_are_as_long_as_worked_out_by_hand() {
         with_plan(|plan| {
             assert_eq!(segment_mapping_bytes(plan, 0), 4096 * (1 + 1 + 2 + 6));
-            assert_eq!(private_mapping_bytes(Device::Cpu, &plan.stages[0].memory), 4096);
+            assert_eq!(private_mapping_bytes(Device::Cpu, &plan.pipeline_stages[0].memory), 4096);
         });
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let config = Config { mesh: Mesh::of_zero(2), stage: 3, ..config };
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
             assert_eq!(segment_mapping_bytes(plan, 0), 2 * 4096 + 2 * (2 << 20));
-            assert_eq!(private_mapping_bytes(Device::Cuda, &plan.stages[0].memory), (32 << 20) + (2 << 20));
+            assert_eq!(private_mapping_bytes(Device::Cuda, &plan.pipeline_stages[0].memory), (32 << 20) + (2 << 20));
         });
     }
 
@@ -212,7 +212,7 @@ mod tests {
             let of = |run: RunSize| plan.outside_bytes(&run) - least;
             assert_eq!(of(RunSize { threads: 3, ..RunSize::LEAST }), 2 * thread_bytes(Width::F32));
             assert_eq!(of(RunSize { data_bytes: 7, ..RunSize::LEAST }), 7);
-            let ops = plan.stages[0].step.len();
+            let ops = plan.pipeline_stages[0].step.len();
             assert_eq!(of(RunSize { profiled_steps: 2, ..RunSize::LEAST }), 2 * (1 + ops) * 16 * 21);
             assert_eq!(plan.total_bytes_max(&RunSize::LEAST), plan.bytes_per_rank_max() + least);
         });

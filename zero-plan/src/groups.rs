@@ -94,8 +94,8 @@ impl Plan<'_> {
         match parcel {
             Parcel::Activations => (pipeline + 1) % stages,
             Parcel::Gradients => (pipeline + stages - 1) % stages,
-            Parcel::TiedGradients => self.placements[self.units[tied].source].stage,
-            Parcel::TiedParameters => self.placements[tied].stage,
+            Parcel::TiedGradients => self.placements[self.units[tied].source].pipeline_stage,
+            Parcel::TiedParameters => self.placements[tied].pipeline_stage,
         }
     }
 

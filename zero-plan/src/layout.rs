@@ -29,7 +29,7 @@ pub struct Placement {
     /// The chunk that it belongs to.
     pub chunk: usize,
     /// The pipeline stage that the chunk lies on.
-    pub stage: usize,
+    pub pipeline_stage: usize,
     /// Start of its flat buffer when all flat buffers of the stage lie one behind the other.
     pub start: usize,
     /// Size of its flat buffer: of its parameters, and of their gradients. A tied unit has gradients of its own, as large
@@ -51,7 +51,7 @@ impl Placement {
     /// Nothing, nowhere: what a table holds before it is filled.
     pub(crate) const NONE: Self = Self {
         chunk: 0,
-        stage: 0,
+        pipeline_stage: 0,
         start: 0,
         padded: 0,
         holds: false,
@@ -81,7 +81,7 @@ pub struct Bucket {
     /// Its last unit in the order of forward.
     pub last: usize,
     /// The pipeline stage that it lies on.
-    pub stage: usize,
+    pub pipeline_stage: usize,
     /// Start of its first unit's flat buffer.
     pub start: usize,
     /// Sum of its flat buffers.
@@ -162,7 +162,7 @@ impl Tables<'_> {
 impl Bucket {
     /// Nothing, nowhere: what a table holds before it is filled.
     pub(crate) const NONE: Self =
-        Self { first: 0, last: 0, stage: 0, start: 0, elements: 0, staging: 0, slot: None, partial: 0 };
+        Self { first: 0, last: 0, pipeline_stage: 0, start: 0, elements: 0, staging: 0, slot: None, partial: 0 };
 
     /// The bucket whose last unit is `last`: units before it in its chunk join while all fit in `bucket_bytes`. A tied unit
     /// stays alone, as its gradients go to its owner.
@@ -178,7 +178,7 @@ impl Bucket {
             elements = joined;
             first -= 1;
         }
-        Bucket { first, last, elements, stage: tables.stage_of(last), ..Self::NONE }
+        Bucket { first, last, elements, pipeline_stage: tables.stage_of(last), ..Self::NONE }
     }
 }
 
@@ -212,7 +212,7 @@ const fn fill_staging(tables: &Tables, stage: usize, out: &mut [Bucket]) {
     let sizes = Sizes::of(tables, stage);
     let (mut staged, mut start, mut i) = (0, sizes.gradients, 0);
     while i < out.len() {
-        if out[i].stage == stage {
+        if out[i].pipeline_stage == stage {
             let bucket = &mut out[i];
             start -= bucket.elements;
             bucket.start = start;
@@ -262,7 +262,7 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
         }
         out[i] = Placement {
             chunk,
-            stage: chunk % tables.config.mesh.pipeline,
+            pipeline_stage: chunk % tables.config.mesh.pipeline,
             start,
             padded,
             holds: tables.holds(i),

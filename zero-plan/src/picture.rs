@@ -179,7 +179,7 @@ impl Picture {
             mesh: MeshPicture::of(config),
             units: (0..plan.units.len()).map(|unit| unit_of(plan, unit)).collect(),
             buckets: plan.buckets.iter().map(|bucket| bucket_of(plan, bucket)).collect(),
-            stages: (0..plan.stages.len()).map(stage).collect(),
+            stages: (0..plan.pipeline_stages.len()).map(stage).collect(),
             verbs,
             kinds: memory::kinds(),
             outside_bytes: plan.outside_bytes(&RunSize::LEAST),
@@ -196,7 +196,8 @@ fn on_one_line(line: &str) -> String {
 }
 
 fn units_of(plan: &Plan, pipeline: usize) -> String {
-    let units: Vec<usize> = (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == pipeline).collect();
+    let units: Vec<usize> =
+        (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == pipeline).collect();
     Ranges(plan.units, &units).to_strings().join(", ")
 }
 
@@ -205,7 +206,7 @@ fn unit_of(plan: &Plan, unit: usize) -> UnitPicture {
         name: plan.units[unit].to_string(),
         params: plan.units[unit].params,
         operations: plan.units[unit].operations,
-        stage: plan.placements[unit].stage,
+        stage: plan.placements[unit].pipeline_stage,
         bucket: plan.placements[unit].bucket,
         recomputed: plan.config.recomputes(plan.units, unit),
     }

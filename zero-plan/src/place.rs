@@ -110,7 +110,7 @@ pub struct Places<'a> {
 impl<'a> Plan<'a> {
     /// The places of the rank at these coordinates.
     pub const fn places(&'a self, at: Coordinates) -> Places<'a> {
-        Places { tables: self.tables(), memory: &self.stages[at.pipeline].memory, at, is_decoding: false }
+        Places { tables: self.tables(), memory: &self.pipeline_stages[at.pipeline].memory, at, is_decoding: false }
     }
 }
 
@@ -249,7 +249,7 @@ impl Places<'_> {
     pub const fn state(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
         let config = self.tables.config;
         let placement = self.placement(unit);
-        if placement.stage != self.at.pipeline || !placement.holds {
+        if placement.pipeline_stage != self.at.pipeline || !placement.holds {
             return None;
         }
         if let State::Parameters = state {

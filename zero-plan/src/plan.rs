@@ -35,7 +35,7 @@ pub struct Plan<'a> {
     /// The buckets, in the order of backward.
     pub buckets: &'a [Bucket],
     /// What the ranks of each pipeline stage do, and in what.
-    pub stages: &'a [PipelineStage<'a>],
+    pub pipeline_stages: &'a [PipelineStage<'a>],
 }
 
 /// What is the same on all ranks of a pipeline stage.
@@ -101,7 +101,7 @@ impl<'a> Plan<'a> {
 
     /// What `rank` does: the part of its pipeline stage.
     pub const fn of_rank(&self, rank: usize) -> &'a PipelineStage<'a> {
-        &self.stages[self.config.mesh.coordinates(rank).pipeline]
+        &self.pipeline_stages[self.config.mesh.coordinates(rank).pipeline]
     }
 
     /// The first rank of a pipeline stage.
@@ -123,8 +123,8 @@ impl<'a> Plan<'a> {
     /// The arena of the pipeline stage whose ranks have the largest, in bytes.
     pub const fn bytes_per_rank_max(&self) -> usize {
         let (mut most, mut stage) = (0, 0);
-        while stage < self.stages.len() {
-            let bytes = self.stages[stage].memory.bytes_per_rank();
+        while stage < self.pipeline_stages.len() {
+            let bytes = self.pipeline_stages[stage].memory.bytes_per_rank();
             most = if bytes > most { bytes } else { most };
             stage += 1;
         }
@@ -147,11 +147,11 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), Fault> {
-        let memories: Vec<Memory> = self.stages.iter().map(|stage| stage.memory).collect();
+        let memories: Vec<Memory> = self.pipeline_stages.iter().map(|stage| stage.memory).collect();
         if let Some(rule) = check_layout(&self.tables(), &memories) {
             return Err(Fault { op: 0, rule });
         }
-        for (stage, schedules) in self.stages.iter().enumerate() {
+        for (stage, schedules) in self.pipeline_stages.iter().enumerate() {
             for (pass, ops) in [(Pass::Train, schedules.step), (Pass::Evaluate, schedules.evaluation)] {
                 let subject = Subject { pass, stage, tables: self.tables(), ops };
                 let scratch = Scratch {

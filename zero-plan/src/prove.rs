@@ -113,7 +113,7 @@ impl core::error::Error for Flaw {}
 /// # Errors
 /// The first flaw that is found.
 pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
-    let memories: Vec<Memory> = plan.stages.iter().map(|stage| stage.memory).collect();
+    let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|stage| stage.memory).collect();
     if let Some(rule) = check_layout(&plan.tables(), &memories) {
         return Err(Flaw { pass: Pass::Train, rule: rule.to_owned(), places: Vec::new() });
     }

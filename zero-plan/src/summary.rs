@@ -133,10 +133,10 @@ impl Summary {
         let units = plan.units.iter().zip(plan.placements).enumerate().map(|(i, (unit, place))| UnitSummary {
             name: unit.to_string(),
             params: unit.params,
-            pipeline_stage: place.stage,
+            pipeline_stage: place.pipeline_stage,
             is_recomputed: plan.config.recomputes(plan.units, i),
         });
-        let stages: Vec<_> = (0..plan.stages.len()).map(|stage| StageSummary::of(plan, stage)).collect();
+        let stages: Vec<_> = (0..plan.pipeline_stages.len()).map(|stage| StageSummary::of(plan, stage)).collect();
         // Of equal ones the first, as everywhere else.
         let largest = (0..stages.len()).rev().max_by_key(|&stage| stages[stage].arena_bytes).unwrap_or(0);
         Ok(Self {
@@ -159,7 +159,7 @@ impl Summary {
 impl StageSummary {
     /// The figures of a rank of pipeline stage `stage`.
     pub fn of(plan: &Plan, stage: usize) -> Self {
-        let schedule = &plan.stages[stage];
+        let schedule = &plan.pipeline_stages[stage];
         let regions = schedule.memory.regions.iter().filter(|region| region.bytes > 0);
         let traffic = Traffic::of(plan, plan.busiest_rank(stage), schedule.step);
         let arena_bytes = schedule.memory.bytes_per_rank();

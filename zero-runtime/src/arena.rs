@@ -154,7 +154,7 @@ impl<'p, D: Device> Arena<'p, D> {
 
     /// What the ranks of its pipeline stage do.
     pub fn stage(&self) -> &'p PipelineStage<'p> {
-        &self.plan.stages[self.coordinates.pipeline]
+        &self.plan.pipeline_stages[self.coordinates.pipeline]
     }
 
     /// Where this rank's bytes lie.

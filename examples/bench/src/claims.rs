@@ -158,7 +158,8 @@ fn per_op(stage: u8) -> Claim {
 
 /// Bytes of the slots that a rank of stage 3 has to gather units into.
 fn copied_bytes() -> f64 {
-    let slots = Collective::Gather.plan(BYTES[1]).with(|plan| plan.stages[0].memory.region(Kind::Gathered).bytes);
+    let slots =
+        Collective::Gather.plan(BYTES[1]).with(|plan| plan.pipeline_stages[0].memory.region(Kind::Gathered).bytes);
     slots as f64
 }
 

@@ -174,7 +174,7 @@ pub fn time_between_processes(collective: Collective, bytes: usize, plan: &PlanB
     plan.with(|plan| {
         let (transport, watch) = shm::join(plan, place, 0)?;
         let mut ranks = Collectives::new(transport, Cpu::default());
-        let is_view = plan.stages[0].memory.region(Kind::Gathered).bytes == 0;
+        let is_view = plan.pipeline_stages[0].memory.region(Kind::Gathered).bytes == 0;
         let count = iterations(collective, bytes, is_view);
         let mut seconds = Vec::new();
         for _ in 0..=REPETITIONS {
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_gather_has_no_place_to_copy_to() {
         Collective::Gather.plan(BYTES[0]).with(|plan| {
-            assert_eq!(plan.stages[0].memory.region(Kind::Gathered).bytes, 0);
+            assert_eq!(plan.pipeline_stages[0].memory.region(Kind::Gathered).bytes, 0);
         });
     }
 }

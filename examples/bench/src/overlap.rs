@@ -61,7 +61,7 @@ pub fn measure(rounds: u32, steps: u32) -> Outcome<()> {
 
 fn row(link: Link, config: Config, (rounds, steps): (u32, u32), machine: &Machine) -> Outcome<()> {
     let plan = PlanBuf::new(Gpt::PLAN.model, config, Gpt::PLAN.units);
-    let sent = plan.with(|plan| Traffic::of(plan, 0, plan.stages[0].step).total_bytes());
+    let sent = plan.with(|plan| Traffic::of(plan, 0, plan.pipeline_stages[0].step).total_bytes());
     let mut samples = Vec::new();
     for _ in 0..rounds {
         samples.push(run(link, &plan, steps)?);
@@ -102,7 +102,7 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
             let exposed_ms = a_step(engine.transport().exposed());
             let step_ms = a_step(start.elapsed());
             let record = engine.take_record().expect("it was asked for");
-            let ops = plan.stages[0].step;
+            let ops = plan.pipeline_stages[0].step;
             let seconds = |span: &Span| span.ns() as f64 * 1e-9;
             let steps = record.ops.chunks(ops.len()).map(|spans| ops.iter().copied().zip(spans.iter().map(seconds)));
             let units = measured_units(plan, 1, 1, steps);

@@ -85,7 +85,7 @@ pub fn plan<M: Model>(stage: u8) -> (PlanBuf, usize) {
     let prefetch = if stage == 3 && M::PLAN.params() > 0 { 2 } else { 0 };
     let config = Config { stage, prefetch, bucket_bytes: 1, ..M::PLAN.config };
     let plan = PlanBuf::new(M::PLAN.model, config, M::PLAN.units);
-    let ops = plan.with(|plan| plan.stages[0].step.len());
+    let ops = plan.with(|plan| plan.pipeline_stages[0].step.len());
     (plan, ops)
 }
 

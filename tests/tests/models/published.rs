@@ -87,7 +87,7 @@ const DEVICE: usize = 24_000_000_000;
 
 /// Figures of a rank, in GB as the case has them.
 fn row(plan: &Plan) -> String {
-    let memory = &plan.stages[0].memory;
+    let memory = &plan.pipeline_stages[0].memory;
     let of = |kinds: &[Kind]| kinds.iter().map(|&kind| memory.region(kind).bytes).sum::<usize>();
     let parameters = of(&[Kind::Parameters, Kind::Gathered]);
     let gradients = of(&[Kind::Gradients, Kind::UnitGradients, Kind::Partial, Kind::Reduced]);

@@ -184,7 +184,7 @@ fn caches_have_room_where_activations_have_none() {
     let region = |recompute| {
         let config = Config { recompute, ..CONFIG };
         PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
-            let memory = plan.stages[0].memory;
+            let memory = plan.pipeline_stages[0].memory;
             (memory.region(Kind::Activations).bytes, memory.activation_slot_bytes, memory.decoding.bytes())
         })
     };

@@ -78,7 +78,7 @@ fn all_ranks_name_the_unit_that_went_wrong_first() {
                 (3, 0.0, Phase::Backward, true),
             ] {
                 PlanBuf::new(Chain::PLAN.model, config, Chain::PLAN.units).with(|plan| {
-                    let stage = plan.placements[broken].stage;
+                    let stage = plan.placements[broken].pipeline_stage;
                     let rank = (0..config.mesh.ranks()).find(|&rank| config.mesh.coordinates(rank).pipeline == stage);
                     let (rank, unit) = (rank.expect("a rank"), plan.units[broken].to_string());
                     let expected = NonFinite { step: u64::from(trained), trained, rank, unit, phase };
@@ -103,7 +103,7 @@ fn gradients_that_go_wrong_in_their_sum_are_found_in_it() {
                 let unit = plan.units[BROKEN].to_string();
                 let at =
                     |found: &NonFinite| (found.phase, found.unit == unit, config.mesh.coordinates(found.rank).pipeline);
-                let expected = (Phase::Sum, true, plan.placements[BROKEN].stage);
+                let expected = (Phase::Sum, true, plan.placements[BROKEN].pipeline_stage);
                 assert!(found.iter().all(|found| at(found) == expected), "{config:?}: {found:?}");
             });
         }

@@ -14,7 +14,7 @@ proptest! {
     #[test]
     fn no_schedule_has_more_ops_than_are_counted_for_it(model in models(48)) {
         model.plan().with(|plan| {
-            for (stage, schedules) in plan.stages.iter().enumerate() {
+            for (stage, schedules) in plan.pipeline_stages.iter().enumerate() {
                 for pass in [Pass::Train, Pass::Evaluate] {
                     let bound = op_bound(pass, &plan.tables(), stage);
                     assert!(schedules.ops(pass).len() <= bound, "{} > {bound}", schedules.ops(pass).len());
@@ -32,7 +32,7 @@ fn hardly_more_ops_are_counted_than_there_are() {
             for pipeline in [1, 2] {
                 let config = Config { mesh: mesh(pipeline, 2, 1), order, micro_batches: 20, ..config(stage) };
                 Model::new(config, &[40; 24], None).plan().with(|plan| {
-                    for (at, schedules) in plan.stages.iter().enumerate() {
+                    for (at, schedules) in plan.pipeline_stages.iter().enumerate() {
                         let (bound, ops) = (op_bound(Pass::Train, &plan.tables(), at), schedules.step.len());
                         assert!(100 * bound <= 115 * ops, "stage {stage}, {order:?}: {bound} for {ops}");
                     }
@@ -67,7 +67,7 @@ static LARGE: Plan<'static> = static_plan!("Large", AT_THE_BOUND, FIELDS);
 
 #[test]
 fn a_plan_at_the_bound_compiles_and_is_proven() {
-    let ops = LARGE.stages[0].step.len();
+    let ops = LARGE.pipeline_stages[0].step.len();
     assert!(ops <= OPS_MAX && 100 * ops >= 90 * OPS_MAX, "{ops}");
     prove(&LARGE).unwrap_or_else(|flaw| panic!("{flaw}"));
 }

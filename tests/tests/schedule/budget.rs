@@ -31,8 +31,8 @@ fn model(stage: u8, arena_bytes: usize) -> Model {
 /// What a build that fails says behind the code of the error.
 fn refusal(plan: &PlanBuf) -> Option<String> {
     plan.with(|plan| {
-        let memories: Vec<Memory> = plan.stages.iter().map(|stage| stage.memory).collect();
-        let steps: Vec<&[Op]> = plan.stages.iter().map(|stage| stage.step).collect();
+        let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|stage| stage.memory).collect();
+        let steps: Vec<&[Op]> = plan.pipeline_stages.iter().map(|stage| stage.step).collect();
         let refuse = move || require_budget(&plan.tables(), &memories, &steps, &Origin::UNKNOWN);
         let refused = catch_unwind(refuse).err()?;
         let message = refused.downcast_ref::<String>().expect("a panic with a message");

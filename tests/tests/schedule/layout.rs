@@ -53,11 +53,11 @@ fn width(plan: &Plan, kind: Kind) -> usize {
 
 /// The units of a pipeline stage.
 fn units_of(plan: &Plan, stage: usize) -> Vec<usize> {
-    (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == stage).collect()
+    (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == stage).collect()
 }
 
 fn assert_sound(plan: &Plan) {
-    for stage in 0..plan.stages.len() {
+    for stage in 0..plan.pipeline_stages.len() {
         assert_owners(plan, stage);
         assert_activations(plan, stage);
         assert_batch(plan, stage);
@@ -85,7 +85,7 @@ fn assert_owners(plan: &Plan, stage: usize) {
                 assert_eq!(owners[element].replace(rank), None, "{element} has two owners");
             }
         }
-        let is_elsewhere = plan.placements[source].stage != stage;
+        let is_elsewhere = plan.placements[source].pipeline_stage != stage;
         assert_eq!(at.holds, at.padded > 0 && (source == unit || is_elsewhere));
         // All that its layer takes lies in the one flat buffer.
         assert!(plan.units[unit].takes <= at.padded);
@@ -100,8 +100,8 @@ fn targets(plan: &Plan) -> usize {
 
 /// What lies in a slot for activations does so apart: inputs, targets, and what units save and give.
 fn assert_activations(plan: &Plan, stage: usize) {
-    let memory = &plan.stages[stage].memory;
-    for chunk in plan.chunks.iter().skip(stage).step_by(plan.stages.len()) {
+    let memory = &plan.pipeline_stages[stage].memory;
+    for chunk in plan.chunks.iter().skip(stage).step_by(plan.pipeline_stages.len()) {
         let mut stretches = vec![bytes(0, plan.units[chunk.first].input_bytes)];
         if chunk.end == plan.units.len() {
             stretches.push(bytes(line(plan.units[chunk.first].input_bytes), targets(plan)));
@@ -128,11 +128,11 @@ fn assert_activations(plan: &Plan, stage: usize) {
 fn assert_batch(plan: &Plan, stage: usize) {
     let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline: stage });
     let (given, unneeded) = (places.given(), places.unneeded());
-    let region = plan.stages[stage].memory.region(Kind::Workspace).bytes;
+    let region = plan.pipeline_stages[stage].memory.region(Kind::Workspace).bytes;
     assert_eq!((given.offset_bytes, given.len_bytes), (0, plan.units[0].given_bytes));
     assert_eq!((unneeded.offset_bytes % 64, unneeded.end_bytes()), (0, region));
     assert!(stage > 0 || given.end_bytes() <= unneeded.offset_bytes, "what is given would be overwritten");
-    if plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.stages.len()) {
+    if plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.pipeline_stages.len()) {
         assert!(unneeded.len_bytes >= targets(plan), "targets that the first stage cannot leave");
         let inputs = plan.units[0].input_bytes.max(plan.units[0].given_bytes);
         assert!(unneeded.len_bytes >= inputs, "inputs that the last stage cannot leave");
@@ -175,8 +175,8 @@ fn stages_gradients(plan: &Plan) -> bool {
 
 /// Buckets that share a slot lie at one place, all others apart; where gradients are kept no bucket shares.
 fn assert_staging(plan: &Plan, stage: usize) {
-    let region = plan.stages[stage].memory.region(Kind::Gradients).bytes / width(plan, Kind::Gradients);
-    let buckets: Vec<_> = plan.buckets.iter().filter(|bucket| bucket.stage == stage).collect();
+    let region = plan.pipeline_stages[stage].memory.region(Kind::Gradients).bytes / width(plan, Kind::Gradients);
+    let buckets: Vec<_> = plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage).collect();
     let mut apart = Vec::new();
     for (index, bucket) in buckets.iter().enumerate() {
         assert_eq!(bucket.slot.is_some(), stages_gradients(plan) && bucket.elements > 0);
@@ -196,7 +196,7 @@ fn assert_staging(plan: &Plan, stage: usize) {
 
 /// Regions follow one another in their homes, which end where the last one does.
 fn assert_regions(plan: &Plan, stage: usize) {
-    let memory = &plan.stages[stage].memory;
+    let memory = &plan.pipeline_stages[stage].memory;
     let homes = [
         (Home::Private, memory.private_bytes),
         (Home::Shared, memory.shared_bytes),
@@ -216,7 +216,7 @@ fn assert_regions(plan: &Plan, stage: usize) {
 
 /// The size of each region, from the table of what each stage keeps; all are rounded up to whole cache lines.
 fn assert_sizes(plan: &Plan, stage: usize) {
-    let (config, memory) = (&plan.config, &plan.stages[stage].memory);
+    let (config, memory) = (&plan.config, &plan.pipeline_stages[stage].memory);
     let units = units_of(plan, stage);
     let sum = |of: &dyn Fn(usize) -> usize| units.iter().map(|&unit| of(unit)).sum::<usize>();
     let most = |of: &dyn Fn(usize) -> usize| units.iter().map(|&unit| of(unit)).max().unwrap_or(0);
@@ -237,8 +237,10 @@ fn assert_sizes(plan: &Plan, stage: usize) {
     assert_eq!(config.uses_slots(), has_slots);
     let rounds = if config.reduce == Often::PerStep { 1 } else { config.micro_batches };
     let apart = stages_gradients(plan) || rounds > 1;
-    let largest = plan.buckets.iter().filter(|bucket| bucket.stage == stage).map(|bucket| bucket.elements).max();
-    let staged = plan.buckets.iter().filter(|bucket| bucket.stage == stage && bucket.elements > 0).count().min(2);
+    let largest =
+        plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage).map(|bucket| bucket.elements).max();
+    let staged =
+        plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage && bucket.elements > 0).count().min(2);
     let largest = largest.unwrap_or(0);
     // The first and the last stage of a pipeline need one half of a batch and leave the other in the workspace. Inputs
     // that are stored otherwise than they are given begin there.
@@ -302,7 +304,9 @@ fn assert_decoding(plan: &Plan, stage: usize) -> usize {
 fn assert_stages_compare(model: &Model) {
     let memories = |stage: u8| -> Vec<Memory> {
         let config = model.config.at_stage(stage);
-        Model { config, ..model.clone() }.plan().with(|plan| plan.stages.iter().map(|stage| stage.memory).collect())
+        Model { config, ..model.clone() }
+            .plan()
+            .with(|plan| plan.pipeline_stages.iter().map(|stage| stage.memory).collect())
     };
     let of_stages = [0, 1, 2, 3].map(memories);
     (0..model.config.mesh.pipeline).for_each(|pipeline| {
@@ -329,13 +333,13 @@ fn assert_memories_compare(model: &Model, at_stage: [&Memory; 4]) {
 
 /// Evaluation never needs a slot that training has not.
 fn assert_evaluations_fit(plan: &Plan) {
-    for stage in 0..plan.stages.len() {
+    for stage in 0..plan.pipeline_stages.len() {
         let slots = plan.tables().activation_slots(stage);
         let of_op = |op: &zero_plan::Op| match *op {
             zero_plan::Op::Forward { slot, .. } => Some(slot),
             _ => None,
         };
-        assert!(plan.stages[stage].ops(Pass::Evaluate).iter().filter_map(of_op).all(|slot| slot < slots));
+        assert!(plan.pipeline_stages[stage].ops(Pass::Evaluate).iter().filter_map(of_op).all(|slot| slot < slots));
     }
 }
 
@@ -365,7 +369,7 @@ fn only_what_others_read_is_shared() {
                 let shared = regions.filter(|region| region.bytes > 0 && region.home != Home::Private);
                 shared.map(|region| region.kind).collect()
             };
-            plan.stages.iter().map(|stage| of_stage(&stage.memory)).collect::<Vec<_>>()
+            plan.pipeline_stages.iter().map(|stage| of_stage(&stage.memory)).collect::<Vec<_>>()
         })
     };
     for (stage, tied) in [(0, None), (0, Some(0)), (1, None), (2, Some(0))] {

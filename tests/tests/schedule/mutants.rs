@@ -42,12 +42,12 @@ pub struct Table {
 
 /// The plan with another table, for the length of a call.
 pub fn with_table<R>(plan: &Plan, table: Table, ops: &[Op], use_plan: impl FnOnce(&Plan) -> R) -> R {
-    let mut stages: Vec<PipelineStage> = plan.stages.to_vec();
+    let mut stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
     match table.pass {
         Pass::Train => stages[table.stage].step = ops,
         Pass::Evaluate => stages[table.stage].evaluation = ops,
     }
-    use_plan(&Plan { stages: &stages, ..*plan })
+    use_plan(&Plan { pipeline_stages: &stages, ..*plan })
 }
 
 /// The tables of all ranks for a pass, with another one for the last rank of a pipeline stage alone.
@@ -74,7 +74,7 @@ impl Tally {
     /// Holds one mutant against the provers, on all ranks of its stage and on one alone.
     #[track_caller]
     fn try_edit(&mut self, plan: &Plan, table: Table, edit: Edit) {
-        let ops = plan.stages[table.stage].ops(table.pass);
+        let ops = plan.pipeline_stages[table.stage].ops(table.pass);
         let edited = edit.apply(ops);
         if edited == ops {
             return;
@@ -116,7 +116,7 @@ impl Tally {
 
     #[track_caller]
     fn excuse(&mut self, plan: &Plan, table: Table, edit: Edit, edited: &[Op]) -> &'static str {
-        let ops = plan.stages[table.stage].ops(table.pass);
+        let ops = plan.pipeline_stages[table.stage].ops(table.pass);
         let rule = equivalence::of_slots(plan, ops, edited).or(match edit {
             Edit::Swap(a, b) => equivalence::of_swap(plan, ops, a, b),
             _ => None,
@@ -127,9 +127,9 @@ impl Tally {
     }
 
     fn try_all(&mut self, plan: &Plan, edits: impl Fn(&[Op]) -> Vec<Edit>) {
-        for stage in 0..plan.stages.len() {
+        for stage in 0..plan.pipeline_stages.len() {
             for pass in [Pass::Train, Pass::Evaluate] {
-                for edit in edits(plan.stages[stage].ops(pass)) {
+                for edit in edits(plan.pipeline_stages[stage].ops(pass)) {
                     self.try_edit(plan, Table { stage, pass }, edit);
                 }
             }
@@ -159,9 +159,9 @@ fn every_op_is_needed() {
 fn the_simulator_misses_every_op_that_does_something() {
     for model in small_models() {
         model.plan().with(|plan| {
-            for stage in 0..plan.stages.len() {
+            for stage in 0..plan.pipeline_stages.len() {
                 let table = Table { stage, pass: Pass::Train };
-                let ops = plan.stages[stage].step;
+                let ops = plan.pipeline_stages[stage].step;
                 for (at, op) in ops.iter().enumerate().filter(|(_, op)| does_something(plan, op)) {
                     let edited = Edit::Delete(at).apply(ops);
                     let is_missed = with_table(plan, table, &edited, goes_wrong);
@@ -199,7 +199,7 @@ fn goes_wrong(plan: &Plan) -> bool {
 fn a_settle_out_of_order_is_a_race() {
     let config = Config { micro_batches: 2, ..config(2) };
     Model::new(config, &[40, 7], None).plan().with(|plan| {
-        let ops = plan.stages[0].step;
+        let ops = plan.pipeline_stages[0].step;
         let settles = |op: &Op| matches!(op, Op::Settle { .. });
         let first = ops.iter().position(settles).expect("gradients are settled");
         let second = first + 1 + ops[first + 1..].iter().position(settles).expect("both of them");
@@ -216,7 +216,7 @@ fn a_settle_out_of_order_is_a_race() {
 fn a_rank_that_does_the_same_in_another_order_is_found() {
     let config = Config { stage: 3, prefetch: 2, ..config(3) };
     Model::new(config, &[40, 7, 9], None).plan().with(|plan| {
-        let ops = plan.stages[0].step;
+        let ops = plan.pipeline_stages[0].step;
         let gathers = |op: &Op| matches!(op, Op::Gather { .. });
         assert!(gathers(&ops[0]) && gathers(&ops[1]));
         let (edited, table) = (Edit::Swap(0, 1).apply(ops), Table { stage: 0, pass: Pass::Train });
@@ -236,7 +236,8 @@ fn a_rank_that_does_the_same_in_another_order_is_found() {
 fn no_rank_is_taken_to_do_what_its_peer_does() {
     let config = Config { mesh: mesh(1, 3, 1), prefetch: 2, ..config(3) };
     Model::new(config, &[40, 7, 9], None).plan().with(|plan| {
-        let (edited, table) = (Edit::Swap(0, 1).apply(plan.stages[0].step), Table { stage: 0, pass: Pass::Train });
+        let (edited, table) =
+            (Edit::Swap(0, 1).apply(plan.pipeline_stages[0].step), Table { stage: 0, pass: Pass::Train });
         let flaw = prove_ranks(plan, Pass::Train, &with_rank(plan, table, &edited, Pass::Train)).unwrap_err();
         assert_eq!(flaw.places.iter().map(|place| place.rank).collect::<Vec<_>>(), [0, 2], "{flaw}");
     });
@@ -262,13 +263,13 @@ fn a_cycle_is_named() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 2, ..config(0) };
     Model::new(config, &[4, 7], None).plan().with(|plan| {
         // The first stage takes the gradient of its first micro-batch before it sends that micro-batch.
-        let ops = plan.stages[0].step;
+        let ops = plan.pipeline_stages[0].step;
         let sends = |op: &Op| matches!(op, Op::Send { .. });
         let takes = |op: &Op| matches!(op, Op::Receive { .. });
         let (send, take) = (ops.iter().position(sends).unwrap(), ops.iter().position(takes).unwrap());
         let mut edited = ops.to_vec();
         edited[send..=take].rotate_right(1);
-        let of_ranks = [&edited[..], plan.stages[1].step];
+        let of_ranks = [&edited[..], plan.pipeline_stages[1].step];
         let flaw = prove_ranks(plan, Pass::Train, &of_ranks).unwrap_err();
         let expected = "\
 [Z0292] unsound plan, in a training step: a deadlock: each of these ranks waits for the next, and the last for the first
@@ -318,7 +319,7 @@ pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     let config = &plan.config;
     let mut ops = vec![Op::Agree];
     ops.extend(Parcel::ALL.map(|parcel| Op::Clear { parcel }));
-    let slots = (0..plan.stages.len()).map(|stage| plan.tables().activation_slots(stage)).max().unwrap_or(0);
+    let slots = (0..plan.pipeline_stages.len()).map(|stage| plan.tables().activation_slots(stage)).max().unwrap_or(0);
     for unit in 0..=plan.units.len() {
         ops.extend([Op::Wait { unit }, Op::Release { unit }, Op::Update { unit }, Op::Fold { unit }]);
         for slot in 0..=config.prefetch.min(plan.units.len()) + 1 {

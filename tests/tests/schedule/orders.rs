@@ -19,7 +19,7 @@ fn turns(plan: &Plan, stage: usize) -> String {
         Op::Backward { unit, micro_batch, .. } => Some(format!("B{unit}.{micro_batch}")),
         _ => None,
     };
-    plan.stages[stage].step.iter().filter_map(turn).collect::<Vec<_>>().join(" ")
+    plan.pipeline_stages[stage].step.iter().filter_map(turn).collect::<Vec<_>>().join(" ")
 }
 
 fn assert_turns(order: Order, stages: usize, micro_batches: usize, expected: &[&str]) {
@@ -112,15 +112,15 @@ fn what_crosses_leaves_as_soon_as_it_is_there() {
             Agree,
             Update { unit: 1 },
         ];
-        assert_eq!(plan.stages[0].step, first);
-        assert_eq!(plan.stages[1].step, last);
+        assert_eq!(plan.pipeline_stages[0].step, first);
+        assert_eq!(plan.pipeline_stages[1].step, last);
     });
 }
 
 /// Chunks of micro-batches whose activations a pipeline stage keeps at one time, at most.
 fn live_max(plan: &Plan, stage: usize) -> usize {
     let (mut live, mut most) = (0, 0);
-    for op in plan.stages[stage].step {
+    for op in plan.pipeline_stages[stage].step {
         match op {
             Op::Receive { parcel: Parcel::Activations, .. } | Op::Forward { unit: 0, .. } => live += 1,
             // Each unit is a chunk.
@@ -146,7 +146,7 @@ fn as_many_activations_are_kept_as_published() {
             for stage in 0..stages {
                 let kept = live_max(plan, stage);
                 assert_eq!(kept, expected(stage), "{order:?}, {stages} stages, {micro_batches} micro-batches, {stage}");
-                let memory = &plan.stages[stage].memory;
+                let memory = &plan.pipeline_stages[stage].memory;
                 assert_eq!(memory.region(Kind::Activations).bytes, kept * memory.activation_slot_bytes);
             }
         });
@@ -197,7 +197,7 @@ fn bubbles_are_as_long_as_published() {
 fn each_phase_of_a_sum_comes_one_bucket_after_the_phase_before() {
     let config = Config { mesh: mesh(1, 2, 2), ..config(2) };
     Model::new(config, &[32; 4], None).plan().with(|plan| {
-        let ops = plan.stages[0].step;
+        let ops = plan.pipeline_stages[0].step;
         let at = |wanted: Op| ops.iter().position(|&op| op == wanted).expect("a phase of each bucket");
         for bucket in 0..3 {
             let (next, round) = (bucket + 1, 0);

@@ -22,10 +22,10 @@ fn ahead(rest: &[usize], prefetch: usize) -> usize {
 
 /// Walks the step of a pipeline stage and compares, at each computation, what is gathered beyond what it uses.
 fn assert_gathers_ahead(plan: &Plan, stage: usize) {
-    let ops = plan.stages[stage].step;
+    let ops = plan.pipeline_stages[stage].step;
     let mut uses: Vec<usize> = ops.iter().filter_map(|op| held_for(plan, op)).collect();
     uses.dedup();
-    let holders = plan.placements.iter().filter(|at| at.holds && at.stage == stage).count();
+    let holders = plan.placements.iter().filter(|at| at.holds && at.pipeline_stage == stage).count();
     let slots = holders.min(plan.config.prefetch + 1);
     let (mut held, mut current): (Vec<(usize, usize)>, Option<usize>) = (Vec::new(), None);
     for op in ops {
@@ -54,7 +54,7 @@ proptest! {
     fn as_many_units_are_gathered_ahead_as_can_be(model in models(48)) {
         let config = Config { gather: Often::PerMicroBatch, ..model.config.at_stage(3) };
         Model { config, ..model }.plan().with(|plan| {
-            (0..plan.stages.len()).for_each(|stage| assert_gathers_ahead(plan, stage));
+            (0..plan.pipeline_stages.len()).for_each(|stage| assert_gathers_ahead(plan, stage));
         });
     }
 }
@@ -64,11 +64,11 @@ fn what_is_held_for_a_step_is_gathered_as_far_ahead_as_asked_for() {
     let config = Config { gather: Often::PerStep, micro_batches: 2, ..config(3) };
     Model::new(config, &[32; 5], None).plan().with(|plan| {
         let (mut gathered, mut waited) = (0, 0);
-        for op in plan.stages[0].step {
+        for op in plan.pipeline_stages[0].step {
             gathered += usize::from(matches!(op, Op::Gather { .. }));
             if let Op::Wait { .. } = op {
                 waited += 1;
-                assert_eq!(gathered, (waited + config.prefetch).min(5), "{:?}", plan.stages[0].step);
+                assert_eq!(gathered, (waited + config.prefetch).min(5), "{:?}", plan.pipeline_stages[0].step);
             }
         }
         assert_eq!(waited, 5);

@@ -267,7 +267,7 @@ impl World<'_> {
 
     /// The rank on the other end of what a rank sends or receives for a unit.
     fn other_end(&self, rank: usize, parcel: Parcel, unit: usize, is_sender: bool) -> usize {
-        let stage = |unit: usize| self.plan.placements[unit].stage;
+        let stage = |unit: usize| self.plan.placements[unit].pipeline_stage;
         let other = match (parcel, is_sender) {
             (Parcel::Activations, true) | (Parcel::Gradients, false) => unit + 1,
             (Parcel::Activations, false) | (Parcel::Gradients, true) => unit - 1,
@@ -282,7 +282,7 @@ impl World<'_> {
         for (rank, own) in self.ranks.iter().enumerate() {
             let is_held = |&unit: &usize| {
                 let at = &self.plan.placements[unit];
-                at.holds && at.stage == own.at.pipeline
+                at.holds && at.pipeline_stage == own.at.pipeline
             };
             for unit in (0..self.plan.units.len()).filter(is_held) {
                 for (shard, &version) in own.parameters[unit].iter().enumerate() {

@@ -68,19 +68,19 @@ impl Tables {
             chunks: plan.chunks.to_vec(),
             placements: plan.placements.to_vec(),
             buckets: plan.buckets.to_vec(),
-            memories: plan.stages.iter().map(|stage| stage.memory).collect(),
+            memories: plan.pipeline_stages.iter().map(|stage| stage.memory).collect(),
         }
     }
 
     /// The plan with these tables, for the length of a call.
     fn with<R>(&self, plan: &Plan, use_plan: impl FnOnce(&Plan) -> R) -> R {
-        let stages = plan.stages.iter().zip(&self.memories);
+        let stages = plan.pipeline_stages.iter().zip(&self.memories);
         let stages: Vec<_> = stages.map(|(stage, &memory)| PipelineStage { memory, ..*stage }).collect();
         use_plan(&Plan {
             chunks: &self.chunks,
             placements: &self.placements,
             buckets: &self.buckets,
-            stages: &stages,
+            pipeline_stages: &stages,
             ..*plan
         })
     }
@@ -110,7 +110,7 @@ impl Tables {
         match place {
             Place::ChunkEnd(chunk) => &mut self.chunks[chunk].end,
             Place::Chunk(unit) => &mut self.placements[unit].chunk,
-            Place::Stage(unit) => &mut self.placements[unit].stage,
+            Place::Stage(unit) => &mut self.placements[unit].pipeline_stage,
             Place::Start(unit) => &mut self.placements[unit].start,
             Place::Padded(unit) => &mut self.placements[unit].padded,
             Place::Saved(unit) => &mut self.placements[unit].saved_bytes,
@@ -118,7 +118,7 @@ impl Tables {
             Place::BucketOf(unit) => &mut self.placements[unit].bucket,
             Place::BucketFirst(bucket) => &mut self.buckets[bucket].first,
             Place::BucketLast(bucket) => &mut self.buckets[bucket].last,
-            Place::BucketStage(bucket) => &mut self.buckets[bucket].stage,
+            Place::BucketStage(bucket) => &mut self.buckets[bucket].pipeline_stage,
             Place::BucketStart(bucket) => &mut self.buckets[bucket].start,
             Place::BucketElements(bucket) => &mut self.buckets[bucket].elements,
             Place::Staging(bucket) => &mut self.buckets[bucket].staging,
@@ -176,32 +176,33 @@ fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static 
 
 /// Whether another bucket of the same pipeline stage has staging slot `slot`.
 fn shares_slot(plan: &Plan, bucket: usize, slot: usize) -> bool {
-    let stage = plan.buckets[bucket].stage;
+    let stage = plan.buckets[bucket].pipeline_stage;
     let others = plan.buckets.iter().enumerate().filter(|&(other, _)| other != bucket);
-    others.filter(|(_, other)| other.stage == stage).any(|(_, other)| other.slot == Some(slot))
+    others.filter(|(_, other)| other.pipeline_stage == stage).any(|(_, other)| other.slot == Some(slot))
 }
 
 /// Whether another bucket of the same pipeline stage takes turns with it among partial sums.
 fn shares_partial(plan: &Plan, bucket: usize) -> bool {
     let (own, others) = (&plan.buckets[bucket], plan.buckets.iter().enumerate());
-    let mut others = others.filter(|&(other, at)| other != bucket && at.stage == own.stage && at.elements > 0);
+    let mut others =
+        others.filter(|&(other, at)| other != bucket && at.pipeline_stage == own.pipeline_stage && at.elements > 0);
     others.any(|(_, other)| other.partial == own.partial)
 }
 
 /// Bytes of what is put into the regions whose sizes are rounded up, or made for larger buckets than the one that lies last.
 fn needed(plan: &Plan, stage: usize, kind: Kind) -> Option<usize> {
-    let buckets = || plan.buckets.iter().filter(move |bucket| bucket.stage == stage);
+    let buckets = || plan.buckets.iter().filter(move |bucket| bucket.pipeline_stage == stage);
     let (zero, width) = (plan.config.mesh.zero, plan.config.precision.reduce.bytes());
     match kind {
         Kind::Gradients => buckets().map(|bucket| width * (bucket.staging + bucket.elements)).max(),
         Kind::Partial => buckets().map(|bucket| width * (bucket.partial + bucket.elements / zero)).max(),
         Kind::Workspace => {
-            let units = plan.units.iter().zip(plan.placements).filter(|(_, at)| at.stage == stage);
+            let units = plan.units.iter().zip(plan.placements).filter(|(_, at)| at.pipeline_stage == stage);
             let scratch = units.map(|(unit, _)| unit.workspace_bytes).max()?;
             let (first, last) = (&plan.units[0], plan.units.last()?);
             // What data gives is converted from the start of it, and what the stage does not need lies behind that.
             let given = if stage == 0 { first.given_bytes.next_multiple_of(LINE_BYTES) } else { 0 };
-            let is_at_an_end = plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.stages.len());
+            let is_at_an_end = plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.pipeline_stages.len());
             let unneeded = first.input_bytes.max(first.given_bytes).max(last.targets_bytes);
             Some(scratch.max(given + if is_at_an_end { unneeded } else { 0 }))
         }
@@ -213,7 +214,7 @@ fn needed(plan: &Plan, stage: usize, kind: Kind) -> Option<usize> {
 /// Where what a decoding walk works on ends, if that is what the region is so long for: a stage may need one of the two
 /// places that units take turns with, and less than all of it.
 fn decoded(plan: &Plan, stage: usize) -> Option<usize> {
-    let memory = &plan.stages[stage].memory;
+    let memory = &plan.pipeline_stages[stage].memory;
     let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline: stage }).decoding();
     if !places.is_decoding || memory.region(Kind::Activations).bytes > memory.decoding.bytes() {
         return None;
@@ -223,7 +224,7 @@ fn decoded(plan: &Plan, stage: usize) -> Option<usize> {
         let run = (unit < head).then(|| [places.saved(unit, 0), places.output(unit, 0, 0)]);
         [places.input(unit, 0), places.cache(unit)].into_iter().chain(run.into_iter().flatten())
     };
-    let units = (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == stage);
+    let units = (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == stage);
     let inside = units.flat_map(of_unit).filter(|place| place.region == Kind::Activations && place.len_bytes > 0);
     inside.map(|place| place.end_bytes()).max()
 }
@@ -282,7 +283,7 @@ proptest! {
 fn regions_lie_where_those_who_read_them_can() {
     for model in small_models() {
         model.plan().with(|plan| {
-            for stage in 0..plan.stages.len() {
+            for stage in 0..plan.pipeline_stages.len() {
                 for kind in Kind::ALL {
                     assert_home_matters(plan, stage, kind);
                 }
@@ -293,7 +294,7 @@ fn regions_lie_where_those_who_read_them_can() {
 
 /// That the region of a kind may be moved to no home but one where more can read it than must.
 fn assert_home_matters(plan: &Plan, stage: usize, kind: Kind) {
-    let was = plan.stages[stage].memory.region(kind).home;
+    let was = plan.pipeline_stages[stage].memory.region(kind).home;
     for home in [Home::Private, Home::Shared, Home::Common] {
         let mut tables = Tables::of(plan);
         let memory = &mut tables.memories[stage];
@@ -301,7 +302,7 @@ fn assert_home_matters(plan: &Plan, stage: usize, kind: Kind) {
         pack(memory, plan.config.in_common());
         let is_accepted = tables.with(plan, |changed| changed.check().is_ok());
         let is_less = matches!((was, home), (Home::Shared, Home::Private));
-        let is_read = plan.stages[stage].memory.region(kind).bytes > 0 && plan.config.mesh.zero > 1;
+        let is_read = plan.pipeline_stages[stage].memory.region(kind).bytes > 0 && plan.config.mesh.zero > 1;
         let may_be = home == was || (was, home) == (Home::Private, Home::Shared) || is_less && !is_read;
         assert!(is_accepted == (home == was) || may_be, "{kind:?} in {home:?}, not {was:?}");
     }

@@ -13,7 +13,7 @@ use zero_plan::{Config, Moved, Op, Plan, Traffic, TransportKind};
 use crate::model::{Model, config, mesh, models, precision};
 
 fn step(plan: &Plan, stage: usize) -> Traffic {
-    Traffic::of(plan, plan.first_rank(stage), plan.stages[stage].step)
+    Traffic::of(plan, plan.first_rank(stage), plan.pipeline_stages[stage].step)
 }
 
 /// What a rank of the first pipeline stage sends.
@@ -43,9 +43,9 @@ fn equal_units_are_gathered_for_each_use_but_the_shared_ones() {
         for micro_batches in 1..=4 {
             let gathers = |gather| {
                 let config = Config { micro_batches, gather, ..config(3) };
-                Model::new(config, &vec![32; units], None)
-                    .plan()
-                    .with(|plan| plan.stages[0].step.iter().filter(|op| matches!(op, Op::Gather { .. })).count())
+                Model::new(config, &vec![32; units], None).plan().with(|plan| {
+                    plan.pipeline_stages[0].step.iter().filter(|op| matches!(op, Op::Gather { .. })).count()
+                })
             };
             assert_eq!(gathers(Often::PerMicroBatch), micro_batches * (2 * units - 1) - (micro_batches - 1));
             assert_eq!(gathers(Often::PerStep), units);
@@ -89,7 +89,7 @@ fn views_and_terms_of_sums_are_not_copied() {
     let moved = |stage, transport, params, compute| {
         let precision = Precision { compute, ..precision(params, Width::F32) };
         let config = Config { mesh: mesh(1, 2, 2), transport, precision, ..config(stage) };
-        Model::new(config, &[40, 100, 10], None).plan().with(|plan| Moved::sent(plan, 0, plan.stages[0].step))
+        Model::new(config, &[40, 100, 10], None).plan().with(|plan| Moved::sent(plan, 0, plan.pipeline_stages[0].step))
     };
     let widths = [Width::F32, Width::BF16];
     for (stage, transport) in (0..=3).flat_map(|stage| [(stage, TransportKind::Local), (stage, TransportKind::Shm)]) {
@@ -163,7 +163,7 @@ fn per_step_takes_micro_batches_out_of_the_volume() {
 /// Elements that a rank of a pipeline stage gathers in a step at stage 3: each unit for each stretch of computations on it.
 fn gathered(plan: &Plan, stage: usize) -> usize {
     let held = |unit: usize| if plan.placements[unit].holds { unit } else { plan.units[unit].source };
-    let computed = plan.stages[stage].step.iter().filter_map(|op| match *op {
+    let computed = plan.pipeline_stages[stage].step.iter().filter_map(|op| match *op {
         Op::Forward { unit, .. } | Op::Backward { unit, .. } if plan.placements[unit].padded > 0 => Some(held(unit)),
         _ => None,
     });
@@ -183,7 +183,7 @@ fn expected(plan: &Plan, stage: usize) -> Traffic {
     let (params, reduce) = (precision.params.bytes(), precision.reduce.bytes());
     let to_others = |bytes: usize, ranks: usize| bytes / ranks * (ranks - 1);
     let sum = |of: &dyn Fn(usize) -> usize| -> usize {
-        (0..plan.units.len()).filter(|&unit| plan.placements[unit].stage == stage).map(of).sum()
+        (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == stage).map(of).sum()
     };
     let padded = |unit: usize| plan.placements[unit].padded;
     let is_tied = |unit: usize| plan.units[unit].source != unit;
@@ -200,13 +200,13 @@ fn expected(plan: &Plan, stage: usize) -> Traffic {
     let crosses = |unit: usize| plan.chunks.iter().any(|chunk| chunk.first == unit && unit > 0);
     let tied = plan.units.len() - 1;
     let owner = plan.units[tied].source;
-    let is_mirror = is_tied(tied) && plan.placements[tied].stage != plan.placements[owner].stage;
+    let is_mirror = is_tied(tied) && plan.placements[tied].pipeline_stage != plan.placements[owner].pipeline_stage;
     let part = if config.stage > 0 { padded(owner) / mesh.zero } else { padded(owner) };
     let mut tied_bytes = 0;
-    if is_mirror && plan.placements[tied].stage == stage {
+    if is_mirror && plan.placements[tied].pipeline_stage == stage {
         tied_bytes += padded(owner) / mesh.data_ranks() * reduce;
     }
-    if is_mirror && plan.placements[owner].stage == stage {
+    if is_mirror && plan.placements[owner].pipeline_stage == stage {
         tied_bytes += part * params;
     }
     Traffic {
@@ -230,14 +230,14 @@ proptest! {
     #[test]
     fn any_model_sends_what_the_formulas_say(model in models(48)) {
         model.plan().with(|plan| {
-            for stage in 0..plan.stages.len() {
+            for stage in 0..plan.pipeline_stages.len() {
                 prop_assert_eq!(step(plan, stage), expected(plan, stage), "pipeline stage {}", stage);
-                let sent = Moved::sent(plan, plan.first_rank(stage), plan.stages[stage].step);
+                let sent = Moved::sent(plan, plan.first_rank(stage), plan.pipeline_stages[stage].step);
                 prop_assert_eq!(sent.all(), step(plan, stage), "pipeline stage {}", stage);
             }
             // Whatever is sent is taken, in the same way.
             let all = |of: fn(&Plan, usize, &[Op]) -> Moved| {
-                let stages = plan.stages.iter().enumerate();
+                let stages = plan.pipeline_stages.iter().enumerate();
                 let stages = stages.map(|(stage, tables)| of(plan, plan.first_rank(stage), tables.step));
                 stages.fold(Moved::default(), |mut sum, moved| { sum += moved; sum })
             };

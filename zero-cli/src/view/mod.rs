@@ -137,7 +137,7 @@ impl<'a> Subject<'a> {
     fn view(&self) -> Result<PlanView, Error> {
         let given = self.config.prefetch;
         let own = self.planned();
-        let ops = own.with(|plan| plan.stages.iter().map(|stage| stage.step.len()).sum::<usize>());
+        let ops = own.with(|plan| plan.pipeline_stages.iter().map(|stage| stage.step.len()).sum::<usize>());
         let mut variants = Vec::new();
         for prefetch in self.prefetches(OPS_MAX / ops.max(1)) {
             let picture = if prefetch == given { self.draw(&own)? } else { self.draw(&self.planned_with(prefetch))? };

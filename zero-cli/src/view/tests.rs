@@ -73,8 +73,8 @@ fn hold(carried: &Value, plan: &Plan) {
     let outside = plan.outside_bytes(&zero_plan::RunSize::LEAST);
     assert_eq!(number(&carried["outside_bytes"]), outside);
     assert_eq!(number(&carried["limits"][0][1]), plan.config.memory_bytes.expect("a budget"));
-    assert_eq!(carried["stages"].as_array().map(Vec::len), Some(plan.stages.len()));
-    for (pipeline, stage) in plan.stages.iter().enumerate() {
+    assert_eq!(carried["stages"].as_array().map(Vec::len), Some(plan.pipeline_stages.len()));
+    for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
         let drawn = &carried["stages"][pipeline];
         let regions = Kind::ALL.map(|kind| stage.memory.region(kind).bytes);
         assert_eq!(numbers(&drawn["memory"]["regions"]), regions);
@@ -160,12 +160,12 @@ fn numbers_of_a_figure_are_those_of_its_plan() {
     let subject = Subject::of(&spec, Some(&hardware));
     let figure = svg::figure(&subject.picture().expect("a picture"));
     subject.planned().with(|plan| {
-        let stage = (0..plan.stages.len())
-            .max_by_key(|&stage| (plan.stages[stage].memory.bytes_per_rank(), usize::MAX - stage));
+        let stage = (0..plan.pipeline_stages.len())
+            .max_by_key(|&stage| (plan.pipeline_stages[stage].memory.bytes_per_rank(), usize::MAX - stage));
         let stage = stage.expect("a stage");
-        let (memory, peak) = (&plan.stages[stage].memory, plan.peak(stage));
+        let (memory, peak) = (&plan.pipeline_stages[stage].memory, plan.peak(stage));
         let outside = plan.outside_bytes(&zero_plan::RunSize::LEAST);
-        let traffic = Traffic::of(plan, plan.first_rank(stage), plan.stages[stage].step);
+        let traffic = Traffic::of(plan, plan.first_rank(stage), plan.pipeline_stages[stage].step);
         let step = zero_plan::simulate::Time(simulate(plan, &hardware).expect("it fits").step_s);
         let mut said = vec![
             format!("an arena of {}", Bytes(memory.bytes_per_rank())),

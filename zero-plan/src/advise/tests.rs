@@ -77,7 +77,7 @@ struct Artificial(u64);
 impl Judge for Artificial {
     fn step_s(&self, plan: &Plan) -> Option<f64> {
         let (mut cost, seed) = (0.0, self.0 as f64);
-        for (number, stage) in plan.stages.iter().enumerate() {
+        for (number, stage) in plan.pipeline_stages.iter().enumerate() {
             let traffic = Traffic::of(plan, plan.first_rank(number), stage.step);
             for (i, axis) in Axis::ALL.into_iter().enumerate() {
                 let weight = if plan.config.mesh.crosses_nodes(axis) { 7.0 } else { 1.0 };

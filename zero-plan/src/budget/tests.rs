@@ -39,7 +39,7 @@ fn nothing_peaks_beyond_its_region() {
     let precision = Precision { params: Width::BF16, ..Precision::default() };
     for stage in 0..=3 {
         planned(Config { stage, precision, gather: Often::PerMicroBatch, ..AT_STAGE_3 }).with(|plan| {
-            let crate::plan::PipelineStage { step, memory, .. } = &plan.stages[0];
+            let crate::plan::PipelineStage { step, memory, .. } = &plan.pipeline_stages[0];
             let peak = peak(&plan.tables(), memory, step);
             for kind in Kind::ALL {
                 assert!(peak.bytes[kind as usize] <= memory.region(kind).bytes, "{kind:?} at stage {stage}");

@@ -75,7 +75,7 @@ const fn check_chunks(tables: &Tables) -> Broken {
         while unit < end {
             let at = &tables.placements[unit];
             rules! {
-                at.chunk == chunk && at.stage == chunk % tables.config.mesh.pipeline => "a unit outside its chunk",
+                at.chunk == chunk && at.pipeline_stage == chunk % tables.config.mesh.pipeline => "a unit outside its chunk",
             }
             unit += 1;
         }
@@ -112,7 +112,7 @@ const fn check_flat(own: &Places) -> Broken {
                 !is_tied || i + 1 == units.len() && unit.params == 0 && at.padded == owner.padded =>
                     "a tied unit that is not the last, or has parameters of its own",
                 unit.takes <= units[unit.source].params => "a layer that takes more parameters than their owner has",
-                at.holds == (at.padded > 0 && (!is_tied || owner.stage != own.at.pipeline)) =>
+                at.holds == (at.padded > 0 && (!is_tied || owner.pipeline_stage != own.at.pipeline)) =>
                     "parameters that lie nowhere, or twice",
             }
             start += at.padded;
@@ -296,10 +296,10 @@ const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken
     let mut i = 0;
     while i < tables.buckets.len() {
         let bucket = &tables.buckets[i];
-        if bucket.stage == stage {
+        if bucket.pipeline_stage == stage {
             let (first, last) = (&tables.placements[bucket.first], &tables.placements[bucket.last]);
             rules! {
-                first.chunk == last.chunk && first.stage == stage => "a bucket across chunks",
+                first.chunk == last.chunk && first.pipeline_stage == stage => "a bucket across chunks",
                 bucket.start == first.start => "a bucket that starts elsewhere than its first unit",
                 bucket.start + bucket.elements == last.start + last.padded =>
                     "a bucket that ends elsewhere than its last unit",
@@ -315,9 +315,9 @@ const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken
             while other < i {
                 let before = &tables.buckets[other];
                 rules! {
-                    before.stage != stage || may_coexist(bucket, before) =>
+                    before.pipeline_stage != stage || may_coexist(bucket, before) =>
                         "buckets that overlap in staging and do not take turns",
-                    before.stage != stage || may_combine(bucket, before, config.mesh.zero) =>
+                    before.pipeline_stage != stage || may_combine(bucket, before, config.mesh.zero) =>
                         "buckets that overlap in partial sums and do not take turns",
                 }
                 other += 1;
@@ -335,7 +335,7 @@ const fn check_cover(tables: &Tables) -> Broken {
         let bucket = &tables.buckets[i];
         rules! {
             bucket.first <= bucket.last && bucket.last + 1 == end => "buckets leave a gap or overlap",
-            bucket.stage == tables.placements[bucket.first].stage => "a bucket on another pipeline stage than its units",
+            bucket.pipeline_stage == tables.placements[bucket.first].pipeline_stage => "a bucket on another pipeline stage than its units",
         }
         let mut unit = bucket.first;
         while unit <= bucket.last {

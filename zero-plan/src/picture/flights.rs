@@ -76,7 +76,7 @@ struct Flight {
 fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
     let flight = |transfer: &crate::simulate::Transfer| Flight {
         op: transfer.op,
-        class: Class::of(plan.stages[pipeline].step[transfer.op]),
+        class: Class::of(plan.pipeline_stages[pipeline].step[transfer.op]),
         start: transfer.start_s,
         end: transfer.end_s,
         bytes: transfer.bytes,
@@ -87,7 +87,7 @@ fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
 
 /// From each op that starts something to the one that ends it.
 fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
-    let ops = plan.stages[pipeline].step;
+    let ops = plan.pipeline_stages[pipeline].step;
     let (spans, rank) = (&timeline.lanes[pipeline].spans, plan.busiest_rank(pipeline));
     let flight = |(number, &op): (usize, &Op)| {
         let end = match op {
@@ -126,9 +126,9 @@ fn ends(op: Op, other: Op) -> bool {
 /// When the receiver of a parcel has taken what op `number` has sent.
 fn taken(plan: &Plan, pipeline: usize, timeline: &Timeline, parcel: Parcel, number: usize) -> Option<f64> {
     let is_sent = |op: &&Op| matches!(op, Op::Send { parcel: other, .. } if *other == parcel);
-    let nth = plan.stages[pipeline].step[..number].iter().filter(is_sent).count();
+    let nth = plan.pipeline_stages[pipeline].step[..number].iter().filter(is_sent).count();
     let receiver = plan.parcel_receiver(parcel, pipeline);
-    let receives = plan.stages[receiver].step.iter().zip(&timeline.lanes[receiver].spans);
+    let receives = plan.pipeline_stages[receiver].step.iter().zip(&timeline.lanes[receiver].spans);
     let mut receives = receives.filter(|(op, _)| matches!(op, Op::Receive { parcel: other, .. } if *other == parcel));
     receives.nth(nth).map(|(_, span)| span.end_s)
 }

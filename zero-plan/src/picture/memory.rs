@@ -143,7 +143,7 @@ pub struct PeakPicture {
 
 impl MemoryPicture {
     pub(super) fn of(plan: &Plan, pipeline: usize) -> Self {
-        let memory = &plan.stages[pipeline].memory;
+        let memory = &plan.pipeline_stages[pipeline].memory;
         let curve = plan.in_use(pipeline);
         let total = |op: usize| curve[op].iter().sum::<usize>();
         let peak = (0..curve.len()).rev().max_by_key(|&op| total(op)).unwrap_or(0);

@@ -125,7 +125,7 @@ impl Verb {
 /// All verbs of a plan, in the order in which ops first use them.
 pub fn verbs(plan: &Plan) -> Vec<Verb> {
     let mut verbs = Vec::new();
-    for &op in plan.stages.iter().flat_map(|stage| stage.step) {
+    for &op in plan.pipeline_stages.iter().flat_map(|stage| stage.step) {
         let verb = Verb::of(plan, op);
         if !verbs.contains(&verb) {
             verbs.push(verb);
@@ -162,7 +162,8 @@ impl OpColumns {
         let (Timed { timeline, clock, .. }, mut columns) = (timed, Self::default());
         let rank = plan.busiest_rank(pipeline);
         let signed = |value: Option<usize>| value.map_or(-1, |value| value as isize);
-        for (number, (&op, span)) in plan.stages[pipeline].step.iter().zip(&timeline.lanes[pipeline].spans).enumerate()
+        for (number, (&op, span)) in
+            plan.pipeline_stages[pipeline].step.iter().zip(&timeline.lanes[pipeline].spans).enumerate()
         {
             let verb = Verb::of(plan, op);
             columns.verb.push(verbs.iter().position(|known| *known == verb).unwrap_or_default());

@@ -71,7 +71,7 @@ fn the_timeline_in_operations_is_that_of_the_execution_of_all_ranks() {
 #[test]
 fn ops_are_the_plans_ops_in_words() {
     each(|plan, picture| {
-        for (at, (stage, drawn)) in plan.stages.iter().zip(&picture.stages).enumerate() {
+        for (at, (stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.stages).enumerate() {
             for (number, &op) in stage.step.iter().enumerate() {
                 let verb = &picture.verbs[drawn.ops.verb[number]];
                 let subject = match (verb.about, usize::try_from(drawn.ops.about[number])) {
@@ -93,7 +93,7 @@ fn ops_are_the_plans_ops_in_words() {
 #[test]
 fn memory_in_use_has_the_plans_peak() {
     each(|plan, picture| {
-        for (number, (stage, drawn)) in plan.stages.iter().zip(&picture.stages).enumerate() {
+        for (number, (stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.stages).enumerate() {
             let Peak { op, bytes } = plan.peak(number);
             assert_eq!((stage.step[drawn.memory.peak.op], drawn.memory.peak.bytes), (op, bytes));
             // The changes give the whole curve back, and nowhere is more in use than there is.
@@ -113,7 +113,7 @@ fn memory_in_use_has_the_plans_peak() {
 #[test]
 fn flights_end_after_they_start_and_tracks_do_not_overlap() {
     each(|plan, picture| {
-        for (stage, drawn) in plan.stages.iter().zip(&picture.stages) {
+        for (stage, drawn) in plan.pipeline_stages.iter().zip(&picture.stages) {
             let flights = &drawn.flights;
             let starts = |op: &&Op| matches!(op, Op::Gather { .. } | Op::Reduce { .. } | Op::Send { .. });
             let started = flights.op.iter().filter(|&&op| starts(&&stage.step[op])).count();
@@ -149,11 +149,11 @@ fn every_verb_is_decided_by_a_key_with_its_line_or_default() {
 fn an_op_that_waited_says_for_what() {
     let waits = std::cell::Cell::new(0);
     each(|plan, picture| {
-        for (number, (stage, drawn)) in plan.stages.iter().zip(&picture.stages).enumerate() {
+        for (number, (stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.stages).enumerate() {
             let waited: Vec<usize> = (0..stage.step.len()).filter(|&op| drawn.ops.waited[op] > 0).collect();
             assert_eq!(drawn.ops.waits.iter().map(|wait| wait.op).collect::<Vec<_>>(), waited);
             for wait in &drawn.ops.waits {
-                let cause = plan.stages[wait.stage].step[wait.of];
+                let cause = plan.pipeline_stages[wait.stage].step[wait.of];
                 match stage.step[wait.op] {
                     Op::Receive { parcel, .. } => {
                         assert!(matches!(cause, Op::Send { parcel: sent, .. } if sent == parcel), "{cause:?}");

@@ -19,7 +19,7 @@ pub struct TrafficPart {
 
 /// The parts of what a rank of a pipeline stage sends at most, but for those that no plan of this mesh could have.
 pub(super) fn parts_of(plan: &Plan, pipeline: usize) -> Vec<TrafficPart> {
-    let traffic = Traffic::of(plan, plan.busiest_rank(pipeline), plan.stages[pipeline].step);
+    let traffic = Traffic::of(plan, plan.busiest_rank(pipeline), plan.pipeline_stages[pipeline].step);
     let axes = plan.config.mesh.order.into_iter().filter(|&axis| plan.config.mesh.len(axis) > 1);
     let along = |axis: Axis| {
         parts(axis).iter().map(move |(name, bytes)| TrafficPart {

@@ -570,7 +570,7 @@ impl OfOp<'_, '_> {
     fn agree(&mut self) {
         let own = self.own;
         for unit in 0..self.plan.units.len() {
-            if self.plan.units[unit].params > 0 && self.plan.placements[unit].stage == own.at.pipeline {
+            if self.plan.units[unit].params > 0 && self.plan.placements[unit].pipeline_stage == own.at.pipeline {
                 let whole = own.reduced(unit);
                 let start = self.gradient_bytes(own.at, whole, Some(own.at.replica));
                 self.note(own.at, own.part(whole, own.at.replica), self.summed(unit), start, false);

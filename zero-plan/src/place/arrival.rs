@@ -197,7 +197,7 @@ mod tests {
             let config = Config { mesh, device: Device::Cuda, transport: TransportKind::Nccl, ..Config::PLAIN };
             PlanBuf::new("Three", config.at_stage(stage), &units).with(|plan| {
                 let (own, mut position) = (plan.places(mesh.coordinates(4)), Position::new(units.len()));
-                for &op in plan.stages[0].step {
+                for &op in plan.pipeline_stages[0].step {
                     let mut all = Vec::new();
                     arrivals(plan, op, &position, &own, &mut |arrival| all.push(arrival));
                     for (at, one) in all.iter().enumerate() {

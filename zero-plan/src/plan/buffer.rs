@@ -88,7 +88,7 @@ impl PlanBuf {
             chunks: &self.chunks,
             placements: &self.placements,
             buckets: &self.buckets,
-            stages,
+            pipeline_stages: stages,
         }
     }
 

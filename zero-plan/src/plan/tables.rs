@@ -97,7 +97,7 @@ macro_rules! static_plan {
             chunks: &CHUNKS,
             placements: &PLACEMENTS,
             buckets: &BUCKETS,
-            stages: &STAGES,
+            pipeline_stages: &STAGES,
         }
     }};
 }

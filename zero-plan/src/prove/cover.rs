@@ -33,7 +33,7 @@ pub(super) fn owners(plan: &Plan) -> Result<(), Flaw> {
     let mesh = &plan.config.mesh;
     let places: Vec<Coordinates> = (0..mesh.ranks()).map(|rank| mesh.coordinates(rank)).collect();
     for (unit, placement) in plan.placements.iter().enumerate() {
-        let here = || places.iter().filter(|at| at.pipeline == placement.stage);
+        let here = || places.iter().filter(|at| at.pipeline == placement.pipeline_stage);
         let require = |what: &str, ranges: Vec<Range<usize>>| match uncovered(ranges, placement.padded) {
             Some(element) => Err(Flaw {
                 pass: Pass::Train,
@@ -92,7 +92,7 @@ fn overlaps(plan: &Plan) -> Vec<Vec<usize>> {
     let end = |bucket: usize| plan.buckets[bucket].staging + plan.buckets[bucket].elements;
     let overlaps = |a: usize, b: usize| {
         let (one, other) = (&plan.buckets[a], &plan.buckets[b]);
-        one.stage == other.stage && one.staging < end(b) && other.staging < end(a)
+        one.pipeline_stage == other.pipeline_stage && one.staging < end(b) && other.staging < end(a)
     };
     let buckets = 0..plan.buckets.len();
     buckets.clone().map(|a| buckets.clone().filter(|&b| overlaps(a, b)).collect()).collect()
@@ -143,7 +143,7 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
         (count != usize::from(expected)).then(|| format!("{}: {count} times, not {}", what(), usize::from(expected)))
     };
     for (unit, placement) in plan.placements.iter().enumerate() {
-        let is_here = placement.stage == stage;
+        let is_here = placement.pipeline_stage == stage;
         let name = &plan.units[unit];
         for micro_batch in 0..micro_batches {
             let summed = counts.summed[unit * micro_batches + micro_batch];
@@ -167,7 +167,7 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
     }
     for (i, (&settled, &combined)) in counts.settled.iter().zip(&counts.combined).enumerate() {
         let (bucket, round) = (i / rounds, i % rounds);
-        let is_here = plan.buckets[bucket].stage == stage && plan.buckets[bucket].elements > 0;
+        let is_here = plan.buckets[bucket].pipeline_stage == stage && plan.buckets[bucket].elements > 0;
         let has_replicas = plan.config.mesh.replica > 1;
         let sum = |axis| move || format!("round {round} of bucket {bucket} is summed along `{axis}`");
         let of_hosts = || format!("round {round} of bucket {bucket} is summed over a host");

@@ -127,7 +127,8 @@ fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
 /// The caches of a rank as the next decoding walk takes them up, as accesses that read them.
 fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
     let at = plan.config.mesh.coordinates(rank);
-    let caches = |&unit: &usize| plan.placements[unit].stage == at.pipeline && plan.units[unit].cache_bytes > 0;
+    let caches =
+        |&unit: &usize| plan.placements[unit].pipeline_stage == at.pipeline && plan.units[unit].cache_bytes > 0;
     let cached = (0..plan.units.len()).filter(caches).map(|unit| {
         let place = plan.places(at).decoding().cache(unit);
         Access { at, place, content: Content::Cache { unit }, from_byte: 0, writes: false }

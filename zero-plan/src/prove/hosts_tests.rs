@@ -86,7 +86,7 @@ fn every_way_to_share_what_comes_from_other_hosts_is_proven() {
 
 #[test]
 fn slots_for_gathered_parameters_are_there_once_a_host() {
-    let slots = |config: Config| planned(config, |plan| plan.stages[0].memory.region(Kind::Gathered));
+    let slots = |config: Config| planned(config, |plan| plan.pipeline_stages[0].memory.region(Kind::Gathered));
     let apart = slots(Config { transport: TransportKind::Local, ..hosts(2, 2, 3) });
     let shared = slots(hosts(2, 2, 3));
     assert_eq!((apart.home, shared.home), (Home::Private, Home::Common));
@@ -110,7 +110,7 @@ fn counterparts(plan: &Plan, op: Op, rank: usize, receives: bool) -> Vec<usize> 
 
 /// Bytes of the shards that one rank has of so many of the ops of a step.
 fn shards_bytes(plan: &Plan, elements: impl Fn(Op) -> usize) -> usize {
-    let elements: usize = plan.stages[0].step.iter().map(|&op| elements(op)).sum();
+    let elements: usize = plan.pipeline_stages[0].step.iter().map(|&op| elements(op)).sum();
     elements / plan.config.mesh.zero * 4
 }
 
@@ -132,7 +132,7 @@ fn what_goes_from_host_to_host_goes_once() {
     let mut unlike = 0;
     for (nodes, each) in MESHES {
         planned(hosts(nodes, each, 3), |plan| {
-            let step = plan.stages[0].step;
+            let step = plan.pipeline_stages[0].step;
             let gathers = shards_bytes(plan, |op| match op {
                 Op::Gather { unit, .. } => plan.placements[unit].padded,
                 _ => 0,
@@ -189,7 +189,7 @@ fn hosts_send_terms_where_sums_would_be_more_bytes() {
                 let part = plan.config.mesh.summed_parts(axis);
                 let terms: usize = plan.buckets.iter().map(|bucket| bucket.elements / part * 2).sum();
                 let sent = |rank| {
-                    let mut sent = Traffic::between_hosts(plan, rank, plan.stages[0].step);
+                    let mut sent = Traffic::between_hosts(plan, rank, plan.pipeline_stages[0].step);
                     *sent.reduced_mut(axis)
                 };
                 let ranks = plan.config.mesh.ranks();
@@ -304,7 +304,7 @@ fn a_sum_over_hosts_that_leaves_something_out_or_has_another_order_is_found() {
 fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
     for (nodes, each, micro_batches) in [(2, 2, 1), (3, 2, 2), (2, 3, 1), (2, 4, 2)] {
         planned(Config { micro_batches, ..hosts(nodes, each, 0) }, |plan| {
-            let step = plan.stages[0].step;
+            let step = plan.pipeline_stages[0].step;
             assert_eq!(plan.config.reduces_in_place(), micro_batches == 1);
             let sums = shards_bytes(plan, |op| match op {
                 Op::Spread { bucket, .. } => plan.buckets[bucket].elements,
@@ -332,7 +332,7 @@ fn what_all_replicas_need_of_a_sum_goes_from_host_to_host_once() {
         [(2, 2, 1, 0, 1), (2, 2, 2, 2, 1), (3, 2, 1, 3, 2), (2, 3, 2, 0, 1), (2, 4, 1, 1, 2)]
     {
         planned(Config { micro_batches, ..hosts_of_replicas(nodes, each, zero, stage) }, |plan| {
-            let (step, mesh) = (plan.stages[0].step, &plan.config.mesh);
+            let (step, mesh) = (plan.pipeline_stages[0].step, &plan.config.mesh);
             let parts = shards_bytes(plan, |op| match op {
                 Op::Spread { bucket, axis: Axis::Replica } => plan.buckets[bucket].elements,
                 _ => 0,
@@ -357,7 +357,7 @@ fn what_all_replicas_need_of_a_sum_goes_from_host_to_host_once() {
 fn what_is_converted_goes_from_host_to_host_once() {
     for (nodes, each) in [(2, 2), (2, 3), (3, 2)] {
         planned(converting(nodes, each), |plan| {
-            let step = plan.stages[0].step;
+            let step = plan.pipeline_stages[0].step;
             // In f32; they travel in half of that.
             let gathers = shards_bytes(plan, |op| match op {
                 Op::Gather { unit, .. } => plan.placements[unit].padded,
@@ -430,7 +430,7 @@ fn a_sum_that_is_read_where_no_mate_took_it_is_found() {
 fn a_sum_over_a_host_that_is_left_out_or_done_twice_is_found() {
     for (axis, base) in [(Axis::Zero, hosts(2, 2, 3)), (Axis::Replica, hosts_of_replicas(2, 2, 2, 3))] {
         planned(Config { micro_batches: 2, ..base }, |plan| {
-            let (step, ranks) = (plan.stages[0].step, plan.config.mesh.ranks());
+            let (step, ranks) = (plan.pipeline_stages[0].step, plan.config.mesh.ranks());
             let is_sum = |op: &Op| matches!(op, Op::Subtotal { .. });
             assert!(step.iter().filter(|op| is_sum(op)).count() >= 4);
             for at in (0..step.len()).filter(|&at| is_sum(&step[at])) {
@@ -456,7 +456,8 @@ fn replicas_of_a_host_are_summed_before_they_go_to_others() {
         [(2, 2, 1, 0), (2, 2, 2, 2), (3, 2, 2, 3), (2, 3, 1, 1), (2, 6, 1, 2), (3, 5, 1, 2)]
     {
         planned(Config { micro_batches: 2, ..hosts_of_replicas(nodes, each, zero, stage) }, |plan| {
-            let (step, mesh, subtrees) = (plan.stages[0].step, &plan.config.mesh, plan.config.subtrees(Axis::Replica));
+            let (step, mesh, subtrees) =
+                (plan.pipeline_stages[0].step, &plan.config.mesh, plan.config.subtrees(Axis::Replica));
             let parts = shards_bytes(plan, |op| match op {
                 Op::Combine { bucket, .. } => plan.buckets[bucket].elements,
                 _ => 0,

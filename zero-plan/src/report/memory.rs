@@ -16,12 +16,12 @@ const STAGES: usize = 8;
 
 /// A table with a column for each pipeline stage, or for the two whose arenas are the largest and the smallest.
 pub fn per_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize])) -> Vec<String> {
-    let mut stages: Vec<usize> = (0..plan.stages.len()).collect();
+    let mut stages: Vec<usize> = (0..plan.pipeline_stages.len()).collect();
     if stages.len() > STAGES {
         stages.sort_by_key(|&stage| (usize::MAX - arena(plan, stage), stage));
         stages = vec![stages[0], stages[stages.len() - 1]];
     }
-    let heading = |&stage: &usize| match plan.stages.len() {
+    let heading = |&stage: &usize| match plan.pipeline_stages.len() {
         1 => String::new(),
         _ => format!("pipeline {stage}"),
     };
@@ -31,13 +31,14 @@ pub fn per_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize
 }
 
 pub fn lines(plan: &Plan) -> Vec<String> {
-    let title = match plan.stages.len() {
+    let title = match plan.pipeline_stages.len() {
         ..=STAGES => "memory per rank",
         _ => "memory per rank, most and least",
     };
     let mut lines = per_stage(plan, title, |table, stages| {
         for kind in Kind::ALL {
-            let bytes: Vec<_> = stages.iter().map(|&stage| plan.stages[stage].memory.region(kind).bytes).collect();
+            let bytes: Vec<_> =
+                stages.iter().map(|&stage| plan.pipeline_stages[stage].memory.region(kind).bytes).collect();
             if bytes.iter().any(|&bytes| bytes > 0) {
                 table.row(kind.name(), figures(&bytes));
             }
@@ -66,18 +67,19 @@ pub fn figures(bytes: &[usize]) -> Vec<String> {
 }
 
 fn arena(plan: &Plan, stage: usize) -> usize {
-    plan.stages[stage].memory.bytes_per_rank()
+    plan.pipeline_stages[stage].memory.bytes_per_rank()
 }
 
 fn most_padding(plan: &Plan) -> String {
-    let paddings = (0..plan.stages.len()).map(|stage| (padding(plan, stage), stage)).rev();
+    let paddings = (0..plan.pipeline_stages.len()).map(|stage| (padding(plan, stage), stage)).rev();
     let ((padding, states), stage) = paddings.max_by_key(|((padding, _), _)| *padding).unwrap_or_default();
     format!("  padding: {}, {} of model states{}", Bytes(padding), percent(padding, states), on_pipeline(plan, stage))
 }
 
 /// Bytes of parameters, gradients and optimizer state of an average rank: those that only pad flat buffers, and all.
 fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
-    let here = plan.units.iter().zip(plan.placements).filter(|(unit, place)| place.stage == stage && unit.params > 0);
+    let here =
+        plan.units.iter().zip(plan.placements).filter(|(unit, place)| place.pipeline_stage == stage && unit.params > 0);
     let (params, padded) =
         here.fold((0, 0), |(params, padded), (unit, place)| (params + unit.params, padded + place.padded));
     let config = &plan.config;
@@ -93,7 +95,7 @@ fn checkpoint(plan: &Plan) -> String {
         let pairs = State::ALL.into_iter().flat_map(|state| (0..plan.units.len()).map(move |unit| (state, unit)));
         pairs.filter_map(|(state, unit)| own.checkpointed(state, unit)).map(|(_, place)| place.len_bytes).sum()
     };
-    let stages = 0..plan.stages.len();
+    let stages = 0..plan.pipeline_stages.len();
     let most: usize =
         stages.map(|pipeline| of_rank(Coordinates { pipeline, ..plan.config.mesh.coordinates(0) })).max().unwrap_or(0);
     let meanwhile = match plan.config.snapshot {
@@ -104,7 +106,7 @@ fn checkpoint(plan: &Plan) -> String {
 }
 
 fn most_in_use(plan: &Plan) -> String {
-    let largest = (0..plan.stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
+    let largest = (0..plan.pipeline_stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
     let peak = plan.peak(largest);
     let op = peak.name(Message::new(), &plan.tables(), "");
     let (bytes, pipeline) = (Bytes(peak.total_bytes()), on_pipeline(plan, largest));
@@ -112,5 +114,5 @@ fn most_in_use(plan: &Plan) -> String {
 }
 
 fn on_pipeline(plan: &Plan, stage: usize) -> String {
-    if plan.stages.len() > 1 { format!(" on pipeline {stage}") } else { String::new() }
+    if plan.pipeline_stages.len() > 1 { format!(" on pipeline {stage}") } else { String::new() }
 }

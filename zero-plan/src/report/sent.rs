@@ -19,13 +19,16 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     let axes = long_axes(&plan.config);
     let is_grouped = axes.len() > 1;
     let most = if plan.sends_alike() { "" } else { ", at most" };
-    let title = match plan.stages {
+    let title = match plan.pipeline_stages {
         [only] => format!("sent per rank and step{most} ({} ops, {} buckets)", only.step.len(), plan.buckets.len()),
         _ => format!("sent per rank and step{most}"),
     };
     per_stage(plan, &title, |table, stages| {
         let of = |count: fn(&Plan, usize, &[Op]) -> Traffic| -> Vec<Traffic> {
-            stages.iter().map(|&stage| count(plan, plan.busiest_rank(stage), plan.stages[stage].step)).collect()
+            stages
+                .iter()
+                .map(|&stage| count(plan, plan.busiest_rank(stage), plan.pipeline_stages[stage].step))
+                .collect()
         };
         let traffic = of(Traffic::of);
         let count = |part: &dyn Fn(&Traffic) -> usize| traffic.iter().map(part).collect::<Vec<_>>();
@@ -45,8 +48,10 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         }
         row("loss and norm", &|traffic| traffic.agree_bytes);
         table.row("all", figures(&count(&Traffic::total_bytes)));
-        let moved: Vec<_> =
-            stages.iter().map(|&stage| Moved::sent(plan, plan.busiest_rank(stage), plan.stages[stage].step)).collect();
+        let moved: Vec<_> = stages
+            .iter()
+            .map(|&stage| Moved::sent(plan, plan.busiest_rank(stage), plan.pipeline_stages[stage].step))
+            .collect();
         let total =
             |how: fn(&Moved) -> &Traffic| moved.iter().map(|moved| how(moved).total_bytes()).collect::<Vec<_>>();
         table.row("  copied", figures(&total(|moved| &moved.copied)));
@@ -61,8 +66,8 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             table.row(&format!("zero, in Psi ({published} published)"), counted.collect());
         }
         if stages.len() > 1 {
-            table.row("ops", stages.iter().map(|&stage| plan.stages[stage].step.len().to_string()).collect());
-            let buckets = |&stage: &usize| plan.buckets.iter().filter(|bucket| bucket.stage == stage).count();
+            table.row("ops", stages.iter().map(|&stage| plan.pipeline_stages[stage].step.len().to_string()).collect());
+            let buckets = |&stage: &usize| plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage).count();
             table.row("buckets", stages.iter().map(|stage| buckets(stage).to_string()).collect());
         }
     })
@@ -80,7 +85,7 @@ fn heading(config: &Config, axis: Axis) -> String {
 fn volume(plan: &Plan, stage: usize, traffic: &Traffic) -> String {
     let precision = &plan.config.precision;
     let ranks = plan.config.mesh.zero;
-    let here = plan.placements.iter().filter(|place| place.stage == stage && place.holds);
+    let here = plan.placements.iter().filter(|place| place.pipeline_stage == stage && place.holds);
     let psi: usize = here.map(|place| place.padded).sum();
     let moved = traffic.gather_bytes / precision.params.bytes()
         + (traffic.reduce_bytes + traffic.spread_bytes) / precision.reduce.bytes();

@@ -220,7 +220,7 @@ fn different_schedules_have_different_texts() {
     let head = units.len() - 1;
     units[head] = Unit { params: 0, source: 0, ..units[head] };
     PlanBuf::new("Gpt", Config { mesh, micro_batches: 2, ..HYBRID }, &units).with(|plan| {
-        let original = plan.stages[0].step;
+        let original = plan.pipeline_stages[0].step;
         let mut schedules = vec![original.to_vec()];
         for i in 0..original.len() {
             let (before, after) = (&original[..i], &original[i + 1..]);
@@ -229,8 +229,8 @@ fn different_schedules_have_different_texts() {
             schedules.extend(changed(original[i]).into_iter().map(|op| [before, &[op], after].concat()));
         }
         let text = |step: &[Op]| {
-            let stages = [PipelineStage { step, ..plan.stages[0] }, plan.stages[1]];
-            ScheduleText(&Plan { stages: &stages, ..*plan }).to_string()
+            let stages = [PipelineStage { step, ..plan.pipeline_stages[0] }, plan.pipeline_stages[1]];
+            ScheduleText(&Plan { pipeline_stages: &stages, ..*plan }).to_string()
         };
         schedules.sort_by_key(|ops| format!("{ops:?}"));
         schedules.dedup();

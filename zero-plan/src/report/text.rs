@@ -23,7 +23,7 @@ impl fmt::Display for ScheduleText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ScheduleText(plan) = self;
         let mut lines = Vec::new();
-        for (number, stage) in plan.stages.iter().enumerate() {
+        for (number, stage) in plan.pipeline_stages.iter().enumerate() {
             lines.push(format!("pipeline stage {number}"));
             lines.extend(memory(&plan.config, &stage.memory));
             lines.extend(units(plan, number));
@@ -59,7 +59,7 @@ fn memory(config: &Config, memory: &Memory) -> Vec<String> {
 fn units(plan: &Plan, stage: usize) -> Vec<String> {
     let columns = ["chunk", "start", "padded", "holds", "saved", "output", "bucket"].map(str::to_owned);
     let mut lines = vec![row("unit", &columns)];
-    for (unit, place) in plan.units.iter().zip(plan.placements).filter(|(_, place)| place.stage == stage) {
+    for (unit, place) in plan.units.iter().zip(plan.placements).filter(|(_, place)| place.pipeline_stage == stage) {
         let [chunk, start, padded, saved, output, bucket] =
             [place.chunk, place.start, place.padded, place.saved_bytes, place.output_bytes, place.bucket]
                 .map(|figure| figure.to_string());
@@ -71,7 +71,7 @@ fn units(plan: &Plan, stage: usize) -> Vec<String> {
 fn buckets(plan: &Plan, stage: usize) -> Vec<String> {
     let columns = ["start", "elements", "staging", "slot", "partial"].map(str::to_owned);
     let mut lines = vec![row("bucket", &columns)];
-    for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.stage == stage) {
+    for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.pipeline_stage == stage) {
         let slot = bucket.slot.map_or("-".to_owned(), |slot| slot.to_string());
         let [start, elements, staging, partial] =
             [bucket.start, bucket.elements, bucket.staging, bucket.partial].map(|figure| figure.to_string());

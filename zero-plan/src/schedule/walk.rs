@@ -79,7 +79,7 @@ impl<'a> Walk<'a> {
 
     /// Whether a unit lies on this stage.
     pub const fn has(&self, unit: usize) -> bool {
-        self.tables.placements[unit].stage == self.stage
+        self.tables.placements[unit].pipeline_stage == self.stage
     }
 
     /// Whether a unit is the first of its chunk.

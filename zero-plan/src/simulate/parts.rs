@@ -73,7 +73,7 @@ impl Timeline {
     /// What the ranks of a pipeline stage do with their time.
     pub fn parts(&self, plan: &Plan, stage: usize) -> Parts {
         let (lane, mut parts) = (&self.lanes[stage], Parts::default());
-        for (span, &op) in lane.spans.iter().zip(plan.stages[stage].step) {
+        for (span, &op) in lane.spans.iter().zip(plan.pipeline_stages[stage].step) {
             parts.add(kind(op), span.end_s - span.start_s);
             self.add_wait(span, &mut parts);
         }

@@ -127,7 +127,7 @@ impl Prediction {
         let budget_bytes = hardware.budget_bytes(plan.config.mesh.ranks_per_node());
         let stage = |stage| {
             let parts = timeline.parts(plan, stage);
-            let memory = plan.stages[stage].memory.bytes_per_rank();
+            let memory = plan.pipeline_stages[stage].memory.bytes_per_rank();
             let outside = match hardware.device.kind {
                 Kind::Gpu => 0,
                 Kind::Cpu => plan.outside_bytes(&crate::RunSize { threads, ..crate::RunSize::LEAST }),
@@ -281,7 +281,7 @@ fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[Stag
 
 /// The axis of the collective that an op begins; none for what is none.
 fn axis(plan: &Plan, stage: usize, op: usize) -> Option<Axis> {
-    match plan.stages[stage].step[op] {
+    match plan.pipeline_stages[stage].step[op] {
         Op::Gather { .. } | Op::Reduce { .. } => Some(Axis::Zero),
         Op::Settle { .. } => Some(Axis::Replica),
         Op::Subtotal { axis, .. } | Op::Spread { axis, .. } => Some(axis),
@@ -311,7 +311,7 @@ fn op_name(plan: &Plan, op: Op) -> String {
 fn name(plan: &Plan, timeline: &Timeline, what: Cause) -> String {
     match what {
         Cause::Start => String::new(),
-        Cause::Op { lane, op } => op_name(plan, plan.stages[lane].step[op]),
+        Cause::Op { lane, op } => op_name(plan, plan.pipeline_stages[lane].step[op]),
         Cause::Transfer { lane, transfer } => {
             let transfer = &timeline.lanes[lane].transfers[transfer];
             format!("{} ({})", transfer.flow.name(), transfer.link.name())

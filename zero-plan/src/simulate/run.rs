@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
     }
 
     fn ops(&self, lane: usize) -> &'a [Op] {
-        self.plan.stages[lane].step
+        self.plan.pipeline_stages[lane].step
     }
 
     /// Lets a lane go on at this time, as far as an op whose work takes time. Gives whether it did anything.

@@ -51,7 +51,7 @@ fn all(check: impl Fn(&Plan, &Timeline, &Hardware)) {
 #[test]
 fn each_op_runs_once_and_ops_of_a_rank_follow_one_another() {
     all(|plan, timeline, _| {
-        for (lane, stage) in timeline.lanes.iter().zip(plan.stages) {
+        for (lane, stage) in timeline.lanes.iter().zip(plan.pipeline_stages) {
             assert_eq!(lane.spans.len(), stage.step.len());
             for (op, span) in lane.spans.iter().enumerate() {
                 assert_eq!(span.waited_s, span.start_s - lane.before_s(op));
@@ -64,7 +64,7 @@ fn each_op_runs_once_and_ops_of_a_rank_follow_one_another() {
 #[test]
 fn what_is_sent_is_what_the_plan_counts() {
     all(|plan, timeline, _| {
-        for (number, (lane, stage)) in timeline.lanes.iter().zip(plan.stages).enumerate() {
+        for (number, (lane, stage)) in timeline.lanes.iter().zip(plan.pipeline_stages).enumerate() {
             let sent: usize = lane.transfers.iter().map(|transfer| transfer.bytes).sum();
             let counted = crate::traffic::Traffic::of(plan, plan.first_rank(number), stage.step);
             assert_eq!(sent, counted.total_bytes() - counted.agree_bytes);
@@ -79,7 +79,9 @@ fn four_thousand_ranks_are_as_many_lanes_as_pipeline_stages() {
     let config = Config { micro_batches: 32, prefetch: 1, ..config(3, mesh) };
     on(GPU, config, 64, |plan, timeline, _| {
         assert_eq!((plan.config.mesh.ranks(), timeline.lanes.len()), (4096, 8));
-        assert!(timeline.lanes.iter().zip(plan.stages).all(|(lane, stage)| lane.spans.len() == stage.step.len()));
+        assert!(
+            timeline.lanes.iter().zip(plan.pipeline_stages).all(|(lane, stage)| lane.spans.len() == stage.step.len())
+        );
     });
 }
 
@@ -123,7 +125,7 @@ fn no_step_is_shorter_than_its_longest_chain_of_ops() {
     let nanoseconds = |plan: &Plan, hardware: &Hardware| {
         let costs = cost::Costs::new(plan, hardware, 1);
         let cost = |op: &Op| {
-            let pipeline = op.unit().map_or(0, |unit| plan.placements[unit].stage);
+            let pipeline = op.unit().map_or(0, |unit| plan.placements[unit].pipeline_stage);
             let at = crate::mesh::Coordinates { zero: 0, replica: 0, pipeline };
             (costs.seconds(at, *op) * 1e9) as u64
         };
@@ -221,7 +223,7 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
         let mut step = 0.0;
         PlanBuf::new("T", config, &units(1)).with(|plan| {
             for (threads, s) in [(1, 0.008), (2, by_two)] {
-                let ops = plan.stages[0].step.iter().map(|&op| (op, s));
+                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
                 hardware.measured.extend(measured_units(plan, threads, 1, [ops]));
             }
             step = simulate_with(plan, &hardware, 2).unwrap().step_s * 1e3;
@@ -247,7 +249,7 @@ fn threads_that_take_turns_cost_what_was_measured_of_them() {
             hardware.measured.clear();
             // Half a core each, and a quarter more than that costs.
             for (per_core, s) in [(1, 0.008), (2, 0.020)] {
-                let ops = plan.stages[0].step.iter().map(|&op| (op, s));
+                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
                 hardware.measured.extend(measured_units(plan, 1, per_core, [ops]));
             }
             step = simulate_with(plan, &hardware, 1).unwrap().step_s * 1e3;
@@ -310,7 +312,7 @@ fn what_goes_between_hosts_is_what_the_plan_counts() {
         let config = Config { transport: TransportKind::Cluster, ..config(stage, mesh) };
         on(&GPU.replace("kind: Gpu", "kind: Cpu"), config, 3, |plan, timeline, _| {
             let carried = timeline.lanes[0].transfers.iter().filter(|it| it.link == LinkKind::Network);
-            let counted = Traffic::between_hosts(plan, 0, plan.stages[0].step);
+            let counted = Traffic::between_hosts(plan, 0, plan.pipeline_stages[0].step);
             assert_eq!(carried.map(|it| it.bytes).sum::<usize>(), counted.total_bytes() - counted.agree_bytes);
         });
     }

@@ -210,7 +210,7 @@ const PRECISIONS: [(Precision, StateBytes); 4] = {
 
 /// What a rank of `plan` keeps from one step to the next, and of gradients from their sum to the update.
 fn states_of(plan: &Plan) -> StateBytes {
-    let memory = &plan.stages[0].memory;
+    let memory = &plan.pipeline_stages[0].memory;
     let bytes = |kind| memory.region(kind).bytes;
     // From stage 2 on local gradients only pass through a ring of staging buffers. The paper counts none of it: its
     // gradients go straight from backward into shards. Likewise the slots that parameters are gathered or converted into
@@ -247,7 +247,7 @@ fn what_arenas_hold_beyond_the_formulas() {
     // The ring of staging: two buckets, the largest of which is one unit of 192 elements.
     for stage in [2, 3] {
         PlanBuf::new("Layers", config.at_stage(stage), &units(6)).with(|plan| {
-            assert_eq!(plan.stages[0].memory.region(Kind::Gradients).bytes, 2 * 192 * 4);
+            assert_eq!(plan.pipeline_stages[0].memory.region(Kind::Gradients).bytes, 2 * 192 * 4);
         });
     }
     // Sums over micro-batches need a place beside local gradients, unless those are summed first.
@@ -263,7 +263,7 @@ fn what_arenas_hold_beyond_the_formulas() {
 /// Volume of a plan of one pipeline stage in Psi, by the same two kinds, counted from its ops. Parameters that are used
 /// twice in a row and so gathered once for both are added again as `shared`, in elements.
 fn volume_of(plan: &Plan, shared: usize) -> (f64, f64) {
-    let traffic = Traffic::of(plan, 0, plan.stages[0].step);
+    let traffic = Traffic::of(plan, 0, plan.pipeline_stages[0].step);
     let (params, reduce) = (plan.config.precision.params.bytes(), plan.config.precision.reduce.bytes());
     let ranks = plan.config.mesh.zero;
     let in_psi = |elements: usize| (elements * ranks) as f64 / ((ranks - 1) * plan.params()) as f64;
@@ -309,7 +309,7 @@ fn pipelines_keep_the_published_activations() {
                 let chunks = config.chunks_per_rank() as f64;
                 assert_eq!(slots, Some((published * chunks).round() as usize), "{config:?}");
                 // Every slot is as large as the largest chunk: the same in bytes.
-                let memory = &plan.stages[0].memory;
+                let memory = &plan.pipeline_stages[0].memory;
                 let bytes = plan.tables().activation_slots(0) * memory.activation_slot_bytes;
                 assert_eq!(memory.region(Kind::Activations).bytes, bytes);
             });

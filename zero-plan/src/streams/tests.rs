@@ -15,7 +15,7 @@ const UNIT: Unit = Unit { params: 100, takes: 100, input_bytes: 64, output_bytes
 fn told(config: Config, units: usize, stage: usize) -> String {
     let units: Vec<Unit> = (0..units).map(|source| Unit { source, position: source, ..UNIT }).collect();
     PlanBuf::new("Small", config, &units).with(|plan| {
-        let stage = &plan.stages[stage];
+        let stage = &plan.pipeline_stages[stage];
         let told = stage.step.iter().zip(stage.step_queue).enumerate().map(|(at, (op, queued))| {
             let stream = if queued.stream == Stream::Compute { "" } else { queued.stream.name() };
             let after = queued.waits_for().map(|before| format!(" after {before}")).unwrap_or_default();
@@ -68,7 +68,7 @@ fn the_compiler_computes_the_queues_of_run_time() {
         assert_eq!(&PLAN, plan);
         assert_eq!(PLAN.fingerprint(), plan.fingerprint());
     });
-    for (stage, plain) in PLAN.stages.iter().zip(PLAIN.stages) {
+    for (stage, plain) in PLAN.pipeline_stages.iter().zip(PLAIN.pipeline_stages) {
         for pass in [Pass::Train, Pass::Evaluate] {
             assert_eq!(stage.queue(pass).len(), stage.ops(pass).len());
             // A schedule does not depend on the device, and without streams there is no queue.

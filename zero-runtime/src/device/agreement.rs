@@ -45,7 +45,7 @@ impl Agreement {
         Self {
             ranks_by_data,
             ranks_by_part,
-            stages: plan.placements.iter().map(|placement| placement.stage).collect(),
+            stages: plan.placements.iter().map(|placement| placement.pipeline_stage).collect(),
             mesh: [mesh.zero, mesh.replica],
             summed: mesh.data_ranks() * plan.config.micro_batches,
         }

@@ -108,7 +108,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let mut search = walk.finding.unwrap_or_default();
         let at = self.arena.coordinates();
         for unit in (0..self.plan.units.len()).filter(|_| trained) {
-            if self.plan.placements[unit].stage == at.pipeline {
+            if self.plan.placements[unit].pipeline_stage == at.pipeline {
                 let sums = self.arena.places().reduced(unit);
                 // SAFETY: every bucket is summed: nobody writes the sums before the next step.
                 let sums = unsafe { self.arena.stored(sums) };

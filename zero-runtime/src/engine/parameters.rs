@@ -106,7 +106,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let stage = self.arena.coordinates().pipeline;
         let holds = |&held: &usize| {
             let placement = &self.plan.placements[held];
-            placement.stage == stage && placement.holds && self.plan.units[held].source == unit
+            placement.pipeline_stage == stage && placement.holds && self.plan.units[held].source == unit
         };
         (unit..self.plan.units.len()).find(holds)
     }
@@ -214,7 +214,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     fn read_unit(&mut self, unit: usize, mut each: impl FnMut(usize, &[f32])) -> Result<bool, Lost> {
         let (places, params) = (self.arena.places(), self.plan.units[unit].params);
-        if self.plan.placements[unit].stage != places.at.pipeline {
+        if self.plan.placements[unit].pipeline_stage != places.at.pipeline {
             return Ok(false);
         }
         if params == 0 {
@@ -257,7 +257,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// another pipeline stage than the unit's.
     pub fn reduced_gradients(&self, unit: usize) -> Option<(usize, Vec<f32>)> {
         let places = self.arena.places();
-        if self.plan.placements[unit].stage != places.at.pipeline {
+        if self.plan.placements[unit].pipeline_stage != places.at.pipeline {
             return None;
         }
         // SAFETY: between steps nobody writes this rank's sums.

@@ -60,7 +60,7 @@ pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<Segment>> {
     let segments_of = |unit: usize| {
         let Stretch { start, len } = places.owned(unit);
         let mut tensors = Tensors::default();
-        if units[unit].params > 0 && placements[unit].stage == places.at.pipeline {
+        if units[unit].params > 0 && placements[unit].pipeline_stage == places.at.pipeline {
             M::CODE[units[unit].position].tensors(&mut tensors);
         }
         let cut = |tensor: crate::layer::Tensor| {
@@ -88,7 +88,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub(super) fn square(&self) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         for (unit, sizes) in self.plan.units.iter().enumerate() {
-            if sizes.params > 0 && self.plan.placements[unit].stage == places.at.pipeline {
+            if sizes.params > 0 && self.plan.placements[unit].pipeline_stage == places.at.pipeline {
                 let summed = places.part(places.reduced(unit), places.at.replica);
                 let square = self.arena.own_words_mut(self.plan.agreed_values()).part(1 + unit, 1);
                 // SAFETY: every bucket is summed: nobody writes this rank's parts before the next step.

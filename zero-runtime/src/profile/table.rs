@@ -85,7 +85,7 @@ fn by_unit(plan: &Plan, ranks: &[Rank]) -> Table {
     let headings = computed.iter().flat_map(|(name, _)| [*name, "GFLOP/s"]).chain(moved.iter().map(|(name, _)| *name));
     let mut table = Table::new("unit", headings.map(str::to_owned).collect());
     for (number, unit) in plan.units.iter().enumerate() {
-        let stage = plan.placements[number].stage;
+        let stage = plan.placements[number].pipeline_stage;
         let sum = |is_of: fn(Op) -> bool| of_stage(ranks, stage, |op| op.unit() == Some(number) && is_of(op));
         let mut figures = Vec::new();
         for (_, is_of) in computed {
@@ -109,10 +109,12 @@ fn by_bucket(plan: &Plan, ranks: &[Rank]) -> Table {
     ];
     let mut table = Table::new("bucket", phases.map(|(name, _)| name.to_owned()).to_vec());
     for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.elements > 0) {
-        let sum = |is_of: fn(Op) -> bool| of_stage(ranks, bucket.stage, |op| op.bucket() == Some(number) && is_of(op));
+        let sum = |is_of: fn(Op) -> bool| {
+            of_stage(ranks, bucket.pipeline_stage, |op| op.bucket() == Some(number) && is_of(op))
+        };
         let units: Vec<usize> = (bucket.first..=bucket.last).collect();
         let label = format!("{number}: {}", Ranges(plan.units, &units).to_strings().join(", "));
-        table.row(&label, phases.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, bucket.stage)).collect());
+        table.row(&label, phases.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, bucket.pipeline_stage)).collect());
     }
     table
 }

@@ -178,7 +178,7 @@ mod tests {
         let unit = |source| Unit { params: 100, takes: 100, operations: 4_000_000, source, ..Unit::NONE };
         let config = Config { mesh: Mesh::of_zero(2), ..Config::PLAIN };
         PlanBuf::new("", config, &[unit(0), unit(1)]).with(|plan| {
-            let ops = plan.stages[0].step;
+            let ops = plan.pipeline_stages[0].step;
             let span = Span { start_ns: 0, end_ns: 1 };
             let mut record = Record::new(0, ops.len(), 1);
             (record.steps, record.ops) = (vec![span], vec![span; ops.len()]);

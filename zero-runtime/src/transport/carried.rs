@@ -52,7 +52,7 @@ fn way(plan: &Plan, stage: usize, op: Op) -> Option<Way> {
 /// All ways of a plan, in an order that is the same on all ranks.
 fn ways(plan: &Plan) -> Vec<Way> {
     let mut ways = Vec::new();
-    for (stage, tables) in plan.stages.iter().enumerate() {
+    for (stage, tables) in plan.pipeline_stages.iter().enumerate() {
         for &op in tables.step.iter().chain(tables.evaluation) {
             ways.extend(way(plan, stage, op).filter(|way| !ways.contains(way)));
         }

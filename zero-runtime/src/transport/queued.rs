@@ -109,7 +109,7 @@ mod tests {
         let mesh = Mesh { replica: 2, ..Mesh::of_zero(3) };
         let config = Config { mesh, device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN.at_stage(3) };
         PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
-            let stage = &plan.stages[0];
+            let stage = &plan.pipeline_stages[0];
             assert!(Queued::of(plan, stage).0.capacity() >= stage.step.len() * 5 + 6);
         });
     }

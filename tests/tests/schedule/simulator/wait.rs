@@ -141,7 +141,7 @@ impl World<'_> {
         let buckets = self.plan.buckets;
         let is_shared = |other: usize| {
             let is_slot = buckets[bucket].slot.is_some() && buckets[bucket].slot == buckets[other].slot;
-            other == bucket || is_slot && buckets[other].stage == buckets[bucket].stage
+            other == bucket || is_slot && buckets[other].pipeline_stage == buckets[bucket].pipeline_stage
         };
         let offers = (0..buckets.len()).filter(|&other| is_shared(other));
         offers.map(|other| self.ranks[rank].counts.offer_of[other]).max().unwrap_or(0)
@@ -154,7 +154,8 @@ impl World<'_> {
         }
         let (buckets, counts) = (self.plan.buckets, &self.ranks[rank].counts);
         let is_shared = |other: &usize| {
-            buckets[*other].stage == buckets[bucket].stage && buckets[*other].partial == buckets[bucket].partial
+            buckets[*other].pipeline_stage == buckets[bucket].pipeline_stage
+                && buckets[*other].partial == buckets[bucket].partial
         };
         (0..buckets.len()).filter(is_shared).map(|other| counts.settle_of[other]).max().unwrap_or(0)
     }

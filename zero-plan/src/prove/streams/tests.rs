@@ -85,12 +85,12 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
 
 /// The plan with another queue for a pass of a pipeline stage, for the length of a call.
 fn with_queue<R>(plan: &Plan, pass: Pass, stage: usize, queue: &[Queued], use_plan: impl FnOnce(&Plan) -> R) -> R {
-    let mut stages: Vec<PipelineStage> = plan.stages.to_vec();
+    let mut stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
     match pass {
         Pass::Train => stages[stage].step_queue = queue,
         Pass::Evaluate => stages[stage].evaluation_queue = queue,
     }
-    use_plan(&Plan { stages: &stages, ..*plan })
+    use_plan(&Plan { pipeline_stages: &stages, ..*plan })
 }
 
 /// The walks of a proof, those first that are most likely to show a fault in a pass.
@@ -119,7 +119,7 @@ impl Tally {
     }
 
     fn try_queue(&mut self, plan: &Plan, pass: Pass, stage: usize, queue: &[Queued]) {
-        let own = plan.stages[stage].queue(pass);
+        let own = plan.pipeline_stages[stage].queue(pass);
         if queue == own {
             return;
         }
@@ -199,7 +199,7 @@ fn tally(plans: &[PlanBuf], change: impl Fn(&Ops, &[Queued], usize) -> Vec<Vec<Q
     let mut tally = Tally::default();
     for plan in plans {
         plan.with(|plan| {
-            for (stage, of_stage) in plan.stages.iter().enumerate() {
+            for (stage, of_stage) in plan.pipeline_stages.iter().enumerate() {
                 for pass in [Pass::Train, Pass::Evaluate] {
                     let (queue, ops) = (of_stage.queue(pass), Ops { plan, pass, stage });
                     let mutants = (0..queue.len()).flat_map(|at| change(&ops, queue, at));
@@ -223,7 +223,7 @@ impl Ops<'_> {
     fn touches(&self, op: usize) -> bool {
         let Self { plan, pass, stage } = *self;
         let (at, mut touches) = (Coordinates { zero: 0, replica: 0, pipeline: stage }, false);
-        let (op, position) = (plan.stages[stage].ops(pass)[op], Position::new(plan.units.len()));
+        let (op, position) = (plan.pipeline_stages[stage].ops(pass)[op], Position::new(plan.units.len()));
         accesses(plan, pass, op, &position, at, &mut |_| touches = true);
         touches
     }
@@ -345,8 +345,8 @@ fn an_op_in_another_stream_is_found() {
 fn two_ops_without_an_event_between_them_are_named() {
     let config = Config { mesh: mesh(1, 1, 1), stage: 3, prefetch: 0, ..CUDA };
     PlanBuf::new("Two", config, &units(&[40, 7], false)).with(|plan| {
-        let mut queue = plan.stages[0].step_queue.to_vec();
-        assert_eq!(plan.stages[0].step[1], Op::Wait { unit: 0 });
+        let mut queue = plan.pipeline_stages[0].step_queue.to_vec();
+        assert_eq!(plan.pipeline_stages[0].step[1], Op::Wait { unit: 0 });
         queue[1].after = None;
         let flaw = with_queue(plan, Pass::Train, 0, &queue, |plan| streams(plan).unwrap_err());
         let expected = "\
@@ -363,7 +363,7 @@ fn two_ops_without_an_event_between_them_are_named() {
 fn a_queue_that_cannot_be_followed_is_refused() {
     let plan = PlanBuf::new("Two", Config { stage: 3, ..CUDA }, &units(&[40, 7], false));
     plan.with(|plan| {
-        let queue = plan.stages[0].step_queue;
+        let queue = plan.pipeline_stages[0].step_queue;
         let rule = |queue: &[Queued]| with_queue(plan, Pass::Train, 0, queue, |plan| streams(plan).unwrap_err().rule);
         assert_eq!(rule(&queue[1..]), "another number of queued ops than of ops");
         let waits = |at: usize, after| changed(queue, at, Queued { after: Some(after), ..queue[at] });
@@ -380,7 +380,7 @@ fn a_queue_that_cannot_be_followed_is_refused() {
 fn counts_are_raised_in_order() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 3, ..CUDA };
     PlanBuf::new("Two", config, &units(&[40, 7], false)).with(|plan| {
-        let stage = &plan.stages[0];
+        let stage = &plan.pipeline_stages[0];
         let is_sent = |op: &Op| matches!(op, Op::Send { parcel: Parcel::Activations, .. });
         let send = stage.step.iter().position(is_sent).expect("activations leave");
         let queue = changed(stage.step_queue, send, Queued { stream: Stream::Gather, after: Some(send as u32 - 1) });

@@ -25,8 +25,8 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
     let unit = Unit { field: "only", params: 100, takes: 100, operations: 4_000_000, ..Unit::NONE };
     let config = Config { mesh: Mesh::of_zero(2), ..Config::PLAIN };
     let text = PlanBuf::new("", config, &[unit]).with(|plan| {
-        let ops = plan.stages[0].step.len();
-        assert_eq!(ops, 8, "{:?}", plan.stages[0].step);
+        let ops = plan.pipeline_stages[0].step.len();
+        assert_eq!(ops, 8, "{:?}", plan.pipeline_stages[0].step);
         let ranks = [profile(ops, &[1, 1]), profile(ops, &[2, 2])];
         let machines = [12.0, 8.0].map(|speed| Machine { gflop_per_s: speed, gb_per_s: speed / 2.0 });
         Tables(Recorded { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string()
@@ -55,7 +55,7 @@ fn the_whole_step_counts_no_outlier_and_nothing_that_is_recomputed() {
     let unit = |source| Unit { params: 100, takes: 100, operations: 4_000_000, source, ..Unit::NONE };
     let config = Config { recompute: Recompute::Every(1), ..Config::PLAIN };
     PlanBuf::new("", config, &[unit(0), unit(1)]).with(|plan| {
-        let ops = plan.stages[0].step.len();
+        let ops = plan.pipeline_stages[0].step.len();
         for (op_ms, median) in [(&[9, 1, 2][..], 2.0), (&[4, 9, 1, 2][..], 3.0)] {
             let (ranks, machines) = ([profile(ops, op_ms)], [Machine { gflop_per_s: 1.0, gb_per_s: 1.0 }]);
             let text = Tables(Recorded { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string();
@@ -73,7 +73,7 @@ fn the_product_that_a_step_is_held_against_is_of_the_width_that_layers_compute_i
     let unit = Unit { params: 100, takes: 100, operations: 4_000_000, ..Unit::NONE };
     let precision = Precision { compute: Width::BF16, ..Precision::default() };
     PlanBuf::new("", Config { precision, ..Config::PLAIN }, &[unit]).with(|plan| {
-        let ranks = [profile(plan.stages[0].step.len(), &[1])];
+        let ranks = [profile(plan.pipeline_stages[0].step.len(), &[1])];
         let machines = [Machine { gflop_per_s: 8.0, gb_per_s: 1.0 }];
         let text = Tables(Recorded { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string();
         assert_eq!(text.matches("8.00 bf16 GFLOP/s").count(), 2, "{text}");
