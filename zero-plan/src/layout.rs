@@ -29,6 +29,7 @@ pub struct Placement {
     /// The chunk that it belongs to.
     pub chunk: usize,
     /// The pipeline stage that the chunk lies on.
+    #[serde(rename = "stage")]
     pub pipeline_stage: usize,
     /// Start of its flat buffer when all flat buffers of the stage lie one behind the other.
     pub start: usize,
@@ -81,6 +82,7 @@ pub struct Bucket {
     /// Its last unit in the order of forward.
     pub last: usize,
     /// The pipeline stage that it lies on.
+    #[serde(rename = "stage")]
     pub pipeline_stage: usize,
     /// Start of its first unit's flat buffer.
     pub start: usize,

@@ -35,6 +35,7 @@ pub struct Plan<'a> {
     /// The buckets, in the order of backward.
     pub buckets: &'a [Bucket],
     /// What the ranks of each pipeline stage do, and in what.
+    #[serde(rename = "stages")]
     pub pipeline_stages: &'a [PipelineStage<'a>],
 }
 
