@@ -370,6 +370,14 @@ impl Config {
         }
     }
 
+    /// The same of ranks that differ in this axis alone.
+    pub const fn has_carried_along(&self, axis: Axis) -> bool {
+        match self.transport {
+            TransportKind::Nccl => self.mesh.len(axis) > 1,
+            _ => self.spans_hosts() && self.mesh.crosses_nodes(axis),
+        }
+    }
+
     /// Whether a rank keeps only 1/N of the optimizer state.
     pub const fn shards_optimizer(&self) -> bool {
         self.stage >= 1

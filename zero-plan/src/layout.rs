@@ -2,6 +2,7 @@
 //! order of a step.
 
 mod decoding;
+mod inbox;
 mod memory;
 mod sizes;
 
@@ -12,9 +13,9 @@ use crate::pipeline::{Chunk, Pass, Turns};
 use crate::unit::{Unit, round_up};
 
 pub use decoding::Decoding;
+pub(crate) use inbox::{arriving_bytes, terms_bytes, tied_bytes};
 pub use memory::{Home, Kind, Memory, Region};
 use sizes::Sizes;
-pub(crate) use sizes::{arriving_bytes, terms_bytes};
 
 /// Staging slots for gradients at stages 2 and 3, and for sums over one replica: one is filled while the one before it is
 /// read.

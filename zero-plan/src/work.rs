@@ -34,8 +34,8 @@ fn operations(plan: &Plan, op: Op) -> usize {
 
 /// Each source is read once and each destination written once, and read once more where something is added to it. With
 /// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `c` in what is computed with, `N` ranks along `zero`
-/// and `R` replicas, and of a
-/// unit or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of `t = s / R`:
+/// and `R` replicas, and of a unit or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of
+/// `t = s / R`:
 ///
 /// | op | bytes |
 /// |---|---|
@@ -47,10 +47,10 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | receive or fold tied gradients | `3 t g` |
 /// | receive tied parameters | `2p` an element that this rank updates |
 /// | settle | `(N + 1) s g`, and `s g` more to add; none if `N` is 1 and the sum is in place |
-/// | subtotal, of `M` ranks of each of `H` hosts, in `K` sums | `H (M g + 4 K) s`, or `t` along `replica` |
-/// | settle of `B` blocks, after `J` joins of such sums | `(12 J + 4 B + g) s`, and `s g` more to add |
-/// | combine of such | the same with `t` |
 /// | combine | `(R + 1) t g`, and `t g` more to add |
+/// | subtotal, of `M` ranks of each of `H` hosts, in `K` sums | `H (M g + 4 K) s`; along `replica`, `t` instead of `s` |
+/// | settle of `B` blocks, after `J` joins of such sums | `(12 J + 4 B + g) s`, and `s g` more to add |
+/// | combine of `B` blocks, after `J` joins | the same with `t` instead of `s` |
 /// | spread along `replica` | `(s - t) 2g` |
 /// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
 /// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |
@@ -67,10 +67,16 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         let n = plan.buckets[bucket].elements;
         (n, n / mesh.zero, n / mesh.data_ranks())
     };
-    // Of an element, what the sums of hosts take, and the sum of all.
-    let of_hosts = |axis: Axis, adds: bool| {
-        let subtrees = config.subtrees(axis);
-        subtrees.joins().count() * 12 + subtrees.blocks().0 * 4 + (1 + usize::from(adds)) * g
+    let sum = |axis: Axis, bucket: usize, adds: bool| {
+        let (ranks, subtrees, writes) = (mesh.len(axis), config.subtrees(axis), 1 + usize::from(adds));
+        let of_element = if config.sums_on_hosts(axis) {
+            subtrees.joins().count() * 12 + subtrees.blocks().0 * 4 + writes * g
+        } else if ranks == 1 && config.reduces_in_place() {
+            0
+        } else {
+            (ranks + writes) * g
+        };
+        plan.buckets[bucket].elements / mesh.summed_parts(axis) * of_element
     };
     match op {
         Op::Gather { unit, .. } if config.shares_slots() => place(unit).shard(config) * (p + c),
@@ -87,20 +93,8 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
             let part = plan.buckets[bucket].elements / mesh.summed_parts(axis);
             config.hosts_along(axis) * part * (config.mates(axis) * g + sums * 4)
         }
-        Op::Settle { bucket, round } if config.sums_on_hosts(Axis::Zero) => {
-            of_hosts(Axis::Zero, round > 0 && !config.has_partials()) * of_bucket(bucket).1
-        }
-        Op::Settle { bucket, round } => {
-            let (_, s, _) = of_bucket(bucket);
-            match (mesh.zero, config.reduces_in_place()) {
-                (1, true) => 0,
-                _ => (mesh.zero + 1 + usize::from(round > 0 && !config.has_partials())) * s * g,
-            }
-        }
-        Op::Combine { bucket, round } if config.sums_on_hosts(Axis::Replica) => {
-            of_hosts(Axis::Replica, round > 0) * of_bucket(bucket).2
-        }
-        Op::Combine { bucket, round } => (mesh.replica + 1 + usize::from(round > 0)) * of_bucket(bucket).2 * g,
+        Op::Settle { bucket, round } => sum(Axis::Zero, bucket, round > 0 && !config.has_partials()),
+        Op::Combine { bucket, round } => sum(Axis::Replica, bucket, round > 0),
         Op::Spread { bucket, axis: Axis::Zero } => {
             let (n, s, _) = of_bucket(bucket);
             if config.reduces_in_place() { (n - s) * 2 * g } else { n * 2 * g }

@@ -34,6 +34,7 @@ pub const ENDED_BY_ITSELF: &[&str] = &[
     "non-zero exit code",
     "EXIT CODE",
     "peer process has unexpectedly disconnected",
+    "writev failed: Broken pipe",
     "Exited with exit code 3",
 ];
 

@@ -1,11 +1,11 @@
 //! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from: of parameters and
 //! gradients in elements, of activations in bytes.
 
-use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, entering_bytes, max, min};
-use crate::config::{Config, Width};
+use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, max, min};
 use crate::mesh::Axis;
 
 pub(super) struct Sizes {
+    stage: usize,
     /// Flat buffers of the parameters that the stage holds, mirrors included.
     held: usize,
     /// Flat buffers of the parameters that it updates.
@@ -33,6 +33,7 @@ pub(super) struct Sizes {
 impl Sizes {
     pub(super) const fn of(tables: &Tables, stage: usize) -> Self {
         let mut sizes = Sizes {
+            stage,
             held: 0,
             owned: 0,
             gradients: 0,
@@ -126,15 +127,12 @@ impl Sizes {
         if tables.config.holds_parameters() { self.held } else { self.slots(tables) * self.flat_max }
     }
 
-    /// Terms of a sum along `zero`, of one bucket at a time; behind them those of a sum along `replica`, and then the shards
-    /// of units that are converted when they are gathered, slot by slot.
+    /// What is added up here, and behind it the shards of units that are converted when they are gathered, slot by slot.
     const fn inbox_bytes(&self, tables: &Tables) -> usize {
         let config = tables.config;
-        if !config.has_carried() {
-            return 0;
-        }
-        let shards = if !config.converts_gathers() { 0 } else { self.gathered(tables) };
-        arriving_bytes(config, self.bucket_max) + shards * config.precision.params.bytes()
+        let shards =
+            if config.has_carried_along(Axis::Zero) && config.converts_gathers() { self.gathered(tables) } else { 0 };
+        arriving_bytes(tables, self.stage, self.bucket_max) + shards * config.precision.params.bytes()
     }
 
     /// What [`Kind::bytes`] gives the bytes of.
@@ -175,22 +173,6 @@ impl Sizes {
             Kind::Workspace => config.whole_lines(self.workspace_bytes_max) + config.device.product_bytes(),
         }
     }
-}
-
-/// Bytes of the terms of a rank's part of so many gradients along an axis, where they arrive: of each rank, or sums of each host.
-pub(crate) const fn terms_bytes(config: &Config, axis: Axis, elements: usize) -> usize {
-    let part = elements / config.mesh.summed_parts(axis);
-    if config.sums_on_hosts(axis) {
-        part * config.subtrees(axis).count() * Width::F32.bytes()
-    } else {
-        part * config.mesh.len(axis) * config.precision.reduce.bytes()
-    }
-}
-
-/// Bytes of the terms along all axes of a bucket of so many gradients.
-pub(crate) const fn arriving_bytes(config: &Config, elements: usize) -> usize {
-    let of_replicas = if config.mesh.replica > 1 { terms_bytes(config, Axis::Replica, elements) } else { 0 };
-    terms_bytes(config, Axis::Zero, elements) + of_replicas
 }
 
 /// Inputs and targets of a micro-batch come together; on a pipeline stage that needs only one of them, the other is left in

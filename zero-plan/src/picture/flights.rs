@@ -108,7 +108,7 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
 fn ends(op: Op, other: Op) -> bool {
     match (op, other) {
         (Op::Gather { unit, .. }, Op::Wait { unit: waits }) => unit == waits,
-        // Of a bucket that hosts sum, they wait for the sum first.
+        // Where hosts make parts of a sum, their subtotal comes first.
         (Op::Reduce { bucket, round }, Op::Settle { bucket: sums, round: nth })
         | (Op::Reduce { bucket, round }, Op::Subtotal { bucket: sums, round: nth, axis: Axis::Zero })
         | (Op::Subtotal { bucket, round, axis: Axis::Zero }, Op::Settle { bucket: sums, round: nth })

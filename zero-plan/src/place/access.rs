@@ -1,6 +1,8 @@
 //! Access: all places that an op reads and writes, on its own rank and on others, with what lies there: what proofs are
 //! about. Never says in which order ranks get there.
 
+mod sums;
+
 use super::arrival::{Arrival, arrivals, axis_of};
 use super::{Place, Places, Position, State, Stretch};
 use crate::layout::Kind;
@@ -208,8 +210,8 @@ impl OfOp<'_, '_> {
             Op::Recompute { unit, micro_batch, slot } => self.recompute(unit, micro_batch, slot),
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot),
             Op::Subtotal { bucket, round, axis } => self.subtotal(bucket, round, axis),
-            Op::Settle { bucket, round } => self.settle(bucket, round),
-            Op::Combine { bucket, round } => self.combine(bucket, round),
+            Op::Settle { bucket, round } => self.sum(Axis::Zero, bucket, round),
+            Op::Combine { bucket, round } => self.sum(Axis::Replica, bucket, round),
             Op::Fold { unit } => self.fold(unit, at),
             Op::Spread { bucket, axis } => self.spread(bucket, axis),
             Op::Agree => self.agree(),
@@ -419,161 +421,6 @@ impl OfOp<'_, '_> {
                 let start = self.bytes(Kind::Parameters, own.owned(source).start);
                 self.parameters(sender.at, source, sender.outgoing(parcel, source, from), start, true);
                 self.write_parameters(unit, to, start, true);
-            }
-        }
-    }
-
-    /// Where a shard of a unit's gradients begins in its flat buffer, and the part of it that the rank at `replica` sums.
-    fn gradient_bytes(&self, at: Coordinates, shard: Place, replica: Option<usize>) -> usize {
-        let within = replica.map_or(0, |replica| self.own.part(shard, replica).offset_bytes - shard.offset_bytes);
-        at.zero * shard.len_bytes + within
-    }
-
-    /// What the rank at `index` along an axis has of what the one at `of` sums.
-    fn term(&mut self, axis: Axis, unit: usize, round: usize, index: usize, of: usize) {
-        let (config, peer) = (&self.plan.config, self.own.along(axis, index));
-        let content = match axis {
-            Axis::Zero => {
-                // The newest micro-batch whose gradients are in it.
-                let round = if config.holds_gradients() { config.micro_batches - 1 } else { round };
-                Content::Gradients { unit, round, of: Gradients::Of(peer.at.data_rank(&config.mesh)) }
-            }
-            _ => Content::Gradients { unit, round, of: Gradients::OfReplica(index) },
-        };
-        let place = peer.term(axis, unit, of);
-        self.note(peer.at, place, content, self.summed_part(axis, of) * place.len_bytes, false);
-    }
-
-    /// Which part of a flat buffer the rank at `of` along an axis sums there.
-    fn summed_part(&self, axis: Axis, of: usize) -> usize {
-        self.own.at.with(axis, of).summed_part(&self.plan.config.mesh, axis)
-    }
-
-    /// For each host, what this one has of the part of this rank's counterpart there.
-    fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) {
-        let (own, mates) = (self.own, self.plan.config.mates(axis));
-        let index = own.at.along(axis);
-        for unit in self.units_of(bucket) {
-            for host in 0..self.plan.config.hosts_along(axis) {
-                let of = host * mates + index % mates;
-                for subtree in self.plan.config.subtrees(axis).of_host(index / mates) {
-                    (subtree.first..subtree.end).for_each(|index| self.term(axis, unit, round, index, of));
-                    let to = own.subtotal(axis, unit, host, subtree.first);
-                    let start = self.summed_part(axis, of) * to.len_bytes;
-                    self.note(own.at, to, self.summed_over(axis, unit, round, subtree), start, true);
-                }
-            }
-        }
-    }
-
-    fn summed_over(&self, axis: Axis, unit: usize, round: usize, subtree: Subtree) -> Content {
-        let of = match axis {
-            Axis::Zero => Gradients::OfSubtree { replica: self.own.at.replica, subtree },
-            _ => Gradients::OfReplicas(subtree),
-        };
-        Content::Gradients { unit, round, of }
-    }
-
-    /// What is added up along an axis: the terms of all ranks, or the sums of all hosts.
-    fn terms(&mut self, axis: Axis, unit: usize, round: usize) {
-        let (own, config) = (self.own, &self.plan.config);
-        if !config.sums_on_hosts(axis) {
-            let of = own.at.along(axis);
-            return (0..config.mesh.len(axis)).for_each(|index| self.term(axis, unit, round, index, of));
-        }
-        let subtrees = config.subtrees(axis);
-        for [left, right] in subtrees.joins() {
-            [left, right].into_iter().for_each(|subtree| self.sum_over(axis, unit, round, subtree));
-            let (to, both) = (own.joined(axis, unit, left.first), Subtree { first: left.first, end: right.end });
-            let start = self.summed_part(axis, own.at.along(axis)) * to.len_bytes;
-            self.note(own.at, to, self.summed_over(axis, unit, round, both), start, true);
-        }
-        let (number, block) = subtrees.blocks();
-        (0..number).for_each(|number| self.sum_over(axis, unit, round, block(number)));
-    }
-
-    fn sum_over(&mut self, axis: Axis, unit: usize, round: usize, subtree: Subtree) {
-        let (index, from) = self.own.summed_over(axis, unit, subtree);
-        let (holder, content) = (self.own.along(axis, index), self.summed_over(axis, unit, round, subtree));
-        let start = self.summed_part(axis, self.own.at.along(axis)) * from.len_bytes;
-        self.note(holder.at, from, content, start, false);
-    }
-
-    fn settle(&mut self, bucket: usize, round: usize) {
-        let (own, mesh) = (self.own, &self.plan.config.mesh);
-        for unit in self.units_of(bucket) {
-            let to = own.partial(unit);
-            let start = self.gradient_bytes(own.at, to, None);
-            self.terms(Axis::Zero, unit, round);
-            let of = if mesh.replica > 1 { Gradients::OfReplica(own.at.replica) } else { Gradients::OfAll };
-            if round > 0 && mesh.replica == 1 {
-                self.note(own.at, to, Content::Gradients { unit, round: round - 1, of }, start, false);
-            }
-            self.note(own.at, to, Content::Gradients { unit, round, of }, start, true);
-        }
-    }
-
-    fn combine(&mut self, bucket: usize, round: usize) {
-        let own = self.own;
-        for unit in self.units_of(bucket) {
-            let whole = own.reduced(unit);
-            let start = self.gradient_bytes(own.at, whole, Some(own.at.replica));
-            self.terms(Axis::Replica, unit, round);
-            let (to, of) = (own.part(whole, own.at.replica), Gradients::OfAll);
-            if round > 0 {
-                self.note(own.at, to, Content::Gradients { unit, round: round - 1, of }, start, false);
-            }
-            self.note(own.at, to, Content::Gradients { unit, round, of }, start, true);
-        }
-    }
-
-    /// The sum of a unit's gradients, as an update needs it.
-    fn summed(&self, unit: usize) -> Content {
-        let has_tied = self.plan.tables().tied_to(unit).is_some() && self.plan.placements[unit].padded > 0;
-        let of = if has_tied { Gradients::OfTie } else { Gradients::OfAll };
-        Content::Gradients { unit, round: self.plan.config.reductions() - 1, of }
-    }
-
-    /// Adds a part of the sum of a tied unit, which lies at `from`, to that of its owner, which lies here.
-    fn fold(&mut self, tied: usize, from: Coordinates) {
-        let (own, owner) = (self.own, self.owner(tied));
-        let (there, here) = (self.plan.places(from), own.reduced(owner));
-        let start = self.gradient_bytes(own.at, here, Some(own.at.replica));
-        let round = self.plan.config.reductions() - 1;
-        let content = |unit| Content::Gradients { unit, round, of: Gradients::OfAll };
-        self.note(from, there.part(there.reduced(tied), own.at.replica), content(tied), start, false);
-        let to = own.part(here, own.at.replica);
-        self.note(own.at, to, content(owner), start, false);
-        self.note(own.at, to, self.summed(owner), start, true);
-    }
-
-    /// What each rank along an axis has summed. What a mate takes for the host is read there, where that mate wants it.
-    fn spread(&mut self, bucket: usize, axis: Axis) {
-        let own = self.own;
-        for unit in self.units_of(bucket) {
-            let content = self.summed(unit);
-            for index in 0..self.plan.config.mesh.len(axis) {
-                let peer = own.along(axis, index);
-                let whole = peer.reduced(unit);
-                let (holder, from, to) = own.spread_from(unit, axis, index);
-                let start = self.gradient_bytes(peer.at, whole, (axis == Axis::Replica).then_some(index));
-                self.note(holder.at, from, content, start, false);
-                // In place, this rank's own is where it is wanted.
-                if peer.at != own.at || from != to {
-                    self.note(own.at, to, content, start, true);
-                }
-            }
-        }
-    }
-
-    /// The squares of what this rank has summed.
-    fn agree(&mut self) {
-        let own = self.own;
-        for unit in 0..self.plan.units.len() {
-            if self.plan.units[unit].params > 0 && self.plan.placements[unit].pipeline_stage == own.at.pipeline {
-                let whole = own.reduced(unit);
-                let start = self.gradient_bytes(own.at, whole, Some(own.at.replica));
-                self.note(own.at, own.part(whole, own.at.replica), self.summed(unit), start, false);
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use super::{Place, Places, Position};
 use crate::config::Config;
-use crate::layout::{Kind, arriving_bytes, terms_bytes};
+use crate::layout::{Kind, arriving_bytes, terms_bytes, tied_bytes};
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
@@ -147,7 +147,7 @@ fn received(
     let source = plan.places(from).outgoing(parcel, made_by, position.arriving(parcel));
     let to = match parcel {
         // It is added to what lies there.
-        Parcel::TiedGradients => own.arrived_terms(Axis::Zero, unit).first(source.len_bytes),
+        Parcel::TiedGradients => own.arrived_tied(),
         _ => own.incoming(parcel, unit, slot),
     };
     Arrival { from, source, to }
@@ -168,12 +168,22 @@ impl Places<'_> {
         Place { region: Kind::Inbox, offset_bytes, len_bytes }
     }
 
-    /// Where shards of a unit arrive that are converted from there into a slot, behind all terms.
+    /// Where the gradients of a tied unit arrive from another pipeline stage, behind all terms.
+    const fn arrived_tied(&self) -> Place {
+        let len_bytes = tied_bytes(&self.tables, self.at.pipeline);
+        Place { region: Kind::Inbox, offset_bytes: self.arriving_bytes() - len_bytes, len_bytes }
+    }
+
+    const fn arriving_bytes(&self) -> usize {
+        arriving_bytes(&self.tables, self.at.pipeline, self.memory.bucket_slot)
+    }
+
+    /// Where shards of a unit arrive that are converted from there into a slot, behind all that is added up.
     pub(super) const fn arrived_shards(&self, unit: usize, slot: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
         let width = config.precision.params.bytes();
-        let offset_bytes = arriving_bytes(config, self.memory.bucket_slot) + start * width;
+        let offset_bytes = self.arriving_bytes() + start * width;
         Place { region: Kind::Inbox, offset_bytes, len_bytes: placement.padded * width }
     }
 }

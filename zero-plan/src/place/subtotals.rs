@@ -1,5 +1,5 @@
-//! Subtotals: what ranks have of a sum along an axis, and where the sums over subtrees of ranks lie that hosts make for one
-//! another, before they leave and where they come together.
+//! Subtotals: what ranks have of a sum along an axis, where it goes, and where the sums over subtrees of ranks lie that hosts make
+//! for one another, before they leave and where they come together.
 
 use super::{Place, Places};
 use crate::layout::Kind;
@@ -12,6 +12,14 @@ impl Places<'_> {
         match axis {
             Axis::Zero => self.local_share(unit, index),
             Axis::Replica | Axis::Pipeline => self.part(self.partial(unit), index),
+        }
+    }
+
+    /// Where the sum of this rank's part along an axis goes: over its replica, or over all.
+    pub const fn sum(&self, axis: Axis, unit: usize) -> Place {
+        match axis {
+            Axis::Zero => self.partial(unit),
+            Axis::Replica | Axis::Pipeline => self.part(self.reduced(unit), self.at.replica),
         }
     }
 

@@ -395,6 +395,49 @@ fn a_shard_that_is_converted_where_no_mate_took_it_is_found() {
     });
 }
 
+/// The inbox is as long as what comes there: nothing does along an axis that lies within hosts.
+#[test]
+fn what_arrives_takes_no_more_room_than_comes_there() {
+    let tied = |position| Unit { source: 0, params: 0, ..unit(position, 0) };
+    let units = [unit(0, 900), unit(1, 40), unit(2, 300), tied(3)];
+    let within = |nodes, pipeline, replica, zero| {
+        let mesh = Mesh { nodes, pipeline, replica, ..Mesh::of_zero(zero) };
+        Config { mesh, ..hosts(nodes, 1, 3) }
+    };
+    let converted = Precision { params: Width::BF16, ..Precision::default() };
+    for (base, empty) in [
+        (hosts(2, 2, 2), false),
+        (hosts_of_replicas(2, 2, 2, 2), false),
+        (within(2, 1, 2, 2), false),
+        // Only gradients of the tied unit come from another pipeline stage.
+        (within(2, 2, 1, 2), false),
+        (within(2, 2, 2, 2), false),
+        (Config { transport: TransportKind::Shm, ..within(2, 2, 1, 2) }, true),
+    ] {
+        for precision in [Precision::default(), converted] {
+            PlanBuf::new("Tied", Config { precision, ..base }, &units).with(|plan| {
+                let (config, mut ends) = (&plan.config, vec![0; plan.pipeline_stages.len()]);
+                for at in (0..config.mesh.ranks()).map(|rank| config.mesh.coordinates(rank)) {
+                    let (own, mut position) = (plan.places(at), Position::new(plan.units.len()));
+                    for &op in plan.pipeline_stages[at.pipeline].step {
+                        arrivals(plan, op, &position, &own, &mut |arrival| {
+                            if arrival.to.region == Kind::Inbox {
+                                ends[at.pipeline] =
+                                    ends[at.pipeline].max(arrival.to.offset_bytes + arrival.to.len_bytes);
+                            }
+                        });
+                        position.pass(op);
+                    }
+                }
+                assert_eq!(ends.iter().all(|&end| end == 0), empty, "{config:?}");
+                for (stage, end) in plan.pipeline_stages.iter().zip(ends) {
+                    assert_eq!(stage.memory.region(Kind::Inbox).bytes, config.whole_lines(end), "{config:?}");
+                }
+            });
+        }
+    }
+}
+
 /// A rank that looks at the wrong mate, or at a mate's gradients of another rank, finds something else there.
 #[test]
 fn a_sum_that_is_read_where_no_mate_took_it_is_found() {

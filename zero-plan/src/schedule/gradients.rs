@@ -15,7 +15,7 @@ struct Sum {
 
 /// The bucket, if any, whose next phase is due.
 pub(super) struct Gradients {
-    /// Where hosts sum what their ranks have, before it is settled, or what their replicas have, before it is combined.
+    /// Of sums that hosts make parts of: along `zero` before they are settled, along `replica` before they are combined.
     unsubtotalled: Option<Sum>,
     unsettled: Option<Sum>,
     uncombined: Option<Sum>,
@@ -80,12 +80,10 @@ impl Gradients {
         }
     }
 
-    /// Sums the bucket before one that is there for its host.
+    /// Sums the bucket before this one over the host, which has all of this one now.
     const fn is_offered_to_host(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
-        let before = self.unsubtotalled;
-        self.unsubtotalled = Some(sum);
-        if let Some(sum) = before {
-            self.subtotal(walk, sum, ops);
+        if let Some(before) = self.unsubtotalled.replace(sum) {
+            self.subtotal(walk, before, ops);
         }
     }
 
@@ -108,7 +106,7 @@ impl Gradients {
         self.is_on_its_way(walk, sum, ops);
     }
 
-    /// Combines a bucket if what it is summed of lies where another one's is to go.
+    /// Combines the bucket whose terms lie where those of another bucket are to go, if it is due.
     const fn combine_in_place_of(&mut self, walk: &Walk, bucket: usize, ops: &mut Ops) {
         if let Some(before) = self.uncombined
             && shares_partial(walk, before.bucket, bucket)
@@ -118,21 +116,17 @@ impl Gradients {
         }
     }
 
-    /// Combines the bucket before one of which all has left that other replicas need.
+    /// Combines the bucket before this one, of which other replicas have been given all that they need.
     const fn is_on_its_way_to_replicas(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
-        let before = self.uncombined;
-        self.uncombined = Some(sum);
-        if let Some(before) = before {
+        if let Some(before) = self.uncombined.replace(sum) {
             self.combine(walk, before, ops);
         }
     }
 
-    /// Settles the bucket before one of which all has left that others need.
+    /// Settles the bucket before this one, of which others have been given all that they need.
     const fn is_on_its_way(&mut self, walk: &Walk, sum: Sum, ops: &mut Ops) {
-        let before = self.unsettled;
-        self.unsettled = Some(sum);
-        if let Some(sum) = before {
-            self.settle(walk, sum, ops);
+        if let Some(before) = self.unsettled.replace(sum) {
+            self.settle(walk, before, ops);
         }
     }
 
@@ -218,9 +212,7 @@ impl Gradients {
             }
             unit += 1;
         }
-        let before = self.unspread;
-        self.unspread = Some(sum.bucket);
-        if let Some(before) = before {
+        if let Some(before) = self.unspread.replace(sum.bucket) {
             spread(walk, before, ops);
         }
     }

@@ -147,8 +147,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
             }
             Op::Release { unit } => self.release(unit),
             Op::Subtotal { bucket, axis, .. } => self.subtotal(bucket, axis),
-            Op::Settle { bucket, round } => self.settle(bucket, round),
-            Op::Combine { bucket, round } => self.combine(bucket, round),
+            Op::Settle { bucket, round } => self.sum(Axis::Zero, bucket, round),
+            Op::Combine { bucket, round } => self.sum(Axis::Replica, bucket, round),
             Op::Fold { unit } => {
                 self.add_tied(unit, self.arena.rank(), self.places());
             }
@@ -325,45 +325,26 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         *self.moved.copied.reduced_mut(axis) += far * own.joined(axis, unit, 0).len_bytes;
     }
 
-    /// Sums this rank's shards of a bucket along `zero`.
-    fn settle(&mut self, bucket: usize, round: usize) {
-        let (own, config, at) = (self.places(), &self.plan.config, self.arena.coordinates());
-        let write = if round == 0 || config.has_partials() { Write::Set } else { Write::Add };
+    /// Sums what all ranks along an axis have of this rank's parts of a bucket.
+    fn sum(&mut self, axis: Axis, bucket: usize, round: usize) {
+        let (own, config) = (self.places(), &self.plan.config);
+        let (ranks, index) = (config.mesh.len(axis), own.at.along(axis));
+        // A sum over one replica is of one round. The sum over all of them is added to that of the rounds before.
+        let is_new = round == 0 || axis == Axis::Zero && config.has_partials();
+        let write = if is_new { Write::Set } else { Write::Add };
         for unit in self.units_of(bucket) {
-            if config.sums_on_hosts(Axis::Zero) {
-                self.sum_hosts(Axis::Zero, unit, own.partial(unit), write);
+            let to = own.sum(axis, unit);
+            if config.sums_on_hosts(axis) {
+                self.sum_hosts(axis, unit, to, write);
                 continue;
             }
-            let to = own.partial(unit);
-            let in_place = (to == own.local_share(unit, at.zero)).then_some(at.zero);
-            if config.mesh.zero > 1 || in_place.is_none() {
-                let source = |zero: usize| {
-                    let peer = own.along(Axis::Zero, zero);
-                    (self.arena.along(Axis::Zero, zero), peer.local_share(unit, at.zero))
-                };
-                self.reduce(to, config.mesh.zero, in_place, source, write);
-                self.count_terms(Axis::Zero, |terms| terms.reduce_bytes += to.len_bytes);
+            let in_place = (to == own.term(axis, unit, index)).then_some(index);
+            if ranks > 1 || in_place.is_none() {
+                let source =
+                    |peer: usize| (self.arena.along(axis, peer), own.along(axis, peer).term(axis, unit, index));
+                self.reduce(to, ranks, in_place, source, write);
+                self.count_terms(axis, |terms| *terms.reduced_mut(axis) += to.len_bytes);
             }
-        }
-    }
-
-    /// Sums this rank's parts of a bucket along `replica`.
-    fn combine(&mut self, bucket: usize, round: usize) {
-        let (own, config, at) = (self.places(), &self.plan.config, self.arena.coordinates());
-        let write = if round == 0 { Write::Set } else { Write::Add };
-        for unit in self.units_of(bucket) {
-            let to = own.part(own.reduced(unit), at.replica);
-            if config.sums_on_hosts(Axis::Replica) {
-                self.sum_hosts(Axis::Replica, unit, to, write);
-                continue;
-            }
-            let in_place = (!config.has_partials()).then_some(at.replica);
-            let source = |replica: usize| {
-                let peer = own.along(Axis::Replica, replica);
-                (self.arena.along(Axis::Replica, replica), own.part(peer.partial(unit), at.replica))
-            };
-            self.reduce(to, config.mesh.replica, in_place, source, write);
-            self.count_terms(Axis::Replica, |terms| terms.replica_reduce_bytes += to.len_bytes);
         }
     }
 

@@ -82,8 +82,10 @@ impl Leaving {
             Op::Claim { bucket } if !config.sums_on_hosts(Axis::Zero) => {
                 self.take(Kind::Sum, &|sent| shares_staging(sent, bucket))
             }
-            Op::Subtotal { bucket, axis: Axis::Zero, .. } => self.take(Kind::Sum, &|sent| shares_partial(sent, bucket)),
-            Op::Subtotal { bucket, .. } => self.take(Kind::Combined, &|sent| shares_partial(sent, bucket)),
+            Op::Subtotal { bucket, axis, .. } => {
+                let kind = if axis == Axis::Zero { Kind::Sum } else { Kind::Combined };
+                self.take(kind, &|sent| shares_partial(sent, bucket))
+            }
             Op::Settle { bucket, .. } if config.has_partials() && !config.sums_on_hosts(Axis::Replica) => {
                 self.take(Kind::Combined, &|sent| shares_partial(sent, bucket))
             }
