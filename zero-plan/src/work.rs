@@ -53,6 +53,7 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | combine of `B` blocks, after `J` joins | the same with `t` instead of `s` |
 /// | spread along `replica` | `(s - t) 2g` |
 /// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
+/// | agree, on the norm | `t g` for each unit |
 /// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |
 ///
 /// All other ops move nothing: memory is shared, so they only signal and wait.
@@ -92,6 +93,13 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
             let sums = config.subtrees(axis).count_of(at.along(axis) / config.mates(axis));
             let part = plan.buckets[bucket].elements / mesh.summed_parts(axis);
             config.hosts_along(axis) * part * (config.mates(axis) * g + sums * 4)
+        }
+        Op::Agree => {
+            let units = (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0);
+            units
+                .filter(|&unit| place(unit).pipeline_stage == at.pipeline)
+                .map(|unit| place(unit).part(config) * g)
+                .sum()
         }
         Op::Settle { bucket, round } => sum(Axis::Zero, bucket, round > 0 && !config.has_partials()),
         Op::Combine { bucket, round } => sum(Axis::Replica, bucket, round > 0),

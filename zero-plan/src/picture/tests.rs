@@ -32,6 +32,13 @@ fn configs() -> Vec<Config> {
         Config { order: Order::GPipe, recompute: Recompute::Every(2), ..base.at_stage(2) },
         Config { mesh: Mesh { replica: 2, ..mesh }, transport: TransportKind::Local, ..base.at_stage(3) },
         Config { order: Order::Interleaved { chunks: 2 }, ..base.at_stage(3) },
+        // Two hosts, which sum along `zero` or over replicas.
+        Config { mesh: Mesh { nodes: 2, ..Mesh::of_zero(4) }, transport: TransportKind::Cluster, ..base.at_stage(2) },
+        Config {
+            mesh: Mesh { nodes: 2, replica: 4, ..Mesh::of_zero(2) },
+            transport: TransportKind::Cluster,
+            ..base.at_stage(3)
+        },
     ]
 }
 
@@ -115,7 +122,11 @@ fn flights_end_after_they_start_and_tracks_do_not_overlap() {
     each(|plan, picture| {
         for (stage, drawn) in plan.pipeline_stages.iter().zip(&picture.stages) {
             let flights = &drawn.flights;
-            let starts = |op: &&Op| matches!(op, Op::Gather { .. } | Op::Reduce { .. } | Op::Send { .. });
+            let starts = |op: &&Op| match op {
+                Op::Gather { .. } | Op::Reduce { .. } | Op::Subtotal { .. } | Op::Send { .. } => true,
+                Op::Settle { .. } => plan.config.mesh.replica > 1,
+                _ => false,
+            };
             let started = flights.op.iter().filter(|&&op| starts(&&stage.step[op])).count();
             assert_eq!(started, stage.step.iter().filter(starts).count(), "each of them has an end");
             for i in 0..flights.op.len() {

@@ -229,6 +229,13 @@ mod tests {
     }
 
     #[test]
+    fn sums_over_hosts_are_decided_by_the_axis_that_crosses_them() {
+        for (axis, path) in [(Axis::Zero, "mesh.zero"), (Axis::Replica, "mesh.replica")] {
+            assert_eq!(Op::Subtotal { bucket: 0, round: 0, axis }.decided_by(&Config::PLAIN), path);
+        }
+    }
+
+    #[test]
     fn every_op_is_explained_and_decided_by_a_key() {
         let mut names = std::collections::BTreeSet::new();
         for plan in plans() {

@@ -166,8 +166,17 @@ fn without_links_it_agrees_with_the_order_that_is_proven() {
     let free =
         GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat");
     let pipeline = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
-    for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }] {
-        on(&free, Config { order, micro_batches: 8, ..config(1, pipeline) }, 8, |plan, timeline, _| {
+    let hosts = |zero, replica| {
+        let order = [Axis::Pipeline, Axis::Zero, Axis::Replica];
+        let mesh = Mesh { nodes: 2, zero, replica, pipeline: 4, order };
+        Config { transport: TransportKind::Cluster, micro_batches: 4, ..config(2, mesh) }
+    };
+    let configs = [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }]
+        .map(|order| Config { order, micro_batches: 8, ..config(1, pipeline) })
+        .into_iter()
+        .chain([hosts(4, 1), hosts(1, 4)]);
+    for config in configs {
+        on(&free, config, 8, |plan, timeline, _| {
             let cost = |op: &Op| match op {
                 Op::Forward { .. } => 1,
                 Op::Backward { .. } => 2,
@@ -304,11 +313,12 @@ fn what_crosses_nodes_takes_the_network() {
 #[test]
 fn what_goes_between_hosts_is_what_the_plan_counts() {
     let orders = [Axis::ALL, [Axis::Replica, Axis::Pipeline, Axis::Zero]];
-    for (nodes, order, stage) in [2, 4, 8]
+    // Of two nodes, each has both halves of two replicas, one replica, or two of four.
+    for ((nodes, zero, replica), order, stage) in [(2, 4, 2), (4, 4, 2), (8, 4, 2), (2, 2, 4)]
         .into_iter()
-        .flat_map(|nodes| orders.into_iter().flat_map(move |order| (0..4).map(move |stage| (nodes, order, stage))))
+        .flat_map(|mesh| orders.into_iter().flat_map(move |order| (0..4).map(move |stage| (mesh, order, stage))))
     {
-        let mesh = Mesh { nodes, zero: 4, replica: 2, pipeline: 1, order };
+        let mesh = Mesh { nodes, zero, replica, pipeline: 1, order };
         let config = Config { transport: TransportKind::Cluster, ..config(stage, mesh) };
         on(&GPU.replace("kind: Gpu", "kind: Cpu"), config, 3, |plan, timeline, _| {
             let carried = timeline.lanes[0].transfers.iter().filter(|it| it.link == LinkKind::Network);

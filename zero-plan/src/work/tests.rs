@@ -52,6 +52,13 @@ fn bytes_are_those_of_each_source_and_destination() {
     let plain = config(0, 2, 1, 1, F32);
     let added = config(0, 2, 1, 2, F32);
     let sharded = config(3, 2, 2, 2, F32);
+    // Three ranks on each of two hosts: of the tree of six, each host has a pair and one rank. Parts have 32 elements.
+    let on_hosts = |config: Config| {
+        let mesh = Mesh { nodes: 2, ..config.mesh };
+        Config { mesh, transport: TransportKind::Cluster, ..config }
+    };
+    let (hosts, of_replicas) = (on_hosts(config(1, 6, 1, 2, F32)), on_hosts(config(1, 1, 6, 2, F32)));
+    let subtotal = |axis| Op::Subtotal { bucket: 0, round: 0, axis };
     for (config, op, bytes) in [
         // A gather that copies; one that is a view; one that fetches the other rank's updated shard.
         (sharded, wait, 128 * (4 + 4)),
@@ -68,6 +75,13 @@ fn bytes_are_those_of_each_source_and_destination() {
         (sharded, settle(1), 3 * 64 * 4),
         (sharded, combine(0), 3 * 32 * 4),
         (sharded, combine(1), 4 * 32 * 4),
+        // For each of two hosts three terms in and two sums out; then two sums are joined, and three are added up.
+        (hosts, subtotal(Axis::Zero), 2 * (3 + 2) * 32 * 4),
+        (hosts, settle(0), (3 + 3 + 1) * 32 * 4),
+        (hosts, settle(1), (3 + 3 + 2) * 32 * 4),
+        (of_replicas, subtotal(Axis::Replica), 2 * (3 + 2) * 32 * 4),
+        (of_replicas, combine(0), (3 + 3 + 1) * 32 * 4),
+        (of_replicas, combine(1), (3 + 3 + 2) * 32 * 4),
         // One rank: nothing where gradients are their own sum, else from one place to another.
         (config(0, 1, 1, 1, F32), settle(0), 0),
         (config(0, 1, 1, 2, F32), settle(0), 2 * 112 * 4),
@@ -87,7 +101,9 @@ fn bytes_are_those_of_each_source_and_destination() {
         (sharded, update, 64 * (4 + 2 * 2 * 4 + 2 * 4)),
         (sharded, Op::Gather { unit, slot: 0 }, 0),
         (sharded, Op::Reduce { bucket: 0, round: 0 }, 0),
-        (sharded, Op::Agree, 0),
+        // Squares of what this rank sums.
+        (sharded, Op::Agree, 32 * 4),
+        (plain, Op::Agree, 64 * 4),
     ] {
         assert_eq!(work(config, 0, op), Work { operations: 0, bytes }, "{op:?} under {config:?}");
     }
