@@ -39,7 +39,8 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
         "backward 1 1.50 1.00..2.00 12.2 % 5.33 GFLOP/s 10.0 f32 GFLOP/s",
         // 2 x 2800 bytes in 3 ms.
         "update 1 1.50 1.00..2.00 12.2 % 0.002 GB/s 5.00 GB/s",
-        "agree 1 1.50 1.00..2.00 12.2 %",
+        // 2 x 448 bytes in 3 ms: the squares of gradients.
+        "agree 1 1.50 1.00..2.00 12.2 % 0.000 GB/s 5.00 GB/s",
         "between ops 0.250 0.250..0.250 2.0 %",
         "all 8 12.2 8.25..16.2 100.0 %",
         "only 1.50 2.67 1.50 5.33 1.50",
