@@ -16,6 +16,8 @@ pub mod check;
 pub mod config;
 pub mod diagnostic;
 pub mod difference;
+#[cfg(test)]
+mod documented;
 mod execution;
 mod fingerprint;
 pub mod footprint;

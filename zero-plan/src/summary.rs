@@ -261,5 +261,6 @@ mod tests {
         let (summary, _) = summary(Config { mesh: Mesh::of_zero(2), stage: 3, ..Config::PLAIN });
         let json = serde_json::to_string(&summary).expect("figures");
         assert!(json.starts_with("{\"format\":\"zero-plan-1\",\"model\":\"Tiny\",\"fingerprint\":\""), "{json}");
+        crate::documented::assert_documented(&serde_json::to_value(&summary).expect("figures"));
     }
 }

@@ -357,6 +357,7 @@ fn thirteen_billions_on_eight_a100() {
     let page = format!("{MEMO_HEAD}{}", memo(&question, &advice));
     expect_test::expect_file!["../../../docs/memo-13b.md"].assert_eq(&page);
     let json = json(&question, &advice);
+    crate::documented::assert_documented(&json);
     assert_eq!((&json["format"], &json["is_exhaustive"]), (&"zero-advise-1".into(), &advice.is_exhaustive.into()));
     assert_eq!(json["best"][0]["memory_bytes"], advice.picks[0].need.bytes);
     assert!(json["others"].as_array().unwrap().len() == advice.rivals.len() && json["stages"][0]["fits"] == false);

@@ -39,6 +39,7 @@ const ZERO3: &str = "(mesh: (zero: 4), zero: (stage: 3, prefetch: 1, bucket: KiB
 #[test]
 fn another_stage_changes_memory_traffic_ops_and_order() {
     let difference = difference(ZERO2, ZERO3);
+    crate::documented::assert_documented(&serde_json::to_value(&difference).unwrap());
     assert!(!difference.is_equal);
     let keys: Vec<_> = difference.keys.iter().map(|change| change.key).collect();
     assert_eq!(keys, ["zero.stage", "zero.prefetch"]);

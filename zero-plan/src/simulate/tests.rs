@@ -150,6 +150,7 @@ fn no_step_is_shorter_than_its_longest_chain_of_ops() {
 fn memory_over_time_has_the_peak_of_the_plan() {
     all(|plan, timeline, hardware| {
         let prediction = Prediction::of(plan, hardware, None).unwrap();
+        crate::documented::assert_documented(&serde_json::to_value(&prediction).unwrap());
         for (stage, own) in prediction.stages.iter().enumerate() {
             let PeakPrediction { at_s, bytes, .. } = own.peak;
             assert_eq!(bytes, plan.peak(stage).total_bytes());
