@@ -1,5 +1,5 @@
-//! Footprint: what a rank takes of its host's memory: the lengths of the mappings that hold the arenas, to the byte,
-//! and a bound of what lies outside of them, which is the program, data, and what each thread works in. Never measures.
+//! Footprint: what a rank takes of memory: the lengths of the mappings that hold the arenas, to the byte, and a bound of what
+//! lies outside of them: on its host the program, data, and what each thread works in. Never measures.
 
 use crate::config::{Config, Device, Width};
 use crate::layout::{Memory, Tables};
@@ -99,9 +99,20 @@ pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     bytes
 }
 
-/// The most that a rank with `threads` threads takes outside its arena.
+/// The most that a rank with `threads` threads takes outside its arena of its device's memory. On a GPU that is not what its
+/// driver and libraries take, which no plan knows, and which figures of hardware leave room for.
 pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     let (config, agreed) = (tables.config, 1 + tables.units.len());
+    if config.device.is_host() {
+        host_bytes(config, agreed, threads)
+    } else {
+        // The words of a step, what its private and its shared part are rounded up by, and what these words are.
+        words_bytes(agreed, config.mesh.ranks()) + 3 * config.device.page_bytes()
+    }
+}
+
+/// The most that it takes of its host's memory, outside its arena.
+const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
     PROGRAM_BYTES + DATA_BYTES + threads * thread_bytes(config.precision.compute) + exchange_bytes(config, agreed)
 }
 
@@ -111,12 +122,23 @@ pub(crate) const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
 }
 
 impl Plan<'_> {
-    /// The most that a rank takes outside its arena.
+    /// The most that a rank takes outside its arena of its device's memory.
     pub const fn outside_bytes(&self, run: &RunSize) -> usize {
-        outside_bytes(&self.tables(), run.threads) + run.data_bytes + profile_bytes(self, run.profiled_steps)
+        if self.config.device.is_host() { self.host_bytes(run) } else { outside_bytes(&self.tables(), run.threads) }
     }
 
-    /// The most that a rank of any pipeline stage takes, in bytes. The budget of a spec limits this.
+    /// The most that a rank takes of its host's memory outside its arena. What libraries of a GPU take there is not in it.
+    pub const fn host_bytes(&self, run: &RunSize) -> usize {
+        let size = host_bytes(&self.config, self.agreed_values(), run.threads);
+        size + run.data_bytes + profile_bytes(self, run.profiled_steps)
+    }
+
+    /// What each thread works in of the memory that the budget of a spec is of.
+    pub const fn thread_bytes(&self) -> usize {
+        if self.config.device.is_host() { thread_bytes(self.config.precision.compute) } else { 0 }
+    }
+
+    /// The most that a rank of any pipeline stage takes of its device's memory, in bytes. The budget of a spec limits this.
     pub const fn total_bytes_max(&self, run: &RunSize) -> usize {
         self.bytes_per_rank_max() + self.outside_bytes(run)
     }
@@ -197,6 +219,21 @@ mod tests {
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
             assert_eq!(segment_mapping_bytes(plan, 0), 2 * 4096 + 2 * (2 << 20));
             assert_eq!(private_mapping_bytes(Device::Cuda, &plan.pipeline_stages[0].memory), (32 << 20) + (2 << 20));
+        });
+    }
+
+    /// Threads, data and profiles lie on the host. On the device lie twelve words of a step, three numbers of each of two ranks
+    /// and those that the rank gives, and what three mappings are rounded up by.
+    #[test]
+    fn outside_arenas_of_a_gpu_are_its_own_words() {
+        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+        let config = Config { mesh: Mesh::of_zero(2), ..config };
+        PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
+            let run = RunSize { threads: 7, profiled_steps: 3, data_bytes: 1 << 30 };
+            let outside = (12 + 3 * 3) * 8 + 3 * (2 << 20);
+            assert_eq!([plan.outside_bytes(&RunSize::LEAST), plan.outside_bytes(&run)], [outside; 2]);
+            assert_eq!((plan.total_bytes_max(&run), plan.thread_bytes()), (plan.bytes_per_rank_max() + outside, 0));
+            assert!(plan.host_bytes(&run) > (1 << 30) + 7 * thread_bytes(Width::F32));
         });
     }
 

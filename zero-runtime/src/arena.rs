@@ -79,12 +79,13 @@ pub(crate) fn segment_bytes(plan: &Plan, rank: usize) -> usize {
     Map::of(plan, rank).segment_bytes
 }
 
-/// Bytes that all ranks on the host of one take together, at most: what they share, what is private to each, and what lies
-/// outside the arenas.
+/// Bytes that all ranks on the host of one take together of its memory, at most: what they share, what is private to each if that
+/// lies there, and what lies outside the arenas.
 pub(crate) fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
     let (first, end) = plan.config.sharing(rank);
-    let private = (first..end).map(|rank| plan.of_rank(rank).memory.private_bytes + plan.outside_bytes(run));
-    segment_bytes(plan, rank) + private.sum::<usize>()
+    let is_host = plan.config.device.is_host();
+    let private = |rank: usize| if is_host { plan.of_rank(rank).memory.private_bytes } else { 0 };
+    segment_bytes(plan, rank) + (first..end).map(private).sum::<usize>() + (end - first) * plan.host_bytes(run)
 }
 
 fn pages(bytes: usize) -> usize {

@@ -47,6 +47,11 @@ impl Device {
         }
     }
 
+    /// Whether its memory is that of its host.
+    pub const fn is_host(self) -> bool {
+        matches!(self, Device::Cpu)
+    }
+
     /// Whether it does the ops of a rank behind the host's back, in [streams](crate::streams).
     pub const fn has_streams(self) -> bool {
         matches!(self, Device::Cuda)

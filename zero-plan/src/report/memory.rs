@@ -3,7 +3,7 @@
 
 use super::percent;
 use super::table::Table;
-use crate::footprint::{RunSize, thread_bytes};
+use crate::footprint::RunSize;
 use crate::layout::Kind;
 use crate::mesh::Coordinates;
 use crate::message::{Bytes, Message};
@@ -51,8 +51,12 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             table.row("budget", figures(&vec![budget; stages.len()]));
         }
     });
-    let thread = Bytes(thread_bytes(plan.config.precision.compute));
-    lines.push(format!("  outside: program, data, what a thread works in; {thread} for each further thread"));
+    lines.push(match plan.thread_bytes() {
+        0 => "  outside: words of a step, and whole pages; not what the driver and its libraries take".to_owned(),
+        thread => {
+            format!("  outside: program, data, what a thread works in; {} for each further thread", Bytes(thread))
+        }
+    });
     lines.push(most_in_use(plan));
     lines.push(most_padding(plan));
     lines.push(checkpoint(plan));

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Impossible, LinkKind, Part, Route, Routes, Segment, Timeline, threads_of_rank};
 use super::{cost::Costs, run::Run, timeline::Cause, timeline::Flow};
-use crate::hardware::{Hardware, Kind};
+use crate::hardware::Hardware;
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::Op;
@@ -128,10 +128,7 @@ impl Prediction {
         let stage = |stage| {
             let parts = timeline.parts(plan, stage);
             let memory = plan.pipeline_stages[stage].memory.bytes_per_rank();
-            let outside = match hardware.device.kind {
-                Kind::Gpu => 0,
-                Kind::Cpu => plan.outside_bytes(&crate::RunSize { threads, ..crate::RunSize::LEAST }),
-            };
+            let outside = plan.outside_bytes(&crate::RunSize { threads, ..crate::RunSize::LEAST });
             let in_use = in_use(plan, &timeline, stage);
             StagePrediction {
                 exposed_s: parts.exposed_s(),

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
 use crate::plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use crate::plan::{Bytes, Moved, Plan, RunSize, Traffic, TransportKind};
+use crate::plan::{Bytes, Config, Moved, Plan, RunSize, Traffic, TransportKind};
 use crate::profile::gather;
 use crate::transport::Transport;
 
@@ -88,7 +88,7 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 
 /// The figures that the plan says for `rank`, after `steps` steps.
 fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
-    let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.outside_bytes(size);
+    let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.host_bytes(size);
     let resident = match plan.config.transport {
         TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => total(rank),
         TransportKind::Local => (0..plan.config.mesh.ranks()).map(total).sum(),
@@ -129,7 +129,7 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     let outside_bytes: Vec<usize> = outside.iter().map(|(_, bytes)| *bytes).collect();
     let planned = planned(engine.plan(), rank, steps, size);
     let figures: [&[usize]; 3] = [&planned, &measured(engine, moved, sent_bytes), &outside_bytes];
-    let has_mpi = engine.plan().config.spans_hosts();
+    let others = others(&engine.plan().config);
     let own = figures.concat();
     // Numbers of bytes are small enough to be exact as f64.
     let own: Vec<f64> = own.into_iter().map(|bytes| bytes as f64).collect();
@@ -141,24 +141,30 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     if rank == 0 {
         let most = |at: usize| ranks.iter().map(|rank| rank[2 * ROWS.len() + at] as usize).max().unwrap_or(0);
         let outside: Vec<_> = outside.iter().enumerate().map(|(at, (what, _))| (*what, most(at))).collect();
-        say(&table(&planned, &measured, &outside, steps, has_mpi));
+        say(&table(&planned, &measured, &outside, steps, others));
     }
-    check(&planned, &measured, has_mpi)
+    check(&planned, &measured, others)
 }
 
-fn table(planned: &[Figures], measured: &[Figures], outside: &[(&str, usize)], steps: usize, has_mpi: bool) -> String {
+fn table(
+    planned: &[Figures],
+    measured: &[Figures],
+    outside: &[(&str, usize)],
+    steps: usize,
+    others: Option<Others>,
+) -> String {
     let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
-    let is_shown = |row: &Row| (!row.is_per_step || steps > 0) && (has_mpi || row.name != BETWEEN_HOSTS);
+    let is_shown =
+        |row: &Row| (!row.is_per_step || steps > 0) && (others == Some(Others::Mpi) || row.name != BETWEEN_HOSTS);
     for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| is_shown(row)) {
         let most = |figures: &[Figures]| {
             let most = figures.iter().map(|figures| figures[i]).max().unwrap_or(0);
             if row.is_per_step { (most / steps).to_string() } else { Bytes(most).to_string() }
         };
         let bound = if row.fault.is_bound { "<= " } else { "" };
-        let (name, planned) = if is_of_others(row, has_mpi) {
-            ("peak resident, with MPI", "not planned".to_owned())
-        } else {
-            (row.name, format!("{bound}{}", most(planned)))
+        let (name, planned) = match others.filter(|_| row.name == RESIDENT) {
+            Some(others) => (others.row(), "not planned".to_owned()),
+            None => (row.name, format!("{bound}{}", most(planned))),
         };
         table += &format!("{name:<28} {planned:>14} {:>14}\n", most(measured));
     }
@@ -168,17 +174,33 @@ fn table(planned: &[Figures], measured: &[Figures], outside: &[(&str, usize)], s
     table
 }
 
-/// Whether a figure is of what others have a part in: MPI's library takes memory of the process that it is in, as much as it
-/// likes and whenever it likes, and nobody can tell it from that of the rank.
-fn is_of_others(row: &Row, has_mpi: bool) -> bool {
-    has_mpi && row.name == RESIDENT
+/// Whose libraries take memory of the process that a rank is in: as much as they like and whenever they like, and nobody can tell
+/// it from that of the rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    Mpi,
+    Cuda,
+}
+
+impl Others {
+    /// What the memory of a process with them is called.
+    fn row(self) -> &'static str {
+        match self {
+            Others::Mpi => "peak resident, with MPI",
+            Others::Cuda => "peak resident, with CUDA",
+        }
+    }
+}
+
+fn others(config: &Config) -> Option<Others> {
+    if config.spans_hosts() { Some(Others::Mpi) } else { (!config.device.is_host()).then_some(Others::Cuda) }
 }
 
 /// Holds each figure of each rank against the plan.
-fn check(planned: &[Figures], measured: &[Figures], has_mpi: bool) -> Result<(), Error> {
+fn check(planned: &[Figures], measured: &[Figures], others: Option<Others>) -> Result<(), Error> {
     for (rank, (planned, measured)) in planned.iter().zip(measured).enumerate() {
         let figures = ROWS.iter().zip(planned.iter().zip(measured));
-        for (row, (&planned, &measured)) in figures.filter(|(row, _)| !is_of_others(row, has_mpi)) {
+        for (row, (&planned, &measured)) in figures.filter(|(row, _)| others.is_none() || row.name != RESIDENT) {
             let Fault { code, is_bound, help } = *row.fault;
             if measured > planned || !is_bound && measured < planned {
                 return Err(Error::NotAsPlanned { code, rank, what: row.name, planned, measured, is_bound, help });
@@ -198,7 +220,7 @@ mod tests {
     fn error(row: usize, measured: usize) -> Option<String> {
         let mut other = PLANNED;
         other[row] = measured;
-        check(&[PLANNED; 2], &[PLANNED, other], false).err().map(|error| error.to_string())
+        check(&[PLANNED; 2], &[PLANNED, other], None).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -227,36 +249,38 @@ mod tests {
     }
 
     #[test]
-    fn what_mpi_holds_is_shown_and_not_held_against_the_plan() {
-        let more = |row: usize| {
-            let mut other = PLANNED;
-            other[row] += 1;
-            check(&[PLANNED], &[other], true)
-        };
-        assert!(more(2).is_ok() && [0, 1, 3, 4, 5].iter().all(|&row| more(row).is_err()));
-        let text = table(&[PLANNED], &[PLANNED], &[], 3, true);
-        let row: Vec<&str> = text.lines().nth(4).expect("a row").split_whitespace().collect();
-        assert_eq!(row, ["peak", "resident,", "with", "MPI", "not", "planned", "1.0", "MiB"]);
+    fn what_others_hold_is_shown_and_not_held_against_the_plan() {
+        for (others, name, rows) in [(Others::Mpi, "MPI", 6), (Others::Cuda, "CUDA", 5)] {
+            let more = |row: usize| {
+                let mut other = PLANNED;
+                other[row] += 1;
+                check(&[PLANNED], &[other], Some(others))
+            };
+            assert!(more(2).is_ok() && [0, 1, 3, 4, 5].iter().all(|&row| more(row).is_err()));
+            let text = table(&[PLANNED], &[PLANNED], &[], 3, Some(others));
+            let row: Vec<&str> = text.lines().nth(4).expect("a row").split_whitespace().collect();
+            assert_eq!(row, ["peak", "resident,", "with", name, "not", "planned", "1.0", "MiB"]);
+            assert_eq!(text.lines().count(), 2 + rows, "{text}");
+        }
     }
 
     #[test]
     fn what_goes_between_hosts_is_shown_where_there_are_several() {
-        let row = |has_mpi| {
-            let text = table(&[PLANNED], &[PLANNED], &[], 3, has_mpi);
+        let row = |others| {
+            let text = table(&[PLANNED], &[PLANNED], &[], 3, others);
             let row = text.lines().find(|line| line.starts_with(BETWEEN_HOSTS));
             row.map(|row| row[BETWEEN_HOSTS.len()..].split_whitespace().collect::<Vec<_>>().join(" "))
         };
-        assert_eq!((row(true), row(false)), (Some("4 4".to_owned()), None));
+        assert_eq!((row(Some(Others::Mpi)), row(None)), (Some("4 4".to_owned()), None));
     }
 
     #[test]
     fn the_table_shows_the_most_of_all_ranks_and_moved_bytes_of_one_step() {
-        let text =
-            table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60, 12]], &[("pinned", 8 << 20)], 3, false);
+        let text = table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60, 12]], &[("pinned", 8 << 20)], 3, None);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[4], ["peak", "resident", "of", "a", "rank", "<=", "1.0", "MiB", "1.0", "MiB"]);
         assert_eq!(rows[5], ["bytes", "copied", "per", "step", "10", "10"]);
         assert_eq!(rows[7], ["pinned", "not", "planned", "8.0", "MiB"]);
-        assert_eq!(table(&[PLANNED], &[PLANNED], &[], 0, false).lines().count(), 5);
+        assert_eq!(table(&[PLANNED], &[PLANNED], &[], 0, None).lines().count(), 5);
     }
 }

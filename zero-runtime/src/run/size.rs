@@ -4,7 +4,6 @@
 use super::arguments::RunArguments;
 use super::threads::Threads;
 use crate::error::Error;
-use crate::plan::footprint::thread_bytes;
 use crate::plan::{Plan, RunSize};
 use crate::profile::Machine;
 
@@ -31,9 +30,9 @@ pub fn require_budget(plan: &Plan, size: &RunSize) -> Result<(), Error> {
     if needed_bytes <= budget_bytes {
         return Ok(());
     }
-    let thread_bytes = thread_bytes(plan.config.precision.compute);
+    let thread_bytes = plan.thread_bytes();
     let fixed_bytes = needed_bytes - size.threads * thread_bytes;
-    let fewer = budget_bytes.saturating_sub(fixed_bytes) / thread_bytes;
+    let fewer = budget_bytes.saturating_sub(fixed_bytes).checked_div(thread_bytes).unwrap_or(0);
     let profile = if size.profiled_steps > 0 { ", leave --profile out" } else { "" };
     let data = if size.data_bytes > 0 { ", hold less data in memory" } else { "" };
     let threads = if fewer > 0 { format!("give --threads {fewer}, ") } else { String::new() };

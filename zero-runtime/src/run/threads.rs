@@ -3,7 +3,6 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 
-use crate::plan::footprint::thread_bytes;
 use crate::plan::{Plan, RunSize};
 
 /// How the processor is divided.
@@ -34,8 +33,8 @@ impl Threads {
 /// As many threads as the budget of the spec has room for.
 fn threads_max(plan: &Plan) -> usize {
     let least = plan.total_bytes_max(&RunSize::LEAST);
-    let thread = thread_bytes(plan.config.precision.compute);
-    plan.config.memory_bytes.map_or(usize::MAX, |budget| 1 + budget.saturating_sub(least) / thread)
+    let room = plan.config.memory_bytes.map(|budget| budget.saturating_sub(least));
+    room.and_then(|room| room.checked_div(plan.thread_bytes())).map_or(usize::MAX, |more| 1 + more)
 }
 
 impl fmt::Display for Threads {
