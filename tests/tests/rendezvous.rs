@@ -53,7 +53,7 @@ fn another_plan_is_refused() {
     let outcomes = join_all(&places);
     assert_eq!(code(&outcomes[0]), "Z0325");
     assert!(outcomes[0].as_ref().unwrap_err().to_string().starts_with("rank 2 (pid"));
-    // Whoever comes first or last, all hear why.
+    // Whichever comes first or last, all hear why.
     for outcome in &outcomes[1..] {
         let message = outcome.as_ref().unwrap_err().to_string();
         assert!(message.contains("Z0325: rank 2 (pid"), "{message}");

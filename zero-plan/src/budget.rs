@@ -1,6 +1,6 @@
 //! Budget: whether what a rank takes, in its arena and outside of it, fits what the spec allows. Where it does not, the
 //! error says at which op most is in use and by what. Computed from the tables, in constants; what would fit is searched for by
-//! whoever has more time than a compiler: see [`crate::advise::offers`].
+//! a program that has more time than a compiler: see [`crate::advise::offers`].
 
 mod peak;
 

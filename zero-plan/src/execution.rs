@@ -1,5 +1,5 @@
-//! Execution: runs the ops of all ranks, each as far as it gets, under the rules of who waits for whom; in no time, or with
-//! a cost for each op. Shares nothing with what makes schedules, and knows nothing of what ops compute.
+//! Execution: runs the ops of all ranks, each as far as it gets, under the rules by which ranks wait for one another; in no time,
+//! or with a cost for each op. Shares nothing with what makes schedules, and knows nothing of what ops compute.
 //!
 //! All state that ranks see of one another is tallies that only grow, and every op waits until some of them are full;
 //! which ones, its rank's own ops before it say. So the rules are monotone: whatever one rank does never keeps another

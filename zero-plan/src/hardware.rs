@@ -100,7 +100,7 @@ pub struct Rates {
 pub struct Node {
     /// Devices, or cores of its processor.
     pub devices: usize,
-    /// What a device reaches the others of its node by. Processes of a processor share memory, and have none.
+    /// The link by which a device reaches the others of its node. Processes of a processor share memory, and have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// Memory of its processor.

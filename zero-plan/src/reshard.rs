@@ -177,8 +177,8 @@ impl fmt::Display for Mismatch {
 
 impl core::error::Error for Mismatch {}
 
-/// What of which source is what of which wanted run, sorted by wanted run and element. `lens` has the number of elements
-/// of each tensor. Runs without elements have no part in it.
+/// Which elements of which source are which of which wanted run, sorted by wanted run and element. `lens` has the number of
+/// elements of each tensor. Runs without elements have no part in it.
 ///
 /// # Errors
 /// A run that its tensor does not have, and elements of any tensor that sources do not have, or have twice. Whether

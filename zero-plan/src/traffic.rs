@@ -204,8 +204,8 @@ impl Traffic {
         })
     }
 
-    /// What of it a rank sends to ranks of other hosts, which are those that it does not reach. Loss and norms go once to each
-    /// other host.
+    /// The part of it that a rank sends to ranks of other hosts, which are those that it does not reach. Loss and norms go once to
+    /// each other host.
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::crossing(plan, rank, ops, true)
     }

@@ -1,5 +1,5 @@
 //! Arena: the memory of one rank on its device, and what all ranks of a host share. Finds the address of a place of the plan;
-//! whoever may use it when is the schedule's business.
+//! which op may use it when is for the schedule to say.
 #![allow(unsafe_code)]
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
 //! Claims: the figures that say how well this does, each computed within a round, and what is asked of some of them. Never says
-//! whether a figure is good enough: that is for whoever knows what else the machine did.
+//! whether a figure is good enough: that is for a reader who knows what else the machine did.
 
 use std::fmt;
 

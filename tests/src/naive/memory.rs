@@ -9,7 +9,7 @@ use zero_runtime::view::{View, ViewMut};
 
 use super::Naive;
 
-/// Set in every address that the device gives out, and in none that a process has memory at: whoever else looks there
+/// Set in every address that the device gives out, and in none that a process has memory at: other code that looks there
 /// faults.
 const HIDDEN: usize = 1 << 52;
 
@@ -37,7 +37,7 @@ pub(super) fn look<'a, T>(view: View<'a, Naive, T>) -> &'a [T] {
     if view.is_empty() {
         return &[];
     }
-    // SAFETY: whoever made the view promised that these are initialised and unwritten for `'a`, under the marked address.
+    // SAFETY: the maker of the view promised that these are initialised and unwritten for `'a`, under the marked address.
     unsafe { core::slice::from_raw_parts(view.address().map_addr(found), view.len()) }
 }
 

@@ -430,7 +430,7 @@ fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
         kill_launcher(&net, 1, &["orted", "prted", "hydra_pmi_proxy"]);
         let end = job.end(&net);
         assert!(end.errors.contains(tells) && end.errors.contains(&host), "{mpi:?}: {}", end.errors);
-        // That of Open MPI 5 ends as if all was well, which whoever starts it holds against checkpoints.
+        // That of Open MPI 5 ends as if all was well, which its starter holds against checkpoints.
         assert!(!end.success || mpi == Mpi::Prrte, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
         assert_no_launcher_left(&net);

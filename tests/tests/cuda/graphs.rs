@@ -167,7 +167,7 @@ fn a_step_is_one_launch() {
         assert_eq!(launches, [0, 1, 1, 1, 1, 1, 1]);
         let others: Vec<u64> = asked.iter().map(|step| step.others).collect();
         assert!(others[..3].iter().all(|&calls| calls > 50), "{others:?}");
-        // Whoever reads the report waits for all other queues: those of streams, and those in which parcels leave.
+        // A read of the report waits for all other queues: those of streams, and those in which parcels leave.
         let queues = Stream::ALL.len() + Parcel::ALL.len();
         assert_eq!(others[3..], [queues as u64 - 1; 4]);
     }

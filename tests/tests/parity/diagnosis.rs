@@ -1,4 +1,4 @@
-//! Diagnosis: whoever finds a number that is not finite, all ranks name the unit where it went wrong and its first rank.
+//! Diagnosis: whichever rank finds a number that is not finite, all ranks name the unit where it went wrong and its first rank.
 
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::{Engine, NonFinite, Phase, RunError};

@@ -19,7 +19,7 @@ use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 use crate::meshes::plain;
 use crate::run;
 
-/// Steps of a run: enough for whoever is late in one to meet whoever is early in the next.
+/// Steps of a run: enough for ranks that are late in one to meet ranks that are early in the next.
 const STEPS: u64 = 6;
 
 /// Longer than a step of a tiny model takes on a rank that waits for nobody.
@@ -66,7 +66,7 @@ fn ranks_that_are_late_change_nothing() {
     }
 }
 
-/// Exchanges numbers, now few, now many; who enters last goes on to the next exchange before the others have woken up.
+/// Exchanges numbers, now few, now many; the last to enter goes on to the next exchange before the others have woken up.
 fn exchange(transport: Shared, ranks: usize) {
     let mut engine = Engine::<Untied, _>::new(transport);
     let own = engine.arena().rank();

@@ -15,7 +15,7 @@ use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, t
 
 use crate::{WIDTHS, run};
 
-/// Trains with ranks of this many threads, who share out even the least.
+/// Trains with ranks of this many threads, which share out even the least.
 fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
     config: Config,
     threads: usize,

@@ -3,7 +3,7 @@
 //! that grow; it knows no rule of schedules. Never measures, and shares nothing with the check and the prover.
 //!
 //! Ranks run at different paces. Where an op reads what a peer may not have written yet, or has overwritten, some pace
-//! shows it: as a wrong symbol. `wait` says who waits for whom; `compute`, `parameters` and `gradients` what ops do.
+//! shows it: as a wrong symbol. `wait` says how ranks wait for one another; `compute`, `parameters` and `gradients` what ops do.
 
 mod compute;
 mod gradients;

@@ -247,7 +247,7 @@ fn change_each_number(plan: &Plan) -> (usize, BTreeMap<&'static str, usize>) {
             let Some(rule) = excuse(plan, place, from, to) else {
                 panic!("{to} for {from} survives as {place:?}: {:?}", plan.config)
             };
-            // Where things lie does not depend on who is ahead.
+            // Where things lie does not depend on which rank is ahead.
             let done = changed.with(plan, |changed| simulate(changed, Pace::Random(1)));
             assert_eq!(done, Ok(()), "{to} for {from} as {place:?}, excused by: {rule}; {:?}", plan.config);
             *excused.entry(rule).or_default() += 1;

@@ -105,7 +105,7 @@ pub fn trace(command: &mut Command, folder: &Path, kill_at: Option<&Point>) -> T
     }
 }
 
-/// Starts a program that does nothing until it is traced. Whoever traces it waits for it.
+/// Starts a program that does nothing until it is traced. Its tracer waits for it.
 #[expect(clippy::zombie_processes, reason = "its tracer waits for it, and for its threads")]
 fn start(command: &mut Command) -> Pid {
     let mut waiting = Command::new("/bin/sh");

@@ -135,7 +135,7 @@ impl Reach {
     }
 }
 
-/// Whether this machine starts the ranks, and not whoever takes what is written here.
+/// Whether this machine starts the ranks, and not a scheduler that takes what is written here.
 fn is_started_here(arguments: &LaunchArguments) -> bool {
     arguments.slurm.is_none() && arguments.kubernetes.is_none()
 }

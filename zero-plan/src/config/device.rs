@@ -5,17 +5,17 @@ use super::{Config, Device};
 use crate::footprint::PAGE_BYTES;
 use crate::unit::{ALIGNMENT, LINE_BYTES, round_up};
 
-/// What loads of a GPU and its libraries ask of an address at most.
+/// The largest alignment that loads of a GPU and its libraries ask for, in bytes.
 const SEGMENT_BYTES: usize = 256;
 /// Elements of the narrowest width that fill such a stretch.
 const SEGMENT_ELEMENTS: usize = SEGMENT_BYTES / 2;
-/// What memory of a GPU is mapped in.
+/// Memory of a GPU is mapped in whole multiples of this.
 const GRANULE_BYTES: usize = 2 << 20;
-/// What a library of matrix products may split sums in.
+/// Room in which a library of matrix products may split sums, in bytes.
 const PRODUCT_BYTES: usize = 32 << 20;
 
 impl Device {
-    /// What every place and region begins at a multiple of, in bytes.
+    /// Bytes of which every place and region begins at a multiple.
     pub const fn line_bytes(self) -> usize {
         match self {
             Device::Cpu => LINE_BYTES,
@@ -23,7 +23,7 @@ impl Device {
         }
     }
 
-    /// What the parts of a flat buffer are whole multiples of, in elements.
+    /// Elements of which the parts of a flat buffer are whole multiples.
     pub const fn alignment(self) -> usize {
         match self {
             Device::Cpu => ALIGNMENT,
@@ -31,7 +31,7 @@ impl Device {
         }
     }
 
-    /// What the mappings of its memory are whole multiples of, in bytes.
+    /// Bytes of which the mappings of its memory are whole multiples.
     pub const fn page_bytes(self) -> usize {
         match self {
             Device::Cpu => PAGE_BYTES,
@@ -39,7 +39,7 @@ impl Device {
         }
     }
 
-    /// What its library of matrix products works in besides the workspace of a layer, in bytes.
+    /// Bytes in which its library of matrix products works, besides the workspace of a layer.
     pub const fn product_bytes(self) -> usize {
         match self {
             Device::Cpu => 0,

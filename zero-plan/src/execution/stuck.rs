@@ -1,4 +1,4 @@
-//! Stuck: who waits for whom where no rank can go on. Only looks.
+//! Stuck: which rank waits for which, where no rank can go on. Only looks.
 
 use super::{Event, World};
 
@@ -22,7 +22,7 @@ pub(crate) struct Wait {
 }
 
 impl World<'_> {
-    /// Follows who waits for whom, from a rank that waits until one comes up again or does not wait.
+    /// Follows waits from rank to rank, from a rank that waits until one comes up again or does not wait.
     pub(super) fn stuck(&self, first: usize) -> Stuck {
         let mut waits: Vec<Wait> = Vec::new();
         let mut rank = first;
@@ -82,7 +82,7 @@ mod tests {
     use crate::schedule::{Op, Parcel};
     use crate::unit::Unit;
 
-    /// Who waits for whom in the end, and whether that goes round.
+    /// Which rank waits for which in the end, and whether that goes round.
     fn stuck(mesh: Mesh, ops: &[&[Op]]) -> (Vec<String>, bool) {
         let units =
             [0, 1, 2].map(|source| Unit { params: 9, takes: 9, input_bytes: 1, output_bytes: 1, source, ..Unit::NONE });

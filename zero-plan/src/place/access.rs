@@ -134,7 +134,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     if !plan.config.has_carried() {
         return OfOp { plan, pass, own, position, visit }.visit_all(op);
     }
-    // What others take of this rank, its own op sends; between hosts it lies where it is until it is taken.
+    // This rank's own op sends what others take of it; between hosts that lies where it is until it is taken.
     let carries = plan.config.transport.carries();
     let others = axis_of(op).filter(|_| carries).map_or(0, |axis| plan.config.mesh.len(axis));
     for index in 0..others {

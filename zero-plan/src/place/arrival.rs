@@ -43,7 +43,7 @@ pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &
     }
 }
 
-/// What of it the rank at `from` has, which is one that gives this rank something in such ops.
+/// The part of it that the rank at `from` has, which is one that gives this rank something in such ops.
 pub fn arrivals_from(
     plan: &Plan,
     op: Op,

@@ -7,7 +7,7 @@ use crate::mesh::Axis;
 use crate::subtrees::Subtree;
 
 impl Places<'_> {
-    /// What this rank has of what the rank at `index` along an axis sums: its own gradients, or the sum over its replica.
+    /// This rank's term of what the rank at `index` along an axis sums: its own gradients, or the sum over its replica.
     pub const fn term(&self, axis: Axis, unit: usize, index: usize) -> Place {
         match axis {
             Axis::Zero => self.local_share(unit, index),
@@ -23,8 +23,8 @@ impl Places<'_> {
         }
     }
 
-    /// What the subtree of ranks of this host that begins at `first` has of what this rank's counterpart on host `host` along an
-    /// axis sums, summed by this rank. Buckets take turns, as with [`Kind::Partial`].
+    /// The sum, by this rank, over the subtree of ranks of this host that begins at `first`, of what this rank's counterpart on
+    /// host `host` along an axis sums. Buckets take turns, as with [`Kind::Partial`].
     pub const fn subtotal(&self, axis: Axis, unit: usize, host: usize, first: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let (parts, bucket) = (config.mesh.summed_parts(axis), &self.tables.buckets[placement.bucket]);

@@ -1,4 +1,4 @@
-//! Order: that sums along an axis are made along the tree of all its ranks, whoever adds which part of it. By what ops read, one
+//! Order: that sums along an axis are made along the tree of all its ranks, whichever rank adds which part. By what ops read, one
 //! after another, before they write a sum.
 
 use super::Ranks;

@@ -16,7 +16,7 @@ pub struct Segment {
 }
 
 impl Timeline {
-    /// What the step is as long as, from its start to its end. If any of it were shorter, so might the step be.
+    /// The chain that is as long as the step, from its start to its end. If any of it were shorter, so might the step be.
     pub fn critical_path(&self) -> Vec<Segment> {
         let last = (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].spans.is_empty());
         let Some(lane) = last.max_by(|&a, &b| self.lanes[a].end_s().total_cmp(&self.lanes[b].end_s())) else {

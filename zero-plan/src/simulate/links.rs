@@ -11,7 +11,7 @@ use super::timeline::{Flow, LinkKind};
 use crate::hardware::{Hardware, Kind};
 use crate::mesh::{Axis, Coordinates, Mesh};
 
-/// What some ranks reach one another by.
+/// The links by which some ranks reach one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
     /// What the slowest part of it is.
@@ -58,7 +58,7 @@ const fn rounds(ranks: usize) -> usize {
     ranks.next_power_of_two().trailing_zeros() as usize
 }
 
-/// What ranks of a mesh reach one another by on some hardware.
+/// The links by which ranks of a mesh reach one another on some hardware.
 #[derive(Clone, Copy, Debug)]
 pub struct Routes<'a> {
     hardware: &'a Hardware,

@@ -82,7 +82,7 @@ impl Timeline {
         parts
     }
 
-    /// Divides the wait of an op: until the transfer could begin, the rank waits for who sends it, and then for the link.
+    /// Divides the wait of an op: until the transfer could begin, the rank waits for its sender, and then for the link.
     fn add_wait(&self, span: &Span, parts: &mut Parts) {
         match span.cause {
             Cause::Transfer { lane, transfer } => {

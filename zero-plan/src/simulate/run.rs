@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         State::Working(self.costs.seconds(at, op))
     }
 
-    /// What comes after everything that a lane did before an op.
+    /// The cause of what comes after everything that a lane did before an op.
     fn after(&self, lane: usize, op: usize) -> Cause {
         op.checked_sub(1).map_or(Cause::Start, |op| Cause::Op { lane, op })
     }

@@ -45,7 +45,7 @@ pub struct Span {
     pub cause: Cause,
 }
 
-/// What something came after. Following causes from the end of a step gives its critical path.
+/// The end of what something came after. Following causes from the end of a step gives its critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Cause {
     /// The start of the step.

@@ -55,7 +55,7 @@ impl<'a> Elements<'a> {
         })
     }
 
-    /// The same, for who has just verified [`Elements::chunks`], so that no hash is computed twice.
+    /// The same, for a caller that has just verified [`Elements::chunks`], so that no hash is computed twice.
     pub(super) fn of_verified(self) -> Self {
         Self { is_verified: true, ..self }
     }

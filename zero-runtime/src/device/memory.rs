@@ -70,7 +70,7 @@ impl<D: Device, T: Pod> Buffer<D, T> {
 
     /// The elements, to read.
     pub fn view(&self) -> View<'_, D, T> {
-        // SAFETY: so many elements of memory that is this value's, aligned as it starts on a page, and plain data; whoever
+        // SAFETY: so many elements of memory that is this value's, aligned as it starts on a page, and plain data; the caller that
         // could write them would need it mutably.
         unsafe { View::from_raw(self.memory.start().cast(), self.len) }
     }

@@ -68,7 +68,7 @@ pub trait Device: Sized + Send + 'static {
     /// Memory of this device.
     type Memory: Memory;
 
-    /// The device for the rank with this number among those of its host: the one of that number, unless whoever runs the
+    /// The device for the rank with this number among those of its host: the one of that number, unless the user of the
     /// program has chosen another.
     ///
     /// # Errors

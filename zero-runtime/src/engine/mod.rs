@@ -3,9 +3,9 @@
 //!
 //! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
 //! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
-//! and their states, `queues` follows the streams of a plan on a device that has queues, `checkpoint` gives states to be written and takes them back, `diagnose` finds out where a number went
-//! wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `turn` sees to it that what a rank does is
-//! what the others expect of it.
+//! and their states, `queues` follows the streams of a plan on a device that has queues, `checkpoint` gives states to be written
+//! and takes them back, `diagnose` finds out where a number went wrong, `record` notes when ops begin and end, `rehearsal` gets a
+//! device ready, `turn` sees to it that what a rank does is what the others expect of it.
 //!
 //! # Why no safe call races
 //!
@@ -16,8 +16,8 @@
 //!
 //! - Of what another rank reads, a rank writes parameters in an update, and gradients and parcels in a step or an
 //!   evaluation.
-//! - Gradients and parcels are written only after a wait for the counts of those who read them, and read only after a wait
-//!   for the counts of those who wrote them. Counts follow from what a rank has really done, whatever it was called for,
+//! - Gradients and parcels are written only after a wait for the counts of their readers, and read only after a wait
+//!   for the counts of their writers. Counts follow from what a rank has really done, whatever it was called for,
 //!   so a rank that is called in another order makes others wait, or end; it cannot make them read too early.
 //! - Parameters are first written by [`Engine::load`] alone, before they are published, and nobody reads a unit of a peer before
 //!   that peer has published it as often as the reader has. As a step, an evaluation, a prediction and

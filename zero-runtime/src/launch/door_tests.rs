@@ -16,7 +16,7 @@ fn somebody_else() -> Uid {
     Uid::from_raw(rustix::process::geteuid().as_raw() ^ 1)
 }
 
-/// A connection, whoever may have opened the door.
+/// A connection, whichever process has opened the door.
 fn come_in(door: &Door) -> OwnedFd {
     let caller = socket().unwrap();
     rustix::net::connect(&caller, &door.address("").unwrap()).unwrap();

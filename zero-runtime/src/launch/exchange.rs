@@ -139,7 +139,7 @@ mod tests {
             far.write_all(&[rank as u8]).unwrap();
             let given = watch.exchange(near.into(), 30 * SECOND).unwrap();
             assert_eq!(given.len(), 3);
-            // Each pipe has one byte, for whoever reads it first: every rank reads its own.
+            // Each pipe has one byte, for its first reader: every rank reads its own.
             let mut byte = [0];
             File::from(given.into_iter().nth(rank).unwrap()).read_exact(&mut byte).unwrap();
             assert_eq!(byte, [rank as u8]);

@@ -45,12 +45,12 @@ pub use request::{asked_to_end, end_on_request};
 pub use segment::Segment;
 pub use watch::{Watch, leave};
 
-/// A rank that has waited for this long says for whom it waits, and again whenever that has taken twice as long as the
+/// A rank that has waited for this long says for which one it waits, and again whenever that has taken twice as long as the
 /// last time. The wait goes on, because a rank that was stopped may be continued. It ends when what it is for comes, when
 /// a rank ends, or after the timeout of the transport.
 pub(crate) const NOTICE: Duration = Duration::from_secs(5);
 
-/// Says for whom `rank` has waited for `periods` times [`NOTICE`], if it is time to say so again.
+/// Says for which rank `rank` has waited for `periods` times [`NOTICE`], if it is time to say so again.
 pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String) {
     if periods.is_power_of_two() {
         let seconds = u64::from(periods) * NOTICE.as_secs();
@@ -96,7 +96,8 @@ pub(crate) fn has_restarts() -> bool {
     has_own_launcher() || std::env::var_os(RESTART).is_some()
 }
 
-/// The exit code of a rank that means `code`, to whoever has started it: [`EXIT_AGAIN`] says nothing to others than these two.
+/// The exit code of a rank that means `code`, to the process that has started it: [`EXIT_AGAIN`] says nothing to others than these
+/// two.
 pub(crate) fn exit_code(code: u8) -> u8 {
     if code == EXIT_AGAIN && !has_restarts() { EXIT_REPORTED } else { code }
 }

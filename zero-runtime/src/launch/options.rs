@@ -12,8 +12,8 @@ pub const EXIT_REPORTED: u8 = 2;
 pub const EXIT_NOT_SAVED: u8 = 74;
 /// Exit code of a run that was asked to end, and has left a checkpoint: start it again to go on.
 pub const EXIT_ASKED: u8 = 75;
-/// Exit code by which a rank tells whoever may start it anew that its error is printed, and that a restart may mend it. Where
-/// nobody restarts it is [`EXIT_REPORTED`].
+/// Exit code by which a rank tells a launcher that may start it anew that its error is printed, and that a restart may mend it.
+/// Where nobody restarts it is [`EXIT_REPORTED`].
 pub const EXIT_AGAIN: u8 = 76;
 
 /// What a launcher does where a run ends before its time.

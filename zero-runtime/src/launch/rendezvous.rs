@@ -290,7 +290,7 @@ impl Visit<'_> {
         let deadline = Instant::now() + patience;
         let mut periods = 0;
         loop {
-            // Rank 0 says in each period for whom it waits. If it does not, the wait is for rank 0 itself.
+            // Rank 0 says in each period for which ranks it waits. If it does not, the wait is for rank 0 itself.
             let late = deadline.min(Instant::now() + NOTICE * SILENT_PERIODS);
             let answer = wire::wait([&host.socket].into_iter(), Some(late));
             let has_come = !answer.map_err(LaunchError::system("wait for rank 0"))?.is_empty();

@@ -17,7 +17,7 @@ use crate::transport::cluster;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How long a rank waits before it ends because of another one. A launcher kills all ranks when it sees the first one
-/// end, so whoever knows the cause best must have told it by then. About a rank that failed this is our own launcher
+/// end, so the rank that knows the cause best must have told it by then. About a rank that failed this is our own launcher
 /// (only where the rank has left early with success does the launcher see no failure), and after it the reporter.
 pub(super) fn grace(launcher_knows: bool, reporter_knows: bool) -> Duration {
     GRACE * (u32::from(launcher_knows) + u32::from(reporter_knows))
@@ -196,7 +196,7 @@ impl Watch {
     pub fn fail_after(self) {
         std::thread::sleep(grace(false, true));
         self.links.ended.store(true, Ordering::Release);
-        // Whoever was stopped until now may not have heard it of the one that has told it.
+        // A rank that was stopped until now may not have heard it of the one that has told it.
         self.links.tell_all(&Message::Told(self.links.code()));
     }
 

@@ -144,7 +144,7 @@ impl Peer {
         send(&self.socket, message, &[descriptor])
     }
 
-    /// Ends both directions. What was sent still arrives, and whoever waits on this socket, here or there, wakes.
+    /// Ends both directions. What was sent still arrives, and every wait on this socket, here or there, ends.
     pub fn hang_up(&self) {
         // Fails only where the peer has hung up already.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);

@@ -268,7 +268,7 @@ fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
     }
 }
 
-/// What the arguments of a binary say to whoever launches it. None where they cannot be read, which the binary itself tells.
+/// What the arguments of a binary say to its launcher. None where they cannot be read, which the binary itself tells.
 pub fn launch_options(arguments: &[OsString]) -> Option<LaunchOptions> {
     let words = iter::once(OsString::new()).chain(arguments.iter().cloned());
     let TextCommand { run, .. } = command::read(words).ok()?;

@@ -1,6 +1,6 @@
 //! Carried: how bytes get to the ranks that need them where no device reaches memory of another. All ranks of a group do the
 //! same ops in the same order, which `prove` has shown: so an op sends what its counterparts on others need, and receives from
-//! theirs. What counts would order is in order by that; they are told all the same, for whoever asks which rank is late.
+//! theirs. What counts would order is in order by that; they are told all the same, for a rank that asks which one is late.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -165,7 +165,7 @@ impl<'p, D: Device> Shared<'p, D> {
         unsafe { device.carry(group, &mut received.chain(sent), &|| control.lost().is_none()) };
     }
 
-    /// Lets a parcel leave, from a queue of its own: whoever made it goes on, and waits when its slot is to be filled again.
+    /// Lets a parcel leave, from a queue of its own: the rank that made it goes on, and waits when its slot is to be filled again.
     ///
     /// # Safety
     /// The promise of [`super::Transport::end`].

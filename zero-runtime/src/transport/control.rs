@@ -48,7 +48,7 @@ impl Spins {
     /// Some 10 us, about what a sleep and a wake cost.
     const BRIEF: Self = Self(400);
 
-    /// For `ranks` of one host: none where there are more of them than processors, as then whoever is waited for may need
+    /// For `ranks` of one host: none where there are more of them than processors, as then the rank that is waited for may need
     /// this one.
     pub fn of(ranks: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -93,7 +93,7 @@ impl Count {
     /// How many there are.
     pub const NUMBER: usize = 12 + 2 * Parcel::ALL.len();
 
-    /// Whether a rank that something has come to from another host tells it to its mates as well, who read it there.
+    /// Whether a rank that something has come to from another host tells it to its mates as well, which read it there.
     pub const fn is_for_mates(self, config: &Config) -> bool {
         match self {
             Count::Gathered | Count::Whole => config.mates(Axis::Zero) > 1,
@@ -139,7 +139,8 @@ pub struct Control {
     lost: AtomicU32,
     /// The process that this rank is in, 0 until it has begun.
     pid: AtomicU32,
-    /// Of a rank of another host: when that was told what it does and waits for, and whether it lives. See [`Control::note_report`].
+    /// Of a rank of another host: when that was told what it does and waits for, and whether it lives. See
+    /// [`Control::note_report`].
     reported: AtomicU64,
 }
 
@@ -248,7 +249,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Raises the count by one, and wakes who waits for it. All that was written before is seen by who has waited.
+    /// Raises the count by one, and wakes those that wait for it. They see all that was written before.
     pub fn raise(&self) {
         // Sequentially consistent, as is the waiter's pair of accesses: either it sees the new count, or it is seen here.
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -262,7 +263,8 @@ impl Signal {
         }
     }
 
-    /// Raises the count to `target`, which is beyond it, for who waits for it: as [`Signal::raise`], by whoever alone does so.
+    /// Raises the count to `target`, which is beyond it, for those that wait for it: as [`Signal::raise`], by the one rank that
+    /// does so.
     pub fn raise_to(&self, target: u32) {
         self.count.store(target, Ordering::SeqCst);
         self.wake();
@@ -325,7 +327,7 @@ impl Control {
 
     /// Tells what this rank sleeps for.
     pub(super) fn awaits(&self, awaited: Option<Awaited>) {
-        // Whoever sees that it has ended because a rank was given up sees that as well.
+        // A rank that sees that it has ended because a rank was given up sees that as well.
         self.awaited.store(awaited.map_or(0, Awaited::encode), Ordering::Release);
     }
 
@@ -397,7 +399,7 @@ impl Control {
         reached
     }
 
-    /// Whether the caller, of all who have waited for so many periods while this rank did the same, is the one to say so.
+    /// Whether the caller, of all that have waited for so many periods while this rank did the same, is the one to say so.
     pub(super) fn claim_notice(&self, what: Doing, periods: u32) -> bool {
         let notice = Doing(u64::from(what.count()) << Doing::OP_BITS | u64::from(periods));
         let said = Doing(self.noticed.load(Ordering::SeqCst));

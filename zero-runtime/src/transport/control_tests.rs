@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Far longer than anything here takes: whoever has not been woken by then never is.
+/// Far longer than anything here takes: a sleeper that has not been woken by then never is.
 const GUARD: Duration = Duration::from_secs(30);
 const MILLISECOND: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 

@@ -42,18 +42,18 @@ impl<D: Device> Shared<'_, D> {
             return;
         }
         let cause = self.cause_of(rank);
-        // What is held up with this rank is held up by the same one: of all who wait for it, the first to notice speaks.
+        // What is held up with this rank is held up by the same one: of all that wait for it, the first to notice speaks.
         let what = self.control(cause).doing();
         if self.control(cause).claim_notice(what, periods) {
             launch::note(self.rank(), periods, || self.words(rank, cause));
         }
     }
 
-    /// This rank has waited for `rank` in vain. The first that does so tells all the others whom to give up, and gets the words
-    /// for it.
+    /// This rank has waited for `rank` in vain. The first that does so tells all the others which rank to give up, and gets the
+    /// words for it.
     pub(super) fn gives_up(&self, rank: usize) -> Lost {
         let cause = self.cause_of(rank);
-        // One block decides for all ranks who is the first.
+        // One block decides for all ranks which is the first.
         if !self.control(0).tell_lost(cause) {
             return self.control(0).lost().expect("told just now, or before");
         }

@@ -1,4 +1,4 @@
-//! Tests of whom a long wait is put down to, and in what words.
+//! Tests of which rank a long wait is put down to, and in what words.
 
 use zero_plan::unit::Unit;
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};

@@ -30,7 +30,7 @@ pub fn run<D: Device, R: Send>(
     let arenas = (0..plan.config.mesh.ranks())
         .map(|rank| Arena::new(plan, rank, Arc::clone(&segment), D::open(rank)?, None))
         .collect::<Result<Vec<_>, _>>()?;
-    // Whoever names groups does so for all.
+    // A caller that names groups does so for all.
     let names = plan.config.transport.carries().then(|| names(&arenas[0])).transpose()?;
     let tell_all = |lost: usize| {
         for rank in 0..plan.config.mesh.ranks() {

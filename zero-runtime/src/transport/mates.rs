@@ -52,7 +52,7 @@ impl<D: Device> Shared<'_, D> {
     }
 
     /// Waits until others have read this rank's terms of a sum along an axis: its mates, where they sum them for the host, or
-    /// otherwise all, who tell another count when they have.
+    /// otherwise all, which raise another count when they have.
     pub(super) fn await_read(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
         if self.arena.plan().config.sums_on_hosts(axis) {
             // Buckets are summed over a host in the order in which they are offered.

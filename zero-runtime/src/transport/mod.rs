@@ -83,12 +83,12 @@ pub enum Lost {
 /// engine does it and ended after.
 ///
 /// # Safety
-/// Whoever calls an unsafe method promises that: this rank's ops are those of its schedule, in its order, and so are those of
+/// A caller of an unsafe method promises that: this rank's ops are those of its schedule, in its order, and so are those of
 /// every other rank; each has passed its check; what an op reads and writes are the places that the plan gives it; and a view
 /// of [`Transport::peer`] is not used after the end of the op. Otherwise a rank may write what another one reads.
 /// [`crate::engine::Engine`] keeps that promise.
 ///
-/// Whoever implements it promises what the engine makes views on: `begin` returns only when nobody writes what the op reads,
+/// An implementation promises what the engine makes views on: `begin` returns only when nobody writes what the op reads,
 /// on whichever rank, and nobody reads or writes what it writes, until it is ended; of a gather, until its release; and
 /// `exchange` only when all ranks have called it.
 #[expect(clippy::missing_safety_doc, reason = "one promise for all calls, which the trait states")]

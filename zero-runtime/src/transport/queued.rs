@@ -74,7 +74,7 @@ impl<D: Device> Shared<'_, D> {
     }
 
     /// The device of this rank has failed. All ranks are told so, and then what its queues still wait for is answered: otherwise
-    /// they would never end, and whoever gives the device back would wait for them.
+    /// they would never end, and a caller that gives the device back would wait for them.
     pub(super) fn give_up_device(&mut self, device: &D) {
         for rank in 0..self.arena.plan().config.mesh.ranks() {
             self.control(rank).tell_lost(self.rank());

@@ -1,5 +1,5 @@
 //! Shared: the communication of ranks that see one memory. Nothing is sent: a rank tells how far it is, by counts that only
-//! grow, and whoever needs what it has reads that where it lies.
+//! grow, and a rank that needs what it has reads that where it lies.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -355,7 +355,7 @@ impl<'p, D: Device> Shared<'p, D> {
         (reason, numbers)
     }
 
-    /// Meets all other ranks, who must come for the same reason. What this one leaves for them has been left.
+    /// Meets all other ranks, which must come for the same reason. What this one leaves for them has been left.
     ///
     /// # Panics
     /// On every rank, if one has come for another reason.

@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::launch::{self, JobPlace, Joined, LaunchError, Watch};
 use crate::random::split_mix;
 
-/// Meets the other ranks of a job, who must agree on the plan and on `agreement`, a hash of whatever else decides what is
+/// Meets the other ranks of a job, which must agree on the plan and on `agreement`, a hash of all else that decides what is
 /// computed. When one of them dies, this process ends.
 ///
 /// # Errors

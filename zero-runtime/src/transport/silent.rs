@@ -19,7 +19,7 @@ pub struct Silent {
     pub doing: String,
     /// The rank that has waited.
     pub waiting: usize,
-    /// For whom it has waited, and in what.
+    /// The rank that it has waited for, and the op in which it has.
     pub wait: String,
     /// How long.
     pub waited: Duration,

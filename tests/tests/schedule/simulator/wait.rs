@@ -1,4 +1,4 @@
-//! Wait: who waits for whom, by counts that each rank shows to others and that only grow. Touches no memory.
+//! Wait: how ranks wait for one another, by counts that each rank shows to others and that only grow. Touches no memory.
 
 use zero_plan::layout::OUTGOING_SLOTS;
 use zero_plan::{Axis, Op, Parcel, Plan};
@@ -105,7 +105,7 @@ impl World<'_> {
             Op::Agree => !is_inside || self.ranks.iter().all(|peer| peer.counts.agreed >= own.agreed),
             Op::Clear { parcel } => {
                 let receiver = self.ranks.iter().position(|other| {
-                    // Whoever takes activations lies one pipeline stage further, and gradients go back.
+                    // The receiver of activations lies one pipeline stage further, and gradients go back.
                     let stages = self.plan.config.mesh.pipeline;
                     let own = self.ranks[rank].at;
                     let (from, to) = match parcel {

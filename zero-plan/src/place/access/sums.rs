@@ -12,7 +12,7 @@ impl OfOp<'_, '_> {
         at.zero * shard.len_bytes + within
     }
 
-    /// What the rank at `index` along an axis has of what the one at `of` sums.
+    /// The term that the rank at `index` along an axis has of what the one at `of` sums.
     fn term(&mut self, axis: Axis, unit: usize, round: usize, index: usize, of: usize) {
         let (config, peer) = (&self.plan.config, self.own.along(axis, index));
         let content = match axis {

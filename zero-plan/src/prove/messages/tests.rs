@@ -260,7 +260,7 @@ fn a_message_that_is_sent_before_it_is_there_is_found() {
     assert!(edits > 50, "{edits}");
 }
 
-/// Whoever waits for it would never come to the exchange that the sender has come to by then.
+/// A rank that waits for it would never come to the exchange that the sender has come to by then.
 #[test]
 fn a_message_that_is_sent_after_all_have_to_wait_for_it_is_found() {
     let rules = [

@@ -1,5 +1,5 @@
-//! Memory: who wrote each byte of every rank's arena last, and who has read it since. Never decides which order ops are in: it
-//! asks a clock.
+//! Memory: which op wrote each byte of every rank's arena last, and which ops have read it since. Never decides which order ops are
+//! in: it asks a clock.
 
 use std::collections::BTreeMap;
 

@@ -201,7 +201,7 @@ impl<'a> Walk<'a> {
         let rank = moment.rank as usize;
         let before = self.ranks[rank].raisers[count.index()].replace(moment);
         if let Some(before) = before.filter(|&before| before.number != moment.number && !clock.knows(before)) {
-            // Otherwise who waits for the earlier one would go on when the later one is told.
+            // Otherwise a rank that waits for the earlier one would go on when the later one is told.
             let rule = format!("nothing orders two ops that raise one count, {count:?}");
             return Err(self.unordered(rule, before, "raises it", moment, "raises it"));
         }

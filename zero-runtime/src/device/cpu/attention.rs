@@ -112,7 +112,7 @@ impl<'a, E> Inputs<'a, E> {
 /// The start of a tensor of which each head is written by one thread.
 struct Destination<E>(*mut E);
 
-// SAFETY: an address; whoever writes through it argues for that.
+// SAFETY: an address; the code that writes through it argues for that.
 unsafe impl<E> Sync for Destination<E> {}
 
 impl<E> Destination<E> {

@@ -118,7 +118,7 @@ pub(super) fn attention_backward<E: Element>(
     let dqkv = Argument::from(dqkv);
     let of_blocks = |heads| Grid { blocks: shape.sequences * heads * blocks(shape, rows), threads: THREADS };
     let arguments = [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, of_shape];
-    // First what queries need to know, then those who read it, and last who writes there.
+    // First what queries need to know, then its readers, and last what writes there.
     cuda.launch(
         DELTA.of(E::WIDTH),
         of_rows(queries, DELTA_THREADS),

@@ -24,12 +24,12 @@ const CAPABILITY_MIN: [i32; 2] = [8, 0];
 /// Queues that a plan may put ops in, and those that what leaves for other ranks is sent from.
 pub(super) const QUEUES: usize = Stream::ALL.len() + Parcel::ALL.len();
 
-/// The queue of whoever reads beside a run.
+/// The queue of reads beside a run.
 pub(super) const ASIDE: usize = QUEUES;
 
 const OUT_OF_MEMORY: Status = 2;
 
-/// How long whoever gives something back waits for the queues: so many sleeps.
+/// How long giving something back waits for the queues: so many sleeps.
 const SETTLE_SLEEPS: u32 = 10_000;
 const SETTLE_SLEEP: Duration = Duration::from_millis(1);
 
@@ -262,7 +262,7 @@ impl Context {
         self.check("cuStreamWaitValue32", status)
     }
 
-    /// Writes the word at an address after all that a queue was asked for so far, for whoever has seen it to see that too.
+    /// Writes the word at an address after all that a queue was asked for so far, so that all who have seen it see that too.
     pub fn write_value(&self, address: cu::CUdeviceptr, value: u32, queue: usize) -> Result<(), CudaError> {
         // SAFETY: as above; the rank of this context alone writes it.
         let status = unsafe { (self.libraries.driver.cuStreamWriteValue32_v2)(self.streams[queue], address, value, 0) };

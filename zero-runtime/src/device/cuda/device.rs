@@ -146,7 +146,7 @@ impl Device for Cuda {
             // SAFETY: elements of a view, which nobody else uses as long as it lives, nor in another queue after.
             self.attempt(|| unsafe { self.send(address, len, &mut fill) });
         }
-        // Whoever fills counts on being asked, even if nobody reads it.
+        // Code that fills counts on being asked, even if nobody reads it.
         if let Some(fill) = fill {
             fill(&mut vec![T::zeroed(); len]);
         }
@@ -168,7 +168,7 @@ impl Device for Cuda {
             return;
         }
         self.call(("read", from.address().addr(), to.len()), || {
-            // Whoever reads beside a run has waited for what it reads when it began.
+            // A read beside a run has waited for what it reads when it began.
             if self.queue() != super::context::ASIDE {
                 self.context.join_all(self.queue())?;
             }

@@ -195,7 +195,7 @@ impl Cuda {
         }
         let (blocks, threads) = (grid.blocks as u32, grid.threads as u32);
         let stream = self.stream();
-        // SAFETY: a kernel of this context, and a pointer to each of its arguments, which are copied by the call. Whoever
+        // SAFETY: a kernel of this context, and a pointer to each of its arguments, which are copied by the call. The caller that
         // launches it gives what it takes, and views of what it reads and writes.
         let status = unsafe {
             (self.context.libraries.driver.cuLaunchKernel)(

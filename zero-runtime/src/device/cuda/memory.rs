@@ -285,8 +285,8 @@ impl Drop for Mapped {
         if !self.context.settle() {
             return;
         }
-        // SAFETY: what was made, in the reverse order; nobody has views any more, and ops that had them are done, as whoever
-        // drops a device waits for its queues first. There is nobody to tell a failure.
+        // SAFETY: what was made, in the reverse order; nobody has views any more, and ops that had them are done, as the caller
+        // that drops a device waits for its queues first. There is nobody to tell a failure.
         unsafe {
             for pages in self.pages.iter().filter(|pages| pages.is_mapped) {
                 let _ = (driver.cuMemUnmap)(self.start + pages.offset as cu::CUdeviceptr, pages.bytes);

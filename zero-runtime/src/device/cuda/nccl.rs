@@ -158,7 +158,7 @@ impl Groups {
         Self { communicators: Vec::new() }
     }
 
-    /// Joins groups one after another, as all ranks do in one order, and exchanges something in each: whoever meets another for
+    /// Joins groups one after another, as all ranks do in one order, and exchanges something in each: a rank that meets another for
     /// the first time waits for it, which no op may. An error where `goes_on` says no.
     pub fn join(
         context: &Arc<Context>,
@@ -192,7 +192,7 @@ impl Groups {
             joined.communicators.push(communicator);
             is_met = is_met && joined.greet(context, number, group, &room, goes_on)?;
             if !is_met {
-                // Whoever was told that another rank has gone says so.
+                // The rank that was told that another one has gone says so.
                 let reason = "another rank has ended, or does not come".to_owned();
                 return Err(CudaError::Carrier { call: "ncclCommInitRankConfig", ordinal: context.ordinal, reason });
             }

@@ -138,7 +138,7 @@ impl Products {
         said("cublasLtCreate", status).map_err(failed).map(|()| products)
     }
 
-    /// For whoever multiplies nothing.
+    /// Where nothing is multiplied.
     pub fn none(context: &Arc<Context>) -> Self {
         Self { context: Arc::clone(context), handle: null_mut(), ways: HashMap::new() }
     }

@@ -54,8 +54,8 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: whoever drops it has waited for what is copied; made by `new`, used nowhere after. There is nobody to tell a
-        // failure.
+        // SAFETY: the code that drops it has waited for what is copied; made by `new`, used nowhere after. There is nobody to tell
+        // a failure.
         let _ = unsafe { (self.context.libraries.driver.cuMemFreeHost)(self.start.cast()) };
         self.context.taken.pinned.fetch_sub(self.len, Ordering::Relaxed);
     }
@@ -216,7 +216,8 @@ impl Cuda {
 impl Drop for Staging {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: whoever drops it has waited for what it copies; made by `new`, used nowhere after. There is nobody to tell a failure.
+        // SAFETY: the code that drops it has waited for what it copies; made by `new`, used nowhere after. There is nobody to tell
+        // a failure.
         unsafe {
             for &event in self.copied.iter().flatten().filter(|event| !event.is_null()) {
                 self.context.drop_event(event);

@@ -207,7 +207,7 @@ impl Batch {
                 held.push((peer, tag));
                 break;
             }
-            // SAFETY: by the promise of whoever gave it.
+            // SAFETY: by the promise of the caller that gave it.
             let request = unsafe {
                 match (is_sent, is_answered) {
                     (false, _) => mpi.receive(start, bytes, peer, tag),

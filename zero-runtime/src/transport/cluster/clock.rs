@@ -1,7 +1,7 @@
 //! Clock: how far the clock of each host is from that of rank 0's, by round trips between its first rank and rank 0. Never sets
 //! a clock, and never says what lies between two looks.
 //!
-//! Whoever asks another one for its clock knows that it was read after the question was sent and before the answer came. If it
+//! A rank that asks another one for its clock knows that it was read after the question was sent and before the answer came. If it
 //! was read in the middle, the difference is exact; it is wrong by half of the round trip at most. So the shortest of several
 //! counts (F. Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989; as the clock filter of RFC 5905
 //! does).
@@ -73,7 +73,7 @@ fn look(trips: &[RoundTrip]) -> ClockLook {
     trips.iter().min_by_key(|trip| trip.ns()).expect("a round trip").look()
 }
 
-/// Compares the clock of this rank, the first of `ranks_per_host` of its host, with that of rank 0, who answers all such ranks
+/// Compares the clock of this rank, the first of `ranks_per_host` of its host, with that of rank 0, which answers all such ranks
 /// in turn. Gives up when it does not go on.
 pub(super) fn compare(mpi: &Mpi, ranks_per_host: usize, goes_on: &dyn Fn() -> bool) -> Result<ClockLook, Unread> {
     if mpi.rank > 0 {
@@ -96,7 +96,7 @@ pub(super) fn compare(mpi: &Mpi, ranks_per_host: usize, goes_on: &dyn Fn() -> bo
 }
 
 /// What is done between two looks at whether something has come. Looking all the time is faster where there are processors
-/// enough; where there are not, whoever sleeps is woken before others have had their turn. So every other round trip sleeps.
+/// enough; where there are not, a sleeper is woken before others have had their turn. So every other round trip sleeps.
 fn rest(trip: usize) -> fn() {
     if trip.is_multiple_of(2) { std::thread::yield_now } else { || std::thread::sleep(BRIEF) }
 }

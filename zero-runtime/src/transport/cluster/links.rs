@@ -1,5 +1,5 @@
 //! Links: posts what the plan says that a rank sends to those of other hosts in each op and receives of them, and which count
-//! that raises: the one that they would raise themselves if they shared its memory. So whoever waits does not know which of the
+//! that raises: the one that they would raise themselves if they shared its memory. So a rank that waits does not know which of the
 //! two it was.
 #![allow(unsafe_code)]
 

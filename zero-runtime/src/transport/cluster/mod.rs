@@ -39,7 +39,7 @@ pub fn leave() {
     WORLD.get().into_iter().for_each(Ending::leave);
 }
 
-/// Ends the ranks of all hosts, if there are others than this one: this rank has failed, and whoever says why has said it.
+/// Ends the ranks of all hosts, if there are others than this one: this rank has failed, and why has been said.
 /// Returns after a moment where no launcher ends this process.
 pub fn abort(code: u8) {
     WORLD.get().into_iter().for_each(|world| world.abort(code));
@@ -93,7 +93,7 @@ impl Counts for Known {
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// Meets the ranks of all other hosts, who are about to run `agreement`.
+    /// Meets the ranks of all other hosts, which are about to run `agreement`.
     ///
     /// # Errors
     /// Z0450 to Z0457; Z0331 if this host has no room for what MPI shares.

@@ -58,7 +58,7 @@ pub(super) struct Message {
     pub bytes: usize,
 }
 
-// SAFETY: an address and what it is for; whoever gives a message promises that the thread may read or write what it is of.
+// SAFETY: an address and what it is for; the caller that gives a message promises that the thread may read or write what it is of.
 unsafe impl Send for Message {}
 
 /// What the thread is told.
@@ -178,8 +178,8 @@ impl Post {
         self.0.wakes.notify_one();
     }
 
-    /// Has the thread compare this host's clock with that of rank 0's, and tell what came of it. It does nothing else meanwhile: all
-    /// that other ranks wait for has left before.
+    /// Has the thread compare this host's clock with that of rank 0's, and tell what came of it. It does nothing else meanwhile:
+    /// all that other ranks wait for has left before.
     pub fn compare_clocks(&self, ranks_per_host: usize, patience: Duration) -> Receiver<Result<ClockLook, Unread>> {
         let (tell, compared) = std::sync::mpsc::sync_channel(1);
         lock(&self.0.told).clocks = Some(Clocks { ranks_per_host, deadline: Instant::now() + patience, tell });
@@ -192,7 +192,7 @@ impl Post {
         lock(&self.0.failure).take()
     }
 
-    /// The same thread, for whoever ends the process.
+    /// The same thread, for code that ends the process.
     pub fn ending(&self) -> Ending {
         Ending(Arc::clone(&self.0))
     }
@@ -202,7 +202,7 @@ impl Post {
 pub(crate) struct Ending(Arc<Desk>);
 
 impl Ending {
-    /// Leaves the world together with all its ranks, who have done their work; waits no longer than a moment.
+    /// Leaves the world together with all its ranks, which have done their work; waits no longer than a moment.
     pub fn leave(&self) {
         self.end(End::Leave, LEAVE);
     }

@@ -19,7 +19,7 @@ use crate::transport::silent::Life;
 
 const TAG: c_int = REPORT_TAG as c_int;
 
-/// Between two looks, at this rank and at what has come. Whoever is at the same in two of them is long at it.
+/// Between two looks, at this rank and at what has come. A rank that is at the same in two of them is long at it.
 const PERIOD: Duration = Duration::from_millis(250);
 /// Between two looks at the end, when nothing else is under way.
 const BRIEF: Duration = Duration::from_micros(100);
