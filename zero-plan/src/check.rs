@@ -155,7 +155,7 @@ impl SlotState {
 /// The tables that a check reads.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// What the schedule is for.
+    /// The purpose of the schedule.
     pub pass: Pass,
     /// The pipeline stage.
     pub stage: usize,

@@ -16,7 +16,7 @@ pub enum Gather {
     Mapped,
 }
 
-/// What ranks compute on, of the devices that are built in.
+/// A device on which ranks compute, of those that are built in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Device {
     /// The processor, with its memory.
@@ -153,7 +153,7 @@ impl Width {
     }
 }
 
-/// What each kind of number is stored in.
+/// The width in which each kind of number is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Precision {
     /// What layers take and give: activations, their gradients, what is saved, and parameters as layers read them.
@@ -215,7 +215,7 @@ pub struct Config {
     pub split: Split,
     /// What is computed again instead of kept.
     pub recompute: Recompute,
-    /// What states are stored in.
+    /// Widths in which states are stored.
     pub precision: Precision,
     /// Sequences in one micro-batch of one rank.
     pub sequences: usize,
@@ -225,7 +225,7 @@ pub struct Config {
     pub micro_batches: usize,
     /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training goes on meanwhile.
     pub snapshot: bool,
-    /// What ranks compute on: it decides where places may begin, and whether ops have streams.
+    /// The device on which ranks compute: it decides where places may begin, and whether ops have streams.
     pub device: Device,
     /// What carries bytes between ranks.
     pub transport: TransportKind,

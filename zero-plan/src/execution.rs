@@ -76,7 +76,7 @@ impl Tally {
     }
 }
 
-/// What an op waits for. `nth` counts the collectives of a communicator, or the parcels of a channel, in order.
+/// An event that an op waits for. `nth` counts the collectives of a communicator, or the parcels of a channel, in order.
 #[derive(Clone, Copy)]
 enum Event {
     /// All members have begun a collective.
@@ -283,7 +283,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What an op waits for, once it has begun.
+    /// The events that an op waits for, once it has begun.
     fn needs(&self, rank: usize, op: Op) -> [Option<Event>; 2] {
         let own = &self.ranks[rank];
         let all_in = |scope| Some(Event::Begun { scope, nth: own.begun[scope as usize] - 1 });
@@ -337,7 +337,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What others see of an op that is over.
+    /// Shows others that an op is over.
     fn finish(&mut self, rank: usize, op: Op) {
         let config = &self.plan.config;
         match op {

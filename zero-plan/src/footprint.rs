@@ -133,7 +133,7 @@ impl Plan<'_> {
         size + run.data_bytes + profile_bytes(self, run.profiled_steps)
     }
 
-    /// What each thread works in of the memory that the budget of a spec is of.
+    /// Bytes that each thread works in, of the memory that a spec's budget limits.
     pub const fn thread_bytes(&self) -> usize {
         if self.config.device.is_host() { thread_bytes(self.config.precision.compute) } else { 0 }
     }
@@ -162,7 +162,7 @@ const fn numbers_bytes(agreed: usize) -> usize {
     NUMBER_ROUNDS * exchanged_bytes(agreed)
 }
 
-/// What a rank leaves for the others in one exchange: a word that says what the exchange is for, and the numbers.
+/// Bytes that a rank leaves for the others in one exchange: a word that says what the exchange is for, and the numbers.
 pub const fn exchanged_bytes(agreed: usize) -> usize {
     size_of::<u64>() + agreed * size_of::<f64>()
 }

@@ -38,7 +38,7 @@ use crate::spec::{Size, ron_options};
 pub struct Hardware {
     /// What people call it.
     pub name: String,
-    /// What ranks compute on.
+    /// The device on which ranks compute.
     pub device: DeviceFigures,
     /// What each node has.
     pub node: Node,
@@ -50,7 +50,7 @@ pub struct Hardware {
     pub measured: Vec<MeasuredUnit>,
 }
 
-/// What a rank computes on.
+/// A device on which a rank computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A device with memory of its own, of which each rank has one.
@@ -106,7 +106,7 @@ pub struct Node {
     /// Memory of its processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
-    /// What checkpoints are written to.
+    /// The disk to which checkpoints are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Disk>,
 }
@@ -171,7 +171,7 @@ pub struct MeasuredUnit {
     pub position: usize,
     /// Its parameters, by which sizes of one model differ.
     pub params: usize,
-    /// What it computed in.
+    /// The width in which it computed.
     pub compute: Width,
     /// Tokens of the micro-batch.
     pub tokens: usize,

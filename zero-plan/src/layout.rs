@@ -97,7 +97,7 @@ pub struct Bucket {
     pub partial: usize,
 }
 
-/// What layout and schedule are made of: the tables so far.
+/// The tables so far, from which layout and schedule are made.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables<'a> {
     /// The configuration.

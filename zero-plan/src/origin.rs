@@ -21,7 +21,7 @@ pub const NAMED: &[&str] = &[
     "memory",
 ];
 
-/// What a configuration was written in.
+/// The source in which a configuration was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Not known: the configuration does not come from a spec.
@@ -48,7 +48,7 @@ pub struct Given {
 /// Where the values of a configuration come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// What they were written in.
+    /// The source in which they were written.
     pub source: Source,
     /// Those of [`NAMED`] that are given.
     pub given: &'static [Given],

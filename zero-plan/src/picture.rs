@@ -141,7 +141,7 @@ pub struct StagePicture {
     pub ops: OpColumns,
     /// What travels.
     pub flights: Flights,
-    /// What the step is made of: the parts add up to it.
+    /// The parts of the step, which add up to it.
     pub time: Vec<TimePart>,
     /// What a rank holds.
     pub memory: MemoryPicture,

@@ -150,7 +150,7 @@ const fn balanced_end(config: &Config, units: &[Unit], first: usize, chunks_afte
     end
 }
 
-/// What a schedule is for.
+/// The purpose of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Pass {
     /// A training step.
@@ -175,7 +175,7 @@ pub struct Turn {
 pub struct Turns<'a> {
     /// The configuration.
     pub config: &'a Config,
-    /// What the schedule is for.
+    /// The purpose of the schedule.
     pub pass: Pass,
     /// The pipeline stage.
     pub stage: usize,

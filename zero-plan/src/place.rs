@@ -75,10 +75,10 @@ impl Stretch {
     }
 }
 
-/// What there is of every parameter, one place for each: what a checkpoint of a run consists of.
+/// A number that there is of every parameter, with a place of its own. A checkpoint of a run consists of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// What layers compute with.
+    /// The numbers that layers compute with.
     Parameters,
     /// What the optimizer updates, where that is a copy of its own.
     Master,
@@ -219,14 +219,14 @@ impl Places<'_> {
         Stretch { start: self.at.zero * len, len }
     }
 
-    /// What of a unit's flat buffer this rank sums gradients of: its share is cut once more among the replicas.
+    /// The stretch of a unit's flat buffer whose gradients this rank sums: its share is cut once more among the replicas.
     pub const fn summed(&self, unit: usize) -> Stretch {
         let mesh = &self.tables.config.mesh;
         let len = self.placement(unit).padded / mesh.data_ranks();
         Stretch { start: self.at.part(mesh) * len, len }
     }
 
-    /// What of a unit's flat buffer this rank keeps the optimizer state of, and updates.
+    /// The stretch of a unit's flat buffer whose optimizer state this rank keeps, and which it updates.
     pub const fn owned(&self, unit: usize) -> Stretch {
         if self.tables.config.shards_optimizer() {
             return self.shared_out(unit);
@@ -483,8 +483,8 @@ impl Places<'_> {
         self.place(Kind::Workspace, self.memory.region(Kind::Workspace).bytes - bytes, bytes)
     }
 
-    /// What `unit` has made for another pipeline stage, in a slot that it leaves from. What is tied leaves from where it is
-    /// kept: the sum of gradients from `reduced`, parameters from `updated`.
+    /// The parcel that `unit` has made for another pipeline stage, in a slot that it leaves from. A tied one leaves from where it
+    /// is kept: the sum of gradients from `reduced`, parameters from `updated`.
     pub const fn outgoing(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
         let Memory { outgoing_slot_bytes, returning_slot_bytes, .. } = *self.memory;
         match parcel {

@@ -24,7 +24,7 @@ use crate::unit::Unit;
 pub struct Plan<'a> {
     /// Name of the model.
     pub model: &'a str,
-    /// What the tables were computed from.
+    /// The configuration from which the tables were computed.
     pub config: Config,
     /// The units, in the order of forward.
     pub units: &'a [Unit],

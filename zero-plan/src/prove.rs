@@ -7,8 +7,8 @@
 //! several hosts, each message is received, holds what its op needs and need not be buffered (`messages`); and where ops run in
 //! streams of a device, what two of them do to one place is in order (`streams`).
 //!
-//! Passes are proven one by one, but for streams. A pass that ends leaves no parcel on its way and no collective half done, so whatever
-//! follows it starts as the first pass does, only that some of its ranks are ahead.
+//! Passes are proven one by one, but for streams. A pass that ends leaves no parcel on its way and no collective half done, so
+//! whatever follows it starts as the first pass does, only that some of its ranks are ahead.
 
 mod cover;
 mod flow;
@@ -196,7 +196,7 @@ pub fn prove_decoding(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
     messages::messages(&ranks, accesses, true, &messages::posted)
 }
 
-/// What a proof looks at: one pass of all ranks.
+/// One pass of all ranks, at which a proof looks.
 struct Ranks<'a> {
     plan: &'a Plan<'a>,
     pass: Pass,

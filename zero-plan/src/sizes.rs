@@ -22,7 +22,7 @@ pub struct Sizes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
-    /// What layers compute in.
+    /// The width in which layers compute.
     pub compute: Width,
     /// Sequences of a micro-batch.
     pub sequences: usize,

@@ -27,7 +27,7 @@ pub struct Summary {
     pub fingerprint: String,
     /// Parameters, padding not counted.
     pub params: usize,
-    /// What layout and order were computed from.
+    /// The configuration from which layout and order were computed.
     pub config: Config,
     /// Ranks of the whole mesh.
     pub ranks: usize,
@@ -71,7 +71,7 @@ pub struct StageSummary {
     pub total_bytes: usize,
     /// When most of the arena is in use.
     pub peak: PeakSummary,
-    /// What it sends in a step, but for what it sends nothing of.
+    /// The kinds of bytes that it sends in a step, but for those of which it sends none.
     pub sent: Vec<SentBytes>,
     /// All that it sends in a step.
     pub sent_bytes: usize,

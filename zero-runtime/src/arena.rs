@@ -277,7 +277,7 @@ impl<'p, D: Device> Arena<'p, D> {
         StoredMut::of(self.width(place), unsafe { self.bytes_mut(place) })
     }
 
-    /// What the numbers at a place are stored in. Of what arrives, only sums over hosts are added up where they lie.
+    /// The width of the numbers at a place. Of what arrives, only sums over hosts are added up where they lie.
     pub(crate) fn width(&self, place: Place) -> Width {
         let sums = (place.region == Kind::Inbox && self.plan.config.subtotal_axis().is_some()).then_some(Width::F32);
         place.region.width(&self.plan.config).or(sums).expect("a region of one width")

@@ -55,7 +55,7 @@ pub trait Model: 'static {
 /// The sizes of all fields under some shape.
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeSizes {
-    /// What layers compute in.
+    /// The width in which layers compute.
     pub compute: Width,
     /// Sequences of a micro-batch.
     pub sequences: usize,
@@ -147,7 +147,7 @@ impl<D> Copy for Code<D> {}
 /// Predictions of parameters and features, each as bytes.
 pub type Logits<D> = fn(&D, View<D, u8>, View<D, u8>, ViewMut<D, f32>);
 
-/// What predictions are made with.
+/// The code by which a head predicts.
 pub struct HeadCode<D> {
     /// [`Head::CLASSES`]
     pub classes: usize,
@@ -183,7 +183,7 @@ pub struct Fields<S: Shape, Y, const N: usize> {
     output: PhantomData<fn() -> Y>,
 }
 
-/// What `N` fields come to: the code of the head beside that of all fields.
+/// The sum of `N` fields: the code of the head beside that of all fields.
 pub struct Whole<S: Shape, const N: usize> {
     /// Sizes and code.
     pub fields: Fields<S, Loss, N>,

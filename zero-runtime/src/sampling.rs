@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 /// How freely a token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// What logits are divided by: 0 always takes the likeliest token.
+    /// The divisor of logits: 0 always takes the likeliest token.
     pub temperature: f64,
     /// Only so many of the likeliest tokens are drawn from.
     pub top_k: Option<NonZeroUsize>,

@@ -23,7 +23,7 @@ const ROUNDING: f64 = 1e-4;
 /// Elements that [`gradcheck`] moves of parameters, and of inputs.
 const CHECKED_MAX: usize = 400;
 
-/// What gradients hold that are to be added to.
+/// The value of gradients that are to be added to.
 const HELD: f32 = 2.0;
 
 /// Between 0.1 and 1, of either sign: finite differences must not step over the kink of a ReLU.

@@ -64,9 +64,9 @@ pub struct Pick {
 /// Bytes on one kind of link, and how long they take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LinkUse {
-    /// What they are for.
+    /// Their purpose.
     pub flow: Flow,
-    /// What they travel on.
+    /// The link on which they travel.
     pub link: LinkKind,
     /// Bytes that the rank sends in a step that sends most.
     pub bytes: usize,

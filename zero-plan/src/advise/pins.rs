@@ -39,7 +39,7 @@ pub struct Pins {
 /// A pin that is not understood. Z0165.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPin {
-    /// What was asked for.
+    /// The value that was asked for.
     pub pin: String,
     /// What is wrong with it, and what helps.
     pub what: String,

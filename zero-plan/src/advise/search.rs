@@ -24,7 +24,7 @@ pub struct TimedLayout {
     pub token_s: f64,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     /// What was timed, fastest first.

@@ -33,7 +33,7 @@ const fn widths(compute: Width, reduce: Width, master: Width) -> Precision {
     Precision { compute, params: compute, reduce, master, moments: master }
 }
 
-/// What numbers may be stored in.
+/// Widths in which numbers may be stored.
 pub(super) fn precisions(question: &Question) -> Vec<Precision> {
     use Width::{BF16, F32};
     let (pins, given) = (&question.pins, question.pins.spec.precision);

@@ -60,7 +60,7 @@ pub fn answer(question: &Question, advice: &Advice) -> String {
     text
 }
 
-/// What a layout comes to, in a few lines.
+/// The figures of a layout, in a few lines.
 pub(super) fn figures(pick: &Pick) -> Vec<String> {
     let Pick { step_s, tokens, tokens_per_s, mfu, budget_bytes, .. } = pick;
     let memory = format!("memory {} of {} a rank", gb(pick.need.bytes), gb(*budget_bytes));

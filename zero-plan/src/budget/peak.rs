@@ -79,7 +79,7 @@ struct InUse {
     slots: usize,
     gathered: usize,
     staged: usize,
-    /// What the last op used. Regions that are always in use keep the bytes that they begin with.
+    /// Bytes that the last op used. Regions that are always in use keep the bytes that they begin with.
     bytes: [usize; Kind::ALL.len()],
 }
 

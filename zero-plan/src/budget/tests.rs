@@ -1,4 +1,4 @@
-//! What a peak is made of.
+//! The parts of a peak.
 
 use super::*;
 use crate::config::{Config, Often, Precision, TransportKind, Width};

@@ -235,7 +235,7 @@ const fn check_states(own: &Places, i: usize) -> Broken {
     None
 }
 
-/// What one unit needs of regions that units take turns in.
+/// The room that one unit needs in regions that units take turns in.
 const fn check_turns(own: &Places, i: usize) -> Broken {
     let at = &own.tables.placements[i];
     let gradient = own.output_gradient(i);

@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// What its numbers are stored in; none where numbers of several widths lie side by side.
+    /// The width of its numbers; none where numbers of several widths lie side by side.
     pub const fn width(self, config: &Config) -> Option<Width> {
         match self {
             Kind::Parameters => Some(config.precision.params),

@@ -135,7 +135,7 @@ impl Sizes {
         arriving_bytes(tables, self.stage, self.bucket_max) + shards * config.precision.params.bytes()
     }
 
-    /// What [`Kind::bytes`] gives the bytes of.
+    /// The length of a region, of which [`Kind::bytes`] gives the bytes.
     pub(super) const fn len(&self, tables: &Tables, kind: Kind) -> usize {
         let config = tables.config;
         let zero = config.mesh.zero;

@@ -16,7 +16,7 @@ use crate::traffic::Traffic;
 pub struct Flights {
     /// Number of the op that starts it.
     pub op: Vec<usize>,
-    /// What it is drawn as.
+    /// The class as which it is drawn.
     pub class: Vec<Class>,
     /// When it starts.
     pub start: Vec<u64>,
@@ -26,7 +26,7 @@ pub struct Flights {
     pub track: Vec<usize>,
     /// Bytes that a rank sends.
     pub bytes: Vec<usize>,
-    /// What it goes over, where that is known.
+    /// The link that it goes over, where that is known.
     pub link: Vec<&'static str>,
 }
 

@@ -60,7 +60,7 @@ impl Group {
 pub struct KindPicture {
     /// Its name.
     pub name: &'static str,
-    /// What it is drawn as.
+    /// The group as which it is drawn.
     pub group: Group,
 }
 
@@ -123,7 +123,7 @@ pub struct MemoryPicture {
     pub holdings: [Holding; Kind::ALL.len()],
     /// All regions together.
     pub arena_bytes: usize,
-    /// What is in use during ops: for each kind the numbers of the ops at which it changes, and the bytes from there on. The
+    /// The bytes in use during ops: for each kind the numbers of the ops at which it changes, and the bytes from there on. The
     /// first op is always among them.
     pub in_use: Vec<Vec<(usize, usize)>>,
     /// When most of it is in use.

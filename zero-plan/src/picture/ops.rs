@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::simulate::{Cause, Part, Timeline, label};
 
-/// What an op is drawn as.
+/// A class as which an op is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -100,7 +100,7 @@ pub struct Verb {
     pub alone: bool,
     /// What it is about.
     pub about: About,
-    /// What it is drawn as.
+    /// The class as which it is drawn.
     pub class: Class,
     /// What it does, with places for the details of an op: see [`Op::sentence`].
     pub sentence: &'static str,
@@ -153,7 +153,7 @@ pub struct OpColumns {
     pub waited: Vec<u64>,
     /// Bytes that it sends.
     pub sent: Vec<usize>,
-    /// What those ops that waited have waited for.
+    /// The causes of waits, of those ops that waited.
     pub waits: Vec<WaitPicture>,
 }
 
@@ -183,7 +183,7 @@ impl OpColumns {
     }
 }
 
-/// What an op waited for.
+/// The cause of an op's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitPicture {
     /// The op that waited.
@@ -214,13 +214,13 @@ impl WaitPicture {
 pub struct TimePart {
     /// What it is.
     pub name: String,
-    /// What it is drawn as; none where a rank waits.
+    /// The class as which it is drawn; none where a rank waits.
     pub class: Option<Class>,
     /// How long it takes.
     pub time: u64,
 }
 
-/// What a step of a rank is made of.
+/// The parts of a step of a rank.
 pub(super) fn time(plan: &Plan, pipeline: usize, timed: Timed) -> Vec<TimePart> {
     let parts = timed.timeline.parts(plan, pipeline).0.into_iter();
     let part = |(part, time)| TimePart { name: label(part), class: class_of(part), time: timed.clock.ticks(time) };

@@ -128,7 +128,7 @@ fn same(ranks: &Ranks, scope: Scope, one: usize, other: usize) -> Result<(), Fla
     Ok(())
 }
 
-/// What sender and receiver must agree on.
+/// The facts about a parcel on which sender and receiver must agree.
 #[derive(Debug, PartialEq, Eq)]
 struct Sent {
     /// The unit that needs it.

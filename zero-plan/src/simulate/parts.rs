@@ -29,7 +29,7 @@ pub enum Part {
     Bubble,
 }
 
-/// What a step of one lane comes to, in seconds. They add up to the step.
+/// The parts of a step of one lane, in seconds. They add up to the step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Parts(pub Vec<(Part, f64)>);
 

@@ -32,7 +32,7 @@ enum State {
     Through,
 }
 
-/// What an op waits for.
+/// A need that an op waits for.
 enum Need {
     Nothing,
     Until(f64, Cause),
@@ -251,7 +251,7 @@ impl<'a> Run<'a> {
         self.send(lane, flow, route, Traffic::of(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes())
     }
 
-    /// What an op waits for, once it has begun.
+    /// The need that an op waits for, once it has begun.
     fn need(&self, lane: usize, op: Op) -> Need {
         let runner = &self.runners[lane];
         let transfer = |lane: usize, transfer: Option<usize>| match transfer {

@@ -41,7 +41,7 @@ pub struct Span {
     pub end_s: f64,
     /// How long its rank waited in it before `start_s`.
     pub waited_s: f64,
-    /// What it waited for, or came after.
+    /// The end of what it waited for, or came after.
     pub cause: Cause,
 }
 
@@ -71,9 +71,9 @@ pub enum Cause {
 pub struct Transfer {
     /// The op that began it.
     pub op: usize,
-    /// What it is for.
+    /// Its purpose.
     pub flow: Flow,
-    /// What it travels on.
+    /// The link on which it travels.
     pub link: LinkKind,
     /// Bytes that the rank sends.
     pub bytes: usize,
@@ -124,7 +124,7 @@ impl Flow {
     }
 }
 
-/// What something travels on.
+/// A link on which something travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum LinkKind {
     /// Memory that ranks share: peers read what lies there, so nothing travels.

@@ -15,8 +15,8 @@ use super::slip;
 use super::tokens::{Kind, tokens};
 use crate::diagnostic::{Diagnostic, line_column};
 
-/// Reads and checks the spec that an attribute's options stand for: names as in [`options`](keys::options), and values as written, in RON
-/// (`3`, `MiB(8)`, `Local`), spaced in any way.
+/// Reads and checks the spec that an attribute's options stand for: names as in [`options`](keys::options), and values as written,
+/// in RON (`3`, `MiB(8)`, `Local`), spaced in any way.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ struct Given {
     value: String,
 }
 
-/// What an attribute's options stand for.
+/// The spec that an attribute's options stand for.
 struct Translated {
     given: Vec<Given>,
     /// What is wrong with the other options.

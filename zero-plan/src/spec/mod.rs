@@ -66,14 +66,14 @@ pub struct Spec {
     pub pipeline: Pipeline,
     /// What one rank works on in a step.
     pub batch: Batch,
-    /// What states are stored and sent in.
+    /// Widths in which states are stored and sent.
     pub precision: Precision,
     /// What is computed again instead of kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
     /// How a checkpoint is written.
     pub checkpoint: Checkpoint,
-    /// What ranks compute on.
+    /// The device on which ranks compute.
     pub device: Device,
     /// How ranks reach each other; without it, as is usual for the device.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,7 +69,7 @@ impl<'a> Elements<'a> {
         Self::new(checkpoint, state, checkpoint.lens().into_iter().enumerate().map(whole).collect())
     }
 
-    /// What the elements of a tensor are stored in; of several widths, the first.
+    /// The width of the elements of a tensor; of several, the first.
     pub fn width(&self, tensor: usize) -> Option<Width> {
         self.sources.iter().find(|(source, _)| source.tensor == tensor).map(|&(_, width)| width)
     }

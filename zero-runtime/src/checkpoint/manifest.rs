@@ -29,7 +29,7 @@ pub struct Manifest {
     pub config: Value,
     /// The arguments of the run.
     pub arguments: Map<String, Value>,
-    /// What was trained on, and how far.
+    /// The data that was trained on, and how far.
     pub data: DataPosition,
     /// The spec that the binary was compiled from.
     pub spec: SpecInfo,
@@ -114,15 +114,15 @@ pub struct PlanInfo {
     pub micro_batches: usize,
     /// Parameters of the model.
     pub params: usize,
-    /// What layers computed in.
+    /// The width in which layers computed.
     pub compute_width: String,
-    /// What parameters were held in.
+    /// The width of parameters.
     pub params_width: String,
-    /// What gradients were summed in.
+    /// The width of sums of gradients.
     pub reduce_width: String,
     /// What the optimizer updated.
     pub master_width: String,
-    /// What moments were held in.
+    /// The width of moments.
     pub moments_width: String,
 }
 

@@ -77,7 +77,7 @@ impl Shard {
         &self.entries
     }
 
-    /// What the file of a step begins with.
+    /// The beginning of the file of a step.
     fn head(&self, step: u64) -> Vec<u8> {
         let mut head = self.head.clone();
         let digits = format!("{step:0STEP_DIGITS$}");

@@ -25,7 +25,7 @@ pub fn tensors_of<M: Model>() -> Vec<TensorInfo> {
         .collect()
 }
 
-/// What the numbers of a state are stored in.
+/// The width in which the numbers of a state are stored.
 const fn width(precision: &Precision, state: State) -> Width {
     match state {
         State::Parameters => precision.params,

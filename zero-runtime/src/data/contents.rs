@@ -15,7 +15,7 @@ pub type Skipped = BTreeMap<String, usize>;
 pub struct Taken {
     /// Files that were taken.
     pub files: usize,
-    /// What was passed over.
+    /// The files that were passed over.
     pub skipped: Skipped,
 }
 
@@ -36,7 +36,7 @@ impl Taken {
     }
 }
 
-/// What a run trains on.
+/// The data on which a run trains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Contents {
     /// Where it comes from, as errors name it.

@@ -97,7 +97,7 @@ impl DataError {
         }
     }
 
-    /// What it means and how to go on.
+    /// Its meaning, and how to go on.
     pub fn help(&self) -> String {
         let help = match self {
             DataError::Unreadable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {

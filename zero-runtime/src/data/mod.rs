@@ -107,13 +107,13 @@ pub trait Dataset: Sync {
         0
     }
 
-    /// What it was made of, if there is something to tell before a run.
+    /// Its sources, if there is something to tell before a run.
     fn contents(&self) -> Option<Contents> {
         None
     }
 }
 
-/// What to take a file for, whatever its name and content say.
+/// The kind of file to take a file for, whatever its name and content say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataAs {

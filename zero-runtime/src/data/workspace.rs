@@ -23,7 +23,7 @@ pub struct WorkspaceText {
     pub text: String,
     /// The files: path below the root and length in bytes, in the order in which they are joined.
     pub files: Vec<(PathBuf, usize)>,
-    /// What was passed over. What ignore files name is not counted.
+    /// The files that were passed over. Those that ignore files name are not counted.
     pub skipped: Skipped,
 }
 
@@ -64,7 +64,7 @@ impl WorkspaceText {
         Ok(joined)
     }
 
-    /// What it was made of.
+    /// The files that it was made of.
     pub fn taken(&self) -> Taken {
         Taken { files: self.files.len(), skipped: self.skipped.clone() }
     }

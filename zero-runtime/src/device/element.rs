@@ -5,7 +5,7 @@ pub use half::bf16;
 use bytemuck::Pod;
 use zero_plan::config::Width;
 
-/// What a number is stored as.
+/// A type as which a number is stored.
 pub trait Element: Pod + Send + Sync {
     /// What a plan calls it.
     const WIDTH: Width;

@@ -152,7 +152,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// What a misfit of `rank` comes to.
+    /// The error of a misfit of `rank`.
     pub(super) fn out_of_range(&self, rank: usize, misfit: Misfit, step: u64, trained: bool) -> OutOfRange {
         let Misfit { ids, micro_batch, element, id } = misfit;
         let (sequence, token) = (element / self.plan.config.length, element % self.plan.config.length);

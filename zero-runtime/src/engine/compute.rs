@@ -83,7 +83,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.run_forward(unit, slot, self.ranks.places().output_again(unit), walk);
     }
 
-    /// What the output of a unit is stored in: losses of the head, features of all others.
+    /// The width of the output of a unit: losses of the head, features of all others.
     fn width_of(&self, unit: usize) -> Width {
         if self.is_head(unit) { Width::F32 } else { self.plan.config.precision.compute }
     }

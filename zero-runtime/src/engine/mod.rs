@@ -91,7 +91,7 @@ pub enum RunError {
     Lost(#[from] Lost),
 }
 
-/// What a step came to, the same on all ranks.
+/// The result of a step, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepReport {
     /// Mean loss over all tokens of the step, in the unit of the model's head.
@@ -118,7 +118,7 @@ pub struct Engine<'p, M: Model, T> {
     /// The numbers of all ranks in an exchange that the host reads.
     exchanged: Vec<f64>,
     steps_done: u64,
-    /// What steps are recorded in, where that is asked for.
+    /// The record of steps, where that is asked for.
     record: Option<Record>,
     /// Held once more by each snapshot.
     snapshot: Arc<()>,

@@ -23,7 +23,7 @@ impl<D: Device> Arena<'_, D> {
         self.words_mut(0, 1)
     }
 
-    /// What a step came to.
+    /// The report of a step.
     pub(super) fn report(&self) -> View<'_, D, ReportBlock> {
         self.words(REPORT, 1)
     }

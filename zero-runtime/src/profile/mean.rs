@@ -5,7 +5,7 @@ use zero_plan::{Op, Plan};
 use super::Work;
 use crate::engine::Record;
 
-/// What some ops of a step come to.
+/// The time and work of some ops of a step.
 #[derive(Clone, Copy, Default)]
 pub struct Sum {
     pub ops: usize,
@@ -35,7 +35,7 @@ impl Sum {
 pub struct Rank<'a> {
     pub stage: usize,
     pub ops: &'a [Op],
-    /// What each op comes to.
+    /// The figures of each op.
     sums: Vec<Sum>,
     /// The time from the start of the first step to the end of the last one, divided by their number.
     pub step_ms: f64,
@@ -73,7 +73,7 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// What some ops come to, on all ranks of a pipeline stage.
+/// The figures of some ops, on all ranks of a pipeline stage.
 pub fn of_stage(ranks: &[Rank], stage: usize, chosen: impl Fn(Op) -> bool) -> Sum {
     let ranks = ranks.iter().filter(|rank| rank.stage == stage);
     ranks.fold(Sum::default(), |all, rank| all.add(rank.sum(&chosen)))

@@ -219,7 +219,7 @@ impl RunArguments {
         }
     }
 
-    /// What contradicts --lr-schedule, and how to go on.
+    /// The argument that contradicts --lr-schedule, and how to go on.
     fn learning_rate_contradiction(&self) -> Option<(String, &'static str)> {
         if let Some(decay) = self.decay.filter(|_| self.lr_schedule != LrSchedule::Wsd) {
             let what = format!("--decay {decay} is about the last steps of --lr-schedule wsd, which was not asked for");

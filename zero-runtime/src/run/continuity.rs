@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::checkpoint::{Checkpoint, CheckpointError, Manifest, PlanInfo};
 use crate::weights::List;
 
-/// What a change of an argument means to a run that goes on.
+/// The effect of a change of an argument on a run that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// It would be another run.

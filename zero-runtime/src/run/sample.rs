@@ -22,13 +22,13 @@ pub struct Sample<'a, M> {
     stops: Stops,
     sampling: Sampling,
     arguments: &'a TextArguments,
-    /// What chance begins with.
+    /// The seed of draws.
     seed: u64,
     model: core::marker::PhantomData<fn() -> M>,
 }
 
 impl<'a, M: Model> Sample<'a, M> {
-    /// What `arguments` ask for.
+    /// The sample that `arguments` ask for.
     ///
     /// # Errors
     /// Z0350 if the vocabulary has no ids for the prompt, or for where to stop, Z0372 if that of the tokenizer is larger than

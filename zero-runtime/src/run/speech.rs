@@ -7,7 +7,7 @@ use crate::error::Error;
 /// The number of ids that can stand for bytes. A larger vocabulary needs a tokenizer.
 const BYTES: usize = 256;
 
-/// What a sample begins with, unless it is said.
+/// The beginning of a sample, unless another is given.
 const DEFAULT: &str = "pub fn ";
 
 /// The prompt as token ids of a vocabulary of `classes`.

@@ -61,7 +61,7 @@ pub struct Job<'a, M: Model, F> {
     pub arguments: &'a RunArguments,
     /// Those of a model of text.
     pub text: Option<&'a TextArguments>,
-    /// What it trains on.
+    /// The data on which it trains.
     pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
     /// A hash of that; none of a program's own data, which has none.
     pub data_fingerprint: Option<u64>,

@@ -45,7 +45,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// What ranks must agree on: the content of what is imported, but for its numbers.
+    /// The content of what is imported, but for its numbers, on which ranks must agree.
     pub fn fingerprint(&self) -> Option<u64> {
         match &self.origin {
             Origin::Seed => None,

@@ -24,7 +24,7 @@ pub struct SampleCheckpoint {
     pub step: u64,
     /// Ranks, among which each tensor is divided.
     pub ranks: usize,
-    /// What parameters are stored in; if it is not f32, there is a master copy.
+    /// The width of parameters; if it is not f32, there is a master copy.
     pub params: Width,
     /// What is added to every number but those of parameters in bf16, a multiple of 0.25.
     pub shift: f32,

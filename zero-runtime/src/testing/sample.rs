@@ -4,7 +4,7 @@ use super::away_from_zero;
 use crate::layer::{Activation, Features, Tokens};
 use crate::random::mix;
 
-/// What [`super::gradcheck`] can make inputs and targets of.
+/// A type of which [`super::gradcheck`] can make inputs and targets.
 pub trait Sample: Activation {
     /// Whether a layer that takes it gives gradients of it.
     const DIFFERENTIABLE: bool;

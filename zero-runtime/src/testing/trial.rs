@@ -16,7 +16,7 @@ pub(super) const DX: Unwritten = Unwritten { name: "`dx`", bits: 0x7fc0_0a05 };
 pub(super) const CACHE: Unwritten = Unwritten { name: "`cache`", bits: 0x7fc0_0a06 };
 pub(super) const ALL: [Unwritten; 6] = [Y, SAVED, WORK, GRADS, DX, CACHE];
 
-/// What a buffer holds before it is written: a NaN that no arithmetic begins with.
+/// The content of a buffer before it is written: a NaN that no arithmetic begins with.
 #[derive(Clone, Copy)]
 pub(super) struct Unwritten {
     pub name: &'static str,

@@ -172,7 +172,7 @@ impl Doing {
     }
 }
 
-/// What a sleeping rank waits for.
+/// A count that a sleeping rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Awaited {
     pub rank: usize,
@@ -217,7 +217,7 @@ impl Awaited {
 pub(super) struct Waiter<'a> {
     /// The waiting rank's own block.
     pub own: &'a Control,
-    /// Who is waited for.
+    /// The rank that is waited for.
     pub rank: usize,
     pub spins: Spins,
     /// The longest sleep between two looks whether a rank has given up; none to sleep until woken.
@@ -331,8 +331,8 @@ impl Control {
         self.awaited.store(awaited.map_or(0, Awaited::encode), Ordering::Release);
     }
 
-    /// What this rank waits for, if it has waited long enough to sleep. It may be there by now: a rank that was stopped in its
-    /// sleep does not notice.
+    /// The count that this rank waits for, if it has waited long enough to sleep. It may be there by now: a rank that was stopped
+    /// in its sleep does not notice.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         Awaited::decode(self.awaited.load(Ordering::Acquire))
     }

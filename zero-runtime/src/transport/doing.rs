@@ -23,7 +23,7 @@ impl<D: Device> Arena<'_, D> {
         unsafe { Control::of(self.segment_start(), rank) }
     }
 
-    /// What a failure of this rank's device comes to.
+    /// The error of a failure of this rank's device.
     pub(crate) fn broken(&self, failure: Failure) -> Broken {
         let doing = op_words(self.plan(), self.rank(), self.control(self.rank()).doing());
         Broken { failure, rank: self.rank(), doing }

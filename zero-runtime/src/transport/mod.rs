@@ -56,7 +56,7 @@ impl Sub for Crossed {
 pub struct ClockLook {
     /// The moment, in nanoseconds of the clock of this host.
     pub at_ns: u64,
-    /// What the other clock was ahead by.
+    /// The time by which the other clock was ahead.
     pub offset_ns: i64,
     /// By how much that may be wrong.
     pub error_ns: u64,

@@ -30,7 +30,7 @@ pub struct Shared<'p, D: Device = Cpu> {
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank on their way to where others read them.
     mine: Vec<f64>,
-    /// What this rank's device waits for, where that does the waiting.
+    /// The counts that this rank's device waits for, where that does the waiting.
     pub(super) queued: Queued,
     /// How waits begin.
     spins: Spins,

@@ -15,7 +15,7 @@ pub struct Silent {
     pub life: Life,
     /// The host that it runs on.
     pub host: String,
-    /// What it was last at.
+    /// The op that it was last in.
     pub doing: String,
     /// The rank that has waited.
     pub waiting: usize,

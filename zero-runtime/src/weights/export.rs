@@ -38,7 +38,7 @@ pub(crate) const CARRIED: [&str; 8] = [
 pub struct Export {
     directory: Directory,
     layout: Layout,
-    /// What of the imported folder is carried over.
+    /// The files of the imported folder that are carried over.
     carried: Vec<&'static str>,
     /// A config of its own.
     config: Option<Vec<u8>>,

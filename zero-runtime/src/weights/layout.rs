@@ -40,7 +40,7 @@ pub struct Target {
 pub struct Planned {
     /// Its name.
     pub name: String,
-    /// What it begins with.
+    /// Its beginning.
     pub head: Vec<u8>,
     /// How long it is.
     pub bytes: u64,

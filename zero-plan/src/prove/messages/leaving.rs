@@ -39,7 +39,7 @@ pub(super) struct Sent {
     slot: usize,
 }
 
-/// What has not been waited for, in the order in which it was posted.
+/// Messages that have not been waited for, in the order in which they were posted.
 #[derive(Clone, Default)]
 pub(super) struct Leaving {
     pub open: Vec<Sent>,

@@ -7,12 +7,12 @@ use crate::place::{Access, Place, Position};
 use crate::postings::{Moment, Payload};
 use crate::schedule::Op;
 
-/// What a message is received for.
+/// The need for which a message is received.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Need {
     /// Index of the op that waits for it.
     pub op: usize,
-    /// What the op reads of the rank that it comes from; nothing, if it is numbers.
+    /// The places of its sender that the op reads; none, if it brings numbers.
     pub read: Option<Access>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<Need>>>, Flaw>
 fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Option<Need>>, Flaw> {
     let (ranks, postings) = (messages.ranks, &messages.of[rank]);
     let mut needs: Vec<Option<Need>> = vec![None; postings.len()];
-    // What is posted, and no op has waited for.
+    // Needs whose messages are posted, and which no op has waited for.
     let (mut open, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
     let mut position = super::start(messages.plan(), messages.decodes);
     for (op, &does) in ranks.ops[rank].iter().enumerate() {

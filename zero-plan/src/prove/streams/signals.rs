@@ -114,7 +114,7 @@ impl Told {
         Some(count)
     }
 
-    /// What an op waits for, of the rank of pipeline stage `stage`.
+    /// The signals that an op waits for, of the rank of pipeline stage `stage`.
     pub fn awaits(&mut self, plan: &Plan, stage: usize, op: Op, position: &Position) -> [Option<Awaited>; 2] {
         let along = |axis, count, times| Some(Awaited { whose: Whose::Along(axis), count, times });
         let first = match op {

@@ -30,7 +30,7 @@ pub struct TokenFileWriter {
     ended: u64,
 }
 
-/// What a file has come to.
+/// The figures of a file that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Ids.

@@ -18,7 +18,7 @@ const fn unit(source: usize, params: usize) -> Unit {
     Unit { source, params, takes: params, ..Unit::NONE }
 }
 
-/// What each rank of `config` comes to.
+/// The result of each rank of `config`.
 fn run<R: Send>(config: Config, rank_main: impl Fn(Ranks) -> R + Sync) -> Vec<R> {
     let plan = PlanBuf::new("", config, &[unit(0, PARAMS), unit(1, 64)]);
     let rank_main = |transport: Shared<'_>| rank_main(Collectives::new(transport, Cpu::default()));

@@ -23,7 +23,7 @@ pub(super) type Handle = *mut c_void;
 /// Room for a status, which has 20 to 32 bytes.
 type Status = [u64; 8];
 
-/// What a text of MPI has room for: more than `MPI_MAX_LIBRARY_VERSION_STRING` of any library.
+/// Room for a text of MPI, in bytes: more than `MPI_MAX_LIBRARY_VERSION_STRING` of any library.
 const TEXT_BYTES: usize = 8192;
 
 /// Where ranks of a host share memory that is MPI's own. What they share of ours has no place in any file system.
@@ -36,7 +36,7 @@ macro_rules! calls {
     ($($field:ident $name:literal ($($argument:ty),*);)*) => {
         struct Calls {
             $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
-            /// What the functions lie in.
+            /// The library in which the functions lie.
             _library: Library,
         }
 

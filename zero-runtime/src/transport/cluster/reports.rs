@@ -87,7 +87,7 @@ impl Reports {
         }
     }
 
-    /// What the ranks of this host are at.
+    /// The ops that the ranks of this host are in.
     fn seen_here(&self, counts: &dyn Counts) -> Vec<u64> {
         let look = |rank| {
             let control = counts.of(Whose::Host(rank));
