@@ -1,5 +1,5 @@
-//! Card: what a rank says of itself to those of other hosts before the first step, and what must be the same on all, or lie as
-//! the mesh has it. Never sends it.
+//! Card: what a rank says of itself to ranks of other hosts before the first step. Holds cards against one another: some entries
+//! must be equal on all ranks, and hosts must be those of the mesh. Never sends a card.
 
 use std::fmt::Write;
 
@@ -8,17 +8,17 @@ use zero_plan::Mesh;
 use super::super::silent;
 use crate::device::Failure;
 
-/// Of a rank.
+/// The card of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Card {
     pub pid: u32,
-    /// The host that it is on.
+    /// The name of its host.
     pub host: String,
-    /// Hashes of what must be equal: see [`ALIKE`].
+    /// Hashes of the entries that must be equal: see [`ALIKE`].
     alike: [u64; ALIKE.len()],
 }
 
-/// What must be equal on all ranks, and how to make it so.
+/// Entries that must be equal on all ranks, and how to make them so.
 const ALIKE: [(&str, &str); 4] = [
     ("binary", "copy one binary to all hosts, or start it from a folder that all of them share"),
     ("plan", "build one binary from one spec, and start it everywhere"),
@@ -28,12 +28,12 @@ const ALIKE: [(&str, &str); 4] = [
 
 /// Tells cards of this version apart from others.
 const MAGIC: u64 = u64::from_le_bytes(*b"zerocrd2");
-/// As long as the name of a host may be.
+/// The longest name that a host may have, in bytes.
 const HOST_BYTES: usize = 64;
 const BYTES: usize = 8 + 8 + 8 * ALIKE.len() + HOST_BYTES;
 
 impl Card {
-    /// That of this rank, which is about to run `agreement` of the plan with this fingerprint, over this version of MPI.
+    /// The card of this rank, which is about to run `agreement` of the plan with this fingerprint, over this version of MPI.
     pub fn own(plan: u64, agreement: u64, mpi: &str) -> Self {
         let alike = [program(), plan, agreement, hash(mpi.as_bytes())];
         Self { pid: std::process::id(), host: silent::host(), alike }
@@ -72,7 +72,7 @@ fn hash(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(*blake3::hash(bytes).as_bytes().first_chunk().expect("32 bytes"))
 }
 
-/// Something else than a card has come.
+/// The error where something other than a card has come.
 pub(super) fn another_program(rank: usize) -> Failure {
     Failure {
         code: "Z0454",
@@ -81,11 +81,11 @@ pub(super) fn another_program(rank: usize) -> Failure {
     }
 }
 
-/// That all ranks are about to run the same.
+/// Checks that all ranks are about to run the same.
 pub(super) fn require_alike(cards: &[Card]) -> Result<(), Failure> {
     for (index, (what, help)) in ALIKE.iter().enumerate() {
         let as_many = |card: &Card| cards.iter().filter(|other| other.alike[index] == card.alike[index]).count();
-        // Of two that are as many, that of the first rank is right.
+        // Where as many ranks say one thing as another, the one of the first rank is taken to be right.
         let most = cards.iter().rev().max_by_key(|card| as_many(card)).expect("a rank").alike[index];
         let odd: Vec<usize> = (0..cards.len()).filter(|&rank| cards[rank].alike[index] != most).collect();
         let Some(&first) = odd.first() else { continue };
@@ -107,7 +107,7 @@ pub(super) fn require_alike(cards: &[Card]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// That the ranks of a node of the mesh are on one host, and those of two nodes on two.
+/// Checks that the ranks of each node of the mesh are on one host, and those of two nodes on two.
 pub(super) fn require_places(mesh: &Mesh, cards: &[Card]) -> Result<(), Failure> {
     let first_of = |rank: usize| mesh.node(rank) * mesh.ranks_per_node();
     let odd = (0..cards.len()).find_map(|rank| {

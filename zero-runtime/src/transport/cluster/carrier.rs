@@ -17,17 +17,17 @@ use super::reports::Reports;
 use crate::device::Failure;
 use crate::transport::control::Count;
 
-/// Most bytes of a piece: as many as libraries send over TCP without asking first whether the receiver is ready (Open MPI asks
-/// from 64 KiB on, with its header). A question travels behind all bytes that were sent before, so larger messages that cross
-/// one another take turns with a link that could carry both at once.
+/// The most bytes of a piece. Libraries send so many over TCP without asking first whether the receiver is ready; Open MPI asks
+/// from 64 KiB on, its header included. The question travels behind all bytes that were sent before it, so two larger messages
+/// that cross one another would take turns with a link that could carry both at once.
 const PIECE_BYTES: usize = 56 << 10;
-/// One of so many pieces of a batch comes to its end only when it is received.
+/// Of so many pieces of a batch, one is sent so that it ends only when it is received.
 const PIECES_PER_ANSWER: usize = 32;
-/// No more of these are under way at a time, as a library keeps a copy of what it has sent too early: the pieces of a batch
-/// before the next of them, which are less than 9 MiB.
+/// The most of these that are under way at a time. A library keeps a copy of pieces that were sent before they were received:
+/// at most those of a batch between two of these, which are less than 9 MiB.
 const ANSWERS: usize = 4;
 
-/// Looks without a sleep in between, after something has come to its end: what follows is often near.
+/// Looks without a sleep between them after something has ended, as the next end is often near.
 const EAGER_LOOKS: u32 = 20;
 
 /// Carries nothing any more, as the launcher's helper on this host has died. Nobody would end this rank, and nobody hears its
@@ -39,7 +39,7 @@ fn fall_silent() -> ! {
     }
 }
 
-/// A piece under way.
+/// A piece that is being sent or received.
 struct Piece {
     request: Request,
     peer: usize,
@@ -48,12 +48,12 @@ struct Piece {
 
 /// Messages from or to one rank, of which a count tells that all have come to their end.
 struct Batch {
-    /// What has not begun yet: of the first message, the rest.
+    /// Messages that have not begun, or whose rest has not: that is the first of them.
     messages: VecDeque<Message>,
     pieces: VecDeque<Piece>,
-    /// Pieces so far.
+    /// Number of pieces so far.
     begun: usize,
-    /// Those under way that come to their end only when they are received.
+    /// Number of those under way that end only when they are received.
     unanswered: usize,
     raise: Raise,
 }
@@ -63,16 +63,16 @@ pub(super) struct Carrier<'a> {
     counts: Box<dyn Counts>,
     desk: &'a Desk,
     batches: Vec<Batch>,
-    /// To which ranks, by which tags, a batch is not all sent yet: no later one of that tag may overtake it. One of another tag
-    /// must be able to, as the receiver may need that before it receives this one.
+    /// The ranks, and the tags, to which a batch is not all sent yet. No later batch of that tag may overtake it. One of another
+    /// tag must be able to, as the receiver may need that before it receives this one.
     held: Vec<(usize, c_int)>,
     /// Counts whose batches are not complete: no later batch for one of them may overtake them.
     open: Vec<(Whose, Count)>,
-    /// What takes turns with what it is told in.
+    /// A buffer that takes turns with the one in which this thread is told things.
     told: VecDeque<Told>,
     /// Messages of the batch that is being told.
     messages: VecDeque<Message>,
-    /// Room of batches that have come to their end.
+    /// The room of batches that have ended, to be used again.
     spare: Vec<(VecDeque<Message>, VecDeque<Piece>)>,
     reports: Reports,
     /// The process that has started this one: the launcher, or its helper on this host.
@@ -80,7 +80,7 @@ pub(super) struct Carrier<'a> {
 }
 
 impl<'a> Carrier<'a> {
-    /// With room for far more than is under way at a time, for one of so many ranks that are `here`, on this host.
+    /// A carrier with room for far more than is under way at a time, for one of so many ranks that are `here`, on this host.
     pub fn new(mpi: Mpi, here: usize, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
         Self {
             reports: Reports::new(&mpi, here),
@@ -133,7 +133,8 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Takes what it was told; sleeps until there is something, or until reports are to be looked at, where nothing is under way.
+    /// Takes what it was told. Where nothing is under way, it sleeps until there is something, or until reports are to be looked
+    /// at.
     fn hear(&mut self) -> (bool, Option<End>) {
         let mut inbox = lock(&self.desk.told);
         if self.batches.is_empty() && inbox.told.is_empty() && inbox.clocks.is_none() && inbox.end.is_none() {
@@ -159,7 +160,7 @@ impl<'a> Carrier<'a> {
         (told, end)
     }
 
-    /// Looks after all that is under way. Gives whether something has begun or come to its end.
+    /// Looks after all that is under way. Gives whether something has begun or ended.
     fn look(&mut self) -> Result<bool, (Failure, usize)> {
         let (mut has_moved, mut failed) = (false, None);
         let Self { mpi, counts, batches, held, open, spare, .. } = self;
@@ -187,8 +188,8 @@ impl<'a> Carrier<'a> {
 }
 
 impl Batch {
-    /// Takes note of pieces that have come to their end, and begins others. Only the first piece is asked for, as all must have
-    /// ended, and MPI looks after the others whenever it is asked for one.
+    /// Notes which pieces have ended, and begins others. It asks MPI for the first piece alone, as all must end, and MPI looks
+    /// after the others whenever it is asked for one.
     fn advance(&mut self, mpi: &Mpi, held: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
         let mut has_moved = false;
         while let Some(Piece { request, peer, is_answered }) = self.pieces.front_mut() {

@@ -20,10 +20,10 @@ use crate::transport::ClockLook;
 /// The tag of questions about clocks, and of their answers.
 const TAG: c_int = CLOCK_TAG as c_int;
 
-/// Enough that one of them meets nobody on its way.
+/// Number of round trips: with so many, one of them hardly meets other traffic.
 const ROUND_TRIPS: usize = 40;
 
-/// A sleep: as short as there are.
+/// A sleep between two looks, the shortest that there is.
 const BRIEF: Duration = Duration::from_micros(1);
 
 /// Why a clock could not be read.
@@ -59,7 +59,7 @@ impl RoundTrip {
 
     fn look(&self) -> ClockLook {
         let at_ns = self.asked_ns + self.ns() / 2;
-        // Half of an odd number is cut.
+        // The half of an odd number is rounded down.
         ClockLook {
             at_ns,
             offset_ns: self.answer_ns.wrapping_sub(at_ns).cast_signed(),
@@ -68,7 +68,7 @@ impl RoundTrip {
     }
 }
 
-/// What the shortest of some round trips tells.
+/// The offset by the shortest of some round trips.
 fn look(trips: &[RoundTrip]) -> ClockLook {
     trips.iter().min_by_key(|trip| trip.ns()).expect("a round trip").look()
 }
@@ -95,13 +95,13 @@ pub(super) fn compare(mpi: &Mpi, ranks_per_host: usize, goes_on: &dyn Fn() -> bo
     Ok(ClockLook { at_ns: now_ns(), ..ClockLook::default() })
 }
 
-/// What is done between two looks at whether something has come. Looking all the time is faster where there are processors
-/// enough; where there are not, a sleeper is woken before others have had their turn. So every other round trip sleeps.
+/// Waits a moment before the next look at whether something has come. Not to sleep is faster where there are enough processors;
+/// where there are not, a rank that sleeps is woken sooner. So every other round trip sleeps.
 fn rest(trip: usize) -> fn() {
     if trip.is_multiple_of(2) { std::thread::yield_now } else { || std::thread::sleep(BRIEF) }
 }
 
-/// Sends a word, or receives one, which it gives.
+/// Sends a word, or receives one and gives it.
 fn carry(
     mpi: &Mpi,
     is_sent: bool,
@@ -111,7 +111,7 @@ fn carry(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<u64, Unread> {
     let bytes = word.to_le_bytes();
-    // Where the request does not come to its end, nobody ever frees it.
+    // It is never freed where the request does not end.
     let room = Box::into_raw(Box::new(bytes));
     // SAFETY: the room lives until the request has come to its end, and nobody else knows of it.
     let mut request = unsafe {

@@ -1,6 +1,6 @@
-//! Links: posts what the plan says that a rank sends to those of other hosts in each op and receives of them, and which count
-//! that raises: the one that they would raise themselves if they shared its memory. So a rank that waits does not know which of the
-//! two it was.
+//! Links: posts the messages that a rank sends to ranks of other hosts and receives from them, in each op, as the plan says. The
+//! end of a message raises the count that the other rank would raise itself if it shared this one's memory, so a rank that waits
+//! need not know which of the two it was.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -19,26 +19,26 @@ use crate::transport::shared::{Shared, Sums};
 /// The links of one rank.
 pub(in crate::transport) struct Links {
     post: Post,
-    /// What this rank knows of ranks of other hosts: as far as something has come from them, or has left for them.
+    /// Counts of ranks of other hosts, as far as something has come from them, or has left for them.
     counts: super::Mirror,
-    /// Where what others have has come to lie, of the op that this rank is in.
+    /// Where the bytes of other ranks have arrived that the op needs which this rank is in.
     pub arrived: Vec<(usize, Arrival)>,
-    /// Gathers that were begun, and the last of each unit.
+    /// Number of gathers that were begun, and which of them was the last of each unit.
     gathers: u32,
     of_unit: Vec<u32>,
     /// Gathers and spreads in which this rank has begun to give something along an axis.
     given: [u32; Axis::ALL.len()],
-    /// What this rank posts.
+    /// The messages that this rank posts, in order.
     postings: Postings,
-    /// What has begun to leave: to whom, which count tells when it has, and at which number.
+    /// Batches that have begun to leave: their receiver, the count that tells that they have left, and its number then.
     leaving: Vec<(usize, Count, u32)>,
-    /// What is being given to the thread that owns MPI.
+    /// Messages that are being given to the thread that owns MPI.
     messages: Vec<Message>,
-    /// Bytes of what it was given so far.
+    /// Bytes that it was given so far.
     pub crossed: Crossed,
 }
 
-/// What this rank has told of each count, and which of them its buckets have come to.
+/// The value of each count that this rank has told, and which value its buckets have come to.
 struct Told<'a> {
     counts: &'a [u32; Count::NUMBER],
     sums: &'a Sums,
@@ -73,12 +73,12 @@ impl Links {
         }
     }
 
-    /// What this rank knows of a rank of another host.
+    /// The counts of a rank of another host, as this rank knows them.
     pub fn of(&self, rank: usize) -> &Control {
         self.counts.of(rank)
     }
 
-    /// Which gather a unit's last was.
+    /// The number of a unit's last gather.
     pub fn gather_of(&self, unit: usize) -> u32 {
         self.of_unit[unit]
     }
@@ -88,7 +88,7 @@ impl Links {
         &self.post
     }
 
-    /// What has gone wrong with MPI, for the first that asks.
+    /// The failure of MPI, if there is one, for the first that asks.
     pub fn failure(&self) -> Option<crate::device::Failure> {
         self.post.failure()
     }
@@ -151,12 +151,12 @@ impl Links {
         });
     }
 
-    /// What has begun to leave, number `index` of it.
+    /// Batch `index` of those that have begun to leave.
     pub fn leaving(&self, index: usize) -> Option<(usize, Count, u32)> {
         self.leaving.get(index).copied()
     }
 
-    /// Notes where what an op needs of other hosts is about to lie.
+    /// Notes where the bytes are about to arrive that an op needs of other hosts.
     fn expect<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position) {
         let (plan, own) = (arena.plan(), position.places(arena.places()));
         let arrived = &mut self.arrived;
@@ -164,7 +164,7 @@ impl Links {
     }
 }
 
-/// The count of its sender that is raised once what an op needs has come, and to which number.
+/// The count of its sender that is raised once the bytes that an op needs have come, and to which number.
 fn come(op: Op, gathers: u32, told: &Told) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Gathered, gathers),
@@ -178,8 +178,8 @@ fn come(op: Op, gathers: u32, told: &Told) -> (Count, u32) {
     }
 }
 
-/// The count of its receiver that is raised once what an op needs has left, and to which number. What nobody waits to overwrite
-/// before the next exchange has one count for all.
+/// The count of its receiver that is raised once the bytes that an op needs have left, and to which number. Bytes that are not
+/// overwritten before the next exchange have one count for all.
 fn left(op: Op, given: [u32; Axis::ALL.len()], told: &Told) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Given, given[Axis::Zero as usize]),
@@ -193,7 +193,7 @@ fn left(op: Op, given: [u32; Axis::ALL.len()], told: &Told) -> (Count, u32) {
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// What ranks of other hosts are sent and what they send, as an op begins, before this rank waits for what it needs.
+    /// Posts what ranks of other hosts are sent and what they send, as an op begins, before this rank waits for what it needs.
     ///
     /// # Safety
     /// The promise of [`crate::transport::Transport::begin`].
@@ -214,7 +214,7 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// What they are sent as an op ends, after this rank has told that it is done.
+    /// Posts what they are sent as an op ends, after this rank has told that it is done.
     ///
     /// # Safety
     /// The promise of [`crate::transport::Transport::end`].
@@ -230,8 +230,8 @@ impl<D: Device> Shared<'_, D> {
         unsafe { links.give(&self.arena, Moment::End, op, position, &told) };
     }
 
-    /// The numbers of this rank on their way to its counterpart on each other host, and theirs to this one, which are those of
-    /// all ranks of this host. The exchange has the number that this rank has told last.
+    /// Posts the numbers of this rank to its counterpart on each other host, and theirs to this one, which reads them for all
+    /// ranks of this host. The exchange has the number that this rank has told last.
     ///
     /// # Safety
     /// What [`Links::leaving`] names has left; nobody reads the numbers of another host of the exchange before the last.

@@ -28,7 +28,7 @@ pub(super) use links::Links;
 use post::{Counts, Ending, Post, Whose};
 pub use probe::{Probed, probe};
 
-/// Between two looks at whether another rank has ended, while clocks are compared.
+/// The time between two looks at whether another rank has ended, while clocks are compared.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
 /// The world that this process has joined, if it has.
@@ -45,7 +45,7 @@ pub fn abort(code: u8) {
     WORLD.get().into_iter().for_each(|world| world.abort(code));
 }
 
-/// What this rank alone knows of the ranks of other hosts: an own control block for each rank.
+/// The counts of ranks of other hosts that this rank alone knows: a control block of its own for each rank.
 #[derive(Clone)]
 pub(in crate::transport) struct Mirror(Arc<[Control]>);
 
@@ -118,8 +118,8 @@ impl<D: Device> Shared<'_, D> {
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// How far the clock of this host is from that of rank 0's: of the first rank of each host, which look at the same time. Other
-    /// ranks know nothing of it.
+    /// How far the clock of this host is from that of rank 0's host. The first rank of each host knows it, and all of these look at
+    /// the same time; other ranks give none.
     ///
     /// # Errors
     /// [`Lost`] if rank 0 does not answer, or has not been asked.

@@ -73,7 +73,7 @@ calls! {
     finalize "MPI_Finalize" ();
 }
 
-/// What differs between binary interfaces.
+/// The constants that differ between binary interfaces.
 struct Abi {
     name: &'static str,
     world: Handle,
@@ -83,13 +83,13 @@ struct Abi {
     funneled: c_int,
 }
 
-/// An MPI library that this process has joined a world by.
+/// An MPI library, by which this process has joined a world.
 pub(super) struct Mpi {
     calls: Calls,
     abi: Abi,
     /// The file it was opened from.
     pub path: String,
-    /// What it says of itself.
+    /// Its version, in its own words.
     pub version: String,
     pub rank: usize,
     pub size: usize,
@@ -98,7 +98,7 @@ pub(super) struct Mpi {
 /// A function that begins to send.
 type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
 
-/// What has been begun and may not have come to its end.
+/// Something that has begun and may not have ended.
 pub(super) struct Request(Handle);
 
 impl Mpi {
@@ -163,7 +163,7 @@ impl Mpi {
         unsafe { self.begin("MPI_Isend", self.calls.send, from, bytes, to, tag) }
     }
 
-    /// The same, and comes to its end only once the other rank receives.
+    /// The same; it ends only once the other rank receives.
     ///
     /// # Safety
     /// As for [`Mpi::send`].
@@ -226,7 +226,7 @@ impl Mpi {
         Ok(Request(request))
     }
 
-    /// Whether a request has come to its end. Also what makes it come to its end.
+    /// Whether a request has ended. MPI goes on with requests in such calls.
     pub fn has_ended(&self, request: &mut Request) -> Result<bool, Failure> {
         let (mut flag, mut status) = (0, Status::default());
         // SAFETY: a request of this library that has not come to its end, and room for a status.
@@ -327,8 +327,8 @@ fn usual(is_set: &dyn Fn(&str) -> bool) -> Vec<String> {
     order.concat().into_iter().map(str::to_owned).collect()
 }
 
-/// That a folder has room for what MPICH lets the ranks of a host share. It does not look itself: it writes, and a signal ends
-/// the rank.
+/// Checks that a folder has room for what MPICH lets the ranks of a host share. MPICH does not look itself: it writes, and a
+/// signal ends the rank.
 fn require_room(folder: &str, ranks: usize) -> Result<(), Failure> {
     // Where there is no such folder, MPI takes another one.
     let Ok(system) = rustix::fs::statvfs(folder) else { return Ok(()) };

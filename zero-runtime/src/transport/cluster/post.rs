@@ -18,24 +18,24 @@ use crate::launch::LaunchError;
 use crate::transport::ClockLook;
 use crate::transport::control::{Control, Count};
 
-/// Between two looks at what is under way: short beside a transfer, long beside a look.
+/// The time between two looks at what is under way: much shorter than a transfer, and much longer than a look.
 pub(super) const LOOK: Duration = Duration::from_micros(20);
 /// How long a world may take to end, once it is aborted.
 const ABORT: Duration = Duration::from_secs(2);
-/// How long a launcher is given to pass on what this rank has printed: some forget it when they end a world.
+/// How long a rank waits for its launcher to pass on what it has printed: some launchers forget it when they end a world.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// How long ranks may take to leave it together: the first may have to wait for one that still writes what has come of it.
+/// How long ranks may take to leave a world together: the first may have to wait for one that still writes its results.
 const LEAVE: Duration = Duration::from_secs(60);
 
 /// Messages and counts that there is room for from the start.
 pub(super) const ROOM: usize = 1024;
 
-/// Where a count lies that is raised.
+/// The control blocks in which a count is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// What this rank alone knows of another one.
+    /// Those in which this rank alone keeps counts of another one.
     Own(usize),
-    /// What all ranks of this host know of it.
+    /// Those that all ranks of this host read.
     Host(usize),
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Message {
 // SAFETY: an address and what it is for; the caller that gives a message promises that the thread may read or write what it is of.
 unsafe impl Send for Message {}
 
-/// What the thread is told.
+/// An order to the thread.
 #[derive(Clone, Copy)]
 pub(super) enum Told {
     /// A message of the batch that ends with the next raise.
@@ -78,14 +78,14 @@ pub(super) enum End {
     Abort(u8),
 }
 
-/// What a rank and its thread have in common.
+/// State that a rank and its thread share.
 pub(super) struct Desk {
     pub told: Mutex<Inbox>,
     pub wakes: Condvar,
     has_ended: AtomicBool,
     /// Whether all ranks have come to the end of the world.
     pub is_leaving: AtomicBool,
-    /// What has gone wrong, until it is told.
+    /// The first failure, until it is told.
     pub failure: Mutex<Option<Failure>>,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Clocks {
 
 /// The counts that a thread raises, wherever they lie.
 pub(super) trait Counts: Send + 'static {
-    /// The counts of a rank, as they are known to whom.
+    /// The counts of a rank, in the blocks that `whose` says.
     fn of(&self, whose: Whose) -> &Control;
 
     /// A message from or to `peer` cannot be had any more.
@@ -120,7 +120,7 @@ pub(super) struct World {
     pub size: usize,
     /// The library, in words.
     pub library: String,
-    /// What each rank has said of itself.
+    /// The card of each rank.
     pub cards: Vec<Vec<u8>>,
 }
 
@@ -187,7 +187,7 @@ impl Post {
         compared
     }
 
-    /// What has gone wrong, for the first that asks.
+    /// The failure, if there is one, for the first that asks.
     pub fn failure(&self) -> Option<Failure> {
         lock(&self.0.failure).take()
     }

@@ -1,4 +1,4 @@
-//! Probe: what the network between two hosts does for messages like those of a run. Never knows a plan.
+//! Probe: measures the network between two hosts with messages like those of a run. Never knows a plan.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -13,16 +13,16 @@ use crate::transport::silent;
 
 /// Bytes of a message whose time is all latency, and of one whose time is nearly all bandwidth.
 const BYTES: [usize; 2] = [8, 16 << 20];
-/// Exchanges of each, after one that is not timed.
+/// Number of exchanges of each, after one that is not timed.
 const ROUNDS: [usize; 2] = [101, 7];
-/// Ranks of a probe.
+/// Number of ranks of a probe.
 const RANKS: usize = 2;
 /// How long they may take to meet.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Every library permits it.
+/// A tag that every library permits.
 const TAG: c_int = 1;
 
-/// What two ranks on two hosts saw that sent one another messages, both at once.
+/// The speed that two ranks on two hosts saw when they sent one another messages at the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Probed {
     /// Bytes a second in each direction.
@@ -31,8 +31,8 @@ pub struct Probed {
     pub latency_s: f64,
 }
 
-/// Measures the network between the two ranks of a world of MPI, this process one of them. Gives the first of them what both
-/// saw, and the other one nothing.
+/// Measures the network between the two ranks of a world of MPI, one of which is this process. The first of them gets the result
+/// of both, and the other one nothing.
 ///
 /// # Errors
 /// Z0450 and Z0451 without an MPI that works; Z0452 if the world is not of two ranks; Z0453 if both are on one host; Z0457 if
@@ -83,7 +83,7 @@ fn require_pair(World { size, library, cards, .. }: &World) -> Result<(), Failur
     Ok(())
 }
 
-/// What a rank sends: no two words of it are alike, and none is one of the other rank's.
+/// The words that a rank sends: no two of them are alike, and none is one of the other rank's.
 fn contents(rank: usize, bytes: usize) -> Vec<u8> {
     (0..bytes as u64 / 8).flat_map(|word| (word * RANKS as u64 + rank as u64).to_le_bytes()).collect()
 }
@@ -117,7 +117,7 @@ impl Pair {
         Ok(seconds[rounds / 2])
     }
 
-    /// Seconds in which a message goes each way.
+    /// Seconds in which a message goes in each direction.
     fn exchange(&mut self, sent: &mut [u8], received: &mut [u8]) -> Result<f64, Failure> {
         self.exchanges += 1;
         let (begin, peer, target) = (Instant::now(), self.peer, self.exchanges);

@@ -1,8 +1,9 @@
-//! Reports: what the ranks of a host are at, told to those of other hosts while one of them is long at the same. So whoever gives a
-//! rank up knows which one, and what it was in, also where it is on another host. Ranks that go on tell nothing.
+//! Reports: tell ranks of other hosts which ops the ranks of this host are in, while one of these stays in the same op for long. So
+//! a rank that gives another one up can say which one that is and what it was in, even if it is on another host. Ranks that go on
+//! tell nothing.
 //!
-//! Each rank tells its counterparts, which have its place on other hosts, of all ranks of its host: it may be the only one there
-//! that still can. A report is received before the next is sent, so nothing heaps up where a rank does not listen.
+//! Each rank tells its counterparts on other hosts of all ranks of its host, as it may be the only one there that still can. A
+//! report is received before the next is sent, so none are kept waiting for a rank that does not listen.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -19,16 +20,17 @@ use crate::transport::silent::Life;
 
 const TAG: c_int = REPORT_TAG as c_int;
 
-/// Between two looks, at this rank and at what has come. A rank that is at the same in two of them is long at it.
+/// The time between two looks, at the ranks of this host and at what has come. A rank that does the same in two looks has done it
+/// for long.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Between two looks at the end, when nothing else is under way.
+/// The time between two looks at the end, when nothing else is under way.
 const BRIEF: Duration = Duration::from_micros(100);
 
-/// The first word of the last report of a rank, and of others.
+/// The first word of a rank's last report, and of its other reports.
 const LAST: u64 = 1;
 const NOT_LAST: u64 = 0;
 
-/// Of each rank: what it waits for and does, and whether it lives.
+/// Words about each rank: what it waits for and does, and whether it lives.
 const WORDS_PER_RANK: usize = 3;
 
 pub(super) struct Reports {
@@ -37,15 +39,15 @@ pub(super) struct Reports {
     /// The ranks of this host.
     here: Range<usize>,
     counterparts: Vec<Counterpart>,
-    /// What this rank waited for and did at the last look.
+    /// What the ranks of this host waited for and did at the last look.
     seen: Words,
-    /// What was told last.
+    /// The last report.
     report: Vec<u64>,
     next_look: Instant,
 }
 
 impl Reports {
-    /// For a rank that has `here` ranks on its host, as all have.
+    /// The reports of a rank whose host has `here` ranks, as all hosts have.
     pub fn new(mpi: &Mpi, here: usize) -> Self {
         let first = mpi.rank - mpi.rank % here;
         let counterparts = (mpi.rank % here..mpi.size).step_by(here).filter(|&rank| rank != mpi.rank);
@@ -60,12 +62,12 @@ impl Reports {
         }
     }
 
-    /// How long there is nothing to look at.
+    /// The time until the next look.
     pub fn rest(&self) -> Duration {
         self.next_look.saturating_duration_since(Instant::now())
     }
 
-    /// Takes what has come, and tells what is to be told, if it is time.
+    /// Takes reports that have come, and sends one if it is time.
     pub fn look(&mut self, mpi: &Mpi, counts: &dyn Counts) {
         if !self.rest().is_zero() {
             return;
@@ -78,7 +80,7 @@ impl Reports {
         let at = own.words(own.awaited());
         let is_long = std::mem::replace(&mut self.seen, at) == at;
         let report = if is_long { self.seen_here(counts) } else { Vec::new() };
-        // Once a rank is given up nobody waits any more: what was seen before says why.
+        // Once a rank is given up nobody waits any more. The look before that says why.
         if own.lost().is_none() {
             self.report = report;
         }
@@ -102,7 +104,7 @@ impl Reports {
         std::iter::once(NOT_LAST).chain(words).collect()
     }
 
-    /// Tells and hears the last: of all that was begun, nothing is left.
+    /// Sends and receives the last reports, so that nothing that was begun is left.
     pub fn end(&mut self, mpi: &Mpi, counts: &dyn Counts) {
         let mut last = vec![0; 1 + WORDS_PER_RANK * self.here.len()];
         last[0] = LAST;
@@ -116,15 +118,15 @@ impl Reports {
     }
 }
 
-/// A rank of another host, with what goes to it and comes from it. Where a call fails, nothing goes on with it: messages of the
-/// plan fail as well, and those are told.
+/// A rank of another host, with the reports to it and from it. After a call that fails there are no more of them: messages of
+/// the plan fail as well, and are told.
 struct Counterpart {
     rank: usize,
-    /// What is under way; none where nothing is, or nothing more is to come.
+    /// The requests under way; none where there is none, or nothing more is to come.
     sent: Option<Request>,
     received: Option<Request>,
     has_told_last: bool,
-    /// Where they leave from and arrive. Nobody frees that, as requests that never end may use it.
+    /// Where reports leave from and arrive. It is never freed, as requests that never end may use it.
     outbox: *mut [u64],
     inbox: *mut [u64],
 }
@@ -144,7 +146,7 @@ impl Counterpart {
         self.received = unsafe { mpi.receive(to, bytes, self.rank, TAG) }.ok();
     }
 
-    /// Notes what has come.
+    /// Notes a report that has come.
     fn hear(&mut self, mpi: &Mpi, counts: &dyn Counts) {
         if !has_ended(mpi, &mut self.received) {
             return;
@@ -176,13 +178,13 @@ impl Counterpart {
         self.has_told_last = report[0] == LAST;
     }
 
-    /// Whether nothing is under way, and nothing will be.
+    /// Whether nothing is under way, nor will be.
     fn has_ended(&self) -> bool {
         self.has_told_last && self.sent.is_none() && self.received.is_none()
     }
 }
 
-/// Whether a request has just come to its end, and is none any more. It is none after a failure, too.
+/// Whether a request has just ended. It is none any more then, nor after a failure.
 fn has_ended(mpi: &Mpi, request: &mut Option<Request>) -> bool {
     let ended = request.as_mut().map_or(Ok(false), |request| mpi.has_ended(request));
     if !matches!(ended, Ok(false)) {
