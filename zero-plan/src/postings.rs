@@ -26,10 +26,10 @@ impl Moment {
     pub const ALL: [Self; 3] = [Self::Begin, Self::Exchange, Self::End];
 }
 
-/// What one message is.
+/// The content of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// What lies in a place of the rank that posts it.
+    /// The bytes in a place of the rank that posts it.
     At(Place),
     /// The numbers of a rank, which all ranks exchange.
     Numbers {
@@ -66,11 +66,11 @@ const TAG_KINDS: usize = 10;
 pub const LARGEST_TAG: u16 = 32767;
 /// Units or buckets that have tags of their own. Those beyond share them, as messages of one tag stay in their order.
 const TAGS: usize = LARGEST_TAG as usize / TAG_KINDS;
-/// The kind of the numbers that ranks exchange, of which there is one tag. The others of this kind are no op's.
+/// The kind of the numbers that ranks exchange, which have one tag. Other tags of this kind belong to no op.
 const NUMBERS: usize = 9;
 /// The tag of questions about clocks.
 pub const CLOCK_TAG: u16 = (NUMBERS + TAG_KINDS) as u16;
-/// The tag of what ranks tell of long waits.
+/// The tag of reports of long waits.
 pub const REPORT_TAG: u16 = (NUMBERS + 2 * TAG_KINDS) as u16;
 
 /// Whether a message of an op may have a tag.
@@ -112,7 +112,7 @@ impl Batch {
     }
 }
 
-/// What one rank posts while it walks its schedule.
+/// The messages that one rank posts while it walks its schedule.
 #[derive(Clone, Debug)]
 pub struct Postings {
     /// The settles of buckets that are on their way. Terms are received for the first alone, as all arrive in one place that
@@ -121,7 +121,7 @@ pub struct Postings {
 }
 
 impl Postings {
-    /// Before the first op, for a plan of so many buckets. Nothing is allocated later.
+    /// The state before the first op, for a plan of so many buckets. Nothing is allocated later.
     pub fn new(buckets: usize) -> Self {
         Self { unsettled: VecDeque::with_capacity(buckets) }
     }
@@ -171,7 +171,7 @@ impl Postings {
         }
     }
 
-    /// What a settle sums is there: it is sent, and received unless another settle comes before.
+    /// The terms of a settle are there: they are sent, and others are received unless another settle comes before.
     fn offer(&mut self, plan: &Plan, at: Coordinates, settle: Op, visit: &mut dyn FnMut(Batch)) {
         self.unsettled.push_back(settle);
         if self.unsettled.len() == 1 {

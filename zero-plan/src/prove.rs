@@ -8,7 +8,7 @@
 //! streams of a device, what two of them do to one place is in order (`streams`).
 //!
 //! Passes are proven one by one, but for streams. A pass that ends leaves no parcel on its way and no collective half done, so
-//! whatever follows it starts as the first pass does, only that some of its ranks are ahead.
+//! the next pass starts as the first one does, except that some of its ranks are ahead.
 
 mod cover;
 mod flow;
@@ -34,7 +34,7 @@ use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::unit::caches;
 
-/// What was proven, in figures: over all ranks, for a training step and an evaluation together.
+/// The figures of a proof: over all ranks, for a training step and an evaluation together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Proof {
     /// Ranks of the mesh.
@@ -57,12 +57,12 @@ impl fmt::Display for Proof {
     }
 }
 
-/// What is wrong between ranks: an error of this crate, not of its user.
+/// A flaw between ranks: an error of this crate, not of its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
     /// The pass that it is in.
     pub pass: Pass,
-    /// What must hold and does not.
+    /// The rule that is broken.
     pub rule: String,
     /// Where it shows; empty where it is about the layout.
     pub places: Vec<Spot>,
@@ -79,7 +79,7 @@ pub struct Spot {
     pub op: usize,
     /// The op, unless it is missing.
     pub does: Option<Op>,
-    /// What was expected of it, or found.
+    /// Further words: what was expected of it, or found.
     pub note: String,
 }
 
@@ -171,8 +171,8 @@ pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
     })
 }
 
-/// Proves that whatever two ops do to one byte, of which one writes it, is in order: by streams, events, and what ranks tell one
-/// another. A device without streams has nothing to prove.
+/// Proves that any two accesses to one byte, of which one writes it, are in order: by streams, by events, and by the counts that
+/// ranks tell one another. A device without streams has nothing to prove.
 ///
 /// # Errors
 /// The first flaw that is found.

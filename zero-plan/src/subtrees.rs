@@ -17,7 +17,7 @@ impl Subtree {
     }
 }
 
-/// What hosts sum of the terms of all ranks along an axis, and what is left to add.
+/// The sums that hosts make of the terms of all ranks along an axis, and the additions that are left.
 ///
 /// The tree splits ranks at the largest power of two. So its subtrees are blocks of 1, 2, 4, ... ranks that begin at a multiple
 /// of their length, of which the last may be cut short by the end of all. Each host sums the largest such blocks that lie within
@@ -32,7 +32,7 @@ pub struct Subtrees {
 }
 
 impl Subtrees {
-    /// Where the subtree ends that a host has from the rank at `first` on.
+    /// The end of the subtree that a host has from the rank at `first` on.
     pub const fn end(self, first: usize) -> usize {
         let host_end = (first / self.mates + 1) * self.mates;
         let room = host_end - first;
@@ -61,17 +61,17 @@ impl Subtrees {
         index
     }
 
-    /// How many a host has.
+    /// How many subtrees a host has.
     pub const fn count_of(self, host: usize) -> usize {
         let last = (host + 1) * self.mates - 1;
         // The last rank of a host is in its last subtree.
         self.index(last) + self.begins(last) as usize
     }
 
-    /// How many the hosts before one have together.
+    /// How many subtrees the hosts before one have together.
     pub const fn before(self, host: usize) -> usize {
         if self.mates.is_power_of_two() {
-            // One each. Plans of many hosts ask often.
+            // They have one each. Plans of many hosts ask for this often, so it is not counted host by host.
             return host;
         }
         let (mut before, mut other) = (0, 0);
@@ -82,12 +82,12 @@ impl Subtrees {
         before
     }
 
-    /// How many all hosts have together.
+    /// How many subtrees all hosts have together.
     pub const fn count(self) -> usize {
         self.before(self.ranks / self.mates)
     }
 
-    /// How many the host with the most has.
+    /// How many subtrees the host with the most has.
     pub const fn most(self) -> usize {
         let (mut most, mut host) = (0, 0);
         while host < self.ranks / self.mates {
@@ -139,7 +139,7 @@ impl Subtrees {
         })
     }
 
-    /// What is added in one go after that: how many, and each of them by its number, in the order of ranks.
+    /// The blocks that are added in one go after that: how many, and each of them by its number, in the order of ranks.
     pub fn blocks(self) -> (usize, impl Fn(usize) -> Subtree + Copy) {
         let longest = self.longest();
         (self.ranks.div_ceil(longest), move |number| self.block(number * longest, longest))

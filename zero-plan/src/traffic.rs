@@ -35,7 +35,7 @@ pub struct Traffic {
     pub agree_bytes: usize,
 }
 
-/// What a rank sends or takes, by what is done with the bytes where ranks share memory.
+/// Bytes that a rank sends or takes, by what is done with them where ranks share memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes that are copied from the memory of one rank to that of another.
@@ -45,12 +45,12 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// What a rank sends in one pass over `ops`, which are of `plan`.
+    /// The bytes that a rank sends in one pass over `ops`, which are of `plan`.
     pub fn sent(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::sum(plan, rank, ops, true)
     }
 
-    /// What a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
+    /// The bytes that a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
     /// takes as much as it sends, unless hosts send one another unlike numbers of sums. What crosses to another pipeline stage
     /// is counted where it arrives.
     pub fn taken(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
@@ -106,7 +106,7 @@ fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
     }
 }
 
-/// Whether what one of them gives another in an op goes from host to host between these two.
+/// Whether the bytes that one rank gives another in an op go from host to host between these two.
 fn crosses(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
     let [own, other] = [rank, partner].map(|rank| plan.config.mesh.coordinates(rank));
     !plan.config.reaches(rank, partner) && are_counterparts(&plan.config, op, own, other)
@@ -132,7 +132,7 @@ fn of_hosts(plan: &Plan, rank: usize, axis: Axis, bucket: usize) -> [usize; 3] {
     [near, (hosts - 1) * own * part * size_of::<f32>(), (subtrees.count() - own) * part * size_of::<f32>()]
 }
 
-/// What a rank sends in an op, or takes. It takes as much as it sends, but of parcels.
+/// The bytes that a rank sends in an op, or takes. It takes as many as it sends, but of parcels.
 fn of_op(plan: &Plan, rank: usize, op: Op, is_sent: bool) -> Traffic {
     match op {
         Op::Send { .. } if !is_sent => Traffic::default(),
@@ -164,7 +164,7 @@ impl Plan<'_> {
     }
 }
 
-/// Whether those peers who reach it read what an op moves where it lies. What other ops move is copied.
+/// Whether peers that reach a rank read the bytes of an op where they lie. Those of other ops are copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
         // A gather into a slot of one's own or a replica copies.
@@ -175,7 +175,7 @@ fn is_read_in_place(config: &Config, op: Op) -> bool {
     }
 }
 
-/// What a parcel carries that `unit` has made, if it is sent, or needs, if it is received.
+/// The bytes of a parcel that `unit` has made, if it is sent, or needs, if it is received.
 fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
     let (config, placement) = (&plan.config, &plan.placements[unit]);
     let Unit { input_bytes, output_bytes, .. } = plan.units[unit];
@@ -210,7 +210,7 @@ impl Traffic {
         Self::crossing(plan, rank, ops, true)
     }
 
-    /// What it takes of them in such a pass: other sums than it sends, and what crosses to its pipeline stage.
+    /// The bytes that it takes of them in such a pass: other sums than it sends, and what crosses to its pipeline stage.
     pub fn from_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::crossing(plan, rank, ops, false)
     }

@@ -57,7 +57,7 @@ pub(super) fn owners(plan: &Plan) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// What a rank has done with the gradients of its pipeline stage.
+/// How often a rank has done each thing with the gradients of its pipeline stage.
 struct Counts {
     /// For each bucket, the backwards whose gradients lie in its staging.
     staged: Vec<Vec<(usize, usize)>>,
@@ -134,7 +134,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> Counts {
     counts
 }
 
-/// What is not as often as it must be, if anything.
+/// The first thing that was not done as often as it must be, if there is one.
 fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
     let plan = ranks.plan;
     let (micro_batches, rounds) = (plan.config.micro_batches, plan.config.reductions());
@@ -216,7 +216,7 @@ mod tests {
         PlanBuf::new("Tied", Config { mesh, micro_batches: 2, stage: 2, ..Config::PLAIN }, &units)
     }
 
-    /// Without the check, which objects to each of these as well.
+    /// The proof without the check, which objects to each of these as well.
     #[test]
     fn a_gradient_that_is_lost_or_doubled_is_found() {
         plan().with(|plan| {

@@ -1,5 +1,5 @@
-//! Flow: what lies in every byte of every rank's arena while a pass runs, by the places of its ops. Whatever an op reads must
-//! lie there, from end to end: written by the op that made it, on the rank that made it, and by nobody overwritten since.
+//! Flow: follows what lies in every byte of every rank's arena while a pass runs, by the places of its ops. All that an op reads
+//! must lie there, from end to end: written by the op that made it, on the rank that made it, and not overwritten since.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,11 +19,11 @@ use crate::schedule::Op;
 struct Piece {
     end: usize,
     content: Content,
-    /// Which byte of its content the stretch begins with.
+    /// The byte of its content with which the stretch begins.
     from_byte: usize,
 }
 
-/// What a region holds, by where each piece starts.
+/// The pieces of a region, by where each starts.
 type Pieces = BTreeMap<usize, Piece>;
 
 pub(super) struct Flow<'a> {
@@ -42,7 +42,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     let mut run = |rank: usize, op: Op| {
         let at = plan.config.mesh.coordinates(rank);
         let (mut rule, mut order) = (None, Order::new(ranks, op, at));
-        // All have begun the op: what mates take for this rank comes to them before either has done it.
+        // All have begun the op, and what mates take for this rank comes to them before either of them has done the op.
         for mate in takers(plan, rank, op).filter(|&mate| ops[mate].get(done[mate]) == Some(&op)) {
             let at = plan.config.mesh.coordinates(mate);
             let mut places = Vec::new();
@@ -94,7 +94,7 @@ fn reach(config: &Config, op: Op) -> Option<Axis> {
     }
 }
 
-/// The mates that take for a rank, of other hosts, what it reads in the same op.
+/// The mates that take from other hosts what a rank reads in the same op.
 fn takers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
     let (config, own) = (plan.config, plan.config.mesh.coordinates(rank));
     let axis = if let Op::Spread { axis, .. } = op { Some(axis) } else { None };

@@ -8,7 +8,7 @@ use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 
-/// What ranks must agree on to take part in a collective.
+/// The facts on which ranks must agree to take part in a collective.
 #[derive(Debug, PartialEq, Eq)]
 struct Collective {
     kind: &'static str,
@@ -41,7 +41,7 @@ impl Collective {
                 width: Some(precision.params),
                 elements: plan.placements[unit].padded,
             }),
-            // What is carried is not read before a settle, nor by others before theirs.
+            // Terms that are carried are read in a settle: by this rank in its own, and by others in theirs.
             (Scope::Zero, Op::Reduce { bucket, round }) if !carries => {
                 Some(sums("reduce-scatter of a bucket", bucket, round, 1))
             }
@@ -138,7 +138,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// What an op sends of a kind, as its receiver has to see it.
+    /// The parcel of a kind that an op sends, as its receiver has to see it.
     fn by(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
         let Op::Send { parcel, unit, micro_batch } = op else { return None };
         let (to, bytes) = match parcel {
@@ -150,7 +150,7 @@ impl Sent {
         (parcel == kind).then_some(Self { unit: to, micro_batch, bytes })
     }
 
-    /// What an op expects of a kind.
+    /// The parcel of a kind that an op expects.
     fn to(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
         let Op::Receive { parcel, unit, micro_batch, .. } = op else { return None };
         let bytes = match parcel {
@@ -162,7 +162,7 @@ impl Sent {
     }
 }
 
-/// What one rank sends of the flat buffer of `unit` that is tied.
+/// The bytes that one rank sends of the flat buffer of the tied unit `unit`.
 fn tied_bytes(plan: &Plan, parcel: Parcel, unit: usize) -> usize {
     let (config, placement) = (&plan.config, &plan.placements[unit]);
     match parcel {
@@ -179,7 +179,7 @@ pub(super) fn parcels(ranks: &Ranks) -> Result<usize, Flaw> {
         for rank in 0..ranks.ops.len() {
             let receiver = ranks.groups.receiver(rank, parcel);
             let is_answered = ranks.groups.sender(receiver, parcel) == rank;
-            // Of what ties send, only the ranks of two pipeline stages know.
+            // Only the ranks of two pipeline stages know of what ties send.
             if is_answered {
                 count += pair(ranks, parcel, rank, receiver)?;
             }

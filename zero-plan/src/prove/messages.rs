@@ -1,23 +1,22 @@
-//! Messages: what ranks of different hosts send one another, as each posts it by itself, is received, and holds what is needed.
-//! Shares no code with what makes the postings: it reads them, and what ops need of others it takes from the places that ops
-//! read (`crate::place::accesses`).
+//! Messages: proves that what ranks of different hosts send one another is received, and holds what is needed, where each rank
+//! posts by itself. Shares no code with what makes the postings, which it reads. The needs of ops it takes from the places that
+//! they read (`crate::place::accesses`).
 //!
-//! What is shown of every pass:
+//! It shows of every pass:
 //!
-//! - Of each sender, receiver and tag, the messages sent and those received are as many, and equally long one by one (here). MPI
-//!   lets no message overtake another one of its tag, so these are the pairs that it makes.
-//! - Whatever an op reads of another host a message brings: its receive is posted by the time the op begins, into the place where
+//! - Of each sender, receiver and tag, as many messages are sent as are received, and each is as long as its other end (here).
+//!   MPI lets no message overtake another one of its tag, so these are the pairs that it makes.
+//! - A message brings all that an op reads of another host: its receive is posted by the time the op begins, into the place where
 //!   the op looks, and its sender sends what the op means (`needs`).
-//! - When it is sent, it lies there, and nothing writes there before the rank has waited until it has left. A place that
-//!   something is received into is neither used nor received into again until it has come (`places`). Of slots that ranks of a
-//!   host have in common, that is shown for what the rank that receives does itself.
-//! - No message need be buffered: where each comes to its end only once both sides have posted it, the pass comes to its end
-//!   (`replay`).
+//! - When a message is sent, its content lies there, and nothing writes there before the rank has waited until it has left. A place
+//!   into which a message is received is neither used nor received into again until the message has come (`places`). For slots that
+//!   ranks of a host have in common, this is shown of what the receiving rank itself does.
+//! - No message need be buffered: the pass ends even if each message ends only once both sides have posted it (`replay`).
 //!
-//! As each pass pairs its own messages, passes do so one behind the other. Numbers that ranks exchange between passes are posted
-//! as those of `Agree` are, and are no part of what is walked here.
+//! Each pass pairs its own messages, so passes that follow one another do. Numbers that ranks exchange between passes are posted
+//! as those of `Agree` are, and are not walked here.
 //!
-//! What the runtime waits for before it overwrites something is stated once more (`leaving`), as in `crate::execution`.
+//! The waits of the runtime before it overwrites something are stated once more (`leaving`), as in `crate::execution`.
 
 mod leaving;
 mod needs;
@@ -61,11 +60,11 @@ impl Posting {
     }
 }
 
-/// A function that gives what a rank posts in the ops of a pass, in its order: [`posted`], or one that does it wrong to see that
-/// it is noticed.
+/// A function that gives the messages that a rank posts in the ops of a pass, in its order: [`posted`], or one with an error that
+/// must be noticed.
 pub(super) type Posted<'f> = dyn Fn(&Ranks, usize, bool) -> Vec<Posting> + 'f;
 
-/// What a rank posts in the ops of a pass; its places are those of a decoding walk if it `decodes`.
+/// The messages that a rank posts in the ops of a pass; its places are those of a decoding walk if it `decodes`.
 pub(super) fn posted(ranks: &Ranks, rank: usize, decodes: bool) -> Vec<Posting> {
     of_ops(ranks.plan, rank, ranks.ops[rank], decodes)
 }
@@ -99,13 +98,14 @@ struct Messages<'a> {
     ranks: &'a Ranks<'a>,
     accesses: &'a Accesses<'a>,
     decodes: bool,
-    /// For each rank, what it posts.
+    /// For each rank, its postings.
     of: Vec<Vec<Posting>>,
-    /// For each of these, which of its peer's is its other end.
+    /// For each of these, which posting of its peer is its other end.
     others: Vec<Vec<usize>>,
 }
 
-/// Proves it of a pass, with what each rank posts by `posted` and what ops read by `accesses`. Ranks of one host post nothing.
+/// Proves all this of a pass, with the postings of each rank by `posted` and the places that ops read by `accesses`. Ranks of one
+/// host post nothing to one another.
 pub(super) fn messages(ranks: &Ranks, accesses: &Accesses, decodes: bool, posted: &Posted) -> Result<(), Flaw> {
     if !ranks.plan.config.spans_hosts() {
         return Ok(());
@@ -127,7 +127,7 @@ impl Messages<'_> {
         self.plan().config.mesh.coordinates(rank)
     }
 
-    /// The other end of what a rank posts.
+    /// The other end of a posting.
     fn other(&self, rank: usize, index: usize) -> Posting {
         self.of[self.of[rank][index].batch.peer][self.others[rank][index]]
     }
@@ -168,7 +168,7 @@ impl Messages<'_> {
         Ok(others)
     }
 
-    /// Whether two ends are of one message: as long, and for the same.
+    /// Whether two ends are of one message: as long as one another, and for the same op.
     fn fit(&self, sent: Posting, received: Posting) -> bool {
         let [from, to] = [sent, received].map(|posting| posting.payload.bytes(self.plan()));
         from == to
@@ -180,7 +180,7 @@ impl Messages<'_> {
             }
     }
 
-    /// A flaw of messages, each named by the rank that posts it and which of its postings it is.
+    /// A flaw of messages, which are named by the rank that posts them and the number of the posting.
     fn flaw(&self, rule: &str, ends: &[(usize, usize)]) -> Flaw {
         self.ranks.flaw(rule, ends.iter().map(|&(rank, index)| self.spot(rank, index)).collect())
     }

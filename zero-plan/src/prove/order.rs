@@ -1,5 +1,5 @@
-//! Order: that sums along an axis are made along the tree of all its ranks, whichever rank adds which part. By what ops read, one
-//! after another, before they write a sum.
+//! Order: that sums along an axis are made along the tree of all its ranks, whichever rank adds which part. Looks
+//! at what ops read, one after another, before they write a sum.
 
 use super::Ranks;
 use crate::mesh::{Axis, Coordinates};
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::subtrees::Subtree;
 
-/// What an op has read of a sum that it has not written yet.
+/// The terms that an op has read of a sum that it has not written yet.
 pub(super) struct Order<'a> {
     plan: &'a Plan<'a>,
     own: Coordinates,
@@ -20,7 +20,7 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// Nothing yet of an op of the rank at `own`.
+    /// The start of an op of the rank at `own`: no terms yet.
     pub fn new(ranks: &Ranks<'a>, op: Op, own: Coordinates) -> Self {
         let plan = ranks.plan;
         // Where all bytes are carried, an op also reads what it sends; all terms are in one sum there, by rank.

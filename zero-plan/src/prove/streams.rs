@@ -1,5 +1,5 @@
 //! Streams: on a device with streams, any two accesses to one byte, of which one writes it, are in order, on whichever ranks
-//! the ops are that make them. Knows places, queues and counts, and none of the rules that queues are made by.
+//! the ops are that make them. Knows places, queues and counts, and none of the rules by which queues are made.
 //!
 //! An op is after another if a chain of these leads to it: ops of one stream in the order of the table; an op and the event
 //! that it waits for; the op that raises a count, and any that waits for that count; and what lies on both sides of where the
@@ -7,9 +7,9 @@
 //! stream of each rank that says how much of every stream is behind it (`clock`); whatever order such a walk takes, these
 //! chains are the same. What was done to every byte last is kept with it (`memory`).
 //!
-//! Several passes are walked, one behind the other, so that each kind follows each: ranks meet in no common point between
-//! passes, and one may be ahead. More need not be: an op that comes before the same one of a later pass comes before all that
-//! is shown to come after that.
+//! Several passes are walked, one behind the other, so that each kind follows each, as ranks do not meet between passes and one may
+//! be ahead. More passes are not needed: an op that comes before the same op of a later pass comes before all that is shown to come
+//! after that one.
 
 mod clock;
 mod memory;
@@ -24,10 +24,10 @@ use crate::unit::caches;
 
 use walk::Walk;
 
-/// Training steps and evaluations, each after each.
+/// Training steps and evaluations, so that each kind follows each.
 const PASSES: [Pass; 6] = [Pass::Train, Pass::Train, Pass::Evaluate, Pass::Train, Pass::Evaluate, Pass::Evaluate];
 
-/// Proves it. A device without streams has no queues, and nothing to prove.
+/// Proves this of a plan. A device without streams has no queues, and nothing to prove.
 pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
     well_formed(plan)?;
     if !plan.config.has_streams() {

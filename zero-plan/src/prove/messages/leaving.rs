@@ -1,5 +1,5 @@
-//! Leaving: what a rank has sent and not waited for yet. States anew which ops wait until something has left: each waits for a
-//! count, which grows in the order in which messages of one kind were posted.
+//! Leaving: the messages that a rank has sent and not waited for yet. States anew which ops wait until some have left: each waits
+//! for a count, which grows in the order in which messages of one kind were posted.
 
 use super::Posting;
 use crate::layout::Bucket;
@@ -32,7 +32,7 @@ impl Kind {
 /// A message that may not have left.
 #[derive(Clone, Copy)]
 pub(super) struct Sent {
-    /// Which of its rank's postings.
+    /// The number of the posting on its rank.
     pub index: usize,
     pub posting: Posting,
     /// The slot that it leaves from, if it is a parcel.
@@ -78,7 +78,7 @@ impl Leaving {
         let slot_of = |bucket: &Bucket| bucket.partial > 0;
         let shares_partial = |a: usize, b: usize| slot_of(&buckets[a]) == slot_of(&buckets[b]);
         match op {
-            // What hosts sum does not leave out of the staging.
+            // Where hosts make parts of a sum, nothing leaves out of the staging.
             Op::Claim { bucket } if !config.sums_on_hosts(Axis::Zero) => {
                 self.take(Kind::Sum, &|sent| shares_staging(sent, bucket))
             }

@@ -1,4 +1,5 @@
-//! Needs: which op of a rank waits for each message that it receives, and that all it reads of other hosts comes in one.
+//! Needs: finds the op that waits for each message that a rank receives, and proves that messages bring all that it reads of other
+//! hosts.
 
 use std::collections::HashSet;
 
@@ -16,10 +17,10 @@ pub(super) struct Need {
     pub read: Option<Access>,
 }
 
-/// Which hosts the numbers of which ranks come to.
+/// The hosts to which the numbers of each rank come.
 type Numbers = HashSet<(usize, usize)>;
 
-/// For each rank and each of its postings, what it is received for. Nobody waits for one that is empty.
+/// For each rank and each of its postings, the need for which it is received. Nobody waits for an empty message.
 pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<Need>>>, Flaw> {
     let mesh = &messages.plan().config.mesh;
     let mut come = Numbers::new();
@@ -73,7 +74,7 @@ fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Optio
         }
         position.pass(does);
     }
-    // What is left when the last op ends was received for nothing.
+    // Messages that are left when the last op ends were received for nothing.
     let rest = (0..postings.len()).filter(|&index| !postings[index].batch.is_sent && needs[index].is_none());
     match rest.into_iter().find(|&index| postings[index].payload.bytes(messages.plan()) > 0) {
         Some(index) => Err(messages.flaw("a message is received that no op waits for", &[(rank, index)])),
@@ -81,19 +82,19 @@ fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Optio
     }
 }
 
-/// What an op reads of ranks of other hosts, each with where it looks for it.
+/// The places that an op reads of ranks of other hosts, each with the place where it looks for the content.
 fn reads(messages: &Messages, rank: usize, op: Op, position: &Position) -> Vec<(Access, Place)> {
     let plan = messages.plan();
     let (mut reads, mut read) = (Vec::new(), None);
     (messages.accesses)(plan, messages.ranks.pass, op, position, messages.at(rank), &mut |access| match read.take() {
-        // What follows says where it has come to lie.
+        // The access that follows says where it has arrived.
         Some(read) => reads.push((read, access.place)),
         None => read = Some(access).filter(|access| !plan.config.reaches(rank, plan.config.mesh.rank(access.at))),
     });
     reads
 }
 
-/// Proves that the numbers of all ranks of other hosts come to this one's in an exchange, to whichever rank of it.
+/// Proves that the numbers of all ranks of other hosts come to this host in an exchange, to any rank of it.
 fn numbers(messages: &Messages, come: &Numbers, rank: usize, op: usize) -> Result<(), Flaw> {
     let mesh = &messages.plan().config.mesh;
     let own = mesh.node(rank);

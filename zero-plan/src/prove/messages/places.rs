@@ -1,5 +1,5 @@
-//! Places: while a message is on its way, nothing happens to its place that must not. Each rank is walked by itself, as no other
-//! rank writes what it sends.
+//! Places: proves that while a message is on its way, no op uses its place that must not. Each rank is walked by itself, as no
+//! other rank writes what it sends.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::postings::Moment;
 use crate::prove::flow::Flow;
 use crate::schedule::Op;
 
-/// Proves it of all ranks.
+/// Proves this of all ranks.
 pub(super) fn places(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result<(), Flaw> {
     let mut flow = Flow::new(messages.ranks.plan);
     for rank in 0..messages.of.len() {
@@ -28,14 +28,14 @@ pub(super) fn places(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result
     Ok(())
 }
 
-/// What a pass leaves on its way to whatever pass follows, as the plan has it.
+/// The messages that a pass leaves on their way to the next pass, as the plan has it.
 fn left_over(messages: &Messages, rank: usize, pass: Pass) -> Leaving {
     let plan = messages.plan();
     let ops = plan.of_rank(rank).ops(pass);
     Leaving::walk(plan, ops, &super::of_ops(plan, rank, ops, messages.decodes), messages.decodes, &mut |_| {})
 }
 
-/// Where something leaves from: for each region, its places, each with one of the messages and how many there are.
+/// Places that messages leave from: for each region, each place with one of its messages and the number of them.
 #[derive(Default)]
 struct Sources(HashMap<Kind, HashMap<Place, (Posting, usize)>>);
 
@@ -68,7 +68,7 @@ struct Walk<'a, 'f> {
     messages: &'a Messages<'a>,
     needs: &'a [Vec<Option<Need>>],
     rank: usize,
-    /// What lies in the memory of the rank.
+    /// The content of the memory of the rank.
     flow: &'f mut Flow<'a>,
     leaving: Leaving,
     sources: Sources,
@@ -111,7 +111,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// What a rank posts: its place is in no use that forbids it.
+    /// Takes a posting of a rank: its place must be in no use that forbids it.
     fn post(&mut self, index: usize) -> Result<(), Flaw> {
         let (messages, rank) = (self.messages, self.rank);
         let posting = messages.of[rank][index];
@@ -141,7 +141,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What an op does to a place of its rank.
+    /// Takes an access of an op to a place of its rank.
     fn touch(&mut self, index: usize, op: Op, access: &Access) -> Result<(), Flaw> {
         let (messages, place) = (self.messages, access.place);
         // An op that begins a gather says of its places that something arrives there from now on.
@@ -163,7 +163,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// What is being received into some of a place.
+    /// A message that is being received into some of a place.
     fn received_into(&self, place: Place, counts: impl Fn(&Posting) -> bool) -> Option<usize> {
         let of = &self.messages.of[self.rank];
         let is_there = |index: &usize| of[*index].place().is_some_and(|other| !other.is_apart_from(place));

@@ -1,11 +1,11 @@
-//! Replay: the execution by which `crate::execution` shows that a pass ends, once more, with messages that nobody buffers: each
-//! comes to its end when both of its ends are posted.
+//! Replay: repeats the execution by which `crate::execution` shows that a pass ends, with messages that nobody buffers: each ends
+//! when both of its ends are posted.
 //!
 //! An op waits here for what it receives, for what must have left before it, and for all that it waits for in that execution,
 //! where an event is there when all have begun it. The runtime waits for no more than that: for counts within a host, for
-//! messages between hosts. Who posts something has gone on to it by itself, so one that waits keeps no other from posting what
-//! it has come to, and these rules are monotone as well. One execution that ends thus proves that all end, and that an event of
-//! that execution is never there before its messages.
+//! messages between hosts. A rank comes to its postings by itself, so a rank that waits keeps no other from posting,
+//! and these rules are monotone as well. So one execution that ends proves that all end, and that an event of that execution is
+//! never there before its messages.
 
 use super::leaving::Leaving;
 use super::needs::Need;
@@ -22,13 +22,13 @@ struct Rank {
     is_inside: bool,
     /// How many of its messages it has posted.
     posted: usize,
-    /// For each of its ops, which messages leave before it goes on to post anything.
+    /// For each of its ops, the messages that leave before it goes on to post anything.
     leave: Vec<Vec<usize>>,
-    /// For each of its ops, which messages of which ranks of its host come before it ends.
+    /// For each of its ops, the messages to ranks of its host that come before it ends.
     come: Vec<Vec<(usize, usize)>>,
 }
 
-/// Proves it.
+/// Proves this of a pass.
 pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result<(), Flaw> {
     let ranks = messages.ranks;
     let gathers: Vec<Gathers> = (0..messages.of.len()).map(|rank| Gathers::of(messages, rank)).collect();
@@ -50,7 +50,7 @@ pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result
     order.into_iter().try_for_each(|rank| world.pass(rank))
 }
 
-/// For each op of a rank, what it has sent that the op waits for until it has left.
+/// For each op of a rank, the messages whose leaving it waits for.
 fn leave(messages: &Messages, rank: usize) -> Vec<Vec<usize>> {
     let mut leave: Vec<Vec<usize>> = Vec::new();
     let (ops, postings) = (messages.ranks.ops[rank], &messages.of[rank]);
@@ -78,9 +78,9 @@ impl Gathers {
     }
 }
 
-/// For each op of a rank, what it waits for until it has come: what is received for it; at the end of a gather, all of that gather
-/// and those before it, to whichever rank along `zero` of its host, as of a spread to those along its axis; of numbers, those that come to any rank
-/// of its host.
+/// For each op of a rank, the messages whose coming it waits for: those that are received for it; at the end of a gather, all of
+/// that gather and of those before it that come to any rank of its host along `zero`, and likewise of a spread along its axis; and
+/// numbers that come to any rank of its host.
 fn come(
     messages: &Messages,
     needs: &[Vec<Option<Need>>],
@@ -157,7 +157,7 @@ impl World<'_> {
         index < self.ranks[rank].posted && self.messages.others[rank][index] < self.ranks[peer].posted
     }
 
-    /// Posts what a rank posts in its op up to a moment.
+    /// Posts the messages of a rank's op up to a moment.
     fn post(&mut self, rank: usize, last: Moment) {
         let Rank { op, posted, .. } = &mut self.ranks[rank];
         let next = |posted: usize| self.messages.of[rank].get(posted);

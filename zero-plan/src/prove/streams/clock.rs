@@ -28,7 +28,7 @@ pub(super) struct Moment {
 pub(super) struct Clock(Vec<u32>);
 
 impl Clock {
-    /// Of so many ranks, before all.
+    /// The clock of so many ranks before anything is done.
     pub fn new(ranks: usize) -> Self {
         Self(vec![0; ranks * Stream::ALL.len()])
     }

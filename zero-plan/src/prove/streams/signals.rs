@@ -44,7 +44,7 @@ impl Count {
     }
 }
 
-/// Whose counts an op waits for.
+/// The ranks whose counts an op waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whose {
     /// Those of the other ranks along an axis.
@@ -55,7 +55,7 @@ pub(super) enum Whose {
     At(usize),
 }
 
-/// That counts have been raised so often: 0 is before the first pass.
+/// Counts, and how often they have been raised: 0 is before the first pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Awaited {
     pub whose: Whose,
@@ -118,7 +118,7 @@ impl Told {
     pub fn awaits(&mut self, plan: &Plan, stage: usize, op: Op, position: &Position) -> [Option<Awaited>; 2] {
         let along = |axis, count, times| Some(Awaited { whose: Whose::Along(axis), count, times });
         let first = match op {
-            // Publications come in one order on the ranks along `zero`, so what this rank had then all of them will have.
+            // Publications come in one order on the ranks along `zero`, so all of them come to the count that this rank had then.
             Op::Gather { unit, .. } => along(Axis::Zero, Count::Published, self.published[unit]),
             Op::Claim { bucket } => along(Axis::Zero, Count::Settled, self.staged[staging_of(plan, bucket)]),
             Op::Settle { bucket, .. } => {

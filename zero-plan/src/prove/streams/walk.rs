@@ -1,5 +1,5 @@
 //! Walk: goes through the ops of all ranks in an order in which they may be done, and keeps for each stream what is known to be
-//! done before its next op. Never takes it from the order of the walk that one op is before another.
+//! done before its next op. Never concludes from the order of the walk that one op is before another.
 
 use super::clock::{Chain, Clock, Moment};
 use super::memory::{Memory, Unordered};
@@ -18,9 +18,9 @@ pub(super) struct Walk<'a> {
     accesses: &'a Accesses<'a>,
     memory: Memory,
     ranks: Vec<Rank>,
-    /// For each rank and count: what was done when it was raised, each time.
+    /// For each rank and count: a clock for each time that it was raised.
     raised: Vec<[Vec<Clock>; Count::LEN]>,
-    /// For each rank, what is known to be done after each of its ops: kept for tests.
+    /// For each rank, the clock after each of its ops: kept for tests.
     #[cfg(test)]
     pub clocks: Vec<Vec<Clock>>,
 }
@@ -31,7 +31,7 @@ struct Rank {
     op: usize,
     /// Ops of all passes so far.
     number: u32,
-    /// What is known to be done before the next op of each of its streams.
+    /// A clock for each of its streams: what is known to be done before the next op there.
     streams: [Clock; Stream::ALL.len()],
     /// After the ops of this pass.
     done: Vec<Clock>,
@@ -240,7 +240,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the rank at `at` does an access of an op itself: what is carried along an axis its owner reads, in the same op.
+/// Whether the rank at `at` does an access of an op itself. Bytes that are carried along an axis are read by their owner, in the
+/// same op.
 pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) -> bool {
     access.at == at || !plan.config.transport.carries() || axis_of(op).is_none()
 }
