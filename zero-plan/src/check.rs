@@ -1,6 +1,6 @@
 //! Check: walks the schedule of one pipeline stage and objects to the first op that breaks a rule. Shares no code with the
 //! builder: it knows the rules, not how schedules are made. [`check_layout`] does the same for the tables that schedules
-//! point into; what ranks may expect of one another is [`mod@crate::prove`]'s.
+//! point into; [`mod@crate::prove`] shows what ranks may expect of one another.
 
 /// Returns the first broken rule of several.
 macro_rules! rules {
@@ -21,7 +21,7 @@ use crate::schedule::Op;
 
 pub use layout::check_layout;
 
-/// What is wrong with a schedule, and at which of its ops. At `ops.len()` something is missing at the end.
+/// A flaw of a schedule, and the op at which it is. At `ops.len()` something is missing at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Index of the op.
@@ -30,12 +30,12 @@ pub struct Fault {
     pub rule: &'static str,
 }
 
-/// What the walk knows of a unit.
+/// The state of a unit in the walk.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitState {
     /// The rank's replica of its parameters (stages 0 to 2).
     replica: Held,
-    /// What was gathered or converted into a slot, or is gathered where it lies (stage 3).
+    /// Its parameters as gathered or converted into a slot, or gathered where they lie (stage 3).
     slotted: Held,
     slot: usize,
     /// Whether a unit is in the slot of this index; there are no more slots than units.
@@ -43,13 +43,13 @@ pub struct UnitState {
     forwards: usize,
     backwards: usize,
     updated: bool,
-    /// Whether the gradients of tied parameters have come together here, or have left for where they do.
+    /// Whether the gradients of tied parameters have come together here, or have left for the rank where they do.
     tied: bool,
     /// Whether tied parameters have left.
     mirrored: bool,
 }
 
-/// What the walk knows of a bucket.
+/// The state of a bucket in the walk.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketState {
     staging: Staging,
@@ -70,7 +70,7 @@ pub struct BucketState {
     next: [Option<usize>; 3],
 }
 
-/// What the walk knows of a slot for activations: 1 + micro-batch x chunks + chunk of what lies in it, 0 for nothing.
+/// The content of a slot for activations, as the walk knows it: 1 + micro-batch x chunks + chunk, or 0 for nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotState(usize);
 
@@ -88,7 +88,7 @@ enum Staging {
     Offered,
 }
 
-/// Where a bucket is on its way from host to host, if it goes there.
+/// How far a bucket is on its way from host to host, if it goes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subtotal {
     None,
@@ -96,7 +96,7 @@ enum Subtotal {
     Made,
 }
 
-/// Buckets that others must keep clear of: few at a time, of buckets that may be many.
+/// Lists of buckets whose places others may not use: few at a time, of buckets that may be many.
 #[derive(Clone, Copy)]
 enum List {
     /// Those whose staging is not free.
@@ -107,7 +107,7 @@ enum List {
     Subtotal,
 }
 
-/// A slot for what leaves.
+/// A slot from which parcels leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outgoing {
     Unknown,
@@ -254,9 +254,9 @@ struct Checker<'a, 's> {
     gradients_out: Outgoing,
     /// The input that was received last and has not been used.
     arrived: Option<At>,
-    /// Which unit's output the gradient is of that lies ready.
+    /// The unit whose output gradient lies ready.
     gradient_of: Option<At>,
-    /// What lies in the region for recomputed activations.
+    /// The unit and micro-batch in the region for recomputed activations.
     recomputed: Option<At>,
     /// Reductions offered, summed over this host, settled and combined so far, of all buckets.
     offered: usize,

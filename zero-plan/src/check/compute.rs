@@ -12,7 +12,7 @@ impl Checker<'_, '_> {
         self.subject.tables.chunks[self.at(unit).chunk].end == unit + 1
     }
 
-    /// What stands for a chunk of a micro-batch in a slot.
+    /// The number that stands for a chunk of a micro-batch in a slot.
     const fn holder(&self, unit: usize, micro_batch: usize) -> usize {
         1 + micro_batch * self.subject.tables.chunks.len() + self.at(unit).chunk
     }

@@ -121,7 +121,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// What hosts have summed of a bucket is not needed any more.
+    /// Notes that the sums over hosts of a bucket are not needed any more.
     const fn forget_subtotal(&mut self, bucket: usize) {
         self.leave(List::Subtotal, bucket);
         self.buckets[bucket].subtotal = Subtotal::None;
@@ -192,7 +192,7 @@ impl Checker<'_, '_> {
         self.join(source)
     }
 
-    /// Adds the sum of tied gradients to that of their owner. A spread waits for it, so none comes before.
+    /// Adds the sum of tied gradients to that of their owner. A spread waits for that, so none comes before it.
     pub(super) const fn join(&mut self, owner: usize) -> Broken {
         let bucket = self.at(owner).bucket;
         rules! {

@@ -1,5 +1,5 @@
-//! Check of a layout: every parameter has one owner, everything fits, no two things overlap. Shares no code with what
-//! lays out, and asks for no more than it must: room to spare is no fault.
+//! Check of a layout: every parameter has one owner, everything fits, no two things overlap. Shares no code with
+//! what lays out, and asks for no more than is needed: room to spare is no fault.
 
 use super::Broken;
 use crate::config::{Config, Gather};
@@ -214,7 +214,7 @@ const fn same(a: Place, b: Place) -> bool {
     a.region as usize == b.region as usize && a.offset_bytes == b.offset_bytes && a.len_bytes == b.len_bytes
 }
 
-/// What this rank stores of a unit from one step to the next, and the sums of its gradients.
+/// The states of a unit that this rank stores from one step to the next, and the sums of its gradients.
 const fn check_states(own: &Places, i: usize) -> Broken {
     let (config, mut state) = (own.tables.config, 0);
     while state < State::ALL.len() {
@@ -239,7 +239,7 @@ const fn check_states(own: &Places, i: usize) -> Broken {
 const fn check_turns(own: &Places, i: usize) -> Broken {
     let at = &own.tables.placements[i];
     let gradient = own.output_gradient(i);
-    // Whichever of the two it is in.
+    // Either of the two places.
     let half = own.memory.region(Kind::ActivationGradients).bytes / 2;
     rules! {
         !at.holds || at.padded <= own.memory.gathered_slot => "a flat buffer that does not fit a slot",
@@ -388,9 +388,9 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
     None
 }
 
-/// Whether a region may lie there. Mapped gathers are views of shards that lie contiguous, and ranks of a host share
-/// what they gather from others, be it to convert it; peers read local gradients, updated shards of replicas, what is on its way
-/// to another stage, and sums that an all-reduce spreads.
+/// Whether a region may lie there. Mapped gathers are views of shards that lie contiguous, and ranks of a host share what they
+/// gather from other hosts, even if it is still to be converted. Peers read local gradients, updated shards of replicas, parcels to
+/// another pipeline stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
     if config.transport.carries() {
@@ -415,7 +415,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     };
     match home {
         Home::Common => is_mapped,
-        // Nobody minds if what peers may read is empty, or read by nobody.
+        // A region that peers may read may as well be empty, or read by none.
         Home::Shared => {
             let may_be_read =
                 matches!(kind, Kind::Parameters | Kind::Gradients | Kind::Reduced | Kind::Partial | Kind::Outgoing);

@@ -75,12 +75,12 @@ impl Checker<'_, '_> {
         self.renew(unit)
     }
 
-    /// New values in place of a unit's parameters.
+    /// Notes that a unit's parameters have new values.
     pub(super) const fn renew(&mut self, unit: usize) -> Broken {
         rules! { !self.units[unit].updated => "a second update of a unit", }
         self.units[unit].updated = true;
         if self.subject.tables.config.shards_optimizer() {
-            // Of a replica only the own shard is new: the rest must be gathered before it is used.
+            // Only this rank's own shard of a replica is new: the rest must be gathered before it is used.
             self.units[unit].replica = Held::No;
         }
         None

@@ -1,5 +1,5 @@
-//! Rules of parcels: what crosses to another pipeline stage is written to a slot that is free, sent once, and received
-//! before it is used.
+//! Rules of parcels: a parcel to another pipeline stage is written to a slot that is free, sent once, and received before it is
+//! used.
 
 use super::{At, Broken, Checker, Outgoing};
 use crate::schedule::Parcel;

@@ -1,5 +1,5 @@
-//! Access: all places that an op reads and writes, on its own rank and on others, with what lies there: what proofs are
-//! about. Never says in which order ranks get there.
+//! Access: all places that an op reads and writes, on its own rank and on others, with their content. Proofs are about these. Never
+//! says in which order ranks get there.
 
 mod sums;
 
@@ -19,15 +19,15 @@ pub struct Access {
     pub at: Coordinates,
     /// The place.
     pub place: Place,
-    /// What lies there, or will.
+    /// The content of the place, before a read or after a write.
     pub content: Content,
-    /// Which byte of that the place begins with.
+    /// The byte of that content with which the place begins.
     pub from_byte: usize,
     /// Whether the op writes it.
     pub writes: bool,
 }
 
-/// What lies in a place.
+/// The content of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Nothing that may be read.
@@ -63,10 +63,10 @@ pub enum Content {
         micro_batch: usize,
         /// The data that it comes from.
         data_rank: usize,
-        /// What of the unit it is.
+        /// Which of the unit's values it is.
         value: Value,
     },
-    /// What decoding keeps of the earlier tokens of a sequence.
+    /// A cache: decoding keeps the earlier tokens of a sequence in it.
     Cache {
         /// The unit.
         unit: usize,
@@ -95,22 +95,22 @@ pub enum Gradients {
     OfTie,
 }
 
-/// What there is of a unit in a micro-batch.
+/// A value that a unit has in a micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
-    /// What enters the model.
+    /// The input of the model.
     Input,
-    /// What is to be predicted.
+    /// The targets, which are to be predicted.
     Targets,
-    /// What the unit gives.
+    /// The output of the unit.
     Output,
-    /// What it saves for its backward.
+    /// The values that it saves for its backward.
     Saved,
-    /// The gradient of what it gives.
+    /// The gradient of its output.
     Gradient,
 }
 
-/// A function that calls back for each access of an op: [`accesses`], or one that does it wrong to see that it is noticed.
+/// A function that calls back for each access of an op: [`accesses`], or one with an error that must be noticed.
 pub type Accesses<'f> = dyn Fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn FnMut(Access)) + 'f;
 
 /// Calls back for each place that `op` of the rank `at` reads, and then for each that it writes.
@@ -146,7 +146,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
         };
         OfOp { plan, pass, own: peer, position, visit: &mut sent }.visit_all(op);
     }
-    // What it takes of others arrives before it is read.
+    // The bytes that it takes of others arrive before they are read.
     let mut expected: Vec<Arrival> = Vec::new();
     let brought_by = match op {
         Op::Wait { unit } if !plan.config.has_streams() => Op::Gather { unit, slot: position.slot(unit) },
@@ -154,7 +154,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     };
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
     if let (Op::Gather { unit, slot }, false) = (op, plan.config.has_streams()) {
-        // From here on it may arrive.
+        // From here on they may arrive.
         let content =
             Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
         for Arrival { from, to, .. } in expected {
@@ -162,7 +162,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
             visit(Access { at: own.at, place: to, content, from_byte, writes: true });
         }
         if plan.config.shares_slots() {
-            // What mates read there is read at their waits.
+            // Mates read there in their own waits.
             OfOp { plan, pass, own, position, visit }.give(unit, slot);
         }
         return;
@@ -255,7 +255,7 @@ impl OfOp<'_, '_> {
         self.note(self.own.at, place, content, from_byte, true);
     }
 
-    /// This rank's own shard, into a slot that it has in common with its mates.
+    /// Puts this rank's own shard into a slot that it has in common with its mates.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let (from, to) = (own.shard(unit), own.computed_on(unit, slot).share(own.at.zero, zero));
@@ -263,8 +263,8 @@ impl OfOp<'_, '_> {
         self.write_parameters(unit, to, own.at.zero * to.len_bytes, false);
     }
 
-    /// Every owner's shard, and where it comes to lie. Below stage 3 that is in a replica, after the update. What a mate takes
-    /// for the host is read there, and in a slot in common it is where it is wanted.
+    /// Reads every owner's shard, and writes it where it is wanted. Below stage 3 that is in a replica, after the update. A shard
+    /// that a mate takes for the host is read there, and in a slot in common it is where it is wanted.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.own, &self.plan.config);
         let zero = config.mesh.zero;
@@ -290,7 +290,7 @@ impl OfOp<'_, '_> {
         self.note(self.own.at, place, Content::Activation { unit, micro_batch, data_rank, value }, 0, writes);
     }
 
-    /// Scratch of a layer's call, and of the products in it.
+    /// Writes the scratch of a layer's call, and of the products in it.
     fn works_in(&mut self, unit: usize) {
         let own = self.own;
         self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
@@ -360,7 +360,7 @@ impl OfOp<'_, '_> {
             self.note(own.at, own.saved(unit, slot), Content::Nothing, 0, true);
             self.note(own.at, own.cache(unit), Content::Cache { unit }, 0, true);
             let output = own.output(unit, slot, self.position.outgoing(Parcel::Activations));
-            // What it takes is still there when it writes: a residual connection adds it last.
+            // Its input is still there when it writes: a residual connection adds it last.
             self.activation(output, unit, micro_batch, Value::Output, true);
             self.takes(unit, micro_batch, slot);
         }
@@ -397,7 +397,7 @@ impl OfOp<'_, '_> {
         self.note(own.at, own.local_gradients(unit), content(micro_batch), 0, true);
     }
 
-    /// The pipeline stages that a parcel goes between; what it is at its sender becomes what its receiver needs.
+    /// Reads a parcel at its sender, and writes it where this rank needs it.
     fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
         let stage = self.plan.parcel_sender(parcel, own.at.pipeline);

@@ -1,6 +1,6 @@
-//! Arrival: where bytes of other ranks come to lie on a rank that cannot read them where they are. What lies there in one piece
-//! comes straight to where it is wanted; terms of sums, and what is converted, come to the inbox first. What a rank can read
-//! where it lies does not arrive.
+//! Arrival: the places at which bytes of other ranks arrive on a rank that cannot read them where they are. Bytes that stay as they
+//! are arrive where they are wanted; terms of sums, and parameters that are converted, arrive in the inbox. Bytes that a rank can
+//! read where they lie do not arrive.
 
 use super::{Place, Places, Position};
 use crate::config::Config;
@@ -10,14 +10,14 @@ use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::subtrees::Subtree;
 
-/// What an op needs of another rank.
+/// Bytes that an op needs of another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The other rank.
     pub from: Coordinates,
-    /// What it has there.
+    /// Their place there.
     pub source: Place,
-    /// Where that comes to lie on the rank whose op it is.
+    /// The place at which they arrive on the rank whose op it is.
     pub to: Place,
 }
 
@@ -31,7 +31,7 @@ pub const fn axis_of(op: Op) -> Option<Axis> {
     }
 }
 
-/// Calls back for all that `op` needs of other ranks, on the rank with places `own`.
+/// Calls back for all arrivals that `op` needs, on the rank with places `own`.
 pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &mut dyn FnMut(Arrival)) {
     if let Op::Receive { parcel, .. } = op {
         let from = Coordinates { pipeline: plan.parcel_sender(parcel, own.at.pipeline), ..own.at };
@@ -43,7 +43,7 @@ pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &
     }
 }
 
-/// The part of it that the rank at `from` has, which is one that gives this rank something in such ops.
+/// Calls back for those from the rank at `from`, which is one that gives this rank something in such ops.
 pub fn arrivals_from(
     plan: &Plan,
     op: Op,
@@ -85,7 +85,7 @@ pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: 
     }
 }
 
-/// What a collective takes of one peer.
+/// Calls back for the bytes that a collective takes of one peer, with their places there and here.
 fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
     let (config, mesh) = (&plan.config, &plan.config.mesh);
     let units_of = |bucket: usize| {
@@ -115,7 +115,7 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
     }
 }
 
-/// What a peer has of a sum along an axis: its own term, or the sums of its host.
+/// Calls back for what a peer gives to a sum along an axis: its own term, or the sums of its host.
 fn terms_of(axis: Axis, unit: usize, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
     let config = own.tables.config;
     let [here, there] = [own.at, peer.at].map(|at| at.along(axis));
@@ -196,7 +196,7 @@ mod tests {
     use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
-    /// Otherwise what comes from one rank would be lost to what comes from another.
+    /// Otherwise bytes of one rank would be overwritten by those of another.
     #[test]
     fn what_arrives_for_an_op_has_a_place_for_each_rank_it_comes_from() {
         let unit = |source, params| Unit { source, position: source, params, takes: params, ..Unit::NONE };

@@ -1,6 +1,6 @@
-//! Position: what the ops of a table before one decide of its places: into which slot each unit was gathered, and which
-//! slot the next parcel of each kind leaves from. It begins anew with each walk over a table, so every walk has the same
-//! places.
+//! Position: how far a walk over a table of ops is, as far as that decides the places of the next op: the slot into which each unit
+//! was gathered, and the slot from which the next parcel of each kind leaves. It begins anew with each walk, so every walk has the
+//! same places.
 
 use super::Places;
 use crate::layout::OUTGOING_SLOTS;
@@ -19,7 +19,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Before the first op of a table of a model of so many units.
+    /// The position before the first op of a table, of a model of so many units.
     pub fn new(units: usize) -> Self {
         Self { slots: vec![0; units], sent: [0; Parcel::ALL.len()], taken: [0; Parcel::ALL.len()], is_decoding: false }
     }

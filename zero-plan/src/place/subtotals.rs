@@ -1,5 +1,5 @@
-//! Subtotals: what ranks have of a sum along an axis, where it goes, and where the sums over subtrees of ranks lie that hosts make
-//! for one another, before they leave and where they come together.
+//! Subtotals: the places of the terms of a sum along an axis, of the sum itself, and of the sums over subtrees of ranks that hosts
+//! make for one another: before these leave, and where they come together.
 
 use super::{Place, Places};
 use crate::layout::Kind;
@@ -15,7 +15,7 @@ impl Places<'_> {
         }
     }
 
-    /// Where the sum of this rank's part along an axis goes: over its replica, or over all.
+    /// The place of the sum of this rank's part along an axis: over its replica, or over all.
     pub const fn sum(&self, axis: Axis, unit: usize) -> Place {
         match axis {
             Axis::Zero => self.partial(unit),
@@ -29,7 +29,7 @@ impl Places<'_> {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let (parts, bucket) = (config.mesh.summed_parts(axis), &self.tables.buckets[placement.bucket]);
         let each = config.subtrees(axis).count_of(self.at.along(axis) / config.mates(axis));
-        // Of every part, as many as there are hosts, this host has that many sums.
+        // This host has so many sums of a part: for each host as many as it has subtrees.
         let sums = config.hosts_along(axis) * each;
         let turn = (bucket.partial > 0) as usize * (self.memory.bucket_slot / parts * sums);
         let start = turn + (placement.start - bucket.start) / parts * sums;
@@ -37,8 +37,8 @@ impl Places<'_> {
         of_hosts.share(host * each + config.subtrees(axis).index(first), sums)
     }
 
-    /// Where the sum lies here of this rank's part that begins with the rank at `first` along an axis: of the subtree of a host,
-    /// and then of what is added to it.
+    /// The place here of the sum of this rank's part that begins with the rank at `first` along an axis: first of the subtree of a
+    /// host, and then of all that is added to it.
     pub const fn joined(&self, axis: Axis, unit: usize, first: usize) -> Place {
         let (config, mates) = (self.tables.config, self.tables.config.mates(axis));
         let (own, host, subtrees) = (self.at.along(axis) / mates, first / mates, config.subtrees(axis));

@@ -1,4 +1,4 @@
-//! Sums: what ops read and write that add up gradients over ranks, spread the sums, and agree on their norm.
+//! Sums: the accesses of ops that add up gradients over ranks, spread the sums, and agree on their norm.
 
 use super::{Content, Gradients, OfOp};
 use crate::mesh::{Axis, Coordinates};
@@ -32,7 +32,7 @@ impl OfOp<'_, '_> {
         self.own.at.with(axis, of).summed_part(&self.plan.config.mesh, axis)
     }
 
-    /// For each host, what this one has of the part of this rank's counterpart there.
+    /// Sums, for each host, what this one has of the part of this rank's counterpart there.
     pub(super) fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) {
         let (own, mates) = (self.own, self.plan.config.mates(axis));
         let index = own.at.along(axis);
@@ -57,7 +57,7 @@ impl OfOp<'_, '_> {
         Content::Gradients { unit, round, of }
     }
 
-    /// What is added up along an axis: the terms of all ranks, or the sums of all hosts.
+    /// Reads what is added up along an axis: the terms of all ranks, or the sums of all hosts.
     fn terms(&mut self, axis: Axis, unit: usize, round: usize) {
         let (own, config) = (self.own, &self.plan.config);
         if !config.sums_on_hosts(axis) {
@@ -117,7 +117,8 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// What each rank along an axis has summed. What a mate takes for the host is read there, where that mate wants it.
+    /// Takes what each rank along an axis has summed. A part that a mate takes for the host is read there, where that mate wants
+    /// it.
     pub(super) fn spread(&mut self, bucket: usize, axis: Axis) {
         let own = self.own;
         for unit in self.units_of(bucket) {
@@ -128,7 +129,7 @@ impl OfOp<'_, '_> {
                 let (holder, from, to) = own.spread_from(unit, axis, index);
                 let start = self.gradient_bytes(peer.at, whole, (axis == Axis::Replica).then_some(index));
                 self.note(holder.at, from, content, start, false);
-                // In place, this rank's own is where it is wanted.
+                // Where sums are made in place, this rank's own is where it is wanted.
                 if peer.at != own.at || from != to {
                     self.note(own.at, to, content, start, true);
                 }
@@ -136,7 +137,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// The squares of what this rank has summed.
+    /// Reads what this rank has summed, for its squares.
     pub(super) fn agree(&mut self) {
         let own = self.own;
         for unit in 0..self.plan.units.len() {
