@@ -239,7 +239,7 @@ const fn check_states(own: &Places, i: usize) -> Broken {
 const fn check_turns(own: &Places, i: usize) -> Broken {
     let at = &own.tables.placements[i];
     let gradient = own.output_gradient(i);
-    // Either of the two places.
+    // The region has two places of this length.
     let half = own.memory.region(Kind::ActivationGradients).bytes / 2;
     rules! {
         !at.holds || at.padded <= own.memory.gathered_slot => "a flat buffer that does not fit a slot",

@@ -1,5 +1,5 @@
-//! Batch: takes in what the data gives for a micro-batch, and looks at each id once before a layer does. Never trusts a
-//! dataset: what a model has no place for would end every rank in a panic.
+//! Batch: takes in a micro-batch from the data, and looks at each id once before a layer does. Never trusts a dataset: an id that a
+//! model has no place for would end every rank in a panic.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -13,17 +13,17 @@ use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
 use crate::view::ViewMut;
 
-/// Which ids of a micro-batch.
+/// A kind of ids of a micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// What the model takes.
+    /// The inputs of the model.
     Input,
-    /// What it is to predict.
+    /// The targets that it is to predict.
     Target,
 }
 
 impl Ids {
-    /// One more than the largest that a model has a place for; none where they are no ids.
+    /// One more than the largest id that a model has a place for; none where the data is no ids.
     fn bound<M: Model>(self) -> Option<usize> {
         match self {
             Ids::Input => M::HEAD.vocabulary,
@@ -41,7 +41,7 @@ pub struct OutOfRange {
     pub trained: bool,
     /// The rank that was given it; the lowest, where several were.
     pub rank: usize,
-    /// Where in its data.
+    /// The place of the id in its data.
     pub place: BatchPlace,
     /// The id.
     pub id: u32,
@@ -83,7 +83,7 @@ impl fmt::Display for OutOfRange {
     }
 }
 
-/// The first id of a walk that is out of range, as ranks tell it: which, its micro-batch, its element in that, itself.
+/// The first id of a walk that is out of range, as ranks tell it: its kind, its micro-batch, its element in that, and the id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Misfit {
     pub ids: Ids,
@@ -171,7 +171,7 @@ fn first_misfit<M: Model>(
         let (element, id) = take_out_of_range(elements, ids.bound::<M>()?)?;
         Some(Misfit { ids, micro_batch, element, id })
     };
-    // What has a bound is ids.
+    // Data with a bound is ids.
     let input = Ids::Input.bound::<M>().and_then(|_| of(Ids::Input, bytemuck::cast_slice_mut(inputs)));
     let target = Ids::Target.bound::<M>().and_then(|_| of(Ids::Target, bytemuck::cast_slice_mut(targets)));
     input.or(target)

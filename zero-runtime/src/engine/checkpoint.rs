@@ -1,5 +1,5 @@
-//! Checkpoint: what this rank writes of each state, as bytes, from where it lies or from a copy; and states as they are set when
-//! a run goes on. Never knows a file.
+//! Checkpoint: gives the bytes of each state that this rank writes, from where they lie or from a copy, and sets states when a run
+//! goes on. Never knows a file.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -19,15 +19,16 @@ const PIECE_BYTES: usize = PIECE_ELEMENTS * size_of::<f32>();
 /// A stretch of a state that one rank writes to a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// What of its parameters.
+    /// The state of its parameters.
     pub state: State,
     /// The unit.
     pub unit: usize,
-    /// Which elements of its flat buffer, without padding.
+    /// The elements of its flat buffer, without padding.
     pub stretch: Stretch,
 }
 
-/// What a rank writes to a checkpoint, state by state and in each one unit by unit, with where it lies and its copy.
+/// The stretches that a rank writes to a checkpoint, state by state and in each one unit by unit, with their places and those of
+/// their copies.
 fn saved<'a>(places: Places<'a>) -> impl Iterator<Item = (Saved, Place, Option<Place>)> + 'a {
     let pairs =
         State::ALL.into_iter().flat_map(move |state| (0..places.tables.units.len()).map(move |unit| (state, unit)));
@@ -63,7 +64,7 @@ unsafe fn read<D: Device, E>(
     Ok(())
 }
 
-/// A copy of what a rank writes to a checkpoint, which another thread may read while the rank trains on.
+/// A copy of the bytes that a rank writes to a checkpoint, which another thread may read while the rank trains on.
 pub struct Snapshot<'p, D: Device> {
     arena: Arc<Arena<'p, D>>,
     /// For the thread that reads it.
@@ -86,13 +87,13 @@ impl<D: Device> Snapshot<'_, D> {
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// What this rank writes to a checkpoint: all ranks together have every element of every state once.
+    /// The stretches that this rank writes to a checkpoint: all ranks together have every element of every state once.
     pub fn saved(&self) -> Vec<Saved> {
         saved(self.arena.places()).map(|(saved, ..)| saved).collect()
     }
 
-    /// Which stretch of the flat buffer of a unit this rank stores of a state, without padding; none if it stores none. Of
-    /// parameters that includes those of a unit of another pipeline stage which are mirrored here.
+    /// The stretch of a unit's flat buffer that this rank stores of a state, without padding; none if it stores none. It also
+    /// stores parameters of a unit of another pipeline stage that are mirrored here.
     pub fn stored(&self, state: State, unit: usize) -> Option<Stretch> {
         let held = if state == State::Parameters { self.held_as(unit)? } else { unit };
         let (stretch, _) = self.arena.places().state(state, held)?;
@@ -118,7 +119,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if !self.plan.config.snapshot {
             return None;
         }
-        // Not by the count, which does not order what its last holder has read before what is written now.
+        // The count of holders would not do: it does not order the last holder's reads before what is written now.
         assert!(Arc::get_mut(&mut self.snapshot).is_some(), "the last snapshot is still being read");
         for (_, from, to) in saved(self.arena.places()) {
             let to = to.expect("a plan with snapshots");

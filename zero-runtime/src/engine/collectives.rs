@@ -1,4 +1,4 @@
-//! Collectives: what the ops that communicate do with bytes once they are there: copies, changes of width, and sums along the
+//! Collectives: does what ops that communicate do with bytes once they are there: it copies, changes widths, and sums along the
 //! plan's tree. The transport says when; the plan says where. Never waits but in the transport.
 #![allow(unsafe_code)]
 
@@ -24,7 +24,7 @@ pub struct Collectives<'p, D: Device, T> {
     moved: Moved,
 }
 
-/// How many of the tokens of a micro-batch there are.
+/// The part of a micro-batch's tokens that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub tokens: usize,
@@ -43,7 +43,7 @@ impl Share {
 // writes is this rank's own, and is apart from what it reads unless `reduce` is told which summand it is. Views end with the
 // op.
 impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
-    /// That of the rank that `transport` connects.
+    /// The part of the rank that `transport` connects.
     pub fn new(transport: T, device: D) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
@@ -92,7 +92,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.require_device()
     }
 
-    /// That nothing has gone wrong on the device, as far as it has been found out.
+    /// Checks that nothing has gone wrong on the device, as far as that is known.
     pub(super) fn require_device(&mut self) -> Result<(), Lost> {
         let Some(failure) = self.device.failure() else { return Ok(()) };
         self.transport.give_up_device(&self.device);
@@ -177,7 +177,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
     }
 
-    /// Where a term of another rank is counted: read where it lies, or brought here.
+    /// The count of terms of another rank: of those that are read where they lie, or of those that are brought here.
     fn terms_of(&mut self, rank: usize) -> &mut Traffic {
         let is_near = self.plan.config.reaches(self.arena.rank(), rank);
         if is_near { &mut self.moved.in_place } else { &mut self.moved.copied }
@@ -193,7 +193,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// What a rank has at a place.
+    /// The bytes that a rank has at a place.
     fn bytes(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         // SAFETY: see above.
         unsafe { if rank == self.arena.rank() { self.arena.bytes(place) } else { self.transport.peer(rank, place) } }
@@ -206,13 +206,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         Stored::of(self.arena.width(Place { region, ..place }), self.bytes(rank, place))
     }
 
-    /// Whether what a rank has was brought straight to where it is wanted.
+    /// Whether the bytes of a rank were brought straight to where they are wanted.
     fn is_there(&self, to: Place, rank: usize, from: Place) -> bool {
         // SAFETY: a view to see where it begins.
         self.bytes(rank, from).address() == unsafe { self.arena.bytes(to) }.address()
     }
 
-    /// Copies what a peer has, whatever it is; gives the bytes.
+    /// Copies bytes of a peer, whatever their type; gives their number.
     fn copy(&self, to: Place, rank: usize, from: Place) -> usize {
         if !self.is_there(to, rank, from) {
             // SAFETY: see above; the places lie in different ranks.
@@ -277,7 +277,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// Makes a use after release show, in a debug build, as a loss that is not finite.
+    /// In a debug build, fills what is released with NaN, so that a use after release shows as a loss that is not finite.
     fn release(&self, unit: usize) {
         // Mates may still compute on a slot in common.
         if cfg!(debug_assertions) && self.plan.config.uses_slots() && !self.plan.config.shares_slots() {

@@ -78,7 +78,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// Runs a unit forward once more, from the same input; its output is no news.
+    /// Runs a unit forward once more, from the same input. Its output is not looked at again.
     pub(super) fn recompute(&mut self, unit: usize, slot: usize, walk: &WalkState) {
         self.run_forward(unit, slot, self.ranks.places().output_again(unit), walk);
     }
@@ -112,7 +112,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// What decoding keeps for a unit, after `before` tokens.
+    /// The cache of a unit in decoding, after `before` tokens.
     fn cache(&self, unit: usize, before: usize) -> ViewMut<'_, DeviceOf<M>, u8> {
         let place = self.ranks.places().cache(unit);
         // SAFETY: behind all that units take turns with in a decoding walk, and apart from the caches of other units.

@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 
-/// Where a number went wrong.
+/// The place where a number went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// In the output of a unit.

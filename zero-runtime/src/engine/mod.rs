@@ -131,7 +131,7 @@ pub struct Engine<'p, M: Model, T> {
     model: core::marker::PhantomData<fn() -> M>,
 }
 
-/// What one walk over a schedule gathers on the way.
+/// What a walk over a schedule is for, and what it finds on the way.
 struct WalkState {
     /// Look at every result, and note the first that is not finite.
     finding: Option<diagnose::Search>,
@@ -214,12 +214,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         &self.arena
     }
 
-    /// What says when bytes of other ranks are there.
+    /// The transport, which says when bytes of other ranks are there.
     pub fn transport(&self) -> &T {
         &self.ranks.transport
     }
 
-    /// What computes.
+    /// The device, which computes.
     pub fn device(&self) -> &DeviceOf<M> {
         &self.ranks.device
     }
@@ -235,8 +235,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.ranks.transport.crossed()
     }
 
-    /// How far the clock of this host is from that of rank 0's, as the first rank of each host knows where there are several.
-    /// Every rank must call it.
+    /// How far the clock of this host is from that of rank 0's host. Where there are several hosts, the first rank of each knows
+    /// it. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -251,7 +251,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.record = Some(Record::new(self.steps_done, self.arena.stage().step.len(), steps));
     }
 
-    /// What has been recorded, if [`Engine::record`] asked for it.
+    /// The record, if [`Engine::record`] asked for one.
     pub fn take_record(&mut self) -> Option<Record> {
         self.record.take()
     }
@@ -395,7 +395,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(())
     }
 
-    /// What the head predicts after `input`, a sequence no longer than the plan's: logits, unless it is a head of another
+    /// The predictions of the head after `input`, a sequence no longer than the plan's: logits, unless it is a head of another
     /// kind. Every rank must call it; those of the last pipeline stage get them, and are told so.
     ///
     /// # Errors
@@ -473,10 +473,10 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(self.exchanged_of(mine.len()))
     }
 
-    /// A walk over a table begins.
+    /// Begins a walk over a table.
     fn new_walk(&mut self) -> WalkState {
         self.ranks.position.restart();
-        // What it works on may lie where caches did.
+        // Its activations may lie where caches did.
         (self.ranks.position.is_decoding, self.cached) = (false, 0);
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
@@ -484,7 +484,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         WalkState { finding: None, misfit: None, shape, counted: shape.0 * shape.1, headless: false, before: None }
     }
 
-    /// A walk over a table has come to its end.
+    /// Ends a walk over a table.
     fn end_pass(&mut self) {
         self.awaited.end_pass(self.plan, &self.ranks.device);
         self.arena.begin(None);

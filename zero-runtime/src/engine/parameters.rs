@@ -1,5 +1,5 @@
-//! Parameters: filled at the start, read whole at the end, and with all that belongs to each of them read and written where
-//! it lies. A parameter's first value depends on the seed and its place in the model alone, never on the rank that owns it.
+//! Parameters: fills them at the start, reads them whole at the end, and reads and writes their states where they lie. A
+//! parameter's first value depends on the seed and its place in the model alone, never on the rank that owns it.
 #![allow(unsafe_code)]
 
 use core::convert::Infallible;
@@ -75,7 +75,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if params > 0
             && let Some(held) = self.held_as(unit)
         {
-            // What a master copy has, parameters have too: they are the same shard, or the whole.
+            // Parameters include the elements of a master copy: they are the same shard, or the whole.
             let states = [State::Parameters, State::Master].map(|state| places.state(state, held));
             let stored = states[0].map_or(0..0, |(stretch, _)| stretch.elements());
             let mut values = Vec::new();
@@ -101,7 +101,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(())
     }
 
-    /// The unit under which this rank holds the parameters of `unit`: itself, or what mirrors it.
+    /// The unit under which this rank holds the parameters of `unit`: itself, or the unit that mirrors it.
     pub(super) fn held_as(&self, unit: usize) -> Option<usize> {
         let stage = self.arena.coordinates().pipeline;
         let holds = |&held: &usize| {
@@ -111,8 +111,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         (unit..self.plan.units.len()).find(holds)
     }
 
-    /// What this rank stores of a state of a unit, and which stretch of the flat buffer that is, padding included. None where
-    /// it has none: on another pipeline stage, or of a master copy where there is none.
+    /// The numbers that this rank stores of a state of a unit, and the stretch of the flat buffer that they are, padding included.
+    /// None where it has none: on another pipeline stage, or of a master copy where there is none.
     pub fn state(&self, state: State, unit: usize) -> Option<(Stretch, Vec<f32>)> {
         let mut numbers = Vec::new();
         let stretch = self.read_state(state, unit, |_, piece| numbers.extend(piece))?;
@@ -240,7 +240,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                     self.for_each_piece(self.arena.stored(places.computed_on(unit, 0)), 0, &mut own);
                 }
                 for zero in (0..self.plan.config.mesh.zero).filter(|_| !is_there) {
-                    // Not from a slot: what is computed on may be rounded.
+                    // Not from a slot, where parameters may be rounded.
                     let (holder, place) = places.gathered_from(unit, zero, 0);
                     let shard = self.ranks.of_rank(self.arena.along(Axis::Zero, holder.at.zero), place);
                     self.for_each_piece(shard, places.along(Axis::Zero, zero).shared_out(unit).start, &mut own);

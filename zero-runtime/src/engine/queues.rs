@@ -1,5 +1,5 @@
-//! Queues: how an engine follows the streams of a plan on a device that has queues: each op goes to the queue of its stream, after
-//! the op that the plan says. Never decides an order.
+//! Queues: lets a device that has queues follow the streams of a plan. Each op goes to the queue of its stream, after the op that
+//! the plan says. Never decides an order.
 
 use zero_plan::{Pass, PipelineStage, Plan, Queued, Stream};
 
@@ -21,7 +21,7 @@ pub(crate) fn events(stage: &PipelineStage) -> usize {
 }
 
 impl Awaited {
-    /// Those of a stage.
+    /// The ops that others wait for on a pipeline stage.
     pub fn new(stage: &PipelineStage) -> Self {
         let of = |queue: &[Queued]| {
             let mut awaited = vec![false; queue.len()];
@@ -36,7 +36,7 @@ impl Awaited {
         awaited.get(op).is_some_and(|awaited| *awaited)
     }
 
-    /// A pass begins: no queue goes on before all of them have done what came before.
+    /// Begins a pass: no queue goes on before all of them have done what came before.
     pub fn begin_pass<D: Device>(&self, plan: &Plan, device: &D) {
         if !plan.config.has_streams() {
             return;
@@ -51,14 +51,14 @@ impl Awaited {
         device.enter(Stream::Compute as usize);
     }
 
-    /// A pass ends: what computes goes on after all of it.
+    /// Ends a pass: the stream that computes goes on after all of it.
     pub fn end_pass<D: Device>(&self, plan: &Plan, device: &D) {
         if plan.config.has_streams() {
             self.meet(device);
         }
     }
 
-    /// What computes waits for every other stream.
+    /// Has the stream that computes wait for every other one.
     fn meet<D: Device>(&self, device: &D) {
         for stream in Stream::ALL.into_iter().skip(1) {
             device.enter(stream as usize);
@@ -68,7 +68,7 @@ impl Awaited {
         }
     }
 
-    /// The next op goes to its queue, after what it waits for.
+    /// Chooses the queue of the next op, after the events that it waits for.
     pub fn enter<D: Device>(&self, stage: &PipelineStage, pass: Pass, op: usize, device: &D) {
         if let Some(queued) = stage.queue(pass).get(op) {
             device.enter(queued.stream as usize);
@@ -76,7 +76,7 @@ impl Awaited {
         }
     }
 
-    /// It is queued: others can wait for it.
+    /// Notes that it is queued, so that others can wait for it.
     pub fn leave<D: Device>(&self, pass: Pass, op: usize, device: &D) {
         if self.is_awaited(pass, op) {
             device.record(JOINS + op);

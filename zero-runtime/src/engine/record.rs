@@ -1,9 +1,9 @@
-//! Record: when each op of some steps of a rank began and ended. Never looks at the clock but where a step is recorded, nor
+//! Record: notes when each op of some steps of a rank began and ended. Never looks at the clock but where a step is recorded, nor
 //! allocates in one.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// From when to when, in nanoseconds of a clock that all processes of a host share.
+/// A span of time, in nanoseconds of a clock that all processes of a host share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Its start.
