@@ -1,4 +1,4 @@
-//! Inbox: how much room what ranks add up takes where it arrives from ranks that cannot be reached.
+//! Inbox: the room that terms of sums take where they arrive from ranks that cannot be reached.
 
 use super::Tables;
 use crate::config::{Config, Width};

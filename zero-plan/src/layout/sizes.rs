@@ -127,7 +127,8 @@ impl Sizes {
         if tables.config.holds_parameters() { self.held } else { self.slots(tables) * self.flat_max }
     }
 
-    /// What is added up here, and behind it the shards of units that are converted when they are gathered, slot by slot.
+    /// Room for what is added up here, and behind it for the shards of units that are converted when they are gathered, slot by
+    /// slot.
     const fn inbox_bytes(&self, tables: &Tables) -> usize {
         let config = tables.config;
         let shards =

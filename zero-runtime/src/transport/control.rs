@@ -32,7 +32,7 @@ pub(super) fn sleeps_of(timeout: Duration) -> u32 {
     u32::try_from(sleeps).unwrap_or(u32::MAX).max(1)
 }
 
-/// How long what another host has told of a rank is taken for true: it is told again far more often.
+/// How long a report of another host about a rank is taken for true: it is told again far more often.
 const FRESH_NS: u64 = 2_000_000_000;
 
 /// How long a number of sleeps takes.
@@ -56,7 +56,7 @@ impl Spins {
     }
 }
 
-/// What a rank counts for the others, each in a [`Signal`] of its own.
+/// The counts that a rank raises for the others, each in a [`Signal`] of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Shards of parameters published.
@@ -77,7 +77,7 @@ pub enum Count {
     Entered,
     /// Exchanges for which a device has left its numbers.
     Exchanged,
-    /// Gathers for which what a rank has of them is here: from another host it has come.
+    /// Gathers whose shard of this rank is here: from another host it has come.
     Gathered,
     /// Gathers released, where mates read what one of them took.
     Released,
@@ -130,7 +130,7 @@ pub struct Control {
     signals: [Signal; Count::NUMBER],
     /// What this rank does.
     doing: AtomicU64,
-    /// What this rank did when it was last said that others wait for it, and for how many periods they had: see
+    /// The op that this rank was in when it was last said that others wait for it, and the periods that they had waited: see
     /// [`Control::claim_notice`].
     noticed: AtomicU64,
     /// What this rank waits for while it sleeps, 0 otherwise: see [`Awaited`].
@@ -144,7 +144,7 @@ pub struct Control {
     reported: AtomicU64,
 }
 
-/// What a rank waits for and does, as words that travel to other hosts.
+/// The words about a rank that travel to other hosts: the count that it waits for, and the op that it is in.
 pub(super) type Words = [u64; 2];
 
 /// An op that a rank is at, by its place in the schedule of its pipeline stage; and how many it has come to, so that the
@@ -182,7 +182,7 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    /// That a count of `rank` reaches `target`.
+    /// The wait for a count of `rank` to reach `target`.
     pub fn new(rank: usize, count: Count, target: u32) -> Self {
         Self { rank, signal: count.index() as u16, target }
     }
@@ -222,11 +222,11 @@ pub(super) struct Waiter<'a> {
     pub spins: Spins,
     /// The longest sleep between two looks whether a rank has given up; none to sleep until woken.
     pub patience: Option<&'a Timespec>,
-    /// Told how many periods of [`NOTICE`] have been waited, after each.
+    /// Called after each period of [`NOTICE`] with the number of them.
     pub notice: &'a dyn Fn(u32),
     /// Sleeps to the end of their patience before the wait is given up.
     pub sleeps_max: u32,
-    /// Told when it is, and says in what it ends.
+    /// Called when it is given up; gives the error in which it ends.
     pub give_up: &'a dyn Fn() -> Lost,
 }
 

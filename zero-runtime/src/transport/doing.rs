@@ -1,5 +1,5 @@
-//! Doing: what each rank is at, as the others can see it, and what is said of a wait that takes long: by one rank, however
-//! many wait. Nothing here costs a step more than one store for each op.
+//! Doing: shows others which op a rank is in, and says what a wait that takes long is for: one rank says it, however many wait.
+//! Nothing here costs a step more than one store for each op.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -82,7 +82,7 @@ impl<D: Device> Shared<'_, D> {
         self.arena.plan().config.reaches(self.rank(), rank)
     }
 
-    /// What a rank waits for, if it cannot go on without it: of one of another host, as that has told.
+    /// The count that a rank waits for, if it cannot go on without it; of a rank of another host, as that has told.
     fn awaited_by(&self, rank: usize) -> Option<Awaited> {
         let config = &self.arena.plan().config;
         let (ranks, (first, end)) = (config.mesh.ranks(), config.sharing(self.rank()));
@@ -101,13 +101,13 @@ impl<D: Device> Shared<'_, D> {
         (0..ranks).try_fold(rank, next).unwrap_or_else(|end| end)
     }
 
-    /// Whom this rank waits for, and what it and the cause are doing.
+    /// The rank that this one waits for, and what it and the cause are doing.
     fn words(&self, rank: usize, cause: usize) -> String {
         let what = self.doing_words(cause);
         format!("{}; rank {cause} is in {what}", self.wait_words(rank, cause))
     }
 
-    /// What a rank is doing, as far as it can be seen from here.
+    /// The words for what a rank is doing, as far as it can be seen from here.
     fn doing_words(&self, rank: usize) -> String {
         let plan = self.arena.plan();
         match self.hosts.get(rank) {
@@ -119,7 +119,7 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// Whom this rank waits for, and in what.
+    /// The rank that this one waits for, and the op.
     fn wait_words(&self, rank: usize, cause: usize) -> String {
         let chain = if cause == rank { String::new() } else { format!(", which waits for rank {cause}") };
         format!("rank {rank}{chain}, in {}", op_words(self.arena.plan(), self.rank(), self.own().doing()))
