@@ -2,7 +2,9 @@
 //! Never changes a word.
 
 use std::fmt::Display;
+use std::io::{Write, stderr};
 
+use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 
@@ -12,7 +14,18 @@ const STRONG: Style = Style::new().bold();
 
 /// Writes an error, or several with empty lines between them, to standard error.
 pub fn tell(error: &impl Display) {
-    anstream::eprintln!("{}", painted_error(&error.to_string()));
+    write_error(&format!("{}\n", painted_error(&error.to_string())));
+}
+
+/// Writes painted text to standard error by one call. Otherwise it would be mixed with what other ranks write there, as
+/// launchers pass on what comes together.
+pub(crate) fn write_error(painted: &str) {
+    let text = match AutoStream::choice(&stderr()) {
+        ColorChoice::Never => strip_str(painted).to_string(),
+        _ => painted.to_owned(),
+    };
+    // Fails if standard error is closed, and then nobody can be told.
+    let _ = stderr().write_all(text.as_bytes());
 }
 
 /// Tables with empty lines between them, as standard output should show them.
@@ -56,7 +69,7 @@ mod tests {
     use super::*;
 
     fn plain(painted: &str) -> String {
-        anstream::adapter::strip_str(painted).to_string()
+        strip_str(painted).to_string()
     }
 
     #[test]

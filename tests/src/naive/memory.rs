@@ -1,6 +1,7 @@
 //! Memory of the naive device: addresses that nobody but the device can use. Never computes.
 #![allow(unsafe_code)]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use zero_runtime::device::Memory;
@@ -27,6 +28,37 @@ unsafe impl Memory for Hidden {
     }
 }
 
+/// Bytes that an op of the device has read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Their address.
+    pub start: usize,
+    /// Where they end.
+    pub end: usize,
+    /// Whether they may have been written.
+    pub writes: bool,
+}
+
+thread_local! {
+    static TOUCHES: RefCell<Option<Vec<Touch>>> = const { RefCell::new(None) };
+}
+
+/// From here on, what ops of this thread touch is noted.
+pub fn note_touches() {
+    TOUCHES.set(Some(Vec::new()));
+}
+
+/// What was touched since then, of which nothing is noted any more.
+pub fn take_touches() -> Vec<Touch> {
+    TOUCHES.take().unwrap_or_default()
+}
+
+fn note(address: usize, len_bytes: usize, writes: bool) {
+    TOUCHES.with_borrow_mut(|touches| {
+        touches.iter_mut().for_each(|touches| touches.push(Touch { start: address, end: address + len_bytes, writes }));
+    });
+}
+
 fn found(address: usize) -> usize {
     assert!(address & HIDDEN != 0, "{address:#x} is not an address of this device");
     address & !HIDDEN
@@ -37,6 +69,7 @@ pub(super) fn look<'a, T>(view: View<'a, Naive, T>) -> &'a [T] {
     if view.is_empty() {
         return &[];
     }
+    note(view.address().addr(), size_of::<T>() * view.len(), false);
     // SAFETY: the maker of the view promised that these are initialised and unwritten for `'a`, under the marked address.
     unsafe { core::slice::from_raw_parts(view.address().map_addr(found), view.len()) }
 }
@@ -46,6 +79,7 @@ pub(super) fn hold<'a, T>(view: ViewMut<'a, Naive, T>) -> &'a mut [T] {
     if view.is_empty() {
         return &mut [];
     }
+    note(view.address().addr(), size_of::<T>() * view.len(), true);
     // SAFETY: as for `look`; and nobody else uses them for `'a`, as the view is consumed.
     unsafe { core::slice::from_raw_parts_mut(view.address().map_addr(found), view.len()) }
 }

@@ -17,7 +17,7 @@ use zero_runtime::device::{
 use zero_runtime::launch::{LaunchError, Segment};
 use zero_runtime::view::{View, ViewMut};
 
-pub use memory::Hidden;
+pub use memory::{Hidden, Touch, note_touches, take_touches};
 use memory::{hold, look};
 use numbers::{begin, change, dot, element, log_sum_exp, nonlinearity, store, sum_of, tree, wide, widened};
 

@@ -1,8 +1,9 @@
 //! The naive device against the processor's: each op of the contract, each layer, and the training of each spec, to
-//! rounding.
+//! rounding. And what ops touch of its memory, against the places that the plan gives them.
 
 mod layers;
 mod ops;
+mod touches;
 mod training;
 
 use zero_plan::config::Width;

@@ -7,6 +7,7 @@ use clap::{Arg, Error, Parser};
 
 use super::arguments::RunArguments;
 use super::text_arguments::TextArguments;
+use crate::terminal::write_error;
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
 /// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.
@@ -52,14 +53,11 @@ fn takes_negative_numbers(argument: Arg) -> Arg {
 
 /// Prints an error, or what was asked for by `--help` or `--version`.
 pub fn tell(error: &Error) {
-    // Fails if standard error is closed, and then nobody can be told.
-    let _ = match code(error.kind()) {
-        None => error.print(),
-        Some(_) => {
-            anstream::eprint!("{}", with_code(error));
-            Ok(())
-        }
-    };
+    match code(error.kind()) {
+        // Fails if the output is closed, and then nobody can be told.
+        None => drop(error.print()),
+        Some(_) => write_error(&with_code(error)),
+    }
 }
 
 /// The error in clap's words and colours, with its code.

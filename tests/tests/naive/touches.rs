@@ -1,0 +1,225 @@
+//! Touches: the bytes that the engine has a device read and write in each op are those that the plan says, which proofs are
+//! about. Otherwise a proof could be of places that nobody uses.
+#![expect(unsafe_code, reason = "a transport is unsafe to implement")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use zero_plan::config::TransportKind;
+use zero_plan::place::{Access, accesses};
+use zero_plan::{Config, Kind, Moved, Op, Pass, Place, Plan, PlanBuf, Position};
+use zero_runtime::arena::Arena;
+use zero_runtime::device::Device;
+use zero_runtime::layer::Tokens;
+use zero_runtime::model::Model;
+use zero_runtime::transport::{Crossed, Lost, Transport, local};
+use zero_runtime::view::{View, ViewMut};
+use zero_tests::naive::{Touch, note_touches, take_touches};
+use zero_tests::specs::{NAMES, Visitor, visit_naive};
+use zero_tests::training::{HYPER, Start, noise, train_rank};
+
+/// Hands every call on, and compares what each op of a step has touched with its places.
+struct Touching<T> {
+    inner: T,
+    /// Ops that were compared.
+    compared: usize,
+}
+
+/// Stretches of addresses, in order, none of which meets the next.
+struct Stretches(Vec<[usize; 2]>);
+
+impl Stretches {
+    fn of(all: impl Iterator<Item = [usize; 2]>) -> Self {
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable();
+        let mut joined: Vec<[usize; 2]> = Vec::new();
+        for [start, end] in all {
+            match joined.last_mut().filter(|[_, last]| *last >= start) {
+                Some([_, last]) => *last = end.max(*last),
+                None => joined.push([start, end]),
+            }
+        }
+        Self(joined)
+    }
+
+    /// A stretch of `self` that does not lie in `other`.
+    fn beyond(&self, other: &Self) -> Option<[usize; 2]> {
+        let is_in = |&[start, end]: &[usize; 2]| other.0.iter().any(|&[first, last]| first <= start && end <= last);
+        self.0.iter().copied().find(|stretch| !is_in(stretch))
+    }
+}
+
+/// Whether an op touches all that the plan says, and not only nothing else: those that move and sum bytes, but for a layer's
+/// padding and what lies where it is wanted.
+fn touches_all(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Convert { .. }
+            | Op::Subtotal { .. }
+            | Op::Settle { .. }
+            | Op::Combine { .. }
+            | Op::Fold { .. }
+            | Op::Receive { .. }
+            | Op::Agree
+    )
+}
+
+impl<T> Touching<T> {
+    fn new(inner: T) -> Self {
+        Self { inner, compared: 0 }
+    }
+
+    /// The addresses of a place.
+    fn stretch<'p, D: Device>(&self, rank: usize, place: Place) -> [usize; 2]
+    where
+        T: Transport<'p, D>,
+    {
+        // SAFETY: the view is asked where it begins, and never for what lies there.
+        let start = unsafe { self.inner.peer(rank, place) }.address().addr();
+        [start, start + place.len_bytes]
+    }
+
+    /// The arenas of all ranks, as far as this one can reach them.
+    fn arenas<'p, D: Device>(&self) -> Stretches
+    where
+        T: Transport<'p, D>,
+    {
+        let plan = self.inner.arena().plan();
+        let own = self.inner.arena().rank();
+        let regions = (0..plan.config.mesh.ranks()).flat_map(|rank| {
+            let places = plan.places(plan.config.mesh.coordinates(rank));
+            Kind::ALL.into_iter().map(move |region| (rank, region, places))
+        });
+        Stretches::of(regions.filter_map(|(rank, region, places)| {
+            let place = Place { region, offset_bytes: 0, len_bytes: places.region_bytes(region) };
+            let is_private = places.memory.region(region).home == zero_plan::Home::Private;
+            let is_seen = place.len_bytes > 0 && (rank == own || !is_private);
+            is_seen.then(|| self.stretch(rank, place))
+        }))
+    }
+
+    fn compare<'p, D: Device>(&self, op: Op, position: &Position, touches: &[Touch])
+    where
+        T: Transport<'p, D>,
+    {
+        let (plan, rank) = (self.inner.arena().plan(), self.inner.arena().rank());
+        let mut planned: Vec<([usize; 2], bool)> = Vec::new();
+        let mut visit = |access: Access| {
+            planned.push((self.stretch(plan.config.mesh.rank(access.at), access.place), access.writes));
+        };
+        accesses(plan, Pass::Train, op, position, self.inner.arena().coordinates(), &mut visit);
+        // Other memory of a device is the words of a step, which have no places.
+        let arenas = self.arenas();
+        let touched: Vec<([usize; 2], bool)> = touches
+            .iter()
+            .map(|touch| ([touch.start, touch.end], touch.writes))
+            .filter(|(stretch, _)| Stretches(vec![*stretch]).beyond(&arenas).is_none())
+            .collect();
+        let all = |of: &[([usize; 2], bool)]| Stretches::of(of.iter().map(|(stretch, _)| *stretch));
+        let written = |of: &[([usize; 2], bool)]| {
+            Stretches::of(of.iter().filter(|(_, writes)| *writes).map(|(stretch, _)| *stretch))
+        };
+        let told = |what: &str, stretch: Option<[usize; 2]>| {
+            assert!(stretch.is_none(), "rank {rank}, {op:?} {what}: {stretch:x?} of {planned:x?} {:?}", plan.config);
+        };
+        told("reads what the plan does not say", all(&touched).beyond(&all(&planned)));
+        told("writes what the plan does not say", written(&touched).beyond(&written(&planned)));
+        // What lies where it is wanted is not touched.
+        if touches_all(op) && !touched.is_empty() {
+            told("does not read what the plan says", all(&planned).beyond(&all(&touched)));
+            told("does not write what the plan says", written(&planned).beyond(&written(&touched)));
+        }
+    }
+}
+
+// SAFETY: every call is the inner transport's, on the promise that it is called on.
+unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Touching<T> {
+    fn arena(&self) -> &Arc<Arena<'p, D>> {
+        self.inner.arena()
+    }
+
+    fn set_timeout(&mut self, timeout: Duration) {
+        self.inner.set_timeout(timeout);
+    }
+
+    unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
+        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        unsafe { self.inner.begin(device, op, position) }?;
+        note_touches();
+        Ok(())
+    }
+
+    unsafe fn end(&mut self, device: &D, op: Op, position: &Position) {
+        let touches = take_touches();
+        if !touches.is_empty() {
+            self.compare(op, position, &touches);
+            self.compared += 1;
+        }
+        // SAFETY: as above.
+        unsafe { self.inner.end(device, op, position) };
+    }
+
+    unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
+        // SAFETY: as above.
+        unsafe { self.inner.peer(rank, place) }
+    }
+
+    unsafe fn exchange(
+        &mut self,
+        device: &D,
+        call: u64,
+        mine: View<D, f64>,
+        all: ViewMut<D, f64>,
+    ) -> Result<(), Lost> {
+        // SAFETY: as above.
+        unsafe { self.inner.exchange(device, call, mine, all) }
+    }
+
+    fn await_device(&mut self, device: &D) -> Result<(), Lost> {
+        self.inner.await_device(device)
+    }
+
+    fn moved(&self) -> Moved {
+        self.inner.moved()
+    }
+
+    fn crossed(&self) -> Crossed {
+        self.inner.crossed()
+    }
+}
+
+impl<T> Drop for Touching<T> {
+    fn drop(&mut self) {
+        assert!(self.compared > 0 || std::thread::panicking(), "no op was compared");
+    }
+}
+
+struct Touched(TransportKind);
+
+impl Visitor for Touched {
+    type Output = ();
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
+        let config = Config { transport: self.0, ..M::PLAN.config };
+        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| touched::<M>(plan));
+    }
+}
+
+fn touched<M: Model<Input = Tokens, Target = Tokens>>(plan: &Plan) {
+    let batch = noise(plan.config);
+    let ranks = local::run(plan, Result::is_err, |transport| {
+        train_rank::<M, _>(Touching::new(transport), HYPER, 2, Start::Seed(7), &batch)
+    });
+    for rank in ranks.expect("the memory of a tiny model") {
+        rank.expect("a run without faults");
+    }
+}
+
+#[test]
+fn ops_touch_the_places_that_the_plan_gives_them_and_no_others() {
+    for &name in NAMES {
+        for transport in [TransportKind::Shm, TransportKind::Local] {
+            visit_naive(name, Touched(transport)).expect("a spec of that name");
+        }
+    }
+}
