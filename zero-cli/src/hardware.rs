@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use zero_plan::diagnostic::Diagnostic;
+use zero_plan::diagnostic::{Diagnostic, closest};
 use zero_plan::hardware::{Hardware, Network};
-use zero_plan::spec::{closest, decode};
+use zero_plan::spec::decode;
 
 use crate::error::Error;
 

@@ -13,9 +13,6 @@ use crate::unit::Unit;
 /// checks in a few seconds.
 pub const OPS_MAX: usize = 1 << 15;
 
-/// The most units of a model. Some tables are compared in pairs, so their cost grows with the square of it.
-pub const UNITS_MAX: usize = 1 << 10;
-
 /// The most micro-batches that any spec may ask for: a model has at least two units, which go forward and back in each
 /// of them.
 pub const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;

@@ -10,6 +10,17 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 pub(crate) use codes::fill;
 pub use codes::{CODES, Code, find, nearest};
 
+/// The candidate that `found` is most likely a slip for: at most a third of it wrong, as rustc has it; case is free.
+pub fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let found = found.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&found, &name.to_lowercase()), name))
+        .filter(|&(distance, name)| distance <= name.len().max(3) / 3)
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, name)| name)
+}
+
 /// One mistake: what, where, expected and found, how to fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {

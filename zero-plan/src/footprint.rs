@@ -3,12 +3,9 @@
 
 use crate::config::{Config, Device, Width};
 use crate::layout::{Memory, Tables};
+use crate::lines::{PAGE_BYTES, round_up};
 use crate::plan::Plan;
-use crate::unit::round_up;
 
-/// Every mapping starts on a page, and so does every rank's part of a shared one, so that no two ranks write to one
-/// page.
-pub const PAGE_BYTES: usize = 4096;
 /// Room for the words by which one rank tells the others how far it is.
 pub const CONTROL_BYTES: usize = 256;
 /// Exchanges whose numbers are kept: the current one and the one before it.

@@ -7,8 +7,8 @@ mod fsdp;
 
 use core::fmt;
 
-use crate::diagnostic::fill;
-use crate::spec::{KEYS, Key, KeyDefault, closest};
+use crate::diagnostic::{closest, fill};
+use crate::spec::{KEYS, Key, KeyDefault};
 
 /// A word, and what it means here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,9 @@ mod sizes;
 use serde::Serialize;
 
 use crate::config::Config;
+use crate::lines::round_up;
 use crate::pipeline::{Chunk, Pass, Turns};
-use crate::unit::{Unit, round_up};
+use crate::unit::Unit;
 
 pub use decoding::Decoding;
 pub(crate) use inbox::{arriving_bytes, terms_bytes, tied_bytes};

@@ -26,6 +26,7 @@ mod groups;
 pub mod hardware;
 pub mod import;
 pub mod layout;
+pub mod lines;
 pub mod mesh;
 pub mod message;
 pub mod origin;

@@ -16,7 +16,7 @@ use crate::layout::{Bucket, Memory, Placement, Tables};
 use crate::mesh::Coordinates;
 use crate::pipeline::{Chunk, Pass};
 use crate::schedule::Op;
-use crate::streams::Queued;
+use crate::streams::{Queued, Stream};
 use crate::unit::Unit;
 
 /// Everything that is constant about a run. A generated program has one in a `static`.
@@ -62,6 +62,12 @@ fn is_empty(queue: &&[Queued]) -> bool {
 }
 
 impl<'a> PipelineStage<'a> {
+    /// Events that a device needs for a pass: one of each stream, and one of each op; none where it has no streams.
+    pub fn events(&self) -> usize {
+        let ops = self.step_queue.len().max(self.evaluation_queue.len());
+        if ops > 0 { Stream::ALL.len() + ops } else { 0 }
+    }
+
     /// The ops of a pass.
     pub const fn ops(&self, pass: Pass) -> &'a [Op] {
         match pass {

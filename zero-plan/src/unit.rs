@@ -2,21 +2,12 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounds::UNITS_MAX;
 use crate::config::{Config, Recompute, is_equal};
 use crate::message::Message;
 use crate::origin::Origin;
 
-/// Bytes of a cache line, on which everything in an arena starts.
-pub const LINE_BYTES: usize = 64;
-
-/// Elements of a flat buffer that lie on one line as f32: buffers and shards are whole multiples of as many.
-pub const ALIGNMENT: usize = LINE_BYTES / 4;
-
-/// Rounds `value` up to a multiple of `multiple`.
-pub const fn round_up(value: usize, multiple: usize) -> usize {
-    value.div_ceil(multiple) * multiple
-}
+/// The most units of a model. Some tables are compared in pairs, so their cost grows with the square of it.
+pub const UNITS_MAX: usize = 1 << 10;
 
 /// One field of the model, or one element of an array field. Sizes are those of one micro-batch of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

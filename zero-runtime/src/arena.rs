@@ -5,13 +5,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zero_plan::config::{TransportKind, Width};
-use zero_plan::footprint::{
-    CONTROL_BYTES, NUMBER_ROUNDS, PAGE_BYTES, exchanged_bytes, private_mapping_bytes, words_bytes,
-};
+use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, exchanged_bytes, private_mapping_bytes, words_bytes};
+use zero_plan::lines::PAGE_BYTES;
 use zero_plan::{Axis, Coordinates, Home, Kind, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
 
 use crate::device::{Device, Exchange, Memory, Parts, Stored, StoredMut};
-use crate::engine::queues::events;
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
@@ -112,7 +110,7 @@ impl<'p, D: Device> Arena<'p, D> {
         let parts = Parts { bytes: map.parts.clone(), own: rank, exchange };
         let shared = device.share(Arc::clone(&segment), parts)?;
         let words = device.allocate(pages(words_bytes(plan.agreed_values(), mesh.ranks())))?;
-        device.prepare(events(plan.of_rank(rank)))?;
+        device.prepare(plan.of_rank(rank).events())?;
         let coordinates = mesh.coordinates(rank);
         let mut arena =
             Self { plan, rank, coordinates, private, segment, shared, words, map, device: Mutex::default() };

@@ -86,6 +86,7 @@ pub mod run;
 pub mod sampling;
 pub mod terminal;
 pub mod testing;
+mod time;
 pub mod transport;
 pub mod view;
 pub mod weights;

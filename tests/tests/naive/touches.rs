@@ -164,13 +164,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Touching<T>
         unsafe { self.inner.peer(rank, place) }
     }
 
-    unsafe fn exchange(
-        &mut self,
-        device: &D,
-        call: u64,
-        mine: View<D, f64>,
-        all: ViewMut<D, f64>,
-    ) -> Result<(), Lost> {
+    unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {
         // SAFETY: as above.
         unsafe { self.inner.exchange(device, call, mine, all) }
     }
@@ -208,7 +202,7 @@ impl Visitor for Touched {
 fn touched<M: Model<Input = Tokens, Target = Tokens>>(plan: &Plan) {
     let batch = noise(plan.config);
     let ranks = local::run(plan, Result::is_err, |transport| {
-        train_rank::<M, _>(Touching::new(transport), HYPER, 2, Start::Seed(7), &batch)
+        train_rank::<M, _>(Touching::new(transport), HYPER, 1, Start::Seed(7), &batch)
     });
     for rank in ranks.expect("the memory of a tiny model") {
         rank.expect("a run without faults");

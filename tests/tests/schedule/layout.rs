@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use zero_plan::config::{Often, Width};
-use zero_plan::unit::ALIGNMENT;
+use zero_plan::lines::ALIGNMENT;
 use zero_plan::{Config, Coordinates, Home, Kind, Memory, Pass, Plan, TransportKind, Unit};
 
 use crate::model::{Model, config, mesh, models};

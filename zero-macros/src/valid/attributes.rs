@@ -1,8 +1,7 @@
 //! Attributes: whether what stands on a field can stand there. Never reads what is in one.
 
 use syn::{Attribute, DeriveInput, Field, Ident};
-use zero_plan::diagnostic::Diagnostic;
-use zero_plan::spec::closest;
+use zero_plan::diagnostic::{Diagnostic, closest};
 
 use crate::mistake::Mistake;
 

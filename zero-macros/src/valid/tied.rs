@@ -2,7 +2,7 @@
 
 use syn::parse::ParseStream;
 use syn::{Expr, Field, Ident, Token};
-use zero_plan::spec::closest;
+use zero_plan::diagnostic::closest;
 
 use super::at_most_one;
 use super::types::elements;

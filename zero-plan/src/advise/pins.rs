@@ -4,7 +4,8 @@
 use core::fmt;
 
 use crate::config::Often;
-use crate::spec::{Recompute, Spec, closest};
+use crate::diagnostic::closest;
+use crate::spec::{Recompute, Spec};
 
 /// The keys that can be given.
 const KEYS: &[&str] = &[

@@ -2,7 +2,8 @@
 //! golden plan of the real model.
 
 use crate::config::Width;
-use crate::unit::{LINE_BYTES, Unit, round_up};
+use crate::lines::{LINE_BYTES, round_up};
+use crate::unit::Unit;
 
 /// Sizes of a decoder as Llama has it: RMS norms, grouped queries, rotary positions, SwiGlu, no biases.
 #[derive(Clone, Copy, Debug)]

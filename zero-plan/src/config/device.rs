@@ -2,8 +2,7 @@
 //! decides an order.
 
 use super::{Config, Device};
-use crate::footprint::PAGE_BYTES;
-use crate::unit::{ALIGNMENT, LINE_BYTES, round_up};
+use crate::lines::{ALIGNMENT, LINE_BYTES, PAGE_BYTES, round_up};
 
 /// The largest alignment that loads of a GPU and its libraries ask for, in bytes.
 const SEGMENT_BYTES: usize = 256;

@@ -16,7 +16,7 @@ mod structs;
 
 use std::fmt;
 
-use crate::spec::closest;
+use super::closest;
 
 /// A kind of mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

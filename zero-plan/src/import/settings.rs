@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::document::{Entry, Node, Value};
 use super::keys::{Expects, Meaning, Row};
 use super::{Note, Taken};
-use crate::diagnostic::Diagnostic;
-use crate::spec::{RANKS_MAX, closest};
+use crate::diagnostic::{Diagnostic, closest};
+use crate::spec::RANKS_MAX;
 
 /// What is given for one key.
 #[derive(Debug, Clone, PartialEq)]

@@ -333,8 +333,13 @@ impl OfOp<'_, '_> {
         if own.is_decoding {
             return self.decode(unit, micro_batch, slot);
         }
-        if self.plan.chunks[chunk].first == unit && chunk + 1 == self.plan.chunks.len() {
+        let takes_targets = self.plan.chunks[chunk].first == unit && chunk + 1 == self.plan.chunks.len();
+        if takes_targets {
             self.activation(own.targets(slot), self.plan.units.len() - 1, micro_batch, Value::Targets, true);
+        }
+        if takes_targets != (unit == 0) {
+            // A batch has both. The other half of it is not looked at on this pipeline stage.
+            self.note(own.at, own.unneeded(), Content::Nothing, 0, true);
         }
         self.takes(unit, micro_batch, slot);
         let outgoing = self.position.outgoing(Parcel::Activations);

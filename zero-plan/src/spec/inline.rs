@@ -7,13 +7,13 @@ use serde::de::IgnoredAny;
 
 use super::Spec;
 use super::check::check;
-use super::keys::{self, Form, Key, KeyDefault, closest, split};
+use super::keys::{self, Form, Key, KeyDefault, split};
 use super::locate::locate;
 use super::parse::{Reading, outline, parse_as, read, ron};
 use super::report::{Report, list, reason};
 use super::slip;
 use super::tokens::{Kind, tokens};
-use crate::diagnostic::{Diagnostic, line_column};
+use crate::diagnostic::{Diagnostic, closest, line_column};
 
 /// Reads and checks the spec that an attribute's options stand for: names as in [`options`](keys::options), and values as written,
 /// in RON (`3`, `MiB(8)`, `Local`), spaced in any way.

@@ -307,17 +307,6 @@ pub(super) fn within(path: &str, section: &str) -> bool {
     path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The candidate that `found` is most likely a slip for: at most a third of it wrong, as rustc has it; case is free.
-pub fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let found = found.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&found, &name.to_lowercase()), name))
-        .filter(|&(distance, name)| distance <= name.len().max(3) / 3)
-        .min_by_key(|&(distance, _)| distance)
-        .map(|(_, name)| name)
-}
-
 /// How the text that is being read was written, and so what its keys are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {

@@ -34,7 +34,7 @@ pub use crate::config::{Device, TransportKind};
 pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
-pub use keys::{KEYS, Key, KeyDefault, closest, options};
+pub use keys::{KEYS, Key, KeyDefault, options};
 pub use locate::{KeySpans, locate};
 pub use mesh::Mesh;
 pub use parse::parse;

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use ron::error::{Error, Position, SpannedError};
 
-use super::keys::{Form, KEYS, Key, closest, join, keys_in, options, split};
+use super::keys::{Form, KEYS, Key, join, keys_in, options, split};
 use super::locate::{Entry, KeySpans, Section};
 use super::slip::{self, Slip};
 use super::tokens::{Kind, tokens};
-use crate::diagnostic::{Diagnostic, offset};
+use crate::diagnostic::{Diagnostic, closest, offset};
 
 /// The longest value that a message quotes in full, in characters.
 const QUOTED_CHARS_MAX: usize = 40;

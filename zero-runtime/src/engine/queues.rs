@@ -14,12 +14,6 @@ pub(super) struct Awaited {
 /// Events of a device before those of ops: one of each stream.
 const JOINS: usize = Stream::ALL.len();
 
-/// How many events an engine uses for a pipeline stage.
-pub(crate) fn events(stage: &PipelineStage) -> usize {
-    let ops = stage.step_queue.len().max(stage.evaluation_queue.len());
-    if ops > 0 { JOINS + ops } else { 0 }
-}
-
 impl Awaited {
     /// The ops that others wait for on a pipeline stage.
     pub fn new(stage: &PipelineStage) -> Self {

@@ -1,7 +1,7 @@
 //! Record: notes when each op of some steps of a rank began and ended. Never looks at the clock but where a step is recorded, nor
 //! allocates in one.
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::time::now_ns;
 
 /// A span of time, in nanoseconds of a clock that all processes of a host share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,10 +68,4 @@ impl Record {
     pub fn ops_of_steps(&self) -> impl Iterator<Item = &[Span]> {
         self.ops.chunks_exact(self.ops_per_step)
     }
-}
-
-/// Nanoseconds of the monotonic clock: of the host, so that what its ranks record lies on one axis.
-pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

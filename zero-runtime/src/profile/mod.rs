@@ -14,9 +14,10 @@ pub use table::Tables;
 pub use trace::Trace;
 pub use zero_plan::Work;
 
-use crate::engine::{Engine, Record, Span, now_ns};
+use crate::engine::{Engine, Record, Span};
 use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
+use crate::time::now_ns;
 use crate::transport::{ClockLook, Lost, Transport};
 
 /// The clock of each host beside that of rank 0's, where there are several. Every rank must call it, with what it was told of its

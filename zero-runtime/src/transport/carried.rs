@@ -12,7 +12,6 @@ use zero_plan::{Axis, Coordinates, Op, Parcel, Place, Plan, Position, Stream};
 use super::shared::Shared;
 use crate::arena::Arena;
 use crate::device::{self, Device, Group};
-use crate::engine::queues::events;
 use crate::launch::LaunchError;
 use crate::view::View;
 
@@ -95,7 +94,7 @@ impl<'p, D: Device> Shared<'p, D> {
     /// as long as `goes_on` says, and until one of them has ended.
     pub(crate) fn connect(&mut self, names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
         let (arena, rank) = (Arc::clone(&self.arena), self.rank());
-        let (plan, events) = (arena.plan(), events(arena.stage()));
+        let (plan, events) = (arena.plan(), arena.stage().events());
         let (mut own_ways, mut own_groups) = (Vec::new(), Vec::new());
         for (name, (way, members)) in groups(plan).into_iter().enumerate() {
             let Some(own) = members.iter().position(|&member| member == rank) else { continue };

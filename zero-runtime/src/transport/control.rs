@@ -14,8 +14,8 @@ use zero_plan::{Axis, Config, Parcel, Pass};
 
 use super::Lost;
 use super::silent::Life;
-use crate::engine::now_ns;
 use crate::launch::NOTICE;
+use crate::time::now_ns;
 
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES, "the plan has less room for a control block");
 

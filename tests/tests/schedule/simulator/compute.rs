@@ -2,7 +2,7 @@
 
 use zero_plan::Parcel;
 use zero_plan::layout::OUTGOING_SLOTS;
-use zero_plan::unit::{LINE_BYTES, round_up};
+use zero_plan::lines::{LINE_BYTES, round_up};
 
 use super::{Done, Mark, What, World, require};
 

@@ -1,10 +1,9 @@
 //! Fields: Z0116, a spec that names a field which the model does not have: where a spec and a struct meet.
 
-use super::super::keys::closest;
 use super::super::locate::{items, locate};
 use super::super::report::list;
 use super::super::{Recompute, Spec};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, closest};
 
 /// A `Z0116` for each name in `spec` that is not among the `fields` of the struct. `text` is what the spec was read from,
 /// for places in it; an attribute has none. The key is `recompute`, as a path and as an option.

@@ -14,7 +14,7 @@ use zero_plan::postings::CLOCK_TAG;
 
 use super::mpi::Mpi;
 use crate::device::Failure;
-use crate::engine::now_ns;
+use crate::time::now_ns;
 use crate::transport::ClockLook;
 
 /// The tag of questions about clocks, and of their answers.
