@@ -118,7 +118,7 @@ impl Device for Cuda {
 
     fn is_idle(&self) -> bool {
         self.look_at_groups();
-        self.has_failed() || self.context.enter().is_err() || self.context.is_idle()
+        self.context.enter().is_err() || self.context.is_idle()
     }
 
     fn name_groups(&self, count: usize) -> Result<Vec<u8>, LaunchError> {
