@@ -7,6 +7,8 @@ mod engine;
 mod failures;
 #[path = "cuda/graphs.rs"]
 mod graphs;
+#[path = "cuda/hardware.rs"]
+mod hardware;
 #[path = "cuda/kernels/mod.rs"]
 mod kernels;
 #[path = "cuda/nccl.rs"]
