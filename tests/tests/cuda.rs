@@ -3,6 +3,8 @@
 
 #[path = "cuda/engine.rs"]
 mod engine;
+#[path = "cuda/events.rs"]
+mod events;
 #[path = "cuda/failures.rs"]
 mod failures;
 #[path = "cuda/graphs.rs"]
