@@ -14,7 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # build: the paths of the tests' program and of the processes that it starts, a line each.
 build() {
   cargo test --locked --release --workspace --test cuda --no-run --message-format json |
-    sed -n 's/.*"kind":\["\(test\|bin\)"\].*"name":"\(cuda\|trainer\)".*"executable":"\([^"]*\)".*/\3/p' | sort -u
+    sed -n 's/.*"kind":\["\(test\|bin\)"\].*"name":"\(cuda\|spec\|gpus\)".*"executable":"\([^"]*\)".*/\3/p' | sort -u
 }
 
 if [ -x "$here/cuda" ]; then
@@ -33,13 +33,15 @@ if [ "${1:-}" = pack ]; then
   for other in $(grep -v '/cuda-[^/]*$' <<<"$programs") "${CARGO_TARGET_DIR:-target}/release/bench"; do
     strip -o "$folder/$(basename "$other")" "$other"
   done
-  cp "$here/check.sh" examples/bench/peer.py "$folder"
+  # A text to train on, which tests look for beside their program.
+  cp "$here/check.sh" tests/Cargo.toml examples/bench/peer.py "$folder"
   du -sh "$folder"
   exit
 fi
 
 export ZERO_TEST_GPU=1
-# Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another.
+# Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another. Of more
+# ranks than these queues are enough for, tests make processes, or say that they do not test them.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
 export ZERO_CUDA_DEVICES=${ZERO_CUDA_DEVICES:-0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}
 

@@ -2,11 +2,15 @@
 // wait for nothing of one another come in any order. Never changes a graph that was recorded.
 #include <algorithm>
 
+#include "memory.h"
 #include "streams.h"
 
 namespace pretend {
 
 namespace {
+
+// What an instance of a graph takes of the device.
+const int64_t GRAPH_BYTES = 64 << 10;
 
 int begin(Stream* stream, int mode) {
     if (!stream || mode > 2) return INVALID_VALUE;
@@ -129,6 +133,7 @@ int set(Graph* instance, const GraphNode* node, const MemoryOpParams* params) {
 int destroy(Graph* graph) {
     if (!is_handle(graph)) return INVALID_HANDLE;
     driver().handles.erase(graph);
+    if (graph->origin) take(-GRAPH_BYTES);
     delete graph;
     return SUCCESS;
 }
@@ -202,6 +207,7 @@ API cuGraphInstantiateWithFlags(Graph** instance, Graph* graph, unsigned long lo
     return call(__func__, [&]() -> int {
         if (!is_handle(graph)) return INVALID_HANDLE;
         if (graph->origin) return INVALID_VALUE;
+        take(GRAPH_BYTES);
         *instance = new Graph;
         (*instance)->items = graph->items;
         (*instance)->origin = graph;

@@ -1,16 +1,17 @@
 //! Pretend: libraries that behave as CUDA's do, on the host: built from `tests/pretend/` by the system's C++ compiler, once
 //! for each state of their sources. Where there is no such compiler, tests that need them say so and do nothing. With
 //! `ZERO_TEST_GPU=1`, tests of the device run on CUDA's own libraries and a GPU instead, and those of the pretended ones, of
-//! orders and of failures do nothing. Never looks for a GPU unasked.
+//! orders and of failures do nothing, aloud. Never looks for a GPU unasked.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use libloading::Library;
+use zero_plan::{Parcel, Stream};
 use zero_runtime::device::cuda;
 
 /// Where the sources are.
@@ -37,9 +38,45 @@ const HEADERS: [&str; 2] = ["shim.h", "module.h"];
 const OPTIONS: [&str; 8] =
     ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-Bsymbolic"];
 
+/// Streams of one process that a GPU works off without letting one wait for another.
+const CONNECTIONS: usize = 32;
+
+/// Streams of a rank: those of its plan, those that parcels leave from, and that of reads beside a run.
+const STREAMS: usize = Stream::ALL.len() + Parcel::ALL.len() + 1;
+
+/// By which libraries and devices are found: a process that is started with no other variables needs them on a GPU.
+const PASSED_ON: [&str; 9] = [
+    cuda::FOLDERS_VARIABLE,
+    cuda::DEVICES_VARIABLE,
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "HOME",
+    "XDG_CACHE_HOME",
+];
+
 /// Whether tests run on a GPU.
 pub fn is_hardware() -> bool {
     std::env::var_os("ZERO_TEST_GPU").is_some()
+}
+
+/// Whether so many ranks may be threads of this process. On a GPU a stream of one may otherwise be behind a stream of another
+/// in a queue of the hardware, and wait for what waits for it.
+pub fn may_be_threads(ranks: usize) -> bool {
+    !is_hardware() || ranks * STREAMS <= CONNECTIONS
+}
+
+/// The same, said aloud where they may not, and nothing is tested instead.
+pub fn are_tested_as_threads(ranks: usize) -> bool {
+    let are_tested = may_be_threads(ranks);
+    if !are_tested {
+        eprintln!(
+            "NOT TESTED: {ranks} ranks that are threads, of {STREAMS} streams each, on {CONNECTIONS} queues of a GPU"
+        );
+    }
+    are_tested
 }
 
 /// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; or none, where they cannot be built, or where
@@ -67,14 +104,27 @@ pub fn is_cuda() -> bool {
     true
 }
 
-/// What lets the CUDA devices of a process that is started be pretended, with the kernels that this process keeps; none where
-/// they cannot be.
+/// What lets the CUDA devices of a process that is started be pretended, with the kernels that this process keeps, or lets it
+/// find those of this machine, where tests run on a GPU; none where neither can be.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
-pub fn variables() -> Option<[(&'static str, PathBuf); 2]> {
+pub fn variables() -> Option<Vec<(&'static str, OsString)>> {
+    if is_hardware() {
+        return Some(PASSED_ON.iter().filter_map(|&name| Some((name, std::env::var_os(name)?))).collect());
+    }
     let folder = libraries()?;
-    Some([(cuda::FOLDERS_VARIABLE, folder.to_owned()), ("XDG_CACHE_HOME", cache(folder))])
+    Some(vec![(cuda::FOLDERS_VARIABLE, folder.into()), ("XDG_CACHE_HOME", cache(folder).into())])
+}
+
+/// A program or a file that tests were built with, by its path there; or, on a machine that they were carried to, the one of
+/// that name beside this program.
+///
+/// # Panics
+/// If this program has no path.
+pub fn carried(path: &str) -> PathBuf {
+    let beside = std::env::current_exe().unwrap().with_file_name(Path::new(path).file_name().unwrap());
+    if beside.exists() { beside } else { path.into() }
 }
 
 /// Where what is compiled is kept. What was compiled before would not be compiled again for `PRETEND_KEEP`.
@@ -181,11 +231,14 @@ pub fn fail(failures: &str) {
     unsafe { driver().get::<extern "C" fn(*const i8) -> i32>(b"pretend_fail\0").unwrap()(failures.as_ptr().cast()) };
 }
 
-/// How often this thread has made a call of the pretend driver, by its name.
+/// How often this thread has made a call of the pretend driver, by its name; a GPU's counts none.
 ///
 /// # Panics
 /// If there are no libraries.
 pub fn count(name: &str) -> u64 {
+    if is_hardware() {
+        return 0;
+    }
     let (name, mut count) = (CString::new(name).unwrap(), 0);
     // SAFETY: the type is that of the function in `cuda.cpp`, which keeps nothing of the name.
     let status = unsafe {
@@ -205,7 +258,7 @@ pub fn held() -> i32 {
     unsafe { driver().get::<extern "C" fn() -> i32>(b"pretend_held\0").unwrap()() }
 }
 
-/// Bytes that the devices of the pretend driver have left.
+/// Bytes that the devices of the pretend driver have left, or the GPU that this thread uses.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -220,12 +273,23 @@ pub fn free_bytes() -> usize {
     free_bytes
 }
 
-/// The pretend driver of this process.
+/// The pretend driver of this process, or the driver of this machine, where tests run on a GPU.
+///
+/// # Panics
+/// If there are no libraries.
 pub fn driver() -> &'static Library {
     static DRIVER: OnceLock<Library> = OnceLock::new();
     DRIVER.get_or_init(|| {
-        let path = libraries().expect("a C++ compiler").join("libcuda.so.1");
-        // SAFETY: built from the sources here; it does nothing when it is loaded but hide a function.
+        let name = "libcuda.so.1";
+        let named = std::env::var_os(cuda::FOLDERS_VARIABLE).unwrap_or_default();
+        let path = if is_hardware() {
+            let found = std::env::split_paths(&named).map(|folder| folder.join(name)).find(|path| path.exists());
+            found.unwrap_or(name.into())
+        } else {
+            libraries().expect("a C++ compiler").join(name)
+        };
+        // SAFETY: the pretend one does nothing when it is loaded but hide a function; the other one has been loaded by whoever
+        // uses a device.
         unsafe { Library::new(path) }.unwrap()
     })
 }

@@ -3,10 +3,14 @@
 
 #[path = "cuda/engine.rs"]
 mod engine;
+#[path = "cuda/events.rs"]
+mod events;
 #[path = "cuda/failures.rs"]
 mod failures;
 #[path = "cuda/graphs.rs"]
 mod graphs;
+#[path = "cuda/hardware.rs"]
+mod hardware;
 #[path = "cuda/kernels/mod.rs"]
 mod kernels;
 #[path = "cuda/nccl.rs"]

@@ -118,14 +118,18 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
     let chosen = |row: &&Row| names.is_empty() || names.iter().any(|name| name == row.name);
     let rows: Vec<&Row> = ROWS.iter().filter(chosen).collect();
     let folder = tempfile::tempdir()?;
-    let mut measured = Vec::new();
+    let (mut measured, mut memory) = (Vec::new(), Vec::new());
     for number in 1..=rounds {
         eprintln!("round {number} of {rounds}");
         let mut round = Round::default();
         for row in &rows {
             let data = folder.path().join(format!("{}.bin", row.vocab));
             write_tokens(&data, row.vocab)?;
-            let ours = processes::train_ours(row.name, steps, &["--data".as_ref(), data.as_os_str()])?;
+            let (ours, said) = processes::train_ours_said(row.name, steps, &["--data".as_ref(), data.as_os_str()])?;
+            // It is the same in each round.
+            if number == rounds {
+                memory.push((row.what, memory_of(&said)));
+            }
             round.put(row.name, ours.step_s);
             for (peer, mode) in peer.iter().flat_map(|peer| MODES.iter().map(move |mode| (peer, mode))) {
                 let sample = peer.train(mode, 1, &row.options(), row.plan.params(), steps)?;
@@ -138,11 +142,28 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
     if let Some(peer) = &peer {
         println!("peer: {}, compiled", peer.version()?);
     }
-    println!(
-        "rounds: {rounds}; medians, least and most over them. Each run has held its planned arena against what it mapped.\n"
-    );
+    println!("rounds: {rounds}; medians, least and most over them\n");
     print(&rows, &measured);
+    print_memory(&memory);
     Ok(())
+}
+
+/// What a run has of memory, by name, as planned and as measured: the rows in bytes of the table that it ends with.
+fn memory_of(said: &str) -> Vec<[String; 3]> {
+    let is_head = |line: &&str| line.split_whitespace().eq(["planned", "measured"]);
+    let rows = said.lines().skip_while(|line| !is_head(line)).skip(1).take_while(|line| !line.trim().is_empty());
+    let rows = rows.filter_map(|line| {
+        let mut cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned);
+        Some([cells.next()?, cells.next()?, cells.next()?])
+    });
+    rows.filter(|[_, _, measured]| measured.ends_with('B')).collect()
+}
+
+fn print_memory(models: &[(&str, Vec<[String; 3]>)]) {
+    println!("\n| model, bf16 | memory | planned | measured |\n|{}", "---|".repeat(4));
+    for (model, rows) in models {
+        rows.iter().for_each(|[what, planned, measured]| println!("| {model} | {what} | {planned} | {measured} |"));
+    }
 }
 
 impl Row {
@@ -219,6 +240,21 @@ mod tests {
         let params = ROWS.map(|row| row.plan.params());
         assert_eq!(params[0], 12 * (12 * 768 * 768 + 13 * 768) + (50304 + 1024) * 768 + 2 * 768);
         assert_eq!(params[1] / 1_000_000, 1557);
+    }
+
+    #[test]
+    fn memory_is_read_from_what_a_run_says() {
+        let said = "step    2/2\n\n                                    planned       measured\n\
+            private memory of a rank            1.5 GiB        1.5 GiB\n\
+            peak resident of a rank          <= 3.2 GiB        2.9 GiB\n\
+            bytes read in place per step              0              0\n\
+            on its GPU before it began      not planned      512.0 MiB\n\n";
+        let expected = [
+            ["private memory of a rank", "1.5 GiB", "1.5 GiB"],
+            ["peak resident of a rank", "<= 3.2 GiB", "2.9 GiB"],
+            ["on its GPU before it began", "not planned", "512.0 MiB"],
+        ];
+        assert_eq!(memory_of(said), expected.map(|row| row.map(str::to_owned)));
     }
 
     #[test]

@@ -51,13 +51,21 @@ pub struct Timed {
 /// # Errors
 /// If it fails, with what it printed.
 pub fn train_ours(name: &str, steps: u32, arguments: &[&OsStr]) -> Outcome<Sample> {
+    Ok(train_ours_said(name, steps, arguments)?.0)
+}
+
+/// The same, and what it said.
+///
+/// # Errors
+/// If it fails, with what it printed.
+pub fn train_ours_said(name: &str, steps: u32, arguments: &[&OsStr]) -> Outcome<(Sample, String)> {
     let metrics = std::env::temp_dir().join(format!("zero-bench-{}.jsonl", std::process::id()));
     let mut command = ours(name)?;
     command.args(["--steps", &(steps + UNTIMED).to_string()]).args(OURS).args(arguments).arg("--metrics").arg(&metrics);
-    finished(command, name)?;
+    let said = finished(command, name)?;
     let lines = std::fs::read_to_string(&metrics)?;
     std::fs::remove_file(&metrics)?;
-    read_ours(&lines)
+    Ok((read_ours(&lines)?, said))
 }
 
 /// Times our collectives between processes.

@@ -2,12 +2,15 @@
 //! queues of a device are worked off in.
 
 use zero_plan::config::{Device, Precision};
-use zero_plan::{Config, Mesh, TransportKind};
+use zero_plan::{Config, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
+use zero_tests::layout::{CUDA, changed};
 use zero_tests::pretend;
-use zero_tests::specs::{NAMES, Visitor, visit, visit_cuda};
-use zero_tests::training::{HYPER, Outcome, STEPS, Start, mesh, noise, train};
+use zero_tests::specs::{NAMES, PlanOf, Visitor, visit, visit_cuda};
+use zero_tests::training::{HYPER, Outcome, STEPS, Start, Told, noise, train};
+
+use super::processes;
 
 /// What a spec says, or another layout of the same model; on the device of the model.
 struct Train<F>(F);
@@ -34,6 +37,23 @@ pub fn over(transport: TransportKind, name: &str, change: impl Fn(Config) -> Con
     visit_cuda(name, Train(|config| Config { transport, ..on_gpus(change(config)) })).expect("a spec of that name")
 }
 
+/// What training under a layout comes to, in the order that a seed gives the work of devices: on ranks that are threads, or on
+/// processes where there are more of them than may be threads.
+fn told(name: &str, words: &[&str], seed: u64) -> Told {
+    let ranks = visit(name, PlanOf).map(|plan| changed(plan.config, words).mesh.ranks());
+    if pretend::may_be_threads(ranks.expect("a spec of that name")) {
+        pretend::seed(seed);
+        return Told::of(&visit_cuda(name, Train(|config| changed(config, words))).expect("a spec of that name"));
+    }
+    let ranks = processes::told(name, words, &[("PRETEND_SEED", &seed.to_string())]);
+    let mut all = ranks[0].clone();
+    for (unit, of_all) in all.units.iter_mut().enumerate() {
+        *of_all = ranks.iter().find_map(|rank| rank.units[unit]);
+    }
+    assert!(ranks.iter().all(|rank| rank.is_part_of(&all)), "{name} {words:?}: ranks disagree");
+    all
+}
+
 fn assert_near(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
@@ -50,11 +70,12 @@ fn every_spec_trains_to_within_rounding_of_the_processor() {
     }
     for &name in NAMES {
         let on_cpu = visit(name, Train(|config| config)).expect("a spec of that name");
-        let on_cuda = on_cuda(name, |config| config);
-        let precision = visit(name, zero_tests::specs::PlanOf).expect("a spec of that name").config.precision;
+        let numbers: Vec<f64> = told(name, &[CUDA], 0).numbers.into_iter().map(f64::from_bits).collect();
+        let (losses, norms) = numbers.split_at(STEPS as usize);
+        let precision = visit(name, PlanOf).expect("a spec of that name").config.precision;
         let tolerance = if precision == Precision::default() { 1e-4 } else { 2e-2 };
-        assert_near(&format!("{name}: loss"), &on_cuda.losses, &on_cpu.losses, tolerance);
-        assert_near(&format!("{name}: norm"), &on_cuda.norms, &on_cpu.norms, tolerance);
+        assert_near(&format!("{name}: loss"), losses, &on_cpu.losses, tolerance);
+        assert_near(&format!("{name}: norm"), norms, &on_cpu.norms, tolerance);
     }
 }
 
@@ -68,24 +89,20 @@ fn stages_and_meshes_give_the_same_bits() {
         return;
     }
     for name in ["zero3", "bf16"] {
-        let of = |mesh: Mesh, stage: u8, prefetch: usize, bucket_bytes: usize| {
-            on_cuda(name, |config| Config { mesh, prefetch, bucket_bytes, ..config.at_stage(stage) }).bits()
-        };
-        let expected = of(mesh(1, 1, 4), 0, 0, usize::MAX);
-        for (number, (mesh, stage, prefetch, bucket_bytes)) in [
-            (mesh(1, 1, 4), 1, 0, 1),
-            (mesh(1, 1, 4), 2, 0, 1),
-            (mesh(1, 1, 4), 3, 2, 1),
-            (mesh(1, 2, 2), 3, 1, 40_000),
-            (mesh(1, 4, 1), 0, 0, 1),
+        let of = |layout: [&str; 4], seed| told(name, &[&[CUDA][..], &layout].concat(), seed);
+        let expected = of(["mesh=1x1x4", "stage=0", "prefetch=0", "bucket=1000000000"], 0);
+        for (number, layout) in [
+            ["mesh=1x1x4", "stage=1", "prefetch=0", "bucket=1"],
+            ["mesh=1x1x4", "stage=2", "prefetch=0", "bucket=1"],
+            ["mesh=1x1x4", "stage=3", "prefetch=2", "bucket=1"],
+            ["mesh=1x2x2", "stage=3", "prefetch=1", "bucket=40000"],
+            ["mesh=1x4x1", "stage=0", "prefetch=0", "bucket=1"],
         ]
         .into_iter()
         .enumerate()
         {
             for seed in (0..SEEDS).map(|seed| seed + SEEDS * number as u64) {
-                pretend::seed(seed);
-                let found = of(mesh, stage, prefetch, bucket_bytes);
-                assert!(found == expected, "{name}: stage {stage} on {mesh:?} has other bits with seed {seed}");
+                assert!(of(layout, seed) == expected, "{name}: {layout:?} has other bits with seed {seed}");
             }
         }
     }

@@ -65,6 +65,12 @@ pub trait Device: Sized + Send + 'static {
     /// The most features of a head in [`Device::attention`].
     const HEAD_DIM_MAX: usize;
 
+    /// Logits that a model's head has at one time: as many as stay in a processor's cache, unless a device says otherwise.
+    const LOGITS: usize = 1 << 18;
+
+    /// Tokens of which it has them at one time, at least: enough rows for a matrix product.
+    const LOGITS_ROWS_MIN: usize = 64;
+
     /// Memory of this device.
     type Memory: Memory;
 

@@ -62,11 +62,13 @@ pub struct LmHead<const W: usize, const VOCAB: usize>;
 pub type Classifier<const W: usize, const CLASSES: usize> = LmHead<W, CLASSES>;
 
 impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {
-    /// Tokens whose logits exist at one time: about 1 MiB of them, and enough rows for a matrix product.
-    const CHUNK: usize = max(64, (1 << 18) / max(VOCAB, 1));
+    /// Tokens whose logits exist at one time: as many as the device says.
+    const fn at_once<D: Device>() -> usize {
+        max(D::LOGITS_ROWS_MIN, D::LOGITS / max(VOCAB, 1))
+    }
 
-    const fn chunk(tokens: usize) -> usize {
-        if Self::CHUNK < tokens { Self::CHUNK } else { tokens }
+    const fn chunk<D: Device>(tokens: usize) -> usize {
+        if Self::at_once::<D>() < tokens { Self::at_once::<D>() } else { tokens }
     }
 }
 
@@ -76,7 +78,7 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
     const FAULT: Option<Message> = empty("LmHead", &[("width", W), ("vocabulary", VOCAB)]);
     // Log-sum-exp of each token's logits.
     const SAVED: usize = bytes::<f32>(S::TOKENS);
-    const WORKSPACE: usize = bytes::<S::Compute>(product(&[Self::chunk(S::TOKENS), VOCAB]));
+    const WORKSPACE: usize = bytes::<S::Compute>(product(&[Self::chunk::<S::Device>(S::TOKENS), VOCAB]));
     // The logits, and their softmax.
     const OPERATIONS: usize = sum(&[product(&[2, S::TOKENS, VOCAB, W]), product(&[S::TOKENS, VOCAB, SOFTMAX])]);
 
@@ -88,8 +90,8 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
         let tokens = cx.tokens();
         let targets = cx.targets.cast();
         let mut kept = pass.saved.take::<f32>(tokens).0;
-        for start in (0..tokens).step_by(Self::CHUNK) {
-            let rows = Self::chunk(tokens - start);
+        for start in (0..tokens).step_by(Self::at_once::<S::Device>()) {
+            let rows = Self::chunk::<S::Device>(tokens - start);
             let mut logits = pass.work.reborrow().take::<S::Compute>(rows * VOCAB).0;
             logits_of(cx.device, W, pass.params, pass.x.part(start * W, rows * W), logits.reborrow());
             let loss = pass.y.reborrow().part(start, rows);
@@ -103,8 +105,8 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
         let kept = pass.saved.take::<f32>(tokens).0;
         let weight = || Matrix::new(pass.params, VOCAB, W);
         let (mut dweight, mut write) = pass.grads.into_parts();
-        for start in (0..tokens).step_by(Self::CHUNK) {
-            let rows = Self::chunk(tokens - start);
+        for start in (0..tokens).step_by(Self::at_once::<S::Device>()) {
+            let rows = Self::chunk::<S::Device>(tokens - start);
             let mut logits = pass.work.reborrow().take::<S::Compute>(rows * VOCAB).0;
             let x = pass.x.part(start * W, rows * W);
             logits_of(cx.device, W, pass.params, x, logits.reborrow());

@@ -16,6 +16,9 @@ const SLEEP_FIRST_NS: u64 = 4_000;
 /// A sleep is longer than the last by one part in so many, so that what is slept too long is a small part of the wait.
 const SLEEP_GROWTH: u64 = 64;
 const SLEEP_MAX_NS: u64 = PATIENCE_MS as u64 * 1_000_000;
+/// How long a device may go on with what nobody waits for any more, before it is left to the end of the process: so many sleeps.
+const ANSWERS_MAX: u32 = 500;
+const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 
 /// The waits that a device has been asked for since the host last saw it idle, in their order: the first that is still owed is
 /// what keeps the device, or what comes next.
@@ -45,7 +48,8 @@ impl<D: Device> Shared<'_, D> {
             if let Some(lost) = self.own().lost() {
                 break Err(lost);
             }
-            if device.is_idle() {
+            // What has failed does no more of what it was asked for, idle or not: whoever waits learns why.
+            if device.is_idle() || device.failure().is_some() {
                 break Ok(());
             }
             let awaited = self.queued.0.iter().find(|awaited| self.control(awaited.rank).owes(**awaited)).copied();
@@ -66,8 +70,7 @@ impl<D: Device> Shared<'_, D> {
         };
         self.own().awaits(None);
         if ended.is_err() {
-            self.answer_all();
-            device.disconnect();
+            self.end_queues(device);
         }
         self.queued.0.clear();
         ended
@@ -79,9 +82,22 @@ impl<D: Device> Shared<'_, D> {
         for rank in 0..self.arena.plan().config.mesh.ranks() {
             self.control(rank).tell_lost(self.rank());
         }
+        self.end_queues(device);
+        self.queued.0.clear();
+    }
+
+    /// Ends all that the device was asked for. A queue of another rank may go on for a moment with what it was asked for before,
+    /// and tell a count that is below the one it was answered for by: so that is done again, until this device is idle.
+    fn end_queues(&self, device: &D) {
         self.answer_all();
         device.disconnect();
-        self.queued.0.clear();
+        for _ in 0..ANSWERS_MAX {
+            if device.is_idle() {
+                return;
+            }
+            std::thread::sleep(ANSWER_SLEEP);
+            self.answer_all();
+        }
     }
 
     /// Ends what the device still waits for, in place of ranks that never will. All ranks know by now that one is lost, so

@@ -52,8 +52,13 @@ pub fn join<'p, D: Device>(
     });
     match watched {
         Ok(transport) => Ok((transport, watch)),
-        // Another rank tells it, or has left it to this one.
-        Err(error @ (LaunchError::Failed(_) | LaunchError::Dismissed { .. } | LaunchError::HostLost)) => Err(error),
+        // Another rank tells it, and a launcher ends all when it sees the first one end; or it has been left to this one.
+        Err(error @ (LaunchError::Failed(_) | LaunchError::Dismissed { .. } | LaunchError::HostLost)) => {
+            if error.is_echo() {
+                watch.fail_after();
+            }
+            Err(error)
+        }
         Err(error) => {
             let told = || LaunchError::Dismissed { reason: error.to_string() };
             Err(watch.fail(&error.report()).unwrap_or_else(told))

@@ -6,12 +6,25 @@ mod training;
 use std::process::Command;
 
 use zero_tests::pretend;
+use zero_tests::training::Told;
 
-use crate::run::program;
+use crate::run::{Run, program};
 
-/// A program of the tests on pretended devices; none where these cannot be built.
+/// A program of the tests on CUDA devices; none where these cannot be pretended.
 fn on_cuda(path: &str) -> Option<Command> {
-    let mut command = program(path);
+    let mut command = program(&pretend::carried(path).to_string_lossy());
     command.envs(pretend::variables()?);
     Some(command)
+}
+
+/// What each rank tells of training under a layout, with more variables: such as `PRETEND_SEED`, from which the order follows
+/// that the pretend devices work in.
+///
+/// # Panics
+/// If it fails, or there are no devices.
+pub fn told(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Vec<Told> {
+    let mut command = on_cuda(env!("CARGO_BIN_EXE_spec")).expect("devices");
+    let end = Run::start(command.arg(name).args(words).envs(variables.iter().copied())).end();
+    assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{name} {words:?}, {variables:?}");
+    end.lines.iter().map(|line| Told::read(line)).collect()
 }

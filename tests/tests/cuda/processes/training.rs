@@ -1,15 +1,15 @@
 //! What ranks that are processes train is, to the bit, what ranks that are threads do, whatever order each of their devices
 //! works in; and each rank maps and moves what its plan says, which the program asserts.
 
+use zero_runtime::device::cuda::DEVICES_VARIABLE;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::layout::{CUDA, changed};
+use zero_tests::layout::{CUDA, ConfigOf, changed};
 use zero_tests::pretend;
 use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
 
-use super::on_cuda;
-use crate::run::Run;
+use super::told;
 
 /// Each in an order of its own.
 const SEEDS: u64 = 2;
@@ -28,7 +28,7 @@ impl Visitor for Train<'_> {
 
 #[test]
 fn processes_train_to_the_bits_of_threads() {
-    if pretend::libraries().is_none() || !pretend::is_cuda() {
+    if !pretend::is_cuda() {
         return;
     }
     for (number, words) in [
@@ -44,17 +44,29 @@ fn processes_train_to_the_bits_of_threads() {
     .enumerate()
     {
         let name = if number % 2 == 0 { "zero3" } else { "bf16" };
+        let config = visit_cuda(name, ConfigOf).expect("a spec of that name");
+        if !pretend::are_tested_as_threads(changed(config, &words).mesh.ranks()) {
+            continue;
+        }
         let (expected, ranks) = visit_cuda(name, Train(&words)).expect("a spec of that name");
-        for seed in 0..SEEDS {
-            let seed = (number as u64 * SEEDS + seed).to_string();
-            let mut command = on_cuda(env!("CARGO_BIN_EXE_spec")).expect("pretended devices");
-            let end = Run::start(command.arg(name).args(words).env("PRETEND_SEED", &seed)).end();
-            assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{name} {words:?}, seed {seed}");
-            let told: Vec<Told> = end.lines.iter().map(|line| Told::read(line)).collect();
+        for seed in (0..SEEDS).map(|seed| number as u64 * SEEDS + seed) {
+            let told = told(name, &words, &[("PRETEND_SEED", &seed.to_string())]);
             assert_eq!(told.len(), ranks);
             for (rank, told) in told.iter().enumerate() {
                 assert!(told.is_part_of(&expected), "{name} {words:?}, seed {seed}: rank {rank} has other bits");
             }
         }
     }
+}
+
+#[test]
+fn ranks_that_share_a_device_train_to_the_bits_of_ranks_with_one_each() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    let words = [CUDA, "mesh=1x1x2", "stage=3", "prefetch=1", "steps=5"];
+    let expected = told("zero3", &words, &[]);
+    assert_eq!(expected.len(), 2);
+    let shared = [("PRETEND_DEVICES", "1"), (DEVICES_VARIABLE, "0,0")];
+    assert_eq!(told("zero3", &words, &shared), expected);
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use zero_runtime::device::cuda::{CudaError, DEVICES_VARIABLE, FOLDERS_VARIABLE, use_libraries};
 use zero_runtime::device::{Cuda, Device};
 use zero_runtime::launch::LaunchError;
-use zero_tests::buffers::of;
+use zero_tests::buffers::{of, values};
 use zero_tests::pretend;
 
 use super::device;
@@ -73,6 +73,36 @@ fn z0430_a_library_is_missing() {
         }
     };
     apart("refusals::z0430_a_library_is_missing", &[], inside);
+}
+
+/// Where `pip` puts NVIDIA's packages in a virtual environment; the driver is never there.
+#[test]
+fn libraries_are_found_where_pytorch_has_put_them() {
+    let test = "spine::refusals::libraries_are_found_where_pytorch_has_put_them";
+    if pretend::is_another() {
+        let cuda = Cuda::open(0).expect("libraries of a virtual environment");
+        let (x, mut y) = (of(&cuda, &[1.0f32]), of(&cuda, &[2.0f32]));
+        cuda.add(y.view_mut(), x.view());
+        assert_eq!((values(&cuda, &y), cuda.failure()), (vec![3.0], None));
+        return;
+    }
+    let Some((folder, driver)) = some(&["libcuda.so.1"]) else { return };
+    let built = pretend::libraries().expect("libraries");
+    let environment = folder.path().join("venv");
+    for (package, names) in
+        [("cuda_nvrtc", &["libnvrtc.so.13", "shim.h", "module.h"][..]), ("cublas", &["libcublasLt.so.13"])]
+    {
+        let place = environment.join("lib/python3.12/site-packages/nvidia").join(package).join("lib");
+        std::fs::create_dir_all(&place).expect("a folder");
+        for name in names {
+            std::os::unix::fs::symlink(built.join(name), place.join(name)).expect("a link");
+        }
+    }
+    let path = |path: &std::path::Path| path.to_str().expect("a path of letters").to_owned();
+    let cache = path(&folder.path().join("cache"));
+    let variables = [(FOLDERS_VARIABLE, path(&driver)), ("VIRTUAL_ENV", path(&environment)), ("XDG_CACHE_HOME", cache)];
+    let output = pretend::again(test, &variables.each_ref().map(|(name, value)| (*name, value.as_str())));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

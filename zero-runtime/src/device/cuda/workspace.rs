@@ -15,8 +15,9 @@ pub(super) const OWN_BYTES: usize = 32 << 20;
 /// Parts of what a queue has: a part begins at a multiple of this.
 const ALIGNMENT: usize = 256;
 
-/// The first queue, which computes, has all but so many parts of this many.
-const PARTS: usize = 8;
+/// Every queue but the first has one of so many parts. The first, which computes and multiplies, has all others: the library
+/// of products splits sums in up to 32 MiB on a Hopper GPU, and partial sums of columns take up to 16 MiB.
+const PARTS: usize = 32;
 
 /// What ops of each queue may use.
 #[derive(Default)]
@@ -58,7 +59,7 @@ impl Cuda {
 /// The part of one queue.
 fn part(start: u64, bytes: usize, queue: usize) -> (u64, usize) {
     let one = bytes / PARTS / ALIGNMENT * ALIGNMENT;
-    let first = one * (PARTS - QUEUES + 1);
+    let first = (bytes / ALIGNMENT * ALIGNMENT).saturating_sub(one * (QUEUES - 1));
     match queue {
         0 => (start, first),
         _ => (start + (first + (queue - 1) * one) as u64, one),
@@ -71,13 +72,21 @@ mod tests {
 
     #[test]
     fn queues_share_all_and_meet_nowhere() {
-        let parts: Vec<_> = (0..QUEUES).map(|queue| part(1 << 20, 1 << 20, queue)).collect();
+        let parts: Vec<_> = (0..QUEUES).map(|queue| part(1 << 20, OWN_BYTES, queue)).collect();
         let mut end = 1 << 20;
         for (start, bytes) in parts {
-            assert!(start == end && bytes >= 1 << 17 && start.is_multiple_of(ALIGNMENT as u64));
+            assert!(start == end && bytes >= 1 << 20 && start.is_multiple_of(ALIGNMENT as u64));
             end = start + bytes as u64;
         }
-        assert_eq!(end, 2 << 20);
+        assert_eq!(end, (1 << 20) + OWN_BYTES as u64);
         assert_eq!(part(0, 0, 3), (0, 0));
+    }
+
+    /// Whether a plan has lent it or not.
+    #[test]
+    fn the_queue_that_computes_has_three_quarters_of_it() {
+        for bytes in [OWN_BYTES, zero_plan::config::Device::Cuda.product_bytes()] {
+            assert!(part(1 << 20, bytes, 0).1 >= 24 << 20);
+        }
     }
 }
