@@ -75,7 +75,8 @@ fn every_spec_trains_to_the_bits_of_one_host() {
     }
 }
 
-/// The same in the width that the spec has not.
+/// The same in the width that the spec has not. Here each number of hosts has one MPI, in turn: where there are three, a spec is
+/// trained over each of them, and each of them carries each number of hosts for a third of the specs.
 #[test]
 fn every_spec_trains_to_the_bits_of_one_host_in_its_other_width() {
     let Some(net) = Net::of(4) else { return };

@@ -1,42 +1,29 @@
 //! What goes wrong in a run: told on every host that is left, with rank and host, in time, and nothing is left over.
 
 use std::io::Read;
-use std::ops::Range;
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::net::{Mpi, Net, words};
+use crate::net::{Mpi, Net};
 
 /// After which ranks give one another up.
-const TIMEOUT: &str = "4s";
+pub const TIMEOUT: &str = "4s";
+/// By when all hosts that are left must have told a fault: the timeout, and a slow machine.
+const TOLD: Duration = Duration::from_secs(14);
 /// By when no rank may be left: the timeout, the two seconds in which a world ends, and a slow machine.
-const RANKS_GONE: Duration = Duration::from_secs(20);
+const RANKS_GONE: Duration = Duration::from_secs(16);
 /// By when all must be over.
-const GUARD: Duration = Duration::from_secs(30);
+pub const GUARD: Duration = Duration::from_secs(30);
 /// How long a launcher may still look for what is gone.
-const LAUNCHER: Duration = Duration::from_secs(3);
+const LAUNCHER: Duration = Duration::from_secs(8);
 
 /// How launchers are called that run on the first host.
-const LAUNCHERS: &[&str] = &["mpirun", "mpiexec", "prterun"];
+pub const LAUNCHERS: &[&str] = &["mpirun", "mpiexec", "prterun"];
 
 /// What launchers of Open MPI say of a helper that is gone.
 const LOST_HELPER: &str = "lost communication with a remote daemon";
-
-/// One of these is said of a rank that ends with an exit code: by its mates, by those that have waited for it, or by the launcher,
-/// which may end all others before one of them can.
-pub const ENDED_BY_ITSELF: &[&str] = &[
-    "error[Z0314]",
-    "error[Z0402]",
-    "error[Z0451]",
-    "non-zero exit code",
-    "EXIT CODE",
-    "peer process has unexpectedly disconnected",
-    "writev failed: Broken pipe",
-    "Exited with exit code 3",
-];
 
 /// Hosts, ranks of each, and the first argument of the program that trains on these.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +40,7 @@ impl Layout {
     /// The program that trains for ever, with its arguments.
     pub fn endless(self) -> String {
         format!(
-            "{} {} --steps 100000000 --sample 0 --held-out 0 --log-every 1 --timeout {TIMEOUT} --data {}",
+            "{} {} --steps 100000000 --sample 0 --held-out 0 --log-every 50 --timeout {TIMEOUT} --data {}",
             env!("CARGO_BIN_EXE_hosts"),
             self.word,
             crate::text().display()
@@ -70,6 +57,8 @@ pub struct Job {
 /// What came of it.
 pub struct End {
     success: bool,
+    /// Whether the launcher had to be ended, long after all ranks.
+    hung: bool,
     pub errors: String,
 }
 
@@ -80,7 +69,7 @@ impl Job {
 
     fn start_on(net: &Net, mpi: Mpi, layout: Layout) -> Self {
         let Layout { hosts, each, .. } = layout;
-        Self::of(net.launch(mpi, hosts, each, &[("ZERO_MPI", &*mpi.library())], &layout.endless()))
+        Self::of(net.launch(mpi, hosts, each, &[("ZERO_MPI", &*mpi.library())], &net.telling(&layout.endless())))
     }
 
     /// What a launcher starts that is given [`Layout::endless`].
@@ -111,7 +100,7 @@ impl Job {
     }
 
     /// Sends SIGTERM to what was started.
-    fn ask_to_end(&self) {
+    pub fn ask_to_end(&self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("a launcher");
     }
 
@@ -130,7 +119,7 @@ impl Job {
             let _ = stderr.read_to_string(&mut errors);
             errors
         });
-        let (begin, mut last_rank) = (Instant::now(), None);
+        let (begin, mut last_rank, mut hung) = (Instant::now(), None, false);
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("a launcher") {
                 break status;
@@ -140,17 +129,18 @@ impl Job {
             assert!(is_in_time, "after {RANKS_GONE:?} there are {:?}", ranks(net));
             assert!(begin.elapsed() < GUARD, "after {GUARD:?} the launcher is there");
             if last_rank.is_some_and(|last| last.elapsed() > LAUNCHER) {
+                hung |= !net.launchers().is_empty();
                 net.end_launchers();
             }
             std::thread::sleep(Duration::from_millis(50));
         };
         let errors = errors.join().expect("text") + &printed.join().expect("text");
-        End { success: status.success(), errors }
+        End { success: status.success(), hung, errors }
     }
 }
 
 /// The processes of the ranks, each with its host.
-fn ranks(net: &Net) -> Vec<(usize, Pid)> {
+pub fn ranks(net: &Net) -> Vec<(usize, Pid)> {
     net.processes(|name| name == "hosts")
 }
 
@@ -164,13 +154,17 @@ fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
     ranks(net).into_iter().find(is_it).expect("a rank of this number")
 }
 
-/// Stops a rank of a job, and sees that all who give it up name it, and what it was in where a mate of it can tell.
+/// Stops a rank of a job, and sees that all hosts that are left name it, and what it was in where a mate of it can tell.
 pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     job.wait_for_steps();
     let (host, victim) = process_of(net, rank);
     assert_eq!(host, rank / layout.each);
-    kill_process(victim, Signal::STOP).unwrap();
-    let errors = job.end(net).errors;
+    let left = (0..layout.hosts).filter(|&other| other != host || layout.each > 1);
+    let expected: Vec<Told> = left.map(|other| (other, vec!["error[Z0402]: ".to_owned()])).collect();
+    strike(net, layout, || kill_process(victim, Signal::STOP).unwrap(), &expected);
+    let end = job.end(net);
+    assert!(!end.success && !end.hung, "{}", end.errors);
+    let errors: String = net.told().into_iter().map(|(_, told)| told).collect();
     let (host, pid) = (&net.hosts[host], victim.as_raw_pid());
     let has_mates = layout.each > 1;
     let life = if has_mates { "it is stopped" } else { "it is on another host" };
@@ -189,8 +183,36 @@ pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     assert_nothing_left(net);
 }
 
-/// Nothing of a job is left on any host.
-pub fn assert_nothing_left(net: &Net) {
+/// A host, and what some rank of it must tell: one of these.
+type Told = (usize, Vec<String>);
+
+/// Does something to a job while all launchers and their helpers are stopped, so that none ends a rank before it has told, and lets
+/// these go on once each of these hosts has.
+fn strike(net: &Net, layout: Layout, fault: impl FnOnce(), expected: &[Told]) {
+    let starters = [net.launchers(), net.processes(|name| ["srun", "slurmstepd"].contains(&name))].concat();
+    let signal_all = |signal| {
+        for (_, pid) in &starters {
+            // One on a host that has died is gone.
+            let _ = kill_process(*pid, signal);
+        }
+    };
+    signal_all(Signal::STOP);
+    fault();
+    let begin = Instant::now();
+    let has_told = |(host, words): &Told| {
+        let told = net.told();
+        let mut here = told.iter().filter(|(rank, _)| rank / layout.each == *host);
+        here.any(|(_, told)| words.iter().any(|words| told.contains(words)))
+    };
+    while !expected.iter().all(has_told) {
+        assert!(begin.elapsed() < TOLD, "expected within {TOLD:?} {expected:?}: {:?}", net.told());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    signal_all(Signal::CONT);
+}
+
+/// No rank of a job is left on any host.
+fn assert_no_rank_left(net: &Net) {
     let begin = Instant::now();
     while !ranks(net).is_empty() {
         assert!(begin.elapsed() < Duration::from_secs(10), "ranks are left: {:?}", ranks(net));
@@ -198,16 +220,9 @@ pub fn assert_nothing_left(net: &Net) {
     }
 }
 
-/// Kills the launcher on a host, or its helper there, which has one of these names.
-fn kill_launcher(net: &Net, host: usize, names: &[&str]) {
-    let such = net.processes(|name| names.iter().any(|it| name.starts_with(it)));
-    // Of a helper that has gone to the background, the last one is what works.
-    let (_, victim) = such.into_iter().rfind(|(on, _)| *on == host).expect("a launcher or its helper");
-    kill_process(victim, Signal::KILL).unwrap();
-}
-
-/// No launcher is left, and no helper of one.
-fn assert_no_launcher_left(net: &Net) {
+/// No rank of a job is left on any host, no launcher, and no helper of one.
+pub fn assert_nothing_left(net: &Net) {
+    assert_no_rank_left(net);
     let begin = Instant::now();
     while !net.launchers().is_empty() {
         assert!(begin.elapsed() < Duration::from_secs(10), "launchers are left: {:?}", net.launchers());
@@ -215,137 +230,50 @@ fn assert_no_launcher_left(net: &Net) {
     }
 }
 
-/// A job of mpirun or mpiexec with a fault on the second host, in which one of these is told.
-fn fault(net: &Net, mpi: Mpi, fault: impl FnOnce(&Net, Pid), tells: &[&str]) -> End {
-    fault_in(net, Job::start(net, mpi), fault, tells)
+/// Kills the launcher on a host, or its helper there, which has one of these names.
+pub fn kill_launcher(net: &Net, host: usize, names: &[&str]) {
+    let such = net.processes(|name| names.iter().any(|it| name.starts_with(it)));
+    // Of a helper that has gone to the background, the last one is what works.
+    let (_, victim) = such.into_iter().rfind(|(on, _)| *on == host).expect("a launcher or its helper");
+    kill_process(victim, Signal::KILL).unwrap();
 }
 
-/// The same in any job.
-pub fn fault_in(net: &Net, mut job: Job, fault: impl FnOnce(&Net, Pid), tells: &[&str]) -> End {
+/// What is said of a rank of this host by those that have waited for it, or by MPI where it has noticed before.
+fn lost(net: &Net, host: usize) -> Vec<String> {
+    vec![format!(" on {}) has not answered", net.hosts[host]), "error[Z0451]".to_owned()]
+}
+
+/// The same of a rank of any host.
+fn gave_up() -> Vec<String> {
+    ["error[Z0402]", "error[Z0451]"].map(str::to_owned).to_vec()
+}
+
+/// Ends the last rank on the second host of a job by a signal, and sees that its mates name it and other hosts have missed it.
+pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signal) {
     job.wait_for_steps();
-    let (_, victim) = ranks(net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second host");
-    fault(net, victim);
+    let rank = 2 * layout.each - 1;
+    let (_, victim) = process_of(net, rank);
+    let mate = format!("error[Z0314]: rank {rank} (pid {}) ended in the middle of the run", victim.as_raw_pid());
+    // MPICH's library ends ranks of other hosts by SIGSEGV when a connection breaks, before they can tell.
+    let others = (0..layout.hosts).filter(|&host| host != 1 && mpi != Mpi::Mpich);
+    // Of several hosts, one that has waited for another one may name that in its place.
+    let others = others.map(|host| (host, if layout.hosts > 2 { gave_up() } else { lost(net, 1) }));
+    let mates = (layout.each > 1).then(|| (1, vec![mate]));
+    let expected: Vec<Told> = others.chain(mates).collect();
+    strike(net, layout, || kill_process(victim, signal).unwrap(), &expected);
+    let told = net.told();
+    let is_named = |words: &String| told.iter().any(|(_, told)| told.contains(words));
+    assert!(mpi == Mpi::Mpich || lost(net, 1).iter().any(is_named), "{mpi:?}: {told:?}");
     let end = job.end(net);
-    assert!(!end.success, "{}", end.errors);
-    assert!(tells.iter().any(|told| end.errors.contains(told)), "expected one of {tells:?}: {}", end.errors);
-    end
+    assert!(!end.success && !end.hung, "{mpi:?}: {}", end.errors);
+    assert_nothing_left(net);
 }
 
 #[test]
 fn a_rank_that_is_killed_ends_all_hosts() {
     let Some(net) = Net::of(2) else { return };
     for mpi in Mpi::all() {
-        fault(
-            &net,
-            mpi,
-            |_, victim| kill_process(victim, Signal::KILL).unwrap(),
-            &["error[Z0314]", "signal 9", "KILLED", "terminated badly"],
-        );
-        assert_nothing_left(&net);
-    }
-}
-
-/// What brings a job back, with checkpoints in a folder. The shell of the first host says how often ranks were started before.
-fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
-    let program = format!("{} --every 1 --keep 2 --checkpoint {} --restarts 2", PAIRS.endless(), folder.display());
-    let library = mpi.library();
-    let launch = net.launch(mpi, 2, 2, &[("ZERO_MPI", &*library), ("ZERO_RESTART", "$ZERO_RESTART")], &program);
-    let words = std::iter::once(launch.get_program()).chain(launch.get_args());
-    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
-    let mut starter = Command::new(env!("CARGO_BIN_EXE_starter"));
-    starter.arg(format!("exec {}", line.join(" "))).env("RESTARTS", "2").env("FOLDER", folder);
-    starter
-}
-
-/// A job that is back has saved a step since.
-fn wait_for_progress(job: &mut Job, folder: &Path) {
-    job.wait_for("resumed: ");
-    let newest = newer_than(folder, None);
-    newer_than(folder, newest);
-}
-
-/// The newest checkpoint of a folder.
-fn newest(folder: &Path) -> Option<u64> {
-    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
-    entries.filter_map(|it| it.file_name().to_str()?.strip_prefix("step-")?.parse().ok()).max()
-}
-
-/// The newest checkpoint of a folder, once it is newer than another.
-fn newer_than(folder: &Path, before: Option<u64>) -> Option<u64> {
-    let begin = Instant::now();
-    loop {
-        let newest = newest(folder);
-        if newest > before {
-            return newest;
-        }
-        assert!(begin.elapsed() < GUARD, "no checkpoint after {before:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-#[test]
-fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
-    let Some(net) = Net::of(2) else { return };
-    for mpi in Mpi::all() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut job = Job::of(brought_back(&net, mpi, folder.path()));
-        job.wait_for_steps();
-        newer_than(folder.path(), None);
-        let (_, victim) = ranks(&net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second host");
-        kill_process(victim, Signal::KILL).unwrap();
-        wait_for_progress(&mut job, folder.path());
-        kill_launcher(&net, 0, LAUNCHERS);
-        wait_for_progress(&mut job, folder.path());
-        job.ask_to_end();
-        let end = job.end(&net);
-        // Not at the begin of a line where the launcher before has not ended its own.
-        let restarts = end.errors.lines().filter(|line| line.contains("note: restart "));
-        assert_eq!(restarts.count(), 2, "{mpi:?}: {}", end.errors);
-        assert_nothing_left(&net);
-    }
-}
-
-/// The states that a job has saved last, which has done so many steps: a file for each rank.
-fn states(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
-    let file = |rank: usize| folder.join(format!("step-{steps:09}/rank-{rank:05}.safetensors"));
-    (0..4).map(|rank| std::fs::read(file(rank)).expect("a checkpoint")).collect()
-}
-
-#[test]
-fn a_job_that_loses_a_host_goes_on_on_other_hosts_to_the_bits_of_one_that_does_not() {
-    const STEPS: u64 = 2000;
-    let launch = |net: &Net, mpi: Mpi, hosts: Range<usize>, folder: &Path, more: &str| {
-        let program = format!(
-            "{} --steps {STEPS} --every 100 --keep 2 --checkpoint {} --sample 0 --held-out 0 --timeout {TIMEOUT} --data {} {more}",
-            env!("CARGO_BIN_EXE_hosts"),
-            folder.display(),
-            crate::text().display()
-        );
-        net.launch_on(mpi, hosts, 2, &[("ZERO_MPI", &*mpi.library())], "", &program)
-    };
-    let ends = |mut command: Command| {
-        let output = command.output().expect("a launcher");
-        assert!(output.status.success(), "{}", words(&output));
-        words(&output)
-    };
-    let whole = tempfile::tempdir().expect("a folder");
-    for mpi in Mpi::all() {
-        // Each loses a host of its own.
-        let Some(net) = Net::of(4) else { return };
-        if newest(whole.path()).is_none() {
-            ends(launch(&net, mpi, 0..2, whole.path(), ""));
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        let job = Job::of(launch(&net, mpi, 0..2, folder.path(), ""));
-        newer_than(folder.path(), None);
-        net.kill_host(1);
-        job.end(&net);
-        assert_nothing_left(&net);
-        let saved = newest(folder.path()).expect("a checkpoint");
-        assert!(saved < STEPS, "the job was over before its host");
-        let resumed = ends(launch(&net, mpi, 2..4, folder.path(), "--resume"));
-        assert!(resumed.contains(&format!("resumed: {saved} steps are done")), "{mpi:?}: {resumed}");
-        assert!(states(folder.path(), STEPS) == states(whole.path(), STEPS), "{mpi:?}: other bits");
+        end_rank(&net, Job::start(&net, mpi), mpi, PAIRS, Signal::KILL);
     }
 }
 
@@ -364,9 +292,7 @@ fn a_rank_that_ends_by_itself_ends_all_hosts() {
     let Some(net) = Net::of(3) else { return };
     for mpi in Mpi::all() {
         for layout in [PAIRS, LONE] {
-            let job = Job::start_on(&net, mpi, layout);
-            fault_in(&net, job, |_, victim| kill_process(victim, Signal::USR1).unwrap(), ENDED_BY_ITSELF);
-            assert_nothing_left(&net);
+            end_rank(&net, Job::start_on(&net, mpi, layout), mpi, layout, Signal::USR1);
         }
     }
 }
@@ -375,11 +301,14 @@ fn a_rank_that_ends_by_itself_ends_all_hosts() {
 fn a_link_that_goes_down_is_told_and_ends_both_hosts() {
     for mpi in Mpi::all() {
         let Some(net) = Net::of(2) else { return };
-        let down = |net: &Net, _| {
-            assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
-        };
-        fault(&net, mpi, down, &["error[Z0402]", "error[Z0451]"]);
-        assert_nothing_left(&net);
+        let mut job = Job::start(&net, mpi);
+        job.wait_for_steps();
+        let down = || assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
+        strike(&net, PAIRS, down, &[(0, lost(&net, 1)), (1, lost(&net, 0))]);
+        // Launchers may wait for ever for what cannot come.
+        let end = job.end(&net);
+        assert!(!end.success, "{mpi:?}: {}", end.errors);
+        assert_no_rank_left(&net);
     }
 }
 
@@ -389,14 +318,14 @@ fn a_host_that_dies_is_told() {
         let Some(net) = Net::of(2) else { return };
         let mut job = Job::start(&net, mpi);
         job.wait_for_steps();
-        net.kill_host(1);
+        // MPICH's library ends ranks before they can tell, by SIGSEGV, and its launcher says that it has lost its helper.
+        let expected = if mpi == Mpi::Mpich { vec![] } else { vec![(0, lost(&net, 1))] };
+        strike(&net, PAIRS, || net.kill_host(1), &expected);
         let end = job.end(&net);
-        // A launcher that loses a helper ends the other host at once, and says so in words of its own. That of Open MPI 5 does so
-        // with exit code 0, or in no words but with the signal that its own way to the helper has died of.
-        let tells = ["error[Z0402]", "error[Z0451]", "mpiexec", "mpirun", "MPI", LOST_HELPER, &net.hosts[1]];
-        let is_told = tells.iter().any(|told| end.errors.contains(told));
-        let is_over = if mpi == Mpi::Prrte { is_told || !end.success } else { is_told && !end.success };
-        assert!(is_over, "{mpi:?}: {}", end.errors);
+        // That of Open MPI 5 ends as if all was well, which its starter holds against checkpoints.
+        let is_over = !end.success || mpi == Mpi::Prrte;
+        let is_told = mpi != Mpi::Mpich || end.errors.contains("mpiexec");
+        assert!(is_over && is_told && !end.hung, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
     }
 }
@@ -412,7 +341,6 @@ fn a_launcher_that_is_killed_ends_both_hosts() {
         let end = job.end(&net);
         assert!(!end.success, "{}", end.errors);
         assert_nothing_left(&net);
-        assert_no_launcher_left(&net);
     }
 }
 
@@ -429,11 +357,11 @@ fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
         job.wait_for_steps();
         kill_launcher(&net, 1, &["orted", "prted", "hydra_pmi_proxy"]);
         let end = job.end(&net);
-        assert!(end.errors.contains(tells) && end.errors.contains(&host), "{mpi:?}: {}", end.errors);
+        let all = net.told().into_iter().fold(end.errors, |all, (_, told)| all + &told);
+        assert!(all.contains(tells) && all.contains(&host), "{mpi:?}: {all}");
         // That of Open MPI 5 ends as if all was well, which its starter holds against checkpoints.
-        assert!(!end.success || mpi == Mpi::Prrte, "{mpi:?}: {}", end.errors);
+        assert!(!end.success || mpi == Mpi::Prrte, "{mpi:?}: {all}");
         assert_nothing_left(&net);
-        assert_no_launcher_left(&net);
     }
 }
 
@@ -448,6 +376,5 @@ fn a_host_that_does_not_resolve_ends_the_start() {
         let end = Job::of(net.launch(mpi, 2, 2, &environment, &PAIRS.endless())).end(&net);
         assert!(!end.success && end.errors.contains("nowhere"), "{}", end.errors);
         assert_nothing_left(&net);
-        assert_no_launcher_left(&net);
     }
 }

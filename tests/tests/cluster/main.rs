@@ -1,6 +1,7 @@
 //! Ranks of several hosts, which are made of one machine: the same bits as on one, the bytes of the plan on the network, and
 //! whatever goes wrong told on every host that is left.
 
+mod back;
 mod bits;
 mod bytes;
 mod faults;

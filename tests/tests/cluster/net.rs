@@ -51,6 +51,11 @@ impl Mpi {
         }
     }
 
+    /// The library of MPICH whose interface is its own, and older than the standard's.
+    pub fn library_of_mpich() -> String {
+        own(MPICH, "lib/libmpi.so.12").unwrap_or_else(|| "libmpich.so.12".to_owned())
+    }
+
     /// The line that starts so many ranks on each host.
     fn line(self, hosts: &[String], each: usize, ssh: &Path, environment: &[(&str, &str)]) -> String {
         let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
@@ -172,6 +177,43 @@ impl Net {
     ) -> Command {
         let line = mpi.line(&self.hosts[hosts.clone()], each, &self.own().join("ssh"), environment);
         self.on(hosts.start, &format!("exec timeout --kill-after 3 120 {line} {options} {program}"))
+    }
+
+    /// Starts two ranks of a program on each of two hosts by the launcher of PRRTE that Open MPI 5 brings.
+    pub fn prterun(&self, options: &str, program: &str) -> Command {
+        let own = |file| own(OPENMPI, file).expect("one of those that there are");
+        let line = format!(
+            "{} --prefix {} --allow-run-as-root --prtemca plm_ssh_agent {} --prtemca prte_if_include eth0 --bind-to none --host \
+             {}:2,{}:2 -n 4 {options} {program}",
+            own("bin/prterun"),
+            own(""),
+            self.own().join("ssh").display(),
+            self.hosts[0],
+            self.hosts[1]
+        );
+        self.on(0, &format!("exec timeout --kill-after 3 120 {line}"))
+    }
+
+    /// A program whose ranks each tell what they have to tell in a file of their own, whatever a launcher does with it.
+    pub fn telling(&self, program: &str) -> String {
+        let folder = self.told_folder();
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).expect("a folder");
+        format!("{}/cluster/tell.sh {} {program}", env!("CARGO_MANIFEST_DIR"), folder.display())
+    }
+
+    fn told_folder(&self) -> PathBuf {
+        self.own().join("told")
+    }
+
+    /// What each rank of the last such program has told.
+    pub fn told(&self) -> Vec<(usize, String)> {
+        let files = std::fs::read_dir(self.told_folder()).expect("ranks that tell").flatten();
+        let read = |file: std::fs::DirEntry| {
+            let rank = file.file_name().to_str()?.parse().ok()?;
+            Some((rank, String::from_utf8_lossy(&std::fs::read(file.path()).ok()?).into_owned()))
+        };
+        files.filter_map(read).collect()
     }
 
     /// Launchers, which run on the first host, and their helpers, each with its host.

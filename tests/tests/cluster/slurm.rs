@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::faults::{ENDED_BY_ITSELF, Job, PAIRS, assert_nothing_left, fault_in, stop};
+use crate::back::newer_than;
+use crate::faults::{Job, PAIRS, assert_nothing_left, end_rank, ranks, stop};
 use crate::net::{Mpi, Net, skipped, words};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hosts");
@@ -58,6 +59,11 @@ impl Slurm {
         command
     }
 
+    /// A job that trains until something ends it.
+    fn endless(&self, mpi: Mpi) -> Job {
+        Job::of(self.srun(mpi, "", &self.net.telling(&PAIRS.endless())))
+    }
+
     /// Has Slurm do something.
     fn tell(&self, line: &str) {
         let output = self.command(line).output().expect("a script");
@@ -101,11 +107,7 @@ fn z0453_ranks_that_are_dealt_out_like_cards_or_not_evenly() {
 fn a_rank_that_is_killed_ends_all_nodes() {
     let Some(slurm) = Slurm::start() else { return };
     for mpi in Mpi::DEBIAN {
-        let job = Job::of(slurm.srun(mpi, "", &PAIRS.endless()));
-        // Slurm may end the other ranks before one of them has said why.
-        let tells = ["error[Z0314]", "task 3: Killed"];
-        fault_in(&slurm.net, job, |_, victim| kill_process(victim, Signal::KILL).unwrap(), &tells);
-        assert_nothing_left(&slurm.net);
+        end_rank(&slurm.net, slurm.endless(mpi), mpi, PAIRS, Signal::KILL);
     }
 }
 
@@ -114,7 +116,7 @@ fn z0402_a_rank_that_is_stopped_is_named_with_its_node() {
     let Some(slurm) = Slurm::start() else { return };
     for mpi in Mpi::DEBIAN {
         for rank in [3, 0] {
-            stop(&slurm.net, Job::of(slurm.srun(mpi, "", &PAIRS.endless())), PAIRS, rank);
+            stop(&slurm.net, slurm.endless(mpi), PAIRS, rank);
         }
     }
 }
@@ -123,9 +125,7 @@ fn z0402_a_rank_that_is_stopped_is_named_with_its_node() {
 fn a_rank_that_ends_by_itself_ends_all_nodes() {
     let Some(slurm) = Slurm::start() else { return };
     for mpi in Mpi::DEBIAN {
-        let job = Job::of(slurm.srun(mpi, "", &PAIRS.endless()));
-        fault_in(&slurm.net, job, |_, victim| kill_process(victim, Signal::USR1).unwrap(), ENDED_BY_ITSELF);
-        assert_nothing_left(&slurm.net);
+        end_rank(&slurm.net, slurm.endless(mpi), mpi, PAIRS, Signal::USR1);
     }
 }
 
@@ -136,7 +136,7 @@ fn batch(folder: &TempDir, steps: &str) -> [PathBuf; 2] {
         .replace("/shared/hosts", PROGRAM)
         .replace("/shared/text", &crate::text().display().to_string())
         .replace("/shared/run", &folder.path().join("run").display().to_string())
-        .replace("--steps 100000000", &format!("--steps {steps}"));
+        .replace("--steps 100000000", &format!("--every 50 --keep 2 --steps {steps}"));
     let paths = ["job.sh", "printed"].map(|name| folder.path().join(name));
     std::fs::write(&paths[0], script).expect("room");
     paths
@@ -169,6 +169,24 @@ fn a_job_that_is_asked_to_end_queues_again_and_goes_on() {
     let all = wait_for(&printed, "resumed: ");
     // What the first run has printed is still there.
     assert!(all.contains("asked to end: stopped after step") && all.contains("Exited with exit code 75"), "{all}");
+    slurm.tell(&format!("scancel {job}"));
+    assert_nothing_left(&slurm.net);
+}
+
+#[test]
+fn a_job_that_loses_a_rank_after_a_checkpoint_queues_again_and_goes_on() {
+    let Some(slurm) = Slurm::start() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let [script, printed] = batch(&folder, "100000000");
+    let line = format!("sbatch --parsable --output={} {}", printed.display(), script.display());
+    let output = slurm.command(&line).env("ZERO_MPI", Mpi::Orte.library()).output().unwrap();
+    assert!(output.status.success(), "{}", words(&output));
+    let job = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    newer_than(&folder.path().join("run"), None);
+    let (_, victim) = ranks(&slurm.net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second node");
+    kill_process(victim, Signal::KILL).unwrap();
+    let all = wait_for(&printed, "resumed: ");
+    assert!(!all.contains("asked to end"), "{all}");
     slurm.tell(&format!("scancel {job}"));
     assert_nothing_left(&slurm.net);
 }

@@ -38,11 +38,46 @@ fn assert_refused_beside(output: &Output, code: &str, says: &str, beside: &str) 
 fn it_trains_and_measures_what_was_planned() {
     let Some(net) = Net::of(2) else { return };
     for mpi in Mpi::all() {
-        let output = run(&net, mpi, &[], &trains(""));
-        let all = words(&output);
-        assert!(output.status.success(), "{mpi:?}: {all}");
-        assert!(all.contains("bytes copied per step") && all.contains("3/3"), "{all}");
+        assert_trained(&run(&net, mpi, &[], &trains("")), &format!("{mpi:?}"));
     }
+}
+
+/// Asserts that two hosts of two ranks have trained.
+fn assert_trained(output: &Output, what: &str) {
+    let all = words(output);
+    assert!(output.status.success() && all.contains("bytes copied per step") && all.contains("3/3"), "{what}: {all}");
+}
+
+/// The launcher says by its variables whose library is to be looked for first.
+#[test]
+fn it_trains_without_being_told_which_library() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::all() {
+        let library = mpi.library();
+        let folder = Path::new(&library).parent().unwrap_or(Path::new("")).display().to_string();
+        let environment = [("LD_LIBRARY_PATH", &*folder)];
+        let environment = if folder.is_empty() { &[][..] } else { &environment };
+        assert_trained(&net.launch(mpi, 2, 2, environment, &trains("")).output().unwrap(), &format!("{mpi:?}"));
+    }
+}
+
+#[test]
+fn it_trains_over_the_interface_that_mpich_had_before_there_was_a_standard() {
+    let Some(net) = Net::of(2) else { return };
+    let library = Mpi::library_of_mpich();
+    let output = net.launch(Mpi::Mpich, 2, 2, &[("ZERO_MPI", &*library)], &trains("")).output().unwrap();
+    assert_trained(&output, &library);
+}
+
+#[test]
+fn it_trains_under_prterun_that_is_told_whose_ranks_it_starts() {
+    let Some(net) = Net::of(2) else { return };
+    if !Mpi::all().contains(&Mpi::Prrte) {
+        return;
+    }
+    let told = format!("--personality ompi --mca btl_tcp_if_include eth0 -x ZERO_MPI={}", Mpi::Prrte.library());
+    assert_trained(&net.prterun(&told, &trains("")).output().unwrap(), "prterun");
+    assert_refused(&net.prterun("", &trains("")).output().unwrap(), "Z0301", "`prterun --personality ompi`");
 }
 
 #[test]
@@ -56,7 +91,33 @@ fn z0450_no_library() {
 fn z0451_a_library_that_is_no_mpi() {
     let Some(net) = Net::of(2) else { return };
     let output = net.launch(Mpi::Orte, 2, 2, &[("ZERO_MPI", "libm.so.6")], &trains("")).output().unwrap();
-    assert_refused(&output, "Z0451", "libm.so.6 has no `MPI_");
+    assert_refused(&output, "Z0451", " has no `MPI_");
+}
+
+#[test]
+fn z0450_and_z0451_name_the_host_that_has_no_such_library() {
+    let Some(net) = Net::of(2) else { return };
+    let (folder, usual, second) = (tempfile::tempdir().expect("a folder"), trains(""), &net.hosts[1]);
+    for mpi in Mpi::all() {
+        for (library, code, says) in [
+            ("libnothing.so.1", "Z0450", format!("no MPI library can be opened on {second}: libnothing.so.1: ")),
+            ("libm.so.6", "Z0451", format!("libm.so.6 on {second} has no `MPI_")),
+        ] {
+            let program = chosen(&net, folder.path(), &usual, &format!("env ZERO_MPI={library} {usual}"));
+            // The launcher of MPICH lets the first host wait.
+            let output = run(&net, mpi, &[("ZERO_JOIN_TIMEOUT_S", "3")], &program);
+            assert_refused_beside(&output, code, &says, "Z0457");
+        }
+    }
+}
+
+/// A script that does one thing on the first host, and another one on the second.
+fn chosen(net: &Net, folder: &Path, first: &str, then: &str) -> String {
+    let script = folder.join("chosen.sh");
+    let text = format!("#!/bin/sh\n[ \"$(hostname)\" = {} ] && exec {then}\nexec {first}\n", net.hosts[1]);
+    std::fs::write(&script, text).expect("room");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    script.display().to_string()
 }
 
 #[test]
@@ -68,11 +129,18 @@ fn z0452_the_library_of_another_launcher() {
     assert_refused(&output, "Z0452", "MPI has rank 0 of 1 here");
 }
 
+/// Each host tells what it has found, and the launcher may end the other one before.
+fn assert_names_a_host(net: &Net, output: &Output, says: impl Fn(&str) -> String) {
+    let all = words(output);
+    assert!(net.hosts.iter().any(|host| all.contains(&says(host))), "expected `{}`: {all}", says("HOST"));
+}
+
 #[test]
 fn z0305_a_world_of_another_size() {
     let Some(net) = Net::of(2) else { return };
     let output = net.launch(Mpi::Mpich, 2, 1, &[], &trains("")).output().unwrap();
     assert_refused(&output, "Z0305", "is for 4 ranks");
+    assert_names_a_host(&net, &output, |host| format!(" on {host}, but the plan"));
 }
 
 #[test]
@@ -80,6 +148,7 @@ fn z0453_ranks_that_are_dealt_out_like_cards() {
     let Some(net) = Net::of(2) else { return };
     let dealt = net.launch_with(Mpi::Orte, 2, 2, &[], "--map-by node", &trains("")).output().unwrap();
     assert_refused(&dealt, "Z0453", "expected");
+    assert_names_a_host(&net, &dealt, |host| format!(" on {host} is number "));
 }
 
 #[test]
@@ -100,13 +169,7 @@ fn z0454_what_differs_on_one_host_is_named_with_it() {
     std::fs::write(&other, bytes).expect("room");
     std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let second = net.hosts[1].clone();
-    let chosen = |first: &str, then: &str| {
-        let script = folder.path().join("chosen.sh");
-        let text = format!("#!/bin/sh\n[ \"$(hostname)\" = {second} ] && exec {then}\nexec {first}\n");
-        std::fs::write(&script, text).expect("room");
-        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        script.display().to_string()
-    };
+    let chosen = |first: &str, then: &str| chosen(&net, folder.path(), first, then);
     let usual = trains("");
     for (then, what) in [
         (usual.replace(PROGRAM, &other.display().to_string()), "another binary"),

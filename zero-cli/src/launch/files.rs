@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
-use super::Job;
-use super::mpirun::shown;
+use zero_runtime::launch::RESTART;
 
-/// A script for sbatch. A job that was asked to end, and has left a checkpoint, queues again and goes on from there.
+use super::Job;
+use super::mpirun::{quoted, shown};
+
+/// A script for sbatch. A job that has checkpoints queues again where it goes on from one: after it was asked to end, or has lost a
+/// rank or a node.
 pub fn slurm(job: &Job, binary: &Path) -> String {
     let Job { spec, mesh, .. } = job;
     let (nodes, each) = (mesh.nodes, mesh.ranks_per_node());
     let line = line(job, &binary.display().to_string());
-    let resume = resumes(&job.arguments);
+    let (before, after) = folder(&job.arguments).map_or_else(Default::default, comes_back);
     format!(
         "#!/usr/bin/env bash
 #SBATCH --job-name=zero-{spec}
@@ -25,24 +28,45 @@ pub fn slurm(job: &Job, binary: &Path) -> String {
 #SBATCH --open-mode=append
 
 # The binary must be reached under this path on all nodes, and an MPI too. With MPICH it is --mpi=pmi2.
-# A rank that fails ends all.
+{before}# A rank that fails ends all.
 srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block \\
-  {line}{resume}
+  {line}
 code=$?
-
-# It was asked to end and has left a checkpoint: it goes on from there.
-if [ \"$code\" = 75 ]; then
-  scontrol requeue \"$SLURM_JOB_ID\"
-fi
-exit \"$code\"
+{after}exit \"$code\"
 "
     )
 }
 
-/// What is added where Slurm has queued the job again: a folder that has checkpoints is refused without it.
-fn resumes(arguments: &[String]) -> &'static str {
-    let has = |option: &str| arguments.iter().any(|word| word.split('=').next() == Some(option));
-    if has("--checkpoint") && !has("--resume") { " ${SLURM_RESTART_COUNT:+--resume}" } else { "" }
+/// The folder of checkpoints that a run is given.
+fn folder(arguments: &[String]) -> Option<&str> {
+    let mut words = arguments.iter();
+    let word = words.find(|word| word.split('=').next() == Some(CHECKPOINT))?;
+    word.strip_prefix(CHECKPOINT)?.strip_prefix('=').or_else(|| words.next().map(String::as_str))
+}
+
+const CHECKPOINT: &str = "--checkpoint";
+
+/// What a script does before and after its ranks, so that the job comes back from checkpoints in a folder.
+fn comes_back(folder: &str) -> (String, String) {
+    let folder = quoted(folder);
+    let before = format!(
+        "# How often it has queued again: ranks then go on from their newest checkpoint.
+export {RESTART}=${{SLURM_RESTART_COUNT:-0}}
+newest() {{ ls -d {folder}/step-* 2> /dev/null | tail -n 1; }}
+before=$(newest)
+
+"
+    );
+    let after = "
+# It goes on from its newest checkpoint where it was asked to end, or has lost a rank or a node; after such a loss only if it has come
+# further than to where it began. After any other end, which it has told, another start would end like it.
+case \"$code\" in
+  0 | 2 | 74) ;;
+  75) scontrol requeue \"$SLURM_JOB_ID\" ;;
+  *) [ \"$(newest)\" = \"$before\" ] || scontrol requeue \"$SLURM_JOB_ID\" ;;
+esac
+";
+    (before, after.to_owned())
 }
 
 /// The binary with its arguments.
@@ -76,6 +100,9 @@ spec:
       runLauncherAsNode: true
   template:
     spec:
+      # All ranks start anew so often, and go on from their newest checkpoint, where there is --checkpoint.
+      failurePolicy:
+        maxRestarts: 3
       network:
         publishNotReadyAddresses: true
       successPolicy:
@@ -88,12 +115,21 @@ spec:
               labels:
                 trainer.kubeflow.org/trainjob-ancestor-step: trainer
             spec:
+              # A start of its own would not be that of all.
+              backoffLimit: 0
               template:
                 spec:
+                  restartPolicy: Never
                   terminationGracePeriodSeconds: 120
                   containers:
                     - name: node
                       image: {image}
+                      # How often all ranks were started before.
+                      env:
+                        - name: {RESTART}
+                          valueFrom:
+                            fieldRef:
+                              fieldPath: metadata.annotations['jobset.sigs.k8s.io/restart-attempt']
                       securityContext:
                         runAsUser: 1000
                       volumeMounts: &memory
@@ -106,8 +142,10 @@ spec:
         - name: node
           template:
             spec:
+              backoffLimit: 0
               template:
                 spec:
+                  restartPolicy: Never
                   terminationGracePeriodSeconds: 120
                   containers:
                     - name: node
@@ -140,6 +178,8 @@ spec:
         - slot
         - --bind-to
         - none
+        - -x
+        - {RESTART}
         - /usr/local/bin/zero
 {list}"
     )
@@ -189,20 +229,62 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_slurm_that_queues_again_goes_on() {
-        for (given, is_added) in [
-            ("--checkpoint runs/a", true),
-            ("--checkpoint=runs/a --every 10m", true),
-            ("--checkpoint runs/a --resume", false),
-            ("--checkpoint runs/a --resume=runs/b", false),
-            ("--steps 3", false),
+    fn the_folder_of_checkpoints_is_found_as_the_binary_finds_it() {
+        for (given, expected) in [
+            ("--checkpoint runs/a", Some("runs/a")),
+            ("--every 10m --checkpoint=runs/a=b --resume", Some("runs/a=b")),
+            ("--checkpoints runs/a", None),
+            ("--checkpoint", None),
+            ("--steps 3", None),
         ] {
-            let job = Job { arguments: given.split(' ').map(str::to_owned).collect(), ..job() };
-            let script = slurm(&job, Path::new("/shared/zero"));
-            let line =
-                format!("  /shared/zero {given}{}", if is_added { " ${SLURM_RESTART_COUNT:+--resume}" } else { "" });
-            assert!(script.lines().any(|found| found == line), "{line}: {script}");
+            let arguments: Vec<String> = given.split(' ').map(str::to_owned).collect();
+            assert_eq!(folder(&arguments), expected, "{given}");
         }
+    }
+
+    /// Runs a script as Slurm does, with ranks that may save a checkpoint and end with an exit code. Gives whether the job queues
+    /// again, and the exit code of the script.
+    fn ended(given: &str, saves: bool, code: i32) -> (bool, Option<i32>) {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::create_dir_all(at("my run/step-000000100")).unwrap();
+        let arguments = given.split(' ').map(|word| word.replace("FOLDER", &at("my run"))).collect();
+        let script = slurm(&Job { arguments, ..job() }, Path::new("/shared/zero"));
+        let saves = if saves { format!("mkdir '{}'", at("my run/step-000000200")) } else { "true".to_owned() };
+        // Functions stand for the programs of Slurm.
+        let slurm = format!(
+            "srun() {{ {saves}; echo again-$ZERO_RESTART > '{}'; return {code}; }}; scontrol() {{ echo \"$@\" > '{}'; }}",
+            at("told"),
+            at("queued")
+        );
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["-c", &format!("{slurm}\n{script}")]).env("SLURM_JOB_ID", "77").env("SLURM_RESTART_COUNT", "2");
+        let status = bash.env_remove(RESTART).status().expect("bash");
+        let told = if given.contains("FOLDER") { "again-2\n" } else { "again-\n" };
+        assert_eq!(std::fs::read_to_string(at("told")).unwrap(), told);
+        let queued = std::fs::read_to_string(at("queued")).ok();
+        assert!(queued.iter().all(|words| words == "requeue 77\n"), "{queued:?}");
+        (queued.is_some(), status.code())
+    }
+
+    #[test]
+    fn a_job_of_slurm_queues_again_where_that_helps() {
+        let given = "--checkpoint FOLDER --every 10m";
+        for (saves, code, is_queued) in [
+            (true, 0, false),
+            (true, 2, false),
+            (true, 74, false),
+            (false, 75, true),
+            // A rank that was killed, one that was lost, one that panicked.
+            (true, 137, true),
+            (true, 76, true),
+            (true, 101, true),
+            (false, 137, false),
+            (false, 76, false),
+        ] {
+            assert_eq!(ended(given, saves, code), (is_queued, Some(code)), "{code}, {saves}");
+        }
+        assert_eq!(ended("--steps 3", true, 137), (false, Some(137)));
     }
 
     #[test]
@@ -212,9 +294,23 @@ mod tests {
         let yaml = kubernetes(&job(), "registry/zero:1");
         let events: Vec<Event> = Parser::new_from_str(&yaml).map(|event| event.expect("YAML").0).collect();
         assert_eq!(events.iter().filter(|event| matches!(event, Event::DocumentStart(_))).count(), 2);
-        let has = |word: &str| events.iter().any(|event| matches!(event, Event::Scalar(text, ..) if text == word));
+        fn scalar<'a>(event: &'a Event) -> Option<&'a str> {
+            if let Event::Scalar(text, ..) = event { Some(text) } else { None }
+        }
+        let has = |word: &str| events.iter().filter_map(scalar).any(|text| text == word);
         for word in ["zero-my-hybrid", "my text: 1", "8", "OpenMPI", "TrainJob", "TrainingRuntime"] {
             assert!(has(word), "{word}: {yaml}");
         }
+        // All ranks start anew together, and are told so: their variable comes from the pod, and goes to all hosts.
+        let follows = |words: &[&str]| {
+            let scalars: Vec<&str> = events.iter().filter_map(scalar).collect();
+            scalars.windows(words.len()).any(|found| found == words)
+        };
+        let attempt = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']";
+        assert!(follows(&["failurePolicy", "maxRestarts", "3", "network"]), "{yaml}");
+        assert!(follows(&["name", RESTART, "valueFrom", "fieldRef", "fieldPath", attempt]), "{yaml}");
+        assert!(follows(&["-x", RESTART, "/usr/local/bin/zero"]), "{yaml}");
+        let each = |words: &str| yaml.lines().filter(|line| line.trim() == words).count();
+        assert_eq!((each("backoffLimit: 0"), each("restartPolicy: Never")), (2, 2), "{yaml}");
     }
 }

@@ -15,6 +15,8 @@ pub enum Dialect {
     Orte,
     /// Open MPI 5 and later, which use PRRTE's.
     Prrte,
+    /// PRRTE's own, which tells ranks less unless it is told that they are Open MPI's.
+    Prterun,
     /// MPICH, and what is derived from it.
     Hydra,
 }
@@ -23,6 +25,9 @@ pub enum Dialect {
 fn dialect(version: &str) -> Option<Dialect> {
     if version.contains("HYDRA") || version.contains("MPICH") || version.contains("Intel(R) MPI") {
         return Some(Dialect::Hydra);
+    }
+    if version.contains("(PRRTE)") {
+        return Some(Dialect::Prterun);
     }
     // Under another name than mpirun, that of Open MPI 4 calls itself by the name of its runtime.
     let (_, after) = version.split_once("(Open MPI)").or_else(|| version.split_once("(OpenRTE)"))?;
@@ -61,7 +66,10 @@ impl<'a> Line<'a> {
         let mut add = |given: &[&str]| words.extend(given.iter().map(|&word| word.to_owned()));
         let ssh = (reach.ssh != "ssh").then_some(reach.ssh.as_str());
         match *dialect {
-            Dialect::Orte | Dialect::Prrte => {
+            Dialect::Orte | Dialect::Prrte | Dialect::Prterun => {
+                if *dialect == Dialect::Prterun {
+                    add(&["--personality", "ompi"]);
+                }
                 // Ranks share the cores of their host among their threads themselves.
                 add(&["--host", &slots, "--map-by", "slot", "--bind-to", "none", "-n", &ranks]);
                 let is_orte = *dialect == Dialect::Orte;
@@ -117,12 +125,13 @@ fn variables(here: impl Iterator<Item = (String, String)>, restarts: Option<u64>
 /// A command as one would type it.
 pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let plain = |word: &str| word.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
-    let shown = words.map(|word| {
-        let word = word.to_string_lossy();
-        if plain(&word) && !word.is_empty() { word.into_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    });
-    shown.collect::<Vec<_>>().join(" ")
+    words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as one would type it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = word.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
+    if is_plain && !word.is_empty() { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -143,6 +152,7 @@ mod tests {
             ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", Some(Dialect::Orte)),
             ("mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to", Some(Dialect::Orte)),
             ("mpirun (Open MPI) 5.0.11\n", Some(Dialect::Prrte)),
+            ("prterun (PRRTE) 3.0.14\n\nReport bugs to", Some(Dialect::Prterun)),
             ("HYDRA build details:\n    Version: 4.0.2\n", Some(Dialect::Hydra)),
             ("srun 22.05", None),
         ] {
@@ -163,6 +173,7 @@ mod tests {
         );
         let prrte = line(Dialect::Prrte);
         assert!(prrte.contains("--prtemca plm_ssh_agent /my/ssh") && prrte.contains("--prtemca prte_if_include eth0"));
+        assert_eq!(line(Dialect::Prterun), format!("--personality ompi {prrte}"));
         let hydra = line(Dialect::Hydra);
         assert!(
             hydra.starts_with("-hosts a:2,b:2 -n 4") && hydra.contains("-launcher-exec /my/ssh -iface eth0"),

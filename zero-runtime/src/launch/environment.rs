@@ -130,12 +130,7 @@ const PLAIN: Dialect = Dialect {
 /// Other launchers, innermost first: `mpirun` starts its helpers with `srun`, so Slurm's variables may be those of a
 /// helper.
 const FOREIGN: [Dialect; 3] = [
-    Dialect {
-        rank: "OMPI_COMM_WORLD_RANK",
-        world: "OMPI_COMM_WORLD_SIZE",
-        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
-        spread: Spread::LocalWorld("OMPI_COMM_WORLD_LOCAL_SIZE"),
-    },
+    OPEN_MPI,
     Dialect {
         rank: PMI_RANK,
         world: "PMI_SIZE",
@@ -149,6 +144,16 @@ const FOREIGN: [Dialect; 3] = [
         spread: Spread::Hosts("SLURM_STEP_NUM_NODES"),
     },
 ];
+const OPEN_MPI: Dialect = Dialect {
+    rank: "OMPI_COMM_WORLD_RANK",
+    world: "OMPI_COMM_WORLD_SIZE",
+    local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+    spread: Spread::LocalWorld("OMPI_COMM_WORLD_LOCAL_SIZE"),
+};
+/// PRRTE's own launcher, which numbers ranks, and says how many there are only where it is told that they are Open MPI's. Looked at
+/// where nothing else has numbered the process: others set this variable beside their own.
+const PRRTE: Dialect = Dialect { rank: PMIX_RANK, ..OPEN_MPI };
+pub(super) const PMIX_RANK: &str = "PMIX_RANK";
 const PMI_RANK: &str = "PMI_RANK";
 const PMI_LOCAL_RANK: &str = "MPI_LOCALRANKID";
 const SLURM_RANK: &str = "SLURM_PROCID";
@@ -208,8 +213,8 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
 pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<JobPlace> {
     let variables = Variables { lookup };
     let number = |name| variables.number(name).ok().flatten();
-    let (rank, dialect) =
-        [&PLAIN].into_iter().chain(variables.credible()).find_map(|dialect| Some((number(dialect.rank)?, dialect)))?;
+    let mut dialects = [&PLAIN].into_iter().chain(variables.credible()).chain([&PRRTE]);
+    let (rank, dialect) = dialects.find_map(|dialect| Some((number(dialect.rank)?, dialect)))?;
     let world = number(dialect.world).unwrap_or(plan_ranks);
     let launcher_pid = number(LAUNCHER_PID).map(|pid| pid as u32);
     let mut place = JobPlace { launcher_pid, ..JobPlace::on_this_host(rank, world, &variables.job().ok()?) };
@@ -267,7 +272,8 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
                 })
             }
             (_, Some((seat, dialect))) => Ok(Some((seat, dialect.world))),
-            (plain, None) => Ok(plain.map(|seat| (seat, PLAIN.world))),
+            (Some(plain), None) => Ok(Some((plain, PLAIN.world))),
+            (None, None) => Ok(self.seat_in(&PRRTE)?.map(|seat| (seat, PRRTE.world))),
         }
     }
 

@@ -171,6 +171,21 @@ fn contradictions_are_errors() {
     assert_eq!(code(&[("RANK", "0"), ("WORLD_SIZE", "4")]), "Z0306");
 }
 
+/// Bare `prterun` numbers ranks and says nothing more; the launcher of Open MPI 5, which is the same program, says all.
+#[test]
+fn z0301_a_rank_of_bare_prterun_is_told_how_it_is_told_more() {
+    let bare = [("PMIX_RANK", "1"), ("PMIX_NAMESPACE", "prterun-host-12@1")];
+    let error = role(4, &bare).unwrap_err();
+    assert_eq!(error.code(), "Z0301");
+    assert!(error.to_string().contains("has `PMIX_RANK` but not `OMPI_COMM_WORLD_SIZE`"), "{error}");
+    assert!(error.help().contains("`prterun --personality ompi`"), "{}", error.help());
+    assert_eq!(company(&bare), Some((1, 4)));
+    // Where something else has numbered the ranks, that counts.
+    for (variables, rank) in [(&MPIRUN[..], 3), (&SRUN, 1), (&[("RANK", "2"), ("WORLD_SIZE", "4")], 2)] {
+        assert_eq!(place(4, &[variables, &bare].concat()).rank, rank);
+    }
+}
+
 #[test]
 fn launchers_may_say_the_same() {
     let variables = [&[("RANK", "1"), ("WORLD_SIZE", "4")][..], &SRUN].concat();

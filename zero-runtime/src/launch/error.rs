@@ -7,9 +7,11 @@ use std::time::Duration;
 use signal_hook::low_level::signal_name;
 use zero_plan::Bytes;
 
+use super::environment::PMIX_RANK;
 use super::finding::Findings;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 use crate::device::Failure;
+use crate::transport::host;
 
 /// An error of launching, joining or watching. [`LaunchError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +25,10 @@ pub enum LaunchError {
     RankOutOfRange { rank_name: &'static str, rank: usize, size_name: &'static str, size: usize },
     #[error("two launchers contradict one another: {first}, but {second}")]
     LaunchersDisagree { first: String, second: String },
-    #[error("the environment has `{size_name}` = {world}, but the plan in this binary is for {plan_ranks} ranks")]
+    #[error(
+        "the environment has `{size_name}` = {world} on {}, but the plan in this binary is for {plan_ranks} ranks",
+        host()
+    )]
     WorldNotPlanned { size_name: &'static str, world: usize, plan_ranks: usize },
     #[error("the environment has `{name}` = {value}, expected 1 to {max} seconds")]
     TimeoutOutOfRange { name: &'static str, value: usize, max: usize },
@@ -93,8 +98,9 @@ pub enum LaunchError {
     #[error("{0}")]
     Mpi(Failure),
     #[error(
-        "rank {rank} is number {local} of {found} on its host, expected number {expected} of {each}: the nodes of the mesh have {each} \
-         ranks, which are numbered node by node"
+        "rank {rank} on {} is number {local} of {found} there, expected number {expected} of {each}: the nodes of the mesh have \
+         {each} ranks, which are numbered node by node",
+        host()
     )]
     Misplaced { rank: usize, local: usize, found: usize, expected: usize, each: usize },
     #[error("the plan in this binary is for {nodes} hosts, and no launcher has started it on them")]
@@ -156,6 +162,9 @@ impl LaunchError {
     /// What it means and how to go on.
     pub fn help(&self) -> String {
         let help = match self {
+            LaunchError::PlaceIncomplete { set: PMIX_RANK, .. } => {
+                "have the launcher tell ranks what Open MPI's mpirun tells them: `prterun --personality ompi`"
+            }
             LaunchError::PlaceIncomplete { missing, .. } => {
                 return format!("set `{missing}` too, or unset both and let the binary start its own ranks");
             }

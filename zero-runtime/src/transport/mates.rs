@@ -77,3 +77,7 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "mates_tests.rs"]
+mod tests;

@@ -261,7 +261,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Tells that what this rank has of a sum may be read by those along an axis, and waits for theirs.
-    fn join(&mut self, device: &D, axis: Axis) -> Result<(), Lost> {
+    pub(super) fn join(&mut self, device: &D, axis: Axis) -> Result<(), Lost> {
         let count = match axis {
             Axis::Replica => Count::Joined,
             Axis::Zero => Count::Whole,

@@ -85,7 +85,7 @@ impl Life {
 }
 
 /// The name of this host.
-pub(in crate::transport) fn host() -> String {
+pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

@@ -39,8 +39,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0454",
         title: "hosts that would run something else",
-        explanation: "Before the first step all ranks compare a hash of their binary, their plan, and their arguments and \
-            data, because ranks that disagree would hang or train something else. Those that differ from most are named, with \
+        explanation: "Before the first step all ranks compare a hash of their binary, their plan, their arguments and data, and \
+            their MPI, and by which instructions of their processors kernels are chosen, because ranks that disagree would hang or \
+            train something else. Those that differ from most are named, with \
             their hosts.",
         example: "a new binary that was copied to one host only",
     },

@@ -319,3 +319,27 @@ fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
     });
     assert!(found.get() >= 6, "{}", found.get());
 }
+
+/// Two ranks of two hosts, which are no counterparts, send what they have of a bucket after they have waited. Each waits for the other
+/// one only because that sends to its mate, so that in some order what each receives itself has come by then.
+#[test]
+fn a_cycle_of_ranks_that_wait_for_what_comes_to_their_mates_is_found() {
+    for (mesh, axis) in [(13, Axis::Replica), (1, Axis::Zero)] {
+        let config = Config { mesh: meshes().swap_remove(mesh), stage: 0, bucket_bytes: 1, ..Config::PLAIN };
+        planned(config, false, |plan| {
+            let ops: Vec<&[Op]> = (0..config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(Pass::Train)).collect();
+            let ranks = Ranks { plan, pass: Pass::Train, ops: &ops, groups: Groups::of(plan) };
+            for late in (0..plan.buckets.len()).map(|bucket| Op::Spread { bucket, axis }) {
+                for whose in [[1, 2], [0, 3]] {
+                    let edited = proof(&ranks, &|rank| whose.contains(&rank), &|postings| {
+                        let sent =
+                            postings.iter_mut().filter(|posting| posting.batch.is_sent && posting.batch.op == late);
+                        sent.for_each(|posting| posting.moment = Moment::End);
+                    });
+                    let flaw = edited.expect_err(&format!("{late:?} of ranks {whose:?}"));
+                    assert_eq!(flaw.rule, "an op waits for a message that cannot have come", "{flaw}");
+                }
+            }
+        });
+    }
+}

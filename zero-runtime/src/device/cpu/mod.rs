@@ -10,6 +10,7 @@ mod cross_entropy;
 mod device;
 mod elementwise;
 mod embedding;
+pub(crate) mod features;
 mod few_rows;
 mod gate;
 mod gemm;

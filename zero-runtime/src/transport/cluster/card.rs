@@ -6,7 +6,7 @@ use std::fmt::Write;
 use zero_plan::Mesh;
 
 use super::super::silent;
-use crate::device::Failure;
+use crate::device::{Failure, cpu};
 
 /// The card of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,28 +14,35 @@ pub(super) struct Card {
     pub pid: u32,
     /// The name of its host.
     pub host: String,
-    /// Hashes of the entries that must be equal: see [`ALIKE`].
+    /// The entries that must be equal, as hashes but for [`INSTRUCTIONS`]: see [`ALIKE`].
     alike: [u64; ALIKE.len()],
 }
 
 /// Entries that must be equal on all ranks, and how to make them so.
-const ALIKE: [(&str, &str); 4] = [
+const ALIKE: [(&str, &str); 5] = [
     ("binary", "copy one binary to all hosts, or start it from a folder that all of them share"),
     ("plan", "build one binary from one spec, and start it everywhere"),
     ("set of arguments or data", "start all ranks with the same arguments, and on the same data"),
     ("version of MPI", "install one version on all hosts, or name a folder that all of them share by `ZERO_MPI`"),
+    (
+        "set of instructions",
+        "take hosts with processors of one kind: by these, kernels are chosen whose sums have other bits",
+    ),
 ];
+/// Which of them says in words what there is.
+const INSTRUCTIONS: usize = 4;
 
 /// Tells cards of this version apart from others.
-const MAGIC: u64 = u64::from_le_bytes(*b"zerocrd2");
+const MAGIC: u64 = u64::from_le_bytes(*b"zerocrd3");
 /// The longest name that a host may have, in bytes.
 const HOST_BYTES: usize = 64;
 const BYTES: usize = 8 + 8 + 8 * ALIKE.len() + HOST_BYTES;
 
 impl Card {
-    /// The card of this rank, which is about to run `agreement` of the plan with this fingerprint, over this version of MPI.
-    pub fn own(plan: u64, agreement: u64, mpi: &str) -> Self {
-        let alike = [program(), plan, agreement, hash(mpi.as_bytes())];
+    /// The card of this rank, which is about to run `agreement` of the plan with this fingerprint, over this version of MPI, by
+    /// these instructions of its processor.
+    pub fn own(plan: u64, agreement: u64, mpi: &str, instructions: u64) -> Self {
+        let alike = [program(), plan, agreement, hash(mpi.as_bytes()), instructions];
         Self { pid: std::process::id(), host: silent::host(), alike }
     }
 
@@ -98,13 +105,19 @@ pub(super) fn require_alike(cards: &[Card]) -> Result<(), Failure> {
         return Err(Failure {
             code: "Z0454",
             what: format!(
-                "{names} {verb} another {what} than most: expected {most:016x}, found {:016x}",
-                cards[first].alike[index]
+                "{names} {verb} another {what} than most: expected {}, found {}",
+                shown(index, most),
+                shown(index, cards[first].alike[index])
             ),
             help: (*help).to_owned(),
         });
     }
     Ok(())
+}
+
+/// An entry as a person reads it.
+fn shown(index: usize, value: u64) -> String {
+    if index == INSTRUCTIONS { cpu::features::words(value) } else { format!("{value:016x}") }
 }
 
 /// Checks that the ranks of each node of the mesh are on one host, and those of two nodes on two.
@@ -149,7 +162,7 @@ mod tests {
     #[test]
     fn a_card_survives_its_way() {
         for host in ["zh0", "", &"x".repeat(HOST_BYTES)] {
-            let card = card(host, [1, u64::MAX, 3, 4]);
+            let card = card(host, [1, u64::MAX, 3, 4, 5]);
             assert_eq!(Card::decode(&card.encode()), Some(card));
         }
         let other = [b"zerocrd0".as_slice(), &[0; BYTES - 8]].concat();
@@ -160,7 +173,7 @@ mod tests {
 
     #[test]
     fn z0454_the_odd_rank_is_named_with_its_host() {
-        let same = card("a", [1, 2, 3, 4]);
+        let same = card("a", [1, 2, 3, 4, 5]);
         assert_eq!(require_alike(&[same.clone(), same.clone(), same.clone()]), Ok(()));
         for (index, (what, _)) in ALIKE.into_iter().enumerate() {
             let mut odd = Card { host: "b".to_owned(), ..same.clone() };
@@ -168,11 +181,21 @@ mod tests {
             let failure = require_alike(&[same.clone(), same.clone(), odd]).unwrap_err();
             assert_eq!(failure.code, "Z0454");
             assert!(
-                failure.what.starts_with(&format!("rank 2 on b has another {what} than most: expected 0")),
+                failure.what.starts_with(&format!("rank 2 on b has another {what} than most: expected ")),
                 "{}",
                 failure.what
             );
         }
+    }
+
+    #[test]
+    fn z0454_processors_that_multiply_in_another_way_are_told_apart_in_words() {
+        let card = |host, instructions| card(host, [1, 2, 3, 4, instructions]);
+        let failure = require_alike(&[card("a", 0b0111), card("a", 0b0111), card("b", 0b0001)]).unwrap_err();
+        assert_eq!(
+            failure.what,
+            "rank 2 on b has another set of instructions than most: expected fma avx512f x86-64-v3, found fma"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use zero_plan::Plan;
 use super::control::{Control, timeout_of};
 use super::shared::Shared;
 use super::{ClockLook, Lost};
-use crate::device::{Device, Failure};
+use crate::device::{Device, Failure, cpu};
 use crate::launch::{JobPlace, LaunchError, Segment};
 use card::Card;
 use clock::Unread;
@@ -102,7 +102,9 @@ impl<D: Device> Shared<'_, D> {
         let mirror = Mirror::new(plan.config.mesh.ranks());
         let known = Known { own: mirror.clone(), segment };
         let fingerprint = plan.fingerprint();
-        let card = move |mpi: &str| Card::own(fingerprint, agreement, mpi).encode();
+        // Where another device computes, its own marks are compared.
+        let instructions = if D::QUEUES { 0 } else { cpu::features::found() };
+        let card = move |mpi: &str| Card::own(fingerprint, agreement, mpi, instructions).encode();
         let here = plan.config.mesh.ranks_per_node();
         let (post, world) = Post::start(card, here, place.join_timeout, move || Box::new(known))?;
         // From here on the end of this process ends the others.

@@ -309,7 +309,7 @@ fn open() -> Result<(String, Library), Failure> {
     }
     Err(Failure {
         code: "Z0450",
-        what: format!("no MPI library can be opened: {}", reasons.join("; ")),
+        what: format!("no MPI library can be opened on {}: {}", silent::host(), reasons.join("; ")),
         help: format!(
             "install Open MPI or MPICH on every host, the one whose mpirun or mpiexec starts the ranks, or name its library, \
              {LIBRARY_VARIABLE}=/path/to/libmpi.so.40"
@@ -355,7 +355,7 @@ fn require_room(folder: &str, ranks: usize) -> Result<(), Failure> {
 fn lacks(path: &str, name: &str) -> Failure {
     Failure {
         code: "Z0451",
-        what: format!("{path} has no `{name}`"),
+        what: format!("{path} on {} has no `{name}`", silent::host()),
         help: format!(
             "name an MPI library of version 3 or later: Open MPI 4 to 6, or MPICH 4 or 5, by {LIBRARY_VARIABLE}"
         ),
@@ -365,7 +365,7 @@ fn lacks(path: &str, name: &str) -> Failure {
 fn failure(call: &str, why: &str, path: &str) -> Failure {
     Failure {
         code: "Z0451",
-        what: format!("`{call}` failed: {}", why.trim()),
+        what: format!("`{call}` failed on {}: {}", silent::host(), why.trim()),
         help: format!("see what {path} and its launcher say, and whether all hosts and their network are up"),
     }
 }

@@ -1,0 +1,50 @@
+//! Features: what of this processor decides bits, because kernels are chosen by it at run time: in `simd`, in `product` and in the
+//! `gemm` crate. Never chooses one.
+
+use super::product::instructions;
+
+/// What is looked for, each a bit of [`found`].
+const NAMES: [&str; 6] = ["fma", "avx512f", "x86-64-v3", "x86-64-v4", "avx512_bf16", "amx_bf16"];
+
+/// Those that this processor has, or that products of bf16 are done by.
+pub fn found() -> u64 {
+    let bits = NAMES.iter().enumerate().map(|(bit, name)| u64::from(is_there(name)) << bit);
+    bits.sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_there(name: &str) -> bool {
+    match name {
+        "fma" => std::is_x86_feature_detected!("fma"),
+        "avx512f" => std::is_x86_feature_detected!("avx512f"),
+        "x86-64-v3" => pulp::x86::V3::try_new().is_some(),
+        "x86-64-v4" => pulp::x86::V4::try_new().is_some(),
+        _ => instructions() == name,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_there(name: &str) -> bool {
+    instructions() == name
+}
+
+/// The names of what [`found`] gives.
+pub fn words(found: u64) -> String {
+    let names: Vec<&str> = (0..NAMES.len()).filter(|bit| found >> bit & 1 == 1).map(|bit| NAMES[bit]).collect();
+    if names.is_empty() { "none of those that kernels are chosen by".to_owned() } else { names.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_told_by_name() {
+        let told = words(found());
+        assert_eq!(told.split(' ').any(|name| name == instructions()), instructions() != "widened to f32", "{told}");
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(told.split(' ').any(|name| name == "fma"), std::is_x86_feature_detected!("fma"), "{told}");
+        assert_eq!(words(0), "none of those that kernels are chosen by");
+        assert_eq!(words((1 << NAMES.len()) - 1), NAMES.join(" "));
+    }
+}
