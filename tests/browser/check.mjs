@@ -145,7 +145,76 @@ async function mesh(page) {
   expect((await page.locator('.cell[data-peer="this"]').count()) === 1, "the rank is marked");
 }
 
+// A number of bytes as the page writes it, found another way: in whole tenths of the largest unit below it.
+function inBytes(value) {
+  let unit = 0;
+  while (unit < 4 && value >= 1024 ** (unit + 1)) unit += 1;
+  if (unit === 0) return `${value} B`;
+  const tenths = (BigInt(value) * 10n) / 1024n ** BigInt(unit);
+  return `${tenths / 10n}.${tenths % 10n} ${["KiB", "MiB", "GiB", "TiB"][unit - 1]}`;
+}
+
+const added = (numbers) => numbers.reduce((sum, number) => sum + number, 0);
+
+// What each table of a view says: its caption, and the texts of its rows.
+const tables = (page, view) =>
+  page.locator(".tables").nth(view).locator("table").evaluateAll((all) =>
+    all.map((table) => ({
+      caption: table.caption.innerText,
+      rows: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.innerText.trim())),
+    })),
+  );
+
+function compare(found, expected, what) {
+  expect(JSON.stringify(found) === JSON.stringify(expected), `${what}: ${JSON.stringify(found)} instead of ${JSON.stringify(expected)}`);
+}
+
+// The tables of all pipeline stages of a view have the numbers that the page carries for them, and their sums.
+async function figures(page, view = 0) {
+  const plan = await page.evaluate((view) => {
+    const read = (id) => JSON.parse(document.getElementById(id).textContent);
+    return read(read("index").views[view].variants.find((it) => it.given).id);
+  }, view);
+  for (const [number, { memory, traffic }] of plan.stages.entries()) {
+    if (plan.stages.length > 1) await page.locator(`#view-${view}-stage`).selectOption(String(number));
+    const stage = `of pipeline stage ${number} of view ${view}`;
+    const [held, sent] = await tables(page, view);
+    const peak = memory.peak.bytes;
+    const parts = plan.kinds.map(({ name }, i) => [name, memory.regions[i], peak[i]]).filter(([, taken]) => taken > 0);
+    const outside = plan.outside_bytes;
+    const all = [outside + added(parts.map(([, taken]) => taken)), outside + added(parts.map(([, , used]) => used))];
+    const rows = held.rows.slice(0, parts.length).map((cells) => cells.slice(0, 3));
+    compare(rows, parts.map(([name, taken, used]) => [name, inBytes(taken), inBytes(used)]), `memory ${stage}`);
+    compare(held.rows[parts.length].slice(1, 3), [inBytes(outside), inBytes(outside)], `memory outside of the arena ${stage}`);
+    compare(held.rows[parts.length + 1].slice(0, 3), ["all", ...all.map(inBytes)], `the sum of memory ${stage}`);
+    const goes = traffic.filter((part) => part.bytes > 0);
+    const whole = added(goes.map((part) => part.bytes));
+    const share = (part) => `${whole > 0 ? ((100 * part) / whole).toFixed(1) : "0.0"} %`;
+    const flows = goes.map(({ name, axis, bytes }) => [name, axis ?? "to all ranks", inBytes(bytes), share(bytes)]);
+    compare(sent.rows.slice(0, -1).map(([name, along, ...rest]) => [name, along.split(",")[0], ...rest]), flows, `traffic ${stage}`);
+    compare(sent.rows.at(-1), ["all", "", inBytes(whole), ""], `the sum of traffic ${stage}`);
+  }
+}
+
+// Stepping through the ops of the first pipeline stage, a person meets as many gathers as the page carries.
+async function gathers(page) {
+  const { verbs, stages } = await page.evaluate(() => JSON.parse(document.getElementById(JSON.parse(document.getElementById("index").textContent).views[0].variants.find((it) => it.given).id).textContent));
+  const { verb } = stages[0].ops;
+  const expected = verb.filter((of) => verbs[of].name === "gather").length;
+  await canvas(page).focus();
+  await page.keyboard.press("Home");
+  let met = 0;
+  for (let op = 0; op < verb.length; op += 1) {
+    met += (await detail(page)).startsWith("gather ") ? 1 : 0;
+    await page.keyboard.press("ArrowRight");
+  }
+  await page.keyboard.press("Escape");
+  expect(expected > 0 && met === expected, `${met} gathers are shown, and ${expected} are in the plan`);
+}
+
 await open("one", {}, async (page) => {
+  await figures(page);
+  await gathers(page);
   await keyboard(page);
   await pointer(page);
   await slider(page);
@@ -167,13 +236,18 @@ await open("profile", { label: "profile-dark", scheme: "dark" }, async (page) =>
   expect((await ground()) === dark, "dark is dark, by choice and by default");
 });
 await open("two", { width: 1500 }, async (page) => {
+  for (const view of [0, 1]) await figures(page, view);
   expect((await page.locator("#both tbody tr").count()) >= 6, "two specs are compared in figures");
   const tops = await page.locator(".timeline").evaluateAll((all) => all.map((it) => Math.round(it.getBoundingClientRect().top)));
   expect(tops[0] === tops[1], `timelines side by side are at one height: ${tops}`);
 });
 for (const name of ["one", "two"]) await open(name, { label: `${name}-narrow`, width: 360, height: 740 });
-await open("large", {}, (page) => ranks(page, 64));
-await open("flat", { scheme: "dark", label: "flat-dark" }, (page) => ranks(page, 64));
+for (const [name, options] of [["large", {}], ["flat", { scheme: "dark", label: "flat-dark" }]]) {
+  await open(name, options, async (page) => {
+    await figures(page);
+    await ranks(page, 64);
+  });
+}
 for (const vision of ["deuteranopia", "protanopia", "tritanopia", "achromatopsia"]) await open("profile", { label: `profile-${vision}`, vision });
 await browser.close();
 console.log(failures === 0 ? `all as it should be; screenshots are in ${folder}` : `${failures} failures`);

@@ -1,13 +1,18 @@
 #!/bin/sh
 # Opens pages of `cargo zero view` in a headless Chromium and uses them: pointer, keyboard, slider, dark, narrow, 64 ranks.
-# Needs chromium, node and npm; says so and stops where one is missing. Screenshots lie in target/browser/ afterwards.
+# Needs chromium, node and npm; says so and stops where one is missing, and fails then with CI=true. Screenshots lie in target/browser/ afterwards.
 set -eu
 cd "$(dirname "$0")/../.."
+skipped() {
+  echo "SKIPPED: no $1, so no page was opened" >&2
+  [ "${CI:-}" != true ] || exit 1
+  exit 0
+}
 for program in node npm; do
-  command -v "$program" >/dev/null || { echo "SKIPPED: no $program, so no page was opened"; exit 0; }
+  command -v "$program" >/dev/null || skipped "$program"
 done
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
-  { echo "SKIPPED: no chromium (apt-get install chromium), so no page was opened"; exit 0; }
+  skipped "chromium (apt-get install chromium)"
 pages=$PWD/target/browser
 mkdir -p "$pages"
 ZERO_PAGES=$pages cargo test --workspace --bin cargo-zero pages_for_a_browser -- --ignored

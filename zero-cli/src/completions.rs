@@ -1,4 +1,5 @@
-//! Completions: a script that completes this command in a shell. Only prints what clap makes.
+//! Completions: a script that completes this command in a shell, both as `cargo-zero` and, where the shell can be told to, as
+//! `cargo zero`. Prints what clap makes, and what brings the shell from one to the other.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -9,13 +10,35 @@ use crate::say;
 /// Which shell.
 #[derive(Args, Debug, PartialEq)]
 pub struct CompletionsArguments {
-    /// The shell; its manual says where such a script goes
+    /// The shell; the script of bash is sourced by ~/.bashrc, that of fish lies in conf.d/, and that of zsh in a folder of $fpath,
+    /// as `_cargo-zero`. In elvish and PowerShell `cargo-zero` alone is completed, and not `cargo zero`
     pub shell: Shell,
 }
 
-/// Prints the script for `cargo-zero`, which is what a shell sees of `cargo zero`.
+/// What the shells say that complete only what they see as a command.
+const ALONE: &str = "# This completes `cargo-zero`, which is the same command as `cargo zero`. Words after `cargo` are completed \
+                     by what this shell has for cargo, and that knows nothing of `zero`.\n";
+
+/// Prints the script.
 pub fn completions(arguments: &CompletionsArguments) {
+    let script = match arguments.shell {
+        // For names with a hyphen, clap's script of bash never finds the functions of subcommands.
+        Shell::Bash => {
+            generated(Shell::Bash, "cargo_zero").replace("-o default cargo_zero\n", "-o default cargo-zero\n")
+        }
+        shell => generated(shell, "cargo-zero"),
+    };
+    let (before, after) = match arguments.shell {
+        Shell::Bash => ("", include_str!("completions/cargo.bash")),
+        Shell::Fish => ("", include_str!("completions/cargo.fish")),
+        Shell::Zsh => ("", include_str!("completions/cargo.zsh")),
+        _ => (ALONE, ""),
+    };
+    say::line(format!("{before}{script}{after}").trim_end());
+}
+
+fn generated(shell: Shell, name: &str) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut arguments::command(), "cargo-zero", &mut script);
-    say::line(String::from_utf8_lossy(&script).trim_end());
+    clap_complete::generate(shell, &mut arguments::command(), name, &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }

@@ -19,6 +19,7 @@ mod measure;
 mod model;
 mod offers;
 mod plan;
+mod saving;
 mod say;
 mod simulate;
 mod sizes;

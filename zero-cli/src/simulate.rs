@@ -8,6 +8,7 @@ use zero_runtime::run::threads;
 use crate::arguments::Request;
 use crate::error::Error;
 use crate::hardware::{self, OnHardware};
+use crate::saving::Saving;
 use crate::say;
 use crate::sizes::{self, SizedSpec};
 
@@ -36,7 +37,12 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<(), Error> {
     let prediction = prediction.map_err(|reason| Error::impossible(&path, &hardware, &reason))?;
     match arguments.json {
         true => say::line(hardware::json(&prediction)),
-        false => say::line(PredictionText(&prediction)),
+        false => {
+            say::line(PredictionText(&prediction));
+            if let Some(saving) = hardware.node.disk.map(|disk| plan.with(|plan| Saving::of(plan, disk))) {
+                say::line(format_args!("\n{saving}"));
+            }
+        }
     }
     Ok(())
 }

@@ -87,3 +87,46 @@ fn each_shell_gets_a_script_that_names_all_commands() {
         }
     }
 }
+
+/// What bash offers for the last of these words, where something else completes cargo as well.
+const ASK: &str = r#"
+_others() { COMPREPLY=("$1, $2 and $3"); }
+complete -F _others cargo
+# Twice, as a shell does that reads its startup file again.
+source ./script && source ./script
+[[ "$(complete -p "$1")" =~ " -F "([^ ]+) ]] && asked="${BASH_REMATCH[1]}"
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+"$asked" "$1" "${@: -1}" "${@: -2:1}"
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+
+#[test]
+fn bash_completes_cargo_zero_and_leaves_the_rest_of_cargo_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = zero(folder.path(), &["completions", "bash"]).stdout;
+    std::fs::write(folder.path().join("script"), script).expect("a file");
+    for (words, expected) in [
+        ("cargo zero sim", "simulate\n"),
+        ("cargo +nightly -q zero plan --sch", "--schedule\n"),
+        ("cargo zero completions fi", "fish\n"),
+        ("cargo-zero advise --no", "--nodes\n"),
+        ("cargo bui", "cargo, bui and cargo\n"),
+        ("cargo build ze", "cargo, ze and build\n"),
+        ("cargo ze", "cargo, ze and cargo\n"),
+        ("cargo zero", "cargo, zero and cargo\n"),
+    ] {
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", ASK, "bash"]).args(words.split(' ')).current_dir(folder.path());
+        let output = bash.output().expect("bash");
+        assert_eq!((text(&output.stdout), text(&output.stderr)), (expected, ""), "{words}");
+    }
+}
+
+#[test]
+fn scripts_that_do_not_complete_cargo_zero_say_so() {
+    for (shell, says) in [("elvish", true), ("powershell", true), ("bash", false), ("fish", false)] {
+        let output = zero(Path::new("."), &["completions", shell]);
+        let first = text(&output.stdout).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(first.starts_with("# This completes `cargo-zero`"), says, "{shell}: {first}");
+    }
+}

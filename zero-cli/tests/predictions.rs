@@ -57,9 +57,14 @@ fn what_is_simulated_is_the_plan_of_the_spec() {
     assert_eq!(found.trim_end(), expected);
     assert!(found.starts_with("{\n  \"format\": \"zero-simulate-1\",\n"), "{found}");
     let text = workspace.said("simulate x.ron --on cpu-2");
-    for part in
-        ["Layers on 2 cores", "share of peak (MFU): ", "critical path", "if it were 10 % faster", "memory of a rank"]
-    {
+    for part in [
+        "Layers on 2 cores",
+        "share of peak (MFU): ",
+        "critical path",
+        "if it were 10 % faster",
+        "memory of a rank",
+        "\n\ncheckpoint: ",
+    ] {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
     // On devices with memory of their own, gathers copy: more memory, and a link.
@@ -109,5 +114,6 @@ fn a_machine_that_was_measured_can_be_simulated_on() {
     let text = std::fs::read_to_string(workspace.root.join("here.ron")).expect("a file");
     let hardware = Hardware::parse(&text).expect("hardware");
     assert!(hardware.device.matmul.f32 > 1e6 && hardware.device.bandwidth > 1e6, "{text}");
+    assert!(hardware.node.disk.is_some() && hardware.node.handover.is_some(), "{text}");
     assert!(workspace.said("simulate x.ron --on here.ron").contains("Layers on this machine"));
 }

@@ -109,6 +109,9 @@ pub struct Node {
     /// The disk to which checkpoints are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Disk>,
+    /// How soon ranks of a processor go on that waited for one another; none to take no time for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
 }
 
 /// A link in one direction; both directions at once are as fast.
@@ -157,6 +160,16 @@ pub struct Disk {
     pub read: f64,
     /// Written in a second, flushed.
     pub write: f64,
+}
+
+/// Seconds from when a rank tells another one of the same node what that sleeps for until that one goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handover {
+    /// Each has a core, and that of the one that sleeps is idle.
+    pub apart: f64,
+    /// They take turns with a core.
+    pub turns: f64,
 }
 
 /// What one unit of a field took in one micro-batch, on a machine whose ranks were all computing.

@@ -288,6 +288,13 @@ impl Places<'_> {
         Some((saved, place.cut((saved.start - stored.start) * element, saved.len * element)))
     }
 
+    /// Bytes of all that this rank writes to a checkpoint.
+    pub fn checkpoint_bytes(&self) -> usize {
+        let pairs =
+            State::ALL.into_iter().flat_map(|state| (0..self.tables.units.len()).map(move |unit| (state, unit)));
+        pairs.filter_map(|(state, unit)| self.checkpointed(state, unit)).map(|(_, place)| place.len_bytes).sum()
+    }
+
     /// Where a copy of that lies while it is written: state by state, and in each one unit after another.
     pub const fn snapshot(&self, state: State, unit: usize) -> Option<Place> {
         let config = self.tables.config;

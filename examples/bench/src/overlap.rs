@@ -1,13 +1,10 @@
-//! Overlap: how much of the communication over an emulated link is exposed, by prefetch and by bucket size. Ranks are
-//! threads, a link is a clock: what is measured is the schedule, not a network.
+//! Overlap: how much of the communication over an emulated link is exposed, by prefetch and by bucket size, beside what is
+//! predicted from a description of this machine that was measured before. Ranks are threads, a link is a clock: what is measured
+//! is the schedule, not a network.
 
-use std::num::NonZeroUsize;
-
-use zero_runtime::Cores;
-use zero_runtime::engine::{Engine, Span};
+use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
-use zero_runtime::plan::hardware::{self, DeviceFigures, Hardware, Kind, MeasuredUnit, Node, Rates, measured_units};
-use zero_runtime::plan::spec::Size;
+use zero_runtime::plan::hardware::{self, Hardware};
 use zero_runtime::plan::{Bytes, Config, PlanBuf, Traffic, simulate_with};
 use zero_runtime::random::mix;
 use zero_runtime::transport::{Transport, local};
@@ -16,42 +13,44 @@ use crate::Outcome;
 use crate::emulated::{Emulated, Link};
 use crate::figures::median;
 use crate::models::overlap::Gpt;
+use crate::predicted::{Source, machine};
 use crate::schedule::HYPER;
 
 /// Its gathers take about as long as the computation of a unit or two.
 const NEAR: Link = Link { latency_us: 500.0, bandwidth_gb_per_s: 0.5 };
+/// It is busy for longer than a step computes.
+const NARROW: Link = Link { latency_us: 500.0, bandwidth_gb_per_s: 0.1 };
 /// Its latency is more than the backward of a small unit hides.
 const FAR: Link = Link { latency_us: 5000.0, bandwidth_gb_per_s: 0.5 };
+
+/// The same model as an example, and its size there.
+const SPEC: &str = "(model: Example(\"gpt\"), mesh: (zero: 2), zero: (stage: 3), batch: (sequences: 4, length: 64))\n";
+const SIZE: &str = "0.7M";
 
 /// What a configuration came to, in milliseconds a step.
 struct Sample {
     step_ms: f64,
     exposed_ms: f64,
-    /// What its units took: all that a prediction knows of the run.
-    units: Vec<MeasuredUnit>,
 }
 
-/// What a prediction knows of this machine beside the link.
-struct Machine {
-    cores: NonZeroUsize,
-    /// Bytes a second of one core.
-    bandwidth: f64,
-}
-
-/// Measures and prints both tables.
+/// Measures and prints the table.
 ///
 /// # Errors
 /// If something fails to run.
 pub fn measure(rounds: u32, steps: u32) -> Outcome<()> {
-    let cores = std::thread::available_parallelism()?;
-    let machine = Machine { cores, bandwidth: Cores::measure(cores)?.bytes_per_s };
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("overlap.ron");
+    std::fs::write(&path, SPEC)?;
+    let machine = machine(&[Source { path, size: Some(SIZE) }])?;
     println!(
         "| link | prefetch | bucket | sent a step | link busy, ms | exposed, ms | predicted | step, ms | predicted |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let base = Gpt::PLAN.config;
-    for prefetch in [0, 1, 2, 4] {
-        row(NEAR, Config { prefetch, bucket_bytes: 512 << 10, ..base }, (rounds, steps), &machine)?;
+    for link in [NEAR, NARROW] {
+        for prefetch in [0, 1, 2, 4] {
+            row(link, Config { prefetch, bucket_bytes: 512 << 10, ..base }, (rounds, steps), &machine)?;
+        }
     }
     for bucket_bytes in [64 << 10, 256 << 10, 512 << 10, 1 << 20] {
         row(FAR, Config { prefetch: 12, bucket_bytes, ..base }, (rounds, steps), &machine)?;
@@ -59,8 +58,10 @@ pub fn measure(rounds: u32, steps: u32) -> Outcome<()> {
     Ok(())
 }
 
-fn row(link: Link, config: Config, (rounds, steps): (u32, u32), machine: &Machine) -> Outcome<()> {
+fn row(link: Link, config: Config, (rounds, steps): (u32, u32), machine: &Hardware) -> Outcome<()> {
     let plan = PlanBuf::new(Gpt::PLAN.model, config, Gpt::PLAN.units);
+    // Before the runs, of which it knows nothing.
+    let (predicted_exposed, predicted_step) = predict(&plan, link, machine)?;
     let sent = plan.with(|plan| Traffic::of(plan, 0, plan.pipeline_stages[0].step).total_bytes());
     let mut samples = Vec::new();
     for _ in 0..rounds {
@@ -69,10 +70,6 @@ fn row(link: Link, config: Config, (rounds, steps): (u32, u32), machine: &Machin
     let busy_ms = sent as f64 / (link.bandwidth_gb_per_s * 1e6);
     let middle = |figure: fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
     let (exposed_ms, step_ms) = (middle(|sample| sample.exposed_ms), middle(|sample| sample.step_ms));
-    let predicted = samples.iter().map(|sample| predict(&plan, link, machine, &sample.units));
-    let predicted = predicted.collect::<Outcome<Vec<_>>>()?;
-    let predicted_exposed = median(predicted.iter().map(|it| it.0).collect());
-    let predicted_step = median(predicted.iter().map(|it| it.1).collect());
     let (Config { prefetch, bucket_bytes, .. }, Link { latency_us, bandwidth_gb_per_s }) = (config, link);
     println!(
         "| {latency_us} us, {bandwidth_gb_per_s} GB/s | {prefetch} | {} | {} | {busy_ms:.1} | {exposed_ms:.1} | {predicted_exposed:.1} | {step_ms:.1} | {predicted_step:.1} |",
@@ -88,7 +85,6 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
             let rank = transport.arena().rank() as u64;
             let mut engine = Engine::<Gpt, _>::new(Emulated::new(transport, link));
             engine.initialize(0);
-            engine.record(steps as usize);
             let start = std::time::Instant::now();
             for step in 0..u64::from(steps) {
                 engine.step(&HYPER, |_, ids, targets| {
@@ -101,40 +97,36 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
             let a_step = |time: std::time::Duration| 1e3 * time.as_secs_f64() / f64::from(steps);
             let exposed_ms = a_step(engine.transport().exposed());
             let step_ms = a_step(start.elapsed());
-            let record = engine.take_record().expect("it was asked for");
-            let ops = plan.pipeline_stages[0].step;
-            let seconds = |span: &Span| span.ns() as f64 * 1e-9;
-            let steps = record.ops.chunks(ops.len()).map(|spans| ops.iter().copied().zip(spans.iter().map(seconds)));
-            let units = measured_units(plan, 1, 1, steps);
-            Ok::<_, zero_runtime::engine::RunError>(Sample { step_ms, exposed_ms, units })
+            Ok::<_, zero_runtime::engine::RunError>(Sample { step_ms, exposed_ms })
         })
     })?;
     Ok(ranks.into_iter().next().expect("a plan has a rank")?)
 }
 
-/// What is exposed of the communication, and how long a step takes, in milliseconds, as the simulation says.
-fn predict(plan: &PlanBuf, link: Link, machine: &Machine, units: &[MeasuredUnit]) -> Outcome<(f64, f64)> {
+/// What is exposed of the communication, and how long a step takes, in milliseconds, as the simulation says of this machine
+/// with the link.
+fn predict(plan: &PlanBuf, link: Link, machine: &Hardware) -> Outcome<(f64, f64)> {
     let Link { latency_us, bandwidth_gb_per_s } = link;
     let own = hardware::Link { bandwidth: bandwidth_gb_per_s * 1e9, latency: latency_us * 1e-6, shared_by: 1 };
-    let hardware = Hardware {
-        name: "this machine, with an emulated link".to_owned(),
-        device: DeviceFigures {
-            name: "a core".to_owned(),
-            kind: Kind::Cpu,
-            memory: Size::GiB(1),
-            reserved: Size::B(0),
-            // All units were measured.
-            matmul: Rates { f32: 1e9, bf16: 1e9 },
-            achieved: 1.0,
-            bandwidth: machine.bandwidth,
-            op: 0.0,
-        },
-        node: Node { devices: machine.cores.get(), link: Some(own), memory: None, disk: None },
-        network: None,
-        measured: units.to_vec(),
-    };
+    let mut machine = machine.clone();
+    machine.node.link = Some(own);
     plan.with(|plan| {
-        let timeline = simulate_with(plan, &hardware, 1)?;
+        let timeline = simulate_with(plan, &machine, 1)?;
         Ok((1e3 * timeline.parts(plan, 0).exposed_s(), 1e3 * timeline.step_s))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use zero_runtime::plan::spec;
+
+    use super::*;
+
+    /// What is measured of the example holds for this model only if the micro-batches are the same.
+    #[test]
+    fn units_are_measured_on_the_same_micro_batches() {
+        let (measured, base) = (spec::parse(SPEC).expect("a spec").config(), Gpt::PLAN.config);
+        let shape = |config: Config| (config.mesh, config.stage, config.sequences, config.length, config.precision);
+        assert_eq!(shape(measured), shape(base));
+    }
 }

@@ -11,24 +11,82 @@ use crate::Outcome;
 use crate::figures::median;
 use crate::processes::{finished, number, objects};
 
-/// The benchmark's own models under some of its specs: name, size of the example, and what the spec says beside the model.
-const OWN: [(&str, &str, &str); 6] = [
-    ("single", "11M", "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256)"),
-    ("ddp", "11M", "mesh: (zero: 2), zero: (stage: 0, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
-    (
+/// A row of the benchmark as a spec of an example.
+struct Own {
+    /// The row.
+    name: &'static str,
+    /// Example, and the size of it that the row has.
+    model: (&'static str, &'static str),
+    /// What the spec says beside the model.
+    keys: &'static str,
+}
+
+const fn own(name: &'static str, model: (&'static str, &'static str), keys: &'static str) -> Own {
+    Own { name, model, keys }
+}
+
+const GPT: (&str, &str) = ("gpt", "11M");
+const LONG: (&str, &str) = ("gpt", "11M-512");
+const SMALL: (&str, &str) = ("gpt", "0.7M");
+/// Its positions are stretched, which takes no time in a step.
+const LLAMA: (&str, &str) = ("llama", "28M");
+
+/// All rows of the benchmark. Those of one size lie together, as they are measured together.
+const OWN: [Own; 15] = [
+    own("single", GPT, "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256)"),
+    own(
+        "single_bf16",
+        GPT,
+        "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256), precision: (compute: BF16)",
+    ),
+    own(
+        "single_bf16_params",
+        GPT,
+        "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256), \
+         precision: (compute: BF16, params: BF16, master: F32)",
+    ),
+    own("ddp", GPT, "mesh: (zero: 2), zero: (stage: 0, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
+    own("zero1", GPT, "mesh: (zero: 2), zero: (stage: 1, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
+    own("zero2", GPT, "mesh: (zero: 2), zero: (stage: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
+    own(
         "zero3",
-        "11M",
+        GPT,
         "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256)",
     ),
-    (
+    own(
         "zero3_bf16",
-        "11M",
+        GPT,
         "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256), \
          precision: (compute: BF16)",
     ),
-    ("small_single", "0.7M", "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 64)"),
-    ("small_zero3", "0.7M", "mesh: (zero: 2), zero: (stage: 3, prefetch: 2), batch: (sequences: 4, length: 64)"),
+    own("long", LONG, "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 8, length: 512)"),
+    own(
+        "long_bf16",
+        LONG,
+        "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 8, length: 512), precision: (compute: BF16)",
+    ),
+    own("small_single", SMALL, "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 64)"),
+    own("small_ddp", SMALL, "mesh: (zero: 2), zero: (stage: 0), batch: (sequences: 4, length: 64)"),
+    own("small_zero3", SMALL, "mesh: (zero: 2), zero: (stage: 3, prefetch: 2), batch: (sequences: 4, length: 64)"),
+    own(
+        "llama",
+        LLAMA,
+        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 512)",
+    ),
+    own(
+        "llama_bf16",
+        LLAMA,
+        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 512), \
+         precision: (compute: BF16)",
+    ),
 ];
+
+impl Own {
+    /// Its spec.
+    fn text(&self) -> String {
+        format!("(model: Example({:?}), {})\n", self.model.0, self.keys)
+    }
+}
 
 /// Steps of a run, of which the first two do not count.
 pub(crate) const STEPS: &str = "12";
@@ -103,10 +161,10 @@ fn sources(folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "ron"));
     paths.sort();
     let mut sources: Vec<_> = paths.into_iter().map(|path| Source { path, size: None }).collect();
-    for (name, size, keys) in OWN {
-        let path = own.join(format!("bench, {name}.ron"));
-        std::fs::write(&path, format!("(model: Example(\"gpt\"), {keys})\n"))?;
-        sources.push(Source { path, size: Some(size) });
+    for row in &OWN {
+        let path = own.join(format!("bench, {}.ron", row.name));
+        std::fs::write(&path, row.text())?;
+        sources.push(Source { path, size: Some(row.model.1) });
     }
     Ok(sources)
 }
@@ -206,6 +264,25 @@ fn order(lines: &[Line]) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::ROWS;
+
+    #[test]
+    fn every_row_of_the_benchmark_is_predicted_as_it_is() {
+        let mut names = OWN.map(|row| row.name);
+        let mut rows: Vec<_> = ROWS.iter().map(|row| row.ours).collect();
+        (names.sort_unstable(), rows.sort_unstable());
+        assert_eq!(names[..], rows[..]);
+        for own in &OWN {
+            let row = ROWS.iter().find(|row| row.ours == own.name).expect("a row");
+            assert_eq!(spec::parse(&own.text()).expect("a spec").config(), row.plan.config, "{}", own.name);
+        }
+        let sizes: std::collections::BTreeSet<_> = OWN.iter().map(|row| row.model).collect();
+        assert_eq!(
+            OWN.chunk_by(|one, next| one.model == next.model).count(),
+            sizes.len(),
+            "each size is measured once"
+        );
+    }
 
     #[test]
     fn only_pairs_that_differ_have_an_order() {

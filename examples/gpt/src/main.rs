@@ -16,6 +16,7 @@ struct Size {
 const SIZES: &[(&str, Size)] = &[
     ("2M", Size { vocab: 256, context: 256, layers: 4, dim: 192, heads: 6 }),
     ("11M", Size { vocab: 512, context: 256, layers: 6, dim: 384, heads: 6 }),
+    ("11M-512", Size { vocab: 512, context: 512, layers: 6, dim: 384, heads: 6 }),
     ("0.7M", Size { vocab: 512, context: 64, layers: 12, dim: 64, heads: 4 }),
 ];
 

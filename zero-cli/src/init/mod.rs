@@ -98,4 +98,16 @@ mod tests {
             assert!(!rest.contains("@NAME") && !rest.contains("RUNTIME@"), "{path}");
         }
     }
+
+    #[test]
+    fn ci_says_which_variable_is_missing_before_it_does_anything() {
+        let ci = FILES.iter().find(|(path, _)| path.ends_with("ci.yml")).expect("a workflow").1;
+        let (_, steps) = ci.split_once("    steps:\n").expect("steps");
+        let mut steps = steps.split("\n      - ").skip(1);
+        let first = steps.next().expect("a step");
+        for line in ["if: vars.ZERO_REPOSITORY == ''", "echo \"::error title=ZERO_REPOSITORY is not set::", "exit 1"] {
+            assert!(first.contains(line), "{first}");
+        }
+        assert!(steps.any(|step| step.contains("git clone --depth 1 \"${{ vars.ZERO_REPOSITORY }}\"")), "{ci}");
+    }
 }

@@ -1,6 +1,7 @@
-//! Measure: what this machine can do, as a file of hardware: rates of all cores at work, what units of models take, and what
-//! connects it with others. Never decides what is predicted from it.
+//! Measure: what this machine can do, as a file of hardware: rates of all cores at work, how soon ranks go on that waited, its
+//! disk, what units of models take, and what connects it with others. Never decides what is predicted from it.
 
+mod disk;
 mod network;
 mod trace;
 mod units;
@@ -16,6 +17,7 @@ use zero_plan::Hardware;
 use zero_plan::hardware::{DeviceFigures, Kind, Node, Rates, median, rounded};
 use zero_plan::spec::Size;
 use zero_runtime::run::threads;
+use zero_runtime::transport::handover;
 use zero_runtime::{Cores, launch};
 
 use crate::build;
@@ -41,6 +43,9 @@ pub struct MeasureArguments {
     /// Threads of a rank, for which units are measured; several are separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<NonZeroUsize>,
+    /// A folder on the disk to which checkpoints go, which is measured by a file that has no name; without it, the current folder
+    #[arg(long, value_name = "FOLDER", default_value = ".", hide_default_value = true)]
+    pub disk: PathBuf,
     #[command(flatten)]
     pub reach: Reach,
     /// Measure the network, as one of the ranks that were started for this
@@ -68,6 +73,8 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
         std::thread::available_parallelism().map_err(|source| Error::Measure { what: "count cores", source })?;
     eprintln!("measuring products and copies on {cores} cores");
     let rates = Cores::measure(cores)?;
+    eprintln!("measuring how soon a rank goes on that another one wakes");
+    let handover = handover::measure()?;
     let memory = Size::MiB(launch::memory_bytes().map_err(zero_runtime::error::Error::from)? >> 20);
     let mut hardware = Hardware {
         name: format!("this machine, {cores} cores"),
@@ -81,7 +88,13 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
             bandwidth: rounded(rates.bytes_per_s),
             op: 0.0,
         },
-        node: Node { devices: cores.get(), link: None, memory: Some(memory), disk: None },
+        node: Node {
+            devices: cores.get(),
+            link: None,
+            memory: Some(memory),
+            disk: disk::measure(&arguments.disk),
+            handover: Some(handover),
+        },
         network,
         measured: Vec::new(),
     };

@@ -47,6 +47,10 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
         checks.rate("node.disk.read", disk.read);
         checks.rate("node.disk.write", disk.write);
     }
+    if let Some(handover) = &node.handover {
+        checks.latency("node.handover.apart", handover.apart);
+        checks.latency("node.handover.turns", handover.turns);
+    }
     if let Some(network) = network {
         checks.network("network.", network);
     }
@@ -119,7 +123,8 @@ mod tests {
 
     const GOOD: &str = "(name: \"x\", device: (name: \"d\", kind: Gpu, memory: GB(80), reserved: GB(2), \
         matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, bandwidth: 2e12, op: 5e-6), \
-        node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), disk: (read: 6e9, write: 3e9)), \
+        node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), disk: (read: 6e9, write: 3e9), \
+        handover: (apart: 4e-5, turns: 7e-6)), \
         network: (bandwidth: 25e9, latency: 5e-6, links: 8))";
 
     #[test]
@@ -170,6 +175,8 @@ mod tests {
             ("300e9", "inf", "node.link.bandwidth"),
             ("latency: 3e-6", "latency: 30.0", "node.link.latency"),
             ("read: 6e9", "read: NaN", "node.disk.read"),
+            ("apart: 4e-5", "apart: 40.0", "node.handover.apart"),
+            ("turns: 7e-6", "turns: -7e-6", "node.handover.turns"),
             ("links: 8", "links: 5000", "network.links"),
             ("bandwidth: 25e9", "bandwidth: 25.0", "network.bandwidth"),
         ] {

@@ -34,6 +34,7 @@ fn free(plan: &Plan) -> Hardware {
             link: Some(Link { bandwidth, latency, shared_by: 1 }),
             memory: None,
             disk: None,
+            handover: None,
         },
         network: Some(Network { bandwidth, latency, links: 1 }),
         measured: Vec::new(),

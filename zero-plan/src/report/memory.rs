@@ -7,7 +7,6 @@ use crate::footprint::RunSize;
 use crate::layout::Kind;
 use crate::mesh::Coordinates;
 use crate::message::{Bytes, Message};
-use crate::place::State;
 use crate::plan::Plan;
 use crate::states::StateBytes;
 
@@ -94,14 +93,9 @@ fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
 
 /// What the rank that writes the most adds to a checkpoint, and what training does meanwhile.
 fn checkpoint(plan: &Plan) -> String {
-    let of_rank = |at| {
-        let own = plan.places(at);
-        let pairs = State::ALL.into_iter().flat_map(|state| (0..plan.units.len()).map(move |unit| (state, unit)));
-        pairs.filter_map(|(state, unit)| own.checkpointed(state, unit)).map(|(_, place)| place.len_bytes).sum()
-    };
     let stages = 0..plan.pipeline_stages.len();
-    let most: usize =
-        stages.map(|pipeline| of_rank(Coordinates { pipeline, ..plan.config.mesh.coordinates(0) })).max().unwrap_or(0);
+    let of_stage = |pipeline| plan.places(Coordinates { pipeline, ..plan.config.mesh.coordinates(0) });
+    let most = stages.map(|pipeline| of_stage(pipeline).checkpoint_bytes()).max().unwrap_or(0);
     let meanwhile = match plan.config.snapshot {
         true => "of a copy, while training goes on",
         false => "while training waits",

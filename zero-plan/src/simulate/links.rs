@@ -128,8 +128,16 @@ impl<'a> Routes<'a> {
                 let bandwidth = bandwidth.min(inside);
                 Route { link: LinkKind::Network, bandwidth, latency: network.latency, ..Route::MEMORY }
             }
-            _ => node.unwrap_or(Route::MEMORY),
+            _ => node.unwrap_or(self.memory()),
         }
+    }
+
+    /// Memory that ranks share: nothing travels, and one that waits goes on once it is woken.
+    fn memory(&self) -> Route {
+        let node = &self.hardware.node;
+        let takes_turns = self.mesh.ranks_per_node() > node.devices;
+        let latency = node.handover.map_or(0.0, |it| if takes_turns { it.turns } else { it.apart });
+        Route { latency, ..Route::MEMORY }
     }
 }
 

@@ -21,7 +21,7 @@ fn config(stage: u8, mesh: Mesh) -> Config {
     Config { mesh, bucket_bytes: 0, transport: TransportKind::Local, ..Config::PLAIN.at_stage(stage) }
 }
 
-fn on(text: &str, config: Config, count: usize, check: impl Fn(&Plan, &Timeline, &Hardware)) {
+fn on(text: &str, config: Config, count: usize, mut check: impl FnMut(&Plan, &Timeline, &Hardware)) {
     let hardware = Hardware::parse(text).unwrap();
     PlanBuf::new("T", config, &units(count)).with(|plan| {
         let timeline = simulate(plan, &hardware).unwrap();
@@ -280,6 +280,26 @@ fn waiting_takes_no_core() {
     on(&cpu, Config { micro_batches: 4, ..config(0, mesh) }, 4, |_, timeline, _| {
         assert!((timeline.step_s * 1e6 - 4.0 * 4.0 * 3.0).abs() < 1e-3, "{}", timeline.step_s);
     });
+}
+
+/// The sum over replicas, its spread and the agreement are each waited for once, however many ranks there are.
+#[test]
+fn ranks_that_share_memory_go_on_once_they_are_woken() {
+    let cpu = |handover| {
+        let node = format!("devices: 2{handover}");
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", &node)
+    };
+    let (asleep, awake) = (cpu(", handover: (apart: 1e-3, turns: 1e-2)"), cpu(""));
+    for (ranks, handover_s, expected) in [(1, 1e-3, 0.0), (2, 1e-3, 3.0), (4, 1e-2, 3.0)] {
+        let step_s = |text: &str| {
+            let mut step_s = 0.0;
+            let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+            on(text, config, 1, |_, timeline, _| step_s = timeline.step_s);
+            step_s
+        };
+        let waits: f64 = (step_s(&asleep) - step_s(&awake)) / handover_s;
+        assert!((waits - expected).abs() < 1e-6, "{ranks} ranks wait {waits} times");
+    }
 }
 
 #[test]

@@ -46,13 +46,15 @@ pub struct Spins(u32);
 
 impl Spins {
     /// Some 10 us, about what a sleep and a wake cost.
-    const BRIEF: Self = Self(400);
+    pub(super) const BRIEF: Self = Self(400);
+    /// A single look.
+    pub(super) const NONE: Self = Self(0);
 
     /// For `ranks` of one host: none where there are more of them than processors, as then the rank that is waited for may need
     /// this one.
     pub fn of(ranks: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        if ranks > processors { Self(0) } else { Self::BRIEF }
+        if ranks > processors { Self::NONE } else { Self::BRIEF }
     }
 }
 

@@ -1,0 +1,123 @@
+//! Handover: how long it takes from when a rank raises a count until another one, which sleeps for it, goes on: measured by two
+//! threads that wait for one another as ranks of a host do. Never looks at a plan.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use zero_plan::hardware::{Handover, median, rounded};
+
+use super::Lost;
+use super::control::{Control, Count, PATIENCE, Spins, Waiter};
+use crate::engine::{RunError, now_ns};
+use crate::error::Error;
+use crate::launch::LaunchError;
+
+/// Handovers in each direction that are measured.
+const TIMES: u32 = 300;
+/// How long a rank works before it raises its count where each has a core: far longer than the other one spins.
+const WORK_NS: u64 = 300_000;
+
+/// Measures it between two ranks, where each has a core and where they take turns with one.
+///
+/// # Errors
+/// Z0332 where the system does not say or keep which processors a thread may have.
+pub fn measure() -> Result<Handover, Error> {
+    let allowed = sched_getaffinity(None).map_err(LaunchError::system("see the processors of this process"))?;
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
+    // Neighbours are often two threads of one core.
+    let (first, last) = (all[0], all[all.len() - 1]);
+    let turns = between([first, first], Spins::NONE, 0)?;
+    // Where there is a single processor, ranks never have one each.
+    let apart = if first == last { turns } else { between([first, last], Spins::BRIEF, WORK_NS)? };
+    Ok(Handover { apart: rounded(apart), turns: rounded(turns) })
+}
+
+/// Seconds of a handover between ranks on these processors, of which each works for a while before it raises its count.
+fn between(processors: [usize; 2], spins: Spins, work_ns: u64) -> Result<f64, Error> {
+    let (blocks, raised_ns) = (<[Control; 2]>::default(), AtomicU64::new(0));
+    let rank = |rank| Rank { rank, blocks: &blocks, raised_ns: &raised_ns, spins, work_ns };
+    let seconds = std::thread::scope(|scope| {
+        let ranks = [0, 1].map(|number| scope.spawn(move || rank(number).run(processors[number])));
+        ranks.map(|rank| rank.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let [one, other] = seconds;
+    Ok(median([one?, other?].concat()))
+}
+
+/// One of the two.
+struct Rank<'a> {
+    rank: usize,
+    blocks: &'a [Control; 2],
+    /// When a count was raised last.
+    raised_ns: &'a AtomicU64,
+    spins: Spins,
+    work_ns: u64,
+}
+
+impl Rank<'_> {
+    /// Takes its turns on a processor; gives how long it took in each to go on.
+    fn run(self, processor: usize) -> Result<Vec<f64>, Error> {
+        let mut own = CpuSet::new();
+        own.set(processor);
+        let pinned = sched_setaffinity(None, &own).map_err(LaunchError::system("choose the processor of a thread"));
+        // The other one waits for this one.
+        pinned.inspect_err(|_| {
+            self.blocks[1 - self.rank].tell_lost(self.rank);
+        })?;
+        let turns = (1..=TIMES).map(|turn| {
+            if self.rank == 0 {
+                self.raise();
+            }
+            let seconds = self.wait(turn)?;
+            if self.rank == 1 {
+                self.raise();
+            }
+            Ok(seconds)
+        });
+        turns.collect::<Result<_, Lost>>().map_err(|lost| RunError::from(lost).into())
+    }
+
+    fn raise(&self) {
+        let start = now_ns();
+        while now_ns() - start < self.work_ns {
+            core::hint::spin_loop();
+        }
+        self.raised_ns.store(now_ns(), Ordering::Relaxed);
+        self.blocks[self.rank].signal(Count::Entered).raise();
+    }
+
+    /// Seconds since the count was raised that this waits for.
+    fn wait(&self, turn: u32) -> Result<f64, Lost> {
+        let peer = 1 - self.rank;
+        let waiter = Waiter {
+            own: &self.blocks[self.rank],
+            rank: peer,
+            spins: self.spins,
+            patience: Some(&PATIENCE),
+            notice: &|_| {},
+            sleeps_max: u32::MAX,
+            give_up: &|| Lost::Ended { rank: peer },
+        };
+        self.blocks[peer].wait(Count::Entered, turn, &waiter)?;
+        Ok((now_ns() - self.raised_ns.load(Ordering::Relaxed)) as f64 * 1e-9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_is_timed_on_one_processor_and_on_two() {
+        let Handover { apart, turns } = measure().expect("threads");
+        assert!(apart > 0.0 && turns > 0.0, "{apart}, {turns}");
+    }
+
+    #[test]
+    fn a_rank_that_has_no_processor_lets_the_other_one_end() {
+        let allowed = sched_getaffinity(None).expect("processors");
+        let absent = (0..CpuSet::MAX_CPU).rfind(|&processor| !allowed.is_set(processor)).expect("a processor fewer");
+        let present = (0..CpuSet::MAX_CPU).find(|&processor| allowed.is_set(processor)).expect("a processor");
+        between([present, absent], Spins::NONE, 0).unwrap_err();
+    }
+}
