@@ -5,10 +5,9 @@ use core::fmt::Write;
 use serde::Serialize;
 
 use super::question::Question;
-use crate::config::{Config, Often, Precision, Recompute, Split, Width};
+use crate::config::{Config, Device, Often, Precision, Recompute, Split, Width};
 use crate::hardware::Kind;
 use crate::mesh::{Axis, Mesh};
-use crate::simulate::on_hardware;
 use crate::spec::{Schedule, Size, TransportKind};
 
 /// One layout.
@@ -127,7 +126,7 @@ impl Candidate {
 
     /// The configuration of its spec.
     pub fn config(&self, question: &Question) -> Config {
-        let config = Config {
+        Config {
             mesh: self.mesh,
             stage: self.stage,
             prefetch: self.prefetch.unwrap_or(usize::from(self.stage == 3)),
@@ -141,11 +140,11 @@ impl Candidate {
             sequences: self.sequences,
             length: question.length,
             micro_batches: self.micro_batches,
+            snapshot: question.pins.has("checkpoint.snapshot") && question.pins.spec.checkpoint.snapshot,
+            device: device(question),
             transport: transport(question),
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
-            ..Config::PLAIN
-        };
-        on_hardware(config, question.hardware)
+        }
     }
 
     /// Its spec as a file, with a comment of these lines at the top. Only keys that have an effect are in it.
@@ -185,12 +184,15 @@ impl Candidate {
         if let Some(k) = self.recompute {
             let _ = writeln!(text, "    recompute: Every({k}),");
         }
-        match question.hardware.device.kind {
-            Kind::Gpu => text.push_str("    device: Cuda,\n"),
-            Kind::Cpu if transport(question) != TransportKind::default() => {
-                let _ = writeln!(text, "    transport: {:?},", transport(question));
-            }
-            Kind::Cpu => {}
+        let Config { snapshot, device, transport, .. } = self.config(question);
+        if snapshot {
+            text.push_str("    checkpoint: (snapshot: true),\n");
+        }
+        if device != Device::Cpu {
+            let _ = writeln!(text, "    device: {device:?},");
+        }
+        if transport != device.transport() {
+            let _ = writeln!(text, "    transport: {transport:?},");
         }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text
@@ -210,7 +212,20 @@ impl Candidate {
     }
 }
 
-/// Of processors. What several nodes have MPI carries.
+/// That of the machines, where none is given.
+fn device(question: &Question) -> Device {
+    match question.hardware.device.kind {
+        _ if question.pins.has("device") => question.pins.spec.device,
+        Kind::Gpu => Device::Cuda,
+        Kind::Cpu => Device::Cpu,
+    }
+}
+
+/// That of the device, where none is given. What processors of several nodes have MPI carries.
 fn transport(question: &Question) -> TransportKind {
-    if question.nodes == 1 { TransportKind::Shm } else { TransportKind::Cluster }
+    match device(question) {
+        _ if question.pins.has("transport") => question.pins.spec.transport(),
+        Device::Cpu if question.nodes > 1 => TransportKind::Cluster,
+        device => device.transport(),
+    }
 }

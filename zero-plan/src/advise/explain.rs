@@ -70,7 +70,9 @@ pub struct LinkUse {
     pub link: LinkKind,
     /// Bytes that the rank sends in a step that sends most.
     pub bytes: usize,
-    /// Bytes over bandwidth, and latencies: how long the link has to do with them, in seconds.
+    /// Bytes over bandwidth, in seconds.
+    pub busy_s: f64,
+    /// The same with latencies: how long the link has to do with them, in seconds.
     pub link_s: f64,
     /// What of it nothing hides, in seconds.
     pub exposed_s: f64,
@@ -188,10 +190,14 @@ fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
     for (flow, link) in Flow::ALL.into_iter().flat_map(|flow| LinkKind::ALL.map(|link| (flow, link))) {
         let of_lane = |stage: usize| {
             let transfers = timeline.lanes[stage].transfers.iter().filter(|it| (it.flow, it.link) == (flow, link));
-            let (bytes, link_s) =
-                transfers.fold((0, 0.0), |(bytes, s), it| (bytes + it.bytes, s + it.end_s - it.start_s));
-            let exposed_s = timeline.parts(plan, stage).sum(|part| part == Part::Exposed(flow, link));
-            LinkUse { flow, link, bytes, link_s, exposed_s }
+            let none = LinkUse { flow, link, bytes: 0, busy_s: 0.0, link_s: 0.0, exposed_s: 0.0 };
+            let all = transfers.fold(none, |all, it| LinkUse {
+                bytes: all.bytes + it.bytes,
+                busy_s: all.busy_s + it.free_s - it.start_s,
+                link_s: all.link_s + it.end_s - it.start_s,
+                ..all
+            });
+            LinkUse { exposed_s: timeline.parts(plan, stage).sum(|part| part == Part::Exposed(flow, link)), ..all }
         };
         let lanes = (0..timeline.lanes.len()).map(of_lane);
         all.extend(lanes.max_by(|a, b| (a.bytes, a.exposed_s).partial_cmp(&(b.bytes, b.exposed_s)).expect("times")));

@@ -118,13 +118,14 @@ fn traffic(pick: &Pick) -> String {
         return text;
     }
     text += "Communication takes bytes over bandwidth, and latencies; what computation hides costs nothing.\n\n\
-             | what | on | a rank sends | bytes / bandwidth | of it exposed |\n|---|---|---|---|---|\n";
+             | what | on | a rank sends | bytes / bandwidth | with latencies | of it exposed |\n|---|---|---|---|---|---|\n";
     for sent in &pick.sent {
         let (flow, link) = (sent.flow.name(), sent.link.name());
         let _ = writeln!(
             text,
-            "| {flow} | {link} | {} | {} | {} |",
+            "| {flow} | {link} | {} | {} | {} | {} |",
             gb(sent.bytes),
+            time(sent.busy_s),
             time(sent.link_s),
             time(sent.exposed_s)
         );

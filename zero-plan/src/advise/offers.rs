@@ -7,7 +7,7 @@ use super::text::time;
 use crate::config::Width;
 use crate::hardware::{Hardware, Kind};
 use crate::message::Bytes;
-use crate::spec::{KeyChange, Model, Size, Spec, changes, parse};
+use crate::spec::{KEYS, KeyChange, Model, Size, Spec, changes, parse};
 use crate::unit::Unit;
 
 /// The keys that stay as the spec has them.
@@ -21,6 +21,10 @@ const KEPT: &[&str] = &[
     "precision.reduce",
     "precision.master",
     "precision.moments",
+    "mesh.within_node",
+    "checkpoint.snapshot",
+    "device",
+    "transport",
 ];
 
 /// What an offer may change: what shapes memory, and neither widths nor ranks.
@@ -37,13 +41,13 @@ pub struct Offer {
     pub step_s: f64,
 }
 
-/// The machine that offers are timed on: as many devices as there are ranks, each with the memory that the spec allows.
+/// The machine that offers are timed on: as many devices as a node has ranks, each with the memory that the spec allows.
 fn machine(spec: &Spec, like: &Hardware) -> Hardware {
-    let (budget, ranks) = (spec.memory.map_or(0, Size::bytes), spec.mesh.grid().ranks());
+    let (budget, per_node) = (spec.memory.map_or(0, Size::bytes), spec.mesh.grid().ranks_per_node());
     let mut machine = like.clone();
-    let shared = if machine.device.kind == Kind::Cpu { ranks as u64 } else { 1 };
+    let shared = if machine.device.kind == Kind::Cpu { per_node as u64 } else { 1 };
     machine.device.memory = Size::B((budget + machine.device.reserved.bytes()) * shared);
-    machine.node.devices = ranks;
+    machine.node.devices = per_node;
     machine
 }
 
@@ -58,7 +62,7 @@ fn question<'a>(
         model: spec.model.clone().unwrap_or(Model::Example(String::new())),
         name: "the model",
         hardware: machine,
-        nodes: 1,
+        nodes: config.mesh.nodes,
         length: config.length,
         tokens_per_step: Some(config.tokens() * config.micro_batches * config.mesh.data_ranks()),
         pins: Pins::of(spec, KEPT),
@@ -73,8 +77,8 @@ pub fn offered_shapes(spec: &Spec, like: &Hardware) -> Vec<(Width, usize, usize)
     super::question::probes(&question(spec, &machine(spec, like), &|_, _| None))
 }
 
-/// The fastest layouts of the same ranks, widths and tokens of a step that fit the budget of `spec`, timed on machines `like`
-/// these.
+/// The fastest layouts of the same ranks, widths and tokens of a step that fit the budget of `spec`, on its device, transport
+/// and nodes, timed on machines `like` these.
 ///
 /// # Errors
 /// Where nothing fits: with what would have to be true.
@@ -89,11 +93,31 @@ pub fn offers(
     let offer = |pick: &super::Pick| {
         let text = pick.candidate.text(&question, &[]);
         let of_pick = parse(&text).expect("the search gives specs that can be read");
-        let mut changes = changes(spec, &of_pick);
-        changes.retain(|change| CHANGED.iter().any(|kept| change.key.starts_with(kept)));
+        let changes = changes_to(spec, &of_pick);
         Offer { changes, bytes: pick.need.bytes, step_s: pick.step_s }
     };
     Ok(advice.picks.iter().map(offer).collect())
+}
+
+/// What of a spec has to change for it to be another, of what an offer may change. Defaults follow other keys, as that of
+/// `zero.prefetch` follows the stage, so that more may differ once these have changed.
+fn changes_to(spec: &Spec, other: &Spec) -> Vec<KeyChange> {
+    let (mut changed, mut all) = (spec.clone(), Vec::new());
+    loop {
+        let mut more = changes(&changed, other);
+        more.retain(|change| CHANGED.iter().any(|kept| change.key.starts_with(kept)));
+        more.retain(|change| all.iter().all(|known: &KeyChange| known.key != change.key));
+        if more.is_empty() {
+            return all;
+        }
+        for change in &more {
+            let row = KEYS.iter().find(|row| row.path == change.key).expect("what differs is a key");
+            if let Some(value) = &change.second {
+                row.read(&mut changed, value).expect("a value of a spec can be read");
+            }
+        }
+        all.append(&mut more);
+    }
 }
 
 /// Offers as a person reads them, one in a line.
@@ -133,14 +157,27 @@ mod tests {
 
     fn like() -> Hardware {
         let text = r#"(name: "like", device: (name: "d", kind: Cpu, memory: GiB(8), matmul: (f32: 1e11, bf16: 2e11),
-            bandwidth: 1e10), node: (devices: 4))"#;
+            bandwidth: 1e10), node: (devices: 4), network: (bandwidth: 1e9, latency: 1e-5))"#;
         Hardware::parse(text).unwrap()
     }
 
-    fn asked(budget: usize) -> Spec {
-        let text =
-            format!("(mesh: (zero: 4), zero: (stage: 0), batch: (sequences: 4, length: 16), memory: B({budget}))");
+    fn gpus() -> Hardware {
+        let text = r#"(name: "gpus", device: (name: "d", kind: Gpu, memory: GiB(8), reserved: GiB(1),
+            matmul: (f32: 1e12, bf16: 2e12), bandwidth: 1e11),
+            node: (devices: 8, link: (bandwidth: 1e10, latency: 1e-6)), network: (bandwidth: 1e9, latency: 1e-5))"#;
+        Hardware::parse(text).unwrap()
+    }
+
+    const ZERO: &str = "mesh: (zero: 4)";
+
+    /// A spec with these keys that needs too much: at stage 0, and with all sequences at once.
+    fn asked_with(budget: usize, keys: &str) -> Spec {
+        let text = format!("({keys}, zero: (stage: 0), batch: (sequences: 4, length: 16), memory: B({budget}))");
         parse(&text).unwrap()
+    }
+
+    fn asked(budget: usize) -> Spec {
+        asked_with(budget, ZERO)
     }
 
     fn needs(spec: &Spec) -> usize {
@@ -148,34 +185,60 @@ mod tests {
         PlanBuf::new("the model", spec.config(), &units).with(|plan| plan.total_bytes_max(&RunSize::LEAST))
     }
 
-    /// An offer, written into the spec, is a spec whose plan needs what the offer says, and that fits.
+    /// An offer, written into the spec, is a spec whose plan needs what the offer says, and that fits: on each device, over each
+    /// transport, on several nodes, and with room for a copy.
     #[test]
     fn what_is_offered_fits_and_changes_neither_ranks_nor_tokens() {
-        let needed = needs(&asked(1));
-        for budget in [needed - 1, needed - 20 * MIB, needed - 40 * MIB] {
-            let spec = asked(budget);
-            let offers = offers(&spec, &like(), &units).unwrap();
-            assert!(!offers.is_empty());
-            for offer in &offers {
-                assert!(offer.bytes <= budget && !offer.changes.is_empty(), "{offer:?}");
-                let mut changed = spec.clone();
-                for change in &offer.changes {
-                    let row = crate::spec::KEYS.iter().find(|row| row.path == change.key).unwrap();
-                    row.read(&mut changed, change.second.as_deref().unwrap()).unwrap();
-                }
-                let tokens = |spec: &Spec| spec.config().tokens() * spec.config().micro_batches;
-                assert_eq!((tokens(&changed), &changed.mesh), (tokens(&spec), &spec.mesh), "{offer:?}");
-                assert_eq!(needs(&changed), offer.bytes, "{offer:?}");
+        let hosts = "transport: Cluster, mesh: (nodes: 2, zero: 4)";
+        let numbered = "transport: Cluster, mesh: (nodes: 2, zero: 2, replica: 2, within_node: [Replica])";
+        for (keys, like) in [
+            (ZERO, like()),
+            ("mesh: (zero: 4), transport: Local", like()),
+            ("mesh: (zero: 4), checkpoint: (snapshot: true)", like()),
+            (hosts, like()),
+            (numbered, like()),
+            ("mesh: (zero: 4), device: Cuda", gpus()),
+            ("mesh: (nodes: 2, zero: 4), device: Cuda, transport: Nccl", gpus()),
+        ] {
+            let needed = needs(&asked_with(1, keys));
+            let mut stages = Vec::new();
+            // Less and less, until nothing fits.
+            for budget in [needed - 1, needed - 10 * MIB, needed - 20 * MIB, needed - 30 * MIB, needed - 40 * MIB] {
+                stages.extend(assert_offers(&asked_with(budget, keys), &like).unwrap_or_default());
             }
-            assert!(offers.is_sorted_by(|a, b| a.step_s <= b.step_s), "fastest first");
-            assert_eq!(offers_text(&offers).lines().count(), offers.len());
+            // Gathers need slots or none, by device and transport: only stage 3 has any.
+            assert!(stages.contains(&3), "{keys}: {stages:?}");
         }
+    }
+
+    /// Holds the offers for a spec, if there are any, against what they are, and gives their stages.
+    fn assert_offers(spec: &Spec, like: &Hardware) -> Option<Vec<u8>> {
+        let budget = spec.memory.unwrap().bytes() as usize;
+        let offers = offers(spec, like, &units).ok()?;
+        assert!(!offers.is_empty());
+        let mut stages = Vec::new();
+        for offer in &offers {
+            assert!(offer.bytes <= budget && !offer.changes.is_empty(), "{offer:?}");
+            let mut changed = spec.clone();
+            for change in &offer.changes {
+                let row = crate::spec::KEYS.iter().find(|row| row.path == change.key).unwrap();
+                row.read(&mut changed, change.second.as_deref().unwrap()).unwrap();
+            }
+            let tokens = |spec: &Spec| spec.config().tokens() * spec.config().micro_batches;
+            assert_eq!((tokens(&changed), &changed.mesh), (tokens(spec), &spec.mesh), "{offer:?}");
+            assert_eq!(needs(&changed), offer.bytes, "{spec:?}: {offer:?}");
+            stages.push(changed.config().stage);
+        }
+        assert!(offers.is_sorted_by(|a, b| a.step_s <= b.step_s), "fastest first");
+        assert_eq!(offers_text(&offers).lines().count(), offers.len());
+        Some(stages)
     }
 
     #[test]
     fn where_nothing_fits_it_says_what_would_have_to_be_true() {
         let (what, would) = offers(&asked(MIB), &like(), &units).unwrap_err().told();
-        assert!(what.starts_with("no layout fits") && !would.is_empty(), "{what} {would}");
+        assert!(what.starts_with("no layout fits") && would.starts_with("it fits where a rank has "), "{what} {would}");
+        assert!(!would.contains("nodes"), "ranks are given: {would}");
     }
 
     #[test]

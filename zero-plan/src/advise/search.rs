@@ -8,7 +8,7 @@ use crate::config::{Often, Width};
 use crate::layout::Kind;
 use crate::mesh::{Axis, Mesh};
 use crate::plan::PlanBuf;
-use crate::spec::{RANKS_MAX, parse};
+use crate::spec::{RANKS_MAX, TransportKind, parse};
 use crate::unit::Unit;
 
 /// A layout that fits, and was timed.
@@ -156,11 +156,14 @@ fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Resul
         });
     }
     let (mut groups, mut unfit) = (Vec::new(), Vec::new());
-    // Numbering of ranks changes no size, and these follow one another.
+    // Numbering of ranks changes no size where all can read what others have, and these follow one another.
     let mut last: Option<(Candidate, Option<usize>)> = None;
     for coarse in all {
         let Some(units) = shapes.of(&coarse) else { continue };
-        let alike = Candidate { mesh: Mesh { order: Axis::ALL, ..coarse.mesh }, within: &[], ..coarse };
+        let alike = match coarse.config(question).transport {
+            TransportKind::Cluster => coarse,
+            _ => Candidate { mesh: Mesh { order: Axis::ALL, ..coarse.mesh }, within: &[], ..coarse },
+        };
         let bytes = match last {
             Some((other, bytes)) if other == alike => bytes,
             _ => {
@@ -241,13 +244,16 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
         sketch(&candidate),
     );
     let needed = bytes + question.hardware.device.reserved.bytes() as usize;
-    let mut would = vec![format!("it fits where a rank has {} of memory, or", gb(needed))];
-    would.push(match more_nodes(question) {
+    let mut would = vec![format!("it fits where a rank has {} of memory", gb(needed))];
+    let is_given = ["mesh.zero", "mesh.replica", "mesh.pipeline"].iter().all(|key| question.pins.has(key));
+    match more_nodes(question) {
         Some((nodes, candidate)) => {
-            format!("on {nodes} nodes ({} ranks): {}", nodes * candidate.mesh.ranks_per_node(), sketch(&candidate))
+            let ranks = nodes * candidate.mesh.ranks_per_node();
+            would.push(format!("or on {nodes} nodes ({ranks} ranks): {}", sketch(&candidate)));
         }
-        None => format!("no number of nodes up to {RANKS_MAX} ranks helps: one unit, gathered and with its gradients, is too large by itself"),
-    });
+        None if is_given => {}
+        None => would.push(format!("no number of nodes up to {RANKS_MAX} ranks helps: one unit, gathered and with its gradients, is too large by itself")),
+    }
     let mut shapes = Shapes::new(question);
     if let Some(need) = shapes.of(&candidate).and_then(|units| Demand::of(&candidate.config(question), units)) {
         let kinds = [Kind::Activations, Kind::Recomputed, Kind::ActivationGradients, Kind::Workspace];

@@ -88,7 +88,17 @@ pub(super) fn meshes(question: &Question) -> Vec<Vec<Placed>> {
             }
         }
     }
+    if pins.has("mesh.within_node") && question.nodes > 1 {
+        let given = along(&pins.spec.mesh.grid());
+        found.iter_mut().for_each(|ways| ways.retain(|(mesh, _)| along(mesh) == given));
+        found.retain(|ways| !ways.is_empty());
+    }
     found
+}
+
+/// The axes that number ranks, in their order.
+fn along(mesh: &Mesh) -> Vec<Axis> {
+    mesh.order.into_iter().filter(|&axis| mesh.len(axis) > 1).collect()
 }
 
 /// The ways in which a mesh can lie on nodes.
@@ -97,7 +107,6 @@ fn placed(mesh: Mesh, per_node: usize) -> Vec<Placed> {
         return vec![(mesh, &[])];
     }
     let mut found: Vec<Placed> = Vec::new();
-    let along = |mesh: &Mesh| mesh.order.into_iter().filter(|&axis| mesh.len(axis) > 1).collect::<Vec<_>>();
     for within in WITHIN {
         let product: usize = within.iter().map(|&axis| mesh.len(axis)).product();
         if within.iter().any(|&axis| mesh.len(axis) == 1) || !per_node.is_multiple_of(product) {

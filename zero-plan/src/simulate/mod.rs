@@ -21,7 +21,7 @@ pub use critical::Segment;
 pub use links::{Route, Routes};
 pub use order::{Timing, makespan};
 pub use parts::{Part, Parts};
-pub use prediction::{Better, Critical, FlowPrediction, PeakPrediction, Prediction, StagePrediction};
+pub use prediction::{Better, Critical, FlowPrediction, PathSegment, PeakPrediction, Prediction, StagePrediction};
 pub(crate) use text::label;
 pub use text::{PredictionText, Time};
 pub use timeline::{Cause, Flow, Lane, LinkKind, Span, Timeline, Transfer};

@@ -42,6 +42,8 @@ pub struct Prediction {
     pub traffic: Vec<FlowPrediction>,
     /// The critical path by kind of op or transfer, the longest first.
     pub critical: Vec<Critical>,
+    /// The same path in its order; each begins where the one before it ends.
+    pub path: Vec<PathSegment>,
     /// What would change if something were 10 % faster, the most helpful first.
     pub better: Vec<Better>,
 }
@@ -107,6 +109,23 @@ pub struct Critical {
     pub seconds: f64,
 }
 
+/// An op or a transfer on the critical path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathSegment {
+    /// Which, as [`Critical`] says.
+    pub what: String,
+    /// The first rank of the pipeline stage that does or sends it: all of its ranks do so at the same time.
+    pub rank: usize,
+    /// The unit that it is about; none where that is several, or all.
+    pub unit: Option<String>,
+    /// The micro-batch that it is about, if it is about one.
+    pub micro_batch: Option<usize>,
+    /// Seconds since the start of the step at which it begins.
+    pub start_s: f64,
+    /// And at which it ends.
+    pub end_s: f64,
+}
+
 /// Something that is better.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Better {
@@ -148,6 +167,8 @@ impl Prediction {
             })
             .collect();
         better.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
+        let segments = timeline.critical_path().into_iter();
+        let path: Vec<_> = segments.filter_map(|segment| path_segment(plan, &timeline, segment)).collect();
         Ok(Self {
             format: FORMAT,
             model: plan.model.to_owned(),
@@ -160,7 +181,8 @@ impl Prediction {
             mfu: timeline.mfu(plan, hardware),
             traffic: traffic(plan, hardware, &timeline, &stages),
             stages,
-            critical: critical(plan, &timeline),
+            critical: critical(&path),
+            path,
             better,
         })
     }
@@ -287,13 +309,12 @@ fn axis(plan: &Plan, stage: usize, op: usize) -> Option<Axis> {
 }
 
 /// The critical path by kind.
-fn critical(plan: &Plan, timeline: &Timeline) -> Vec<Critical> {
+fn critical(path: &[PathSegment]) -> Vec<Critical> {
     let mut kinds: Vec<Critical> = Vec::new();
-    for Segment { what, start_s, end_s } in timeline.critical_path() {
-        let what = name(plan, timeline, what);
-        match kinds.iter_mut().find(|kind| kind.what == what) {
+    for PathSegment { what, start_s, end_s, .. } in path {
+        match kinds.iter_mut().find(|kind| kind.what == *what) {
             Some(kind) => kind.seconds += end_s - start_s,
-            None => kinds.push(Critical { what, seconds: end_s - start_s }),
+            None => kinds.push(Critical { what: what.clone(), seconds: end_s - start_s }),
         }
     }
     kinds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -304,14 +325,24 @@ fn op_name(plan: &Plan, op: Op) -> String {
     op.unit().map_or(op.name().to_owned(), |unit| format!("{} {}", op.name(), plan.units[unit].field))
 }
 
-/// What a segment is, without the numbers of units and micro-batches.
-fn name(plan: &Plan, timeline: &Timeline, what: Cause) -> String {
-    match what {
-        Cause::Start => String::new(),
-        Cause::Op { lane, op } => op_name(plan, plan.pipeline_stages[lane].step[op]),
+/// What a segment is: its kind, without the numbers of units and micro-batches, and these. The start of a step is none.
+fn path_segment(plan: &Plan, timeline: &Timeline, segment: Segment) -> Option<PathSegment> {
+    let Segment { what, start_s, end_s } = segment;
+    let (lane, op, name) = match what {
+        Cause::Start => return None,
+        Cause::Op { lane, op } => (lane, op, None),
         Cause::Transfer { lane, transfer } => {
             let transfer = &timeline.lanes[lane].transfers[transfer];
-            format!("{} ({})", transfer.flow.name(), transfer.link.name())
+            (lane, transfer.op, Some(format!("{} ({})", transfer.flow.name(), transfer.link.name())))
         }
-    }
+    };
+    let op = plan.pipeline_stages[lane].step[op];
+    Some(PathSegment {
+        what: name.unwrap_or_else(|| op_name(plan, op)),
+        rank: plan.first_rank(lane),
+        unit: op.unit().map(|unit| plan.units[unit].to_string()),
+        micro_batch: op.micro_batch(),
+        start_s,
+        end_s,
+    })
 }

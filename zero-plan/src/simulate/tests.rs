@@ -160,6 +160,33 @@ fn memory_over_time_has_the_peak_of_the_plan() {
     });
 }
 
+/// The path of a prediction is the chain of causes, with the units and micro-batches of its ops, and its text has the peak.
+#[test]
+fn a_prediction_has_its_critical_path_op_by_op() {
+    all(|plan, timeline, hardware| {
+        let prediction = Prediction::of(plan, hardware, None).unwrap();
+        let path = &prediction.path;
+        assert_eq!((path[0].start_s, path[path.len() - 1].end_s), (0.0, timeline.step_s));
+        assert!(path.windows(2).all(|pair| pair[0].end_s == pair[1].start_s));
+        for (told, segment) in path.iter().zip(timeline.critical_path()) {
+            assert_eq!((told.start_s, told.end_s), (segment.start_s, segment.end_s));
+            let Cause::Op { lane, op } = segment.what else { continue };
+            let op = plan.pipeline_stages[lane].step[op];
+            assert_eq!(plan.config.mesh.coordinates(told.rank).pipeline, lane);
+            assert_eq!(told.micro_batch, op.micro_batch());
+            assert_eq!(told.unit, op.unit().map(|unit| format!("a[{unit}]")));
+        }
+        let sum: f64 = prediction.critical.iter().map(|kind| kind.seconds).sum();
+        assert!((sum / timeline.step_s - 1.0).abs() < 1e-9);
+        let text = PredictionText(&prediction).to_string();
+        let rows = text.split("most of the arena in use").nth(1).unwrap().lines().skip(1).take(8);
+        let rows: Vec<&str> = rows.collect();
+        assert!(rows.iter().all(|row| row.contains(" to ")), "{text}");
+        let peak = crate::message::Bytes(prediction.stages[0].peak.bytes).to_string();
+        assert!(rows.iter().any(|row| row.contains(&peak)), "{peak}: {text}");
+    });
+}
+
 /// Without links and with work that is a whole number of microseconds, it is what the other simulation gives, which the
 /// proof of order stands on.
 #[test]

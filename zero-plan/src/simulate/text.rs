@@ -12,6 +12,8 @@ pub struct PredictionText<'a>(pub &'a Prediction);
 
 /// Kinds of ops that are told of the critical path.
 const CRITICAL: usize = 8;
+/// Equal parts of a step of which is told what memory is in use.
+const SPELLS: usize = 8;
 
 impl fmt::Display for PredictionText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,6 +24,7 @@ impl fmt::Display for PredictionText<'_> {
         writeln!(f, "\nstep: {}, {:.0} tokens/s", Time(it.step_s), it.tokens_per_s)?;
         writeln!(f, "share of peak (MFU): {:.1} % of what matrix products are published to reach", 100.0 * it.mfu)?;
         writeln!(f, "\n{}", parts(it).fitted().lines().join("\n"))?;
+        writeln!(f, "\n{}", memory(it).fitted().lines().join("\n"))?;
         if !it.traffic.is_empty() {
             writeln!(f, "\n{}", traffic(it).fitted().lines().join("\n"))?;
         }
@@ -68,11 +71,7 @@ pub(crate) fn label(part: Part) -> String {
 }
 
 fn parts(it: &Prediction) -> Table {
-    let mut headings: Vec<String> = (0..it.stages.len()).map(|stage| format!("pipeline stage {stage}")).collect();
-    if let [only] = &mut headings[..] {
-        *only = "a rank".to_owned();
-    }
-    let mut table = Table::new("time of a step, and memory", headings);
+    let mut table = Table::new("time of a step, and memory", stages(it));
     let mut kinds: Vec<Part> = it.stages.iter().flat_map(|stage| stage.parts.iter().map(|(part, _)| *part)).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -95,6 +94,33 @@ fn parts(it: &Prediction) -> Table {
     });
     table.row("of what the hardware has", left.collect());
     table
+}
+
+/// Headings of columns that are one pipeline stage each.
+fn stages(it: &Prediction) -> Vec<String> {
+    match it.stages.len() {
+        1 => vec!["a rank".to_owned()],
+        count => (0..count).map(|stage| format!("pipeline stage {stage}")).collect(),
+    }
+}
+
+fn memory(it: &Prediction) -> Table {
+    let mut table = Table::new("most of the arena in use", stages(it));
+    for spell in 0..SPELLS {
+        let [start_s, end_s] = [spell, spell + 1].map(|part| it.step_s * part as f64 / SPELLS as f64);
+        let figures = it.stages.iter().map(|stage| Bytes(most_in_use(&stage.in_use, start_s, end_s)).to_string());
+        table.row(&format!("{} to {}", Time(start_s), Time(end_s)), figures.collect());
+    }
+    table
+}
+
+/// The most bytes that are in use at some time of a stretch. Each pair has them from a time on, until that of the next, which
+/// may be the same where an op takes no time.
+fn most_in_use(in_use: &[(f64, usize)], start_s: f64, end_s: f64) -> usize {
+    let ends = in_use.iter().skip(1).map(|(at_s, _)| *at_s).chain([f64::INFINITY]);
+    let is_within = |from_s: f64, until_s: f64| from_s < end_s && (until_s > start_s || from_s >= start_s);
+    let within = in_use.iter().zip(ends).filter(|((from_s, _), until_s)| is_within(*from_s, *until_s));
+    within.map(|((_, bytes), _)| *bytes).max().unwrap_or(0)
 }
 
 fn traffic(it: &Prediction) -> Table {
@@ -149,6 +175,17 @@ fn share(part: f64, whole: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_a_stretch_is_the_most_in_it() {
+        let in_use = [(0.0, 5), (1.0, 9), (1.5, 2), (3.0, 7)];
+        for (start_s, end_s, most) in [(0.0, 1.0, 5), (0.0, 1.2, 9), (1.5, 3.0, 2), (2.0, 4.0, 7), (1.2, 1.3, 9)] {
+            assert_eq!(most_in_use(&in_use, start_s, end_s), most, "{start_s} {end_s}");
+        }
+        let in_no_time = [(0.0, 5), (1.0, 9), (1.0, 2)];
+        assert_eq!([most_in_use(&in_no_time, 0.0, 1.0), most_in_use(&in_no_time, 1.0, 2.0)], [5, 9]);
+        assert_eq!(most_in_use(&[], 0.0, 1.0), 0);
+    }
 
     #[test]
     fn times_have_three_digits() {
