@@ -7,9 +7,18 @@ use rustix::process::{Signal, kill_process};
 use super::on_cuda;
 use crate::run::{RANKS, Run, TEXT};
 
+/// The words for ranks whose devices reach one another, and for those that NCCL connects.
+const WAYS: [&[&str]; 2] = [&[], &["nccl"]];
+
 /// The model of text on GPUs, for so many steps; none where there are none to be pretended.
 fn gpus(steps: u64) -> Option<Command> {
+    over(WAYS[0], steps)
+}
+
+/// The same with what connects them.
+fn over(way: &[&str], steps: u64) -> Option<Command> {
     let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus"))?;
+    command.args(way);
     command.args(["--data", TEXT, "--sample", "0", "--log-every", "1", "--steps", &steps.to_string()]);
     Some(command)
 }
@@ -43,10 +52,27 @@ fn z0447_a_rank_with_other_libraries_is_named() {
 
 #[test]
 fn a_rank_that_is_killed_in_a_step_ends_all() {
-    let Some(mut command) = gpus(u64::MAX) else { return };
-    let mut run = Run::start(&mut command);
-    run.wait_for_step(3);
-    let killed = run.ranks(RANKS)[1];
-    kill_process(killed, Signal::KILL).unwrap();
-    run.end_at_once().assert_error(1, &format!("error[Z0310]: rank 1 (pid {}", killed.as_raw_pid()));
+    for way in WAYS {
+        let Some(mut command) = over(way, u64::MAX) else { return };
+        let mut run = Run::start(&mut command);
+        run.wait_for_step(3);
+        let killed = run.ranks(RANKS)[1];
+        kill_process(killed, Signal::KILL).unwrap();
+        run.end_at_once().assert_error(1, &format!("error[Z0310]: rank 1 (pid {}", killed.as_raw_pid()));
+    }
+}
+
+/// Wherever it is, it is a process of this host, of which the kernel says that it is stopped.
+#[test]
+fn z0402_a_stopped_rank_is_named_and_ended_with_the_others() {
+    for way in WAYS {
+        let Some(mut command) = over(way, u64::MAX) else { return };
+        let mut run = Run::start(command.args(["--timeout", "2s"]));
+        run.wait_for_step(3);
+        let stopped = run.ranks(RANKS)[1];
+        kill_process(stopped, Signal::STOP).unwrap();
+        let end = run.end();
+        end.assert_error(2, &format!("error[Z0402]: after 2 s, rank 1 (pid {}", stopped.as_raw_pid()));
+        assert!(end.errors.contains(") has not answered: it is stopped\n"), "{}", end.errors);
+    }
 }

@@ -3,7 +3,7 @@
 
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::layout::{CUDA, changed};
+use zero_tests::layout::{CUDA, NCCL, changed};
 use zero_tests::pretend;
 use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
@@ -26,25 +26,15 @@ impl Visitor for Train<'_> {
     }
 }
 
-#[test]
-fn processes_train_to_the_bits_of_threads() {
+/// Trains these layouts on processes, each in several orders, and holds them against threads whose devices reach one another.
+fn train_alike<const N: usize>(rows: &[[&str; N]]) {
     if pretend::libraries().is_none() || !pretend::is_cuda() {
         return;
     }
-    for (number, words) in [
-        [CUDA, "mesh=1x1x1", "stage=0", "bucket=1"],
-        [CUDA, "mesh=1x3x1", "stage=0", "bucket=1"],
-        [CUDA, "mesh=1x1x2", "stage=1", "bucket=1"],
-        [CUDA, "mesh=1x1x3", "stage=2", "bucket=40000"],
-        [CUDA, "mesh=1x1x4", "stage=3", "prefetch=2"],
-        [CUDA, "mesh=1x2x2", "stage=3", "prefetch=1"],
-        [CUDA, "mesh=2x1x2", "stage=3", "micro_batches=3"],
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (number, words) in rows.iter().enumerate() {
         let name = if number % 2 == 0 { "zero3" } else { "bf16" };
-        let (expected, ranks) = visit_cuda(name, Train(&words)).expect("a spec of that name");
+        let reached: Vec<&str> = words.iter().copied().filter(|&word| word != NCCL).collect();
+        let (expected, ranks) = visit_cuda(name, Train(&reached)).expect("a spec of that name");
         for seed in 0..SEEDS {
             let seed = (number as u64 * SEEDS + seed).to_string();
             let mut command = on_cuda(env!("CARGO_BIN_EXE_spec")).expect("pretended devices");
@@ -57,4 +47,29 @@ fn processes_train_to_the_bits_of_threads() {
             }
         }
     }
+}
+
+#[test]
+fn processes_train_to_the_bits_of_threads() {
+    train_alike(&[
+        [CUDA, "mesh=1x1x1", "stage=0", "bucket=1"],
+        [CUDA, "mesh=1x3x1", "stage=0", "bucket=1"],
+        [CUDA, "mesh=1x1x2", "stage=1", "bucket=1"],
+        [CUDA, "mesh=1x1x3", "stage=2", "bucket=40000"],
+        [CUDA, "mesh=1x1x4", "stage=3", "prefetch=2"],
+        [CUDA, "mesh=1x2x2", "stage=3", "prefetch=1"],
+        [CUDA, "mesh=2x1x2", "stage=3", "micro_batches=3"],
+    ]);
+}
+
+#[test]
+fn processes_that_nccl_connects_train_to_the_bits_of_threads() {
+    train_alike(&[
+        [CUDA, NCCL, "mesh=1x1x1", "stage=0", "bucket=1"],
+        [CUDA, NCCL, "mesh=1x3x1", "stage=0", "bucket=1"],
+        [CUDA, NCCL, "mesh=1x1x2", "stage=1", "bucket=1"],
+        [CUDA, NCCL, "mesh=1x1x3", "stage=2", "bucket=40000"],
+        [CUDA, NCCL, "mesh=1x2x2", "stage=3", "prefetch=1"],
+        [CUDA, NCCL, "mesh=2x1x2", "stage=3", "micro_batches=3"],
+    ]);
 }
