@@ -10,11 +10,13 @@ use crate::training::mesh;
 
 /// The word for GPUs, on which a model is one of [`crate::specs::visit_cuda`].
 pub const CUDA: &str = "cuda";
+/// The word for NCCL between them, after [`CUDA`].
+pub const NCCL: &str = "nccl";
 
-/// A spec with all that words change of it: `cuda` its device, `mesh=1x2x2` the lengths of pipeline, replica and zero,
-/// `hosts=2` on how many hosts its ranks are, `reduce=bf16` the width in which gradients are sent, and `stage`, `prefetch`,
-/// `bucket` and `micro_batches` numbers. `as=hybrid`, before the others, takes all from another spec but the widths and the shape
-/// of a micro-batch, which are those of the model's type.
+/// A spec with all that words change of it: `cuda` its device, `nccl` what connects such devices, `mesh=1x2x2` the lengths of
+/// pipeline, replica and zero, `hosts=2` on how many hosts its ranks are, `reduce=bf16` the width in which gradients are sent, and
+/// `stage`, `prefetch`, `bucket` and `micro_batches` numbers. `as=hybrid`, before the others, takes all from another spec but the
+/// widths and the shape of a micro-batch, which are those of the model's type.
 ///
 /// # Panics
 /// If a word is none of these.
@@ -25,6 +27,9 @@ pub fn changed(config: Config, words: &[impl AsRef<str>]) -> Config {
 fn change(config: Config, word: &str) -> Config {
     if word == CUDA {
         return Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+    }
+    if word == NCCL {
+        return Config { transport: TransportKind::Nccl, ..config };
     }
     let (key, value) = word.split_once('=').unwrap_or_else(|| panic!("what is {word}?"));
     let number = |value: &str| value.parse::<usize>().unwrap_or_else(|_| panic!("{value} is no number, in {word}"));

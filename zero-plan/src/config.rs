@@ -281,6 +281,12 @@ impl Config {
         }
     }
 
+    /// Whether two ranks are on one host, where they map the same memory and see one another's processes.
+    pub const fn shares_host(&self, rank: usize, other: usize) -> bool {
+        let (first, end) = self.sharing(rank);
+        first <= other && other < end
+    }
+
     /// Whether ranks are on several hosts, which MPI connects.
     pub const fn spans_hosts(&self) -> bool {
         matches!(self.transport, TransportKind::Cluster) && self.mesh.nodes > 1

@@ -79,7 +79,7 @@ impl<D: Device> Shared<'_, D> {
     }
 
     fn is_here(&self, rank: usize) -> bool {
-        self.arena.plan().config.reaches(self.rank(), rank)
+        self.arena.plan().config.shares_host(self.rank(), rank)
     }
 
     /// The count that a rank waits for, if it cannot go on without it; of a rank of another host, as that has told.

@@ -9,10 +9,22 @@ use zero_tests::pretend;
 use super::on_cuda;
 use crate::run::{RANKS, Run, TEXT};
 
+/// The words for ranks whose devices reach one another, and for those that NCCL connects.
+const WAYS: [&[&str]; 2] = [&[], &["nccl"]];
+
 /// The model of text on GPUs, for so many steps; none where there are none to be pretended.
 fn gpus(steps: u64) -> Option<Command> {
+    over(WAYS[0], steps)
+}
+
+/// The same with what connects them.
+fn over(way: &[&str], steps: u64) -> Option<Command> {
+    // Whether a machine with GPUs has NCCL is not known.
+    if !way.is_empty() && pretend::libraries().is_none() {
+        return None;
+    }
     let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus"))?;
-    command.arg("--data").arg(pretend::carried(TEXT));
+    command.args(way).arg("--data").arg(pretend::carried(TEXT));
     command.args(["--sample", "0", "--log-every", "1", "--steps", &steps.to_string()]);
     Some(command)
 }
@@ -84,26 +96,30 @@ fn z0431_a_function_that_one_rank_lacks_is_told_once() {
     assert!(end.errors.contains("has no function `cuMemCreate`") && end.steps().is_empty(), "{}", end.errors);
 }
 
-/// Queues of the other devices wait for what never comes, and so do hosts.
 #[test]
-fn a_rank_that_is_stopped_is_named_and_ended_with_the_others() {
-    for rank in [0, 1] {
-        let Some(mut command) = gpus(u64::MAX) else { return };
+fn a_rank_that_is_killed_in_a_step_ends_all() {
+    for way in WAYS {
+        let Some(mut command) = over(way, u64::MAX) else { return };
+        let mut run = Run::start(&mut command);
+        run.wait_for_step(3);
+        let killed = run.ranks(RANKS)[1];
+        kill_process(killed, Signal::KILL).unwrap();
+        run.end_at_once().assert_error(1, &format!("error[Z0310]: rank 1 (pid {}", killed.as_raw_pid()));
+    }
+}
+
+/// Queues of the other devices wait for what never comes, and so do hosts. The rank is a process of this host, of which the
+/// kernel says that it is stopped.
+#[test]
+fn z0402_a_stopped_rank_is_named_and_ended_with_the_others() {
+    for (way, rank) in WAYS.into_iter().flat_map(|way| [(way, 0), (way, 1)]) {
+        let Some(mut command) = over(way, u64::MAX) else { return };
         let mut run = Run::start(command.args(["--timeout", "2s"]));
         run.wait_for_step(3);
         let stopped = run.ranks(RANKS)[rank];
         kill_process(stopped, Signal::STOP).unwrap();
-        let pid = stopped.as_raw_pid();
-        run.end().assert_error(2, &format!("error[Z0402]: after 2 s, rank {rank} (pid {pid} on "));
+        let end = run.end();
+        end.assert_error(2, &format!("error[Z0402]: after 2 s, rank {rank} (pid {}", stopped.as_raw_pid()));
+        assert!(end.errors.contains(") has not answered: it is stopped\n"), "{}", end.errors);
     }
-}
-
-#[test]
-fn a_rank_that_is_killed_in_a_step_ends_all() {
-    let Some(mut command) = gpus(u64::MAX) else { return };
-    let mut run = Run::start(&mut command);
-    run.wait_for_step(3);
-    let killed = run.ranks(RANKS)[1];
-    kill_process(killed, Signal::KILL).unwrap();
-    run.end_at_once().assert_error(1, &format!("error[Z0310]: rank 1 (pid {}", killed.as_raw_pid()));
 }

@@ -4,7 +4,7 @@
 use zero_runtime::device::cuda::DEVICES_VARIABLE;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::layout::{CUDA, ConfigOf, changed};
+use zero_tests::layout::{CUDA, ConfigOf, NCCL, changed};
 use zero_tests::pretend;
 use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
@@ -26,12 +26,32 @@ impl Visitor for Train<'_> {
     }
 }
 
-#[test]
-fn processes_train_to_the_bits_of_threads() {
+/// Trains these layouts on processes, each in several orders, and holds them against threads whose devices reach one another.
+fn train_alike<const N: usize>(rows: &[[&str; N]]) {
     if !pretend::is_cuda() {
         return;
     }
-    for (number, words) in [
+    for (number, words) in rows.iter().enumerate() {
+        let name = if number % 2 == 0 { "zero3" } else { "bf16" };
+        let config = visit_cuda(name, ConfigOf).expect("a spec of that name");
+        if !pretend::are_tested_as_threads(changed(config, words).mesh.ranks()) {
+            continue;
+        }
+        let reached: Vec<&str> = words.iter().copied().filter(|&word| word != NCCL).collect();
+        let (expected, ranks) = visit_cuda(name, Train(&reached)).expect("a spec of that name");
+        for seed in (0..SEEDS).map(|seed| number as u64 * SEEDS + seed) {
+            let told = told(name, words, &[("PRETEND_SEED", &seed.to_string())]);
+            assert_eq!(told.len(), ranks);
+            for (rank, told) in told.iter().enumerate() {
+                assert!(told.is_part_of(&expected), "{name} {words:?}, seed {seed}: rank {rank} has other bits");
+            }
+        }
+    }
+}
+
+#[test]
+fn processes_train_to_the_bits_of_threads() {
+    train_alike(&[
         [CUDA, "mesh=1x1x1", "stage=0", "bucket=1"],
         [CUDA, "mesh=1x3x1", "stage=0", "bucket=1"],
         [CUDA, "mesh=1x1x2", "stage=1", "bucket=1"],
@@ -39,24 +59,22 @@ fn processes_train_to_the_bits_of_threads() {
         [CUDA, "mesh=1x1x4", "stage=3", "prefetch=2"],
         [CUDA, "mesh=1x2x2", "stage=3", "prefetch=1"],
         [CUDA, "mesh=2x1x2", "stage=3", "micro_batches=3"],
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let name = if number % 2 == 0 { "zero3" } else { "bf16" };
-        let config = visit_cuda(name, ConfigOf).expect("a spec of that name");
-        if !pretend::are_tested_as_threads(changed(config, &words).mesh.ranks()) {
-            continue;
-        }
-        let (expected, ranks) = visit_cuda(name, Train(&words)).expect("a spec of that name");
-        for seed in (0..SEEDS).map(|seed| number as u64 * SEEDS + seed) {
-            let told = told(name, &words, &[("PRETEND_SEED", &seed.to_string())]);
-            assert_eq!(told.len(), ranks);
-            for (rank, told) in told.iter().enumerate() {
-                assert!(told.is_part_of(&expected), "{name} {words:?}, seed {seed}: rank {rank} has other bits");
-            }
-        }
+    ]);
+}
+
+#[test]
+fn processes_that_nccl_connects_train_to_the_bits_of_threads() {
+    if pretend::libraries().is_none() {
+        return;
     }
+    train_alike(&[
+        [CUDA, NCCL, "mesh=1x1x1", "stage=0", "bucket=1"],
+        [CUDA, NCCL, "mesh=1x3x1", "stage=0", "bucket=1"],
+        [CUDA, NCCL, "mesh=1x1x2", "stage=1", "bucket=1"],
+        [CUDA, NCCL, "mesh=1x1x3", "stage=2", "bucket=40000"],
+        [CUDA, NCCL, "mesh=1x2x2", "stage=3", "prefetch=1"],
+        [CUDA, NCCL, "mesh=2x1x2", "stage=3", "micro_batches=3"],
+    ]);
 }
 
 #[test]
