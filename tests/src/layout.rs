@@ -1,6 +1,6 @@
 //! Layout: what changes of a spec, in a few words, so that a test and the processes that it starts train the same plan.
 
-use zero_plan::config::{Device, Precision, Width};
+use zero_plan::config::{DeviceKind, Precision, Width};
 use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -26,7 +26,7 @@ pub fn changed(config: Config, words: &[impl AsRef<str>]) -> Config {
 
 fn change(config: Config, word: &str) -> Config {
     if word == CUDA {
-        return Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        return Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
     }
     if word == NCCL {
         return Config { transport: TransportKind::Nccl, ..config };

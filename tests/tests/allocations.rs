@@ -11,7 +11,7 @@ use zero_plan::config::{Recompute, Width};
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
 use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::Write;
-use zero_runtime::device::cpu::{Matrix, MatrixMut, inside_gemm, matmul};
+use zero_runtime::device::cpu::{MatrixMut, StridedMatrix, inside_gemm, matmul};
 use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};
@@ -59,9 +59,10 @@ static ALLOCATOR: Counting = Counting;
 fn what_gemm_packs_in_is_bounded() {
     let (rows, depth, cols) = (3 * PACKED_ROWS - 1, 700, 900);
     let (a, b, mut c) = (vec![1.0; rows * depth], vec![1.0; depth * cols], vec![0.0; rows * cols]);
-    let (x, weight) = (Matrix::new(&a, rows, depth), Matrix::new(&b, depth, cols));
+    let (x, weight) = (StridedMatrix::new(&a, rows, depth), StridedMatrix::new(&b, depth, cols));
     matmul(MatrixMut::new(&mut c, rows, cols), x, weight, Write::Set);
-    let by_columns = (Matrix::new(&a, depth, rows).transposed(), Matrix::new(&b, cols, depth).transposed());
+    let by_columns =
+        (StridedMatrix::new(&a, depth, rows).transposed(), StridedMatrix::new(&b, cols, depth).transposed());
     matmul(MatrixMut::new(&mut c, rows, cols), by_columns.0, by_columns.1, Write::Set);
     assert!(c.iter().all(|&sum| sum == depth as f32));
     let packed = LARGEST_PACKED.get();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use zero_runtime::layer::Weights;
+use zero_runtime::layer::TensorNames;
 use zero_runtime::model::{Model, published, require_names};
 use zero_runtime::plan::Unit;
 use zero_runtime::prelude::*;
@@ -159,7 +159,7 @@ fn a_name_has_the_index_of_its_unit() {
         embeds: false,
         init: Init::Zeros,
         start: 0,
-        weights: name.map(|name| Weights { name: name.to_owned(), transposed: false }),
+        weights: name.map(|name| TensorNames { name: name.to_owned(), transposed: false }),
     };
     for (index, name, expected) in [
         (Some(12), Some("h.{}.c_fc.weight"), "h.12.c_fc.weight"),

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zero_plan::advise::{Advice, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes};
 use zero_plan::config::Width;
-use zero_plan::spec::{self, Model};
+use zero_plan::spec::{self, ModelSource};
 
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::hardware::OnHardware;
 use crate::say;
 use crate::sizes::{self, ModelRequest};
@@ -58,12 +58,12 @@ pub struct AdviseArguments {
 }
 
 /// Searches, prints the answer, and writes what was asked for.
-pub fn advise(arguments: &AdviseArguments) -> Result<(), Error> {
+pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
     let hardware = arguments.on.read()?;
     let pins = Pins::read(&arguments.pins)?;
     let unknown = |_: Width, _: usize| None;
     let mut question = Question {
-        model: Model::Example(arguments.model.clone()),
+        model: ModelSource::Example(arguments.model.clone()),
         name: &arguments.model,
         hardware: &hardware,
         nodes: arguments.nodes,
@@ -96,20 +96,20 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), Error> {
 }
 
 /// Writes the spec of each layout that was told, which any command takes.
-fn write_specs(question: &Question, advice: &Advice, folder: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(folder).map_err(|source| Error::Advice { path: folder.to_owned(), source })?;
+fn write_specs(question: &Question, advice: &Advice, folder: &Path) -> Result<(), CommandError> {
+    std::fs::create_dir_all(folder).map_err(|source| CommandError::Advice { path: folder.to_owned(), source })?;
     for (i, pick) in advice.picks.iter().enumerate() {
         let path = folder.join(format!("best-{}.ron", i + 1));
         let text = pick.candidate.text(question, &comment(question, advice, pick));
-        spec::parse(&text).map_err(|mistakes| Error::mistakes(&mistakes, &path, &text))?;
+        spec::parse(&text).map_err(|mistakes| CommandError::mistakes(&mistakes, &path, &text))?;
         write(&path, &text)?;
     }
     Ok(())
 }
 
 /// Writes a new file: what somebody has written before, or changed, is not lost.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let failed = |source| Error::Advice { path: path.to_owned(), source };
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    let failed = |source| CommandError::Advice { path: path.to_owned(), source };
     let mut file = File::create_new(path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     eprintln!("wrote {}", path.display());

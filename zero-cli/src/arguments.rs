@@ -23,7 +23,7 @@ use crate::view::ViewArguments;
 /// Compiles a parallelism spec and a model into a training binary.
 #[derive(Parser, Debug)]
 #[command(name = "cargo zero", bin_name = "cargo zero", version, max_term_width = 100)]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -120,15 +120,15 @@ pub enum Verb {
 
 /// The command as clap knows it.
 pub fn command() -> clap::Command {
-    Arguments::command()
+    CommandLine::command()
 }
 
 /// What the command line asks for. Where that is help, or where it is wrong, prints the help or an error and ends the
 /// process.
 pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
     let arguments = without_subcommand(arguments);
-    match Arguments::try_parse_from(&arguments) {
-        Ok(Arguments { verb }) => verb,
+    match CommandLine::try_parse_from(&arguments) {
+        Ok(CommandLine { verb }) => verb,
         Err(error) if is_help(&error) => error.exit(),
         Err(error) => {
             let exit_code = error.exit_code();
@@ -240,7 +240,7 @@ mod tests {
     fn parsed(line: &str) -> Result<Verb, String> {
         let words = line.split(' ').map(OsString::from);
         let arguments = without_subcommand([OsString::from("cargo-zero")].into_iter().chain(words));
-        let parsed = Arguments::try_parse_from(&arguments);
+        let parsed = CommandLine::try_parse_from(&arguments);
         let told = |error| with_code(&with_tip(error, &arguments).render().to_string());
         parsed.map(|arguments| arguments.verb).map_err(told)
     }

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// A binary as it was built. It stays the one that starts, even if another build has replaced the file at its path.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Binary {
 impl Binary {
     /// Copies what cargo has built to `path`. `fresh` is a path in the same file system that no other process writes
     /// to.
-    pub fn keep(mut built: File, path: PathBuf, fresh: &Path) -> Result<Self, Error> {
+    pub fn keep(mut built: File, path: PathBuf, fresh: &Path) -> Result<Self, CommandError> {
         // A running copy cannot be overwritten, but it can be replaced.
         let mut replace = || {
             let mut copy = File::create(fresh)?;
@@ -33,7 +33,7 @@ impl Binary {
         };
         match replace() {
             Ok(file) => Ok(Self { path, file }),
-            Err(source) => Err(Error::Write { path, source }),
+            Err(source) => Err(CommandError::Write { path, source }),
         }
     }
 
@@ -55,8 +55,8 @@ impl Binary {
     }
 
     /// The error when it does not start.
-    pub fn not_started(&self, source: io::Error) -> Error {
-        Error::Start { binary: self.path.clone(), source }
+    pub fn not_started(&self, source: io::Error) -> CommandError {
+        CommandError::Start { binary: self.path.clone(), source }
     }
 }
 

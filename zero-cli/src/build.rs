@@ -11,34 +11,34 @@ use zero_runtime::data::WorkspaceText;
 use crate::arguments::Request;
 use crate::binary::{Binary, place};
 use crate::compile::{Compiled, compile};
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::model;
 use crate::offers;
 use crate::sizes::ModelRequest;
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and says on standard error what text the binary carries.
-pub fn build(request: &Request) -> Result<Binary, Error> {
+pub fn build(request: &Request) -> Result<Binary, CommandError> {
     build_with(request, None)
 }
 
 /// The same for a program that is only asked for its sizes under other shapes, as [`zero_plan::sizes::shapes`] reads them.
-pub fn build_probe(request: &Request, shapes: &str) -> Result<Binary, Error> {
+pub fn build_probe(request: &Request, shapes: &str) -> Result<Binary, CommandError> {
     build_with(request, Some(shapes))
 }
 
-fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>) -> Result<Binary, Error> {
+fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>) -> Result<Binary, CommandError> {
     let spec = read(path)?;
-    let model = spec.model.clone().ok_or_else(|| Error::NoModel { spec: path.clone() })?;
+    let model = spec.model.clone().ok_or_else(|| CommandError::NoModel { spec: path.clone() })?;
     let workspace = Workspace::find()?;
     let program = workspace.program(&model, bin.as_deref(), path)?;
-    let absolute = path.canonicalize().map_err(|source| Error::Unreadable { path: path.clone(), source })?;
+    let absolute = path.canonicalize().map_err(|source| CommandError::Unreadable { path: path.clone(), source })?;
     if absolute.to_str().is_none() {
-        return Err(Error::NotUnicode { path: absolute });
+        return Err(CommandError::NotUnicode { path: absolute });
     }
     // Cargo builds every spec of a model to the same path, so no other build may run until the binary has been copied.
     let own = workspace.target.join("zero").join("build");
-    std::fs::create_dir_all(&own).map_err(|source| Error::Write { path: own.clone(), source })?;
+    std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
     let lock = lock(own.join("lock"))?;
     let carried = WorkspaceText::below(&workspace.root)?;
     let text = own.join("workspace.txt");
@@ -51,7 +51,7 @@ fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>)
             drop(lock);
             let program = ModelRequest { bin: bin.clone(), size: size.clone() };
             let offers = if is_over_budget { offers::offers(&spec, &model, &program) } else { String::new() };
-            return Err(Error::Build { spec: path.clone(), offers });
+            return Err(CommandError::Build { spec: path.clone(), offers });
         }
     };
     model::require(&at, path, &program.name)?;
@@ -65,7 +65,7 @@ fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>)
 }
 
 /// Waits until no other command builds in this target directory.
-fn lock(path: PathBuf) -> Result<File, Error> {
+fn lock(path: PathBuf) -> Result<File, CommandError> {
     let lock = || {
         let file = File::create(&path)?;
         match file.try_lock() {
@@ -78,29 +78,29 @@ fn lock(path: PathBuf) -> Result<File, Error> {
         }
         Ok(file)
     };
-    lock().map_err(|source| Error::Write { path: path.clone(), source })
+    lock().map_err(|source| CommandError::Write { path: path.clone(), source })
 }
 
 /// Lets the binary prove its plan over the ops of all ranks, so that a build that succeeds means a plan that is sound.
-fn prove(binary: &Binary, spec: &Path) -> Result<(), Error> {
+fn prove(binary: &Binary, spec: &Path) -> Result<(), CommandError> {
     let status = binary.command().arg("--prove").stdout(Stdio::null()).status();
     match status.map_err(|source| binary.not_started(source))?.success() {
         true => Ok(()),
-        false => Err(Error::Unproven { spec: spec.to_owned() }),
+        false => Err(CommandError::Unproven { spec: spec.to_owned() }),
     }
 }
 
-pub fn read(path: &Path) -> Result<Spec, Error> {
-    let bytes = std::fs::read(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+pub fn read(path: &Path) -> Result<Spec, CommandError> {
+    let bytes = std::fs::read(path).map_err(|source| CommandError::Unreadable { path: path.to_owned(), source })?;
     let name = path.display().to_string();
-    let text = spec::decode(&bytes).map_err(|error| Error::Spec(vec![error.render(&name, "")]))?;
-    spec::parse(text).map_err(|errors| Error::mistakes(&errors, path, text))
+    let text = spec::decode(&bytes).map_err(|error| CommandError::Spec(vec![error.render(&name, "")]))?;
+    spec::parse(text).map_err(|errors| CommandError::mistakes(&errors, path, text))
 }
 
 /// Does not touch a file that has these contents already, so that cargo does not take it for changed.
-pub fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), Error> {
+pub fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), CommandError> {
     if std::fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());
     }
-    std::fs::write(path, contents).map_err(|source| Error::Write { path: path.to_owned(), source })
+    std::fs::write(path, contents).map_err(|source| CommandError::Write { path: path.to_owned(), source })
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
-use zero_plan::config::Device;
+use zero_plan::config::DeviceKind;
 
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::workspace::{Program, cargo};
 
 /// What came of it.
@@ -33,12 +33,12 @@ pub fn compile(
     text: &Path,
     size: Option<&str>,
     shapes: Option<&str>,
-    device: Device,
-) -> Result<Compiled, Error> {
+    device: DeviceKind,
+) -> Result<Compiled, CommandError> {
     // Only a program for a device carries what reaches it.
     let features: &[&str] = match device {
-        Device::Cpu => &[],
-        Device::Cuda => &["--features", "zero-runtime/cuda"],
+        DeviceKind::Cpu => &[],
+        DeviceKind::Cuda => &["--features", "zero-runtime/cuda"],
     };
     let mut cargo = cargo();
     match shapes {
@@ -58,7 +58,7 @@ pub fn compile(
         .env("ZERO_TEXT", text)
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|source| Error::Cargo { source })?;
+        .map_err(|source| CommandError::Cargo { source })?;
     let messages = child.stdout.take().map(BufReader::new);
     let (mut built, mut is_over_budget) = (None, false);
     for line in messages.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
@@ -71,11 +71,11 @@ pub fn compile(
             let path = PathBuf::from(path);
             built = Some(match file {
                 Ok(file) => Ok(Compiled::Binary(file, path)),
-                Err(source) => Err(Error::Start { binary: path, source }),
+                Err(source) => Err(CommandError::Start { binary: path, source }),
             });
         }
     }
-    let status = child.wait().map_err(|source| Error::Cargo { source })?;
+    let status = child.wait().map_err(|source| CommandError::Cargo { source })?;
     built.filter(|_| status.success()).unwrap_or(Ok(Compiled::Nothing { is_over_budget }))
 }
 

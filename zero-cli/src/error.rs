@@ -9,7 +9,7 @@ use zero_runtime::checkpoint::CheckpointError;
 
 /// Why the command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CommandError {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("error[Z0120]: cannot read {}: {source}\n  = help: give the path of DeepSpeed's JSON, or of the YAML that `accelerate config` writes", path.display())]
@@ -140,27 +140,30 @@ pub enum Error {
     Runtime(#[from] zero_runtime::error::Error),
 }
 
-impl From<CheckpointError> for Error {
+impl From<CheckpointError> for CommandError {
     fn from(error: CheckpointError) -> Self {
-        Error::Faults(vec![error])
+        CommandError::Faults(vec![error])
     }
 }
 
-impl Error {
+impl CommandError {
     /// All that is wrong with the text of a file, each with its place.
     pub fn mistakes(mistakes: &[Diagnostic], path: &Path, text: &str) -> Self {
         let name = path.display().to_string();
-        Error::Spec(mistakes.iter().map(|mistake| mistake.render(&name, text)).collect())
+        CommandError::Spec(mistakes.iter().map(|mistake| mistake.render(&name, text)).collect())
     }
 
     /// Hardware cannot run a spec.
     pub fn impossible(spec: &Path, hardware: &Hardware, reason: &Impossible) -> Self {
-        Error::Impossible { spec: spec.to_owned(), hardware: hardware.name.clone(), reason: reason.clone() }
+        CommandError::Impossible { spec: spec.to_owned(), hardware: hardware.name.clone(), reason: reason.clone() }
     }
 
     /// The system does not give as many threads as were asked for.
     pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
-        Error::Input { place: "--threads".to_owned(), what: format!("asks for more than the system gives: {error}") }
+        CommandError::Input {
+            place: "--threads".to_owned(),
+            what: format!("asks for more than the system gives: {error}"),
+        }
     }
 }
 

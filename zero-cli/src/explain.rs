@@ -3,7 +3,7 @@
 use zero_plan::diagnostic::{CODES, find};
 use zero_plan::glossary;
 
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// The most columns of a list of words.
 const WIDTH: usize = 88;
@@ -12,7 +12,7 @@ const WIDTH: usize = 88;
 ///
 /// # Errors
 /// Z0129 for what is neither.
-pub fn explain(words: &[String]) -> Result<String, Error> {
+pub fn explain(words: &[String]) -> Result<String, CommandError> {
     if words.is_empty() {
         return Ok(all());
     }
@@ -24,12 +24,12 @@ pub fn explain(words: &[String]) -> Result<String, Error> {
         return Ok(page);
     }
     let pages: Vec<_> = glossary::find(&asked).iter().map(ToString::to_string).collect();
-    if pages.is_empty() { Err(Error::Unexplained { asked }) } else { Ok(pages.join("\n\n\n")) }
+    if pages.is_empty() { Err(CommandError::Unexplained { asked }) } else { Ok(pages.join("\n\n\n")) }
 }
 
 fn all() -> String {
     let titles: Vec<_> = CODES.iter().map(|entry| format!("{}  {}", entry.code, entry.title)).collect();
-    let lists = glossary::Origin::ALL.map(|origin| {
+    let lists = glossary::WordOrigin::ALL.map(|origin| {
         let names: Vec<_> = glossary::words().filter(|word| word.of == origin).map(|word| word.name).collect();
         format!("{}:\n{}", origin.title(), columns(&names))
     });

@@ -7,7 +7,7 @@ use zero_plan::diagnostic::{Diagnostic, closest};
 use zero_plan::hardware::{Hardware, Network};
 use zero_plan::spec::decode;
 
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// Hardware as the command line names it.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ impl OnHardware {
     ///
     /// # Errors
     /// As [`find`].
-    pub fn read(&self) -> Result<Hardware, Error> {
+    pub fn read(&self) -> Result<Hardware, CommandError> {
         let mut hardware = find(&self.on)?;
         if let Some(name) = &self.network {
             hardware.network = Some(network(name)?);
@@ -60,7 +60,7 @@ const NETWORKS: &[Embedded] = embedded!("hardware/networks": "100gbe", "10gbe", 
 ///
 /// # Errors
 /// Z0160 where there is neither; Z0175 and Z0176 for what is wrong in a file.
-pub fn find(name_or_path: &str) -> Result<Hardware, Error> {
+pub fn find(name_or_path: &str) -> Result<Hardware, CommandError> {
     read("hardware", NODES, name_or_path, Hardware::parse)
 }
 
@@ -68,7 +68,7 @@ pub fn find(name_or_path: &str) -> Result<Hardware, Error> {
 ///
 /// # Errors
 /// As [`find`].
-pub fn network(name_or_path: &str) -> Result<Network, Error> {
+pub fn network(name_or_path: &str) -> Result<Network, CommandError> {
     read("network", NETWORKS, name_or_path, Network::parse)
 }
 
@@ -77,10 +77,10 @@ fn read<T>(
     embedded: &[Embedded],
     asked: &str,
     parse: fn(&str) -> Result<T, Vec<Diagnostic>>,
-) -> Result<T, Error> {
+) -> Result<T, CommandError> {
     let known = embedded.iter().find(|(name, _)| *name == asked);
     let rendered = |text: &str, problems: Vec<Diagnostic>| {
-        Error::Spec(problems.iter().map(|problem| problem.render(asked, text)).collect())
+        CommandError::Spec(problems.iter().map(|problem| problem.render(asked, text)).collect())
     };
     if let Some((_, text)) = known {
         return parse(text).map_err(|problems| rendered(text, problems));
@@ -88,7 +88,7 @@ fn read<T>(
     let bytes = std::fs::read(Path::new(asked)).map_err(|source| {
         let names: Vec<_> = embedded.iter().map(|(name, _)| *name).collect();
         let nearest = closest(asked, names.iter().copied()).map(str::to_owned);
-        Error::UnknownHardware { kind, asked: asked.to_owned(), source, nearest, names: names.join(", ") }
+        CommandError::UnknownHardware { kind, asked: asked.to_owned(), source, nearest, names: names.join(", ") }
     })?;
     let text = decode(&bytes).map_err(|problem| rendered("", vec![*problem]))?;
     parse(text).map_err(|problems| rendered(text, problems))

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use clap::value_parser;
-use zero_plan::import::{Imported, Options, import as to_spec};
-use zero_plan::spec::{Model, decode};
+use zero_plan::import::{ImportOptions, ImportedSpec, import as to_spec};
+use zero_plan::spec::{ModelSource, decode};
 
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::say;
 
 /// What to import, and what the file does not say.
@@ -50,14 +50,15 @@ fn ranks() -> RangedU64ValueParser<u32> {
 ///
 /// # Errors
 /// Z0120 and Z0125 for files; Z0118 where the file is no text; Z0154 to Z0157 for what is in it.
-pub fn import(arguments: &ImportArguments) -> Result<(), Error> {
+pub fn import(arguments: &ImportArguments) -> Result<(), CommandError> {
     let ImportArguments { file, out, model, ranks, nodes, sequences, length, micro_batches } = arguments;
     let (ranks, nodes, sequences, length) = (*ranks, *nodes, *sequences, *length);
-    let model = model.clone().map(Model::Example);
-    let options = Options { ranks, nodes, sequences, length, micro_batches: *micro_batches, model };
-    let bytes = std::fs::read(file).map_err(|source| Error::UnreadableConfiguration { path: file.clone(), source })?;
-    let text = decode(&bytes).map_err(|mistake| Error::mistakes(&[*mistake], file, ""))?;
-    let imported = to_spec(text, &options).map_err(|mistakes| Error::mistakes(&mistakes, file, text))?;
+    let model = model.clone().map(ModelSource::Example);
+    let options = ImportOptions { ranks, nodes, sequences, length, micro_batches: *micro_batches, model };
+    let bytes =
+        std::fs::read(file).map_err(|source| CommandError::UnreadableConfiguration { path: file.clone(), source })?;
+    let text = decode(&bytes).map_err(|mistake| CommandError::mistakes(&[*mistake], file, ""))?;
+    let imported = to_spec(text, &options).map_err(|mistakes| CommandError::mistakes(&mistakes, file, text))?;
     let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
     let spec = imported.file(&name);
     match out {
@@ -68,14 +69,14 @@ pub fn import(arguments: &ImportArguments) -> Result<(), Error> {
     Ok(())
 }
 
-fn tell(imported: &Imported) {
+fn tell(imported: &ImportedSpec) {
     for line in imported.remarks() {
         eprintln!("{line}");
     }
 }
 
 /// Writes a file that is not there yet.
-pub fn write_new(path: &Path, text: &str) -> Result<(), Error> {
+pub fn write_new(path: &Path, text: &str) -> Result<(), CommandError> {
     let write = || File::create_new(path)?.write_all(text.as_bytes());
-    write().map_err(|source| Error::WriteNew { path: path.to_owned(), source })
+    write().map_err(|source| CommandError::WriteNew { path: path.to_owned(), source })
 }

@@ -35,7 +35,7 @@ use zero_runtime::data::WorkspaceText;
 use zero_runtime::terminal;
 
 use arguments::{Request, Verb};
-use error::Error;
+use error::CommandError;
 use workspace::Workspace;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn execute(verb: Verb) -> Result<ExitCode, Error> {
+fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
     match verb {
         Verb::Run { request, arguments } => become_binary(&request, &arguments)?,
         Verb::Sample { request, arguments } => become_only("sample", &request, arguments)?,
@@ -79,7 +79,7 @@ fn execute(verb: Verb) -> Result<ExitCode, Error> {
 }
 
 /// Prints each file whose text a binary of this workspace carries, with its length in bytes.
-fn list() -> Result<(), Error> {
+fn list() -> Result<(), CommandError> {
     for (path, bytes) in WorkspaceText::below(&Workspace::find()?.root)?.files {
         say::line(format_args!("{bytes:>10}  {}", path.display()));
     }
@@ -87,13 +87,13 @@ fn list() -> Result<(), Error> {
 }
 
 /// [`become_binary`], told to do something else than train.
-fn become_only(what: &str, request: &Request, mut arguments: Vec<OsString>) -> Result<(), Error> {
+fn become_only(what: &str, request: &Request, mut arguments: Vec<OsString>) -> Result<(), CommandError> {
     arguments.insert(0, format!("--only={what}").into());
     become_binary(request, &arguments)
 }
 
 /// Builds the binary of a spec and runs it in place of this process, so that signals and the exit code are its own.
-fn become_binary(request: &Request, arguments: &[OsString]) -> Result<(), Error> {
+fn become_binary(request: &Request, arguments: &[OsString]) -> Result<(), CommandError> {
     let binary = build::build(request)?;
     Err(binary.not_started(binary.command().args(arguments).exec()))
 }

@@ -4,19 +4,19 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// Checks that something in the binary at `built` is under `#[zero]`. The attribute makes the spec one of the program's
 /// sources, and cargo lists those in a file beside the binary.
-pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), Error> {
+pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), CommandError> {
     let listed = std::fs::read_to_string(built.with_extension("d")).unwrap_or_default();
     let found = spec.canonicalize().is_ok_and(|path| lists(&listed, &path));
-    if found { Ok(()) } else { Err(Error::WithoutModel { spec: spec.to_owned(), model: model.to_owned() }) }
+    if found { Ok(()) } else { Err(CommandError::WithoutModel { spec: spec.to_owned(), model: model.to_owned() }) }
 }
 
 /// Checks that the binary at `built` chooses by `ZERO_SIZE`, if a size was asked for: otherwise it would be passed over. The
 /// compiler lists the variables that a crate read beside what it built, of which cargo's binary is a second name.
-pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(), Error> {
+pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(), CommandError> {
     let Some(size) = size else { return Ok(()) };
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
     let entries = std::fs::read_dir(built.with_file_name("deps")).into_iter().flatten().flatten();
@@ -24,7 +24,7 @@ pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(),
     let listed = same.next().and_then(|path| std::fs::read_to_string(path.with_extension("d")).ok());
     match listed.is_none_or(|listed| listed.lines().any(|line| line.starts_with("# env-dep:ZERO_SIZE"))) {
         true => Ok(()),
-        false => Err(Error::OneSize { model: model.to_owned(), size: size.to_owned() }),
+        false => Err(CommandError::OneSize { model: model.to_owned(), size: size.to_owned() }),
     }
 }
 

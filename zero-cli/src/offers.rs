@@ -2,22 +2,22 @@
 //! sizes. Never fails: what cannot be found out is left out, as the error that asks is told anyway.
 
 use zero_plan::advise::{offered_shapes, offers as search, offers_text};
-use zero_plan::config::Device;
-use zero_plan::spec::{Model, Spec};
+use zero_plan::config::DeviceKind;
+use zero_plan::spec::{ModelSource, Spec};
 
 use crate::hardware;
 use crate::sizes::{self, ModelRequest};
 
 /// The machine that layouts for a device are timed on: any that has it would do, as they are compared with one another.
-const fn like(device: Device) -> &'static str {
+const fn like(device: DeviceKind) -> &'static str {
     match device {
-        Device::Cpu => "cpu-8",
-        Device::Cuda => "a100-80",
+        DeviceKind::Cpu => "cpu-8",
+        DeviceKind::Cuda => "a100-80",
     }
 }
 
 /// What to add to the error.
-pub fn offers(spec: &Spec, model: &Model, program: &ModelRequest) -> String {
+pub fn offers(spec: &Spec, model: &ModelSource, program: &ModelRequest) -> String {
     eprintln!("looking for layouts that fit");
     let Ok(like) = hardware::find(like(spec.device)) else { return String::new() };
     let shapes = offered_shapes(spec, &like);

@@ -4,7 +4,7 @@ use clap::Args;
 use zero_plan::summary::Summary;
 
 use crate::arguments::Request;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::sizes;
 use crate::{become_binary, hardware, say};
 
@@ -22,13 +22,13 @@ pub struct PlanArguments {
 }
 
 /// Prints it.
-pub fn plan(arguments: &PlanArguments) -> Result<(), Error> {
+pub fn plan(arguments: &PlanArguments) -> Result<(), CommandError> {
     let request = &arguments.request;
     if !arguments.json {
         return become_binary(request, &[if arguments.schedule { "--schedule" } else { "--plan" }.into()]);
     }
     let summary = sizes::of_spec(request)?.plan().with(Summary::of);
-    let summary = summary.map_err(|flaw| Error::Flawed { spec: request.spec.clone(), flaw })?;
+    let summary = summary.map_err(|flaw| CommandError::Flawed { spec: request.spec.clone(), flaw })?;
     say::line(hardware::json(&summary));
     Ok(())
 }

@@ -3,21 +3,21 @@
 
 use std::fmt;
 
-use zero_plan::hardware::Disk;
-use zero_plan::simulate::Time;
+use zero_plan::hardware::DiskRates;
+use zero_plan::simulate::ShownTime;
 use zero_plan::{Bytes, Plan};
 
 /// A checkpoint of a plan on a disk.
 #[derive(Debug, PartialEq)]
-pub struct Saving {
+pub struct CheckpointTimes {
     /// What the node writes that writes most.
     bytes: usize,
-    disk: Disk,
+    disk: DiskRates,
 }
 
-impl Saving {
+impl CheckpointTimes {
     /// That of a plan, whose ranks each write and read their own part.
-    pub fn of(plan: &Plan, disk: Disk) -> Self {
+    pub fn of(plan: &Plan, disk: DiskRates) -> Self {
         let mesh = &plan.config.mesh;
         let of_node = |node: usize| {
             let ranks = node * mesh.ranks_per_node()..(node + 1) * mesh.ranks_per_node();
@@ -27,10 +27,10 @@ impl Saving {
     }
 }
 
-impl fmt::Display for Saving {
+impl fmt::Display for CheckpointTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes, disk: Disk { read, write } } = *self;
-        let time = |rate: f64| Time(bytes as f64 / rate);
+        let Self { bytes, disk: DiskRates { read, write } } = *self;
+        let time = |rate: f64| ShownTime(bytes as f64 / rate);
         write!(
             f,
             "checkpoint: by the rates of its disk a node writes {} in {}, and reads it in {}",
@@ -50,17 +50,17 @@ mod tests {
     #[test]
     fn nodes_write_all_states_once_and_together() {
         let units = [Unit { params: 1024, takes: 1024, ..Unit::NONE }];
-        let disk = Disk { read: 4e3, write: 2e3 };
+        let disk = DiskRates { read: 4e3, write: 2e3 };
         let bytes = |mesh| {
             let config = Config { mesh, stage: 2, ..Config::PLAIN };
-            PlanBuf::new("One", config, &units).with(|plan| Saving::of(plan, disk)).bytes
+            PlanBuf::new("One", config, &units).with(|plan| CheckpointTimes::of(plan, disk)).bytes
         };
         // Parameters and two moments in f32.
         let all = 3 * 4 * 1024;
         assert_eq!(bytes(Mesh::of_zero(1)), all);
         assert_eq!(bytes(Mesh { replica: 2, ..Mesh::of_zero(2) }), all);
         assert_eq!(bytes(Mesh { nodes: 2, ..Mesh::of_zero(4) }), all / 2);
-        let saving = Saving { bytes: all, disk }.to_string();
+        let saving = CheckpointTimes { bytes: all, disk }.to_string();
         assert_eq!(
             saving,
             "checkpoint: by the rates of its disk a node writes 12.0 KiB in 6.14 s, and reads it in 3.07 s"

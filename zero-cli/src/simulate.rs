@@ -6,9 +6,9 @@ use zero_plan::simulate::{Prediction, PredictionText, on_hardware};
 use zero_runtime::run::threads;
 
 use crate::arguments::Request;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};
-use crate::saving::Saving;
+use crate::saving::CheckpointTimes;
 use crate::say;
 use crate::sizes::{self, SizedSpec};
 
@@ -28,18 +28,18 @@ pub struct SimulateArguments {
 }
 
 /// Prints what a step would be like.
-pub fn simulate(arguments: &SimulateArguments) -> Result<(), Error> {
+pub fn simulate(arguments: &SimulateArguments) -> Result<(), CommandError> {
     let hardware = arguments.on.read()?;
     let SizedSpec { spec, sizes, path, .. } = sizes::of_spec(&arguments.request)?;
     let plan = PlanBuf::new(&sizes.model, on_hardware(spec.config(), &hardware), &sizes.probes[0].units);
     let threads = arguments.threads.map(std::num::NonZeroUsize::get);
     let prediction = plan.with(|plan| Prediction::of(plan, &hardware, threads));
-    let prediction = prediction.map_err(|reason| Error::impossible(&path, &hardware, &reason))?;
+    let prediction = prediction.map_err(|reason| CommandError::impossible(&path, &hardware, &reason))?;
     match arguments.json {
         true => say::line(hardware::json(&prediction)),
         false => {
             say::line(PredictionText(&prediction));
-            if let Some(saving) = hardware.node.disk.map(|disk| plan.with(|plan| Saving::of(plan, disk))) {
+            if let Some(saving) = hardware.node.disk.map(|disk| plan.with(|plan| CheckpointTimes::of(plan, disk))) {
                 say::line(format_args!("\n{saving}"));
             }
         }

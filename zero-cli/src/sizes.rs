@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::config::Width;
 use zero_plan::sizes::shape_text;
-use zero_plan::spec::{self, Model, Spec};
+use zero_plan::spec::{self, ModelSource, Spec};
 use zero_plan::{PlanBuf, Sizes};
 
 use crate::arguments::Request;
 use crate::binary::Binary;
 use crate::build::{build, build_probe, write_if_changed};
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::workspace::Workspace;
 
 /// A spec, and the sizes of its model under it.
@@ -34,25 +34,29 @@ impl SizedSpec {
 }
 
 /// Builds the program of a spec, and asks it.
-pub fn of_spec(request: &Request) -> Result<SizedSpec, Error> {
+pub fn of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
     binary_of_spec(request).map(|(_, sized)| sized)
 }
 
 /// The same, with the program.
-pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), Error> {
+pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), CommandError> {
     let binary = build(request)?;
     let sizes = ask(&binary)?;
     // What was built, which another process may have changed since.
     let text = sizes.spec.clone();
-    let spec = spec::parse(&text).map_err(|errors| Error::mistakes(&errors, &request.spec, &text))?;
+    let spec = spec::parse(&text).map_err(|errors| CommandError::mistakes(&errors, &request.spec, &text))?;
     Ok((binary, SizedSpec { path: request.spec.clone(), spec, text, sizes }))
 }
 
 /// The sizes of a model on micro-batches of other shapes: width, sequences, and tokens of a sequence. `request` names a file
 /// that is written for it, and perhaps the binary and the size.
-pub fn of_model(model: &Model, request: &ModelRequest, shapes: &[(Width, usize, usize)]) -> Result<Sizes, Error> {
+pub fn of_model(
+    model: &ModelSource,
+    request: &ModelRequest,
+    shapes: &[(Width, usize, usize)],
+) -> Result<Sizes, CommandError> {
     let own = Workspace::find()?.target.join("zero").join("build");
-    std::fs::create_dir_all(&own).map_err(|source| Error::Write { path: own.clone(), source })?;
+    std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
     let path = own.join("probe.ron");
     let length = shapes.first().map_or(1, |&(_, _, length)| length);
     let text = format!("(model: {model:?}, zero: (stage: 0), batch: (sequences: 1, length: {length}))\n");
@@ -73,8 +77,8 @@ pub struct ModelRequest {
     pub size: Option<String>,
 }
 
-fn ask(binary: &Binary) -> Result<Sizes, Error> {
+fn ask(binary: &Binary) -> Result<Sizes, CommandError> {
     let output = binary.command().arg("--sizes").output().map_err(|source| binary.not_started(source))?;
     let read = serde_json::from_slice(&output.stdout);
-    read.map_err(|source| Error::NoSizes { binary: Path::new(binary.path()).to_owned(), source })
+    read.map_err(|source| CommandError::NoSizes { binary: Path::new(binary.path()).to_owned(), source })
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use zero_plan::spec::Model;
+use zero_plan::spec::ModelSource;
 
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// The cargo that runs this command or, if none does, the one on the path.
 pub fn cargo() -> Command {
@@ -45,19 +45,23 @@ pub struct Program {
 
 impl Workspace {
     /// Asks cargo for it.
-    pub fn find() -> Result<Self, Error> {
+    pub fn find() -> Result<Self, CommandError> {
         let output = cargo()
             .args(["metadata", "--no-deps", "--format-version", "1"])
             .output()
-            .map_err(|source| Error::Cargo { source })?;
+            .map_err(|source| CommandError::Cargo { source })?;
         if !output.status.success() {
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
             let here = std::env::current_dir().unwrap_or_default();
             let has_manifest = here.ancestors().any(|directory| directory.join("Cargo.toml").exists());
-            return Err(if has_manifest { Error::BadWorkspace { message } } else { Error::NoWorkspace { message } });
+            return Err(if has_manifest {
+                CommandError::BadWorkspace { message }
+            } else {
+                CommandError::NoWorkspace { message }
+            });
         }
         let metadata =
-            serde_json::from_slice(&output.stdout).map_err(|source| Error::Cargo { source: source.into() })?;
+            serde_json::from_slice(&output.stdout).map_err(|source| CommandError::Cargo { source: source.into() })?;
         Ok(Self::of(&metadata))
     }
 
@@ -77,28 +81,28 @@ impl Workspace {
     }
 
     /// The program that the spec at `path` names by its `model`, and the command line perhaps by its `bin`.
-    pub fn program(&self, model: &Model, bin: Option<&str>, path: &Path) -> Result<Program, Error> {
+    pub fn program(&self, model: &ModelSource, bin: Option<&str>, path: &Path) -> Result<Program, CommandError> {
         let name = match model {
-            Model::Example(name) | Model::Package(name) => name,
+            ModelSource::Example(name) | ModelSource::Package(name) => name,
         };
         let owners = self.packages.iter().filter(|package| {
             let has_example = package.examples.contains(name);
-            matches!(model, Model::Example(_)) && bin.is_none() && has_example
+            matches!(model, ModelSource::Example(_)) && bin.is_none() && has_example
         });
         match owners.collect::<Vec<_>>()[..] {
             [owner] => Ok(Program { package: owner.id.clone(), kind: "--example", name: name.clone() }),
             [] => self.binary(name, bin, path),
             ref several => {
                 let packages = several.iter().map(|package| package.name.clone()).collect();
-                Err(Error::SeveralExamples { example: name.clone(), packages })
+                Err(CommandError::SeveralExamples { example: name.clone(), packages })
             }
         }
     }
 
     /// A binary of the package `name`.
-    fn binary(&self, name: &str, bin: Option<&str>, path: &Path) -> Result<Program, Error> {
+    fn binary(&self, name: &str, bin: Option<&str>, path: &Path) -> Result<Program, CommandError> {
         let package = self.packages.iter().find(|package| package.name == name && !package.binaries.is_empty());
-        let package = package.ok_or_else(|| Error::UnknownModel {
+        let package = package.ok_or_else(|| CommandError::UnknownModel {
             spec: path.to_owned(),
             model: name.to_owned(),
             workspace: self.root.display().to_string(),
@@ -108,13 +112,17 @@ impl Workspace {
         let chosen = match (bin, &package.binaries[..]) {
             (Some(bin), all) if all.iter().any(|it| it == bin) => bin,
             (Some(bin), _) => {
-                return Err(Error::UnknownBinary { model: name.to_owned(), bin: bin.to_owned(), binaries: binaries() });
+                return Err(CommandError::UnknownBinary {
+                    model: name.to_owned(),
+                    bin: bin.to_owned(),
+                    binaries: binaries(),
+                });
             }
             (None, [only]) => only,
             (None, all) => match &package.default_run {
                 Some(default) => default,
                 None if all.iter().any(|it| it == name) => name,
-                None => return Err(Error::SeveralBinaries { model: name.to_owned(), binaries: binaries() }),
+                None => return Err(CommandError::SeveralBinaries { model: name.to_owned(), binaries: binaries() }),
             },
         };
         Ok(Program { package: package.id.clone(), kind: "--bin", name: chosen.to_owned() })
@@ -171,7 +179,7 @@ mod tests {
         Workspace::of(&json!({ "packages": packages, "workspace_root": "/w", "target_directory": "/w/target" }))
     }
 
-    fn chosen(model: Model, bin: Option<&str>) -> String {
+    fn chosen(model: ModelSource, bin: Option<&str>) -> String {
         match workspace().program(&model, bin, Path::new("x.ron")) {
             Ok(program) => format!("{}: {} {}", program.package, program.kind, program.name),
             Err(error) => error.to_string(),
@@ -188,9 +196,9 @@ mod tests {
             ("default", Some("a"), "id of default: --bin a"),
             ("open", Some("b"), "id of open: --bin b"),
         ] {
-            assert_eq!(chosen(Model::Package(name.to_owned()), bin), expected);
+            assert_eq!(chosen(ModelSource::Package(name.to_owned()), bin), expected);
         }
-        let example = |name: &str| chosen(Model::Example(name.to_owned()), None);
+        let example = |name: &str| chosen(ModelSource::Example(name.to_owned()), None);
         assert_eq!(example("tour"), "id of one: --example tour");
         assert_eq!(example("named"), "id of named: --bin named");
         // An example that is named like a package is what `Example` says.
@@ -199,15 +207,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_chosen_says_what_can() {
-        let package = |name: &str, bin| chosen(Model::Package(name.to_owned()), bin);
+        let package = |name: &str, bin| chosen(ModelSource::Package(name.to_owned()), bin);
         let several = package("open", None);
         assert!(several.starts_with("error[Z0128]: ") && several.contains("binaries: a, b\n"), "{several}");
         let unknown = package("open", Some("c"));
         assert!(unknown.starts_with("error[Z0131]: ") && unknown.contains("a, b"), "{unknown}");
         let library = package("library", None);
         assert!(library.starts_with("error[Z0122]: ") && library.contains("one, named, default, open, "), "{library}");
-        let shared = chosen(Model::Example("shared".to_owned()), None);
+        let shared = chosen(ModelSource::Example("shared".to_owned()), None);
         assert!(shared.starts_with("error[Z0134]: ") && shared.contains("one, named"), "{shared}");
-        assert!(chosen(Model::Example("part".to_owned()), None).starts_with("error[Z0122]: "));
+        assert!(chosen(ModelSource::Example("part".to_owned()), None).starts_with("error[Z0122]: "));
     }
 }

@@ -4,10 +4,10 @@ use proc_macro2::Ident;
 use syn::{Expr, Generics, LitStr, Type};
 
 /// A struct under `#[zero]`.
-pub struct Model {
+pub struct ModelStruct {
     pub name: Ident,
     /// Two or more; the last is the head, and no array.
-    pub fields: Vec<Field>,
+    pub fields: Vec<ModelField>,
     pub tied: Option<Tied>,
     /// What `#[config({...})]` says.
     pub config: Option<Json>,
@@ -22,7 +22,7 @@ pub struct Tied {
 }
 
 /// A field of a model.
-pub struct Field {
+pub struct ModelField {
     pub name: Ident,
     /// The type of the field, or of the elements of an array field.
     pub layer: Type,
@@ -38,11 +38,11 @@ pub struct Layers {
     pub name: Ident,
     pub generics: Generics,
     /// One or more.
-    pub parts: Vec<Part>,
+    pub parts: Vec<LayerPart>,
 }
 
 /// A field of a layer.
-pub struct Part {
+pub struct LayerPart {
     pub name: Ident,
     pub layer: Type,
     /// Whether its input is added to what it gives.
@@ -54,21 +54,21 @@ pub struct Part {
 #[derive(Default)]
 pub struct Notes {
     /// `#[weights(...)]`
-    pub weights: Vec<Name>,
+    pub weights: Vec<PublishedName>,
     /// `#[init(...)]`
-    pub init: Option<Init>,
+    pub init: Option<Deviations>,
 }
 
 /// What a part of a field is called where the model is published.
 #[derive(Debug, PartialEq)]
-pub enum Name {
+pub enum PublishedName {
     Named(String),
     Transposed(String),
     Unnamed,
 }
 
 /// Standard deviations that matrices are drawn with.
-pub struct Init {
+pub struct Deviations {
     pub all: Expr,
     /// That of the last one, where it has another.
     pub last: Option<Expr>,

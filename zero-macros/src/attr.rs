@@ -3,14 +3,14 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Data, DeriveInput, LitStr, Path};
-use zero_plan::config::Device;
+use zero_plan::config::DeviceKind;
 use zero_plan::diagnostic::Diagnostic;
 
 use crate::mistake::{Checked, Mistake};
 use crate::valid::{is_for_others, is_of_struct};
 
 /// The options of `#[zero(...)]` as written.
-pub struct Options {
+pub struct AttributeOptions {
     /// The path in `spec = "..."`.
     pub spec: Option<LitStr>,
     /// The path in `device = ...` that is no name of a spec's, but a type.
@@ -28,7 +28,7 @@ pub struct Inline {
     tokens: TokenStream,
 }
 
-impl Options {
+impl AttributeOptions {
     /// Options between commas. What is wrong with their values is for the spec to say.
     pub fn parse(tokens: TokenStream) -> Checked<Self> {
         let mut options = Self { spec: None, device: None, inline: Vec::new(), tokens: tokens.clone() };
@@ -117,7 +117,7 @@ impl Options {
 /// The type that an option names as the device: whatever is a path, and no device of a spec.
 fn own_device(option: &Inline) -> Option<Path> {
     let path: Path = syn::parse2(option.value.clone()).ok().filter(|_| option.name == "device")?;
-    let is_built_in = path.get_ident().is_some_and(|name| Device::named(&name.to_string()).is_some());
+    let is_built_in = path.get_ident().is_some_and(|name| DeviceKind::named(&name.to_string()).is_some());
     (!is_built_in).then_some(path)
 }
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn options_are_cut_at_commas() {
-        let options = Options::parse(quote!(spec = "a.ron", stage = 3, memory = GiB(1),)).unwrap();
+        let options = AttributeOptions::parse(quote!(spec = "a.ron", stage = 3, memory = GiB(1),)).unwrap();
         assert_eq!(options.spec.unwrap().value(), "a.ron");
         let pairs: Vec<_> = options.inline.iter().map(|o| (o.name.to_string(), o.value.to_string())).collect();
         assert_eq!(pairs, [("stage".to_owned(), "3".to_owned()), ("memory".to_owned(), "GiB (1)".to_owned())]);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_device_is_one_of_the_spec_s_or_a_type() {
         let read = |tokens| {
-            let options = Options::parse(tokens).unwrap();
+            let options = AttributeOptions::parse(tokens).unwrap();
             (options.device.map(|path| path.to_token_stream().to_string()), options.inline.len())
         };
         for built_in in [quote!(device = Cpu), quote!(device = "Cpu"), quote!(device = 3)] {
@@ -201,7 +201,7 @@ mod tests {
             quote!(device = Cpu, device = c::D),
             quote!(device = a::B, device = Cpu),
         ] {
-            let mistakes = Options::parse(twice).err().unwrap();
+            let mistakes = AttributeOptions::parse(twice).err().unwrap();
             assert!(mistakes.len() == 1 && mistakes[0].text.starts_with("[Z0104] duplicate key `device`"));
         }
     }
@@ -219,11 +219,11 @@ mod tests {
             (quote!(spec = 3), "[Z0103] `spec` expects a path in quotes, found `3`"),
             (quote!(spec = "a", spec = "b"), "[Z0104] duplicate key `spec`"),
         ] {
-            let mistakes = Options::parse(tokens).err().unwrap();
+            let mistakes = AttributeOptions::parse(tokens).err().unwrap();
             assert_eq!(mistakes.len(), 1);
             assert!(mistakes[0].text.starts_with(start), "{}", mistakes[0].text);
         }
-        assert_eq!(Options::parse(quote!(3, stage)).err().unwrap().len(), 2);
+        assert_eq!(AttributeOptions::parse(quote!(3, stage)).err().unwrap().len(), 2);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use zero_plan::diagnostic::{Diagnostic, line_column};
 use zero_plan::origin::NAMED;
 use zero_plan::spec::{Spec, decode, disagreements, locate, parse, parse_inline, unknown_fields};
 
-use crate::ast::Model;
-use crate::attr::Options;
+use crate::ast::ModelStruct;
+use crate::attr::AttributeOptions;
 use crate::environment::Environment;
 use crate::mistake::{Checked, Mistake};
 
@@ -27,12 +27,12 @@ pub struct Choice {
     /// The file that says so.
     pub file: Option<SpecFile>,
     /// Keys that errors of constants name, where they are given.
-    pub given: Vec<Given>,
+    pub given: Vec<ChosenKey>,
 }
 
 /// A key that is given.
 #[derive(Debug)]
-pub struct Given {
+pub struct ChosenKey {
     /// Its path.
     pub path: &'static str,
     /// Its value, as written.
@@ -53,7 +53,7 @@ pub struct SpecFile {
 }
 
 /// The spec of `ZERO_SPEC`, else of the attribute's `spec`, else of its other options.
-pub fn choose(options: &Options, environment: &Environment) -> Checked<Choice> {
+pub fn choose(options: &AttributeOptions, environment: &Environment) -> Checked<Choice> {
     let named = options.spec.as_ref().map(|path| environment.package.join(path.value()));
     if let Some(file) = environment.spec.clone().or(named) {
         return from_file(&file, options, environment);
@@ -68,7 +68,7 @@ pub fn choose(options: &Options, environment: &Environment) -> Checked<Choice> {
 }
 
 /// The spec of a file, and that the attribute's other options agree with it.
-fn from_file(path: &Path, options: &Options, environment: &Environment) -> Checked<Choice> {
+fn from_file(path: &Path, options: &AttributeOptions, environment: &Environment) -> Checked<Choice> {
     // As absolute as `include_str!` wants it, and without the `..` of a path from another directory.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let shown = environment.shown(&path);
@@ -95,28 +95,28 @@ fn from_file(path: &Path, options: &Options, environment: &Environment) -> Check
 }
 
 /// The named keys that a spec's text gives.
-fn given_in(text: &str) -> Vec<Given> {
+fn given_in(text: &str) -> Vec<ChosenKey> {
     let given = |path: &&'static str| {
         let spans = locate(text, path)?;
         let value = text[spans.value].split_whitespace().collect::<Vec<_>>().join(" ");
-        Some(Given { path, value, place: line_column(text, spans.key.start) })
+        Some(ChosenKey { path, value, place: line_column(text, spans.key.start) })
     };
     NAMED.iter().filter_map(given).collect()
 }
 
 /// The named keys that an attribute's options give.
-fn given_inline(options: &[(String, String)]) -> Vec<Given> {
+fn given_inline(options: &[(String, String)]) -> Vec<ChosenKey> {
     let given = |path: &&'static str| {
         let (name, _) = zero_plan::spec::options().find(|(_, key)| key.path == *path)?;
         let (_, value) = options.iter().find(|(option, _)| option == name)?;
-        Some(Given { path, value: value.replace(" (", "("), place: (0, 0) })
+        Some(ChosenKey { path, value: value.replace(" (", "("), place: (0, 0) })
     };
     NAMED.iter().filter_map(given).collect()
 }
 
 impl SpecFile {
     /// Mistakes in the file, at the place where it is chosen.
-    fn mistakes(&self, options: &Options, problems: &[Diagnostic]) -> Vec<Mistake> {
+    fn mistakes(&self, options: &AttributeOptions, problems: &[Diagnostic]) -> Vec<Mistake> {
         let in_spec = |problem| Mistake::in_spec(options.place(), problem, &self.shown, &self.text);
         problems.iter().map(in_spec).collect()
     }
@@ -124,7 +124,7 @@ impl SpecFile {
 
 impl Choice {
     /// That the model has the fields which the spec names.
-    pub fn names_fields_of(&self, model: &Model, options: &Options) -> Checked<()> {
+    pub fn names_fields_of(&self, model: &ModelStruct, options: &AttributeOptions) -> Checked<()> {
         let fields: Vec<_> = model.fields.iter().map(|field| field.name.unraw().to_string()).collect();
         let text = self.file.as_ref().map(|file| file.text.as_str());
         let problems = unknown_fields(&self.spec, text, &fields);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn chosen(options: TokenStream, environment: &Environment) -> Checked<Choice> {
-        choose(&Options::parse(options).unwrap(), environment)
+        choose(&AttributeOptions::parse(options).unwrap(), environment)
     }
 
     fn mistakes(options: TokenStream, environment: &Environment) -> Vec<String> {
@@ -232,7 +232,7 @@ mod tests {
         let item = syn::parse_quote! { struct Gpt { embed: E, r#blocks: [B; 2], head: H } };
         let model = crate::valid::model(&item).unwrap();
         let unknown = |tokens: TokenStream| {
-            let options = Options::parse(tokens).unwrap();
+            let options = AttributeOptions::parse(tokens).unwrap();
             let fit = choose(&options, &package).unwrap().names_fields_of(&model, &options);
             fit.err().unwrap_or_default().into_iter().map(|mistake| mistake.text).collect::<Vec<_>>()
         };

@@ -38,7 +38,7 @@ pub fn config(config: &Config) -> TokenStream {
             let snapshot = config.snapshot;
             quote!(#snapshot)
         }),
-        field(config.device != plain.device, "device", name("Device", config.device)),
+        field(config.device != plain.device, "device", name("DeviceKind", config.device)),
         field(config.transport != plain.transport, "transport", name("TransportKind", config.transport)),
         field(
             config.memory_bytes != plain.memory_bytes,
@@ -133,7 +133,7 @@ pub fn number(number: usize) -> Literal {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::config::{Device, Often, TransportKind, Width};
+    use zero_plan::config::{DeviceKind, Often, TransportKind, Width};
     use zero_plan::mesh::Axis;
 
     use super::*;
@@ -186,7 +186,7 @@ mod tests {
             length: 6,
             micro_batches: 8,
             snapshot: true,
-            device: Device::Cpu,
+            device: DeviceKind::Cpu,
             transport: TransportKind::Local,
             memory_bytes: Some(9),
         };

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Generics, parse_quote};
 
-use crate::ast::{Layers, Notes, Part};
+use crate::ast::{LayerPart, Layers, Notes};
 use crate::notes;
 
 /// `Entry` and `Layer` of the struct. A field takes what the one before it gives.
@@ -45,13 +45,13 @@ pub fn layers(layers: &Layers) -> TokenStream {
 }
 
 /// The layer of a field, with its residual connection. Takes the place of the field's type, for errors to be shown there.
-fn layer(part: &Part) -> TokenStream {
+fn layer(part: &LayerPart) -> TokenStream {
     let layer = &part.layer;
     if part.residual { quote_spanned!(layer.span()=> ::zero_runtime::layer::Residual<#layer>) } else { quote!(#layer) }
 }
 
 /// A statement for a field, which names its tensors.
-fn tensors(part: &Part, layer: &TokenStream, input: &TokenStream) -> TokenStream {
+fn tensors(part: &LayerPart, layer: &TokenStream, input: &TokenStream) -> TokenStream {
     let Notes { weights, init } = &part.notes;
     let title = part.name.unraw().to_string();
     let tensors = quote!(<#layer as ::zero_runtime::layer::Layer<S, #input>>::tensors);
@@ -196,9 +196,9 @@ mod tests {
                 __out.field(
                     "a",
                     &[
-                        ::zero_runtime::layer::Part::Named("norm"),
-                        ::zero_runtime::layer::Part::Transposed("map"),
-                        ::zero_runtime::layer::Part::Unnamed
+                        ::zero_runtime::layer::PublishedPart::Named("norm"),
+                        ::zero_runtime::layer::PublishedPart::Transposed("map"),
+                        ::zero_runtime::layer::PublishedPart::Unnamed
                     ],
                     |__out| __out.initial(
                         0.5,
@@ -216,7 +216,7 @@ mod tests {
                 );
                 __out.field(
                     "c",
-                    &[::zero_runtime::layer::Part::Named("c.{}")],
+                    &[::zero_runtime::layer::PublishedPart::Named("c.{}")],
                     <C as ::zero_runtime::layer::Layer<S, #third>>::tensors
                 );
             }

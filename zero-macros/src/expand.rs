@@ -1,4 +1,4 @@
-//! Expand: writes the `Model` of a struct: one chain of its fields, from which the compiler computes the plan and the
+//! Expand: writes the `ModelStruct` of a struct: one chain of its fields, from which the compiler computes the plan and the
 //! dispatch. Emission validates nothing.
 
 use proc_macro2::{Ident, TokenStream};
@@ -6,19 +6,19 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Expr, Type};
-use zero_plan::config::{Device, Width};
+use zero_plan::config::{DeviceKind, Width};
 
-use crate::ast::{Field, Model, Tied};
+use crate::ast::{ModelField, ModelStruct, Tied};
 use crate::attr::stripped;
-use crate::choice::{Choice, Given};
+use crate::choice::{Choice, ChosenKey};
 use crate::constants::{config, number};
 use crate::environment::Environment;
 use crate::notes;
 
-/// The struct, and its `Model` beside it. Names begin with `__`, as the types of fields are named in the same scope.
-pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &Environment) -> TokenStream {
+/// The struct, and its `ModelStruct` beside it. Names begin with `__`, as the types of fields are named in the same scope.
+pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environment: &Environment) -> TokenStream {
     let item = stripped(item);
-    let Model { name, fields, .. } = model;
+    let ModelStruct { name, fields, .. } = model;
     let first = &fields[0].layer;
     let input = quote_spanned!(first.span()=> <#first as ::zero_runtime::layer::Entry>::Input);
     let head = &fields[fields.len() - 1].layer;
@@ -56,7 +56,7 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
                 type Target = #target;
                 type Shape = Self;
                 const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
-                const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::model::DeviceOf<Self>>] =
+                const CODE: &'static [::zero_runtime::model::UnitCode<::zero_runtime::model::DeviceOf<Self>>] =
                     &__WHOLE.fields.code;
                 const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self>> = __WHOLE.head;
                 const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
@@ -71,17 +71,17 @@ pub fn model(item: &DeriveInput, model: &Model, choice: &Choice, environment: &E
 }
 
 /// Entries of these fields in the model's table: one for each, or one for each layer that alternates in it.
-fn first_entry(fields: &[Field]) -> usize {
+fn first_entry(fields: &[ModelField]) -> usize {
     fields.iter().map(|field| field.turns.len().max(1)).sum()
 }
 
 /// The fields one behind the other, under a shape.
-fn chain(model: &Model, shape: &Ident) -> TokenStream {
+fn chain(model: &ModelStruct, shape: &Ident) -> TokenStream {
     (0..model.fields.len()).map(|position| statement(model, shape, position)).collect()
 }
 
 /// The sizes of all fields under other shapes. Only sizes: nothing else of these shapes becomes code.
-fn probes(model: &Model, choice: &Choice, environment: &Environment) -> Option<TokenStream> {
+fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Option<TokenStream> {
     if environment.shapes.is_empty() {
         return None;
     }
@@ -112,9 +112,9 @@ fn probes(model: &Model, choice: &Choice, environment: &Environment) -> Option<T
 }
 
 /// The statements for a field.
-fn statement(model: &Model, shape: &Ident, position: usize) -> TokenStream {
+fn statement(model: &ModelStruct, shape: &Ident, position: usize) -> TokenStream {
     let fields = &model.fields;
-    let Field { layer, notes, .. } = &fields[position];
+    let ModelField { layer, notes, .. } = &fields[position];
     let place = layer.span();
     let added = if position == 0 { first(model, shape) } else { next(model, position) };
     let weights = (!notes.weights.is_empty()).then(|| notes::weights(&notes.weights));
@@ -130,7 +130,7 @@ fn statement(model: &Model, shape: &Ident, position: usize) -> TokenStream {
 }
 
 /// The first field, in the place of its type: a width that does not fit is shown there.
-fn first(model: &Model, shape: &Ident) -> TokenStream {
+fn first(model: &ModelStruct, shape: &Ident) -> TokenStream {
     let (field, entries) = (&model.fields[0], number(first_entry(&model.fields)));
     let (layer, title, place) = (&field.layer, field.name.unraw().to_string(), field.layer.span());
     let first = match (&field.count, &field.turns[..]) {
@@ -142,8 +142,8 @@ fn first(model: &Model, shape: &Ident) -> TokenStream {
 }
 
 /// A field after the first, in the place of its type.
-fn next(model: &Model, position: usize) -> TokenStream {
-    let Field { name, layer, count, turns, .. } = &model.fields[position];
+fn next(model: &ModelStruct, position: usize) -> TokenStream {
+    let ModelField { name, layer, count, turns, .. } = &model.fields[position];
     let (title, place) = (name.unraw().to_string(), layer.span());
     let is_head = position + 1 == model.fields.len();
     let next = match (count, &turns[..], &model.tied) {
@@ -171,7 +171,7 @@ fn alternating(method: TokenStream, title: &str, count: &Expr, turns: &[Type]) -
 }
 
 /// What the model's files say of it where it is published.
-fn published(model: &Model) -> Option<TokenStream> {
+fn published(model: &ModelStruct) -> Option<TokenStream> {
     let config = notes::json(model.config.as_ref()?);
     Some(quote! {
         fn config() -> ::zero_runtime::__private::serde_json::Value {
@@ -199,8 +199,8 @@ fn shape(name: &Ident, choice: &Choice) -> TokenStream {
 fn device(choice: &Choice) -> TokenStream {
     match (&choice.device, choice.config.device) {
         (Some(own), _) => own.to_token_stream(),
-        (None, Device::Cpu) => quote!(::zero_runtime::device::Cpu),
-        (None, Device::Cuda) => quote!(::zero_runtime::cuda_device!()),
+        (None, DeviceKind::Cpu) => quote!(::zero_runtime::device::Cpu),
+        (None, DeviceKind::Cuda) => quote!(::zero_runtime::cuda_device!()),
     }
 }
 
@@ -221,7 +221,7 @@ fn origin(choice: &Choice) -> TokenStream {
         }
         None => quote!(Attribute),
     };
-    let given = choice.given.iter().map(|Given { path, value, place: (line, column) }| {
+    let given = choice.given.iter().map(|ChosenKey { path, value, place: (line, column) }| {
         let (line, column) = (number(*line), number(*column));
         quote!(::zero_runtime::plan::Given { path: #path, value: #value, line: #line, column: #column })
     });
@@ -283,7 +283,7 @@ mod tests {
     fn choice(file: Option<PathBuf>) -> Choice {
         let spec = zero_plan::spec::parse("(mesh: (zero: 4), zero: (stage: 3, prefetch: 2))").unwrap();
         let file = file.map(|path| SpecFile { path, shown: "specs/a.ron".to_owned(), text: String::new() });
-        let given = vec![Given { path: "zero.stage", value: "3".to_owned(), place: (4, 2) }];
+        let given = vec![ChosenKey { path: "zero.stage", value: "3".to_owned(), place: (4, 2) }];
         Choice { config: spec.config(), spec, device: None, file, given }
     }
 
@@ -342,7 +342,7 @@ mod tests {
                     type Target = <Head<4> as ::zero_runtime::layer::Head<Gpt> >::Target;
                     type Shape = Self;
                     const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
-                    const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::model::DeviceOf<Self> >] =
+                    const CODE: &'static [::zero_runtime::model::UnitCode<::zero_runtime::model::DeviceOf<Self> >] =
                         &__WHOLE.fields.code;
                     const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self> > = __WHOLE.head;
                     const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
@@ -392,12 +392,12 @@ mod tests {
                 let __fields = ::zero_runtime::model::Fields::<Gpt, (), 7>::first_alternating::<A>("first", 2, 3)
                     .turn::<B>()
                     .last::<C>();
-                let __fields = __fields.weights(&[::zero_runtime::layer::Part::Named("first.{}")]);
+                let __fields = __fields.weights(&[::zero_runtime::layer::PublishedPart::Named("first.{}")]);
                 let __fields = __fields.alternating::<A>("blocks", N, 2).last::<B>();
                 let __fields = __fields.init(|| (0.5, ::core::option::Option::Some(STD)));
                 let __fields = __fields.then::<T>("table");
                 let __fields = __fields.tied::<Head<4>, T>("head", 5, D == 2);
-                let __fields = __fields.weights(&[::zero_runtime::layer::Part::Named("head")]);
+                let __fields = __fields.weights(&[::zero_runtime::layer::PublishedPart::Named("head")]);
                 ::zero_runtime::model::Fields::end(__fields, <Head<4> as ::zero_runtime::layer::Head<Gpt> >::CODE)
             };
         };

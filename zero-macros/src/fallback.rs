@@ -34,7 +34,7 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
                 type Target = #target;
                 type Shape = Self;
                 const PLAN: &'static ::zero_runtime::plan::Plan<'static> = { #(#mistakes)* };
-                const CODE: &'static [::zero_runtime::model::Code<::zero_runtime::model::DeviceOf<Self>>] = &[];
+                const CODE: &'static [::zero_runtime::model::UnitCode<::zero_runtime::model::DeviceOf<Self>>] = &[];
                 const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self>> =
                     ::zero_runtime::model::HeadCode {
                         classes: 0,

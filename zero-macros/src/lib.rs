@@ -19,7 +19,7 @@ mod valid;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-use attr::Options;
+use attr::AttributeOptions;
 use environment::Environment;
 use mistake::both;
 
@@ -59,7 +59,7 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
         Err(unusable) => return unusable.into(),
     };
     let environment = Environment::of_cargo();
-    let choice = Options::parse(options.into())
+    let choice = AttributeOptions::parse(options.into())
         .and_then(|options| choice::choose(&options, &environment).map(|choice| (choice, options)));
     let checked = both(choice, valid::model(&item)).and_then(|((choice, options), model)| {
         choice.names_fields_of(&model, &options)?;

@@ -3,20 +3,20 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::ast::{Init, Json, Name};
+use crate::ast::{Deviations, Json, PublishedName};
 
 /// A list of published names.
-pub fn weights(names: &[Name]) -> TokenStream {
+pub fn weights(names: &[PublishedName]) -> TokenStream {
     let parts = names.iter().map(|name| match name {
-        Name::Named(name) => quote!(Named(#name)),
-        Name::Transposed(name) => quote!(Transposed(#name)),
-        Name::Unnamed => quote!(Unnamed),
+        PublishedName::Named(name) => quote!(Named(#name)),
+        PublishedName::Transposed(name) => quote!(Transposed(#name)),
+        PublishedName::Unnamed => quote!(Unnamed),
     });
-    quote!(&[#(::zero_runtime::layer::Part::#parts),*])
+    quote!(&[#(::zero_runtime::layer::PublishedPart::#parts),*])
 }
 
 /// The deviation of all matrices, and that of the last one.
-pub fn init(Init { all, last }: &Init) -> TokenStream {
+pub fn init(Deviations { all, last }: &Deviations) -> TokenStream {
     let last = match last {
         Some(last) => quote!(::core::option::Option::Some(#last)),
         None => quote!(::core::option::Option::None),

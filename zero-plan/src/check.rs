@@ -52,7 +52,7 @@ pub struct UnitState {
 /// The state of a bucket in the walk.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketState {
-    staging: Staging,
+    staging: StagingState,
     /// Backward calls that add to its gradients in one micro-batch, and those since its claim.
     writers: usize,
     writes: usize,
@@ -66,7 +66,7 @@ pub struct BucketState {
     combined: usize,
     spread_replica: bool,
     spread_zero: bool,
-    /// The bucket after this one in each [`List`] that it is in.
+    /// The bucket after this one in each [`BucketList`] that it is in.
     next: [Option<usize>; 3],
 }
 
@@ -82,7 +82,7 @@ enum Held {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Staging {
+enum StagingState {
     Free,
     Claimed,
     Offered,
@@ -98,7 +98,7 @@ enum Subtotal {
 
 /// Lists of buckets whose places others may not use: few at a time, of buckets that may be many.
 #[derive(Clone, Copy)]
-enum List {
+enum BucketList {
     /// Those whose staging is not free.
     Staged,
     /// Those that are settled and wait until their replica's sum is read: to be combined, or summed over a host.
@@ -133,7 +133,7 @@ impl UnitState {
 impl BucketState {
     /// The state before the first op.
     pub const NEW: Self = Self {
-        staging: Staging::Free,
+        staging: StagingState::Free,
         writers: 0,
         writes: 0,
         offer: 0,
@@ -154,7 +154,7 @@ impl SlotState {
 
 /// The tables that a check reads.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub struct CheckedTables<'a> {
     /// The purpose of the schedule.
     pub pass: Pass,
     /// The pipeline stage.
@@ -166,7 +166,7 @@ pub struct Subject<'a> {
 }
 
 /// Scratch of a check, so that it runs in constants and at run time alike.
-pub struct Scratch<'s> {
+pub struct CheckScratch<'s> {
     /// One `NEW` for each unit.
     pub units: &'s mut [UnitState],
     /// One `NEW` for each bucket.
@@ -179,7 +179,7 @@ pub struct Scratch<'s> {
 ///
 /// # Errors
 /// The first op that breaks a rule.
-pub const fn check(subject: Subject, scratch: Scratch) -> Result<(), Fault> {
+pub const fn check(subject: CheckedTables, scratch: CheckScratch) -> Result<(), Fault> {
     let mut checker = Checker {
         subject,
         units: scratch.units,
@@ -228,7 +228,7 @@ const fn is_of_evaluations(op: Op) -> bool {
 }
 
 /// The rule, where it is broken.
-type Broken = Option<&'static str>;
+type BrokenRule = Option<&'static str>;
 
 /// A unit in a micro-batch.
 #[derive(Clone, Copy)]
@@ -244,7 +244,7 @@ impl At {
 }
 
 struct Checker<'a, 's> {
-    subject: Subject<'a>,
+    subject: CheckedTables<'a>,
     units: &'s mut [UnitState],
     buckets: &'s mut [BucketState],
     slots: &'s mut [SlotState],
@@ -263,7 +263,7 @@ struct Checker<'a, 's> {
     subtotalled: usize,
     settled: usize,
     combined: usize,
-    /// The first bucket in each [`List`].
+    /// The first bucket in each [`BucketList`].
     first: [Option<usize>; 3],
     agreed: bool,
 }
@@ -312,7 +312,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    const fn broken(&mut self, op: Op) -> Broken {
+    const fn broken(&mut self, op: Op) -> BrokenRule {
         rules! {
             self.exists(op) => "an op on a unit or bucket that is not there",
             self.trains() || is_of_evaluations(op) => "an op of a training step in an evaluation",
@@ -340,7 +340,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    const fn agree(&mut self) -> Broken {
+    const fn agree(&mut self) -> BrokenRule {
         rules! { !self.agreed => "a second agreement", }
         let mut bucket = 0;
         while bucket < self.buckets.len() {
@@ -370,7 +370,7 @@ impl<'a> Checker<'a, '_> {
         None
     }
 
-    const fn unfinished(&self) -> Broken {
+    const fn unfinished(&self) -> BrokenRule {
         let trains = self.trains();
         let config = self.subject.tables.config;
         let passes = if trains { config.micro_batches } else { 1 };

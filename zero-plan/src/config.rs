@@ -18,7 +18,7 @@ pub enum Gather {
 
 /// A device on which ranks compute, of those that are built in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Device {
+pub enum DeviceKind {
     /// The processor, with its memory.
     #[default]
     Cpu,
@@ -26,7 +26,7 @@ pub enum Device {
     Cuda,
 }
 
-impl Device {
+impl DeviceKind {
     /// The device of that name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -38,18 +38,18 @@ impl Device {
 
     /// Whether ranks on it can reach one another so.
     pub const fn has(self, transport: TransportKind) -> bool {
-        matches!((self, transport), (Device::Cuda, TransportKind::Peer | TransportKind::Nccl))
+        matches!((self, transport), (DeviceKind::Cuda, TransportKind::Peer | TransportKind::Nccl))
             || matches!(
                 (self, transport),
-                (Device::Cpu, TransportKind::Local | TransportKind::Shm | TransportKind::Cluster)
+                (DeviceKind::Cpu, TransportKind::Local | TransportKind::Shm | TransportKind::Cluster)
             )
     }
 
     /// What carries bytes between ranks on it, unless a spec says otherwise.
     pub const fn transport(self) -> TransportKind {
         match self {
-            Device::Cpu => TransportKind::Shm,
-            Device::Cuda => TransportKind::Peer,
+            DeviceKind::Cpu => TransportKind::Shm,
+            DeviceKind::Cuda => TransportKind::Peer,
         }
     }
 }
@@ -226,7 +226,7 @@ pub struct Config {
     /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training goes on meanwhile.
     pub snapshot: bool,
     /// The device on which ranks compute: it decides where places may begin, and whether ops have streams.
-    pub device: Device,
+    pub device: DeviceKind,
     /// What carries bytes between ranks.
     pub transport: TransportKind,
     /// The most a rank may take, where the spec sets a budget: its arena, and what lies outside.
@@ -256,7 +256,7 @@ impl Config {
         length: 1,
         micro_batches: 1,
         snapshot: false,
-        device: Device::Cpu,
+        device: DeviceKind::Cpu,
         transport: TransportKind::Shm,
         memory_bytes: None,
     };

@@ -17,7 +17,7 @@ pub const FORMAT: &str = "zero-diff-1";
 
 /// One of two plans.
 #[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
+pub struct PlanSide<'a> {
     /// What people call it: the path of its spec.
     pub name: &'a str,
     /// The spec.
@@ -80,7 +80,7 @@ pub struct Departure {
 
 impl Difference {
     /// Compares two plans.
-    pub fn of(first: &Side, second: &Side) -> Self {
+    pub fn of(first: &PlanSide, second: &PlanSide) -> Self {
         let both = [first, second];
         let [a, b] = both.map(|side| stages(side.plan));
         let keys = changes(first.spec, second.spec);
@@ -106,9 +106,9 @@ fn stages(plan: &Plan) -> Vec<StageSummary> {
 }
 
 /// Named figures of one plan, the total last.
-type Named = Vec<(String, usize)>;
+type NamedFigures = Vec<(String, usize)>;
 
-fn memory(stages: &[StageSummary]) -> Named {
+fn memory(stages: &[StageSummary]) -> NamedFigures {
     let Some(largest) = stages.iter().rev().max_by_key(|stage| stage.arena_bytes) else { return Vec::new() };
     let regions = largest.memory.iter().map(|region| (region.what.to_owned(), region.bytes));
     let all =
@@ -116,7 +116,7 @@ fn memory(stages: &[StageSummary]) -> Named {
     regions.chain(all.map(|(what, bytes)| (what.to_owned(), bytes))).collect()
 }
 
-fn sent(stages: &[StageSummary]) -> Named {
+fn sent(stages: &[StageSummary]) -> NamedFigures {
     let Some(most) = stages.iter().rev().max_by_key(|stage| stage.sent_bytes) else { return Vec::new() };
     let named = most.sent.iter().map(|sent| match sent.axis {
         Some(axis) => (format!("{axis}: {}", sent.what), sent.bytes),
@@ -125,8 +125,8 @@ fn sent(stages: &[StageSummary]) -> Named {
     named.chain([("total".to_owned(), most.sent_bytes)]).collect()
 }
 
-fn ops(stages: &[StageSummary]) -> Named {
-    let mut named = Named::new();
+fn ops(stages: &[StageSummary]) -> NamedFigures {
+    let mut named = NamedFigures::new();
     for count in stages.iter().flat_map(|stage| &stage.ops) {
         match named.iter_mut().find(|(op, _)| op == count.op) {
             Some((_, total)) => *total += count.count,
@@ -139,8 +139,9 @@ fn ops(stages: &[StageSummary]) -> Named {
 }
 
 /// Figures of the same name side by side. What only the second has comes where it stands there: after what is before it.
-fn merged(first: Named, second: Named) -> Vec<Figures> {
-    let of = |named: &Named, what: &str| named.iter().find(|(name, _)| name == what).map_or(0, |(_, figure)| *figure);
+fn merged(first: NamedFigures, second: NamedFigures) -> Vec<Figures> {
+    let of =
+        |named: &NamedFigures, what: &str| named.iter().find(|(name, _)| name == what).map_or(0, |(_, figure)| *figure);
     let mut names: Vec<&String> = first.iter().map(|(name, _)| name).collect();
     let mut place = 0;
     for (name, _) in &second {

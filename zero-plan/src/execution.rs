@@ -34,7 +34,7 @@ pub(crate) fn execute(
     ops: &[&[Op]],
     run: &mut dyn FnMut(usize, Op) -> u64,
 ) -> Result<Finish, Stuck> {
-    let mut world = World::new(plan, groups, ops);
+    let mut world = ExecutionWorld::new(plan, groups, ops);
     let mut moved = true;
     while moved {
         moved = false;
@@ -78,7 +78,7 @@ impl Tally {
 
 /// An event that an op waits for. `nth` counts the collectives of a communicator, or the parcels of a channel, in order.
 #[derive(Clone, Copy)]
-enum Event {
+enum ExecutionEvent {
     /// All members have begun a collective.
     Begun { scope: Scope, nth: usize },
     /// All members have read what they needed of it.
@@ -92,7 +92,7 @@ enum Event {
 }
 
 #[derive(Clone)]
-struct Rank {
+struct ExecutingRank {
     next: usize,
     /// Whether it is in the op, and not just in front of it.
     is_inside: bool,
@@ -118,7 +118,7 @@ struct Rank {
     taken: [usize; Parcel::ALL.len()],
 }
 
-impl Rank {
+impl ExecutingRank {
     /// Which collective of which communicator the last sum of a bucket along an axis is.
     fn sum(&self, bucket: usize, axis: Axis) -> (Scope, usize) {
         match axis {
@@ -128,11 +128,11 @@ impl Rank {
     }
 }
 
-struct World<'a> {
+struct ExecutionWorld<'a> {
     plan: &'a Plan<'a>,
     groups: &'a Groups,
     ops: &'a [&'a [Op]],
-    ranks: Vec<Rank>,
+    ranks: Vec<ExecutingRank>,
     /// For each communicator, its collectives.
     begun: Vec<Vec<Tally>>,
     done: Vec<Vec<Tally>>,
@@ -145,10 +145,10 @@ struct World<'a> {
     partial: Vec<usize>,
 }
 
-impl<'a> World<'a> {
+impl<'a> ExecutionWorld<'a> {
     fn new(plan: &'a Plan<'a>, groups: &'a Groups, ops: &'a [&'a [Op]]) -> Self {
         let (units, buckets) = (plan.units.len(), plan.buckets.len());
-        let rank = Rank {
+        let rank = ExecutingRank {
             next: 0,
             is_inside: false,
             clock: 0,
@@ -213,21 +213,21 @@ impl<'a> World<'a> {
     }
 
     /// When something was there that a rank waits for.
-    fn time(&self, rank: usize, event: Event) -> Option<u64> {
+    fn time(&self, rank: usize, event: ExecutionEvent) -> Option<u64> {
         match event {
-            Event::Begun { scope, nth } | Event::Done { scope, nth } => {
+            ExecutionEvent::Begun { scope, nth } | ExecutionEvent::Done { scope, nth } => {
                 let communicator = self.groups.communicator(rank, scope);
-                let tallies = if let Event::Begun { .. } = event { &self.begun } else { &self.done };
+                let tallies = if let ExecutionEvent::Begun { .. } = event { &self.begun } else { &self.done };
                 Tally::full(&tallies[communicator], nth, self.groups.members[communicator].len())
             }
-            Event::Subtotalled { scope, nth } => {
+            ExecutionEvent::Subtotalled { scope, nth } => {
                 let communicator = self.groups.communicator(rank, scope);
                 Tally::full(&self.subtotalled[communicator], nth, self.groups.members[communicator].len())
             }
-            Event::Sent { parcel, nth } => {
+            ExecutionEvent::Sent { parcel, nth } => {
                 Tally::full(&self.sent[self.groups.sender(rank, parcel)][parcel as usize], nth, 1)
             }
-            Event::Taken { parcel, nth } => Tally::full(&self.taken[rank][parcel as usize], nth, 1),
+            ExecutionEvent::Taken { parcel, nth } => Tally::full(&self.taken[rank][parcel as usize], nth, 1),
         }
     }
 
@@ -284,32 +284,36 @@ impl<'a> World<'a> {
     }
 
     /// The events that an op waits for, once it has begun.
-    fn needs(&self, rank: usize, op: Op) -> [Option<Event>; 2] {
+    fn needs(&self, rank: usize, op: Op) -> [Option<ExecutionEvent>; 2] {
         let own = &self.ranks[rank];
-        let all_in = |scope| Some(Event::Begun { scope, nth: own.begun[scope as usize] - 1 });
+        let all_in = |scope| Some(ExecutionEvent::Begun { scope, nth: own.begun[scope as usize] - 1 });
         let need = match op {
             // With streams, the gather itself is what waits for the shards of others.
             Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.has_streams() => None,
             // Mates may still need what lies where it is to go.
-            Op::Gather { .. } => own.released.map(|nth| Event::Done { scope: Scope::Zero, nth }),
-            Op::Wait { unit } => Some(Event::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
+            Op::Gather { .. } => own.released.map(|nth| ExecutionEvent::Done { scope: Scope::Zero, nth }),
+            Op::Wait { unit } => Some(ExecutionEvent::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
             Op::Claim { bucket } if self.plan.config.sums_on_hosts(Axis::Zero) => {
-                own.staging[self.staging[bucket]].map(|nth| Event::Subtotalled { scope: Scope::Zero, nth })
+                own.staging[self.staging[bucket]].map(|nth| ExecutionEvent::Subtotalled { scope: Scope::Zero, nth })
             }
             Op::Claim { bucket } => {
-                own.staging[self.staging[bucket]].map(|nth| Event::Done { scope: Scope::Zero, nth })
+                own.staging[self.staging[bucket]].map(|nth| ExecutionEvent::Done { scope: Scope::Zero, nth })
             }
             Op::Subtotal { bucket, axis, .. } => {
                 let (scope, nth) = own.sum(bucket, axis);
-                let has_left = own.subtotals[self.partial[bucket]].map(|nth| Event::Done { scope, nth });
-                return [Some(Event::Begun { scope, nth }), has_left];
+                let has_left = own.subtotals[self.partial[bucket]].map(|nth| ExecutionEvent::Done { scope, nth });
+                return [Some(ExecutionEvent::Begun { scope, nth }), has_left];
             }
             Op::Settle { bucket, .. } => {
                 let scope = Scope::Replica;
                 let is_read = own.partial[self.partial[bucket]].map(|nth| {
                     let sums_on_hosts = self.plan.config.sums_on_hosts(Axis::Replica);
-                    if sums_on_hosts { Event::Subtotalled { scope, nth } } else { Event::Done { scope, nth } }
+                    if sums_on_hosts {
+                        ExecutionEvent::Subtotalled { scope, nth }
+                    } else {
+                        ExecutionEvent::Done { scope, nth }
+                    }
                 });
                 return [Some(self.terms(own, bucket, Axis::Zero)), is_read];
             }
@@ -319,21 +323,21 @@ impl<'a> World<'a> {
             Op::Agree => all_in(Scope::World),
             Op::Clear { parcel } => {
                 let before = own.sent[parcel as usize].checked_sub(OUTGOING_SLOTS);
-                before.map(|nth| Event::Taken { parcel, nth })
+                before.map(|nth| ExecutionEvent::Taken { parcel, nth })
             }
-            Op::Receive { parcel, .. } => Some(Event::Sent { parcel, nth: own.taken[parcel as usize] }),
+            Op::Receive { parcel, .. } => Some(ExecutionEvent::Sent { parcel, nth: own.taken[parcel as usize] }),
             _ => None,
         };
         [need, None]
     }
 
     /// When what a rank adds up of a bucket along an axis is there.
-    fn terms(&self, own: &Rank, bucket: usize, axis: Axis) -> Event {
+    fn terms(&self, own: &ExecutingRank, bucket: usize, axis: Axis) -> ExecutionEvent {
         let (scope, nth) = own.sum(bucket, axis);
         if self.plan.config.sums_on_hosts(axis) {
-            Event::Subtotalled { scope, nth }
+            ExecutionEvent::Subtotalled { scope, nth }
         } else {
-            Event::Begun { scope, nth }
+            ExecutionEvent::Begun { scope, nth }
         }
     }
 

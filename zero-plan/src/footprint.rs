@@ -1,7 +1,7 @@
 //! Footprint: what a rank takes of memory: the lengths of the mappings that hold the arenas, to the byte, and a bound of what
 //! lies outside of them: on its host the program, data, and what each thread works in. Never measures.
 
-use crate::config::{Config, Device, Width};
+use crate::config::{Config, DeviceKind, Width};
 use crate::layout::{Memory, Tables};
 use crate::lines::{PAGE_BYTES, round_up};
 use crate::plan::Plan;
@@ -74,7 +74,7 @@ impl RunSize {
 }
 
 /// Length of the mapping that holds what is private to a rank.
-pub const fn private_mapping_bytes(device: Device, memory: &Memory) -> usize {
+pub const fn private_mapping_bytes(device: DeviceKind, memory: &Memory) -> usize {
     let bytes = if memory.private_bytes == 0 { 1 } else { memory.private_bytes };
     round_up(bytes, device.page_bytes())
 }
@@ -203,7 +203,7 @@ mod tests {
     fn mappings_are_as_long_as_worked_out_by_hand() {
         with_plan(|plan| {
             assert_eq!(segment_mapping_bytes(plan, 0), 4096 * (1 + 1 + 2 + 6));
-            assert_eq!(private_mapping_bytes(Device::Cpu, &plan.pipeline_stages[0].memory), 4096);
+            assert_eq!(private_mapping_bytes(DeviceKind::Cpu, &plan.pipeline_stages[0].memory), 4096);
         });
     }
 
@@ -211,11 +211,14 @@ mod tests {
     /// for the few KiB that they share; the library of products makes what is private one granule longer than its workspace.
     #[test]
     fn mappings_of_a_gpu_are_whole_granules() {
-        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
         let config = Config { mesh: Mesh::of_zero(2), stage: 3, ..config };
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
             assert_eq!(segment_mapping_bytes(plan, 0), 2 * 4096 + 2 * (2 << 20));
-            assert_eq!(private_mapping_bytes(Device::Cuda, &plan.pipeline_stages[0].memory), (32 << 20) + (2 << 20));
+            assert_eq!(
+                private_mapping_bytes(DeviceKind::Cuda, &plan.pipeline_stages[0].memory),
+                (32 << 20) + (2 << 20)
+            );
         });
     }
 
@@ -223,7 +226,7 @@ mod tests {
     /// and those that the rank gives, and what three mappings are rounded up by.
     #[test]
     fn outside_arenas_of_a_gpu_are_its_own_words() {
-        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
         let config = Config { mesh: Mesh::of_zero(2), ..config };
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
             let run = RunSize { threads: 7, profiled_steps: 3, data_bytes: 1 << 30 };

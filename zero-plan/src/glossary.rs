@@ -18,7 +18,7 @@ pub struct Word {
     /// Other ways to say the same.
     pub also: &'static [&'static str],
     /// Whose word it is.
-    pub of: Origin,
+    pub of: WordOrigin,
     /// What it means here, in one paragraph.
     pub meaning: &'static str,
     /// The keys of a spec that decide it, as dotted paths: each has a row in [`KEYS`].
@@ -27,7 +27,7 @@ pub struct Word {
 
 /// Whose word it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum WordOrigin {
     /// The field's, as this project uses it.
     Field,
     /// A name of PyTorch's FSDP, first or second version, or of accelerate's settings for it.
@@ -36,7 +36,7 @@ pub enum Origin {
     DeepSpeed,
 }
 
-impl Origin {
+impl WordOrigin {
     /// All of them, in the order in which lists have them.
     pub const ALL: [Self; 3] = [Self::Field, Self::Fsdp, Self::DeepSpeed];
 
@@ -68,7 +68,7 @@ pub fn find(word: &str) -> Vec<&'static Word> {
 pub fn key_page(path: &str) -> Option<String> {
     let key = KEYS.iter().find(|key| bare(key.path) == bare(path))?;
     let mut page = format!("{}\n\n{}\n\nIn a spec:\n\n    {}", key.path, fill(key.about), row(key));
-    for origin in Origin::ALL {
+    for origin in WordOrigin::ALL {
         let own = words().filter(|word| word.of == origin && word.keys.contains(&key.path));
         let names: Vec<_> = own.map(|word| word.name).collect();
         if !names.is_empty() {
@@ -98,9 +98,9 @@ fn bare(word: &str) -> String {
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = match self.of {
-            Origin::Field => "",
-            Origin::Fsdp => " (FSDP)",
-            Origin::DeepSpeed => " (DeepSpeed)",
+            WordOrigin::Field => "",
+            WordOrigin::Fsdp => " (FSDP)",
+            WordOrigin::DeepSpeed => " (DeepSpeed)",
         };
         let also = if self.also.is_empty() { String::new() } else { format!(", also {}", self.also.join(", ")) };
         write!(f, "{}{also}{of}\n\n{}", self.name, fill(self.meaning))?;

@@ -52,7 +52,7 @@ pub struct Hardware {
 
 /// A device on which a rank computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum Processor {
     /// A device with memory of its own, of which each rank has one.
     Gpu,
     /// The processor: ranks of a node share its memory, and take turns on its cores where they are more.
@@ -66,7 +66,7 @@ pub struct DeviceFigures {
     /// What people call it.
     pub name: String,
     /// How ranks use it.
-    pub kind: Kind,
+    pub kind: Processor,
     /// Memory of one device; of a processor, that of its whole node.
     pub memory: Size,
     /// What a rank has in that memory beside its plan: the device's context, libraries, and what an allocator cannot use.
@@ -108,7 +108,7 @@ pub struct Node {
     pub memory: Option<Size>,
     /// The disk to which checkpoints are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Disk>,
+    pub disk: Option<DiskRates>,
     /// How soon ranks of a processor go on that waited for one another; none to take no time for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
@@ -155,7 +155,7 @@ impl Network {
 /// A disk, in bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Disk {
+pub struct DiskRates {
     /// Read in a second.
     pub read: f64,
     /// Written in a second, flushed.
@@ -245,8 +245,8 @@ impl Hardware {
     pub fn budget_bytes(&self, ranks_per_node: usize) -> u64 {
         let memory = self.device.memory.bytes();
         let of_rank = match self.device.kind {
-            Kind::Gpu => memory,
-            Kind::Cpu => memory / ranks_per_node.max(1) as u64,
+            Processor::Gpu => memory,
+            Processor::Cpu => memory / ranks_per_node.max(1) as u64,
         };
         of_rank.saturating_sub(self.device.reserved.bytes())
     }

@@ -11,9 +11,9 @@ mod keys;
 mod settings;
 
 use crate::diagnostic::Diagnostic;
-use crate::spec::{Model, Spec, parse};
+use crate::spec::{ModelSource, Spec, parse};
 
-use document::Node;
+use document::DocumentNode;
 use settings::Settings;
 
 /// Whose configuration it is.
@@ -37,7 +37,7 @@ impl Framework {
 
 /// What such a file does not say, or leaves to a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct ImportOptions {
     /// All ranks.
     pub ranks: Option<u32>,
     /// Nodes that they lie on.
@@ -49,12 +49,12 @@ pub struct Options {
     /// Micro-batches of a step.
     pub micro_batches: Option<u32>,
     /// The model.
-    pub model: Option<Model>,
+    pub model: Option<ModelSource>,
 }
 
 /// How a setting was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Taken {
+pub enum SettingFate {
     /// Nothing in a spec means the same.
     Lost,
     /// What is nearest was taken.
@@ -65,7 +65,7 @@ pub enum Taken {
     Argument,
 }
 
-impl Taken {
+impl SettingFate {
     /// A heading for such settings.
     pub const fn title(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Taken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// How they were taken.
-    pub taken: Taken,
+    pub taken: SettingFate,
     /// Their paths in the file, such as `zero_optimization.offload_optimizer`.
     pub settings: Vec<String>,
     /// Why, or as what.
@@ -90,7 +90,7 @@ pub struct Note {
 
 /// A configuration that has become a spec.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Imported {
+pub struct ImportedSpec {
     /// Whose it was.
     pub framework: Framework,
     /// The text of the spec, without comments.
@@ -101,7 +101,7 @@ pub struct Imported {
     pub notes: Vec<Note>,
 }
 
-impl Imported {
+impl ImportedSpec {
     /// The notes as lines: a heading for each kind, and what it is about below, indented.
     pub fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -134,7 +134,7 @@ impl Imported {
 /// # Errors
 /// Every mistake that can be told at once, at its place: Z0154 where the text is not understood, Z0155 for unknown keys, Z0156
 /// for values that a key cannot have, Z0157 where file and options do not determine ranks and batch.
-pub fn import(text: &str, options: &Options) -> Result<Imported, Vec<Diagnostic>> {
+pub fn import(text: &str, options: &ImportOptions) -> Result<ImportedSpec, Vec<Diagnostic>> {
     let root = document::read(text).map_err(|problem| vec![*problem])?;
     let framework = framework(&root);
     let rows = match framework {
@@ -149,11 +149,11 @@ pub fn import(text: &str, options: &Options) -> Result<Imported, Vec<Diagnostic>
     let draft = drafted.map_err(|problem| vec![*problem])?;
     let text = draft.to_string();
     let spec = parse(&text)?;
-    Ok(Imported { framework, text, spec, notes: settings.notes() })
+    Ok(ImportedSpec { framework, text, spec, notes: settings.notes() })
 }
 
 /// Accelerate's files have keys about processes and machines at the top, and DeepSpeed's have none of these.
-fn framework(root: &Node) -> Framework {
+fn framework(root: &DocumentNode) -> Framework {
     let has = |key: &str| root.entries().iter().any(|entry| entry.key == key);
     let of_accelerate = ["distributed_type", "compute_environment", "fsdp_config", "deepspeed_config", "num_processes"];
     if of_accelerate.into_iter().any(has) { Framework::Accelerate } else { Framework::DeepSpeed }

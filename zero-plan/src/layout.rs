@@ -16,7 +16,7 @@ use crate::unit::Unit;
 pub use decoding::Decoding;
 pub(crate) use inbox::{arriving_bytes, terms_bytes, tied_bytes};
 pub use memory::{Home, Kind, Memory, Region};
-use sizes::Sizes;
+use sizes::RegionSizes;
 
 /// Staging slots for gradients at stages 2 and 3, and for sums over one replica: one is filled while the one before it is
 /// read.
@@ -213,7 +213,7 @@ pub const fn fill_buckets(tables: &Tables, out: &mut [Bucket]) {
 
 /// Gives the buckets of a pipeline stage their places.
 const fn fill_staging(tables: &Tables, stage: usize, out: &mut [Bucket]) {
-    let sizes = Sizes::of(tables, stage);
+    let sizes = RegionSizes::of(tables, stage);
     let (mut staged, mut start, mut i) = (0, sizes.gradients, 0);
     while i < out.len() {
         if out[i].pipeline_stage == stage {

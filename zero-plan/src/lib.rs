@@ -66,8 +66,8 @@ pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks,
 pub use report::{Report, ScheduleText};
 pub use schedule::{Op, Parcel};
 pub use simulate::{
-    Cause, Costs, Flow, Impossible, Lane, LinkKind, Part, Parts, Route, Routes, Segment, Span, Timeline, Timing,
-    Transfer, makespan, simulate, simulate_with, threads_of_rank,
+    Cause, Costs, CriticalStretch, Flow, Impossible, Lane, LinkKind, OpSpan, Route, Routes, StepPart, StepParts,
+    Timeline, Timing, Transfer, makespan, simulate, simulate_with, threads_of_rank,
 };
 pub use sizes::{Probe, Sizes};
 pub use streams::{Queued, Stream};

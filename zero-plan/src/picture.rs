@@ -17,10 +17,10 @@ use crate::report::{Ranges, work};
 use crate::simulate::Timeline;
 
 pub use flights::Flights;
-pub use memory::{Group, Holding, KindPicture, MemoryPicture, PeakPicture};
+pub use memory::{Holding, KindPicture, MemoryGroup, MemoryPicture, PeakPicture};
 pub use mesh::{AxisPicture, MeshPicture, StatePicture};
 pub use operations::operations;
-pub use ops::{About, Class, OpColumns, TimePart, Verb, WaitPicture};
+pub use ops::{About, Class, OpColumns, OpVerb, TimePart, WaitPicture};
 pub use source::{KeyPicture, SourcePicture};
 pub use traffic::TrafficPart;
 
@@ -29,7 +29,7 @@ pub const FORMAT: &str = "zero-picture-1";
 
 /// What the axis of time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Clock {
+pub enum TimeAxis {
     /// Nanoseconds on a machine.
     #[serde(rename = "ns")]
     Nanoseconds,
@@ -38,12 +38,12 @@ pub enum Clock {
     Operations,
 }
 
-impl Clock {
+impl TimeAxis {
     /// A time of a [`Timeline`] on the axis.
     fn ticks(self, time: f64) -> u64 {
         match self {
-            Clock::Nanoseconds => (time * 1e9).round() as u64,
-            Clock::Operations => time.round() as u64,
+            TimeAxis::Nanoseconds => (time * 1e9).round() as u64,
+            TimeAxis::Operations => time.round() as u64,
         }
     }
 }
@@ -54,7 +54,7 @@ pub struct Timed<'a> {
     /// When.
     pub timeline: &'a Timeline,
     /// What its times count.
-    pub clock: Clock,
+    pub clock: TimeAxis,
     /// The machine; none where times are operations.
     pub hardware: Option<&'a str>,
     /// Memory that a rank may take there, in bytes.
@@ -73,7 +73,7 @@ pub struct Picture {
     /// Model, batch and widths in words, as reports begin.
     pub summary: Vec<String>,
     /// The unit of time.
-    pub clock: Clock,
+    pub clock: TimeAxis,
     /// The machine that times are of.
     pub hardware: Option<String>,
     /// How long a step takes.
@@ -93,7 +93,7 @@ pub struct Picture {
     /// The buckets, in the order of backward.
     pub buckets: Vec<BucketPicture>,
     /// What ops do; [`OpColumns::verb`] has indices of these.
-    pub verbs: Vec<Verb>,
+    pub verbs: Vec<OpVerb>,
     /// Kinds of memory, by [`crate::Kind::ALL`].
     pub kinds: Vec<KindPicture>,
     /// What a rank takes outside its arena, at most.

@@ -9,7 +9,7 @@ pub use buffer::PlanBuf;
 
 use serde::Serialize;
 
-use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, check, check_layout};
+use crate::check::{BucketState, CheckScratch, CheckedTables, Fault, SlotState, UnitState, check, check_layout};
 use crate::config::Config;
 use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
@@ -160,8 +160,8 @@ impl<'a> Plan<'a> {
         }
         for (stage, schedules) in self.pipeline_stages.iter().enumerate() {
             for (pass, ops) in [(Pass::Train, schedules.step), (Pass::Evaluate, schedules.evaluation)] {
-                let subject = Subject { pass, stage, tables: self.tables(), ops };
-                let scratch = Scratch {
+                let subject = CheckedTables { pass, stage, tables: self.tables(), ops };
+                let scratch = CheckScratch {
                     units: &mut vec![UnitState::NEW; self.units.len()],
                     buckets: &mut vec![BucketState::NEW; self.buckets.len()],
                     slots: &mut vec![SlotState::NEW; self.tables().activation_slots(stage)],

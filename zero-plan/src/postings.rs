@@ -50,7 +50,7 @@ impl Payload {
 
 /// The messages that one rank sends another one, or receives of it, for one op: they are posted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct PostingBatch {
     /// Whether they are sent, and not received.
     pub is_sent: bool,
     /// The rank of another host that they go to, or come from.
@@ -78,7 +78,7 @@ pub const fn is_for_ops(tag: u16) -> bool {
     tag <= LARGEST_TAG && (tag as usize == NUMBERS || tag as usize % TAG_KINDS != NUMBERS)
 }
 
-impl Batch {
+impl PostingBatch {
     /// The tag of its messages, which is the same on both ranks.
     pub const fn tag(&self) -> u16 {
         let (kind, of) = match self.op {
@@ -133,7 +133,7 @@ impl Postings {
 
     /// Calls back for all that the rank at `at` posts at a moment of `op`, in its order. Each op of a schedule is gone
     /// through once, moment by moment.
-    pub fn post(&mut self, plan: &Plan, at: Coordinates, moment: Moment, op: Op, visit: &mut dyn FnMut(Batch)) {
+    pub fn post(&mut self, plan: &Plan, at: Coordinates, moment: Moment, op: Op, visit: &mut dyn FnMut(PostingBatch)) {
         match (moment, op) {
             (Moment::Begin, Op::Gather { .. } | Op::Spread { .. }) => {
                 each_peer(plan, at, op, false, visit);
@@ -144,8 +144,8 @@ impl Postings {
                 let (mesh, rank) = (&plan.config.mesh, plan.config.mesh.rank(at));
                 for node in (0..mesh.nodes).filter(|&node| node != mesh.node(rank)) {
                     let peer = node * mesh.ranks_per_node() + rank % mesh.ranks_per_node();
-                    visit(Batch { is_sent: false, peer, op });
-                    visit(Batch { is_sent: true, peer, op });
+                    visit(PostingBatch { is_sent: false, peer, op });
+                    visit(PostingBatch { is_sent: true, peer, op });
                 }
             }
             (Moment::End, Op::Reduce { bucket, round }) if !plan.config.sums_on_hosts(Axis::Zero) => {
@@ -172,7 +172,7 @@ impl Postings {
     }
 
     /// The terms of a settle are there: they are sent, and others are received unless another settle comes before.
-    fn offer(&mut self, plan: &Plan, at: Coordinates, settle: Op, visit: &mut dyn FnMut(Batch)) {
+    fn offer(&mut self, plan: &Plan, at: Coordinates, settle: Op, visit: &mut dyn FnMut(PostingBatch)) {
         self.unsettled.push_back(settle);
         if self.unsettled.len() == 1 {
             each_peer(plan, at, settle, false, visit);
@@ -182,7 +182,7 @@ impl Postings {
 }
 
 /// Calls back for a batch with each rank of another host that the one at `own` gives something in an op, or takes something of.
-fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(Batch)) {
+fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(PostingBatch)) {
     let config = &plan.config;
     let only = |stage: usize| (stage, stage + 1);
     let (first, end) = match op {
@@ -194,7 +194,7 @@ fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut d
         let other = own.with(axis_of(op).unwrap_or(Axis::Pipeline), index);
         let peer = config.mesh.rank(other);
         if are_counterparts(config, op, own, other) && !config.reaches(config.mesh.rank(own), peer) {
-            visit(Batch { is_sent, peer, op });
+            visit(PostingBatch { is_sent, peer, op });
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
             Op::Agree,
         ];
         ops.extend(Parcel::ALL.map(|parcel| Op::Receive { parcel, unit: 0, micro_batch, slot }));
-        let tag = |op| Batch { is_sent: false, peer: 0, op }.tag();
+        let tag = |op| PostingBatch { is_sent: false, peer: 0, op }.tag();
         let mut tags: Vec<u16> = ops.into_iter().map(tag).collect();
         assert!(tags.iter().all(|&tag| is_for_ops(tag)), "{tags:?}");
         assert!([CLOCK_TAG, REPORT_TAG, LARGEST_TAG + 1].into_iter().all(|tag| !is_for_ops(tag)));

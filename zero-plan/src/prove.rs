@@ -23,7 +23,7 @@ use core::fmt;
 
 use serde::Serialize;
 
-use crate::check::{BucketState, Fault, Scratch, SlotState, Subject, UnitState, check, check_layout};
+use crate::check::{BucketState, CheckScratch, CheckedTables, Fault, SlotState, UnitState, check, check_layout};
 use crate::execution::{Stuck, Wait};
 use crate::groups::Groups;
 use crate::layout::Memory;
@@ -221,8 +221,8 @@ impl Ranks<'_> {
             if sound.iter().any(|&(other, table)| other == stage && core::ptr::eq(table, ops)) {
                 continue;
             }
-            let subject = Subject { pass: self.pass, stage, tables: self.plan.tables(), ops };
-            let scratch = Scratch {
+            let subject = CheckedTables { pass: self.pass, stage, tables: self.plan.tables(), ops };
+            let scratch = CheckScratch {
                 units: &mut vec![UnitState::NEW; self.plan.units.len()],
                 buckets: &mut vec![BucketState::NEW; self.plan.buckets.len()],
                 slots: &mut vec![SlotState::NEW; self.plan.tables().activation_slots(stage)],

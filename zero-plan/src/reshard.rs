@@ -12,7 +12,7 @@ pub use proof::prove;
 
 /// Where a run of elements of a tensor lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Source {
+pub struct RunSource {
     /// The tensor, by its number.
     pub tensor: usize,
     /// The first element of the tensor's own flat order.
@@ -62,7 +62,7 @@ pub enum Mismatch {
     /// A run of elements that its tensor does not have.
     Beyond {
         /// Whether a source or what is wanted has it.
-        side: Side,
+        side: RunSide,
         /// Its index.
         index: usize,
         /// The tensor.
@@ -129,7 +129,7 @@ pub enum Mismatch {
 
 /// Which of two sets of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum RunSide {
     /// What there is.
     Source,
     /// What is wanted.
@@ -141,8 +141,8 @@ impl fmt::Display for Mismatch {
         match self {
             Self::Beyond { side, index, tensor, start, len, tensor_len } => {
                 let side = match side {
-                    Side::Source => "source",
-                    Side::Wanted => "wanted run",
+                    RunSide::Source => "source",
+                    RunSide::Wanted => "wanted run",
                 };
                 write!(f, "{side} {index} is {len} elements of tensor {tensor} from element {start} on, and ")?;
                 match tensor_len {
@@ -183,16 +183,16 @@ impl core::error::Error for Mismatch {}
 /// # Errors
 /// A run that its tensor does not have, and elements of any tensor that sources do not have, or have twice. Whether
 /// wanted runs lie over one another is for [`prove`].
-pub fn intersection(lens: &[usize], sources: &[Source], wanted: &[Wanted]) -> Result<Vec<Move>, Mismatch> {
+pub fn intersection(lens: &[usize], sources: &[RunSource], wanted: &[Wanted]) -> Result<Vec<Move>, Mismatch> {
     for (index, run) in sources.iter().enumerate() {
-        within(lens, Side::Source, index, (run.tensor, run.start, run.len))?;
+        within(lens, RunSide::Source, index, (run.tensor, run.start, run.len))?;
     }
     let mut sorted: Vec<usize> = (0..sources.len()).filter(|&i| sources[i].len > 0).collect();
     sorted.sort_unstable_by_key(|&i| (sources[i].tensor, sources[i].start));
     follow(lens, sources, &sorted)?;
     let mut moves = Vec::with_capacity(wanted.len());
     for (index, run) in wanted.iter().enumerate() {
-        within(lens, Side::Wanted, index, (run.tensor, run.start, run.len))?;
+        within(lens, RunSide::Wanted, index, (run.tensor, run.start, run.len))?;
         // The last source that begins no later than the run does, as sources follow one another.
         let after = sorted.partition_point(|&i| (sources[i].tensor, sources[i].start) <= (run.tensor, run.start));
         let (mut next, mut to) = (after.saturating_sub(1), 0);
@@ -211,7 +211,7 @@ pub fn intersection(lens: &[usize], sources: &[Source], wanted: &[Wanted]) -> Re
 /// Refuses a run of elements that its tensor does not have.
 fn within(
     lens: &[usize],
-    side: Side,
+    side: RunSide,
     index: usize,
     (tensor, start, len): (usize, usize, usize),
 ) -> Result<(), Mismatch> {
@@ -223,7 +223,7 @@ fn within(
 }
 
 /// Refuses sorted sources that do not follow one another through every tensor from its first element to its last.
-fn follow(lens: &[usize], sources: &[Source], sorted: &[usize]) -> Result<(), Mismatch> {
+fn follow(lens: &[usize], sources: &[RunSource], sorted: &[usize]) -> Result<(), Mismatch> {
     let mut rest = sorted.iter().map(|&i| &sources[i]).peekable();
     for (tensor, &len) in lens.iter().enumerate() {
         let mut end = 0;

@@ -15,10 +15,10 @@ mod walk;
 use crate::layout::{Bucket, Tables};
 use crate::pipeline::{Chunk, Pass};
 
-use gradients::Gradients;
+use gradients::DueBucket;
 pub use op::{Op, Parcel};
 use parameters::Parameters;
-use walk::{Step, Walk};
+use walk::{StageWalk, WalkStep};
 
 /// Room for the ops of one schedule: a little more than it has, counted without walking it.
 pub const fn op_bound(pass: Pass, tables: &Tables, stage: usize) -> usize {
@@ -64,7 +64,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
 }
 
 /// What a schedule has taken so far: scratch.
-pub struct Taken<'s> {
+pub struct ScheduleScratch<'s> {
     /// For each slot for activations of the stage, at least, 0.
     pub slots: &'s mut [usize],
     /// For each unit, that its parameters are not gathered.
@@ -72,11 +72,11 @@ pub struct Taken<'s> {
 }
 
 /// Fills in the ops of a pipeline stage and returns their number. `out` has [`op_bound`] entries.
-pub const fn fill_ops(pass: Pass, tables: &Tables, stage: usize, taken: Taken, out: &mut [Op]) -> usize {
-    let walk = Walk::new(pass, tables, stage);
+pub const fn fill_ops(pass: Pass, tables: &Tables, stage: usize, taken: ScheduleScratch, out: &mut [Op]) -> usize {
+    let walk = StageWalk::new(pass, tables, stage);
     let mut ops = Ops { out, len: 0 };
     let mut parameters = Parameters::new(&walk);
-    let mut gradients = Gradients::NEW;
+    let mut gradients = DueBucket::NEW;
     let (mut cursor, mut slot) = (walk.start(), 0);
     while let Some(step) = cursor.step {
         if walk.begins(step) {
@@ -117,7 +117,7 @@ impl Ops<'_> {
 }
 
 /// The slot for the activations of a turn that begins: forward the lowest free one, back the one that it took then.
-const fn find_slot(walk: &Walk, step: Step, slots: &mut [usize]) -> usize {
+const fn find_slot(walk: &StageWalk, step: WalkStep, slots: &mut [usize]) -> usize {
     // What holds a slot: chunk and micro-batch as one number, 0 for nothing.
     let holder = 1 + step.turn.micro_batch * walk.tables.chunks.len() + step.turn.chunk;
     let wanted = if step.turn.backward { holder } else { 0 };
@@ -132,8 +132,8 @@ const fn find_slot(walk: &Walk, step: Step, slots: &mut [usize]) -> usize {
 }
 
 /// Takes in what another pipeline stage has sent, where a turn begins.
-const fn arrive(walk: &Walk, step: Step, slot: usize, ops: &mut Ops) {
-    let Step { unit, turn } = step;
+const fn arrive(walk: &StageWalk, step: WalkStep, slot: usize, ops: &mut Ops) {
+    let WalkStep { unit, turn } = step;
     let micro_batch = turn.micro_batch;
     if !turn.backward && unit > 0 {
         ops.push(Op::Receive { parcel: Parcel::Activations, unit, micro_batch, slot });
@@ -144,8 +144,8 @@ const fn arrive(walk: &Walk, step: Step, slot: usize, ops: &mut Ops) {
 }
 
 /// Runs a unit, with the places for its results made free before.
-const fn compute(walk: &Walk, step: Step, slot: usize, gradients: &mut Gradients, ops: &mut Ops) {
-    let Step { unit, turn } = step;
+const fn compute(walk: &StageWalk, step: WalkStep, slot: usize, gradients: &mut DueBucket, ops: &mut Ops) {
+    let WalkStep { unit, turn } = step;
     let micro_batch = turn.micro_batch;
     if !turn.backward {
         if walk.leaves(unit) {
@@ -165,8 +165,8 @@ const fn compute(walk: &Walk, step: Step, slot: usize, gradients: &mut Gradients
 }
 
 /// Sends what another pipeline stage waits for, where a turn ends.
-const fn leave(walk: &Walk, step: Step, ops: &mut Ops) {
-    let Step { unit, turn } = step;
+const fn leave(walk: &StageWalk, step: WalkStep, ops: &mut Ops) {
+    let WalkStep { unit, turn } = step;
     if !turn.backward && walk.leaves(unit) {
         ops.push(Op::Send { parcel: Parcel::Activations, unit, micro_batch: turn.micro_batch });
     }
@@ -177,7 +177,7 @@ const fn leave(walk: &Walk, step: Step, ops: &mut Ops) {
 
 /// Updates the units of the stage; where parameters are replicated but optimizer state is not, all-gathers what peers
 /// updated; brings mirrors of tied parameters up to date.
-const fn update(walk: &Walk, ops: &mut Ops) {
+const fn update(walk: &StageWalk, ops: &mut Ops) {
     let config = walk.tables.config;
     let gathers = config.shards_optimizer() && !config.shards_parameters();
     let mut unit = 0;

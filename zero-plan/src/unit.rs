@@ -14,7 +14,7 @@ pub const UNITS_MAX: usize = 1 << 10;
 pub struct Unit {
     /// Name of the field.
     #[serde(deserialize_with = "name")]
-    pub field: Name,
+    pub field: FieldName,
     /// Position of its [`Field`] among those of the model: what generated dispatch matches on.
     pub position: usize,
     /// Index in an array field.
@@ -44,10 +44,10 @@ pub struct Unit {
 }
 
 /// Name of a field. An alias, because what serde derives for a reference would borrow it from the text.
-pub type Name = &'static str;
+pub type FieldName = &'static str;
 
 /// A name that is read lives for ever, as those in a program do. A command reads those of one model.
-fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FieldName, D::Error> {
     String::deserialize(deserializer).map(|name| &*name.leak())
 }
 

@@ -9,7 +9,7 @@ use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, exchanged_bytes, privat
 use zero_plan::lines::PAGE_BYTES;
 use zero_plan::{Axis, Coordinates, Home, Kind, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
 
-use crate::device::{Device, Exchange, Memory, Parts, Stored, StoredMut};
+use crate::device::{Device, DeviceMemory, Exchange, SharedParts, Stored, StoredMut};
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
@@ -24,14 +24,14 @@ pub struct Arena<'p, D: Device> {
     shared: D::Memory,
     /// The words of a step: see [`crate::engine`].
     words: D::Memory,
-    map: Map,
+    map: SegmentMap,
     /// The device that this memory is of, until an engine takes it.
     device: Mutex<Option<D>>,
 }
 
 /// Where things lie in the segment that all ranks of a plan share: a control block for each rank, numbers for each rank,
 /// what ranks along `zero` hold in common, and each rank's shared part.
-struct Map {
+struct SegmentMap {
     numbers: usize,
     /// Start of each rank's common part; ranks along `zero` have the same one.
     commons: Vec<usize>,
@@ -43,7 +43,7 @@ struct Map {
     parts: Vec<usize>,
 }
 
-impl Map {
+impl SegmentMap {
     fn of(plan: &Plan, rank: usize) -> Self {
         let mesh = &plan.config.mesh;
         let (first, end_rank) = plan.config.sharing(rank);
@@ -74,7 +74,7 @@ impl Map {
 
 /// Bytes of the host's segment that a rank shares with all others of it.
 pub(crate) fn segment_bytes(plan: &Plan, rank: usize) -> usize {
-    Map::of(plan, rank).segment_bytes
+    SegmentMap::of(plan, rank).segment_bytes
 }
 
 /// Bytes that all ranks on the host of one take together of its memory, at most: what they share, what is private to each if that
@@ -104,10 +104,10 @@ impl<'p, D: Device> Arena<'p, D> {
     ) -> Result<Self, LaunchError> {
         let mesh = &plan.config.mesh;
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
-        let map = Map::of(plan, rank);
+        let map = SegmentMap::of(plan, rank);
         assert_eq!(segment.len(), map.segment_bytes, "the shared segment has another size than planned");
         let private = device.allocate(private_mapping_bytes(plan.config.device, &plan.of_rank(rank).memory))?;
-        let parts = Parts { bytes: map.parts.clone(), own: rank, exchange };
+        let parts = SharedParts { bytes: map.parts.clone(), own: rank, exchange };
         let shared = device.share(Arc::clone(&segment), parts)?;
         let words = device.allocate(pages(words_bytes(plan.agreed_values(), mesh.ranks())))?;
         device.prepare(plan.of_rank(rank).events())?;

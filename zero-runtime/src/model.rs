@@ -12,13 +12,13 @@ use zero_plan::{Field, Plan, Unit};
 use crate::device::Device;
 use crate::layer::size::{bytes, product};
 use crate::layer::{
-    Activation, Backward, Context, Entry, Forward, Grads, Head, Layer, Loss, Part, SameAs, Shape, SharesWith, Tensors,
-    activation_bytes,
+    Activation, Backward, Context, Entry, Forward, Grads, Head, Layer, Loss, PublishedPart, SameAs, Shape, SharesWith,
+    Tensors, activation_bytes,
 };
 use crate::view::{View, ViewMut};
 
 pub use names::{published, require_names};
-pub use turns::Turns;
+pub use turns::FieldTurns;
 
 /// A model under one spec. Implemented by `#[zero]`.
 pub trait Model: 'static {
@@ -31,7 +31,7 @@ pub trait Model: 'static {
     /// All that is constant about a run.
     const PLAN: &'static Plan<'static>;
     /// Code of each field, and of each element that alternates; [`Unit::position`] is the index.
-    const CODE: &'static [Code<DeviceOf<Self>>];
+    const CODE: &'static [UnitCode<DeviceOf<Self>>];
     /// The end of the model.
     const HEAD: HeadCode<DeviceOf<Self>>;
     /// The directory of the package that defines it.
@@ -101,7 +101,7 @@ pub struct BackwardBytes<'a, D> {
 }
 
 /// What the engine calls for a unit.
-pub struct Code<D> {
+pub struct UnitCode<D> {
     /// [`Layer::forward`]
     pub forward: fn(&Context<D>, ForwardBytes<D>),
     /// [`Layer::decode`]
@@ -113,15 +113,15 @@ pub struct Code<D> {
     /// The field's name, and `{}` for the index of an element.
     own: [&'static str; 2],
     /// `#[weights(...)]` on the field.
-    weights: &'static [Part],
+    weights: &'static [PublishedPart],
     /// `#[init(...)]` on the field.
-    init: Option<Initial>,
+    init: Option<InitialScales>,
 }
 
 /// Standard deviations of a field's matrices, and of the last of them where it has another.
-pub type Initial = fn() -> (f32, Option<f32>);
+pub type InitialScales = fn() -> (f32, Option<f32>);
 
-impl<D> Code<D> {
+impl<D> UnitCode<D> {
     /// Names the parameters of a unit, in the order of its flat buffer: [`Layer::tensors`], and what the attributes of the
     /// field say of them.
     pub fn tensors(&self, out: &mut Tensors) {
@@ -136,13 +136,13 @@ impl<D> Code<D> {
     }
 }
 
-impl<D> Clone for Code<D> {
+impl<D> Clone for UnitCode<D> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<D> Copy for Code<D> {}
+impl<D> Copy for UnitCode<D> {}
 
 /// Predictions of parameters and features, each as bytes.
 pub type Logits<D> = fn(&D, View<D, u8>, View<D, u8>, ViewMut<D, f32>);
@@ -177,7 +177,7 @@ pub struct Fields<S: Shape, Y, const N: usize> {
     /// Sizes, for the plan.
     pub sizes: [Field; N],
     /// Code, for the engine.
-    pub code: [Code<S::Device>; N],
+    pub code: [UnitCode<S::Device>; N],
     len: usize,
     vocabulary: Option<usize>,
     output: PhantomData<fn() -> Y>,
@@ -247,8 +247,8 @@ pub(crate) const fn require_vocabulary<M: Model>() {
     panic!("{}", message.text("` one of ").number(ids).as_str());
 }
 
-const fn code<S: Shape, X: Activation, L: Layer<S, X>>(field: &Field) -> Code<S::Device> {
-    Code {
+const fn code<S: Shape, X: Activation, L: Layer<S, X>>(field: &Field) -> UnitCode<S::Device> {
+    UnitCode {
         forward: |cx, pass| {
             let ForwardBytes { params, x, y, saved, work } = pass;
             L::forward(cx, Forward { params: params.cast(), x: x.cast(), y: y.cast(), saved, work });
@@ -376,7 +376,7 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
 
 impl<S: Shape, Y, const N: usize> Fields<S, Y, N> {
     /// `#[weights(...)]` on the last field so far.
-    pub const fn weights(mut self, weights: &'static [Part]) -> Self {
+    pub const fn weights(mut self, weights: &'static [PublishedPart]) -> Self {
         let mut i = self.last_field();
         while i < self.len {
             self.code[i].weights = weights;
@@ -386,7 +386,7 @@ impl<S: Shape, Y, const N: usize> Fields<S, Y, N> {
     }
 
     /// `#[init(...)]` on the last field so far.
-    pub const fn init(mut self, init: Initial) -> Self {
+    pub const fn init(mut self, init: InitialScales) -> Self {
         let mut i = self.last_field();
         while i < self.len {
             self.code[i].init = Some(init);

@@ -11,7 +11,7 @@ pub use sample::Sample;
 use crate::device::{Cpu, Device, Then, Write};
 use crate::layer::{Layer, Shape, Tokens};
 use crate::random::uniform;
-use names::Names;
+use names::LayerNames;
 use trial::{Along, DX, GRADS, Trial, Y};
 
 /// Relative error that [`gradcheck`] admits: a few times what f32 leaves of a central difference.
@@ -53,7 +53,7 @@ pub fn gradcheck_towards<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sa
     if let Some(fault) = L::FAULT {
         panic!("{}", fault.as_str());
     }
-    let names = Names::of::<S, X, L>();
+    let names = LayerNames::of::<S, X, L>();
     let mut trial = Trial::new::<S, X, T, L>();
     let dy: Vec<f32> = (0..trial.y.len() as u64).map(|i| away_from_zero(4, i)).collect();
     trial.forward::<S, X, L>(Then::Nothing);
@@ -83,7 +83,7 @@ fn is_close(found: f64, expected: f64, admitted: f64) -> bool {
 /// What a layer may do in one pass is as if it were done after: something added to its output or to the gradient of its
 /// input, and all of it by another layer, if it says that it is a nonlinearity.
 fn check_one_pass<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
-    names: &Names,
+    names: &LayerNames,
     trial: &mut Trial,
     dy: &[f32],
     dx: &[f32],
@@ -114,7 +114,7 @@ fn check_one_pass<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, 
 /// A call may bring fewer tokens than the shape says: the first sequence but its last token gives the same there, since
 /// no token depends on a later one.
 fn check_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>(
-    names: &Names,
+    names: &LayerNames,
     whole: &Trial,
 ) {
     let length = S::LENGTH.saturating_sub(1).max(1);
@@ -131,7 +131,7 @@ fn check_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L:
 /// Decoding a sequence gives what forward gives for all of it, in however many calls: at once, token by token, or a
 /// beginning and the rest.
 fn check_decoding<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>(
-    names: &Names,
+    names: &LayerNames,
     whole: &Trial,
 ) {
     let half = S::LENGTH.div_ceil(2);
@@ -155,7 +155,7 @@ fn check_decoding<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L
 }
 
 fn check<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
-    names: &Names,
+    names: &LayerNames,
     trial: &mut Trial,
     dy: &[f32],
     analytic: &[f32],

@@ -270,7 +270,8 @@ mod tests {
     fn every_row_of_the_benchmark_is_predicted_as_it_is() {
         let mut names = OWN.map(|row| row.name);
         let mut rows: Vec<_> = ROWS.iter().map(|row| row.ours).collect();
-        (names.sort_unstable(), rows.sort_unstable());
+        names.sort_unstable();
+        rows.sort_unstable();
         assert_eq!(names[..], rows[..]);
         for own in &OWN {
             let row = ROWS.iter().find(|row| row.ours == own.name).expect("a row");

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use zero_runtime::device::Memory;
+use zero_runtime::device::DeviceMemory;
 use zero_runtime::launch::Segment;
 use zero_runtime::view::{View, ViewMut};
 
@@ -18,7 +18,7 @@ const HIDDEN: usize = 1 << 52;
 pub struct Hidden(pub(super) Arc<Segment>);
 
 // SAFETY: the device takes the mark off before it looks: what lies there is a mapping of whole pages, zero at first.
-unsafe impl Memory for Hidden {
+unsafe impl DeviceMemory for Hidden {
     fn start(&self) -> *mut u8 {
         self.0.ptr().map_addr(|address| address | HIDDEN)
     }

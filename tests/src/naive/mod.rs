@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary,
-    Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use zero_runtime::launch::{LaunchError, Segment};
 use zero_runtime::view::{View, ViewMut};
@@ -83,7 +83,7 @@ impl Device for Naive {
         Segment::private(bytes).map(|segment| Hidden(Arc::new(segment)))
     }
 
-    fn share(&self, segment: Arc<Segment>, _parts: Parts) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, _parts: SharedParts) -> Result<Self::Memory, LaunchError> {
         Ok(Hidden(segment))
     }
 

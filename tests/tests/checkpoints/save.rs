@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use zero_plan::State;
 use zero_plan::config::Width;
 use zero_runtime::checkpoint::{
-    Checkpoint, CheckpointError, Disk, Entry, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Store, System, TensorInfo,
+    Checkpoint, CheckpointError, Disk, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Store, System, TensorInfo,
+    TensorRun,
 };
 
 use crate::disk::Tree;
@@ -81,10 +82,11 @@ fn tensors() -> Vec<TensorInfo> {
     vec![tensor("first.weight", &[3, 5], 0), tensor("first.bias", &[7], 15)]
 }
 
-fn entries(rank: usize) -> Vec<Entry> {
+fn entries(rank: usize) -> Vec<TensorRun> {
     let runs = [[(0, 0, 11)].as_slice(), &[(0, 11, 4), (1, 0, 7)]][rank];
-    let of_state =
-        |state| runs.iter().map(move |&(tensor, start, len)| Entry { state, tensor, start, len, width: Width::F32 });
+    let of_state = |state| {
+        runs.iter().map(move |&(tensor, start, len)| TensorRun { state, tensor, start, len, width: Width::F32 })
+    };
     [State::Parameters, State::FirstMoment].into_iter().flat_map(of_state).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Training on CUDA devices: every spec as on the processor, to rounding; stages and meshes to the same bits; whatever order the
 //! queues of a device are worked off in.
 
-use zero_plan::config::{Device, Precision};
+use zero_plan::config::{DeviceKind, Precision};
 use zero_plan::{Config, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -26,7 +26,7 @@ impl<F: Fn(Config) -> Config> Visitor for Train<F> {
 
 /// A configuration for GPUs: its gathers, streams and places.
 fn on_gpus(config: Config) -> Config {
-    Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config }
+    Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config }
 }
 
 pub fn on_cuda(name: &str, change: impl Fn(Config) -> Config) -> Outcome {

@@ -1,7 +1,7 @@
 //! Events: what a plan has of them is needed. A step whose plan lacks one is refused by the proof, and goes wrong in some order
 //! that the pretend devices work in. So these would show an event that the plan lacks and the proof does not ask for.
 
-use zero_plan::config::Device;
+use zero_plan::config::DeviceKind;
 use zero_plan::{Config, Op, Plan, PlanBuf, TransportKind, prove_streams};
 use zero_runtime::engine::{Engine, RunError};
 use zero_runtime::model::Model;
@@ -67,7 +67,7 @@ fn is_for_the_model(plan: &Plan, ops: &[Op], before: Op) -> bool {
 
 /// Takes away events of the step of each pipeline stage, one at a time: which of them no order misses.
 fn unnoticed(config: Config) -> Vec<String> {
-    let config = Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+    let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
     let whole = PlanBuf::new(Small::PLAN.model, config, Small::PLAN.units);
     let expected = whole.with(|plan| bits(plan, 0)).expect("steps without faults");
     let (mut unnoticed, mut events) = (Vec::new(), 0);

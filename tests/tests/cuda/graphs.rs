@@ -1,7 +1,7 @@
 //! Steps as graphs: to the bits of steps that are asked for op by op, whatever the order that a device does them in; and one
 //! launch each, once they have been captured. What goes wrong with a graph is one error, and other ranks end too.
 
-use zero_plan::config::Device;
+use zero_plan::config::DeviceKind;
 use zero_plan::{Config, Mesh, Parcel, PlanBuf, Stream, TransportKind};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
@@ -62,7 +62,7 @@ impl Visitor for Train {
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Vec<Run> {
         let config = (self.change)(M::PLAN.config);
-        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
         let batch = noise(config);
         PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
             let ranks = local::run(
@@ -191,7 +191,7 @@ impl Visitor for Fail {
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
         let config = on(mesh(1, 1, 2), 3, M::PLAN.config);
-        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
         let batch = noise(config);
         PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
             let ranks = local::run(plan, Option::is_some, |transport| {
@@ -259,7 +259,7 @@ impl Visitor for Settle {
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
         let config = on(mesh(1, 1, 2), 3, M::PLAN.config);
-        let config = Config { device: Device::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
         let batch = noise(config);
         PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
             let ranks = local::run(plan, Result::is_err, |transport| {

@@ -1,7 +1,7 @@
 //! NCCL in place of memory that devices reach of one another: the same bits, the bytes that the plan says, and one coded error
 //! where it is missing, too old or fails.
 
-use zero_plan::config::Device;
+use zero_plan::config::DeviceKind;
 use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::device::cuda;
 use zero_runtime::engine::RunError;
@@ -25,7 +25,7 @@ impl<F: Fn(Config) -> Config> Visitor for Attempt<F> {
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Attempted {
         let gpus =
-            Config { device: Device::Cuda, transport: TransportKind::Nccl, memory_bytes: None, ..M::PLAN.config };
+            Config { device: DeviceKind::Cuda, transport: TransportKind::Nccl, memory_bytes: None, ..M::PLAN.config };
         let config = (self.0)(gpus);
         PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
             let ranks = local::run(plan, Result::is_err, |transport| {

@@ -1,7 +1,7 @@
 //! Diagnosis: whichever rank finds a number that is not finite, all ranks name the unit where it went wrong and its first rank.
 
 use zero_plan::{Config, PlanBuf};
-use zero_runtime::engine::{Engine, NonFinite, Phase, RunError};
+use zero_runtime::engine::{Engine, FaultyPhase, NonFinite, RunError};
 use zero_runtime::prelude::*;
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{DIM, VOCAB};
@@ -72,10 +72,10 @@ fn all_ranks_name_the_unit_that_went_wrong_first() {
     for (i, config) in pipelines().into_iter().enumerate() {
         for config in stages(config).into_iter().skip(i % 7).step_by(7) {
             for (broken, health, phase, trained) in [
-                (1, f32::INFINITY, Phase::Forward, true),
-                (3, f32::INFINITY, Phase::Forward, false),
-                (2, 0.0, Phase::Backward, true),
-                (3, 0.0, Phase::Backward, true),
+                (1, f32::INFINITY, FaultyPhase::Forward, true),
+                (3, f32::INFINITY, FaultyPhase::Forward, false),
+                (2, 0.0, FaultyPhase::Backward, true),
+                (3, 0.0, FaultyPhase::Backward, true),
             ] {
                 PlanBuf::new(Chain::PLAN.model, config, Chain::PLAN.units).with(|plan| {
                     let stage = plan.placements[broken].pipeline_stage;
@@ -103,7 +103,7 @@ fn gradients_that_go_wrong_in_their_sum_are_found_in_it() {
                 let unit = plan.units[BROKEN].to_string();
                 let at =
                     |found: &NonFinite| (found.phase, found.unit == unit, config.mesh.coordinates(found.rank).pipeline);
-                let expected = (Phase::Sum, true, plan.placements[BROKEN].pipeline_stage);
+                let expected = (FaultyPhase::Sum, true, plan.placements[BROKEN].pipeline_stage);
                 assert!(found.iter().all(|found| at(found) == expected), "{config:?}: {found:?}");
             });
         }

@@ -2,7 +2,7 @@
 //! whatever happened to lie there.
 
 use zero_plan::PlanBuf;
-use zero_runtime::engine::{Engine, Phase, RunError};
+use zero_runtime::engine::{Engine, FaultyPhase, RunError};
 use zero_runtime::layer::size::bytes;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;
@@ -88,7 +88,7 @@ macro_rules! forgets {
                 forgetful: Forgets<$what>,
                 head: LmHead<DIM, VOCAB>,
             }
-            let expected: Option<Phase> = if cfg!(debug_assertions) { $expected } else { None };
+            let expected: Option<FaultyPhase> = if cfg!(debug_assertions) { $expected } else { None };
             match (step::<Model>(), expected) {
                 (Err(RunError::NonFinite(found)), Some(phase)) => {
                     assert_eq!((found.unit.as_str(), found.phase), ("forgetful", phase));
@@ -101,11 +101,11 @@ macro_rules! forgets {
 }
 
 forgets! {
-    an_output: OUTPUT, Some(Phase::Forward);
-    what_backward_needs: SAVED, Some(Phase::Backward);
-    scratch_that_forward_reads: WORK, Some(Phase::Forward);
-    scratch_that_backward_reads: WORK_OF_BACKWARD, Some(Phase::Backward);
-    the_gradient_of_the_input: DX, Some(Phase::Backward);
-    gradients_of_parameters: GRADS, Some(Phase::Backward);
+    an_output: OUTPUT, Some(FaultyPhase::Forward);
+    what_backward_needs: SAVED, Some(FaultyPhase::Backward);
+    scratch_that_forward_reads: WORK, Some(FaultyPhase::Forward);
+    scratch_that_backward_reads: WORK_OF_BACKWARD, Some(FaultyPhase::Backward);
+    the_gradient_of_the_input: DX, Some(FaultyPhase::Backward);
+    gradients_of_parameters: GRADS, Some(FaultyPhase::Backward);
     nothing: NOTHING, None;
 }

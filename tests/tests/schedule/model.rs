@@ -1,7 +1,7 @@
 //! Models to plan: random ones, and makers of small ones with chosen sizes. Never knows how they are planned.
 
 use proptest::prelude::*;
-use zero_plan::config::{Device, Often, Order, Precision, Recompute, Split, Width};
+use zero_plan::config::{DeviceKind, Often, Order, Precision, Recompute, Split, Width};
 use zero_plan::{Axis, Config, Mesh, PlanBuf, TransportKind, Unit};
 
 /// A model and a configuration of it.
@@ -34,7 +34,7 @@ impl Model {
 
     /// The same on devices whose ops have streams.
     pub fn on_gpus(mut self, transport: TransportKind) -> Self {
-        (self.config.device, self.config.transport) = (Device::Cuda, transport);
+        (self.config.device, self.config.transport) = (DeviceKind::Cuda, transport);
         self
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use zero_plan::reshard::{Mismatch, Source, Wanted, intersection, prove};
+use zero_plan::reshard::{Mismatch, RunSource, Wanted, intersection, prove};
 use zero_plan::{Place, Places, Plan, State, Stretch, Unit};
 
 use crate::model::{pairs, small_models};
@@ -87,13 +87,13 @@ fn truth(plan: &Plan, tensors: &Tensors, state: State) -> Stored {
 }
 
 /// What ranks write: a file each, and where each run of a tensor lies in it.
-fn save(plan: &Plan, tensors: &Tensors, state: State, stored: &Stored) -> (Vec<Source>, Vec<Vec<u64>>) {
+fn save(plan: &Plan, tensors: &Tensors, state: State, stored: &Stored) -> (Vec<RunSource>, Vec<Vec<u64>>) {
     let mut sources = Vec::new();
     let files = ranks(plan).into_iter().enumerate().map(|(file, places)| {
         let mut written = Vec::new();
         for (unit, stretch) in stretches(plan, |unit| places.checkpointed(state, unit)) {
             for [tensor, start, len, at] in tensors.runs(unit, stretch) {
-                sources.push(Source { tensor, start, len, file, offset_bytes: 8 * written.len() as u64 });
+                sources.push(RunSource { tensor, start, len, file, offset_bytes: 8 * written.len() as u64 });
                 written.extend((0..len).map(|i| stored[file][&(unit, at + i)]));
             }
         }
@@ -108,7 +108,7 @@ fn load(
     plan: &Plan,
     tensors: &Tensors,
     state: State,
-    (sources, files): &(Vec<Source>, Vec<Vec<u64>>),
+    (sources, files): &(Vec<RunSource>, Vec<Vec<u64>>),
 ) -> Result<Stored, Mismatch> {
     let of_rank = |places: Places| {
         let wanted = wanted(plan, tensors, places, state);

@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use zero_plan::reshard::{Move, Source, Wanted, intersection, prove};
+use zero_plan::reshard::{Move, RunSource, Wanted, intersection, prove};
 
 use crate::properties::cases;
 
@@ -12,7 +12,7 @@ use crate::properties::cases;
 #[derive(Clone, Debug)]
 struct Case {
     lens: Vec<usize>,
-    sources: Vec<Source>,
+    sources: Vec<RunSource>,
     wanted: Vec<Wanted>,
 }
 
@@ -33,7 +33,7 @@ impl Case {
         order.sort_by_key(|&i| keys.get(i));
         let sources = order.iter().enumerate().map(|(i, &of)| {
             let (tensor, start, len) = sources[of];
-            Source { tensor, start, len, file: i % 3, offset_bytes: 64 * i as u64 }
+            RunSource { tensor, start, len, file: i % 3, offset_bytes: 64 * i as u64 }
         });
         let mut ends = [0, 0];
         let wanted = runs.iter().enumerate().map(|(i, (tensor, start, len))| {
@@ -187,7 +187,7 @@ const LOST: [Lost; 7] =
     [Lost::Dropped, Lost::Doubled, Lost::Later, Lost::Earlier, Lost::Longer, Lost::Shorter, Lost::FarAway];
 
 impl Lost {
-    fn of(self, sources: &mut Vec<Source>, at: usize, tensors: usize) {
+    fn of(self, sources: &mut Vec<RunSource>, at: usize, tensors: usize) {
         let source = &mut sources[at];
         match self {
             Self::Dropped => drop(sources.remove(at)),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use zero_plan::config::{Precision, Width};
 use zero_plan::{Config, Mesh, State};
 use zero_runtime::checkpoint::{
-    Checkpoint, DataPosition, Entry, FORMAT, Initial, Manifest, PlanInfo, Shard, ShardWriter, SpecInfo, Store, System,
-    TensorInfo, Versions,
+    Checkpoint, DataPosition, FORMAT, InitialCheckpoint, Manifest, PlanInfo, Shard, ShardWriter, SpecInfo, Store,
+    System, TensorInfo, TensorRun, WriterVersions,
 };
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
@@ -35,7 +35,7 @@ fn save<M: Model>(root: &Path, units: &[Vec<f32>]) -> PathBuf {
         let entries = [State::Parameters, State::Master].into_iter().flat_map(|state| {
             tensors.iter().enumerate().map(move |(tensor, info)| {
                 let (start, end) = (info.elements() * rank / RANKS, info.elements() * (rank + 1) / RANKS);
-                Entry { state, tensor, start, len: end - start, width: Width::F32 }
+                TensorRun { state, tensor, start, len: end - start, width: Width::F32 }
             })
         });
         let shard = Shard::new(rank, &tensors, entries.collect());
@@ -65,7 +65,7 @@ fn save<M: Model>(root: &Path, units: &[Vec<f32>]) -> PathBuf {
         plan: PlanInfo { ranks: RANKS, ..PlanInfo::default() },
         loss: None,
         gradient_norm: None,
-        versions: Versions::default(),
+        versions: WriterVersions::default(),
         written_at: String::new(),
         files: Vec::new(),
     };
@@ -111,8 +111,8 @@ fn z0390_a_checkpoint_of_another_model() {
     let alone = Config { mesh: Mesh::of_zero(1), ..CONFIG };
     let units = export::<Untied>(alone, &Job::default(), &root.path().join("first")).expect("a folder");
     let path = save::<Untied>(&root.path().join("run"), &units);
-    assert!(Initial::is_one(&path) && !Initial::is_one(root.path()));
-    let error = Initial::open::<Tied>(&path).expect_err("another model").report();
+    assert!(InitialCheckpoint::is_one(&path) && !InitialCheckpoint::is_one(root.path()));
+    let error = InitialCheckpoint::open::<Tied>(&path).expect_err("another model").report();
     assert!(error.starts_with("error[Z0390]: `") && error.contains("is of another model:\n      `"), "{error}");
     assert!(error.contains("expected nothing, found ["), "{error}");
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use zero_plan::{Config, PlanBuf, Unit};
-use zero_runtime::checkpoint::Initial;
+use zero_runtime::checkpoint::InitialCheckpoint;
 use zero_runtime::engine::Engine;
 use zero_runtime::error::Error;
 use zero_runtime::layer::{Tensor, Tensors, Tokens};
@@ -55,7 +55,7 @@ pub fn export<M: Model<Input = Tokens, Target = Tokens>>(
             let mut engine = Engine::<M, _>::new(transport);
             match (&job.from, &import) {
                 (From::Seed(seed), _) => engine.initialize(*seed),
-                (From::Checkpoint(path), _) => Initial::open::<M>(path)?.load(&mut engine)?,
+                (From::Checkpoint(path), _) => InitialCheckpoint::open::<M>(path)?.load(&mut engine)?,
                 (_, Some(import)) => import.load(&mut engine)?,
                 _ => unreachable!("a folder is imported"),
             }

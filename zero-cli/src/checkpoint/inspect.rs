@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde_json::Value;
 use zero_plan::{Bytes, State};
-use zero_runtime::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, Versions, state_name};
+use zero_runtime::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, WriterVersions, state_name};
 
 use super::named_by;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::say;
 
 /// Prints what is in a checkpoint or, of the folder of a run, a line for each checkpoint; those that cannot be read are told
 /// as errors after them.
-pub fn inspect(path: &Path) -> Result<(), Error> {
+pub fn inspect(path: &Path) -> Result<(), CommandError> {
     let paths = named_by(path)?;
     if path.join(MANIFEST).exists() {
         print!("{}", page(&Checkpoint::open(path)?));
@@ -29,7 +29,7 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
             Err(error) => faults.push(error),
         }
     }
-    if faults.is_empty() { Ok(()) } else { Err(Error::Faults(faults)) }
+    if faults.is_empty() { Ok(()) } else { Err(CommandError::Faults(faults)) }
 }
 
 fn number(number: Option<f64>) -> String {
@@ -47,7 +47,7 @@ fn row(checkpoint: &Checkpoint) -> String {
 fn page(checkpoint: &Checkpoint) -> String {
     let manifest = &checkpoint.manifest;
     let PlanInfo { fingerprint, ranks, data_ranks, stage, mesh, sequences, length, micro_batches, .. } = &manifest.plan;
-    let Versions { zero, format, target } = &manifest.versions;
+    let WriterVersions { zero, format, target } = &manifest.versions;
     let elements: usize = checkpoint.lens().iter().sum();
     let mut lines = vec![
         ("model", format!("{}, {elements} parameters in {} tensors", manifest.model, manifest.tensors.len())),

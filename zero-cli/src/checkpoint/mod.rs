@@ -15,7 +15,7 @@ use zero_runtime::terminal;
 use zero_runtime::weights::WeightType;
 
 use crate::diff::{DIFFERENT, UNKNOWN};
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::say;
 pub use inspect::inspect;
 
@@ -42,7 +42,7 @@ pub struct ExportArguments {
 }
 
 /// The checkpoints that a path stands for: itself, or those of a run's folder, the oldest first.
-fn named_by(path: &Path) -> Result<Vec<PathBuf>, Error> {
+fn named_by(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
     if path.join(MANIFEST).exists() {
         return Ok(vec![path.to_owned()]);
     }
@@ -56,7 +56,7 @@ fn named_by(path: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Reads every byte of checkpoints, and says of each whether it is what was written.
-pub fn verify(arguments: &VerifyArguments) -> Result<(), Error> {
+pub fn verify(arguments: &VerifyArguments) -> Result<(), CommandError> {
     let paths = named_by(&arguments.path)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = arguments.threads.map_or(cores, std::num::NonZeroUsize::get);
@@ -75,7 +75,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<(), Error> {
         all.extend(faults);
     }
     bar.finish_and_clear();
-    if all.is_empty() { Ok(()) } else { Err(Error::Faults(all)) }
+    if all.is_empty() { Ok(()) } else { Err(CommandError::Faults(all)) }
 }
 
 /// Says how two checkpoints differ. The exit code is that of `diff`: 0 if all elements are equal, 1 if not, and 2 if that
@@ -91,7 +91,7 @@ pub fn diff(first: &Path, second: &Path) -> ExitCode {
     }
 }
 
-fn differs(first: &Path, second: &Path) -> Result<bool, Error> {
+fn differs(first: &Path, second: &Path) -> Result<bool, CommandError> {
     let (a, b) = (Checkpoint::open(first)?, Checkpoint::open(second)?);
     let elements: usize = a.lens().iter().sum();
     let states = if [&a, &b].iter().all(|it| it.has(State::Master)) { 4 } else { 3 };
@@ -122,7 +122,7 @@ fn differs(first: &Path, second: &Path) -> Result<bool, Error> {
 }
 
 /// Writes the parameters of a checkpoint to a folder as Hugging Face has them.
-pub fn export(arguments: &ExportArguments) -> Result<(), Error> {
+pub fn export(arguments: &ExportArguments) -> Result<(), CommandError> {
     let checkpoint = Checkpoint::open(&arguments.checkpoint)?;
     let elements: usize = checkpoint.lens().iter().sum();
     let bar = bar(elements as u64, "{bar:20} {percent}% {eta}");

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::build::write_if_changed;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::workspace::Workspace;
 
 /// Writes what HEAD has at the path of a spec to a file of its own, below cargo's target directory.
 ///
 /// # Errors
 /// Z0120 where git has no such file, with what git says.
-pub fn committed(spec: &Path) -> Result<PathBuf, Error> {
-    let text = show(spec).map_err(|source| Error::Uncommitted { spec: spec.to_owned(), source })?;
+pub fn committed(spec: &Path) -> Result<PathBuf, CommandError> {
+    let text = show(spec).map_err(|source| CommandError::Uncommitted { spec: spec.to_owned(), source })?;
     let folder = Workspace::find()?.target.join("zero").join("head");
-    std::fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
+    std::fs::create_dir_all(&folder).map_err(|source| CommandError::Write { path: folder.clone(), source })?;
     // Under a name of its own, so that its binary is not that of the file.
     let path = folder.join(spec.file_name().unwrap_or(spec.as_os_str()));
     write_if_changed(&path, &text)?;

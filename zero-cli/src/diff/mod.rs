@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use zero_plan::Hardware;
-use zero_plan::difference::{Difference, DifferenceText, Side};
+use zero_plan::difference::{Difference, DifferenceText, PlanSide};
 use zero_plan::simulate::{Prediction, on_hardware};
 use zero_runtime::terminal;
 
 use crate::arguments::Request;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};
 use crate::sizes::{self, SizedSpec};
 use crate::{checkpoint, say};
@@ -56,7 +56,7 @@ pub fn diff(arguments: &DiffArguments) -> ExitCode {
         (false, Some(second)) if !(arguments.json || arguments.on.is_some()) => {
             return checkpoint::diff(&arguments.first, second);
         }
-        (false, _) => Err(Error::NoSpecs { first: arguments.first.clone() }),
+        (false, _) => Err(CommandError::NoSpecs { first: arguments.first.clone() }),
         (true, _) => of_specs(arguments),
     };
     match differs {
@@ -74,7 +74,7 @@ fn is_spec(path: &Path) -> bool {
 }
 
 /// Whether the plans of two specs differ, which is printed.
-fn of_specs(arguments: &DiffArguments) -> Result<bool, Error> {
+fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.map(|on| on.read()).transpose()?;
     let sized = |spec: &Path| {
@@ -102,23 +102,23 @@ fn compare(
     after: &SizedSpec,
     names: &[String; 2],
     hardware: Option<&Hardware>,
-) -> Result<Difference, Error> {
+) -> Result<Difference, CommandError> {
     let [first_s, second_s] = [step_s(before, hardware)?, step_s(after, hardware)?];
     Ok(before.plan().with(|first| {
-        let first = Side { name: &names[0], spec: &before.spec, plan: first, step_s: first_s };
+        let first = PlanSide { name: &names[0], spec: &before.spec, plan: first, step_s: first_s };
         after.plan().with(|second| {
-            let second = Side { name: &names[1], spec: &after.spec, plan: second, step_s: second_s };
+            let second = PlanSide { name: &names[1], spec: &after.spec, plan: second, step_s: second_s };
             Difference::of(&first, &second)
         })
     }))
 }
 
 /// Seconds of a step, where there is hardware to predict it on.
-fn step_s(sized: &SizedSpec, hardware: Option<&Hardware>) -> Result<Option<f64>, Error> {
+fn step_s(sized: &SizedSpec, hardware: Option<&Hardware>) -> Result<Option<f64>, CommandError> {
     let Some(hardware) = hardware else { return Ok(None) };
     let config = on_hardware(sized.spec.config(), hardware);
     let plan = zero_plan::PlanBuf::new(&sized.sizes.model, config, &sized.sizes.probes[0].units);
     let prediction = plan.with(|plan| Prediction::of(plan, hardware, None));
-    let prediction = prediction.map_err(|reason| Error::impossible(&sized.path, hardware, &reason))?;
+    let prediction = prediction.map_err(|reason| CommandError::impossible(&sized.path, hardware, &reason))?;
     Ok(Some(prediction.step_s))
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::say;
 use runtime::Clone;
 
@@ -38,9 +38,9 @@ const FILES: [(&str, &str); 6] = [
 ///
 /// # Errors
 /// Z0158 for a name or a folder that cannot be taken, Z0159 where there is no runtime, Z0125 where nothing can be written.
-pub fn init(arguments: &InitArguments) -> Result<(), Error> {
+pub fn init(arguments: &InitArguments) -> Result<(), CommandError> {
     let InitArguments { name, zero } = arguments;
-    name::check(name).map_err(|why| Error::NewCrate { name: name.clone(), why })?;
+    name::check(name).map_err(|why| CommandError::NewCrate { name: name.clone(), why })?;
     let clone = Clone::find(zero.as_deref())?;
     let folder = Path::new(name);
     require_empty(folder, name)?;
@@ -60,8 +60,8 @@ pub fn init(arguments: &InitArguments) -> Result<(), Error> {
 }
 
 /// A folder with files in it is somebody's.
-fn require_empty(folder: &Path, name: &str) -> Result<(), Error> {
-    let refused = |why: &str| Error::NewCrate { name: name.to_owned(), why: why.to_owned() };
+fn require_empty(folder: &Path, name: &str) -> Result<(), CommandError> {
+    let refused = |why: &str| CommandError::NewCrate { name: name.to_owned(), why: why.to_owned() };
     match fs::read_dir(folder) {
         Ok(mut entries) => match entries.next() {
             Some(_) => Err(refused("there is a folder of that name with files in it")),
@@ -69,16 +69,16 @@ fn require_empty(folder: &Path, name: &str) -> Result<(), Error> {
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(refused("there is a file of that name")),
-        Err(source) => Err(Error::WriteNew { path: folder.to_owned(), source }),
+        Err(source) => Err(CommandError::WriteNew { path: folder.to_owned(), source }),
     }
 }
 
-fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+fn write(path: &Path, contents: &[u8]) -> Result<(), CommandError> {
     let write = || {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::write(path, contents)
     };
-    write().map_err(|source| Error::WriteNew { path: path.to_owned(), source })
+    write().map_err(|source| CommandError::WriteNew { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     fn each_file_says_what_it_stands_for() {
         let spec = FILES.iter().find(|(path, _)| *path == "spec.ron").expect("a spec").1.replace("@NAME@", "mine");
         let spec = parse(&spec).expect("a valid spec");
-        assert_eq!(spec.model, Some(zero_plan::spec::Model::Package("mine".to_owned())));
+        assert_eq!(spec.model, Some(zero_plan::spec::ModelSource::Package("mine".to_owned())));
         for (path, template) in FILES {
             let rest =
                 ["@NAME@", "@CLONE@", "@RUNTIME@"].iter().fold(template.to_owned(), |text, it| text.replace(it, ""));

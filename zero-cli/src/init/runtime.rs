@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// Where the command was compiled, whose parent is the clone that it is from.
 const BUILT_FROM: &str = env!("CARGO_MANIFEST_DIR");
@@ -13,19 +13,19 @@ pub struct Clone {
     /// Its root, an absolute path.
     pub path: PathBuf,
     /// How it was chosen.
-    pub origin: Origin,
+    pub origin: CloneChoice,
 }
 
 /// How a clone was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum CloneChoice {
     /// The command was built from it.
     OfTheCommand,
     /// By `--zero`.
     Given,
 }
 
-impl Origin {
+impl CloneChoice {
     /// To be read after a path.
     pub const fn words(self) -> &'static str {
         match self {
@@ -40,10 +40,10 @@ impl Clone {
     ///
     /// # Errors
     /// Z0159 where there is none.
-    pub fn find(given: Option<&Path>) -> Result<Self, Error> {
-        let origin = if given.is_some() { Origin::Given } else { Origin::OfTheCommand };
+    pub fn find(given: Option<&Path>) -> Result<Self, CommandError> {
+        let origin = if given.is_some() { CloneChoice::Given } else { CloneChoice::OfTheCommand };
         let asked = given.map_or_else(|| Path::new(BUILT_FROM).join(".."), Path::to_owned);
-        let missing = |what: &str| Error::NoRuntime { path: asked.clone(), what: what.to_owned() };
+        let missing = |what: &str| CommandError::NoRuntime { path: asked.clone(), what: what.to_owned() };
         let path = asked.canonicalize().map_err(|error| missing(&error.to_string()))?;
         // The runtime's own folder stands for its clone.
         let path = if path.ends_with("zero-runtime") { path.join("..") } else { path };
@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn the_clone_is_that_of_the_command_or_the_one_given() {
         let own = Clone::find(None).expect("this one");
-        assert_eq!(own.origin, Origin::OfTheCommand);
+        assert_eq!(own.origin, CloneChoice::OfTheCommand);
         for given in [&own.path, &own.path.join("zero-runtime")] {
             let found = Clone::find(Some(given)).expect("a clone");
-            assert_eq!((&found.path, found.origin), (&own.path, Origin::Given));
+            assert_eq!((&found.path, found.origin), (&own.path, CloneChoice::Given));
         }
     }
 }

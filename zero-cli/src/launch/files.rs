@@ -4,13 +4,13 @@ use std::path::Path;
 
 use zero_runtime::launch::RESTART;
 
-use super::Job;
+use super::HostedJob;
 use super::mpirun::{quoted, shown};
 
 /// A script for sbatch. A job that has checkpoints queues again where it goes on from one: after it was asked to end, or has lost a
 /// rank or a node.
-pub fn slurm(job: &Job, binary: &Path) -> String {
-    let Job { spec, mesh, .. } = job;
+pub fn slurm(job: &HostedJob, binary: &Path) -> String {
+    let HostedJob { spec, mesh, .. } = job;
     let (nodes, each) = (mesh.nodes, mesh.ranks_per_node());
     let line = line(job, &binary.display().to_string());
     let (before, after) = folder(&job.arguments).map_or_else(Default::default, comes_back);
@@ -70,15 +70,15 @@ esac
 }
 
 /// The binary with its arguments.
-fn line(job: &Job, binary: &str) -> String {
+fn line(job: &HostedJob, binary: &str) -> String {
     let mut command = std::process::Command::new(binary);
     command.args(&job.arguments);
     shown(&command)
 }
 
 /// A runtime and a job of Kubeflow Trainer (v2, `trainer.kubeflow.org/v1alpha1`), whose MPI policy gives the hosts to mpirun.
-pub fn kubernetes(job: &Job, image: &str) -> String {
-    let Job { spec, mesh, arguments } = job;
+pub fn kubernetes(job: &HostedJob, image: &str) -> String {
+    let HostedJob { spec, mesh, arguments } = job;
     let name = kubernetes_name(spec);
     let (nodes, each, ranks) = (mesh.nodes, mesh.ranks_per_node(), mesh.ranks());
     let list: String = arguments.iter().map(|word| format!("        - {}\n", json(word))).collect();
@@ -202,9 +202,9 @@ mod tests {
 
     use super::*;
 
-    fn job() -> Job<'static> {
+    fn job() -> HostedJob<'static> {
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(8) };
-        Job { spec: "My_hybrid", mesh, arguments: vec!["--data".to_owned(), "my text: 1".to_owned()] }
+        HostedJob { spec: "My_hybrid", mesh, arguments: vec!["--data".to_owned(), "my text: 1".to_owned()] }
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
     fn slurm_is_given_the_script_that_it_was_tried_with() {
         let words = "--data /shared/text --checkpoint /shared/run --steps 100000000 --sample 0 --held-out 0";
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
-        let job = Job { spec: "hosts", mesh, arguments: words.split(' ').map(str::to_owned).collect() };
+        let job = HostedJob { spec: "hosts", mesh, arguments: words.split(' ').map(str::to_owned).collect() };
         let tried = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/job.sh");
         assert_eq!(slurm(&job, Path::new("/shared/hosts")), std::fs::read_to_string(tried).unwrap());
     }
@@ -249,7 +249,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name).display().to_string();
         std::fs::create_dir_all(at("my run/step-000000100")).unwrap();
         let arguments = given.split(' ').map(|word| word.replace("FOLDER", &at("my run"))).collect();
-        let script = slurm(&Job { arguments, ..job() }, Path::new("/shared/zero"));
+        let script = slurm(&HostedJob { arguments, ..job() }, Path::new("/shared/zero"));
         let saves = if saves { format!("mkdir '{}'", at("my run/step-000000200")) } else { "true".to_owned() };
         // Functions stand for the programs of Slurm.
         let slurm = format!(

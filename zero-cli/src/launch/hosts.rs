@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Reach;
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// The hosts that were named.
-pub fn of(reach: &Reach) -> Result<Vec<String>, Error> {
+pub fn of(reach: &Reach) -> Result<Vec<String>, CommandError> {
     let Some(file) = &reach.hostfile else { return Ok(reach.hosts.clone()) };
-    let text = std::fs::read_to_string(file).map_err(|source| Error::NoHostfile { path: file.clone(), source })?;
+    let text =
+        std::fs::read_to_string(file).map_err(|source| CommandError::NoHostfile { path: file.clone(), source })?;
     Ok(listed(&text))
 }
 
@@ -23,8 +24,8 @@ fn listed(text: &str) -> Vec<String> {
 
 /// Copies the program at `path` to each host where it is not yet, under the name of `named`; gives its path there, which its
 /// contents name, so that no run finds the program of another.
-pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Result<PathBuf, Error> {
-    let unread = |source| Error::Start { binary: named.to_owned(), source };
+pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Result<PathBuf, CommandError> {
+    let unread = |source| CommandError::Start { binary: named.to_owned(), source };
     let (ssh, folder) = (&reach.ssh, &reach.folder);
     let contents = std::fs::read(path).map_err(unread)?;
     let name = named.file_name().unwrap_or_default();
@@ -38,9 +39,9 @@ pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Resul
         let source = File::open(path).map_err(unread)?;
         let status = Command::new(ssh).args([host, &line]).stdin(Stdio::from(source)).status();
         let ended =
-            status.map_err(|source| Error::NotCopied { host: host.clone(), why: format!("{ssh}: {source}") })?;
+            status.map_err(|source| CommandError::NotCopied { host: host.clone(), why: format!("{ssh}: {source}") })?;
         if !ended.success() {
-            return Err(Error::NotCopied { host: host.clone(), why: format!("{ssh} ended with {ended}") });
+            return Err(CommandError::NotCopied { host: host.clone(), why: format!("{ssh} ended with {ended}") });
         }
     }
     Ok(there)

@@ -19,9 +19,9 @@ use zero_runtime::terminal;
 
 use crate::arguments::Request;
 use crate::build;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::say;
-use mpirun::Line;
+use mpirun::LaunchLine;
 
 /// What to start, and where.
 #[derive(Args, Debug, PartialEq)]
@@ -69,20 +69,20 @@ pub struct Reach {
 }
 
 /// A job on hosts.
-struct Job<'a> {
+struct HostedJob<'a> {
     spec: &'a str,
     mesh: Mesh,
     arguments: Vec<String>,
 }
 
 /// Starts it, or writes what starts it.
-pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, Error> {
+pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let path = &arguments.request.spec;
     let spec = build::read(path)?;
     let mesh = spans_hosts(&spec, arguments)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let job = Job { spec: &name, mesh, arguments: words };
+    let job = HostedJob { spec: &name, mesh, arguments: words };
     let options = launch_options(&arguments.arguments).filter(|options| options.restarts > 0);
     if let (Some(LaunchOptions { restarts, .. }), false) = (&options, is_started_here(arguments)) {
         return Err(zero_runtime::error::Error::from(LaunchError::NoRestarts { restarts: *restarts }).into());
@@ -97,11 +97,11 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, Error> {
     let reach = &arguments.reach;
     let hosts = reach.all()?;
     if hosts.len() != mesh.nodes {
-        return Err(Error::OtherHosts { spec: path.clone(), nodes: mesh.nodes, hosts: hosts.len() });
+        return Err(CommandError::OtherHosts { spec: path.clone(), nodes: mesh.nodes, hosts: hosts.len() });
     }
     let copy = || hosts::copy(&binary.own_path(), binary.path(), &hosts, reach);
     let there = copy()?;
-    let line = Line::of(reach, &hosts, mesh.ranks_per_node())?;
+    let line = LaunchLine::of(reach, &hosts, mesh.ranks_per_node())?;
     let command = |restarts| {
         let mut command = line.command(&there, restarts);
         command.args(&arguments.arguments);
@@ -110,7 +110,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, Error> {
     let Some(options) = options else {
         let mut command = command(None);
         say::line(mpirun::shown(&command));
-        return Err(Error::NoLauncher { launcher: reach.launcher.clone(), source: command.exec() });
+        return Err(CommandError::NoLauncher { launcher: reach.launcher.clone(), source: command.exec() });
     };
     say::line(mpirun::shown(&command(Some(0))));
     Ok(launch_by(&options, |restarts| {
@@ -124,14 +124,14 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, Error> {
 
 impl Reach {
     /// The hosts that are named, by either option.
-    pub fn all(&self) -> Result<Vec<String>, Error> {
+    pub fn all(&self) -> Result<Vec<String>, CommandError> {
         hosts::of(self)
     }
 
     /// Copies the program at `path` to hosts, and gives the command that starts one rank of it on each.
-    pub fn command(&self, path: &Path, hosts: &[String]) -> Result<Command, Error> {
+    pub fn command(&self, path: &Path, hosts: &[String]) -> Result<Command, CommandError> {
         let there = hosts::copy(path, path, hosts, self)?;
-        Ok(Line::of(self, hosts, 1)?.command(&there, None))
+        Ok(LaunchLine::of(self, hosts, 1)?.command(&there, None))
     }
 }
 
@@ -141,15 +141,15 @@ fn is_started_here(arguments: &LaunchArguments) -> bool {
 }
 
 /// The mesh of a spec whose ranks may be on several hosts.
-fn spans_hosts(spec: &Spec, arguments: &LaunchArguments) -> Result<Mesh, Error> {
+fn spans_hosts(spec: &Spec, arguments: &LaunchArguments) -> Result<Mesh, CommandError> {
     match spec.transport() {
         TransportKind::Cluster => Ok(spec.mesh.grid()),
-        other => Err(Error::OneHost { spec: arguments.request.spec.clone(), transport: format!("{other:?}") }),
+        other => Err(CommandError::OneHost { spec: arguments.request.spec.clone(), transport: format!("{other:?}") }),
     }
 }
 
-fn write(file: &PathBuf, text: &str) -> Result<ExitCode, Error> {
-    let failed = |source| Error::WriteNew { path: file.clone(), source };
+fn write(file: &PathBuf, text: &str) -> Result<ExitCode, CommandError> {
+    let failed = |source| CommandError::WriteNew { path: file.clone(), source };
     let mut new = std::fs::File::create_new(file).map_err(failed)?;
     std::io::Write::write_all(&mut new, text.as_bytes()).map_err(failed)?;
     say::line(file.display());

@@ -6,7 +6,7 @@ use std::process::Command;
 use zero_runtime::launch::RESTART;
 
 use super::Reach;
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// Whose launcher it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +36,16 @@ fn dialect(version: &str) -> Option<Dialect> {
 }
 
 /// What starts `each` ranks of a program on each host.
-pub struct Line<'a> {
+pub struct LaunchLine<'a> {
     reach: &'a Reach,
     dialect: Dialect,
     hosts: &'a [String],
     each: usize,
 }
 
-impl<'a> Line<'a> {
+impl<'a> LaunchLine<'a> {
     /// In the dialect of the launcher, which is asked.
-    pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize) -> Result<Self, Error> {
+    pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize) -> Result<Self, CommandError> {
         Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each })
     }
 
@@ -107,11 +107,11 @@ impl<'a> Line<'a> {
     }
 }
 
-fn dialect_of(launcher: &Path) -> Result<Dialect, Error> {
+fn dialect_of(launcher: &Path) -> Result<Dialect, CommandError> {
     let asked = Command::new(launcher).arg("--version").output();
-    let asked = asked.map_err(|source| Error::NoLauncher { launcher: launcher.to_owned(), source })?;
+    let asked = asked.map_err(|source| CommandError::NoLauncher { launcher: launcher.to_owned(), source })?;
     let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-    dialect(&said).ok_or_else(|| Error::OtherLauncher { launcher: launcher.to_owned(), said })
+    dialect(&said).ok_or_else(|| CommandError::OtherLauncher { launcher: launcher.to_owned(), said })
 }
 
 /// The variables of ranks that are set here, and how often all ranks were started anew.
@@ -165,7 +165,7 @@ mod tests {
         let given = ["launch", "--hosts", "a,b", "--ssh", "/my/ssh", "--interface", "eth0"];
         let reach = Options::parse_from(given).reach;
         let hosts = ["a".to_owned(), "b".to_owned()];
-        let line = |dialect| Line { reach: &reach, dialect, hosts: &hosts, each: 2 }.words(&[], true).join(" ");
+        let line = |dialect| LaunchLine { reach: &reach, dialect, hosts: &hosts, each: 2 }.words(&[], true).join(" ");
         let orte = line(Dialect::Orte);
         assert!(orte.starts_with("--host a:2,b:2 --map-by slot --bind-to none -n 4 --allow-run-as-root"), "{orte}");
         assert!(
@@ -187,7 +187,7 @@ mod tests {
         let set = [("ZERO_MPI", "libmpi.so.40"), (RESTART, "7"), ("HOME", "/root")];
         let told = |dialect, restarts| {
             let here = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter();
-            let line = Line { reach: &reach, dialect, hosts: &reach.hosts, each: 2 };
+            let line = LaunchLine { reach: &reach, dialect, hosts: &reach.hosts, each: 2 };
             line.words(&variables(here, restarts), false).join(" ")
         };
         assert!(told(Dialect::Orte, Some(0)).ends_with("-x ZERO_MPI -x ZERO_RESTART=0"));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise};
-use zero_plan::hardware::{Disk, median, rounded};
+use zero_plan::hardware::{DiskRates, median, rounded};
 use zero_runtime::random::mix;
 
 /// Bytes that are written and read at once.
@@ -19,17 +19,17 @@ const ROUNDS: usize = 3;
 
 /// Measures the disk of a folder. Where that takes no such file, says so and gives none, as nothing but times of checkpoints
 /// needs it.
-pub fn measure(folder: &Path) -> Option<Disk> {
+pub fn measure(folder: &Path) -> Option<DiskRates> {
     eprintln!("measuring the disk of {}", folder.display());
     let measured = measure_blocks(folder, BLOCKS);
     let untold = |error: &io::Error| {
-        let (file, folder) = (BLOCK * BLOCKS >> 20, folder.display());
+        let (file, folder) = ((BLOCK * BLOCKS) >> 20, folder.display());
         eprintln!("the disk is left out, as a file of {file} MiB cannot be written and read in {folder}: {error}");
     };
     measured.inspect_err(untold).ok()
 }
 
-fn measure_blocks(folder: &Path, blocks: usize) -> io::Result<Disk> {
+fn measure_blocks(folder: &Path, blocks: usize) -> io::Result<DiskRates> {
     let mut file = without_name(folder)?;
     // Nothing that a file system could compress.
     let mut block: Vec<u8> = (0..BLOCK as u64 / 8).flat_map(|word| mix(0, word).to_le_bytes()).collect();
@@ -46,7 +46,7 @@ fn measure_blocks(folder: &Path, blocks: usize) -> io::Result<Disk> {
         read_s.push(seconds(|| (0..blocks).try_for_each(|_| file.read_exact(&mut block)))?);
     }
     let rate = |seconds| rounded((BLOCK * blocks) as f64 / median(seconds));
-    Ok(Disk { read: rate(read_s), write: rate(written_s) })
+    Ok(DiskRates { read: rate(read_s), write: rate(written_s) })
 }
 
 /// A new file whose name is gone at once, so that it vanishes however this process ends.
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_disk_is_measured_by_a_file_that_leaves_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
-        let Disk { read, write } = measure_blocks(folder.path(), 2).expect("a disk");
+        let DiskRates { read, write } = measure_blocks(folder.path(), 2).expect("a disk");
         assert!(read > 0.0 && read.is_finite() && write > 0.0 && write.is_finite(), "{read}, {write}");
         let file = without_name(folder.path()).expect("a file");
         assert_eq!(

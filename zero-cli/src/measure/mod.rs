@@ -14,18 +14,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zero_plan::Hardware;
-use zero_plan::hardware::{DeviceFigures, Kind, Node, Rates, median, rounded};
+use zero_plan::hardware::{DeviceFigures, Node, Processor, Rates, median, rounded};
 use zero_plan::spec::Size;
 use zero_runtime::run::threads;
 use zero_runtime::transport::handover;
 use zero_runtime::{Cores, launch};
 
 use crate::build;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::launch::Reach;
 use crate::say;
 
-pub use trace::{Recorded, RecordedStep};
+pub use trace::{RecordedProfile, RecordedStep};
 
 /// Threads for each core, with which units are measured: alone, and in turns with others.
 const PER_CORE: [usize; 3] = [1, 2, 4];
@@ -57,20 +57,20 @@ pub struct MeasureArguments {
 }
 
 /// Measures this machine, and writes or prints its description.
-pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
+pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
     if arguments.probe {
         return network::probe();
     }
     // Before minutes of work, and not after.
     let create = |path: &PathBuf| {
-        let file = File::create_new(path).map_err(|source| Error::Output { path: path.clone(), source })?;
-        Ok::<_, Error>((path.clone(), file))
+        let file = File::create_new(path).map_err(|source| CommandError::Output { path: path.clone(), source })?;
+        Ok::<_, CommandError>((path.clone(), file))
     };
     let out = arguments.out.as_ref().map(create).transpose()?;
     let has_hosts = !arguments.reach.hosts.is_empty() || arguments.reach.hostfile.is_some();
     let network = has_hosts.then(|| network::measure(&arguments.reach)).transpose()?;
     let cores =
-        std::thread::available_parallelism().map_err(|source| Error::Measure { what: "count cores", source })?;
+        std::thread::available_parallelism().map_err(|source| CommandError::Measure { what: "count cores", source })?;
     eprintln!("measuring products and copies on {cores} cores");
     let rates = Cores::measure(cores)?;
     eprintln!("measuring how soon a rank goes on that another one wakes");
@@ -80,7 +80,7 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
         name: format!("this machine, {cores} cores"),
         device: DeviceFigures {
             name: format!("a core, {}", zero_runtime::device::cpu::instructions()),
-            kind: Kind::Cpu,
+            kind: Processor::Cpu,
             memory,
             reserved: Size::B(0),
             matmul: Rates { f32: rounded(rates.f32_per_s), bf16: rounded(rates.bf16_per_s) },
@@ -99,7 +99,7 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
         measured: Vec::new(),
     };
     let specs = arguments.specs.iter().map(|path| Ok((path, build::read(path)?)));
-    let specs = specs.collect::<Result<Vec<_>, Error>>()?;
+    let specs = specs.collect::<Result<Vec<_>, CommandError>>()?;
     // Specs that differ in their layout alone have the same units.
     let mut wanted = BTreeMap::new();
     for &(path, ref spec) in &specs {
@@ -114,12 +114,12 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
     let programs = wanted.iter().map(|((alone, threads), &(path, per_core))| {
         units::Measurement { path, alone, size, threads: *threads, per_core }.build()
     });
-    let mut measured = programs.collect::<Result<Vec<_>, Error>>()?;
+    let mut measured = programs.collect::<Result<Vec<_>, CommandError>>()?;
     for _ in 0..ROUNDS {
-        measured.iter_mut().try_for_each(units::Measured::run)?;
+        measured.iter_mut().try_for_each(units::MeasuredProgram::run)?;
     }
-    hardware.measured = measured.iter().flat_map(units::Measured::units).collect();
-    hardware.device.op = rounded(median(measured.iter().flat_map(units::Measured::beside_s).collect()));
+    hardware.measured = measured.iter().flat_map(units::MeasuredProgram::units).collect();
+    hardware.device.op = rounded(median(measured.iter().flat_map(units::MeasuredProgram::beside_s).collect()));
     let text = format!(
         "// Measured by `cargo zero measure`: rates are those of one core while all of them work.\n{}\n",
         zero_plan::spec::ron_text(&hardware)
@@ -127,7 +127,7 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), Error> {
     match out {
         Some((path, mut file)) => {
             let written = file.write_all(text.as_bytes());
-            written.map_err(|source| Error::Output { path, source })
+            written.map_err(|source| CommandError::Output { path, source })
         }
         None => {
             say::line(text.trim_end());

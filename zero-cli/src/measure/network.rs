@@ -6,14 +6,14 @@ use zero_plan::hardware::{Network, rounded};
 use zero_plan::spec::ron_text;
 use zero_runtime::transport::cluster;
 
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::launch::Reach;
 use crate::say;
 
 /// Measures the network between the first two hosts.
-pub fn measure(reach: &Reach) -> Result<Network, Error> {
-    let failed = |what: String| Error::NoNetworkMeasured { what };
-    let own = std::env::current_exe().map_err(|source| Error::Measure { what: "find this program", source })?;
+pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
+    let failed = |what: String| CommandError::NoNetworkMeasured { what };
+    let own = std::env::current_exe().map_err(|source| CommandError::Measure { what: "find this program", source })?;
     let mut hosts = reach.all()?;
     if hosts.len() < 2 {
         return Err(failed(format!("it takes two hosts, and {} is named", hosts.len())));
@@ -22,7 +22,8 @@ pub fn measure(reach: &Reach) -> Result<Network, Error> {
     eprintln!("measuring the network between {} and {}", hosts[0], hosts[1]);
     let mut command = reach.command(&own, &hosts)?;
     command.args(["zero", "measure", "--probe"]).stderr(Stdio::inherit());
-    let output = command.output().map_err(|source| Error::NoLauncher { launcher: reach.launcher.clone(), source })?;
+    let output =
+        command.output().map_err(|source| CommandError::NoLauncher { launcher: reach.launcher.clone(), source })?;
     if !output.status.success() {
         return Err(failed(format!("its ranks ended with {}", output.status)));
     }
@@ -31,7 +32,7 @@ pub fn measure(reach: &Reach) -> Result<Network, Error> {
 }
 
 /// One of its two ranks; the first prints what both saw.
-pub fn probe() -> Result<(), Error> {
+pub fn probe() -> Result<(), CommandError> {
     let seen = cluster::probe().map_err(zero_runtime::error::Error::from)?;
     if let Some(cluster::Probed { bytes_per_s, latency_s }) = seen {
         say::line(ron_text(&Network { bandwidth: rounded(bytes_per_s), latency: rounded(latency_s), links: 1 }));

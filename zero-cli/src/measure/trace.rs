@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// What a profile says.
 #[derive(Debug, PartialEq)]
-pub struct Recorded {
+pub struct RecordedProfile {
     /// Of each rank, its steps.
     pub ranks: Vec<Vec<RecordedStep>>,
 }
@@ -23,11 +23,11 @@ pub struct RecordedStep {
 #[derive(Deserialize)]
 struct File {
     #[serde(rename = "traceEvents")]
-    events: Vec<Event>,
+    events: Vec<ProfileEvent>,
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct ProfileEvent {
     name: String,
     ph: String,
     pid: usize,
@@ -37,7 +37,7 @@ struct Event {
     dur: f64,
 }
 
-impl Recorded {
+impl RecordedProfile {
     /// Reads a profile.
     ///
     /// # Errors
@@ -82,13 +82,13 @@ mod tests {
             {"name":"step 3","ph":"X","pid":1,"tid":3,"ts":1.0,"dur":9.0,"args":{}},
             {"name":"forward a","ph":"X","pid":1,"tid":1,"ts":2.0,"dur":3.0,"args":{"gflop":1.0}},
             {"name":"step 3","ph":"X","pid":2,"tid":3,"ts":1.5,"dur":9.0,"args":{}}]}"#;
-        let recorded = Recorded::parse(text).unwrap();
+        let recorded = RecordedProfile::parse(text).unwrap();
         assert_eq!(recorded.ranks.len(), 2);
         let [step] = &recorded.ranks[0][..] else { panic!("{recorded:?}") };
         assert_eq!(step.ops, [("forward a".to_owned(), 2.0 * 1e-6, 3.0 * 1e-6)]);
         assert!(recorded.ranks[1][0].ops.is_empty());
         for wrong in ["", "{}", "{\"traceEvents\": []}"] {
-            Recorded::parse(wrong).unwrap_err();
+            RecordedProfile::parse(wrong).unwrap_err();
         }
     }
 }

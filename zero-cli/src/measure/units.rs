@@ -10,11 +10,11 @@ use zero_plan::report::count;
 use zero_plan::spec::{Batch, Spec, ron_text};
 use zero_plan::{Op, Plan};
 
-use super::Recorded;
+use super::RecordedProfile;
 use crate::arguments::Request;
 use crate::binary::Binary;
 use crate::build::write_if_changed;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::sizes::{self, SizedSpec};
 use crate::workspace::Workspace;
 
@@ -36,16 +36,16 @@ pub struct Measurement<'a> {
 }
 
 /// The program for it, with the steps that it has done.
-pub struct Measured<'a> {
+pub struct MeasuredProgram<'a> {
     of: Measurement<'a>,
     binary: Binary,
     sized: SizedSpec,
     profile: PathBuf,
-    steps: Vec<Step>,
+    steps: Vec<RankStep>,
 }
 
 /// A step of a rank, in seconds.
-struct Step {
+struct RankStep {
     /// What each op took.
     ops: Vec<(Op, f64)>,
     /// What lies between two ops.
@@ -54,20 +54,20 @@ struct Step {
 
 impl<'a> Measurement<'a> {
     /// Builds its program.
-    pub fn build(self) -> Result<Measured<'a>, Error> {
+    pub fn build(self) -> Result<MeasuredProgram<'a>, CommandError> {
         let own = Workspace::find()?.target.join("zero").join("build");
-        std::fs::create_dir_all(&own).map_err(|source| Error::Write { path: own.clone(), source })?;
+        std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
         let (derived, profile) = (own.join("measure.ron"), own.join("measure.json"));
         write_if_changed(&derived, self.alone.as_bytes())?;
         let request = Request { spec: derived, bin: None, size: self.size.map(str::to_owned) };
         let (binary, sized) = sizes::binary_of_spec(&request)?;
-        Ok(Measured { of: self, binary, sized, profile, steps: Vec::new() })
+        Ok(MeasuredProgram { of: self, binary, sized, profile, steps: Vec::new() })
     }
 }
 
-impl Measured<'_> {
+impl MeasuredProgram<'_> {
     /// Lets it train for some steps.
-    pub fn run(&mut self) -> Result<(), Error> {
+    pub fn run(&mut self) -> Result<(), CommandError> {
         let Measurement { path, threads, per_core, .. } = self.of;
         let each = count(threads.get(), "thread", "threads");
         eprintln!("measuring the units of {} by ranks with {each}, {per_core} for each core", path.display());
@@ -76,11 +76,11 @@ impl Measured<'_> {
         command.args(["--steps", STEPS, "--held-out", "0", "--sample", "0", "--threads", &threads.to_string()]);
         command.arg("--profile").arg(&self.profile).stdout(Stdio::null());
         let status = command.status().map_err(|source| self.binary.not_started(source))?;
-        let failed = |what: String| Error::NotMeasured { spec: path.to_owned(), what };
+        let failed = |what: String| CommandError::NotMeasured { spec: path.to_owned(), what };
         if !status.success() {
             return Err(failed("its run failed".to_owned()));
         }
-        let recorded = Recorded::read(&self.profile).map_err(failed)?;
+        let recorded = RecordedProfile::read(&self.profile).map_err(failed)?;
         self.steps.extend(self.sized.plan().with(|plan| steps(plan, &recorded)).map_err(failed)?);
         Ok(())
     }
@@ -98,9 +98,9 @@ impl Measured<'_> {
 }
 
 /// A spec of the same model, in the same widths and on the same micro-batches, where each rank has all of it.
-pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, Error> {
+pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, CommandError> {
     let Spec { model: Some(model), batch: Batch { sequences, length, .. }, precision, .. } = spec else {
-        return Err(Error::NoModel { spec: path.to_owned() });
+        return Err(CommandError::NoModel { spec: path.to_owned() });
     };
     let precision = ron_text(precision);
     Ok(format!(
@@ -110,7 +110,7 @@ pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, Error> {
 }
 
 /// The steps of all ranks of a profile.
-fn steps(plan: &Plan, recorded: &Recorded) -> Result<Vec<Step>, String> {
+fn steps(plan: &Plan, recorded: &RecordedProfile) -> Result<Vec<RankStep>, String> {
     let mut all = Vec::new();
     for (rank, steps) in recorded.ranks.iter().enumerate() {
         let schedule = plan.of_rank(rank).step;
@@ -120,7 +120,7 @@ fn steps(plan: &Plan, recorded: &Recorded) -> Result<Vec<Step>, String> {
             }
             let ops: Vec<_> = schedule.iter().zip(&step.ops).map(|(&op, &(_, _, took))| (op, took)).collect();
             let beside_s = step.span.1 - ops.iter().map(|(_, took)| took).sum::<f64>();
-            all.push(Step { beside_s: (beside_s / ops.len().max(1) as f64).max(0.0), ops });
+            all.push(RankStep { beside_s: (beside_s / ops.len().max(1) as f64).max(0.0), ops });
         }
     }
     Ok(all)

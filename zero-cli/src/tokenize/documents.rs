@@ -8,10 +8,10 @@ use serde_json::Value;
 use zero_runtime::data::{DataError, Tokenizer, text_files};
 
 use super::{BATCH_BYTES, TokenizeArguments, table};
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// Text of a document: all of it, or a stretch.
-pub struct Part {
+pub struct DocumentPart {
     pub text: String,
     /// Whether the document ends with it.
     pub ends: bool,
@@ -20,7 +20,7 @@ pub struct Part {
 }
 
 /// What reads files.
-pub struct Reader {
+pub struct DocumentsReader {
     files: Vec<PathBuf>,
     bytes: u64,
     field: String,
@@ -28,9 +28,9 @@ pub struct Reader {
     cuts: bool,
 }
 
-impl Reader {
+impl DocumentsReader {
     /// A reader of `arguments.inputs`, that `cuts` files of text where that changes no token.
-    pub fn new(arguments: &TokenizeArguments, cuts: bool) -> Result<Self, Error> {
+    pub fn new(arguments: &TokenizeArguments, cuts: bool) -> Result<Self, CommandError> {
         let (mut files, mut bytes) = (Vec::new(), 0);
         for input in &arguments.inputs {
             let found = fs::metadata(input).map_err(unreadable(input))?;
@@ -48,7 +48,7 @@ impl Reader {
     }
 
     /// Calls `each` with all parts of all documents, until it says `false`.
-    pub fn for_each(&self, mut each: impl FnMut(Part) -> bool) -> Result<(), Error> {
+    pub fn for_each(&self, mut each: impl FnMut(DocumentPart) -> bool) -> Result<(), CommandError> {
         for file in &self.files {
             let extension = file.extension().map(|end| end.to_ascii_lowercase().to_string_lossy().into_owned());
             let goes_on = match extension.as_deref() {
@@ -66,7 +66,7 @@ impl Reader {
 }
 
 /// A document in each line, in a field of its JSON.
-fn lines(path: &Path, field: &str, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+fn lines(path: &Path, field: &str, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
     let mut file = BufReader::new(File::open(path).map_err(unreadable(path))?);
     let mut line = Vec::new();
     for number in 1u64.. {
@@ -80,20 +80,20 @@ fn lines(path: &Path, field: &str, each: &mut impl FnMut(Part) -> bool) -> Resul
         }
         let place = || format!("{}:{number}", path.display());
         let json: Value = serde_json::from_slice(&line)
-            .map_err(|error| Error::Input { place: place(), what: format!("is no JSON: {error}") })?;
+            .map_err(|error| CommandError::Input { place: place(), what: format!("is no JSON: {error}") })?;
         let Value::Object(mut fields) = json else {
-            return Err(Error::Input { place: place(), what: "is no JSON object".to_owned() });
+            return Err(CommandError::Input { place: place(), what: "is no JSON object".to_owned() });
         };
         match fields.remove(field) {
             Some(Value::String(text)) => {
-                if !each(Part { text, ends: true, read_bytes }) {
+                if !each(DocumentPart { text, ends: true, read_bytes }) {
                     return Ok(false);
                 }
             }
             found => {
                 let has = fields.keys().cloned().collect();
                 let what = if found.is_some() { "no text in the field" } else { "no field" };
-                return Err(Error::NoText { place: place(), what, name: field.to_owned(), has });
+                return Err(CommandError::NoText { place: place(), what, name: field.to_owned(), has });
             }
         }
     }
@@ -101,15 +101,15 @@ fn lines(path: &Path, field: &str, each: &mut impl FnMut(Part) -> bool) -> Resul
 }
 
 /// A file of text as one part.
-fn whole(path: &Path, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+fn whole(path: &Path, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
     let bytes = fs::read(path).map_err(unreadable(path))?;
     let read_bytes = bytes.len() as u64;
     let text = String::from_utf8(bytes).map_err(|error| not_utf8(path, error.utf8_error().valid_up_to()))?;
-    Ok(each(Part { text, ends: true, read_bytes }))
+    Ok(each(DocumentPart { text, ends: true, read_bytes }))
 }
 
 /// A file of text in parts that can be encoded one by one.
-fn stretches(path: &Path, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+fn stretches(path: &Path, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
     let mut file = File::open(path).map_err(unreadable(path))?;
     let (mut bytes, mut before) = (Vec::new(), 0);
     loop {
@@ -127,7 +127,7 @@ fn stretches(path: &Path, each: &mut impl FnMut(Part) -> bool) -> Result<bool, E
             let rest = bytes.split_off(at);
             let text = String::from_utf8(std::mem::replace(&mut bytes, rest)).expect("valid so far");
             before += at;
-            let goes_on = each(Part { text, ends, read_bytes: at as u64 });
+            let goes_on = each(DocumentPart { text, ends, read_bytes: at as u64 });
             if !goes_on || ends {
                 return Ok(goes_on);
             }
@@ -135,11 +135,11 @@ fn stretches(path: &Path, each: &mut impl FnMut(Part) -> bool) -> Result<bool, E
     }
 }
 
-fn not_utf8(path: &Path, byte: usize) -> Error {
-    Error::Input { place: path.display().to_string(), what: format!("is no UTF-8 at byte {byte}") }
+fn not_utf8(path: &Path, byte: usize) -> CommandError {
+    CommandError::Input { place: path.display().to_string(), what: format!("is no UTF-8 at byte {byte}") }
 }
 
 /// For `map_err`.
-pub fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::Text(DataError::Unreadable { path: path.to_owned(), source })
+pub fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
+    move |source| CommandError::Text(DataError::Unreadable { path: path.to_owned(), source })
 }

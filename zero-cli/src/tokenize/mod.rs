@@ -14,9 +14,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use zero_runtime::data::{TokenFileWriter, Tokenizer};
 
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::say;
-use documents::{Part, Reader};
+use documents::{DocumentPart, DocumentsReader};
 
 /// Text that is encoded at a time by one thread, where the tokenizer allows it to be cut.
 const PIECE_BYTES: usize = 16 << 10;
@@ -58,12 +58,12 @@ pub struct TokenizeArguments {
 }
 
 /// Encodes all documents, and says on standard output how many there were.
-pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), Error> {
+pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     let tokenizer = Tokenizer::open(&arguments.tokenizer)?;
     let separator = separator(arguments.separator.as_deref(), &tokenizer)?;
-    let reader = Reader::new(arguments, tokenizer.cuts())?;
+    let reader = DocumentsReader::new(arguments, tokenizer.cuts())?;
     let threads = arguments.threads.map_or(0, std::num::NonZeroUsize::get);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(Error::threads)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(CommandError::threads)?;
     let mut writer = TokenFileWriter::create(&arguments.out, &tokenizer)?;
     let (bar, start) = (bar(reader.bytes()), Instant::now());
     let mut text_bytes = 0;
@@ -71,7 +71,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), Error> {
         let (sender, batches) = sync_channel(BATCHES_AHEAD);
         scope.spawn(|| read(reader, sender));
         for batch in batches {
-            let batch: Vec<Part> = batch?;
+            let batch: Vec<DocumentPart> = batch?;
             let pieces: Vec<Vec<&str>> =
                 batch.iter().map(|part| tokenizer.pieces(&part.text, PIECE_BYTES).collect()).collect();
             let flat: Vec<&str> = pieces.iter().flatten().copied().collect();
@@ -88,7 +88,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), Error> {
                 bar.inc(part.read_bytes);
             }
         }
-        Ok::<(), Error>(())
+        Ok::<(), CommandError>(())
     })?;
     let written = writer.finish()?;
     bar.finish_and_clear();
@@ -99,7 +99,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), Error> {
 }
 
 /// Sends batches until all is read, something is wrong, or nobody waits for them any more.
-fn read(reader: Reader, batches: std::sync::mpsc::SyncSender<Result<Vec<Part>, Error>>) {
+fn read(reader: DocumentsReader, batches: std::sync::mpsc::SyncSender<Result<Vec<DocumentPart>, CommandError>>) {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let result = reader.for_each(|part| {
         bytes += part.text.len();
@@ -116,8 +116,8 @@ fn read(reader: Reader, batches: std::sync::mpsc::SyncSender<Result<Vec<Part>, E
 }
 
 /// The id that follows each document, if one shall.
-fn separator(asked: Option<&str>, tokenizer: &Tokenizer) -> Result<Option<u32>, Error> {
-    let refused = |what: String| Err(Error::Separator { tokenizer: tokenizer.path().to_owned(), what });
+fn separator(asked: Option<&str>, tokenizer: &Tokenizer) -> Result<Option<u32>, CommandError> {
+    let refused = |what: String| Err(CommandError::Separator { tokenizer: tokenizer.path().to_owned(), what });
     match asked {
         Some(NO_SEPARATOR) => Ok(None),
         Some(token) => match tokenizer.id(token) {

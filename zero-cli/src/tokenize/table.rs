@@ -9,18 +9,18 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-use super::documents::{Part, unreadable};
-use crate::error::Error;
+use super::documents::{DocumentPart, unreadable};
+use crate::error::CommandError;
 
 /// Calls `each` with the text of every row, until it says `false`.
-pub fn rows(path: &Path, column: &str, each: &mut impl FnMut(Part) -> bool) -> Result<bool, Error> {
+pub fn rows(path: &Path, column: &str, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
     let file = File::open(path).map_err(unreadable(path))?;
     let bytes = file.metadata().map_err(unreadable(path))?.len();
-    let broken = |error: ParquetError| Error::Input {
+    let broken = |error: ParquetError| CommandError::Input {
         place: path.display().to_string(),
         what: format!("is no Parquet file that can be read: {error}"),
     };
-    let missing = |place: String, what, has| Error::NoText { place, what, name: column.to_owned(), has };
+    let missing = |place: String, what, has| CommandError::NoText { place, what, name: column.to_owned(), has };
     let reader = SerializedFileReader::new(file).map_err(broken)?;
     let schema = reader.metadata().file_metadata().schema();
     let Some(found) = schema.get_fields().iter().find(|field| field.name() == column) else {
@@ -36,11 +36,11 @@ pub fn rows(path: &Path, column: &str, each: &mut impl FnMut(Part) -> bool) -> R
             Some((_, Field::Str(text))) => text.clone(),
             Some((_, Field::Bytes(bytes))) => match String::from_utf8(bytes.data().to_vec()) {
                 Ok(text) => text,
-                Err(_) => return Err(Error::Input { place: place(), what: "is no UTF-8".to_owned() }),
+                Err(_) => return Err(CommandError::Input { place: place(), what: "is no UTF-8".to_owned() }),
             },
             _ => return Err(missing(place(), "no text in the column", Vec::new())),
         };
-        if !each(Part { text, ends: true, read_bytes: bytes / rows }) {
+        if !each(DocumentPart { text, ends: true, read_bytes: bytes / rows }) {
             return Ok(false);
         }
     }

@@ -9,13 +9,13 @@ mod svg;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zero_plan::picture::{Clock, Picture, Timed, operations};
+use zero_plan::picture::{Picture, TimeAxis, Timed, operations};
 use zero_plan::simulate::{Impossible, on_hardware};
 use zero_plan::{Config, Hardware, Plan, PlanBuf, simulate};
 
 use crate::arguments::Request;
 use crate::binary;
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::hardware::OnHardware;
 use crate::say;
 use crate::sizes::{self, SizedSpec};
@@ -54,7 +54,7 @@ pub struct ViewArguments {
 }
 
 /// Writes the page or the figure, and prints where it lies.
-pub fn view(arguments: &ViewArguments) -> Result<(), Error> {
+pub fn view(arguments: &ViewArguments) -> Result<(), CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.as_ref().map(OnHardware::read).transpose()?;
     let of_spec = |spec: &Path| {
@@ -63,15 +63,15 @@ pub fn view(arguments: &ViewArguments) -> Result<(), Error> {
     };
     let spec = of_spec(&arguments.request.spec)?;
     let drawn = if arguments.svg {
-        svg::figure(&Subject::of(&spec, hardware.as_ref()).picture()?)
+        svg::figure(&PicturedSpec::of(&spec, hardware.as_ref()).picture()?)
     } else {
-        let mut first = Subject::of(&spec, hardware.as_ref()).view()?;
+        let mut first = PicturedSpec::of(&spec, hardware.as_ref()).view()?;
         if let Some(path) = &arguments.profile {
-            first.measured = Some(profile::read(path, &Subject::of(&spec, hardware.as_ref()).planned())?);
+            first.measured = Some(profile::read(path, &PicturedSpec::of(&spec, hardware.as_ref()).planned())?);
         }
         let mut views = vec![first];
         if let Some(other) = &arguments.other {
-            views.push(Subject::of(&of_spec(other)?, hardware.as_ref()).view()?);
+            views.push(PicturedSpec::of(&of_spec(other)?, hardware.as_ref()).view()?);
         }
         page::page(&views)
     };
@@ -84,26 +84,26 @@ pub fn view(arguments: &ViewArguments) -> Result<(), Error> {
     Ok(())
 }
 
-fn write(path: &Path, drawn: &str) -> Result<(), Error> {
-    std::fs::write(path, drawn).map_err(|source| Error::Picture { path: path.to_owned(), source })
+fn write(path: &Path, drawn: &str) -> Result<(), CommandError> {
+    std::fs::write(path, drawn).map_err(|source| CommandError::Picture { path: path.to_owned(), source })
 }
 
 /// Where the picture of a spec lies: beside the binary that was built from it, which no other spec shares.
-fn place(spec: &Path, extension: &str) -> Result<PathBuf, Error> {
+fn place(spec: &Path, extension: &str) -> Result<PathBuf, CommandError> {
     let target = Workspace::find()?.target;
     let target = target.canonicalize().unwrap_or(target);
-    let spec = spec.canonicalize().map_err(|source| Error::Unreadable { path: spec.to_owned(), source })?;
+    let spec = spec.canonicalize().map_err(|source| CommandError::Unreadable { path: spec.to_owned(), source })?;
     Ok(binary::place(&target, &spec, &format!("plan.{extension}")))
 }
 
 /// A spec with all that its pictures are made of.
-struct Subject<'a> {
+struct PicturedSpec<'a> {
     spec: &'a SizedSpec,
     config: Config,
     hardware: Option<&'a Hardware>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> PicturedSpec<'a> {
     fn of(spec: &'a SizedSpec, hardware: Option<&'a Hardware>) -> Self {
         let config = spec.spec.config();
         Self { spec, config: hardware.map_or(config, |hardware| on_hardware(config, hardware)), hardware }
@@ -119,22 +119,22 @@ impl<'a> Subject<'a> {
     }
 
     /// The plan of the spec as it is.
-    fn picture(&self) -> Result<Picture, Error> {
+    fn picture(&self) -> Result<Picture, CommandError> {
         self.draw(&self.planned())
     }
 
-    fn draw(&self, planned: &PlanBuf) -> Result<Picture, Error> {
+    fn draw(&self, planned: &PlanBuf) -> Result<Picture, CommandError> {
         let name = self.spec.path.display().to_string();
         let drawn = planned.with(|plan| picture(plan, self.hardware, &name, &self.spec.text));
         // Without hardware there is nothing that a mesh could miss.
         drawn.map_err(|reason| match self.hardware {
-            Some(hardware) => Error::impossible(&self.spec.path, hardware, &reason),
+            Some(hardware) => CommandError::impossible(&self.spec.path, hardware, &reason),
             None => unreachable!("operations need no hardware: {reason}"),
         })
     }
 
     /// The plan of the spec, and those with other choices of `prefetch`, where that decides anything.
-    fn view(&self) -> Result<PlanView, Error> {
+    fn view(&self) -> Result<PlanView, CommandError> {
         let given = self.config.prefetch;
         let own = self.planned();
         let ops = own.with(|plan| plan.pipeline_stages.iter().map(|stage| stage.step.len()).sum::<usize>());
@@ -167,11 +167,11 @@ impl<'a> Subject<'a> {
 fn picture(plan: &Plan, hardware: Option<&Hardware>, name: &str, text: &str) -> Result<Picture, Impossible> {
     let timed = |timeline, clock| Timed { timeline, clock, hardware: None, memory_bytes: None };
     let Some(hardware) = hardware else {
-        return Ok(Picture::of(plan, timed(&operations(plan)?, Clock::Operations), name, text));
+        return Ok(Picture::of(plan, timed(&operations(plan)?, TimeAxis::Operations), name, text));
     };
     let memory_bytes = hardware.budget_bytes(plan.config.mesh.ranks_per_node()) as usize;
     let timeline = simulate(plan, hardware)?;
-    let timed = timed(&timeline, Clock::Nanoseconds);
+    let timed = timed(&timeline, TimeAxis::Nanoseconds);
     let timed = Timed { hardware: Some(&hardware.name), memory_bytes: Some(memory_bytes), ..timed };
     Ok(Picture::of(plan, timed, name, text))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use zero_plan::picture::Picture;
 
 use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
-use super::profile::Measured;
+use super::profile::MeasuredStep;
 
 /// The shape of the page's own index of what is in it.
 const FORMAT: &str = "zero-view-1";
@@ -32,7 +32,7 @@ pub struct PlanView {
     /// Its plans, in the order of `prefetch`.
     pub variants: Vec<Variant>,
     /// What a run of it took.
-    pub measured: Option<Measured>,
+    pub measured: Option<MeasuredStep>,
 }
 
 /// A plan with one choice of `prefetch`.

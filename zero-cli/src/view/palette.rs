@@ -4,7 +4,7 @@
 //! has a pattern as well, so that colour is never all that tells two things apart.
 
 use serde::Serialize;
-use zero_plan::picture::{Class, Group};
+use zero_plan::picture::{Class, MemoryGroup};
 
 /// How something is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,8 +63,8 @@ pub const CLASSES: [Paint; Class::ALL.len()] = [
     paint("agree", "agreement of all ranks", GREY, WHITE, PLAIN),
 ];
 
-/// Groups, in the order of [`Group::ALL`].
-pub const GROUPS: [Paint; Group::ALL.len()] = [
+/// Groups, in the order of [`MemoryGroup::ALL`].
+pub const GROUPS: [Paint; MemoryGroup::ALL.len()] = [
     paint("parameters", "parameters", BLUE, WHITE, PLAIN),
     paint("optimizer", "optimizer state", GREEN, BLACK, GRID),
     paint("gathered", "gathered parameters", SKY, BLACK, LEVEL),
@@ -92,7 +92,7 @@ mod tests {
         for (class, paint) in Class::ALL.into_iter().zip(CLASSES) {
             assert_eq!(name(serde_json::json!(class)).as_deref(), Some(paint.name));
         }
-        for (group, paint) in Group::ALL.into_iter().zip(GROUPS) {
+        for (group, paint) in MemoryGroup::ALL.into_iter().zip(GROUPS) {
             assert_eq!(name(serde_json::json!(group)).as_deref(), Some(paint.name));
         }
     }

@@ -6,12 +6,12 @@ use std::path::Path;
 use serde::Serialize;
 use zero_plan::{Plan, PlanBuf};
 
-use crate::error::Error;
-use crate::measure::{Recorded, RecordedStep};
+use crate::error::CommandError;
+use crate::measure::{RecordedProfile, RecordedStep};
 
 /// One step of a run: the median of those that it has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub struct MeasuredStep {
     /// Which of the steps that the profile has, from 1.
     pub step: usize,
     /// Steps that the profile has.
@@ -19,12 +19,12 @@ pub struct Measured {
     /// How long it took, from the first op of any rank to the last, in nanoseconds.
     pub end: u64,
     /// When the ops of each rank ran, from the first op of any rank on.
-    pub ranks: Vec<Columns>,
+    pub ranks: Vec<TimeColumns>,
 }
 
 /// When ops ran, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Columns {
+pub struct TimeColumns {
     /// When each began.
     pub start: Vec<u64>,
     /// When each ended.
@@ -35,14 +35,14 @@ pub struct Columns {
 ///
 /// # Errors
 /// Z0170 where it is no profile, Z0171 where it is one of another plan.
-pub fn read(path: &Path, planned: &PlanBuf) -> Result<Measured, Error> {
-    let recorded = Recorded::read(path).map_err(|what| Error::Profile { path: path.to_owned(), what })?;
-    let foreign = |what| Error::OtherProfile { path: path.to_owned(), what };
+pub fn read(path: &Path, planned: &PlanBuf) -> Result<MeasuredStep, CommandError> {
+    let recorded = RecordedProfile::read(path).map_err(|what| CommandError::Profile { path: path.to_owned(), what })?;
+    let foreign = |what| CommandError::OtherProfile { path: path.to_owned(), what };
     planned.with(|plan| measured(plan, &recorded.ranks)).map_err(foreign)
 }
 
 /// The median step, or what shows that the profile is of another plan.
-fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<Measured, String> {
+fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<MeasuredStep, String> {
     let (planned, count) = (plan.config.mesh.ranks(), ranks.first().map_or(0, Vec::len));
     if ranks.len() != planned {
         return Err(format!("it has {} ranks, and the plan {planned}", ranks.len()));
@@ -59,11 +59,11 @@ fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<Measured, String
     let step = steps[(count - 1) / 2];
     let (first, last) = bounds(ranks, step);
     let ns = |seconds: f64| ((seconds - first) * 1e9).round() as u64;
-    let columns = |steps: &Vec<RecordedStep>| Columns {
+    let columns = |steps: &Vec<RecordedStep>| TimeColumns {
         start: steps[step].ops.iter().map(|(_, start, _)| ns(*start)).collect(),
         end: steps[step].ops.iter().map(|(_, start, length)| ns(start + length)).collect(),
     };
-    Ok(Measured { step: step + 1, steps: count, end: ns(last), ranks: ranks.iter().map(columns).collect() })
+    Ok(MeasuredStep { step: step + 1, steps: count, end: ns(last), ranks: ranks.iter().map(columns).collect() })
 }
 
 /// Holds the ops of a rank against those of the plan.
@@ -128,7 +128,7 @@ pub mod tests {
     }
 
     /// What is read of a trace that is held against another plan, or the error.
-    fn read_as(trace: &str, planned: &PlanBuf) -> Result<Measured, String> {
+    fn read_as(trace: &str, planned: &PlanBuf) -> Result<MeasuredStep, String> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("profile.json");
         std::fs::write(&path, trace).expect("a file");

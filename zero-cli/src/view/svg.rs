@@ -6,8 +6,8 @@ mod timeline;
 
 use maud::{Markup, PreEscaped, html};
 use zero_plan::Bytes;
-use zero_plan::picture::{Clock, Picture, StagePicture};
-use zero_plan::simulate::Time;
+use zero_plan::picture::{Picture, StagePicture, TimeAxis};
+use zero_plan::simulate::ShownTime;
 
 use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
 
@@ -37,7 +37,7 @@ const STYLE: &str = "
 ";
 
 /// Something drawn, and how high it is.
-struct Block {
+struct DrawnBlock {
     height: f64,
     drawn: Markup,
 }
@@ -85,18 +85,18 @@ fn pattern(paint: &Paint) -> Markup {
     }
 }
 
-fn head(picture: &Picture) -> Block {
+fn head(picture: &Picture) -> DrawnBlock {
     let drawn = html! {
         text.title x=(MARGIN) y="16" { (picture.source.name) }
         @for (number, line) in picture.summary.iter().enumerate() {
             text.soft x=(MARGIN) y=(34.0 + LINE * number as f64) { (line) }
         }
     };
-    Block { height: 34.0 + LINE * picture.summary.len() as f64, drawn }
+    DrawnBlock { height: 34.0 + LINE * picture.summary.len() as f64, drawn }
 }
 
 /// What the colours of the schedule are, as far as they occur.
-fn legend(picture: &Picture) -> Block {
+fn legend(picture: &Picture) -> DrawnBlock {
     let is_there = |paint: &&Paint| {
         let mut classes = picture.verbs.iter().map(|verb| CLASSES[verb.class as usize].name);
         paint.name == WAIT.name || classes.any(|name| name == paint.name)
@@ -105,7 +105,7 @@ fn legend(picture: &Picture) -> Block {
 }
 
 /// Patches with their words, in as many lines as they need.
-fn keys(paints: Vec<Paint>) -> Block {
+fn keys(paints: Vec<Paint>) -> DrawnBlock {
     let (mut x, mut y) = (MARGIN, 4.0);
     let mut places = Vec::new();
     for paint in paints {
@@ -122,18 +122,18 @@ fn keys(paints: Vec<Paint>) -> Block {
             text.soft x=(x + 25.0) y=(y + 9.5) { (paint.words) }
         }
     };
-    Block { height: y + LINE + 4.0, drawn }
+    DrawnBlock { height: y + LINE + 4.0, drawn }
 }
 
 /// What a plan comes to, in lines of text.
-fn facts(picture: &Picture) -> Block {
+fn facts(picture: &Picture) -> DrawnBlock {
     let lines = facts_of(picture);
     let drawn = html! {
         @for (number, line) in lines.iter().enumerate() {
             text x=(MARGIN) y=(LINE * (number + 1) as f64) { (line) }
         }
     };
-    Block { height: LINE * (lines.len() + 1) as f64, drawn }
+    DrawnBlock { height: LINE * (lines.len() + 1) as f64, drawn }
 }
 
 fn facts_of(picture: &Picture) -> Vec<String> {
@@ -185,8 +185,8 @@ fn fullest(picture: &Picture) -> (usize, &StagePicture) {
 /// A time on the clock of a picture.
 fn clocked(picture: &Picture, ticks: u64) -> String {
     match picture.clock {
-        Clock::Nanoseconds => Time(ticks as f64 * 1e-9).to_string(),
-        Clock::Operations => format!("{} operations", scaled(ticks as f64)),
+        TimeAxis::Nanoseconds => ShownTime(ticks as f64 * 1e-9).to_string(),
+        TimeAxis::Operations => format!("{} operations", scaled(ticks as f64)),
     }
 }
 

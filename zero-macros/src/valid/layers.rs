@@ -2,9 +2,9 @@
 
 use syn::{Attribute, DeriveInput, GenericParam, Meta};
 
-use super::notes::{Place, notes};
+use super::notes::{FieldPlace, notes};
 use super::{at_most_one, attributes, named_fields, types};
-use crate::ast::{Layers, Part};
+use crate::ast::{LayerPart, Layers};
 use crate::attr::named;
 use crate::mistake::{Checked, Mistake, both, one, or_else};
 
@@ -23,9 +23,9 @@ pub fn layers(item: &DeriveInput) -> Checked<Layers> {
             Some(other) => Err(Mistake::unusable(other, "`#[residual]` takes no options", "write `#[residual]`")),
             None => Ok(false),
         });
-        let read = both(residual.map_err(one), notes(name, field, Place::Layer));
+        let read = both(residual.map_err(one), notes(name, field, FieldPlace::Layer));
         if let Some((residual, notes)) = or_else(read, &mut mistakes) {
-            parts.push(Part { name: name.clone(), layer: field.ty.clone(), residual, notes });
+            parts.push(LayerPart { name: name.clone(), layer: field.ty.clone(), residual, notes });
         }
     }
     if !mistakes.is_empty() {

@@ -5,16 +5,16 @@ use zero_plan::diagnostic::Diagnostic;
 
 use super::alternating::turns;
 use super::config::config;
-use super::notes::{Place, notes};
+use super::notes::{FieldPlace, notes};
 use super::tied::{tied, tied_before_the_head};
 use super::types::{elements, of_unit, out_of_place};
 use super::{attributes, named_fields};
-use crate::ast::{self, Model};
+use crate::ast::{self, ModelStruct};
 use crate::attr::{is_zero, named};
 use crate::mistake::{Checked, Mistake, both, one, or_else};
 
 /// The model that a struct under `#[zero]` describes.
-pub fn model(item: &DeriveInput) -> Checked<Model> {
+pub fn model(item: &DeriveInput) -> Checked<ModelStruct> {
     let fields = named_fields(item, "#[zero]")?;
     let mut mistakes = Vec::new();
     mistakes.extend(twice(item));
@@ -33,16 +33,16 @@ pub fn model(item: &DeriveInput) -> Checked<Model> {
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    Ok(Model { name: item.ident.clone(), fields, tied: tied.flatten(), config: config.flatten() })
+    Ok(ModelStruct { name: item.ident.clone(), fields, tied: tied.flatten(), config: config.flatten() })
 }
 
-fn field_of((name, field): &(&Ident, &Field)) -> Checked<ast::Field> {
+fn field_of((name, field): &(&Ident, &Field)) -> Checked<ast::ModelField> {
     let turns = turns(name, field).map_err(one);
     let alternates = named(&field.attrs, "alternating").next().is_some();
-    let notes = notes(name, field, if alternates { Place::Alternating } else { Place::Unit });
+    let notes = notes(name, field, if alternates { FieldPlace::Alternating } else { FieldPlace::Unit });
     let (turns, notes) = both(turns, notes)?;
     let (layer, count) = elements(&field.ty);
-    Ok(ast::Field { name: (*name).clone(), layer: layer.clone(), count: count.cloned(), turns, notes })
+    Ok(ast::ModelField { name: (*name).clone(), layer: layer.clone(), count: count.cloned(), turns, notes })
 }
 
 /// Otherwise the second would find the struct of the first, and make another model of it.

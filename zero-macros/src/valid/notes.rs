@@ -8,13 +8,13 @@ use zero_plan::diagnostic::Diagnostic;
 
 use super::at_most_one;
 use super::types::elements;
-use crate::ast::{Init, Name, Notes};
+use crate::ast::{Deviations, Notes, PublishedName};
 use crate::attr::{is_comma, named};
 use crate::mistake::{Checked, Mistake, both, one};
 
 /// Where a field is, which decides what its names can be.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Place {
+pub enum FieldPlace {
     /// In a model.
     Unit,
     /// In a model, and its elements alternate.
@@ -24,13 +24,13 @@ pub enum Place {
 }
 
 /// What the attributes of a field say of its tensors.
-pub fn notes(name: &Ident, field: &Field, place: Place) -> Checked<Notes> {
+pub fn notes(name: &Ident, field: &Field, place: FieldPlace) -> Checked<Notes> {
     let init = init(field).map_err(one);
     let (weights, init) = both(weights(name, field, place), init)?;
     Ok(Notes { weights, init })
 }
 
-fn weights(field: &Ident, written: &Field, place: Place) -> Checked<Vec<Name>> {
+fn weights(field: &Ident, written: &Field, place: FieldPlace) -> Checked<Vec<PublishedName>> {
     let attribute = at_most_one(named(&written.attrs, "weights")).map_err(one)?;
     let Some(attribute) = attribute else { return Ok(Vec::new()) };
     let tokens: Vec<_> = arguments(attribute).into_iter().collect();
@@ -66,27 +66,31 @@ fn arguments(attribute: &Attribute) -> TokenStream {
     }
 }
 
-fn name(item: &TokenStream) -> Option<Name> {
+fn name(item: &TokenStream) -> Option<PublishedName> {
     let read = |input: ParseStream| {
         if input.peek(Token![_]) {
-            return input.parse::<Token![_]>().map(|_| Name::Unnamed);
+            return input.parse::<Token![_]>().map(|_| PublishedName::Unnamed);
         }
         if !input.peek(Ident) {
-            return input.parse::<LitStr>().map(|name| Name::Named(name.value()));
+            return input.parse::<LitStr>().map(|name| PublishedName::Named(name.value()));
         }
         let kind: Ident = input.parse()?;
         let content;
         parenthesized!(content in input);
         let (name, is_whole): (LitStr, _) = (content.parse()?, content.is_empty());
         let is_known = kind == "transposed" && is_whole;
-        if is_known { Ok(Name::Transposed(name.value())) } else { Err(input.error("")) }
+        if is_known { Ok(PublishedName::Transposed(name.value())) } else { Err(input.error("")) }
     };
     syn::parse::Parser::parse2(read, item.clone()).ok()
 }
 
 /// What is wrong with a name.
-fn misnamed(item: &TokenStream, name: &Name, (field, written, place): (&Ident, &Field, Place)) -> Option<Mistake> {
-    let (Name::Named(name) | Name::Transposed(name)) = name else { return None };
+fn misnamed(
+    item: &TokenStream,
+    name: &PublishedName,
+    (field, written, place): (&Ident, &Field, FieldPlace),
+) -> Option<Mistake> {
+    let (PublishedName::Named(name) | PublishedName::Transposed(name)) = name else { return None };
     if name.is_empty() {
         return Some(unfit(
             item,
@@ -107,7 +111,7 @@ fn misnamed(item: &TokenStream, name: &Name, (field, written, place): (&Ident, &
         let message = format!("`{name}` has {indices} indices, but an element of an array has one");
         return Some(unfit(item, message, "keep one `{}`"));
     }
-    let is_array = place == Place::Layer || elements(&written.ty).1.is_some();
+    let is_array = place == FieldPlace::Layer || elements(&written.ty).1.is_some();
     (indices == 1 && !is_array).then(|| {
         let message = format!("`{name}` has the place of an index, but `{field}` is no array");
         unfit(item, message, "remove the `{}`")
@@ -118,13 +122,13 @@ fn misnamed(item: &TokenStream, name: &Name, (field, written, place): (&Ident, &
 fn miscounted(
     attribute: &Attribute,
     names: usize,
-    (field, written, place): (&Ident, &Field, Place),
+    (field, written, place): (&Ident, &Field, FieldPlace),
 ) -> Option<Mistake> {
     if names == 0 {
         let help = "write `#[weights(\"model.norm\")]`, or one name for each element of a tuple";
         return Some(unfit(attribute, "`#[weights]` takes one name or more", help));
     }
-    if names > 1 && place == Place::Alternating {
+    if names > 1 && place == FieldPlace::Alternating {
         let message = format!("{names} names for `{field}`, whose elements are units of their own");
         return Some(unfit(attribute, message, "give one name, with `{}` in the place of the index"));
     }
@@ -144,7 +148,7 @@ fn tuple(ty: &Type) -> Option<usize> {
     }
 }
 
-fn init(field: &Field) -> Result<Option<Init>, Mistake> {
+fn init(field: &Field) -> Result<Option<Deviations>, Mistake> {
     let Some(attribute) = at_most_one(named(&field.attrs, "init"))? else { return Ok(None) };
     let read = |input: ParseStream| {
         let all: Expr = input.parse()?;
@@ -161,7 +165,7 @@ fn init(field: &Field) -> Result<Option<Init>, Mistake> {
                 return Err(input.error(""));
             }
         }
-        Ok(Init { all, last })
+        Ok(Deviations { all, last })
     };
     let refuse = |place: TokenStream, message: &str| {
         let help = "write `#[init(0.02)]`, or `#[init(0.02, last = 0.01)]` where the last matrix has another";

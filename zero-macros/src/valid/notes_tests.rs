@@ -6,22 +6,22 @@ use syn::parse::Parser;
 use super::*;
 
 /// What the attributes of a field say, or what is wrong with them.
-fn read(field: TokenStream, place: Place) -> Result<Notes, Vec<String>> {
+fn read(field: TokenStream, place: FieldPlace) -> Result<Notes, Vec<String>> {
     let field = Field::parse_named.parse2(field).unwrap();
     let read = notes(field.ident.as_ref().unwrap(), &field, place);
     read.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.text).collect())
 }
 
-fn refused(field: TokenStream, place: Place) -> Vec<String> {
+fn refused(field: TokenStream, place: FieldPlace) -> Vec<String> {
     read(field, place).err().unwrap_or_default()
 }
 
 #[test]
 fn names_are_texts_or_none() {
-    let named = |name: &str| Name::Named(name.to_owned());
+    let named = |name: &str| PublishedName::Named(name.to_owned());
     let written = quote!(#[weights("ln_1", transposed("attn"), _,)] a: (A, B, C));
-    let expected = [named("ln_1"), Name::Transposed("attn".to_owned()), Name::Unnamed];
-    assert_eq!(read(written, Place::Unit).unwrap().weights, expected);
+    let expected = [named("ln_1"), PublishedName::Transposed("attn".to_owned()), PublishedName::Unnamed];
+    assert_eq!(read(written, FieldPlace::Unit).unwrap().weights, expected);
     // One name is for all of a tuple, and how many parts a layer has is not known here.
     for (written, names) in [
         (quote!(#[weights("a.b")] a: (A, B)), 1),
@@ -30,9 +30,9 @@ fn names_are_texts_or_none() {
         (quote!(#[weights("h.{}.a", "h.{}.b")] a: [(A, B); 2]), 2),
         (quote!(a: A), 0),
     ] {
-        assert_eq!(read(written, Place::Unit).unwrap().weights.len(), names);
+        assert_eq!(read(written, FieldPlace::Unit).unwrap().weights.len(), names);
     }
-    assert_eq!(read(quote!(#[weights("{}.map")] a: A), Place::Layer).unwrap().weights, [named("{}.map")]);
+    assert_eq!(read(quote!(#[weights("{}.map")] a: A), FieldPlace::Layer).unwrap().weights, [named("{}.map")]);
 }
 
 #[test]
@@ -60,20 +60,20 @@ fn z0150_names_that_cannot_be_those_of_a_field() {
         (quote!(#[weights("a", "b")] a: (A, B, C)), "2 names for a tuple of 3 layers"),
         (quote!(#[weights("a", "b", _)] a: [(A, B); 2]), "3 names for a tuple of 2 layers"),
     ] {
-        let found = refused(written, Place::Unit);
+        let found = refused(written, FieldPlace::Unit);
         assert!(found.len() == 1 && found[0].starts_with(&format!("[Z0150] {start}")), "{start}: {found:#?}");
     }
-    let found = refused(quote!(#[weights("a", "b")] a: [(A, B); 2]), Place::Alternating);
+    let found = refused(quote!(#[weights("a", "b")] a: [(A, B); 2]), FieldPlace::Alternating);
     assert!(found[0].starts_with("[Z0150] 2 names for `a`, whose elements are units of their own"), "{found:#?}");
-    assert_eq!(refused(quote!(#[weights("", a, "b.")] #[init] a: A), Place::Unit).len(), 4);
-    let twice = refused(quote!(#[weights("a")] #[weights("a")] a: A), Place::Unit);
+    assert_eq!(refused(quote!(#[weights("", a, "b.")] #[init] a: A), FieldPlace::Unit).len(), 4);
+    let twice = refused(quote!(#[weights("a")] #[weights("a")] a: A), FieldPlace::Unit);
     assert!(twice.len() == 1 && twice[0].starts_with("[Z0110] the attribute is given twice"), "{twice:#?}");
 }
 
 #[test]
 fn deviations_are_expressions() {
     let init = |written| {
-        let Init { all, last } = read(written, Place::Unit).unwrap().init.unwrap();
+        let Deviations { all, last } = read(written, FieldPlace::Unit).unwrap().init.unwrap();
         let shown = |expression: Expr| expression.to_token_stream().to_string();
         (shown(all), last.map(shown))
     };
@@ -95,10 +95,10 @@ fn z0153_deviations_that_cannot_be_used() {
         quote!(#[init(0.02, last = 0.01, last = 0.01)] a: A),
         quote!(#[init(0.02, last)] a: A),
     ] {
-        let found = refused(written.clone(), Place::Layer);
+        let found = refused(written.clone(), FieldPlace::Layer);
         assert!(found.len() == 1 && found[0].starts_with("[Z0153] `#[init]` takes"), "{written}: {found:#?}");
     }
     for written in [quote!(#[init(-0.02)] a: A), quote!(#[init(0.02, last = -0.1)] a: A)] {
-        assert!(refused(written, Place::Unit)[0].starts_with("[Z0153] a standard deviation is 0 or more"));
+        assert!(refused(written, FieldPlace::Unit)[0].starts_with("[Z0153] a standard deviation is 0 or more"));
     }
 }

@@ -5,8 +5,8 @@ use core::fmt::Write;
 use serde::Serialize;
 
 use super::question::Question;
-use crate::config::{Config, Device, Often, Precision, Recompute, Split, Width};
-use crate::hardware::Kind;
+use crate::config::{Config, DeviceKind, Often, Precision, Recompute, Split, Width};
+use crate::hardware::Processor;
 use crate::mesh::{Axis, Mesh};
 use crate::spec::{Schedule, Size, TransportKind};
 
@@ -188,7 +188,7 @@ impl Candidate {
         if snapshot {
             text.push_str("    checkpoint: (snapshot: true),\n");
         }
-        if device != Device::Cpu {
+        if device != DeviceKind::Cpu {
             let _ = writeln!(text, "    device: {device:?},");
         }
         if transport != device.transport() {
@@ -213,11 +213,11 @@ impl Candidate {
 }
 
 /// That of the machines, where none is given.
-fn device(question: &Question) -> Device {
+fn device(question: &Question) -> DeviceKind {
     match question.hardware.device.kind {
         _ if question.pins.has("device") => question.pins.spec.device,
-        Kind::Gpu => Device::Cuda,
-        Kind::Cpu => Device::Cpu,
+        Processor::Gpu => DeviceKind::Cuda,
+        Processor::Cpu => DeviceKind::Cpu,
     }
 }
 
@@ -225,7 +225,7 @@ fn device(question: &Question) -> Device {
 fn transport(question: &Question) -> TransportKind {
     match device(question) {
         _ if question.pins.has("transport") => question.pins.spec.transport(),
-        Device::Cpu if question.nodes > 1 => TransportKind::Cluster,
+        DeviceKind::Cpu if question.nodes > 1 => TransportKind::Cluster,
         device => device.transport(),
     }
 }

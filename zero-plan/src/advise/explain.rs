@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
 use super::question::{NoAdvice, Question, Simulated};
-use super::search::{Findings, Shapes, TimedLayout, search};
+use super::search::{Findings, TimedLayout, UnitShapes, search};
 use crate::plan::{Plan, PlanBuf};
 use crate::simulate::{Flow, LinkKind, Timeline, simulate};
 use crate::spec::parse;
@@ -121,7 +121,7 @@ pub struct StageFit {
 /// Those of [`search`].
 pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
     let found = search(question, &Simulated(question.hardware))?;
-    let mut shapes = Shapes::new(question);
+    let mut shapes = UnitShapes::new(question);
     let mut picks: Vec<Pick> = Vec::new();
     for timed in &found.timed {
         if picks.len() < PICKS && !picks.iter().any(|pick| is_alike(&pick.candidate, &timed.candidate)) {
@@ -158,7 +158,7 @@ fn is_alike(a: &Candidate, b: &Candidate) -> bool {
         .all(|&dimension| a.value(dimension) == b.value(dimension))
 }
 
-fn pick(question: &Question, shapes: &mut Shapes, timed: &TimedLayout) -> Option<Pick> {
+fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Option<Pick> {
     let candidate = timed.candidate;
     let config = parse(&candidate.text(question, &[])).ok()?.config();
     let units = shapes.of(&candidate)?;
@@ -185,7 +185,7 @@ fn pick(question: &Question, shapes: &mut Shapes, timed: &TimedLayout) -> Option
 
 /// What the rank sends that sends most, by flow and link.
 fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
-    use crate::simulate::Part;
+    use crate::simulate::StepPart;
     let mut all = Vec::new();
     for (flow, link) in Flow::ALL.into_iter().flat_map(|flow| LinkKind::ALL.map(|link| (flow, link))) {
         let of_lane = |stage: usize| {
@@ -197,7 +197,7 @@ fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
                 link_s: all.link_s + it.end_s - it.start_s,
                 ..all
             });
-            LinkUse { exposed_s: timeline.parts(plan, stage).sum(|part| part == Part::Exposed(flow, link)), ..all }
+            LinkUse { exposed_s: timeline.parts(plan, stage).sum(|part| part == StepPart::Exposed(flow, link)), ..all }
         };
         let lanes = (0..timeline.lanes.len()).map(of_lane);
         all.extend(lanes.max_by(|a, b| (a.bytes, a.exposed_s).partial_cmp(&(b.bytes, b.exposed_s)).expect("times")));

@@ -5,9 +5,9 @@ use super::pins::Pins;
 use super::question::{Effort, NoAdvice, Question};
 use super::text::time;
 use crate::config::Width;
-use crate::hardware::{Hardware, Kind};
+use crate::hardware::{Hardware, Processor};
 use crate::message::Bytes;
-use crate::spec::{KEYS, KeyChange, Model, Size, Spec, changes, parse};
+use crate::spec::{KEYS, KeyChange, ModelSource, Size, Spec, changes, parse};
 use crate::unit::Unit;
 
 /// The keys that stay as the spec has them.
@@ -45,7 +45,7 @@ pub struct Offer {
 fn machine(spec: &Spec, like: &Hardware) -> Hardware {
     let (budget, per_node) = (spec.memory.map_or(0, Size::bytes), spec.mesh.grid().ranks_per_node());
     let mut machine = like.clone();
-    let shared = if machine.device.kind == Kind::Cpu { per_node as u64 } else { 1 };
+    let shared = if machine.device.kind == Processor::Cpu { per_node as u64 } else { 1 };
     machine.device.memory = Size::B((budget + machine.device.reserved.bytes()) * shared);
     machine.node.devices = per_node;
     machine
@@ -59,7 +59,7 @@ fn question<'a>(
 ) -> Question<'a> {
     let config = spec.config();
     Question {
-        model: spec.model.clone().unwrap_or(Model::Example(String::new())),
+        model: spec.model.clone().unwrap_or(ModelSource::Example(String::new())),
         name: "the model",
         hardware: machine,
         nodes: config.mesh.nodes,

@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::config::Often;
 use crate::diagnostic::closest;
-use crate::spec::{Recompute, Spec};
+use crate::spec::{RecomputedUnits, Spec};
 
 /// The keys that can be given.
 const KEYS: &[&str] = &[
@@ -85,7 +85,7 @@ impl Pins {
         }
         let row = crate::spec::KEYS.iter().find(|row| row.path == *key).expect("each of them is a key of a spec");
         let read = row.read(&mut self.spec, value.trim());
-        let fields = matches!(self.spec.recompute, Some(Recompute::Fields(_)));
+        let fields = matches!(self.spec.recompute, Some(RecomputedUnits::Fields(_)));
         if read.is_err() || fields {
             return Err(if fields {
                 "`recompute` takes `Every(k)` here, or `None`".to_owned()

@@ -6,7 +6,7 @@ use core::fmt::Write;
 use super::transformer::{
     CODE_LLAMA_34B, GPT_1_7B, LLAMA_2_7B, LLAMA_2_13B, LLAMA_2_70B, LLAMA_3_8B, LLAMA_3_70B, LlamaSizes,
 };
-use crate::config::{Config, Device, Precision, Recompute, TransportKind, Width};
+use crate::config::{Config, DeviceKind, Precision, Recompute, TransportKind, Width};
 use crate::hardware::{Hardware, Network};
 use crate::mesh::Mesh;
 use crate::message::Bytes;
@@ -161,7 +161,7 @@ impl PublishedRow {
             sequences: self.sequences,
             length: self.length,
             micro_batches: self.micro_batches,
-            device: Device::Cuda,
+            device: DeviceKind::Cuda,
             transport: TransportKind::Peer,
             ..Config::PLAIN
         }

@@ -6,17 +6,17 @@ use super::pins::Pins;
 use super::space::{SEQUENCES, precisions};
 use crate::bounds::MICRO_BATCHES_MAX;
 use crate::config::{Config, Width};
-use crate::hardware::{Hardware, Kind};
+use crate::hardware::{Hardware, Processor};
 use crate::message::Bytes;
 use crate::plan::Plan;
 use crate::simulate::simulate;
-use crate::spec::{Model, RANKS_MAX};
+use crate::spec::{ModelSource, RANKS_MAX};
 use crate::unit::Unit;
 
 /// What is asked.
 pub struct Question<'a> {
     /// Where the command line finds the model: what the specs name.
-    pub model: Model,
+    pub model: ModelSource,
     /// Its name in plans.
     pub name: &'a str,
     /// The machines.
@@ -78,8 +78,8 @@ impl Judge for Simulated<'_> {
         let passes = |unit: usize| (3 + usize::from(config.recomputes(units, unit))) as f64;
         let operations: f64 = units.iter().enumerate().map(|(i, unit)| passes(i) * unit.operations as f64).sum();
         let devices = match self.0.device.kind {
-            Kind::Gpu => config.mesh.pipeline,
-            Kind::Cpu => (config.mesh.nodes * self.0.node.devices).div_ceil(config.mesh.data_ranks()),
+            Processor::Gpu => config.mesh.pipeline,
+            Processor::Cpu => (config.mesh.nodes * self.0.node.devices).div_ceil(config.mesh.data_ranks()),
         };
         let rate = self.0.product_rate(config.precision.compute) * devices as f64;
         operations * config.micro_batches as f64 / rate
@@ -173,8 +173,8 @@ impl Question<'_> {
     pub fn ranks_per_node(&self) -> Vec<usize> {
         let devices = self.hardware.node.devices;
         match self.hardware.device.kind {
-            Kind::Gpu => vec![devices],
-            Kind::Cpu => (1..=devices).filter(|ranks| devices.is_multiple_of(*ranks)).collect(),
+            Processor::Gpu => vec![devices],
+            Processor::Cpu => (1..=devices).filter(|ranks| devices.is_multiple_of(*ranks)).collect(),
         }
     }
 

@@ -57,12 +57,12 @@ struct CoarseLayout {
 type KnownUnits = ((Width, usize), Option<Vec<Unit>>);
 
 /// Units by width and sequences, each asked for once.
-pub(super) struct Shapes<'q, 'a> {
+pub(super) struct UnitShapes<'q, 'a> {
     question: &'q Question<'a>,
     known: Vec<KnownUnits>,
 }
 
-impl<'q, 'a> Shapes<'q, 'a> {
+impl<'q, 'a> UnitShapes<'q, 'a> {
     pub(super) fn new(question: &'q Question<'a>) -> Self {
         Self { question, known: Vec::new() }
     }
@@ -94,7 +94,7 @@ fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
 /// Where the machines or the tokens cannot be, or nothing fits.
 pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvice> {
     question.require_machines()?;
-    let mut shapes = Shapes::new(question);
+    let mut shapes = UnitShapes::new(question);
     let (mut found, mut groups) = (Findings::default(), fitting(question, &mut shapes, judge)?);
     found.unfit = std::mem::take(&mut groups.1);
     let mut groups = groups.0;
@@ -144,7 +144,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
 /// Coarse layouts that fit, and those that do not with the least that they need.
 type Sorted = (Vec<CoarseLayout>, Vec<(Candidate, usize)>);
 
-fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Result<Sorted, NoAdvice> {
+fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> Result<Sorted, NoAdvice> {
     let all = coarse(question);
     if all.is_empty() {
         return Err(match question.tokens_per_step {
@@ -188,7 +188,7 @@ fn fitting(question: &Question, shapes: &mut Shapes, judge: &dyn Judge) -> Resul
 }
 
 /// The settings of a coarse layout that fit, the likely fastest last.
-fn settings(question: &Question, shapes: &mut Shapes, coarse: Candidate) -> Vec<Candidate> {
+fn settings(question: &Question, shapes: &mut UnitShapes, coarse: Candidate) -> Vec<Candidate> {
     let budget = question.budget(coarse.mesh.ranks_per_node());
     let Some(units) = shapes.of(&coarse) else { return Vec::new() };
     let all = fine(question, coarse, units).into_iter().rev();
@@ -206,7 +206,7 @@ struct Stopwatch<'t, 'a> {
 
 impl Stopwatch<'_, '_> {
     /// Times so many settings of a group.
-    fn time(&mut self, group: &mut CoarseLayout, shapes: &mut Shapes, most: usize) {
+    fn time(&mut self, group: &mut CoarseLayout, shapes: &mut UnitShapes, most: usize) {
         for _ in 0..most {
             let Some(candidate) = group.left.pop() else { return };
             let Some(units) = shapes.of(&candidate) else { return };
@@ -254,7 +254,7 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
         None if is_given => {}
         None => would.push(format!("no number of nodes up to {RANKS_MAX} ranks helps: one unit, gathered and with its gradients, is too large by itself")),
     }
-    let mut shapes = Shapes::new(question);
+    let mut shapes = UnitShapes::new(question);
     if let Some(need) = shapes.of(&candidate).and_then(|units| Demand::of(&candidate.config(question), units)) {
         let kinds = [Kind::Activations, Kind::Recomputed, Kind::ActivationGradients, Kind::Workspace];
         let kept = need.of_kinds(&kinds);
@@ -283,7 +283,7 @@ fn more_nodes(question: &Question) -> Option<(usize, Candidate)> {
             return None;
         }
         let more = with_nodes(question, nodes);
-        let mut shapes = Shapes::new(&more);
+        let mut shapes = UnitShapes::new(&more);
         let least = |coarse: Candidate| {
             let units = shapes.of(&coarse)?;
             let needs = lightest(&more, coarse).into_iter().filter_map(|it| Demand::of(&it.config(&more), units));

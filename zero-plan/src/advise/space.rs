@@ -9,7 +9,7 @@ use super::question::Question;
 use crate::bounds::MICRO_BATCHES_MAX;
 use crate::config::{Config, Often, Precision, Width};
 use crate::mesh::{Axis, Mesh};
-use crate::spec::{Recompute, Schedule, Size};
+use crate::spec::{RecomputedUnits, Schedule, Size};
 use crate::unit::Unit;
 
 /// Sequences of a micro-batch.
@@ -66,10 +66,10 @@ fn divisors(of: usize) -> impl Iterator<Item = usize> {
 }
 
 /// A mesh, and the axes that must lie within a node.
-type Placed = (Mesh, &'static [Axis]);
+type PlacedMesh = (Mesh, &'static [Axis]);
 
 /// All meshes, each in all ways in which it can lie on nodes.
-pub(super) fn meshes(question: &Question) -> Vec<Vec<Placed>> {
+pub(super) fn meshes(question: &Question) -> Vec<Vec<PlacedMesh>> {
     let mut found = Vec::new();
     let pins = &question.pins;
     for per_node in question.ranks_per_node() {
@@ -102,11 +102,11 @@ fn along(mesh: &Mesh) -> Vec<Axis> {
 }
 
 /// The ways in which a mesh can lie on nodes.
-fn placed(mesh: Mesh, per_node: usize) -> Vec<Placed> {
+fn placed(mesh: Mesh, per_node: usize) -> Vec<PlacedMesh> {
     if mesh.nodes == 1 {
         return vec![(mesh, &[])];
     }
-    let mut found: Vec<Placed> = Vec::new();
+    let mut found: Vec<PlacedMesh> = Vec::new();
     for within in WITHIN {
         let product: usize = within.iter().map(|&axis| mesh.len(axis)).product();
         if within.iter().any(|&axis| mesh.len(axis) == 1) || !per_node.is_multiple_of(product) {
@@ -160,7 +160,7 @@ fn schedules(question: &Question, mesh: &Mesh, count: usize) -> Vec<Schedule> {
 pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
     let pins = &question.pins;
     let given = match pins.spec.recompute {
-        Some(Recompute::Every(k)) => Some(k as usize),
+        Some(RecomputedUnits::Every(k)) => Some(k as usize),
         _ => None,
     };
     let (recomputations, precisions) = (pins.or("recompute", given, &RECOMPUTE), precisions(question));

@@ -7,7 +7,7 @@ use crate::config::Width;
 use crate::hardware::Hardware;
 use crate::mesh::Axis;
 use crate::plan::{Plan, PlanBuf};
-use crate::spec::{Model, parse};
+use crate::spec::{ModelSource, parse};
 use crate::traffic::Traffic;
 use crate::unit::Unit;
 
@@ -27,7 +27,7 @@ pub(super) fn ask<'a>(
     units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
 ) -> Question<'a> {
     Question {
-        model: Model::Example("llama".to_owned()),
+        model: ModelSource::Example("llama".to_owned()),
         name: "Llama",
         hardware,
         nodes,

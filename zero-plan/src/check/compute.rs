@@ -1,7 +1,7 @@
 //! Rules of computation: every unit works on every micro-batch once in each direction, in order, on activations that are
 //! there and in a slot that nothing else uses.
 
-use super::{At, Broken, Checker, Outgoing, SlotState, Staging};
+use super::{At, BrokenRule, Checker, Outgoing, SlotState, StagingState};
 
 impl Checker<'_, '_> {
     pub(super) const fn is_chunk_first(&self, unit: usize) -> bool {
@@ -23,7 +23,7 @@ impl Checker<'_, '_> {
     }
 
     /// Takes a slot for the chunk that begins with `unit`.
-    pub(super) const fn take_slot(&mut self, unit: usize, micro_batch: usize, slot: usize) -> Broken {
+    pub(super) const fn take_slot(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         rules! {
             slot < self.subject.tables.activation_slots(self.subject.stage) => "activations in a slot that is not there",
             // Otherwise it overwrites activations that a backward has still to read.
@@ -33,7 +33,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn forward(&mut self, unit: usize, micro_batch: usize, slot: usize) -> Broken {
+    pub(super) const fn forward(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         rules! {
             self.has_parameters(unit) => "a forward before its gather or after its release",
             self.units[unit].forwards == micro_batch => "a forward that is not the next of its unit",
@@ -65,7 +65,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn recompute(&mut self, unit: usize, micro_batch: usize, slot: usize) -> Broken {
+    pub(super) const fn recompute(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         rules! {
             self.subject.tables.config.recomputes(self.subject.tables.units, unit) =>
                 "a second forward of a unit that keeps what it saves",
@@ -79,7 +79,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize) -> Broken {
+    pub(super) const fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         let recomputes = self.subject.tables.config.recomputes(self.subject.tables.units, unit);
         let is_last = unit + 1 == self.units.len();
         rules! {
@@ -111,7 +111,7 @@ impl Checker<'_, '_> {
         if self.at(unit).padded > 0 {
             let bucket = &mut self.buckets[self.subject.tables.placements[unit].bucket];
             rules! {
-                matches!(bucket.staging, Staging::Claimed) => "a gradient written to staging that is not claimed",
+                matches!(bucket.staging, StagingState::Claimed) => "a gradient written to staging that is not claimed",
             }
             bucket.writes += 1;
         }

@@ -1,7 +1,7 @@
 //! Rules of gradients: every bucket is reduced once in each of its rounds, after all its gradients are there, and its sum
 //! goes where it is needed before the agreement.
 
-use super::{Broken, Checker, List, Staging, Subtotal};
+use super::{BrokenRule, BucketList, Checker, StagingState, Subtotal};
 use crate::mesh::Axis;
 
 impl Checker<'_, '_> {
@@ -30,13 +30,13 @@ impl Checker<'_, '_> {
             && state.spread_zero == (is_wanted && self.subject.tables.config.stage == 0)
     }
 
-    const fn enter(&mut self, list: List, bucket: usize) {
+    const fn enter(&mut self, list: BucketList, bucket: usize) {
         self.buckets[bucket].next[list as usize] = self.first[list as usize];
         self.first[list as usize] = Some(bucket);
     }
 
     /// Takes a bucket out of a list, if it is there.
-    const fn leave(&mut self, list: List, bucket: usize) {
+    const fn leave(&mut self, list: BucketList, bucket: usize) {
         let after = self.buckets[bucket].next[list as usize];
         let (mut before, mut at): (Option<usize>, _) = (None, self.first[list as usize]);
         while let Some(other) = at {
@@ -52,45 +52,45 @@ impl Checker<'_, '_> {
         }
     }
 
-    pub(super) const fn claim(&mut self, bucket: usize) -> Broken {
+    pub(super) const fn claim(&mut self, bucket: usize) -> BrokenRule {
         rules! {
-            matches!(self.buckets[bucket].staging, Staging::Free) => "a claim of staging in use",
+            matches!(self.buckets[bucket].staging, StagingState::Free) => "a claim of staging in use",
             self.bucket(bucket).elements > 0
                 && self.buckets[bucket].settled < self.subject.tables.config.reductions() =>
                 "a claim of staging that no gradient needs",
         }
-        let mut staged = self.first[List::Staged as usize];
+        let mut staged = self.first[BucketList::Staged as usize];
         while let Some(other) = staged {
             let (a, b) = (self.bucket(other), self.bucket(bucket));
             let is_apart = a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging;
             rules! { is_apart => "a claim of staging that another bucket uses", }
-            staged = self.buckets[other].next[List::Staged as usize];
+            staged = self.buckets[other].next[BucketList::Staged as usize];
         }
-        self.enter(List::Staged, bucket);
-        self.buckets[bucket].staging = Staging::Claimed;
+        self.enter(BucketList::Staged, bucket);
+        self.buckets[bucket].staging = StagingState::Claimed;
         self.buckets[bucket].writes = 0;
         None
     }
 
-    pub(super) const fn reduce(&mut self, bucket: usize, round: usize) -> Broken {
+    pub(super) const fn reduce(&mut self, bucket: usize, round: usize) -> BrokenRule {
         let config = self.subject.tables.config;
         let state = &self.buckets[bucket];
         let micro_batches = if config.holds_gradients() { config.micro_batches } else { 1 };
         rules! {
-            matches!(state.staging, Staging::Claimed) => "a reduce of staging that is not claimed",
+            matches!(state.staging, StagingState::Claimed) => "a reduce of staging that is not claimed",
             state.writes == state.writers * micro_batches => "a reduce before all its gradients are there",
             state.settled == round => "a reduce of another round than the next",
         }
-        self.buckets[bucket].staging = Staging::Offered;
+        self.buckets[bucket].staging = StagingState::Offered;
         self.buckets[bucket].offer = self.offered;
         self.offered += 1;
         None
     }
 
-    pub(super) const fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) -> Broken {
+    pub(super) const fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) -> BrokenRule {
         let state = &self.buckets[bucket];
         let (is_there, next, offer) = match axis {
-            Axis::Zero => (matches!(state.staging, Staging::Offered), state.settled, state.offer),
+            Axis::Zero => (matches!(state.staging, StagingState::Offered), state.settled, state.offer),
             _ => (state.settled == state.combined + 1, state.combined, state.settle),
         };
         rules! {
@@ -100,21 +100,21 @@ impl Checker<'_, '_> {
             // Mates hear how many of these there are, not which.
             offer == self.subtotalled => "a sum over a host before that of what was offered before it",
         }
-        let mut waiting = self.first[List::Subtotal as usize];
+        let mut waiting = self.first[BucketList::Subtotal as usize];
         while let Some(other) = waiting {
             rules! {
                 self.bucket(other).partial != self.bucket(bucket).partial =>
                     "a sum over a host in the place of one that is still needed",
             }
-            waiting = self.buckets[other].next[List::Subtotal as usize];
+            waiting = self.buckets[other].next[BucketList::Subtotal as usize];
         }
-        self.enter(List::Subtotal, bucket);
+        self.enter(BucketList::Subtotal, bucket);
         match axis {
             Axis::Zero => {
-                self.leave(List::Staged, bucket);
-                self.buckets[bucket].staging = Staging::Free;
+                self.leave(BucketList::Staged, bucket);
+                self.buckets[bucket].staging = StagingState::Free;
             }
-            _ => self.leave(List::Partial, bucket),
+            _ => self.leave(BucketList::Partial, bucket),
         }
         self.buckets[bucket].subtotal = Subtotal::Made;
         self.subtotalled += 1;
@@ -123,16 +123,16 @@ impl Checker<'_, '_> {
 
     /// Notes that the sums over hosts of a bucket are not needed any more.
     const fn forget_subtotal(&mut self, bucket: usize) {
-        self.leave(List::Subtotal, bucket);
+        self.leave(BucketList::Subtotal, bucket);
         self.buckets[bucket].subtotal = Subtotal::None;
     }
 
-    pub(super) const fn settle(&mut self, bucket: usize, round: usize) -> Broken {
+    pub(super) const fn settle(&mut self, bucket: usize, round: usize) -> BrokenRule {
         let state = &self.buckets[bucket];
         let is_there = if self.subject.tables.config.sums_on_hosts(Axis::Zero) {
             matches!(state.subtotal, Subtotal::Made)
         } else {
-            matches!(state.staging, Staging::Offered)
+            matches!(state.staging, StagingState::Offered)
         };
         rules! {
             is_there => "a settle without a reduce",
@@ -141,21 +141,21 @@ impl Checker<'_, '_> {
             state.offer == self.settled => "a settle before that of a reduce before it",
         }
         if self.has_replicas() && !self.subject.tables.config.reduces_in_place() {
-            let mut waiting = self.first[List::Partial as usize];
+            let mut waiting = self.first[BucketList::Partial as usize];
             while let Some(other) = waiting {
                 rules! {
                     self.bucket(other).partial != self.bucket(bucket).partial =>
                         "a settle over a partial sum that others still need",
                 }
-                waiting = self.buckets[other].next[List::Partial as usize];
+                waiting = self.buckets[other].next[BucketList::Partial as usize];
             }
-            self.enter(List::Partial, bucket);
+            self.enter(BucketList::Partial, bucket);
         }
         if self.subject.tables.config.sums_on_hosts(Axis::Zero) {
             self.forget_subtotal(bucket);
         } else {
-            self.leave(List::Staged, bucket);
-            self.buckets[bucket].staging = Staging::Free;
+            self.leave(BucketList::Staged, bucket);
+            self.buckets[bucket].staging = StagingState::Free;
         }
         self.buckets[bucket].settled += 1;
         self.buckets[bucket].settle = self.settled;
@@ -163,7 +163,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn combine(&mut self, bucket: usize, round: usize) -> Broken {
+    pub(super) const fn combine(&mut self, bucket: usize, round: usize) -> BrokenRule {
         let (state, over_hosts) = (&self.buckets[bucket], self.subject.tables.config.sums_on_hosts(Axis::Replica));
         rules! {
             self.has_replicas() => "a sum over replicas where there are none",
@@ -174,14 +174,14 @@ impl Checker<'_, '_> {
         if over_hosts {
             self.forget_subtotal(bucket);
         } else {
-            self.leave(List::Partial, bucket);
+            self.leave(BucketList::Partial, bucket);
         }
         self.buckets[bucket].combined += 1;
         self.combined += 1;
         None
     }
 
-    pub(super) const fn fold(&mut self, unit: usize) -> Broken {
+    pub(super) const fn fold(&mut self, unit: usize) -> BrokenRule {
         let source = self.subject.tables.units[unit].source;
         rules! {
             source != unit && !self.at(unit).holds && self.at(unit).padded > 0 =>
@@ -193,7 +193,7 @@ impl Checker<'_, '_> {
     }
 
     /// Adds the sum of tied gradients to that of their owner. A spread waits for that, so none comes before it.
-    pub(super) const fn join(&mut self, owner: usize) -> Broken {
+    pub(super) const fn join(&mut self, owner: usize) -> BrokenRule {
         let bucket = self.at(owner).bucket;
         rules! {
             !self.units[owner].tied => "tied gradients added a second time",
@@ -203,7 +203,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn spread(&mut self, bucket: usize, axis: Axis) -> Broken {
+    pub(super) const fn spread(&mut self, bucket: usize, axis: Axis) -> BrokenRule {
         rules! {
             self.is_summed(bucket) => "a spread before the last sum",
             !self.is_of_tied(bucket) => "a spread of gradients that go to an owner",

@@ -1,7 +1,7 @@
 //! Check of a layout: every parameter has one owner, everything fits, no two things overlap. Shares no code with
 //! what lays out, and asks for no more than is needed: room to spare is no fault.
 
-use super::Broken;
+use super::BrokenRule;
 use crate::config::{Config, Gather};
 use crate::layout::{Bucket, Home, Kind, Memory, Tables};
 use crate::mesh::Coordinates;
@@ -9,7 +9,7 @@ use crate::place::{Place, Places, State};
 use crate::schedule::Parcel;
 
 /// The first rule that a layout breaks. `memories` has the arena of each pipeline stage.
-pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> Broken {
+pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
     rules! {
         tables.placements.len() == tables.units.len() => "another number of placements than of units",
         memories.len() == tables.config.mesh.pipeline => "another number of arenas than of pipeline stages",
@@ -62,7 +62,7 @@ const fn bytes_on_line(config: &Config, offset: usize) -> bool {
 }
 
 /// Chunks tile the units, and every unit knows its own.
-const fn check_chunks(tables: &Tables) -> Broken {
+const fn check_chunks(tables: &Tables) -> BrokenRule {
     rules! { tables.chunks.len() == tables.config.chunks() => "another number of chunks than asked for", }
     let (mut chunk, mut end) = (0, 0);
     while chunk < tables.chunks.len() {
@@ -96,7 +96,7 @@ const fn follows(own: &Places, before: Place, place: Place) -> bool {
 }
 
 /// The flat buffers of a pipeline stage follow one another, and each has its parameters once.
-const fn check_flat(own: &Places) -> Broken {
+const fn check_flat(own: &Places) -> BrokenRule {
     let Tables { config, units, chunks, placements, .. } = own.tables;
     let (mut start, mut chunk) = (0, own.at.pipeline);
     while chunk < chunks.len() {
@@ -124,7 +124,7 @@ const fn check_flat(own: &Places) -> Broken {
 }
 
 /// The units of a pipeline stage: activations lie apart, everything fits its region.
-const fn check_units(own: &Places) -> Broken {
+const fn check_units(own: &Places) -> BrokenRule {
     let Tables { config, units, chunks, placements, .. } = own.tables;
     let (mut holders, mut chunk) = (0, own.at.pipeline);
     while chunk < chunks.len() {
@@ -161,7 +161,7 @@ const fn check_units(own: &Places) -> Broken {
 }
 
 /// A decoding walk: what a unit reads, writes and caches lies apart, and no walk overwrites the cache of another unit.
-const fn check_decoding(own: &Places) -> Broken {
+const fn check_decoding(own: &Places) -> BrokenRule {
     let Tables { config, units, chunks, .. } = own.tables;
     if !own.is_decoding {
         return None;
@@ -215,7 +215,7 @@ const fn same(a: Place, b: Place) -> bool {
 }
 
 /// The states of a unit that this rank stores from one step to the next, and the sums of its gradients.
-const fn check_states(own: &Places, i: usize) -> Broken {
+const fn check_states(own: &Places, i: usize) -> BrokenRule {
     let (config, mut state) = (own.tables.config, 0);
     while state < State::ALL.len() {
         let place = own.state(State::ALL[state], i);
@@ -236,7 +236,7 @@ const fn check_states(own: &Places, i: usize) -> Broken {
 }
 
 /// The room that one unit needs in regions that units take turns in.
-const fn check_turns(own: &Places, i: usize) -> Broken {
+const fn check_turns(own: &Places, i: usize) -> BrokenRule {
     let at = &own.tables.placements[i];
     let gradient = own.output_gradient(i);
     // The region has two places of this length.
@@ -267,7 +267,7 @@ const fn check_turns(own: &Places, i: usize) -> Broken {
 }
 
 /// Regions of slots hold as many as a schedule may fill at one time.
-const fn check_slots(own: &Places, holders: usize) -> Broken {
+const fn check_slots(own: &Places, holders: usize) -> BrokenRule {
     let Tables { config, units, chunks, .. } = own.tables;
     let Memory { gathered_slot, activation_slot_bytes, outgoing_slot_bytes, returning_slot_bytes, .. } = *own.memory;
     let ahead = if config.shards_parameters() { config.prefetch } else { 0 };
@@ -291,7 +291,7 @@ const fn check_slots(own: &Places, holders: usize) -> Broken {
 }
 
 /// Buckets of a stage lie in one chunk each, follow its units, and share staging only where they take turns.
-const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken {
+const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> BrokenRule {
     let config = tables.config;
     let mut i = 0;
     while i < tables.buckets.len() {
@@ -329,7 +329,7 @@ const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> Broken
 }
 
 /// Buckets tile the units from the last to the first, so each gradient is in one of them.
-const fn check_cover(tables: &Tables) -> Broken {
+const fn check_cover(tables: &Tables) -> BrokenRule {
     let (mut i, mut end) = (0, tables.units.len());
     while i < tables.buckets.len() {
         let bucket = &tables.buckets[i];
@@ -363,7 +363,7 @@ const fn may_combine(a: &Bucket, b: &Bucket, zero: usize) -> bool {
 }
 
 /// Regions of one home follow one another and end where the home does, and peers can reach what they read.
-const fn check_regions(tables: &Tables, memory: &Memory) -> Broken {
+const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
     let (mut private, mut shared, mut common, mut i) = (0, 0, 0, 0);
     while i < memory.regions.len() {
         let region = &memory.regions[i];

@@ -1,9 +1,9 @@
 //! Rules of parameters: nothing is used before its gather has been waited for, nor after its release.
 
-use super::{Broken, Checker, Held};
+use super::{BrokenRule, Checker, Held};
 
 impl Checker<'_, '_> {
-    pub(super) const fn gather(&mut self, unit: usize, slot: usize) -> Broken {
+    pub(super) const fn gather(&mut self, unit: usize, slot: usize) -> BrokenRule {
         rules! { self.at(unit).holds => "a gather of a unit without parameters of its own", }
         if self.subject.tables.config.shards_parameters() {
             return self.occupy(unit, slot, Held::InFlight);
@@ -13,7 +13,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn wait(&mut self, unit: usize) -> Broken {
+    pub(super) const fn wait(&mut self, unit: usize) -> BrokenRule {
         let shards = self.subject.tables.config.shards_parameters();
         let state = &mut self.units[unit];
         let held = if shards { &mut state.slotted } else { &mut state.replica };
@@ -22,7 +22,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn convert(&mut self, unit: usize, slot: usize) -> Broken {
+    pub(super) const fn convert(&mut self, unit: usize, slot: usize) -> BrokenRule {
         let config = self.subject.tables.config;
         rules! {
             self.at(unit).holds => "a copy of a unit without parameters of its own",
@@ -32,7 +32,7 @@ impl Checker<'_, '_> {
         self.occupy(unit, slot, Held::Yes)
     }
 
-    const fn occupy(&mut self, unit: usize, slot: usize, held: Held) -> Broken {
+    const fn occupy(&mut self, unit: usize, slot: usize, held: Held) -> BrokenRule {
         rules! {
             matches!(self.units[unit].slotted, Held::No) => "a gather of parameters that are held already",
             !self.agreed => "a gather after the agreement, when owners write",
@@ -45,7 +45,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn release(&mut self, unit: usize) -> Broken {
+    pub(super) const fn release(&mut self, unit: usize) -> BrokenRule {
         rules! {
             !matches!(self.units[unit].slotted, Held::No) => "a release of parameters that are not held",
             matches!(self.units[unit].slotted, Held::Yes) => "a release before its wait",
@@ -67,7 +67,7 @@ impl Checker<'_, '_> {
             }
     }
 
-    pub(super) const fn update(&mut self, unit: usize) -> Broken {
+    pub(super) const fn update(&mut self, unit: usize) -> BrokenRule {
         rules! {
             self.agreed => "an update before the agreement",
             self.subject.tables.units[unit].params > 0 => "an update of a unit without parameters of its own",
@@ -76,7 +76,7 @@ impl Checker<'_, '_> {
     }
 
     /// Notes that a unit's parameters have new values.
-    pub(super) const fn renew(&mut self, unit: usize) -> Broken {
+    pub(super) const fn renew(&mut self, unit: usize) -> BrokenRule {
         rules! { !self.units[unit].updated => "a second update of a unit", }
         self.units[unit].updated = true;
         if self.subject.tables.config.shards_optimizer() {

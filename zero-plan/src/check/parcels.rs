@@ -1,11 +1,11 @@
 //! Rules of parcels: a parcel to another pipeline stage is written to a slot that is free, sent once, and received before it is
 //! used.
 
-use super::{At, Broken, Checker, Outgoing};
+use super::{At, BrokenRule, Checker, Outgoing};
 use crate::schedule::Parcel;
 
 impl Checker<'_, '_> {
-    pub(super) const fn clear(&mut self, parcel: Parcel) -> Broken {
+    pub(super) const fn clear(&mut self, parcel: Parcel) -> BrokenRule {
         let Some(outgoing) = self.outgoing(parcel) else {
             return Some("a slot cleared for what has none");
         };
@@ -22,7 +22,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    pub(super) const fn send(&mut self, parcel: Parcel, unit: usize, micro_batch: usize) -> Broken {
+    pub(super) const fn send(&mut self, parcel: Parcel, unit: usize, micro_batch: usize) -> BrokenRule {
         if let Some(outgoing) = self.outgoing(parcel) {
             let is_it = match outgoing {
                 Outgoing::Written { unit: written, micro_batch: of } => *written == unit && *of == micro_batch,
@@ -52,7 +52,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    pub(super) const fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) -> Broken {
+    pub(super) const fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         match parcel {
             Parcel::Activations => {
                 rules! {

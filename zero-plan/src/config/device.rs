@@ -1,7 +1,7 @@
 //! What a device asks of a plan: where places may begin, how long mappings are, whether its ops run in streams. Never
 //! decides an order.
 
-use super::{Config, Device};
+use super::{Config, DeviceKind};
 use crate::lines::{ALIGNMENT, LINE_BYTES, PAGE_BYTES, round_up};
 
 /// The largest alignment that loads of a GPU and its libraries ask for, in bytes.
@@ -13,47 +13,47 @@ const GRANULE_BYTES: usize = 2 << 20;
 /// Room in which a library of matrix products may split sums, in bytes.
 const PRODUCT_BYTES: usize = 32 << 20;
 
-impl Device {
+impl DeviceKind {
     /// Bytes of which every place and region begins at a multiple.
     pub const fn line_bytes(self) -> usize {
         match self {
-            Device::Cpu => LINE_BYTES,
-            Device::Cuda => SEGMENT_BYTES,
+            DeviceKind::Cpu => LINE_BYTES,
+            DeviceKind::Cuda => SEGMENT_BYTES,
         }
     }
 
     /// Elements of which the parts of a flat buffer are whole multiples.
     pub const fn alignment(self) -> usize {
         match self {
-            Device::Cpu => ALIGNMENT,
-            Device::Cuda => SEGMENT_ELEMENTS,
+            DeviceKind::Cpu => ALIGNMENT,
+            DeviceKind::Cuda => SEGMENT_ELEMENTS,
         }
     }
 
     /// Bytes of which the mappings of its memory are whole multiples.
     pub const fn page_bytes(self) -> usize {
         match self {
-            Device::Cpu => PAGE_BYTES,
-            Device::Cuda => GRANULE_BYTES,
+            DeviceKind::Cpu => PAGE_BYTES,
+            DeviceKind::Cuda => GRANULE_BYTES,
         }
     }
 
     /// Bytes in which its library of matrix products works, besides the workspace of a layer.
     pub const fn product_bytes(self) -> usize {
         match self {
-            Device::Cpu => 0,
-            Device::Cuda => PRODUCT_BYTES,
+            DeviceKind::Cpu => 0,
+            DeviceKind::Cuda => PRODUCT_BYTES,
         }
     }
 
     /// Whether its memory is that of its host.
     pub const fn is_host(self) -> bool {
-        matches!(self, Device::Cpu)
+        matches!(self, DeviceKind::Cpu)
     }
 
     /// Whether it does the ops of a rank behind the host's back, in [streams](crate::streams).
     pub const fn has_streams(self) -> bool {
-        matches!(self, Device::Cuda)
+        matches!(self, DeviceKind::Cuda)
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         let mesh = Mesh { pipeline: 2, replica: 3, ..Mesh::of_zero(2) };
         let narrow =
             Precision { compute: Width::BF16, params: Width::BF16, reduce: Width::BF16, ..Precision::default() };
-        let cuda = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+        let cuda = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
         let config = Config { mesh, micro_batches: 3, snapshot: true, bucket_bytes: 1, precision: narrow, ..cuda };
         let unit =
             Unit { takes: 77, saved_bytes: 61, workspace_bytes: 5, input_bytes: 21, output_bytes: 21, ..Unit::NONE };
@@ -111,7 +111,7 @@ mod tests {
                     let products = plan.places(mesh.coordinates(rank)).product_workspace();
                     assert_eq!((products.len_bytes, products.offset_bytes % 256), (32 << 20, 0));
                 }
-                let on_cpu = Config { device: Device::Cpu, transport: TransportKind::Local, ..config };
+                let on_cpu = Config { device: DeviceKind::Cpu, transport: TransportKind::Local, ..config };
                 let product_bytes = PlanBuf::new("Odd", on_cpu, &units)
                     .with(|plan| plan.places(mesh.coordinates(0)).product_workspace().len_bytes);
                 assert_eq!(product_bytes, 0);

@@ -5,7 +5,7 @@ use core::fmt;
 use super::{Departure, Difference, Figures};
 use crate::message::Bytes;
 use crate::report::Table;
-use crate::simulate::Time;
+use crate::simulate::ShownTime;
 
 /// Prints a difference.
 pub struct DifferenceText<'a>(pub &'a Difference);
@@ -70,7 +70,7 @@ fn figures(title: &str, figures: &[Figures], shown: fn(usize) -> String) -> Vec<
 fn step(difference: &Difference) -> Vec<String> {
     let Some([first, second]) = difference.step_s else { return Vec::new() };
     let percent = 100.0 * (second / first - 1.0);
-    vec![format!("predicted step: {} -> {}, {percent:+.1} %", Time(first), Time(second))]
+    vec![format!("predicted step: {} -> {}, {percent:+.1} %", ShownTime(first), ShownTime(second))]
 }
 
 fn schedules(departures: &[Departure]) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Stuck: which rank waits for which, where no rank can go on. Only looks.
 
-use super::{Event, World};
+use super::{ExecutionEvent, ExecutionWorld};
 
 /// Why it did not end: each rank waits for the next; the last one for a rank of the list, or for one that is through.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Wait {
     pub what: String,
 }
 
-impl World<'_> {
+impl ExecutionWorld<'_> {
     /// Follows waits from rank to rank, from a rank that waits until one comes up again or does not wait.
     pub(super) fn stuck(&self, first: usize) -> Stuck {
         let mut waits: Vec<Wait> = Vec::new();
@@ -41,10 +41,10 @@ impl World<'_> {
     }
 
     /// A rank that has not done what another waits for, and what that is.
-    fn blame(&self, rank: usize, event: Event) -> (usize, String) {
+    fn blame(&self, rank: usize, event: ExecutionEvent) -> (usize, String) {
         match event {
-            Event::Begun { scope, nth } | Event::Done { scope, nth } => {
-                let begins = matches!(event, Event::Begun { .. });
+            ExecutionEvent::Begun { scope, nth } | ExecutionEvent::Done { scope, nth } => {
+                let begins = matches!(event, ExecutionEvent::Begun { .. });
                 let counts = |peer: usize| if begins { self.ranks[peer].begun } else { self.ranks[peer].done };
                 let members = &self.groups.members[self.groups.communicator(rank, scope)];
                 let late = members.iter().find(|&&peer| counts(peer)[scope as usize] <= nth);
@@ -54,7 +54,7 @@ impl World<'_> {
                     format!("to {verb} collective {nth} of its {} communicator", scope.name()),
                 )
             }
-            Event::Subtotalled { scope, nth } => {
+            ExecutionEvent::Subtotalled { scope, nth } => {
                 let members = &self.groups.members[self.groups.communicator(rank, scope)];
                 let late = members.iter().find(|&&peer| self.ranks[peer].subtotalled <= nth);
                 (
@@ -62,10 +62,10 @@ impl World<'_> {
                     format!("to sum collective {nth} of its {} communicator over its host", scope.name()),
                 )
             }
-            Event::Sent { parcel, nth } => {
+            ExecutionEvent::Sent { parcel, nth } => {
                 (self.groups.sender(rank, parcel), format!("to send parcel {nth} of {parcel:?}"))
             }
-            Event::Taken { parcel, nth } => {
+            ExecutionEvent::Taken { parcel, nth } => {
                 (self.groups.receiver(rank, parcel), format!("to receive parcel {nth} of {parcel:?}"))
             }
         }

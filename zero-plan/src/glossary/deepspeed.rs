@@ -1,7 +1,7 @@
 //! DeepSpeed: keys of its configuration, with what means the same here. Facts are from DeepSpeed's documentation and
 //! sources; the words are our own.
 
-use super::{Origin, Word};
+use super::{Word, WordOrigin};
 
 const fn word(
     name: &'static str,
@@ -9,7 +9,7 @@ const fn word(
     keys: &'static [&'static str],
     meaning: &'static str,
 ) -> Word {
-    Word { name, also, of: Origin::DeepSpeed, meaning, keys }
+    Word { name, also, of: WordOrigin::DeepSpeed, meaning, keys }
 }
 
 /// What is asked for first comes first.

@@ -1,6 +1,6 @@
 //! Field: words of sharded training, as this project uses them.
 
-use super::{Origin, Word};
+use super::{Word, WordOrigin};
 
 const fn word(
     name: &'static str,
@@ -8,7 +8,7 @@ const fn word(
     keys: &'static [&'static str],
     meaning: &'static str,
 ) -> Word {
-    Word { name, also, of: Origin::Field, meaning, keys }
+    Word { name, also, of: WordOrigin::Field, meaning, keys }
 }
 
 /// In the order of the alphabet.

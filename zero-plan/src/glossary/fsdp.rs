@@ -1,7 +1,7 @@
 //! FSDP: names of PyTorch's `FullyShardedDataParallel` and `fully_shard`, and of accelerate's settings for them, with what
 //! means the same here. Facts are from PyTorch's and accelerate's documentation; the words are our own.
 
-use super::{Origin, Word};
+use super::{Word, WordOrigin};
 
 const fn word(
     name: &'static str,
@@ -9,7 +9,7 @@ const fn word(
     keys: &'static [&'static str],
     meaning: &'static str,
 ) -> Word {
-    Word { name, also, of: Origin::Fsdp, meaning, keys }
+    Word { name, also, of: WordOrigin::Fsdp, meaning, keys }
 }
 
 /// What is asked for first comes first.

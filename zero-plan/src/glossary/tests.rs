@@ -22,8 +22,8 @@ fn names_are_found_however_they_are_written() {
 #[test]
 fn a_word_of_several_meanings_has_an_entry_for_each() {
     let origins = |asked| find(asked).iter().map(|word| word.of).collect::<Vec<_>>();
-    assert_eq!(origins("activation checkpointing"), [Origin::Field, Origin::DeepSpeed]);
-    assert_eq!(origins("reduce_scatter"), [Origin::Field, Origin::DeepSpeed]);
+    assert_eq!(origins("activation checkpointing"), [WordOrigin::Field, WordOrigin::DeepSpeed]);
+    assert_eq!(origins("reduce_scatter"), [WordOrigin::Field, WordOrigin::DeepSpeed]);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn each_word_says_something_and_its_keys_exist() {
 
 #[test]
 fn within_one_origin_a_name_is_used_once() {
-    for origin in Origin::ALL {
+    for origin in WordOrigin::ALL {
         let mut bared: Vec<_> = words().filter(|word| word.of == origin).flat_map(names).map(bare).collect();
         let count = bared.len();
         bared.sort();

@@ -1,16 +1,16 @@
 //! Accelerate: what its settings for FSDP, DeepSpeed and plain data parallelism mean as a spec. Facts are from its sources and
 //! PyTorch's documentation. Never reads text.
 
-use super::batch::{Batch, contradiction, nodes, ranks};
-use super::deepspeed::{FP16, Zero};
+use super::batch::{BatchSizes, contradiction, nodes, ranks};
+use super::deepspeed::{FP16, ZeroSettings};
 use super::draft::Draft;
 use super::settings::{Settings, wrong};
-use super::{Options, Taken};
+use super::{ImportOptions, SettingFate};
 use crate::config::{Precision, Width};
 use crate::diagnostic::Diagnostic;
 
 /// The spec of what `accelerate config` writes.
-pub(super) fn draft(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Diagnostic>> {
+pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     let kind = settings.word("distributed_type").map(|(kind, _)| kind);
     match kind.as_deref() {
         Some("FSDP") => fsdp(settings, options),
@@ -20,12 +20,12 @@ pub(super) fn draft(settings: &mut Settings, options: &Options) -> Result<Draft,
 }
 
 /// Plain data parallelism, which computes under autocast: parameters and gradients stay f32.
-fn replicated(settings: &mut Settings, is_alone: bool, options: &Options) -> Result<Draft, Box<Diagnostic>> {
+fn replicated(settings: &mut Settings, is_alone: bool, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     let mut draft = begin(settings, is_alone, options)?;
     draft.precision.compute = mixed(settings);
     if draft.precision.compute.is_narrow() {
         let reason = "`precision: (compute: BF16)`: autocast decides op by op, and keeps parameters and gradients f32";
-        settings.note(Taken::Nearest, "mixed_precision", reason);
+        settings.note(SettingFate::Nearest, "mixed_precision", reason);
     }
     // `DistributedDataParallel` makes buckets of 25 MiB and reduces them in the last micro-batch.
     draft.reduces_once = true;
@@ -34,7 +34,7 @@ fn replicated(settings: &mut Settings, is_alone: bool, options: &Options) -> Res
 }
 
 /// A draft at stage 0 with the ranks and the batch, as far as they are known.
-fn begin(settings: &mut Settings, is_alone: bool, options: &Options) -> Result<Draft, Box<Diagnostic>> {
+fn begin(settings: &mut Settings, is_alone: bool, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     let found = settings.whole("num_processes");
     let ranks = if is_alone && found.is_none() { 1 } else { ranks(found, options)? };
     let found = settings.whole("num_machines");
@@ -45,7 +45,7 @@ fn begin(settings: &mut Settings, is_alone: bool, options: &Options) -> Result<D
         Some(micro_batches) => draft.micro_batches = micro_batches,
         None => {
             let reason = "the script says it to `Accelerator`; 1 unless `--micro-batches N` gives it";
-            settings.note(Taken::Missing, "gradient_accumulation_steps", reason);
+            settings.note(SettingFate::Missing, "gradient_accumulation_steps", reason);
         }
     }
     Ok(draft)
@@ -55,14 +55,14 @@ fn begin(settings: &mut Settings, is_alone: bool, options: &Options) -> Result<D
 fn mixed(settings: &mut Settings) -> Width {
     let Some((word, _)) = settings.word("mixed_precision") else { return Width::F32 };
     match word.as_str() {
-        "FP16" => settings.note(Taken::Nearest, "mixed_precision", FP16),
-        "FP8" => settings.note(Taken::Nearest, "mixed_precision", "BF16, the narrowest type that there is"),
+        "FP16" => settings.note(SettingFate::Nearest, "mixed_precision", FP16),
+        "FP8" => settings.note(SettingFate::Nearest, "mixed_precision", "BF16, the narrowest type that there is"),
         _ => {}
     }
     if ["NO", "FALSE"].contains(&word.as_str()) { Width::F32 } else { Width::BF16 }
 }
 
-fn deepspeed(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Diagnostic>> {
+fn deepspeed(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     if let Some(file) = settings.get("deepspeed_config.deepspeed_config_file") {
         let path = "deepspeed_config.deepspeed_config_file";
         let expected = "no other file: import that one, with the number of processes as `--ranks`";
@@ -71,7 +71,7 @@ fn deepspeed(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Di
     let path = "deepspeed_config.gradient_accumulation_steps";
     if settings.is_auto(path) {
         settings.note(
-            Taken::Missing,
+            SettingFate::Missing,
             path,
             "\"auto\" is for a script to fill in: 1, unless `--micro-batches N` gives it",
         );
@@ -80,22 +80,22 @@ fn deepspeed(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Di
     let stage = settings.whole("deepspeed_config.zero_stage");
     if stage.is_none() {
         settings.note(
-            Taken::Nearest,
+            SettingFate::Nearest,
             "deepspeed_config.zero_stage",
             "stage 2, which accelerate takes where it is not said",
         );
     }
-    let zero = Zero {
+    let zero = ZeroSettings {
         stage: stage.map_or(2, |(stage, _)| stage as u8),
-        batch: Batch { micro_batches: settings.whole(path), ..Batch::default() },
+        batch: BatchSizes { micro_batches: settings.whole(path), ..BatchSizes::default() },
         precision: Precision { compute: width, params: width, reduce: width, ..Precision::default() },
-        ..Zero::default()
+        ..ZeroSettings::default()
     };
     let (ranks, nodes) = (settings.whole("num_processes"), settings.whole("num_machines"));
     zero.draft(settings, ranks, nodes, options)
 }
 
-fn fsdp(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Diagnostic>> {
+fn fsdp(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     let mut draft = begin(settings, false, options)?;
     let width = mixed(settings);
     // Accelerate sets one type for parameters, gradients and buffers; shards stay f32.
@@ -103,7 +103,7 @@ fn fsdp(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Diagnos
     if width.is_narrow() {
         let reason = "parameters are stored in BF16 beside an f32 copy, where FSDP converts f32 shards for each \
             gather: the bytes on the wire are the same";
-        settings.note(Taken::Nearest, "mixed_precision", reason);
+        settings.note(SettingFate::Nearest, "mixed_precision", reason);
     }
     strategy(settings, &mut draft)?;
     prefetch(settings, &mut draft);
@@ -114,7 +114,7 @@ fn fsdp(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Diagnos
     draft.recompute = settings.is_set("fsdp_config.fsdp_activation_checkpointing");
     if draft.recompute {
         let reason = "`recompute: Every(1)`: every unit but the last; `Fields([...])` names those of some fields";
-        settings.note(Taken::Nearest, "fsdp_config.fsdp_activation_checkpointing", reason);
+        settings.note(SettingFate::Nearest, "fsdp_config.fsdp_activation_checkpointing", reason);
     }
     parallelism(settings, &mut draft)?;
     draft.note_missing(settings);
@@ -134,7 +134,7 @@ fn strategy(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Diagno
         draft.gathers_once = reshard.is_some_and(|(word, _)| word == "FALSE");
         if strategy.is_some() {
             let reason = "version 2 does not read it: `fsdp_reshard_after_forward` decides";
-            settings.note(Taken::Lost, "fsdp_config.fsdp_sharding_strategy", reason);
+            settings.note(SettingFate::Lost, "fsdp_config.fsdp_sharding_strategy", reason);
         }
         return Ok(());
     }
@@ -151,7 +151,7 @@ fn strategy(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Diagno
     if draft.stage == 2 {
         let reason =
             "stage 2, where parameters stay whole between steps too; `stage: 3, gather: PerStep` shards them then";
-        settings.note(Taken::Nearest, "fsdp_config.fsdp_sharding_strategy", reason);
+        settings.note(SettingFate::Nearest, "fsdp_config.fsdp_sharding_strategy", reason);
     }
     if is_hybrid {
         (draft.replica, draft.zero, draft.within_node) = (draft.nodes, draft.zero / draft.nodes, true);
@@ -173,11 +173,11 @@ fn prefetch(settings: &mut Settings, draft: &mut Draft) {
     }
     if word == "BACKWARD_POST" {
         let reason = "`prefetch: 0`: a gather does not begin between a unit's gradients and the next unit's";
-        settings.note(Taken::Nearest, path, reason);
+        settings.note(SettingFate::Nearest, path, reason);
     }
     if is_forward != (draft.prefetch > 0) {
         let reason = format!("`prefetch: {}` holds for forward and backward alike", draft.prefetch);
-        settings.note(Taken::Nearest, "fsdp_config.fsdp_forward_prefetch", reason);
+        settings.note(SettingFate::Nearest, "fsdp_config.fsdp_forward_prefetch", reason);
     }
 }
 

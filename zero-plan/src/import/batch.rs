@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::settings::Settings;
-use super::{Options, Taken};
+use super::{ImportOptions, SettingFate};
 use crate::bounds::MICRO_BATCHES_MAX;
 use crate::diagnostic::Diagnostic;
 use crate::spec::RANKS_MAX;
 
 /// A number of the file, with its place.
-pub(super) type Placed = Option<(u64, Range<usize>)>;
+pub(super) type PlacedNumber = Option<(u64, Range<usize>)>;
 
 /// Z0157: what is said does not fit together.
 pub(super) fn contradiction(message: impl Into<String>, at: Option<Range<usize>>, help: &str) -> Box<Diagnostic> {
@@ -21,7 +21,7 @@ pub(super) fn contradiction(message: impl Into<String>, at: Option<Range<usize>>
 }
 
 /// All ranks, of the file or the options.
-pub(super) fn ranks(found: Placed, options: &Options) -> Result<u32, Box<Diagnostic>> {
+pub(super) fn ranks(found: PlacedNumber, options: &ImportOptions) -> Result<u32, Box<Diagnostic>> {
     let help = "give the number of all ranks by `--ranks N`";
     match (found, options.ranks) {
         (Some((found, at)), Some(asked)) if found != u64::from(asked) => {
@@ -41,8 +41,8 @@ pub(super) fn ranks(found: Placed, options: &Options) -> Result<u32, Box<Diagnos
 /// Nodes of so many ranks, of the file or the options.
 pub(super) fn nodes(
     settings: &mut Settings,
-    found: Placed,
-    options: &Options,
+    found: PlacedNumber,
+    options: &ImportOptions,
     ranks: u32,
 ) -> Result<u32, Box<Diagnostic>> {
     let help = "give the number of nodes by `--nodes N`: each has as many ranks as any other";
@@ -56,7 +56,11 @@ pub(super) fn nodes(
         (Some((found, _)), None) => found as u32,
         (None, None) => {
             if ranks > 1 {
-                settings.note(Taken::Missing, "mesh.nodes", "all ranks lie on one node; `--nodes N` says otherwise");
+                settings.note(
+                    SettingFate::Missing,
+                    "mesh.nodes",
+                    "all ranks lie on one node; `--nodes N` says otherwise",
+                );
             }
             1
         }
@@ -69,18 +73,18 @@ pub(super) fn nodes(
 
 /// What DeepSpeed calls the batch: any two of three numbers, or all.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct BatchSizes {
     /// Samples of a step of all ranks.
-    pub all: Placed,
+    pub all: PlacedNumber,
     /// Samples of a micro-batch of a rank.
-    pub sequences: Placed,
+    pub sequences: PlacedNumber,
     /// Micro-batches of a step.
-    pub micro_batches: Placed,
+    pub micro_batches: PlacedNumber,
 }
 
-impl Batch {
+impl BatchSizes {
     /// Takes what the options say in place of what the file leaves out.
-    pub fn with(mut self, options: &Options) -> Result<Self, Box<Diagnostic>> {
+    pub fn with(mut self, options: &ImportOptions) -> Result<Self, Box<Diagnostic>> {
         let given = [
             (&mut self.sequences, options.sequences, "--sequences"),
             (&mut self.micro_batches, options.micro_batches, "--micro-batches"),
@@ -99,7 +103,7 @@ impl Batch {
     }
 
     /// The number of ranks that all three numbers give.
-    pub fn ranks(&self) -> Placed {
+    pub fn ranks(&self) -> PlacedNumber {
         let ((all, at), (sequences, _), (micro_batches, _)) =
             (self.all.clone()?, self.sequences.clone()?, self.micro_batches.clone()?);
         let of_rank = sequences * micro_batches;

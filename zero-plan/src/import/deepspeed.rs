@@ -1,10 +1,10 @@
 //! DeepSpeed: what its settings mean as a spec. Facts are from its sources: which collectives run when, and in what. Never
 //! reads text.
 
-use super::batch::{Batch, Placed, contradiction, nodes, ranks};
+use super::batch::{BatchSizes, PlacedNumber, contradiction, nodes, ranks};
 use super::draft::Draft;
 use super::settings::{Settings, wrong};
-use super::{Options, Taken};
+use super::{ImportOptions, SettingFate};
 use crate::config::{Precision, Width};
 use crate::diagnostic::Diagnostic;
 
@@ -13,20 +13,20 @@ const BUCKET_ELEMENTS: u64 = 500_000_000;
 
 /// Settings of ZeRO, wherever they are written.
 #[derive(Debug, Default)]
-pub(super) struct Zero {
+pub(super) struct ZeroSettings {
     pub stage: u8,
     /// Elements of a bucket of gradients.
     pub bucket: Option<u64>,
     /// Elements that may be gathered ahead.
     pub prefetch: Option<u64>,
     /// Ranks of a group that shards among itself.
-    pub group: Placed,
-    pub batch: Batch,
+    pub group: PlacedNumber,
+    pub batch: BatchSizes,
     pub precision: Precision,
 }
 
 /// The spec of DeepSpeed's JSON.
-pub(super) fn draft(settings: &mut Settings, options: &Options) -> Result<Draft, Box<Diagnostic>> {
+pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     note_auto(settings);
     let whole = |settings: &mut Settings, path: &str| settings.whole(path).map(|(number, _)| number);
     let stage = whole(settings, "zero_optimization.stage").unwrap_or(0) as u8;
@@ -36,19 +36,19 @@ pub(super) fn draft(settings: &mut Settings, options: &Options) -> Result<Draft,
     if let (Some((path, 1..)), 3) = (prefetch, stage) {
         let reason =
             "`prefetch: 1`: units are counted, not elements; divide by the parameters of one for the same distance";
-        settings.note(Taken::Nearest, path, reason);
+        settings.note(SettingFate::Nearest, path, reason);
     }
     if whole(settings, "zero_optimization.zero_hpz_partition_size").is_some_and(|ranks| ranks > 1) {
         let reason =
             "there is no second copy of parameters within a node; replicas that each stay on a node are nearest";
-        settings.note(Taken::Lost, "zero_optimization.zero_hpz_partition_size", reason);
+        settings.note(SettingFate::Lost, "zero_optimization.zero_hpz_partition_size", reason);
     }
-    let batch = Batch {
+    let batch = BatchSizes {
         all: settings.whole("train_batch_size"),
         sequences: settings.whole("train_micro_batch_size_per_gpu"),
         micro_batches: settings.whole("gradient_accumulation_steps"),
     };
-    let zero = Zero {
+    let zero = ZeroSettings {
         stage,
         bucket: whole(settings, "zero_optimization.reduce_bucket_size"),
         prefetch: prefetch.map(|(_, elements)| elements),
@@ -59,14 +59,14 @@ pub(super) fn draft(settings: &mut Settings, options: &Options) -> Result<Draft,
     zero.draft(settings, None, None, options)
 }
 
-impl Zero {
+impl ZeroSettings {
     /// The spec. The file may say how many ranks and nodes there are.
     pub fn draft(
         self,
         settings: &mut Settings,
-        found_ranks: Placed,
-        found_nodes: Placed,
-        options: &Options,
+        found_ranks: PlacedNumber,
+        found_nodes: PlacedNumber,
+        options: &ImportOptions,
     ) -> Result<Draft, Box<Diagnostic>> {
         let batch = self.batch.with(options)?;
         let ranks = match (found_ranks, options.ranks) {
@@ -112,7 +112,7 @@ fn note_auto(settings: &mut Settings) {
         ("communication_data_type", "the type of parameters until it has one"),
     ] {
         if settings.is_auto(path) {
-            settings.note(Taken::Missing, path, format!("\"auto\" is for a script to fill in: {until}"));
+            settings.note(SettingFate::Missing, path, format!("\"auto\" is for a script to fill in: {until}"));
         }
     }
 }
@@ -125,7 +125,7 @@ fn precision(settings: &mut Settings) -> Result<Precision, Box<Diagnostic>> {
         return Err(Box::new(wrong("fp16.enabled", setting.at, "false where `bf16` is enabled")));
     }
     if is_fp16 {
-        settings.note(Taken::Nearest, "fp16.enabled", FP16);
+        settings.note(SettingFate::Nearest, "fp16.enabled", FP16);
     }
     let narrow = if is_bf16 || is_fp16 { Width::BF16 } else { Width::F32 };
     let sent = gradients(settings, "communication_data_type").unwrap_or(narrow);
@@ -133,7 +133,7 @@ fn precision(settings: &mut Settings) -> Result<Precision, Box<Diagnostic>> {
     let reduce = if sent.is_narrow() && held.is_narrow() { Width::BF16 } else { Width::F32 };
     if sent != held {
         let reason = "gradients are held and travel in one type, `precision.reduce`: here the wider of the two";
-        settings.note(Taken::Nearest, "data_types.grad_accum_dtype", reason);
+        settings.note(SettingFate::Nearest, "data_types.grad_accum_dtype", reason);
     }
     let is_narrow =
         |settings: &mut Settings, path| if is_bf16 && settings.is_set(path) { Width::BF16 } else { Width::F32 };
@@ -153,7 +153,7 @@ pub(super) const FP16: &str = "BF16, which takes as many bytes and needs no scal
 fn gradients(settings: &mut Settings, path: &str) -> Option<Width> {
     let (word, _) = settings.word(path)?;
     if word == "FP16" {
-        settings.note(Taken::Nearest, path, FP16);
+        settings.note(SettingFate::Nearest, path, FP16);
     }
     Some(if word == "FP32" { Width::F32 } else { Width::BF16 })
 }

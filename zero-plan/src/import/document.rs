@@ -12,53 +12,53 @@ const DEPTH_MAX: usize = 32;
 
 /// A value, and where it stands: a range of bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
+pub(super) struct DocumentNode {
     pub at: Range<usize>,
-    pub value: Value,
+    pub value: DocumentValue,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum DocumentValue {
     Null,
     Flag(bool),
     Number(f64),
     Text(String),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<DocumentNode>),
+    Map(Vec<DocumentEntry>),
 }
 
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct DocumentEntry {
     pub key: String,
     pub at: Range<usize>,
-    pub node: Node,
+    pub node: DocumentNode,
 }
 
-impl Node {
+impl DocumentNode {
     /// What is in a map; nothing in anything else.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[DocumentEntry] {
         match &self.value {
-            Value::Map(entries) => entries,
+            DocumentValue::Map(entries) => entries,
             _ => &[],
         }
     }
 }
 
 /// Reads the one document of a text, which is a map.
-pub(super) fn read(text: &str) -> Result<Node, Box<Diagnostic>> {
+pub(super) fn read(text: &str) -> Result<DocumentNode, Box<Diagnostic>> {
     if text.trim_start().starts_with('{') {
         serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| {
             let at = offset(text, error.line().max(1), error.column().max(1));
             wrong(text, at, "the JSON cannot be read", &error.to_string())
         })?;
     }
-    let mut reader = Reader { places: Places::of(text), open: Vec::new(), root: None };
+    let mut reader = DocumentReader { places: CharacterOffsets::of(text), open: Vec::new(), root: None };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| reader.unreadable(text, &error))?;
         reader.take(text, event, span)?;
     }
-    let root = reader.root.filter(|root| matches!(root.value, Value::Map(_)));
+    let root = reader.root.filter(|root| matches!(root.value, DocumentValue::Map(_)));
     root.ok_or_else(|| wrong(text, 0, "this is no configuration", "it has no keys"))
 }
 
@@ -72,9 +72,9 @@ fn wrong(text: &str, at: usize, what: &str, why: &str) -> Box<Diagnostic> {
 }
 
 /// Byte offsets of characters, as the parser counts characters.
-struct Places(Vec<usize>);
+struct CharacterOffsets(Vec<usize>);
 
-impl Places {
+impl CharacterOffsets {
     fn of(text: &str) -> Self {
         Self(text.char_indices().map(|(at, _)| at).chain([text.len()]).collect())
     }
@@ -95,18 +95,18 @@ struct Open {
 }
 
 enum Holds {
-    List(Vec<Node>),
+    List(Vec<DocumentNode>),
     /// Entries, and the key whose value comes next.
-    Map(Vec<Entry>, Option<(String, Range<usize>)>),
+    Map(Vec<DocumentEntry>, Option<(String, Range<usize>)>),
 }
 
-struct Reader {
-    places: Places,
+struct DocumentReader {
+    places: CharacterOffsets,
     open: Vec<Open>,
-    root: Option<Node>,
+    root: Option<DocumentNode>,
 }
 
-impl Reader {
+impl DocumentReader {
     fn unreadable(&self, text: &str, error: &ScanError) -> Box<Diagnostic> {
         wrong(text, self.places.byte(error.marker().index()), "the YAML cannot be read", error.info())
     }
@@ -128,15 +128,16 @@ impl Reader {
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(Open { start, holds }) = self.open.pop() {
                     let value = match holds {
-                        Holds::List(nodes) => Value::List(nodes),
-                        Holds::Map(entries, _) => Value::Map(entries),
+                        Holds::List(nodes) => DocumentValue::List(nodes),
+                        Holds::Map(entries, _) => DocumentValue::Map(entries),
                     };
-                    self.put(text, Node { at: start..at.end.max(start), value })?;
+                    self.put(text, DocumentNode { at: start..at.end.max(start), value })?;
                 }
             }
             Event::Scalar(scalar, style, ..) => {
-                let value = if style == ScalarStyle::Plain { plain(&scalar) } else { Value::Text(scalar.into_owned()) };
-                self.put(text, Node { at, value })?;
+                let value =
+                    if style == ScalarStyle::Plain { plain(&scalar) } else { DocumentValue::Text(scalar.into_owned()) };
+                self.put(text, DocumentNode { at, value })?;
             }
             _ => {}
         }
@@ -144,15 +145,15 @@ impl Reader {
     }
 
     /// Puts a value that has ended where it belongs.
-    fn put(&mut self, text: &str, node: Node) -> Result<(), Box<Diagnostic>> {
+    fn put(&mut self, text: &str, node: DocumentNode) -> Result<(), Box<Diagnostic>> {
         match self.open.last_mut().map(|open| &mut open.holds) {
             None => self.root = Some(node),
             Some(Holds::List(nodes)) => nodes.push(node),
             Some(Holds::Map(entries, key)) => match key.take() {
-                Some((key, at)) => entries.push(Entry { key, at, node }),
+                Some((key, at)) => entries.push(DocumentEntry { key, at, node }),
                 None => {
                     let name = match node.value {
-                        Value::Text(name) => name,
+                        DocumentValue::Text(name) => name,
                         _ => text[node.at.clone()].to_owned(),
                     };
                     if let Some(first) = entries.iter().find(|entry| entry.key == name) {
@@ -174,16 +175,16 @@ fn duplicate(key: &str, first: Range<usize>, second: Range<usize>) -> Diagnostic
 }
 
 /// A scalar without quotes.
-fn plain(scalar: &str) -> Value {
+fn plain(scalar: &str) -> DocumentValue {
     match scalar {
-        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "true" | "True" | "TRUE" => Value::Flag(true),
-        "false" | "False" | "FALSE" => Value::Flag(false),
+        "" | "~" | "null" | "Null" | "NULL" => DocumentValue::Null,
+        "true" | "True" | "TRUE" => DocumentValue::Flag(true),
+        "false" | "False" | "FALSE" => DocumentValue::Flag(false),
         _ => match scalar.parse() {
             Ok(number) if scalar.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) => {
-                Value::Number(number)
+                DocumentValue::Number(number)
             }
-            _ => Value::Text(scalar.to_owned()),
+            _ => DocumentValue::Text(scalar.to_owned()),
         },
     }
 }
@@ -192,7 +193,7 @@ fn plain(scalar: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn value<'n>(node: &'n Node, path: &str) -> &'n Node {
+    fn value<'n>(node: &'n DocumentNode, path: &str) -> &'n DocumentNode {
         path.split('.').fold(node, |node, key| &node.entries().iter().find(|entry| entry.key == key).unwrap().node)
     }
 
@@ -203,16 +204,16 @@ mod tests {
         for text in [json, yaml] {
             let root = read(text).unwrap();
             let shown = |path| (value(&root, path).value.clone(), &text[value(&root, path).at.clone()]);
-            assert_eq!(shown("a.b"), (Value::Number(5e8), "5e8"));
-            assert_eq!(shown("é").0, Value::Text("auto".to_owned()));
+            assert_eq!(shown("a.b"), (DocumentValue::Number(5e8), "5e8"));
+            assert_eq!(shown("é").0, DocumentValue::Text("auto".to_owned()));
             assert_eq!(shown("é").1.trim_matches(['"', '\'']), "auto");
             assert_eq!(root.entries()[1].key, "é", "without its quotes");
-            assert_eq!(shown("d"), (Value::Flag(true), "true"));
-            assert_eq!(shown("e").0, Value::Null);
-            let Value::List(list) = shown("a.c").0 else { panic!("a list") };
+            assert_eq!(shown("d"), (DocumentValue::Flag(true), "true"));
+            assert_eq!(shown("e").0, DocumentValue::Null);
+            let DocumentValue::List(list) = shown("a.c").0 else { panic!("a list") };
             assert_eq!(
                 list.iter().map(|node| &node.value).collect::<Vec<_>>(),
-                [&Value::Number(1.0), &Value::Text("x".to_owned())]
+                [&DocumentValue::Number(1.0), &DocumentValue::Text("x".to_owned())]
             );
         }
     }

@@ -4,14 +4,14 @@
 use core::fmt;
 
 use super::settings::Settings;
-use super::{Options, Taken};
+use super::{ImportOptions, SettingFate};
 use crate::config::{Precision, Width};
-use crate::spec::Model;
+use crate::spec::ModelSource;
 
 /// Parts of a spec that a configuration may decide.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draft {
-    pub model: Option<Model>,
+    pub model: Option<ModelSource>,
     pub nodes: u32,
     pub zero: u32,
     pub replica: u32,
@@ -33,7 +33,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Data parallelism at `stage` over so many ranks, of which nothing else is known.
-    pub fn new(stage: u8, zero: u32, nodes: u32, options: &Options) -> Self {
+    pub fn new(stage: u8, zero: u32, nodes: u32, options: &ImportOptions) -> Self {
         Self {
             model: options.model.clone(),
             nodes,
@@ -57,7 +57,7 @@ impl Draft {
     pub fn note_missing(&self, settings: &mut Settings) {
         let mut missing = |is_missing, key, reason| {
             if is_missing {
-                settings.note(Taken::Missing, key, reason);
+                settings.note(SettingFate::Missing, key, reason);
             }
         };
         missing(self.model.is_none(), "model", "the file names none, and `cargo zero` builds one: `--model EXAMPLE`");
@@ -75,8 +75,8 @@ impl fmt::Display for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "(")?;
         match &self.model {
-            Some(Model::Example(name)) => writeln!(f, "    model: Example({name:?}),")?,
-            Some(Model::Package(name)) => writeln!(f, "    model: Package({name:?}),")?,
+            Some(ModelSource::Example(name)) => writeln!(f, "    model: Example({name:?}),")?,
+            Some(ModelSource::Package(name)) => writeln!(f, "    model: Package({name:?}),")?,
             None => {}
         }
         writeln!(f, "    mesh: ({}),", self.mesh())?;

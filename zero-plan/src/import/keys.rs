@@ -6,7 +6,7 @@ mod deepspeed;
 
 /// A key of a configuration.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct KeyRow {
     /// Where it is, as a dotted path.
     pub path: &'static str,
     pub expects: Expects,
@@ -48,8 +48,8 @@ use Meaning::{Argument, Lost};
 pub(super) use accelerate::ACCELERATE;
 pub(super) use deepspeed::DEEPSPEED;
 
-const fn row(path: &'static str, expects: Expects, meaning: Meaning) -> Row {
-    Row { path, expects, meaning }
+const fn row(path: &'static str, expects: Expects, meaning: Meaning) -> KeyRow {
+    KeyRow { path, expects, meaning }
 }
 
 /// More than any count of parameters, and exact in the numbers of JSON.

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::document::{Entry, Node, Value};
-use super::keys::{Expects, Meaning, Row};
-use super::{Note, Taken};
+use super::document::{DocumentEntry, DocumentNode, DocumentValue};
+use super::keys::{Expects, KeyRow, Meaning};
+use super::{Note, SettingFate};
 use crate::diagnostic::{Diagnostic, closest};
 use crate::spec::RANKS_MAX;
 
@@ -15,13 +15,13 @@ pub(super) struct Setting {
     /// The key, as a dotted path.
     pub path: &'static str,
     /// Its value.
-    pub value: Given,
+    pub value: SettingValue,
     /// Where the value stands.
     pub at: Range<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Given {
+pub(super) enum SettingValue {
     /// `"auto"`: a script fills it in.
     Auto,
     Whole(u64),
@@ -43,14 +43,14 @@ impl Settings {
     ///
     /// # Errors
     /// Z0155 for each unknown key, Z0156 for each value that its key cannot have.
-    pub fn of(root: &Node, rows: &'static [Row]) -> Result<Self, Vec<Diagnostic>> {
+    pub fn of(root: &DocumentNode, rows: &'static [KeyRow]) -> Result<Self, Vec<Diagnostic>> {
         let mut settings = Self::default();
         let mut problems = Vec::new();
         settings.section(root, "", rows, &mut problems);
         if problems.is_empty() { Ok(settings) } else { Err(problems) }
     }
 
-    fn section(&mut self, node: &Node, path: &str, rows: &'static [Row], problems: &mut Vec<Diagnostic>) {
+    fn section(&mut self, node: &DocumentNode, path: &str, rows: &'static [KeyRow], problems: &mut Vec<Diagnostic>) {
         for entry in node.entries() {
             let asked = if path.is_empty() { entry.key.clone() } else { format!("{path}.{}", entry.key) };
             let Some(row) = rows.iter().find(|row| row.path == asked) else {
@@ -58,8 +58,8 @@ impl Settings {
                 continue;
             };
             match (row.expects, &entry.node.value) {
-                (Expects::Section, Value::Map(_)) => self.section(&entry.node, row.path, rows, problems),
-                (_, Value::Null) => {}
+                (Expects::Section, DocumentValue::Map(_)) => self.section(&entry.node, row.path, rows, problems),
+                (_, DocumentValue::Null) => {}
                 (expects, _) => match expects.read(&entry.node.value) {
                     Some(value) => self.take(row, entry, value),
                     None => problems.push(wrong(row.path, entry.node.at.clone(), &expects.words())),
@@ -68,51 +68,51 @@ impl Settings {
         }
     }
 
-    fn take(&mut self, row: &Row, entry: &Entry, value: Given) {
+    fn take(&mut self, row: &KeyRow, entry: &DocumentEntry, value: SettingValue) {
         match row.meaning {
             Meaning::Used => self.given.push(Setting { path: row.path, value, at: entry.node.at.clone() }),
-            Meaning::Lost(reason) if !is_off(&entry.node) => self.note(Taken::Lost, row.path, reason),
-            Meaning::Always(what, reason) if value != Given::Flag(what) && value != Given::Auto => {
-                self.note(Taken::Lost, row.path, reason);
+            Meaning::Lost(reason) if !is_off(&entry.node) => self.note(SettingFate::Lost, row.path, reason),
+            Meaning::Always(what, reason) if value != SettingValue::Flag(what) && value != SettingValue::Auto => {
+                self.note(SettingFate::Lost, row.path, reason);
             }
-            Meaning::Argument(reason) => self.note(Taken::Argument, row.path, reason),
+            Meaning::Argument(reason) => self.note(SettingFate::Argument, row.path, reason),
             Meaning::Lost(_) | Meaning::Always(..) => {}
         }
     }
 
     /// What is given for a key; none too where that is `"auto"`, which is noted.
     pub fn get(&mut self, path: &str) -> Option<Setting> {
-        self.given.iter().find(|setting| setting.path == path && setting.value != Given::Auto).cloned()
+        self.given.iter().find(|setting| setting.path == path && setting.value != SettingValue::Auto).cloned()
     }
 
     /// Whether a key is given, and its value left to a script.
     pub fn is_auto(&self, path: &str) -> bool {
-        self.given.iter().any(|setting| setting.path == path && setting.value == Given::Auto)
+        self.given.iter().any(|setting| setting.path == path && setting.value == SettingValue::Auto)
     }
 
     /// A whole number, with its place.
     pub fn whole(&mut self, path: &str) -> Option<(u64, Range<usize>)> {
         match self.get(path)? {
-            Setting { value: Given::Whole(number), at, .. } => Some((number, at)),
+            Setting { value: SettingValue::Whole(number), at, .. } => Some((number, at)),
             _ => None,
         }
     }
 
     /// Whether a flag is given and set.
     pub fn is_set(&mut self, path: &str) -> bool {
-        self.get(path).is_some_and(|setting| setting.value == Given::Flag(true))
+        self.get(path).is_some_and(|setting| setting.value == SettingValue::Flag(true))
     }
 
     /// A word in upper case, with its place.
     pub fn word(&mut self, path: &str) -> Option<(String, Range<usize>)> {
         match self.get(path)? {
-            Setting { value: Given::Word(word), at, .. } => Some((word.to_uppercase(), at)),
+            Setting { value: SettingValue::Word(word), at, .. } => Some((word.to_uppercase(), at)),
             _ => None,
         }
     }
 
     /// Notes how a setting was taken; settings with one reason share a note.
-    pub fn note(&mut self, taken: Taken, setting: &str, reason: impl Into<String>) {
+    pub fn note(&mut self, taken: SettingFate, setting: &str, reason: impl Into<String>) {
         let reason = reason.into();
         match self.notes.iter_mut().find(|note| note.taken == taken && note.reason == reason) {
             Some(note) => note.settings.push(setting.to_owned()),
@@ -136,8 +136,8 @@ pub(super) fn wrong(path: &str, at: Range<usize>, expected: &str) -> Diagnostic 
 }
 
 /// Z0155: a key that the framework does not have, as far as it is known here.
-fn unknown(entry: &Entry, section: &str, rows: &'static [Row]) -> Diagnostic {
-    let within = |row: &Row| row.path.rsplit_once('.').unwrap_or(("", row.path));
+fn unknown(entry: &DocumentEntry, section: &str, rows: &'static [KeyRow]) -> Diagnostic {
+    let within = |row: &KeyRow| row.path.rsplit_once('.').unwrap_or(("", row.path));
     let here = rows.iter().map(within).filter(|(around, _)| *around == section).map(|(_, key)| key);
     let elsewhere = || rows.iter().find(|row| within(row).1 == entry.key).map(|row| row.path);
     let label = match (elsewhere(), closest(&entry.key, here)) {
@@ -153,46 +153,46 @@ fn unknown(entry: &Entry, section: &str, rows: &'static [Row]) -> Diagnostic {
 }
 
 /// Whether a value turns a feature off, so that nothing is lost with it.
-fn is_off(node: &Node) -> bool {
+fn is_off(node: &DocumentNode) -> bool {
     match &node.value {
-        Value::Null | Value::Flag(false) => true,
-        Value::Number(number) => *number <= 0.0,
-        Value::Text(text) => ["", "none", "no", "false", "auto"].contains(&text.to_lowercase().as_str()),
-        Value::List(nodes) => nodes.is_empty(),
-        Value::Map(entries) => {
+        DocumentValue::Null | DocumentValue::Flag(false) => true,
+        DocumentValue::Number(number) => *number <= 0.0,
+        DocumentValue::Text(text) => ["", "none", "no", "false", "auto"].contains(&text.to_lowercase().as_str()),
+        DocumentValue::List(nodes) => nodes.is_empty(),
+        DocumentValue::Map(entries) => {
             let switch = |key: &str| entries.iter().find(|entry| entry.key == key);
             entries.is_empty() || ["enabled", "device"].into_iter().filter_map(switch).any(|it| is_off(&it.node))
         }
-        Value::Flag(true) => false,
+        DocumentValue::Flag(true) => false,
     }
 }
 
 impl Expects {
     /// The value, if it is one that is expected.
-    fn read(self, value: &Value) -> Option<Given> {
+    fn read(self, value: &DocumentValue) -> Option<SettingValue> {
         match (self, value) {
-            (Self::Anything, _) => Some(Given::Anything),
+            (Self::Anything, _) => Some(SettingValue::Anything),
             (Self::Section, _) => None,
-            (_, Value::Text(text)) if text == "auto" => Some(Given::Auto),
-            (Self::Flag, Value::Flag(flag)) => Some(Given::Flag(*flag)),
-            (Self::Flag, Value::Text(text)) => match text.to_lowercase().as_str() {
-                "true" | "yes" => Some(Given::Flag(true)),
-                "false" | "no" => Some(Given::Flag(false)),
+            (_, DocumentValue::Text(text)) if text == "auto" => Some(SettingValue::Auto),
+            (Self::Flag, DocumentValue::Flag(flag)) => Some(SettingValue::Flag(*flag)),
+            (Self::Flag, DocumentValue::Text(text)) => match text.to_lowercase().as_str() {
+                "true" | "yes" => Some(SettingValue::Flag(true)),
+                "false" | "no" => Some(SettingValue::Flag(false)),
                 _ => None,
             },
-            (Self::Whole(least, most), Value::Number(number)) => whole(*number, least, most),
-            (Self::Whole(least, most), Value::Text(text)) => whole(text.parse().ok()?, least, most),
-            (Self::Group, Value::Number(number)) if *number <= 0.0 => Some(Given::Whole(0)),
-            (Self::Group, Value::Number(number)) => whole(*number, 1, RANKS_MAX.into()),
+            (Self::Whole(least, most), DocumentValue::Number(number)) => whole(*number, least, most),
+            (Self::Whole(least, most), DocumentValue::Text(text)) => whole(text.parse().ok()?, least, most),
+            (Self::Group, DocumentValue::Number(number)) if *number <= 0.0 => Some(SettingValue::Whole(0)),
+            (Self::Group, DocumentValue::Number(number)) => whole(*number, 1, RANKS_MAX.into()),
             (Self::Word(words), value) => {
                 let word = match value {
-                    Value::Text(text) => text.clone(),
+                    DocumentValue::Text(text) => text.clone(),
                     // YAML takes words for numbers and flags where they have no quotes: `mixed_precision: no`.
-                    Value::Number(number) => number.to_string(),
-                    Value::Flag(flag) => flag.to_string(),
+                    DocumentValue::Number(number) => number.to_string(),
+                    DocumentValue::Flag(flag) => flag.to_string(),
                     _ => return None,
                 };
-                words.iter().any(|known| known.eq_ignore_ascii_case(&word)).then_some(Given::Word(word))
+                words.iter().any(|known| known.eq_ignore_ascii_case(&word)).then_some(SettingValue::Word(word))
             }
             _ => None,
         }
@@ -210,7 +210,7 @@ impl Expects {
     }
 }
 
-fn whole(number: f64, least: u64, most: u64) -> Option<Given> {
+fn whole(number: f64, least: u64, most: u64) -> Option<SettingValue> {
     let fits = number.fract() == 0.0 && number >= least as f64 && number <= most as f64;
-    fits.then_some(Given::Whole(number as u64))
+    fits.then_some(SettingValue::Whole(number as u64))
 }

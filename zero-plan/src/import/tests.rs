@@ -3,21 +3,21 @@ use crate::config::{Config, Often, Precision, Recompute, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
-fn options(ranks: u32) -> Options {
-    Options {
+fn options(ranks: u32) -> ImportOptions {
+    ImportOptions {
         ranks: Some(ranks),
         length: Some(512),
-        model: Some(Model::Example("gpt".to_owned())),
-        ..Options::default()
+        model: Some(ModelSource::Example("gpt".to_owned())),
+        ..ImportOptions::default()
     }
 }
 
-fn imported(text: &str, options: &Options) -> Imported {
+fn imported(text: &str, options: &ImportOptions) -> ImportedSpec {
     import(text, options).unwrap_or_else(|problems| panic!("{text}: {problems:#?}"))
 }
 
 /// The one mistake of a configuration: its code, its place and its message.
-fn refused(text: &str, options: &Options) -> (&'static str, Option<(usize, usize)>, String, String) {
+fn refused(text: &str, options: &ImportOptions) -> (&'static str, Option<(usize, usize)>, String, String) {
     let problems = import(text, options).expect_err(text);
     assert_eq!(problems.len(), 1, "{text}: {problems:#?}");
     let at = problems[0].span.as_ref().map(|span| line_column(text, span.start));
@@ -151,7 +151,7 @@ fn each_accelerate_configuration_gives_its_config() {
         ),
     ];
     for (text, expected) in table {
-        let imported = imported(&text, &Options { ranks: None, ..options(16) });
+        let imported = imported(&text, &ImportOptions { ranks: None, ..options(16) });
         assert_eq!((imported.framework, imported.spec.config()), (Framework::Accelerate, expected), "{text}");
     }
     let within = imported(&strategy("HYBRID_SHARD"), &options(16)).spec.mesh.within_node;
@@ -160,7 +160,7 @@ fn each_accelerate_configuration_gives_its_config() {
 
 #[test]
 fn micro_batches_of_a_script_are_held_or_reduced_as_there() {
-    let options = Options { ranks: None, micro_batches: Some(4), sequences: Some(2), ..options(16) };
+    let options = ImportOptions { ranks: None, micro_batches: Some(4), sequences: Some(2), ..options(16) };
     let held = imported(&yaml("FSDP", "  fsdp_version: 2\n"), &options).spec.config();
     assert_eq!((held.micro_batches, held.sequences, held.reduce), (4, 2, Often::PerStep));
     let zero_3 = yaml("DEEPSPEED", "") + "deepspeed_config:\n  zero_stage: 3\n";
@@ -170,7 +170,7 @@ fn micro_batches_of_a_script_are_held_or_reduced_as_there() {
 #[test]
 fn ranks_follow_from_the_batch_where_all_of_it_is_said() {
     let text = r#"{"train_batch_size": 96, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}"#;
-    assert_eq!(imported(text, &Options { ranks: None, ..options(1) }).spec.mesh.zero, 12);
+    assert_eq!(imported(text, &ImportOptions { ranks: None, ..options(1) }).spec.mesh.zero, 12);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn what_has_no_counterpart_is_listed_with_the_reason() {
         notes.flat_map(|note| note.settings.clone()).collect::<Vec<_>>()
     };
     assert_eq!(
-        told(Taken::Lost),
+        told(SettingFate::Lost),
         [
             "steps_per_print",
             "zero_optimization.overlap_comm",
@@ -192,8 +192,8 @@ fn what_has_no_counterpart_is_listed_with_the_reason() {
             "zero_optimization.stage3_max_live_parameters",
         ]
     );
-    assert_eq!(told(Taken::Argument), ["gradient_clipping"]);
-    assert_eq!(told(Taken::Missing), ["train_micro_batch_size_per_gpu", "mesh.nodes", "batch.sequences"]);
+    assert_eq!(told(SettingFate::Argument), ["gradient_clipping"]);
+    assert_eq!(told(SettingFate::Missing), ["train_micro_batch_size_per_gpu", "mesh.nodes", "batch.sequences"]);
     let file = imported.file("ds_config.json");
     assert!(
         file.starts_with("// From ds_config.json, a configuration of DeepSpeed.\n// without a counterpart:\n"),
@@ -207,7 +207,7 @@ fn what_has_no_counterpart_is_listed_with_the_reason() {
 fn nearest_settings_are_told() {
     let nearest = |text: &str| {
         let notes = imported(text, &options(16)).notes;
-        let nearest = notes.into_iter().filter(|note| note.taken == Taken::Nearest);
+        let nearest = notes.into_iter().filter(|note| note.taken == SettingFate::Nearest);
         nearest.flat_map(|note| note.settings).collect::<Vec<_>>()
     };
     assert_eq!(nearest(r#"{"fp16": {"enabled": true}, "train_batch_size": 16}"#), ["fp16.enabled"]);
@@ -272,7 +272,7 @@ fn z0156_value_that_a_key_cannot_have() {
 #[test]
 fn z0157_ranks_and_batch_that_do_not_come_out() {
     let three = r#"{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3}"#;
-    let none = Options { ranks: None, ..options(1) };
+    let none = ImportOptions { ranks: None, ..options(1) };
     for (text, options, expected) in [
         ("{\"train_batch_size\": 8}", &none, "the file does not say how many ranks there are"),
         (three, &none, "the file does not say how many ranks there are"),
@@ -287,7 +287,7 @@ fn z0157_ranks_and_batch_that_do_not_come_out() {
         ),
         (
             "{\"train_micro_batch_size_per_gpu\": 4}",
-            &Options { sequences: Some(2), ..options(8) },
+            &ImportOptions { sequences: Some(2), ..options(8) },
             "the file says 4, but `--sequences` is 2",
         ),
         (
@@ -308,7 +308,7 @@ fn rows_are_unique_and_lie_in_sections() {
         for (i, row) in rows.iter().enumerate() {
             assert!(rows[..i].iter().all(|other| other.path != row.path), "{}", row.path);
             if let Some((section, _)) = row.path.rsplit_once('.') {
-                let is_section = |row: &&keys::Row| matches!(row.expects, keys::Expects::Section);
+                let is_section = |row: &&keys::KeyRow| matches!(row.expects, keys::Expects::Section);
                 assert!(rows.iter().filter(is_section).any(|row| row.path == section), "{}", row.path);
             }
         }

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{Decoding, Sizes, Tables};
+use super::{Decoding, RegionSizes, Tables};
 use crate::config::{Config, Gather, Width};
 
 /// What a region of the arena holds.
@@ -177,7 +177,7 @@ impl Memory {
 
     /// The arena of a rank of pipeline stage `stage`. Needs the units and chunks of `tables`, nothing else.
     pub const fn of(tables: &Tables, stage: usize) -> Self {
-        let sizes = Sizes::of(tables, stage);
+        let sizes = RegionSizes::of(tables, stage);
         let mut memory = Memory {
             gathered_slot: sizes.flat_max,
             bucket_slot: sizes.bucket_max,

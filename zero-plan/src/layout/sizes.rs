@@ -4,7 +4,7 @@
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, max, min};
 use crate::mesh::Axis;
 
-pub(super) struct Sizes {
+pub(super) struct RegionSizes {
     stage: usize,
     /// Flat buffers of the parameters that the stage holds, mirrors included.
     held: usize,
@@ -30,9 +30,9 @@ pub(super) struct Sizes {
     workspace_bytes_max: usize,
 }
 
-impl Sizes {
+impl RegionSizes {
     pub(super) const fn of(tables: &Tables, stage: usize) -> Self {
-        let mut sizes = Sizes {
+        let mut sizes = RegionSizes {
             stage,
             held: 0,
             owned: 0,

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::ops::Class;
-use super::{Clock, Timed};
+use super::{TimeAxis, Timed};
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
@@ -51,7 +51,7 @@ impl Flights {
         flights
     }
 
-    fn push(&mut self, clock: Clock, op: usize, class: Class, [start, end]: [f64; 2], ends: &mut [u64; TRACKS_MAX]) {
+    fn push(&mut self, clock: TimeAxis, op: usize, class: Class, [start, end]: [f64; 2], ends: &mut [u64; TRACKS_MAX]) {
         let (start, end) = (clock.ticks(start), clock.ticks(end));
         let track = ends.iter().position(|&end| end <= start).unwrap_or(TRACKS_MAX - 1);
         ends[track] = end;

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 /// Kinds of memory that are drawn alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Group {
+pub enum MemoryGroup {
     /// Parameters as ranks hold them.
     Parameters,
     /// Parameters that were gathered or converted for use.
@@ -25,32 +25,38 @@ pub enum Group {
     Workspace,
 }
 
-impl Group {
+impl MemoryGroup {
     /// All of them, in the order in which they are stacked.
-    pub const ALL: [Group; 6] =
-        [Group::Parameters, Group::Optimizer, Group::Gathered, Group::Gradients, Group::Activations, Group::Workspace];
+    pub const ALL: [MemoryGroup; 6] = [
+        MemoryGroup::Parameters,
+        MemoryGroup::Optimizer,
+        MemoryGroup::Gathered,
+        MemoryGroup::Gradients,
+        MemoryGroup::Activations,
+        MemoryGroup::Workspace,
+    ];
 
     /// Of a kind.
     pub const fn of(kind: Kind) -> Self {
         match kind {
-            Kind::Parameters => Group::Parameters,
-            Kind::Gathered => Group::Gathered,
-            Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => Group::Gradients,
-            Kind::Master | Kind::Optimizer | Kind::Snapshot => Group::Optimizer,
-            Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => Group::Activations,
-            Kind::Outgoing | Kind::Workspace | Kind::Subtotals | Kind::Inbox => Group::Workspace,
+            Kind::Parameters => MemoryGroup::Parameters,
+            Kind::Gathered => MemoryGroup::Gathered,
+            Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => MemoryGroup::Gradients,
+            Kind::Master | Kind::Optimizer | Kind::Snapshot => MemoryGroup::Optimizer,
+            Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => MemoryGroup::Activations,
+            Kind::Outgoing | Kind::Workspace | Kind::Subtotals | Kind::Inbox => MemoryGroup::Workspace,
         }
     }
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
-            Group::Parameters => "parameters",
-            Group::Gathered => "gathered parameters",
-            Group::Gradients => "gradients",
-            Group::Optimizer => "optimizer state",
-            Group::Activations => "activations",
-            Group::Workspace => "workspace and outgoing",
+            MemoryGroup::Parameters => "parameters",
+            MemoryGroup::Gathered => "gathered parameters",
+            MemoryGroup::Gradients => "gradients",
+            MemoryGroup::Optimizer => "optimizer state",
+            MemoryGroup::Activations => "activations",
+            MemoryGroup::Workspace => "workspace and outgoing",
         }
     }
 }
@@ -61,12 +67,12 @@ pub struct KindPicture {
     /// Its name.
     pub name: &'static str,
     /// The group as which it is drawn.
-    pub group: Group,
+    pub group: MemoryGroup,
 }
 
 /// All kinds, by [`Kind::ALL`].
 pub fn kinds() -> Vec<KindPicture> {
-    Kind::ALL.map(|kind| KindPicture { name: kind.name(), group: Group::of(kind) }).into()
+    Kind::ALL.map(|kind| KindPicture { name: kind.name(), group: MemoryGroup::of(kind) }).into()
 }
 
 /// How a rank's part of a region relates to what other ranks have.

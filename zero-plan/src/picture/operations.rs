@@ -1,7 +1,7 @@
 //! Operations: a timeline for no machine in particular: computation takes as long as it has operations, and all else takes no
 //! time. So it shows the order of a schedule, and its bubble. Never simulates by itself.
 
-use crate::hardware::{DeviceFigures, Hardware, Kind, Link, Network, Node, Rates};
+use crate::hardware::{DeviceFigures, Hardware, Link, Network, Node, Processor, Rates};
 use crate::plan::Plan;
 use crate::simulate::{Impossible, Timeline, simulate};
 use crate::spec::Size;
@@ -21,7 +21,7 @@ fn free(plan: &Plan) -> Hardware {
         name: String::new(),
         device: DeviceFigures {
             name: String::new(),
-            kind: Kind::Gpu,
+            kind: Processor::Gpu,
             memory: Size::default(),
             reserved: Size::default(),
             matmul: Rates { f32: 1.0, bf16: 1.0 },

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Timed;
 use crate::plan::Plan;
 use crate::schedule::Op;
-use crate::simulate::{Cause, Part, Timeline, label};
+use crate::simulate::{Cause, StepPart, Timeline, label};
 
 /// A class as which an op is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -93,7 +93,7 @@ pub enum About {
 
 /// What ops of one kind do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verb {
+pub struct OpVerb {
     /// In a few words.
     pub name: String,
     /// Whether the name says it all, or the subject belongs behind it.
@@ -108,7 +108,7 @@ pub struct Verb {
     pub key: &'static str,
 }
 
-impl Verb {
+impl OpVerb {
     fn of(plan: &Plan, op: Op) -> Self {
         let about = match (op.unit(), op.bucket()) {
             (Some(_), _) => About::Unit,
@@ -123,10 +123,10 @@ impl Verb {
 }
 
 /// All verbs of a plan, in the order in which ops first use them.
-pub fn verbs(plan: &Plan) -> Vec<Verb> {
+pub fn verbs(plan: &Plan) -> Vec<OpVerb> {
     let mut verbs = Vec::new();
     for &op in plan.pipeline_stages.iter().flat_map(|stage| stage.step) {
-        let verb = Verb::of(plan, op);
+        let verb = OpVerb::of(plan, op);
         if !verbs.contains(&verb) {
             verbs.push(verb);
         }
@@ -158,14 +158,14 @@ pub struct OpColumns {
 }
 
 impl OpColumns {
-    pub(super) fn of(plan: &Plan, pipeline: usize, verbs: &[Verb], timed: Timed) -> Self {
+    pub(super) fn of(plan: &Plan, pipeline: usize, verbs: &[OpVerb], timed: Timed) -> Self {
         let (Timed { timeline, clock, .. }, mut columns) = (timed, Self::default());
         let rank = plan.busiest_rank(pipeline);
         let signed = |value: Option<usize>| value.map_or(-1, |value| value as isize);
         for (number, (&op, span)) in
             plan.pipeline_stages[pipeline].step.iter().zip(&timeline.lanes[pipeline].spans).enumerate()
         {
-            let verb = Verb::of(plan, op);
+            let verb = OpVerb::of(plan, op);
             columns.verb.push(verbs.iter().position(|known| *known == verb).unwrap_or_default());
             columns.about.push(signed(op.unit().or(op.bucket())));
             columns.micro_batch.push(signed(op.micro_batch()));
@@ -227,13 +227,13 @@ pub(super) fn time(plan: &Plan, pipeline: usize, timed: Timed) -> Vec<TimePart> 
     parts.map(part).collect()
 }
 
-const fn class_of(part: Part) -> Option<Class> {
+const fn class_of(part: StepPart) -> Option<Class> {
     match part {
-        Part::Forward => Some(Class::Forward),
-        Part::Backward => Some(Class::Backward),
-        Part::Recompute => Some(Class::Recompute),
-        Part::Update => Some(Class::Update),
-        Part::Memory => Some(Class::Reduce),
-        Part::Exposed(..) | Part::Bubble => None,
+        StepPart::Forward => Some(Class::Forward),
+        StepPart::Backward => Some(Class::Backward),
+        StepPart::Recompute => Some(Class::Recompute),
+        StepPart::Update => Some(Class::Update),
+        StepPart::Memory => Some(Class::Reduce),
+        StepPart::Exposed(..) | StepPart::Bubble => None,
     }
 }

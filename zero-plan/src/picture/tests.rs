@@ -51,7 +51,7 @@ fn each(check: impl Fn(&Plan, &Picture)) {
 
 fn pictured(plan: &Plan) -> Picture {
     let timeline = operations(plan).expect("it has all that a mesh needs");
-    let timed = Timed { timeline: &timeline, clock: Clock::Operations, hardware: None, memory_bytes: None };
+    let timed = Timed { timeline: &timeline, clock: TimeAxis::Operations, hardware: None, memory_bytes: None };
     Picture::of(plan, timed, "specs/a.ron", TEXT)
 }
 

@@ -191,7 +191,7 @@ impl Places<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Device, TransportKind};
+    use crate::config::{DeviceKind, TransportKind};
     use crate::mesh::Mesh;
     use crate::plan::PlanBuf;
     use crate::unit::Unit;
@@ -204,7 +204,7 @@ mod tests {
         let mut found = 0;
         for stage in 0..=3 {
             let mesh = Mesh { replica: 2, ..Mesh::of_zero(3) };
-            let config = Config { mesh, device: Device::Cuda, transport: TransportKind::Nccl, ..Config::PLAIN };
+            let config = Config { mesh, device: DeviceKind::Cuda, transport: TransportKind::Nccl, ..Config::PLAIN };
             PlanBuf::new("Three", config.at_stage(stage), &units).with(|plan| {
                 let (own, mut position) = (plan.places(mesh.coordinates(4)), Position::new(units.len()));
                 for &op in plan.pipeline_stages[0].step {

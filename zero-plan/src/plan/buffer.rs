@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_buckets, fill_placements};
 use crate::origin::Origin;
 use crate::pipeline::{Chunk, Pass, fill_chunks, require_placeable};
-use crate::schedule::{Op, Taken, fill_ops, op_bound};
+use crate::schedule::{Op, ScheduleScratch, fill_ops, op_bound};
 use crate::streams::{Queued, Seen, Stream, fill_queue};
 use crate::unit::Unit;
 
@@ -24,13 +24,13 @@ pub struct PlanBuf {
 /// Training step, evaluation and arena of a pipeline stage.
 #[derive(Clone, Debug)]
 struct StageBuf {
-    step: Table,
-    evaluation: Table,
+    step: QueuedTable,
+    evaluation: QueuedTable,
     memory: Memory,
 }
 
 /// Ops, and where they are queued.
-type Table = (Vec<Op>, Vec<Queued>);
+type QueuedTable = (Vec<Op>, Vec<Queued>);
 
 impl PlanBuf {
     /// Computes all tables, however large.
@@ -50,8 +50,10 @@ impl PlanBuf {
         let tables = Tables { placements: &placements, ..tables };
         let ops = |pass, stage| {
             let mut ops = vec![Op::Agree; op_bound(pass, &tables, stage)];
-            let taken =
-                Taken { slots: &mut vec![0; tables.activation_slots(stage)], gathered: &mut vec![false; units.len()] };
+            let taken = ScheduleScratch {
+                slots: &mut vec![0; tables.activation_slots(stage)],
+                gathered: &mut vec![false; units.len()],
+            };
             let len = fill_ops(pass, &tables, stage, taken, &mut ops);
             ops.truncate(len);
             ops

@@ -2,11 +2,11 @@
 //! checked where it is made. Never decides what is in one.
 
 use crate::bounds::{require_compilable, require_countable};
-use crate::check::{BucketState, Scratch, SlotState, Subject, UnitState, check, check_layout};
+use crate::check::{BucketState, CheckScratch, CheckedTables, SlotState, UnitState, check, check_layout};
 use crate::layout::{fill_buckets, fill_placements};
 use crate::message::Message;
 use crate::pipeline::{fill_chunks, require_placeable};
-use crate::schedule::{Taken, fill_ops, op_bound};
+use crate::schedule::{ScheduleScratch, fill_ops, op_bound};
 use crate::streams::{Seen, Stream, fill_queue};
 use crate::unit::require_units;
 
@@ -112,7 +112,7 @@ pub const fn require_sound(tables: &Tables, memories: &[Memory]) {
 
 /// Stops the build where a schedule breaks a rule: an error of this crate, not of its user.
 #[track_caller]
-pub const fn require_checked(subject: Subject, scratch: Scratch) {
+pub const fn require_checked(subject: CheckedTables, scratch: CheckScratch) {
     let stage = subject.stage;
     if let Err(fault) = check(subject, scratch) {
         let message = Message::new().text("[Z0291] unsound schedule of pipeline stage ").number(stage);
@@ -230,10 +230,10 @@ pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: 
     let (mut stage, mut start) = (0, 0);
     while stage < P {
         let ops = schedules.ops.split_at_mut(start).1;
-        let taken = Taken { slots: &mut [0; A], gathered: &mut [false; U] };
+        let taken = ScheduleScratch { slots: &mut [0; A], gathered: &mut [false; U] };
         let len = fill_ops(pass, tables, stage, taken, ops);
-        let subject = Subject { pass, stage, tables: *tables, ops: ops.split_at(len).0 };
-        let scratch = Scratch {
+        let subject = CheckedTables { pass, stage, tables: *tables, ops: ops.split_at(len).0 };
+        let scratch = CheckScratch {
             units: &mut [UnitState::NEW; U],
             buckets: &mut [BucketState::NEW; B],
             slots: &mut [SlotState::NEW; A],

@@ -58,7 +58,7 @@ pub(super) fn owners(plan: &Plan) -> Result<(), Flaw> {
 }
 
 /// How often a rank has done each thing with the gradients of its pipeline stage.
-struct Counts {
+struct GradientCounts {
     /// For each bucket, the backwards whose gradients lie in its staging.
     staged: Vec<Vec<(usize, usize)>>,
     /// How often the gradient of each unit in each micro-batch entered a sum.
@@ -98,11 +98,11 @@ fn overlaps(plan: &Plan) -> Vec<Vec<usize>> {
     buckets.clone().map(|a| buckets.clone().filter(|&b| overlaps(a, b)).collect()).collect()
 }
 
-fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> Counts {
+fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> GradientCounts {
     let plan = ranks.plan;
     let (units, buckets) = (plan.units.len(), plan.buckets.len());
     let (micro_batches, rounds) = (plan.config.micro_batches, plan.config.reductions());
-    let mut counts = Counts {
+    let mut counts = GradientCounts {
         staged: vec![Vec::new(); buckets],
         summed: vec![0; units * micro_batches],
         subtotalled: vec![0; buckets * rounds],
@@ -135,7 +135,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> Counts {
 }
 
 /// The first thing that was not done as often as it must be, if there is one.
-fn wrong(ranks: &Ranks, rank: usize, counts: &Counts) -> Option<String> {
+fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> {
     let plan = ranks.plan;
     let (micro_batches, rounds) = (plan.config.micro_batches, plan.config.reductions());
     let stage = plan.config.mesh.coordinates(rank).pipeline;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::order::Order;
+use super::order::TermsRead;
 use super::{Flaw, Ranks};
 use crate::config::Config;
 use crate::execution::execute;
@@ -16,7 +16,7 @@ use crate::schedule::Op;
 
 /// A stretch of a region with one thing in it.
 #[derive(Clone, Copy)]
-struct Piece {
+struct ContentPiece {
     end: usize,
     content: Content,
     /// The byte of its content with which the stretch begins.
@@ -24,9 +24,9 @@ struct Piece {
 }
 
 /// The pieces of a region, by where each starts.
-type Pieces = BTreeMap<usize, Piece>;
+type Pieces = BTreeMap<usize, ContentPiece>;
 
-pub(super) struct Flow<'a> {
+pub(super) struct ContentFlow<'a> {
     plan: &'a Plan<'a>,
     memory: HashMap<(usize, Kind), Pieces>,
 }
@@ -35,13 +35,13 @@ pub(super) struct Flow<'a> {
 /// there at the end: parameters and their states, and if it `decodes` the caches.
 pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<(), Flaw> {
     let Ranks { plan, pass, ops, ref groups } = *ranks;
-    let mut flow = Flow::new(plan);
+    let mut flow = ContentFlow::new(plan);
     let mut positions = vec![Position::new(plan.units.len()); ops.len()];
     let mut done = vec![0; ops.len()];
     let mut flaw = None;
     let mut run = |rank: usize, op: Op| {
         let at = plan.config.mesh.coordinates(rank);
-        let (mut rule, mut order) = (None, Order::new(ranks, op, at));
+        let (mut rule, mut order) = (None, TermsRead::new(ranks, op, at));
         // All have begun the op, and what mates take for this rank comes to them before either of them has done the op.
         for mate in takers(plan, rank, op).filter(|&mate| ops[mate].get(done[mate]) == Some(&op)) {
             let at = plan.config.mesh.coordinates(mate);
@@ -136,7 +136,7 @@ fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
     cached.collect()
 }
 
-impl<'a> Flow<'a> {
+impl<'a> ContentFlow<'a> {
     /// Every rank has its parameters and their states, and nothing else.
     pub fn new(plan: &'a Plan<'a>) -> Self {
         let mut flow = Self { plan, memory: HashMap::new() };
@@ -189,20 +189,20 @@ impl<'a> Flow<'a> {
         let end = start + len_bytes;
         let pieces = self.pieces(access.at, region);
         let before = pieces.range(..start).next_back().map(|(&at, &piece)| (at, piece));
-        let within: Vec<(usize, Piece)> = pieces.range(start..end).map(|(&at, &piece)| (at, piece)).collect();
+        let within: Vec<(usize, ContentPiece)> = pieces.range(start..end).map(|(&at, &piece)| (at, piece)).collect();
         for (at, piece) in before.into_iter().chain(within) {
             if piece.end <= start {
                 continue;
             }
             pieces.remove(&at);
             if at < start {
-                pieces.insert(at, Piece { end: start, ..piece });
+                pieces.insert(at, ContentPiece { end: start, ..piece });
             }
             if piece.end > end {
-                pieces.insert(end, Piece { from_byte: piece.from_byte + end - at, ..piece });
+                pieces.insert(end, ContentPiece { from_byte: piece.from_byte + end - at, ..piece });
             }
         }
-        pieces.insert(start, Piece { end, content: access.content, from_byte: access.from_byte });
+        pieces.insert(start, ContentPiece { end, content: access.content, from_byte: access.from_byte });
     }
 
     /// What lies at the first byte of a place that does not hold what an access reads there, if there is one.

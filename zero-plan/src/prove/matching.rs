@@ -130,14 +130,14 @@ fn same(ranks: &Ranks, scope: Scope, one: usize, other: usize) -> Result<(), Fla
 
 /// The facts about a parcel on which sender and receiver must agree.
 #[derive(Debug, PartialEq, Eq)]
-struct Sent {
+struct SentParcel {
     /// The unit that needs it.
     unit: usize,
     micro_batch: usize,
     bytes: usize,
 }
 
-impl Sent {
+impl SentParcel {
     /// The parcel of a kind that an op sends, as its receiver has to see it.
     fn by(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
         let Op::Send { parcel, unit, micro_batch } = op else { return None };
@@ -190,17 +190,17 @@ pub(super) fn parcels(ranks: &Ranks) -> Result<usize, Flaw> {
 
 fn pair(ranks: &Ranks, parcel: Parcel, sender: usize, receiver: usize) -> Result<usize, Flaw> {
     let plan = ranks.plan;
-    let found = |rank: usize, see: fn(&Plan, Parcel, Op) -> Option<Sent>| {
+    let found = |rank: usize, see: fn(&Plan, Parcel, Op) -> Option<SentParcel>| {
         let ops = ranks.ops[rank].iter().enumerate();
         ops.filter_map(move |(at, &op)| Some((at, see(plan, parcel, op)?)))
     };
-    let (mut sent, mut received) = (found(sender, Sent::by), found(receiver, Sent::to));
+    let (mut sent, mut received) = (found(sender, SentParcel::by), found(receiver, SentParcel::to));
     for nth in 0.. {
         match (sent.next(), received.next()) {
             (None, None) => return Ok(nth),
             (Some((_, a)), Some((_, b))) if a == b => {}
             (a, b) => {
-                let place = |rank: usize, verb: &str, other: Option<(usize, Sent)>| match other {
+                let place = |rank: usize, verb: &str, other: Option<(usize, SentParcel)>| match other {
                     Some((op, what)) => ranks.spot(rank, op, format!("{verb} {what:?}")),
                     None => ranks.spot(rank, ranks.ops[rank].len(), format!("{verb} none")),
                 };

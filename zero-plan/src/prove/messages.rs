@@ -31,7 +31,7 @@ use super::{Flaw, Ranks, Spot};
 use crate::mesh::Coordinates;
 use crate::place::{Accesses, Place, Position};
 use crate::plan::Plan;
-use crate::postings::{Batch, Moment, Payload, Postings, is_for_ops};
+use crate::postings::{Moment, Payload, PostingBatch, Postings, is_for_ops};
 use crate::schedule::Op;
 
 /// One end of a message, as a rank posts it.
@@ -40,7 +40,7 @@ pub(super) struct Posting {
     /// Index of the op in which it is posted.
     op: usize,
     moment: Moment,
-    batch: Batch,
+    batch: PostingBatch,
     tag: u16,
     payload: Payload,
 }
@@ -186,7 +186,7 @@ impl Messages<'_> {
     }
 
     fn spot(&self, rank: usize, index: usize) -> Spot {
-        let Posting { op, batch: Batch { is_sent, peer, op: of }, tag, payload, .. } = self.of[rank][index];
+        let Posting { op, batch: PostingBatch { is_sent, peer, op: of }, tag, payload, .. } = self.of[rank][index];
         let verb = if is_sent { "sends to" } else { "receives from" };
         let bytes = payload.bytes(self.plan());
         self.ranks.spot(rank, op, format!("{verb} rank {peer} {bytes} bytes of {payload:?} for {of:?}, by tag {tag}"))

@@ -9,7 +9,7 @@ use crate::schedule::Op;
 use crate::subtrees::Subtree;
 
 /// The terms that an op has read of a sum that it has not written yet.
-pub(super) struct Order<'a> {
+pub(super) struct TermsRead<'a> {
     plan: &'a Plan<'a>,
     own: Coordinates,
     /// The axis along which the op sums, if it does.
@@ -19,7 +19,7 @@ pub(super) struct Order<'a> {
     arrives: bool,
 }
 
-impl<'a> Order<'a> {
+impl<'a> TermsRead<'a> {
     /// The start of an op of the rank at `own`: no terms yet.
     pub fn new(ranks: &Ranks<'a>, op: Op, own: Coordinates) -> Self {
         let plan = ranks.plan;

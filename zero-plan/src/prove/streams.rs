@@ -22,7 +22,7 @@ use crate::place::{Accesses, accesses, decoding_accesses};
 use crate::plan::Plan;
 use crate::unit::caches;
 
-use walk::Walk;
+use walk::StreamsWalk;
 
 /// Training steps and evaluations, so that each kind follows each.
 const PASSES: [Pass; 6] = [Pass::Train, Pass::Train, Pass::Evaluate, Pass::Train, Pass::Evaluate, Pass::Evaluate];
@@ -42,7 +42,7 @@ pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
 }
 
 fn in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) -> Result<(), Flaw> {
-    Walk::new(plan, passes, accesses).run()
+    StreamsWalk::new(plan, passes, accesses).run()
 }
 
 /// Every op has its entry, and waits for an op before it that lies in another stream.

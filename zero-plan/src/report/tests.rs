@@ -1,7 +1,7 @@
 //! Reports of whole plans against the texts in `golden`, and what must hold of any report.
 
 use super::*;
-use crate::config::{Device, Often, Order, Recompute, TransportKind, Width};
+use crate::config::{DeviceKind, Often, Order, Recompute, TransportKind, Width};
 use crate::mesh::Mesh;
 use crate::plan::{PipelineStage, PlanBuf};
 use crate::schedule::Op;
@@ -201,7 +201,7 @@ fn changed(op: Op) -> Vec<Op> {
 /// Ops of a device with streams are numbered, and say where they are queued and after what.
 #[test]
 fn streams_are_told() {
-    let config = Config { device: Device::Cuda, transport: TransportKind::Peer, mesh: Mesh::of_zero(2), ..HYBRID };
+    let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, mesh: Mesh::of_zero(2), ..HYBRID };
     let text = PlanBuf::new("Gpt", config, &gpt(1)).with(|plan| ScheduleText(plan).to_string());
     let expected = "  evaluation, 16 ops
     F mb 0 slot 0 | 0 gather embed -> 0 (stream gather) | 1 gather blocks[0] -> 1 (stream gather) |

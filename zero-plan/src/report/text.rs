@@ -112,14 +112,14 @@ fn with_queue(op: String, queued: Option<(usize, &Queued)>) -> String {
 
 /// What the computations of a line have in common.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Turn {
+struct LineTurn {
     backward: bool,
     chunk: usize,
     micro_batch: usize,
     slot: usize,
 }
 
-impl Turn {
+impl LineTurn {
     /// The turn that an op computes in, if it computes.
     fn of(plan: &Plan, op: Op) -> Option<Self> {
         let (backward, unit, micro_batch, slot) = match op {
@@ -143,11 +143,11 @@ impl Turn {
 
 /// The ops, cut into lines: one for each turn, with what prepares it and what follows from it, then one for what comes
 /// after the last turn.
-fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<Turn>, &'a [Op])> {
+fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<LineTurn>, &'a [Op])> {
     let mut lines = Vec::new();
     let (mut current, mut start, mut computed) = (None, 0, 0);
     for (i, &op) in ops.iter().enumerate() {
-        let Some(turn) = Turn::of(plan, op) else { continue };
+        let Some(turn) = LineTurn::of(plan, op) else { continue };
         if current != Some(turn) {
             let end = computed + ops[computed..i].iter().take_while(|&&op| !prepares(op)).count();
             lines.push((current, &ops[start..end]));
@@ -177,14 +177,14 @@ fn prepares(op: Op) -> bool {
 
 /// An op by itself.
 pub fn op_text(plan: &Plan, op: Op) -> String {
-    match Turn::of(plan, op) {
+    match LineTurn::of(plan, op) {
         Some(turn) => format!("{} ({})", text(plan, op, None), turn.name(plan)),
         None => text(plan, op, None),
     }
 }
 
 /// An op, but for what `turn` says already.
-fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
+fn text(plan: &Plan, op: Op, turn: Option<LineTurn>) -> String {
     let unit = op.unit().map(|unit| plan.units[unit].to_string()).unwrap_or_default();
     let subject = match op {
         Op::Gather { slot, .. } | Op::Convert { slot, .. } => format!("{unit} -> {slot}"),
@@ -216,7 +216,7 @@ fn text(plan: &Plan, op: Op, turn: Option<Turn>) -> String {
 }
 
 /// Micro-batch and slot of a parcel, unless they are the expected ones: those of the turn, or 0 for what is tied.
-fn place(parcel: Parcel, micro_batch: usize, slot: Option<usize>, turn: Option<Turn>) -> String {
+fn place(parcel: Parcel, micro_batch: usize, slot: Option<usize>, turn: Option<LineTurn>) -> String {
     let expected = match parcel {
         Parcel::Activations | Parcel::Gradients => turn.map(|turn| (turn.micro_batch, turn.slot)),
         Parcel::TiedGradients | Parcel::TiedParameters => Some((0, 0)),

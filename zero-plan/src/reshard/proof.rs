@@ -3,18 +3,18 @@
 
 use core::ops::Range;
 
-use super::{Mismatch, Move, Side, Source, Wanted};
+use super::{Mismatch, Move, RunSide, RunSource, Wanted};
 
 /// Shows that sources have every element of every tensor once, that wanted runs lie apart from one another, and that moves
 /// give each wanted element exactly that element of its tensor, once, from within its source.
 ///
 /// # Errors
 /// The first of these that does not hold.
-pub fn prove(lens: &[usize], sources: &[Source], wanted: &[Wanted], moves: &[Move]) -> Result<(), Mismatch> {
+pub fn prove(lens: &[usize], sources: &[RunSource], wanted: &[Wanted], moves: &[Move]) -> Result<(), Mismatch> {
     covered(lens, sources)?;
     apart(lens, wanted)?;
     moves.iter().enumerate().try_for_each(|(index, &moved)| same(sources, wanted, index, moved))?;
-    let mut counts = Counts::default();
+    let mut counts = ElementCounts::default();
     wanted.iter().enumerate().for_each(|(i, run)| counts.add(i, 0..run.len, -1));
     moves.iter().for_each(|moved| counts.add(moved.wanted, moved.to..moved.to + moved.len, 1));
     match counts.first(|count| count != 0) {
@@ -25,11 +25,11 @@ pub fn prove(lens: &[usize], sources: &[Source], wanted: &[Wanted], moves: &[Mov
 }
 
 /// Every element of every tensor is in one source.
-fn covered(lens: &[usize], sources: &[Source]) -> Result<(), Mismatch> {
-    let mut counts = Counts::default();
+fn covered(lens: &[usize], sources: &[RunSource]) -> Result<(), Mismatch> {
+    let mut counts = ElementCounts::default();
     lens.iter().enumerate().for_each(|(tensor, &len)| counts.add(tensor, 0..len, -1));
-    for (index, &Source { tensor, start, len, .. }) in sources.iter().enumerate() {
-        counts.add(tensor, elements(lens, Side::Source, index, [tensor, start, len])?, 1);
+    for (index, &RunSource { tensor, start, len, .. }) in sources.iter().enumerate() {
+        counts.add(tensor, elements(lens, RunSide::Source, index, [tensor, start, len])?, 1);
     }
     match counts.first(|count| count != 0) {
         Some((tensor, elements, -1)) => Err(Mismatch::Missing { tensor, elements }),
@@ -40,9 +40,9 @@ fn covered(lens: &[usize], sources: &[Source]) -> Result<(), Mismatch> {
 
 /// No element of a flat buffer is wanted twice, and each is one of a tensor.
 fn apart(lens: &[usize], wanted: &[Wanted]) -> Result<(), Mismatch> {
-    let mut counts = Counts::default();
+    let mut counts = ElementCounts::default();
     for (index, &Wanted { tensor, start, len, unit, at }) in wanted.iter().enumerate() {
-        elements(lens, Side::Wanted, index, [tensor, start, len])?;
+        elements(lens, RunSide::Wanted, index, [tensor, start, len])?;
         counts.add(unit, at..at.saturating_add(len), 1);
     }
     counts.first(|count| count > 1).map_or(Ok(()), |(unit, elements, _)| Err(Mismatch::Shared { unit, elements }))
@@ -51,7 +51,7 @@ fn apart(lens: &[usize], wanted: &[Wanted]) -> Result<(), Mismatch> {
 /// The elements of a run, all of which its tensor has.
 fn elements(
     lens: &[usize],
-    side: Side,
+    side: RunSide,
     index: usize,
     [tensor, start, len]: [usize; 3],
 ) -> Result<Range<usize>, Mismatch> {
@@ -64,7 +64,7 @@ fn elements(
 
 /// A move is of elements that both sides have, and they are the same elements of the same tensor. Both sides are known to
 /// lie within their tensors.
-fn same(sources: &[Source], wanted: &[Wanted], index: usize, moved: Move) -> Result<(), Mismatch> {
+fn same(sources: &[RunSource], wanted: &[Wanted], index: usize, moved: Move) -> Result<(), Mismatch> {
     let outside = Mismatch::Outside { index, moved };
     let (Some(source), Some(run)) = (sources.get(moved.source), wanted.get(moved.wanted)) else {
         return Err(outside);
@@ -79,11 +79,11 @@ fn same(sources: &[Source], wanted: &[Wanted], index: usize, moved: Move) -> Res
 
 /// How often elements of several lines are there: where the number rises and where it falls.
 #[derive(Default)]
-struct Counts {
+struct ElementCounts {
     steps: Vec<(usize, usize, i64)>,
 }
 
-impl Counts {
+impl ElementCounts {
     /// Elements of a line, so many times more.
     fn add(&mut self, line: usize, elements: Range<usize>, times: i64) {
         if !elements.is_empty() {

@@ -1,9 +1,9 @@
 //! Tests of resharding by hand: small sets of runs whose moves are written out. Random ones are in `tests/tests/schedule`.
 
-use super::{Mismatch, Move, Side, Source, Wanted, intersection, prove};
+use super::{Mismatch, Move, RunSide, RunSource, Wanted, intersection, prove};
 
-fn source(tensor: usize, start: usize, len: usize) -> Source {
-    Source { tensor, start, len, file: 0, offset_bytes: 0 }
+fn source(tensor: usize, start: usize, len: usize) -> RunSource {
+    RunSource { tensor, start, len, file: 0, offset_bytes: 0 }
 }
 
 fn wanted(tensor: usize, start: usize, len: usize, at: usize) -> Wanted {
@@ -35,7 +35,7 @@ fn nothing_is_wanted_of_runs_without_elements() {
 #[test]
 fn sources_that_are_no_cover_are_refused_by_both() {
     let beyond = |tensor, start, len, tensor_len| Mismatch::Beyond {
-        side: Side::Source,
+        side: RunSide::Source,
         index: 0,
         tensor,
         start,
@@ -66,7 +66,7 @@ fn sources_that_are_no_cover_are_refused_by_both() {
 fn wanted_runs_beyond_their_tensor_are_refused_by_both() {
     for (run, tensor_len) in [(wanted(0, 5, 4, 0), Some(8)), (wanted(1, 0, 1, 0), None)] {
         let Wanted { tensor, start, len, .. } = run;
-        let mismatch = Err(Mismatch::Beyond { side: Side::Wanted, index: 0, tensor, start, len, tensor_len });
+        let mismatch = Err(Mismatch::Beyond { side: RunSide::Wanted, index: 0, tensor, start, len, tensor_len });
         assert_eq!(intersection(&[8], &[source(0, 0, 8)], &[run]), mismatch);
         assert_eq!(prove(&[8], &[source(0, 0, 8)], &[run], &[]).map(|()| vec![]), mismatch);
     }
@@ -108,7 +108,7 @@ fn one_place_for_two_elements_is_refused() {
 fn a_mismatch_says_which_elements_of_what() {
     let told = |mismatch: Mismatch| mismatch.to_string();
     let beyond =
-        |tensor_len| Mismatch::Beyond { side: Side::Source, index: 3, tensor: 1, start: 7, len: 2, tensor_len };
+        |tensor_len| Mismatch::Beyond { side: RunSide::Source, index: 3, tensor: 1, start: 7, len: 2, tensor_len };
     assert_eq!(told(beyond(Some(8))), "source 3 is 2 elements of tensor 1 from element 7 on, and the tensor has 8");
     assert_eq!(told(beyond(None)), "source 3 is 2 elements of tensor 1 from element 7 on, and there is no such tensor");
     assert_eq!(told(Mismatch::Missing { tensor: 1, elements: 4..6 }), "no source has elements 4..6 of tensor 1");

@@ -4,7 +4,7 @@ use crate::layout::Tables;
 use crate::pipeline::{Chunk, Pass, Turn, Turns};
 
 /// The order of computation on one pipeline stage.
-pub(super) struct Walk<'a> {
+pub(super) struct StageWalk<'a> {
     pub pass: Pass,
     pub tables: &'a Tables<'a>,
     pub stage: usize,
@@ -13,18 +13,18 @@ pub(super) struct Walk<'a> {
 
 /// A place in the walk. What lies there is kept with it, as it is asked for more often than the place moves.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor {
+pub(super) struct WalkCursor {
     /// Number of the turn.
     index: usize,
     /// The computation there; none after the last.
-    pub step: Option<Step>,
+    pub step: Option<WalkStep>,
     /// Units of the turn after this one.
     left: usize,
 }
 
 /// One computation.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct WalkStep {
     pub unit: usize,
     pub turn: Turn,
 }
@@ -35,34 +35,34 @@ pub(super) struct Use {
     /// The unit under which the stage holds it.
     pub unit: usize,
     /// Where it begins.
-    start: Cursor,
+    start: WalkCursor,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> StageWalk<'a> {
     pub const fn new(pass: Pass, tables: &'a Tables<'a>, stage: usize) -> Self {
         Self { pass, tables, stage, turns: Turns { config: tables.config, pass, stage } }
     }
 
-    pub const fn start(&self) -> Cursor {
+    pub const fn start(&self) -> WalkCursor {
         self.turn(0)
     }
 
     /// The first place of a turn.
-    const fn turn(&self, index: usize) -> Cursor {
+    const fn turn(&self, index: usize) -> WalkCursor {
         if index == self.turns.count() {
-            return Cursor { index, step: None, left: 0 };
+            return WalkCursor { index, step: None, left: 0 };
         }
         let turn = self.turns.at(index);
         let Chunk { first, end } = self.tables.chunks[turn.chunk];
-        Cursor {
+        WalkCursor {
             index,
-            step: Some(Step { unit: if turn.backward { end - 1 } else { first }, turn }),
+            step: Some(WalkStep { unit: if turn.backward { end - 1 } else { first }, turn }),
             left: end - first - 1,
         }
     }
 
     /// The place behind.
-    pub const fn next(&self, mut cursor: Cursor) -> Cursor {
+    pub const fn next(&self, mut cursor: WalkCursor) -> WalkCursor {
         if cursor.left == 0 {
             return if cursor.step.is_none() { cursor } else { self.turn(cursor.index + 1) };
         }
@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether a step is the first of its turn.
-    pub const fn begins(&self, step: Step) -> bool {
+    pub const fn begins(&self, step: WalkStep) -> bool {
         let Chunk { first, end } = self.tables.chunks[step.turn.chunk];
         step.unit == if step.turn.backward { end - 1 } else { first }
     }
@@ -130,7 +130,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The unit whose flat buffer is used next after a place.
-    pub const fn used_after(&self, place: Cursor) -> Option<usize> {
+    pub const fn used_after(&self, place: WalkCursor) -> Option<usize> {
         match self.use_of_another(self.next(place), None) {
             Some(found) => Some(found.unit),
             None => None,
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The first use, at a place or after it, of another flat buffer than that of `unit`.
-    const fn use_of_another(&self, mut start: Cursor, unit: Option<usize>) -> Option<Use> {
+    const fn use_of_another(&self, mut start: WalkCursor, unit: Option<usize>) -> Option<Use> {
         while let Some(step) = start.step {
             if let Some(holder) = self.holder(step.unit)
                 && !matches!(unit, Some(unit) if unit == holder)

@@ -2,7 +2,7 @@
 //! travelling are no work. Never knows when an op runs.
 
 use crate::config::Config;
-use crate::hardware::{Hardware, Kind, MeasuredUnit};
+use crate::hardware::{Hardware, MeasuredUnit, Processor};
 use crate::mesh::Coordinates;
 use crate::plan::Plan;
 use crate::schedule::Op;
@@ -83,9 +83,9 @@ impl<'a> Costs<'a> {
         let config = &self.plan.config;
         let is_converted = config.precision.params.bytes() != config.precision.compute.bytes();
         match (self.hardware.device.kind, op) {
-            (Kind::Cpu, _) => false,
-            (Kind::Gpu, Op::Wait { .. }) => !is_converted,
-            (Kind::Gpu, op) => matches!(op, Op::Receive { .. } | Op::Spread { .. }),
+            (Processor::Cpu, _) => false,
+            (Processor::Gpu, Op::Wait { .. }) => !is_converted,
+            (Processor::Gpu, op) => matches!(op, Op::Receive { .. } | Op::Spread { .. }),
         }
     }
 

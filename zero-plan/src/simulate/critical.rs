@@ -6,7 +6,7 @@ use super::timeline::{Cause, Timeline};
 
 /// A stretch of the critical path. Each begins where the one before it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Segment {
+pub struct CriticalStretch {
     /// The op, or the transfer, that takes this time.
     pub what: Cause,
     /// From when, in seconds since the step began.
@@ -17,7 +17,7 @@ pub struct Segment {
 
 impl Timeline {
     /// The chain that is as long as the step, from its start to its end. If any of it were shorter, so might the step be.
-    pub fn critical_path(&self) -> Vec<Segment> {
+    pub fn critical_path(&self) -> Vec<CriticalStretch> {
         let last = (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].spans.is_empty());
         let Some(lane) = last.max_by(|&a, &b| self.lanes[a].end_s().total_cmp(&self.lanes[b].end_s())) else {
             return Vec::new();
@@ -38,7 +38,7 @@ impl Timeline {
                 }
             };
             if end_s > start_s {
-                path.push(Segment { what, start_s, end_s });
+                path.push(CriticalStretch { what, start_s, end_s });
             }
             (what, end_s) = (cause, start_s);
         }

@@ -8,7 +8,7 @@
 //! NCCL takes rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of them.
 
 use super::timeline::{Flow, LinkKind};
-use crate::hardware::{Hardware, Kind};
+use crate::hardware::{Hardware, Processor};
 use crate::mesh::{Axis, Coordinates, Mesh};
 
 /// The links by which some ranks reach one another.
@@ -83,8 +83,8 @@ impl<'a> Routes<'a> {
         let together = (0..ranks).filter(|&i| node(i) == node(0)).count();
         let hops = match self.hardware.device.kind {
             // Each rank reads from each other, without a ring.
-            Kind::Cpu => usize::from(ranks > 1),
-            Kind::Gpu => ranks - 1,
+            Processor::Cpu => usize::from(ranks > 1),
+            Processor::Gpu => ranks - 1,
         };
         let groups = self.mesh.ranks_per_node() / together;
         Route { ranks, hops, ..self.route(together < ranks, together > 1, groups) }
@@ -108,8 +108,8 @@ impl<'a> Routes<'a> {
         let ranks = self.mesh.ranks();
         let route = self.route(self.mesh.nodes > 1, true, self.mesh.ranks_per_node());
         let hops = match self.hardware.device.kind {
-            Kind::Cpu => usize::from(ranks > 1),
-            Kind::Gpu => 2 * rounds(ranks),
+            Processor::Cpu => usize::from(ranks > 1),
+            Processor::Gpu => 2 * rounds(ranks),
         };
         Route { ranks, hops, ..route }
     }

@@ -12,19 +12,19 @@ mod timeline;
 
 use core::fmt;
 
-use crate::config::{Config, Device, TransportKind};
-use crate::hardware::{Hardware, Kind};
+use crate::config::{Config, DeviceKind, TransportKind};
+use crate::hardware::{Hardware, Processor};
 use crate::plan::Plan;
 
 pub use cost::Costs;
-pub use critical::Segment;
+pub use critical::CriticalStretch;
 pub use links::{Route, Routes};
 pub use order::{Timing, makespan};
-pub use parts::{Part, Parts};
+pub use parts::{StepPart, StepParts};
 pub use prediction::{Better, Critical, FlowPrediction, PathSegment, PeakPrediction, Prediction, StagePrediction};
 pub(crate) use text::label;
-pub use text::{PredictionText, Time};
-pub use timeline::{Cause, Flow, Lane, LinkKind, Span, Timeline, Transfer};
+pub use text::{PredictionText, ShownTime};
+pub use timeline::{Cause, Flow, Lane, LinkKind, OpSpan, Timeline, Transfer};
 
 /// Why a plan cannot run on some hardware. Z0177.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,16 +83,16 @@ impl Impossible {
 /// cores, at least 1.
 pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     match hardware.device.kind {
-        Kind::Gpu => 1,
-        Kind::Cpu => (hardware.node.devices / plan.config.mesh.ranks_per_node()).max(1),
+        Processor::Gpu => 1,
+        Processor::Cpu => (hardware.node.devices / plan.config.mesh.ranks_per_node()).max(1),
     }
 }
 
 /// A configuration as ranks of some hardware have it: on GPUs, places and streams are theirs.
 pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
     match hardware.device.kind {
-        Kind::Gpu => Config { device: Device::Cuda, transport: TransportKind::Peer, ..config },
-        Kind::Cpu => config,
+        Processor::Gpu => Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config },
+        Processor::Cpu => config,
     }
 }
 
@@ -126,17 +126,17 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
 pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
     let (mesh, node) = (&plan.config.mesh, &hardware.node);
     let ranks = mesh.ranks_per_node();
-    if hardware.device.kind == Kind::Gpu && ranks > node.devices {
+    if hardware.device.kind == Processor::Gpu && ranks > node.devices {
         return Err(Impossible::Devices { ranks, devices: node.devices });
     }
-    if hardware.device.kind == Kind::Gpu && ranks > 1 && node.link.is_none() {
+    if hardware.device.kind == Processor::Gpu && ranks > 1 && node.link.is_none() {
         return Err(Impossible::NoLink { ranks });
     }
     if mesh.nodes > 1 && hardware.network.is_none() {
         return Err(Impossible::NoNetwork { nodes: mesh.nodes });
     }
     let costs = Costs::new(plan, hardware, threads);
-    Ok(run::Run::new(plan, hardware, &costs).end())
+    Ok(run::SimulatedRun::new(plan, hardware, &costs).end())
 }
 
 #[cfg(test)]

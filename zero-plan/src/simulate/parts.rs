@@ -3,16 +3,16 @@
 
 use serde::Serialize;
 
-use super::timeline::{Cause, Flow, LinkKind, Span, Timeline};
+use super::timeline::{Cause, Flow, LinkKind, OpSpan, Timeline};
 use crate::config::Width;
-use crate::hardware::{Hardware, Kind};
+use crate::hardware::{Hardware, Processor};
 use crate::mesh::Mesh;
 use crate::plan::Plan;
 use crate::schedule::Op;
 
 /// A kind of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub enum Part {
+pub enum StepPart {
     /// Forward passes.
     Forward,
     /// Backward passes.
@@ -31,25 +31,25 @@ pub enum Part {
 
 /// The parts of a step of one lane, in seconds. They add up to the step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Parts(pub Vec<(Part, f64)>);
+pub struct StepParts(pub Vec<(StepPart, f64)>);
 
-impl Parts {
+impl StepParts {
     /// Seconds of those parts that are chosen.
-    pub fn sum(&self, chosen: impl Fn(Part) -> bool) -> f64 {
+    pub fn sum(&self, chosen: impl Fn(StepPart) -> bool) -> f64 {
         self.0.iter().filter(|(part, _)| chosen(*part)).fold(0.0, |sum, (_, seconds)| sum + seconds)
     }
 
     /// Seconds of communication that nothing hides.
     pub fn exposed_s(&self) -> f64 {
-        self.sum(|part| matches!(part, Part::Exposed(..)))
+        self.sum(|part| matches!(part, StepPart::Exposed(..)))
     }
 
     /// Seconds in which a rank waits for another pipeline stage.
     pub fn bubble_s(&self) -> f64 {
-        self.sum(|part| part == Part::Bubble)
+        self.sum(|part| part == StepPart::Bubble)
     }
 
-    fn add(&mut self, part: Part, seconds: f64) {
+    fn add(&mut self, part: StepPart, seconds: f64) {
         match self.0.iter_mut().find(|(other, _)| *other == part) {
             Some((_, sum)) => *sum += seconds,
             None if seconds > 0.0 => self.0.push((part, seconds)),
@@ -59,39 +59,39 @@ impl Parts {
 }
 
 /// What the work of an op is.
-const fn kind(op: Op) -> Part {
+const fn kind(op: Op) -> StepPart {
     match op {
-        Op::Forward { .. } => Part::Forward,
-        Op::Backward { .. } => Part::Backward,
-        Op::Recompute { .. } => Part::Recompute,
-        Op::Update { .. } => Part::Update,
-        _ => Part::Memory,
+        Op::Forward { .. } => StepPart::Forward,
+        Op::Backward { .. } => StepPart::Backward,
+        Op::Recompute { .. } => StepPart::Recompute,
+        Op::Update { .. } => StepPart::Update,
+        _ => StepPart::Memory,
     }
 }
 
 impl Timeline {
     /// What the ranks of a pipeline stage do with their time.
-    pub fn parts(&self, plan: &Plan, stage: usize) -> Parts {
-        let (lane, mut parts) = (&self.lanes[stage], Parts::default());
+    pub fn parts(&self, plan: &Plan, stage: usize) -> StepParts {
+        let (lane, mut parts) = (&self.lanes[stage], StepParts::default());
         for (span, &op) in lane.spans.iter().zip(plan.pipeline_stages[stage].step) {
             parts.add(kind(op), span.end_s - span.start_s);
             self.add_wait(span, &mut parts);
         }
-        parts.add(Part::Bubble, self.step_s - lane.end_s());
+        parts.add(StepPart::Bubble, self.step_s - lane.end_s());
         parts.0.sort_by_key(|&(part, _)| part);
         parts
     }
 
     /// Divides the wait of an op: until the transfer could begin, the rank waits for its sender, and then for the link.
-    fn add_wait(&self, span: &Span, parts: &mut Parts) {
+    fn add_wait(&self, span: &OpSpan, parts: &mut StepParts) {
         match span.cause {
             Cause::Transfer { lane, transfer } => {
                 let transfer = &self.lanes[lane].transfers[transfer];
                 let travels = (span.start_s - transfer.asked_s).clamp(0.0, span.waited_s);
-                parts.add(Part::Exposed(transfer.flow, transfer.link), travels);
-                parts.add(Part::Bubble, span.waited_s - travels);
+                parts.add(StepPart::Exposed(transfer.flow, transfer.link), travels);
+                parts.add(StepPart::Bubble, span.waited_s - travels);
             }
-            _ => parts.add(Part::Bubble, span.waited_s),
+            _ => parts.add(StepPart::Bubble, span.waited_s),
         }
     }
 
@@ -119,8 +119,8 @@ fn needed_operations(plan: &Plan) -> u128 {
 /// not count, and all of its cores do.
 fn peak_rate(mesh: &Mesh, hardware: &Hardware, compute: Width) -> f64 {
     let devices = match hardware.device.kind {
-        Kind::Gpu => mesh.ranks(),
-        Kind::Cpu => mesh.nodes * hardware.node.devices,
+        Processor::Gpu => mesh.ranks(),
+        Processor::Cpu => mesh.nodes * hardware.node.devices,
     };
     devices as f64 * hardware.device.matmul.of(compute)
 }

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::{Impossible, LinkKind, Part, Route, Routes, Segment, Timeline, threads_of_rank};
-use super::{cost::Costs, run::Run, timeline::Cause, timeline::Flow};
+use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
+use super::{cost::Costs, run::SimulatedRun, timeline::Cause, timeline::Flow};
 use crate::hardware::Hardware;
 use crate::mesh::Axis;
 use crate::plan::Plan;
@@ -52,7 +52,7 @@ pub struct Prediction {
 #[derive(Clone, Debug, Serialize)]
 pub struct StagePrediction {
     /// Seconds of each part; they add up to the step.
-    pub parts: Vec<(Part, f64)>,
+    pub parts: Vec<(StepPart, f64)>,
     /// Seconds of communication that nothing hides.
     pub exposed_s: f64,
     /// Seconds in which it waits for other pipeline stages to compute.
@@ -163,7 +163,7 @@ impl Prediction {
         let mut better: Vec<Better> = improved(hardware)
             .map(|(what, hardware)| {
                 let costs = Costs::new(plan, &hardware, threads);
-                Better { what, step_s: Run::new(plan, &hardware, &costs).end().step_s }
+                Better { what, step_s: SimulatedRun::new(plan, &hardware, &costs).end().step_s }
             })
             .collect();
         better.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
@@ -275,7 +275,7 @@ fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[Stag
             }
             let is_direct = plan.config.spans_hosts() && link == LinkKind::Network;
             let busy_s: f64 = own.iter().map(|it| it.free_s - it.start_s).sum();
-            let exposed = stages[stage].parts.iter().filter(|(part, _)| *part == Part::Exposed(flow, link));
+            let exposed = stages[stage].parts.iter().filter(|(part, _)| *part == StepPart::Exposed(flow, link));
             let collective = |each: fn(&Route, usize) -> f64| {
                 let seconds = own.iter().map(|it| {
                     let route = routes.collective(axis(plan, stage, it.op).filter(|_| !is_direct)?, stage);
@@ -326,8 +326,8 @@ fn op_name(plan: &Plan, op: Op) -> String {
 }
 
 /// What a segment is: its kind, without the numbers of units and micro-batches, and these. The start of a step is none.
-fn path_segment(plan: &Plan, timeline: &Timeline, segment: Segment) -> Option<PathSegment> {
-    let Segment { what, start_s, end_s } = segment;
+fn path_segment(plan: &Plan, timeline: &Timeline, segment: CriticalStretch) -> Option<PathSegment> {
+    let CriticalStretch { what, start_s, end_s } = segment;
     let (lane, op, name) = match what {
         Cause::Start => return None,
         Cause::Op { lane, op } => (lane, op, None),

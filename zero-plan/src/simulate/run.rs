@@ -7,8 +7,8 @@
 
 use super::cost::Costs;
 use super::links::{Route, Routes};
-use super::timeline::{Cause, Flow, Lane, Span, Timeline, Transfer};
-use crate::hardware::{Hardware, Kind};
+use super::timeline::{Cause, Flow, Lane, OpSpan, Timeline, Transfer};
+use crate::hardware::{Hardware, Processor};
 use crate::layout::OUTGOING_SLOTS;
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ const DONE_S: f64 = 1e-15;
 
 /// Where a lane is.
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum LaneState {
     /// In front of an op, or in it, and it has not been found out whether it can go on.
     Ready,
     /// It waits until then.
@@ -33,7 +33,7 @@ enum State {
 }
 
 /// A need that an op waits for.
-enum Need {
+enum OpNeed {
     Nothing,
     Until(f64, Cause),
     Unknown,
@@ -41,7 +41,7 @@ enum Need {
 
 /// A lane as it runs.
 struct Runner {
-    state: State,
+    state: LaneState,
     /// The op that it is in or in front of.
     next: usize,
     is_inside: bool,
@@ -62,7 +62,7 @@ struct Runner {
 }
 
 /// All lanes.
-pub struct Run<'a> {
+pub struct SimulatedRun<'a> {
     plan: &'a Plan<'a>,
     costs: &'a Costs<'a>,
     routes: Routes<'a>,
@@ -80,7 +80,7 @@ pub struct Run<'a> {
     agreeing: usize,
 }
 
-impl<'a> Run<'a> {
+impl<'a> SimulatedRun<'a> {
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, costs: &'a Costs<'a>) -> Self {
         let mesh = &plan.config.mesh;
         let (stages, routes) = (mesh.pipeline, Routes::new(hardware, mesh));
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         });
         let weights = (0..stages).map(|stage| on_node(first(stage)).filter(|&other| other == stage).count());
         let runner = |_| Runner {
-            state: State::Ready,
+            state: LaneState::Ready,
             next: 0,
             is_inside: false,
             start_s: 0.0,
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
             runners: (0..stages).map(runner).collect(),
             timeline: Timeline { lanes: vec![Lane::default(); stages], step_s: 0.0 },
             now_s: 0.0,
-            cores: (hardware.device.kind == Kind::Cpu).then_some(hardware.node.devices),
+            cores: (hardware.device.kind == Processor::Cpu).then_some(hardware.node.devices),
             weights: weights.collect(),
             pools: pools.collect(),
             agreeing: 0,
@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
         loop {
             // What one lane does may let another go on, at the same time.
             while (0..self.runners.len()).filter(|&lane| self.advance(lane)).count() > 0 {}
-            if self.runners.iter().all(|runner| runner.state == State::Through) {
+            if self.runners.iter().all(|runner| runner.state == LaneState::Through) {
                 break;
             }
             self.pass_time();
@@ -154,12 +154,12 @@ impl<'a> Run<'a> {
         loop {
             let runner = &self.runners[lane];
             match runner.state {
-                State::Through => return moved,
-                State::Working(left) if left > DONE_S => return moved,
-                State::Working(_) => self.finish(lane),
-                State::Sleeping(until) if until > self.now_s => return moved,
+                LaneState::Through => return moved,
+                LaneState::Working(left) if left > DONE_S => return moved,
+                LaneState::Working(_) => self.finish(lane),
+                LaneState::Sleeping(until) if until > self.now_s => return moved,
                 _ => match self.start(lane) {
-                    State::Blocked if self.runners[lane].state == State::Blocked => return moved,
+                    LaneState::Blocked if self.runners[lane].state == LaneState::Blocked => return moved,
                     state => self.runners[lane].state = state,
                 },
             }
@@ -168,24 +168,24 @@ impl<'a> Run<'a> {
     }
 
     /// Enters the next op, and begins its work if it need not wait; gives where the lane is then.
-    fn start(&mut self, lane: usize) -> State {
-        let Some(&op) = self.ops(lane).get(self.runners[lane].next) else { return State::Through };
+    fn start(&mut self, lane: usize) -> LaneState {
+        let Some(&op) = self.ops(lane).get(self.runners[lane].next) else { return LaneState::Through };
         if !self.runners[lane].is_inside {
             self.runners[lane].is_inside = true;
             self.begin(lane, op);
         }
         let (index, before_s) = (self.runners[lane].next, self.timeline.lanes[lane].before_s(self.runners[lane].next));
         let cause = match self.need(lane, op) {
-            Need::Unknown => return State::Blocked,
-            Need::Until(time, _) if time > self.now_s => return State::Sleeping(time),
-            Need::Until(time, cause) if time > before_s => cause,
+            OpNeed::Unknown => return LaneState::Blocked,
+            OpNeed::Until(time, _) if time > self.now_s => return LaneState::Sleeping(time),
+            OpNeed::Until(time, cause) if time > before_s => cause,
             _ => self.after(lane, index),
         };
         let start_s = self.now_s;
         (self.runners[lane].start_s, self.runners[lane].cores) = (start_s, self.costs.cores(op));
-        self.timeline.lanes[lane].spans.push(Span { start_s, end_s: start_s, waited_s: start_s - before_s, cause });
+        self.timeline.lanes[lane].spans.push(OpSpan { start_s, end_s: start_s, waited_s: start_s - before_s, cause });
         let at = Coordinates { zero: 0, replica: 0, pipeline: lane };
-        State::Working(self.costs.seconds(at, op))
+        LaneState::Working(self.costs.seconds(at, op))
     }
 
     /// The cause of what comes after everything that a lane did before an op.
@@ -252,12 +252,12 @@ impl<'a> Run<'a> {
     }
 
     /// The need that an op waits for, once it has begun.
-    fn need(&self, lane: usize, op: Op) -> Need {
+    fn need(&self, lane: usize, op: Op) -> OpNeed {
         let runner = &self.runners[lane];
         let transfer = |lane: usize, transfer: Option<usize>| match transfer {
-            None => Need::Nothing,
+            None => OpNeed::Nothing,
             Some(transfer) => {
-                Need::Until(self.timeline.lanes[lane].transfers[transfer].end_s, Cause::Transfer { lane, transfer })
+                OpNeed::Until(self.timeline.lanes[lane].transfers[transfer].end_s, Cause::Transfer { lane, transfer })
             }
         };
         match op {
@@ -265,29 +265,29 @@ impl<'a> Run<'a> {
             Op::Settle { bucket, .. } => transfer(lane, runner.reductions[bucket]),
             Op::Combine { bucket, .. } => transfer(lane, runner.combinations[bucket]),
             Op::Spread { .. } => transfer(lane, runner.own),
-            Op::Agree if self.agreeing < self.runners.len() => Need::Unknown,
+            Op::Agree if self.agreeing < self.runners.len() => OpNeed::Unknown,
             Op::Agree => transfer(lane, runner.own),
             Op::Receive { parcel, .. } => {
                 let sender = self.plan.parcel_sender(parcel, lane);
                 let nth = runner.taken[parcel as usize].len();
                 match self.runners[sender].sent[parcel as usize].get(nth) {
-                    None => Need::Unknown,
+                    None => OpNeed::Unknown,
                     sent => transfer(sender, sent.copied()),
                 }
             }
             Op::Clear { parcel } => {
                 let Some(nth) = runner.sent[parcel as usize].len().checked_sub(OUTGOING_SLOTS) else {
-                    return Need::Nothing;
+                    return OpNeed::Nothing;
                 };
                 let receiver = self.plan.parcel_receiver(parcel, lane);
                 match self.runners[receiver].taken[parcel as usize].get(nth) {
-                    None => Need::Unknown,
+                    None => OpNeed::Unknown,
                     Some(&op) => {
-                        Need::Until(self.timeline.lanes[receiver].spans[op].end_s, Cause::Op { lane: receiver, op })
+                        OpNeed::Until(self.timeline.lanes[receiver].spans[op].end_s, Cause::Op { lane: receiver, op })
                     }
                 }
             }
-            _ => Need::Nothing,
+            _ => OpNeed::Nothing,
         }
     }
 
@@ -297,7 +297,7 @@ impl<'a> Run<'a> {
         let end_s = self.now_s;
         self.timeline.lanes[lane].spans[index].end_s = end_s;
         let runner = &mut self.runners[lane];
-        (runner.state, runner.is_inside, runner.next, runner.own) = (State::Ready, false, index + 1, None);
+        (runner.state, runner.is_inside, runner.next, runner.own) = (LaneState::Ready, false, index + 1, None);
         let config = self.plan.config;
         match self.ops(lane)[index] {
             Op::Subtotal { bucket, round, axis: Axis::Zero } => {
@@ -352,7 +352,7 @@ impl<'a> Run<'a> {
     /// The share of its cores that each lane that works has.
     fn rate(&self, lane: usize) -> f64 {
         let Some(cores) = self.cores else { return 1.0 };
-        let is_working = |&&other: &&usize| matches!(self.runners[other].state, State::Working(_));
+        let is_working = |&&other: &&usize| matches!(self.runners[other].state, LaneState::Working(_));
         let of_pool = self.pools[lane].iter().filter(is_working);
         let wanted: f64 = of_pool.map(|&other| self.weights[other] as f64 * self.runners[other].cores).sum();
         (cores as f64 / wanted).min(1.0)
@@ -362,8 +362,8 @@ impl<'a> Run<'a> {
     fn pass_time(&mut self) {
         let ends: Vec<Option<f64>> = (0..self.runners.len())
             .map(|lane| match self.runners[lane].state {
-                State::Working(left) => Some(self.now_s + left / self.rate(lane)),
-                State::Sleeping(until) => Some(until),
+                LaneState::Working(left) => Some(self.now_s + left / self.rate(lane)),
+                LaneState::Sleeping(until) => Some(until),
                 _ => None,
             })
             .collect();
@@ -371,7 +371,7 @@ impl<'a> Run<'a> {
         let next_s = ends.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         assert!(next_s.is_finite(), "lanes wait for one another: the plan was not proven");
         for (lane, runner) in self.runners.iter_mut().enumerate() {
-            if let State::Working(left) = &mut runner.state {
+            if let LaneState::Working(left) = &mut runner.state {
                 let is_done = ends[lane].is_some_and(|end| end <= next_s);
                 *left = if is_done { 0.0 } else { (*left - (next_s - self.now_s) * rates[lane]).max(0.0) };
             }

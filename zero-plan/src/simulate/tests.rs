@@ -228,7 +228,7 @@ fn prefetch_hides_what_fits_behind_computation() {
     for (prefetch, times) in [(0, 3.0 + 2.0 * 2.0), (1, 1.0)] {
         on(GPU, Config { prefetch, ..config(3, Mesh::of_zero(2)) }, 3, |plan, timeline, _| {
             let parts = timeline.parts(plan, 0);
-            let gathers = parts.sum(|part| matches!(part, Part::Exposed(Flow::Gather, LinkKind::Node)));
+            let gathers = parts.sum(|part| matches!(part, StepPart::Exposed(Flow::Gather, LinkKind::Node)));
             assert!((gathers * 1e6 - times * 0.512).abs() < 1e-6, "{gathers} {times} {parts:?}");
         });
     }

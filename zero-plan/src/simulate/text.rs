@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::prediction::{BETTER, Critical, FlowPrediction, PeakPrediction, Prediction};
-use super::{LinkKind, Part};
+use super::{LinkKind, StepPart};
 use crate::message::Bytes;
 use crate::report::Table;
 
@@ -21,7 +21,7 @@ impl fmt::Display for PredictionText<'_> {
         writeln!(f, "{} on {}", it.model, it.hardware)?;
         let how = if it.units_are_measured { "as measured there" } else { "by rates, not measured" };
         writeln!(f, "  units: {how}; {} a rank", crate::report::count(it.threads, "thread", "threads"))?;
-        writeln!(f, "\nstep: {}, {:.0} tokens/s", Time(it.step_s), it.tokens_per_s)?;
+        writeln!(f, "\nstep: {}, {:.0} tokens/s", ShownTime(it.step_s), it.tokens_per_s)?;
         writeln!(f, "share of peak (MFU): {:.1} % of what matrix products are published to reach", 100.0 * it.mfu)?;
         writeln!(f, "\n{}", parts(it).fitted().lines().join("\n"))?;
         writeln!(f, "\n{}", memory(it).fitted().lines().join("\n"))?;
@@ -34,9 +34,9 @@ impl fmt::Display for PredictionText<'_> {
 }
 
 /// A time with three digits and the unit that suits it.
-pub struct Time(pub f64);
+pub struct ShownTime(pub f64);
 
-impl fmt::Display for Time {
+impl fmt::Display for ShownTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(seconds) = *self;
         let (value, unit) = match seconds {
@@ -57,35 +57,36 @@ impl fmt::Display for Time {
 }
 
 /// What a part of a step is called.
-pub(crate) fn label(part: Part) -> String {
+pub(crate) fn label(part: StepPart) -> String {
     match part {
-        Part::Forward => "forward".to_owned(),
-        Part::Backward => "backward".to_owned(),
-        Part::Recompute => "recompute".to_owned(),
-        Part::Update => "update".to_owned(),
-        Part::Memory => "sums and copies".to_owned(),
-        Part::Exposed(flow, LinkKind::Memory) => format!("waiting: {}", flow.name()),
-        Part::Exposed(flow, link) => format!("waiting: {}, {}", flow.name(), link.name()),
-        Part::Bubble => "bubble".to_owned(),
+        StepPart::Forward => "forward".to_owned(),
+        StepPart::Backward => "backward".to_owned(),
+        StepPart::Recompute => "recompute".to_owned(),
+        StepPart::Update => "update".to_owned(),
+        StepPart::Memory => "sums and copies".to_owned(),
+        StepPart::Exposed(flow, LinkKind::Memory) => format!("waiting: {}", flow.name()),
+        StepPart::Exposed(flow, link) => format!("waiting: {}, {}", flow.name(), link.name()),
+        StepPart::Bubble => "bubble".to_owned(),
     }
 }
 
 fn parts(it: &Prediction) -> Table {
     let mut table = Table::new("time of a step, and memory", stages(it));
-    let mut kinds: Vec<Part> = it.stages.iter().flat_map(|stage| stage.parts.iter().map(|(part, _)| *part)).collect();
+    let mut kinds: Vec<StepPart> =
+        it.stages.iter().flat_map(|stage| stage.parts.iter().map(|(part, _)| *part)).collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {
         let figures = it.stages.iter().map(|stage| {
             let seconds: f64 = stage.parts.iter().filter(|(part, _)| *part == kind).map(|(_, seconds)| seconds).sum();
-            if seconds == 0.0 { String::new() } else { format!("{} {}", Time(seconds), share(seconds, it.step_s)) }
+            if seconds == 0.0 { String::new() } else { format!("{} {}", ShownTime(seconds), share(seconds, it.step_s)) }
         });
         table.row(&label(kind), figures.collect());
     }
     table.row("memory of a rank", it.stages.iter().map(|stage| Bytes(stage.memory_bytes).to_string()).collect());
     let peak = it.stages.iter().map(|stage| {
         let PeakPrediction { op, at_s, bytes } = &stage.peak;
-        format!("{} at {}, {op}", Bytes(*bytes), Time(*at_s))
+        format!("{} at {}, {op}", Bytes(*bytes), ShownTime(*at_s))
     });
     table.row("most of its arena in use", peak.collect());
     let left = it.stages.iter().map(|stage| match stage.budget_bytes.checked_sub(stage.memory_bytes as u64) {
@@ -109,7 +110,7 @@ fn memory(it: &Prediction) -> Table {
     for spell in 0..SPELLS {
         let [start_s, end_s] = [spell, spell + 1].map(|part| it.step_s * part as f64 / SPELLS as f64);
         let figures = it.stages.iter().map(|stage| Bytes(most_in_use(&stage.in_use, start_s, end_s)).to_string());
-        table.row(&format!("{} to {}", Time(start_s), Time(end_s)), figures.collect());
+        table.row(&format!("{} to {}", ShownTime(start_s), ShownTime(end_s)), figures.collect());
     }
     table
 }
@@ -128,7 +129,7 @@ fn traffic(it: &Prediction) -> Table {
     let mut table = Table::new("what travels in a step", headings.map(str::to_owned).to_vec());
     for FlowPrediction { flow, link, bytes, bandwidth, busy_s, exposed_s, ring_s, tree_s } in &it.traffic {
         let time = |seconds: Option<f64>| {
-            seconds.filter(|_| *link != LinkKind::Memory).map_or(String::new(), |s| Time(s).to_string())
+            seconds.filter(|_| *link != LinkKind::Memory).map_or(String::new(), |s| ShownTime(s).to_string())
         };
         let hidden = if *busy_s > 0.0 { share((busy_s - exposed_s).max(0.0), *busy_s) } else { String::new() };
         let rate = if bandwidth.is_finite() { format!("{:.2} GB/s", bandwidth * 1e-9) } else { "shared".to_owned() };
@@ -149,7 +150,7 @@ fn traffic(it: &Prediction) -> Table {
 fn critical(it: &Prediction) -> Table {
     let mut table = Table::new("critical path", vec!["time".to_owned(), "share".to_owned()]);
     let mut row =
-        |what: &str, seconds: f64| table.row(what, vec![Time(seconds).to_string(), share(seconds, it.step_s)]);
+        |what: &str, seconds: f64| table.row(what, vec![ShownTime(seconds).to_string(), share(seconds, it.step_s)]);
     let (told, rest) = it.critical.split_at(it.critical.len().min(CRITICAL));
     told.iter().for_each(|Critical { what, seconds }| row(what, *seconds));
     if !rest.is_empty() {
@@ -163,7 +164,7 @@ fn better(it: &Prediction) -> Table {
     let mut table = Table::new(&title, vec!["step".to_owned(), "gain".to_owned()]);
     for better in &it.better {
         let gain = format!("{:.1} %", 100.0 * (it.step_s / better.step_s - 1.0));
-        table.row(better.what, vec![Time(better.step_s).to_string(), gain]);
+        table.row(better.what, vec![ShownTime(better.step_s).to_string(), gain]);
     }
     table
 }
@@ -197,7 +198,7 @@ mod tests {
             (0.5, "500 ms"),
             (2.0, "2.00 s"),
         ] {
-            assert_eq!(Time(seconds).to_string(), text);
+            assert_eq!(ShownTime(seconds).to_string(), text);
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct Timeline {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lane {
     /// When each op of its step runs.
-    pub spans: Vec<Span>,
+    pub spans: Vec<OpSpan>,
     /// What it sends, in the order in which that was begun. Of a collective it is this rank's share.
     pub transfers: Vec<Transfer>,
 }
@@ -34,7 +34,7 @@ impl Lane {
 
 /// When an op runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Span {
+pub struct OpSpan {
     /// When it need not wait any more and begins its work.
     pub start_s: f64,
     /// When its work is done.

@@ -10,9 +10,9 @@ use super::check::check;
 use super::keys::{self, Form, Key, KeyDefault, split};
 use super::locate::locate;
 use super::parse::{Reading, outline, parse_as, read, ron};
-use super::report::{Report, list, reason};
+use super::report::{SpecDiagnostics, list, reason};
 use super::slip;
-use super::tokens::{Kind, tokens};
+use super::tokens::{TokenKind, tokens};
 use crate::diagnostic::{Diagnostic, closest, line_column};
 
 /// Reads and checks the spec that an attribute's options stand for: names as in [`options`](keys::options), and values as written,
@@ -41,7 +41,7 @@ pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) 
     // A stage that the attribute leaves to the spec is not missing.
     settled.push("zero.stage".to_owned());
     let text = assemble(&given);
-    let report = Report { text: &text, form: Form::Inline };
+    let report = SpecDiagnostics { text: &text, form: Form::Inline };
     let root = match outline(report) {
         Ok(root) => root,
         Err(problem) => return vec![*problem],
@@ -62,7 +62,7 @@ pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) 
 }
 
 /// An option of the attribute that stands for a key of the spec.
-struct Given {
+struct GivenOption {
     name: &'static str,
     key: &'static Key,
     value: String,
@@ -70,7 +70,7 @@ struct Given {
 
 /// The spec that an attribute's options stand for.
 struct Translated {
-    given: Vec<Given>,
+    given: Vec<GivenOption>,
     /// What is wrong with the other options.
     problems: Vec<Diagnostic>,
     /// Paths that those may have been meant for.
@@ -90,7 +90,7 @@ fn translate(options: &[(String, String)]) -> Translated {
             continue;
         };
         match ron().from_str::<IgnoredAny>(&value) {
-            Ok(_) => translated.given.push(Given { name, key, value }),
+            Ok(_) => translated.given.push(GivenOption { name, key, value }),
             Err(error) => {
                 let reason = reason(&error.code);
                 let message = format!("the value of `{name}` cannot be read: {reason}");
@@ -130,7 +130,7 @@ fn unknown(name: &str, near: Option<&str>) -> Diagnostic {
 }
 
 /// The options as a spec's text. `zero` is always there: what an attribute can lack is the stage in it.
-fn assemble(given: &[Given]) -> String {
+fn assemble(given: &[GivenOption]) -> String {
     let mut sections = BTreeMap::from([("zero", String::new())]);
     for option in given {
         let (section, key) = split(option.key.path);
@@ -149,7 +149,7 @@ fn tidy(value: &str) -> String {
     let mut tidied = String::new();
     let mut after_word = false;
     for token in tokens(value) {
-        let (word, text) = (token.kind == Kind::Word, &value[token.span]);
+        let (word, text) = (token.kind == TokenKind::Word, &value[token.span]);
         if after_word && word {
             tidied.push(' ');
         }
@@ -176,8 +176,8 @@ fn ordered(mut problems: Vec<Diagnostic>, options: &[(String, String)]) -> Vec<D
 }
 
 /// Z0109: the option and the spec give different values.
-fn disagreement(spec: &Spec, text: &str, option: &Given) -> Diagnostic {
-    let Given { name, key: row, value } = option;
+fn disagreement(spec: &Spec, text: &str, option: &GivenOption) -> Diagnostic {
+    let GivenOption { name, key: row, value } = option;
     let key = if split(row.path).1 == *name { name } else { row.path };
     let says = match locate(text, row.path) {
         Some(spans) => {

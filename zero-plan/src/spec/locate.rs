@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::tokens::{Kind, Token, tokens};
+use super::tokens::{Token, TokenKind, tokens};
 
 /// Where a key and its value lie: byte ranges of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub fn locate(text: &str, path: &str) -> Option<KeySpans> {
 /// Where the items of the list in a value lie: names, numbers and quoted texts after its first `[`.
 pub(super) fn items(text: &str, value: &Range<usize>) -> Vec<Range<usize>> {
     let spans = tokens(&text[value.clone()]);
-    let list = spans.into_iter().skip_while(|token| token.kind != Kind::Mark(b'['));
-    list.filter(|token| !matches!(token.kind, Kind::Mark(_)))
+    let list = spans.into_iter().skip_while(|token| token.kind != TokenKind::Mark(b'['));
+    list.filter(|token| !matches!(token.kind, TokenKind::Mark(_)))
         .map(|token| value.start + token.span.start..value.start + token.span.end)
         .collect()
 }
@@ -37,12 +37,12 @@ pub(super) struct Section {
     pub name: Option<String>,
     /// From the opening to the closing parenthesis, both included.
     pub span: Range<usize>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<KeyValue>,
 }
 
 /// One `key: value` of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct KeyValue {
     pub key: String,
     pub spans: KeySpans,
     /// What is inside, where the value is a section itself.
@@ -51,7 +51,7 @@ pub(super) struct Entry {
 
 impl Section {
     /// The first entry at a dotted path.
-    pub fn find(&self, path: &str) -> Option<&Entry> {
+    pub fn find(&self, path: &str) -> Option<&KeyValue> {
         let (first, rest) = match path.split_once('.') {
             Some((first, rest)) => (first, Some(rest)),
             None => (path, None),
@@ -67,8 +67,8 @@ impl Section {
 /// The section that the whole text is; none where it is something else.
 pub(super) fn root(text: &str) -> Option<Section> {
     let tokens = tokens(text);
-    let mut cursor = Cursor { text, rest: &tokens, depth: 0 };
-    while cursor.peek(0) == Some(Kind::Mark(b'#')) {
+    let mut cursor = TokenCursor { text, rest: &tokens, depth: 0 };
+    while cursor.peek(0) == Some(TokenKind::Mark(b'#')) {
         cursor.skip_past(b']');
     }
     cursor.value()?.1
@@ -78,15 +78,15 @@ pub(super) fn root(text: &str) -> Option<Section> {
 const DEPTH_MAX: usize = 256;
 
 /// What is left of the tokens.
-struct Cursor<'t> {
+struct TokenCursor<'t> {
     text: &'t str,
     rest: &'t [Token],
     /// Sections around them.
     depth: usize,
 }
 
-impl<'t> Cursor<'t> {
-    fn peek(&self, ahead: usize) -> Option<Kind> {
+impl<'t> TokenCursor<'t> {
+    fn peek(&self, ahead: usize) -> Option<TokenKind> {
         self.rest.get(ahead).map(|token| token.kind)
     }
 
@@ -102,7 +102,7 @@ impl<'t> Cursor<'t> {
 
     fn skip_past(&mut self, mark: u8) {
         while let Some(token) = self.next() {
-            if token.kind == Kind::Mark(mark) {
+            if token.kind == TokenKind::Mark(mark) {
                 break;
             }
         }
@@ -111,11 +111,11 @@ impl<'t> Cursor<'t> {
     /// A value: its span, and its entries where it is a section, perhaps a named one.
     fn value(&mut self) -> Option<(Range<usize>, Option<Section>)> {
         let start = self.rest.first()?.span.start;
-        let named = self.peek(0) == Some(Kind::Word) && self.peek(1) == Some(Kind::Mark(b'('));
+        let named = self.peek(0) == Some(TokenKind::Word) && self.peek(1) == Some(TokenKind::Mark(b'('));
         let name = self.next_if(named).map(|name| self.text[name.span.clone()].to_owned());
-        let keyed = self.peek(1) == Some(Kind::Word) && self.peek(2) == Some(Kind::Mark(b':'));
-        let empty = self.peek(1) == Some(Kind::Mark(b')'));
-        if self.peek(0) == Some(Kind::Mark(b'(')) && (keyed || empty) {
+        let keyed = self.peek(1) == Some(TokenKind::Word) && self.peek(2) == Some(TokenKind::Mark(b':'));
+        let empty = self.peek(1) == Some(TokenKind::Mark(b')'));
+        if self.peek(0) == Some(TokenKind::Mark(b'(')) && (keyed || empty) {
             let section = Section { name, ..self.section()? };
             return Some((start..section.span.end, Some(section)));
         }
@@ -127,9 +127,9 @@ impl<'t> Cursor<'t> {
         let (mut end, mut depth) = (None, 0);
         while let Some(kind) = self.peek(0) {
             match kind {
-                Kind::Mark(b',' | b')' | b']' | b'}') if depth == 0 => break,
-                Kind::Mark(b'(' | b'[' | b'{') => depth += 1,
-                Kind::Mark(b')' | b']' | b'}') => depth -= 1,
+                TokenKind::Mark(b',' | b')' | b']' | b'}') if depth == 0 => break,
+                TokenKind::Mark(b'(' | b'[' | b'{') => depth += 1,
+                TokenKind::Mark(b')' | b']' | b'}') => depth -= 1,
                 _ => {}
             }
             end = self.next().map(|token| token.span.end);
@@ -144,25 +144,25 @@ impl<'t> Cursor<'t> {
         }
         let start = self.next()?.span.start;
         let mut entries = Vec::new();
-        while self.peek(0) == Some(Kind::Word) {
+        while self.peek(0) == Some(TokenKind::Word) {
             entries.push(self.entry()?);
         }
         self.depth -= 1;
         let close = self.next()?;
         let span = start..close.span.end;
-        (close.kind == Kind::Mark(b')')).then_some(Section { name: None, span, entries })
+        (close.kind == TokenKind::Mark(b')')).then_some(Section { name: None, span, entries })
     }
 
-    fn entry(&mut self) -> Option<Entry> {
+    fn entry(&mut self) -> Option<KeyValue> {
         let Range { start, end } = self.next()?.span.clone();
         let raw = self.text[start..end].strip_prefix("r#");
         let key = end - raw.map_or(end - start, str::len)..end;
-        if self.next()?.kind != Kind::Mark(b':') {
+        if self.next()?.kind != TokenKind::Mark(b':') {
             return None;
         }
         let (value, section) = self.value()?;
-        self.next_if(self.peek(0) == Some(Kind::Mark(b',')));
-        Some(Entry { key: self.text[key.clone()].to_owned(), spans: KeySpans { key, value }, section })
+        self.next_if(self.peek(0) == Some(TokenKind::Mark(b',')));
+        Some(KeyValue { key: self.text[key.clone()].to_owned(), spans: KeySpans { key, value }, section })
     }
 }
 

@@ -6,11 +6,11 @@ use crate::mesh::{self, Axis};
 
 /// How many ranks lie along each axis, and how they lie on nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Mesh {
-    /// Nodes as given; [`Mesh::nodes`] fills them in.
+pub struct MeshKeys {
+    /// Nodes as given; [`MeshKeys::nodes`] fills them in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// Ranks on each node as given; [`Mesh::ranks_per_node`] fills them in.
+    /// Ranks on each node as given; [`MeshKeys::ranks_per_node`] fills them in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks_per_node: Option<u32>,
     /// Copies of the sharded states, each with data of its own.
@@ -24,7 +24,7 @@ pub struct Mesh {
     pub within_node: Vec<Axis>,
 }
 
-impl Mesh {
+impl MeshKeys {
     /// Ranks along an axis.
     pub const fn len(&self, axis: Axis) -> u32 {
         match axis {
@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn axes_within_a_node_are_numbered_first() {
-        let order = |within_node: &[Axis]| Mesh { within_node: within_node.to_vec(), ..Mesh::default() }.grid().order;
+        let order =
+            |within_node: &[Axis]| MeshKeys { within_node: within_node.to_vec(), ..MeshKeys::default() }.grid().order;
         assert_eq!(order(&[]), Axis::ALL);
         assert_eq!(order(&[Axis::Zero]), Axis::ALL);
         assert_eq!(order(&[Axis::Pipeline]), [Axis::Pipeline, Axis::Zero, Axis::Replica]);
@@ -80,11 +81,11 @@ mod tests {
 
     #[test]
     fn nodes_follow_from_ranks_per_node() {
-        let mesh = Mesh { replica: 2, pipeline: 2, zero: 4, ..Mesh::default() };
+        let mesh = MeshKeys { replica: 2, pipeline: 2, zero: 4, ..MeshKeys::default() };
         assert_eq!((mesh.ranks(), mesh.nodes(), mesh.ranks_per_node()), (16, 1, 16));
-        let four_each = Mesh { ranks_per_node: Some(4), ..mesh.clone() };
+        let four_each = MeshKeys { ranks_per_node: Some(4), ..mesh.clone() };
         assert_eq!((four_each.nodes(), four_each.grid().nodes, four_each.grid().ranks_per_node()), (4, 4, 4));
-        let two_nodes = Mesh { nodes: Some(2), ..mesh };
+        let two_nodes = MeshKeys { nodes: Some(2), ..mesh };
         assert_eq!((two_nodes.ranks_per_node(), two_nodes.grid().nodes), (8, 2));
     }
 }

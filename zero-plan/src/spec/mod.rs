@@ -30,18 +30,18 @@ use serde::Serialize;
 use crate::config::{self, Config};
 
 pub use crate::config::Precision;
-pub use crate::config::{Device, TransportKind};
+pub use crate::config::{DeviceKind, TransportKind};
 pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};
 pub use keys::{KEYS, Key, KeyDefault, options};
 pub use locate::{KeySpans, locate};
-pub use mesh::Mesh;
+pub use mesh::MeshKeys;
 pub use parse::parse;
 pub(crate) use parse::ron as ron_options;
 pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
-pub use sections::{Batch, Checkpoint, Model, Recompute, Stage, Zero};
+pub use sections::{Batch, CheckpointKeys, ModelSource, RecomputedUnits, Stage, ZeroKeys};
 pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
@@ -57,11 +57,11 @@ pub const RANKS_MAX: u32 = 4096;
 pub struct Spec {
     /// The model that the command line builds with this spec.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<Model>,
+    pub model: Option<ModelSource>,
     /// The ranks along each axis, and how they lie on nodes.
-    pub mesh: Mesh,
+    pub mesh: MeshKeys,
     /// What is sharded and how it travels.
-    pub zero: Zero,
+    pub zero: ZeroKeys,
     /// How pipeline stages share a step.
     pub pipeline: Pipeline,
     /// What one rank works on in a step.
@@ -70,11 +70,11 @@ pub struct Spec {
     pub precision: Precision,
     /// What is computed again instead of kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recompute: Option<Recompute>,
+    pub recompute: Option<RecomputedUnits>,
     /// How a checkpoint is written.
-    pub checkpoint: Checkpoint,
+    pub checkpoint: CheckpointKeys,
     /// The device on which ranks compute.
-    pub device: Device,
+    pub device: DeviceKind,
     /// How ranks reach each other; without it, as is usual for the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<TransportKind>,
@@ -112,7 +112,7 @@ impl Spec {
             reduce: self.zero.reduce,
             order: self.pipeline.schedule.order(),
             split: self.pipeline.units.split(),
-            recompute: self.recompute.as_ref().map_or(config::Recompute::None, Recompute::config),
+            recompute: self.recompute.as_ref().map_or(config::Recompute::None, RecomputedUnits::config),
             precision: self.precision,
             sequences: self.batch.sequences as usize,
             length: self.batch.length as usize,

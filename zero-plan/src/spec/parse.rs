@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::Spec;
 use super::check::check;
 use super::keys::{Form, Key, KeyDefault, join, keys_in, row, within};
-use super::locate::{Entry, Section, root};
-use super::report::Report;
+use super::locate::{KeyValue, Section, root};
+use super::report::SpecDiagnostics;
 use crate::diagnostic::Diagnostic;
 
 /// Reads and checks a spec.
@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Spec, Vec<Diagnostic>> {
 
 /// [`parse`], with keys called what `form` calls them, and some paths that a mistake is known about.
 pub(super) fn parse_as(text: &str, form: Form, settled: Vec<String>) -> Result<Spec, Vec<Diagnostic>> {
-    let report = Report { text, form };
+    let report = SpecDiagnostics { text, form };
     let root = outline(report).map_err(|problem| vec![*problem])?;
     let Reading { spec, mut problems, settled, .. } = read(report, &root, Spec::of_defaults(), settled);
     problems.extend(check(&spec, &root, report, settled));
@@ -52,7 +52,7 @@ pub fn ron_text(value: &impl Serialize) -> String {
 struct Outline {}
 
 /// The entries of a text, or why it has none.
-pub(super) fn outline(report: Report) -> Result<Section, Box<Diagnostic>> {
+pub(super) fn outline(report: SpecDiagnostics) -> Result<Section, Box<Diagnostic>> {
     let is_ron = ron().from_str::<IgnoredAny>(report.text);
     match is_ron.and_then(|_| ron().from_str::<Outline>(report.text)) {
         // What `ron` takes for a struct has entries, or none at all.
@@ -63,7 +63,7 @@ pub(super) fn outline(report: Report) -> Result<Section, Box<Diagnostic>> {
 
 /// What has been read from a text.
 pub(super) struct Reading<'t> {
-    report: Report<'t>,
+    report: SpecDiagnostics<'t>,
     /// The values that could be read, in place of those that were there before.
     pub spec: Spec,
     pub problems: Vec<Diagnostic>,
@@ -72,7 +72,7 @@ pub(super) struct Reading<'t> {
 }
 
 /// Reads the entries of a text into `spec`, without a check of what they mean together.
-pub(super) fn read<'t>(report: Report<'t>, root: &Section, spec: Spec, settled: Vec<String>) -> Reading<'t> {
+pub(super) fn read<'t>(report: SpecDiagnostics<'t>, root: &Section, spec: Spec, settled: Vec<String>) -> Reading<'t> {
     let mut reading = Reading { report, spec, problems: Vec::new(), settled };
     reading.section(root, "", None);
     reading
@@ -80,7 +80,7 @@ pub(super) fn read<'t>(report: Report<'t>, root: &Section, spec: Spec, settled: 
 
 impl Reading<'_> {
     /// Reads what is in the section at `path`, which is the value of `holder`, or the whole spec.
-    fn section(&mut self, section: &Section, path: &str, holder: Option<&Entry>) {
+    fn section(&mut self, section: &Section, path: &str, holder: Option<&KeyValue>) {
         for (index, entry) in section.entries.iter().enumerate() {
             let path = join(path, &entry.key);
             let first = section.entries[..index].iter().find(|first| first.key == entry.key);
@@ -103,7 +103,7 @@ impl Reading<'_> {
     }
 
     /// Reads the value of an entry, as the row of its key says.
-    fn entry(&mut self, row: &'static Key, entry: &Entry) {
+    fn entry(&mut self, row: &'static Key, entry: &KeyValue) {
         if let Some(section) = entry.section.as_ref().filter(|section| row.opens(section)) {
             return self.section(section, row.path, Some(entry));
         }

@@ -5,9 +5,9 @@ use std::ops::Range;
 use ron::error::{Error, Position, SpannedError};
 
 use super::keys::{Form, KEYS, Key, join, keys_in, options, split};
-use super::locate::{Entry, KeySpans, Section};
+use super::locate::{KeySpans, KeyValue, Section};
 use super::slip::{self, Slip};
-use super::tokens::{Kind, tokens};
+use super::tokens::{TokenKind, tokens};
 use crate::diagnostic::{Diagnostic, closest, offset};
 
 /// The longest value that a message quotes in full, in characters.
@@ -15,12 +15,12 @@ const QUOTED_CHARS_MAX: usize = 40;
 
 /// Makes the diagnostics for one text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Report<'t> {
+pub(super) struct SpecDiagnostics<'t> {
     pub text: &'t str,
     pub form: Form,
 }
 
-impl Report<'_> {
+impl SpecDiagnostics<'_> {
     /// Z0101, Z0117 or Z0119: the text is not RON, or nests deeper than any that can be read.
     pub fn syntax(&self, error: &SpannedError) -> Diagnostic {
         // `ron` starts the span before blanks and ends it where it gave up, which for a name is after it.
@@ -51,7 +51,7 @@ impl Report<'_> {
     }
 
     /// Z0102: a key without a default is missing in a section, which is the value of `holder` or the whole spec.
-    pub fn missing(&self, key: &str, row: &Key, section: &Section, holder: Option<&Entry>) -> Diagnostic {
+    pub fn missing(&self, key: &str, row: &Key, section: &Section, holder: Option<&KeyValue>) -> Diagnostic {
         let path = split(row.path).0;
         let (place, span) = match holder {
             Some(entry) => (format!("`{path}`"), entry.spans.key.clone()),
@@ -113,13 +113,13 @@ impl Report<'_> {
 
     /// Where a name stands in a value; the value, where it is not in it.
     fn word(&self, name: &str, value: &Range<usize>) -> Range<usize> {
-        let words = tokens(&self.text[value.clone()]).into_iter().filter(|token| token.kind == Kind::Word);
+        let words = tokens(&self.text[value.clone()]).into_iter().filter(|token| token.kind == TokenKind::Word);
         let mut spans = words.map(|token| value.start + token.span.start..value.start + token.span.end);
         spans.find(|span| &self.text[span.clone()] == name).unwrap_or(value.clone())
     }
 
     /// Z0107: there is no such key in this section; with the paths that the entry may have been meant for.
-    pub fn unknown(&self, path: &str, entry: &Entry, section: &Section) -> (Diagnostic, Vec<String>) {
+    pub fn unknown(&self, path: &str, entry: &KeyValue, section: &Section) -> (Diagnostic, Vec<String>) {
         let (around, key) = split(path);
         let place = if around.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(around)) };
         let expected: Vec<_> = keys_in(around).map(|(key, _)| key).collect();

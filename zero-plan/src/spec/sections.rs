@@ -7,7 +7,7 @@ use crate::config::{self, Often};
 
 /// Where the command line finds the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Model {
+pub enum ModelSource {
     /// An example of this workspace, by name.
     Example(String),
     /// A package of the user's workspace, by name.
@@ -16,10 +16,10 @@ pub enum Model {
 
 /// What the ranks along the `zero` axis shard.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Zero {
+pub struct ZeroKeys {
     /// What is sharded.
     pub stage: Stage,
-    /// How many units ahead of the computation parameters are gathered, as given; [`Zero::prefetch`] fills it in.
+    /// How many units ahead of the computation parameters are gathered, as given; [`ZeroKeys::prefetch`] fills it in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
     /// Gradients that travel in one collective.
@@ -30,7 +30,7 @@ pub struct Zero {
     pub reduce: Often,
 }
 
-impl Zero {
+impl ZeroKeys {
     /// Units gathered ahead of the computation: as given, else 1 at stage 3 and 0 below, where nothing is gathered ahead.
     pub const fn prefetch(&self) -> u32 {
         match self.prefetch {
@@ -84,7 +84,7 @@ pub struct Batch {
 
 /// How a checkpoint is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Checkpoint {
+pub struct CheckpointKeys {
     /// Whether ranks copy what they write, and train on while it is written.
     pub snapshot: bool,
 }
@@ -92,14 +92,14 @@ pub struct Checkpoint {
 /// Which units keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is
 /// written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Recompute {
+pub enum RecomputedUnits {
     /// Every so many units one, but never the last of the model.
     Every(u32),
     /// All units of these fields of the model, by name.
     Fields(Vec<String>),
 }
 
-impl Recompute {
+impl RecomputedUnits {
     /// The constant that it stands for. Leaks a list of fields, as a constant lives for ever.
     pub fn config(&self) -> config::Recompute {
         match self {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::tokens::{Kind, Token, tokens};
+use super::tokens::{Token, TokenKind, tokens};
 use crate::diagnostic::line_column;
 
 /// A spec to copy from.
@@ -49,24 +49,24 @@ pub(super) fn other_format(text: &str) -> Option<(&'static str, Range<usize>)> {
 pub(super) fn find(text: &str, at: usize) -> Option<Slip> {
     let tokens = tokens(text);
     let here = tokens.iter().position(|token| token.span.end > at).unwrap_or(tokens.len());
-    let stop = Stop { text, tokens: &tokens, here };
+    let stop = ReadingStop { text, tokens: &tokens, here };
     stop.outside().or_else(|| stop.quoted()).or_else(|| stop.amount()).or_else(|| stop.mark()).or_else(|| stop.entry())
 }
 
 /// What a name or number like `1F1B` or `25MiB`, or two like `25 MiB`, should have been.
 pub(super) fn amount(value: &str) -> Option<String> {
     let tokens = tokens(value);
-    (0..tokens.len()).find_map(|here| Stop { text: value, tokens: &tokens, here }.amount()).map(|slip| slip.help)
+    (0..tokens.len()).find_map(|here| ReadingStop { text: value, tokens: &tokens, here }.amount()).map(|slip| slip.help)
 }
 
 /// The place where reading stopped: at the token of that index, or past all of them.
-struct Stop<'t> {
+struct ReadingStop<'t> {
     text: &'t str,
     tokens: &'t [Token],
     here: usize,
 }
 
-impl Stop<'_> {
+impl ReadingStop<'_> {
     /// The token so many after the one where reading stopped, as text.
     fn text(&self, ahead: isize) -> &str {
         self.token(ahead).map_or("", |token| &self.text[token.span.clone()])
@@ -77,7 +77,7 @@ impl Stop<'_> {
     }
 
     fn is_word(&self, ahead: isize) -> bool {
-        self.token(ahead).is_some_and(|token| token.kind == Kind::Word)
+        self.token(ahead).is_some_and(|token| token.kind == TokenKind::Word)
     }
 
     /// The slip at a token; past all of them, at the end.
@@ -99,8 +99,8 @@ impl Stop<'_> {
         let mut open = Vec::new();
         for (index, token) in self.tokens[..self.here].iter().enumerate() {
             match token.kind {
-                Kind::Mark(b'(' | b'[' | b'{') => open.push(index),
-                Kind::Mark(b')' | b']' | b'}') => _ = open.pop(),
+                TokenKind::Mark(b'(' | b'[' | b'{') => open.push(index),
+                TokenKind::Mark(b')' | b']' | b'}') => _ = open.pop(),
                 _ => {}
             }
         }
@@ -126,7 +126,7 @@ impl Stop<'_> {
 
     /// Quotes of another kind, without an end, or around a key.
     fn quoted(&self) -> Option<Slip> {
-        let is_quoted = |ahead| self.token(ahead).is_some_and(|token| token.kind == Kind::Quoted);
+        let is_quoted = |ahead| self.token(ahead).is_some_and(|token| token.kind == TokenKind::Quoted);
         let bare = |quoted: &str| quoted.trim_matches(['"', '\'']).to_owned();
         if is_quoted(-1) && self.text(0) == ":" || is_quoted(0) && self.text(1) == ":" {
             let key = if is_quoted(0) { 0 } else { -1 };

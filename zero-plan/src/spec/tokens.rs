@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// A name or a number: letters, digits, `_`, `.`, `+`, `-`, and the `r#` of a raw name.
     Word,
     /// A string, byte string or character, in any of its forms.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 /// A token and its byte range in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub span: Range<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
 }
 
 /// The kind (none for blanks and comments) and the length in bytes of what `rest` starts with; the length is not zero.
-fn next(rest: &str) -> (Option<Kind>, usize) {
+fn next(rest: &str) -> (Option<TokenKind>, usize) {
     if rest.starts_with("//") {
         return (None, rest.find('\n').unwrap_or(rest.len()));
     }
@@ -46,15 +46,15 @@ fn next(rest: &str) -> (Option<Kind>, usize) {
         return (None, block_comment(rest));
     }
     if let Some(len) = quoted(rest) {
-        return (Some(Kind::Quoted), len);
+        return (Some(TokenKind::Quoted), len);
     }
     let prefix = if rest.starts_with("r#") { 2 } else { 0 };
     let word = rest[prefix..].find(|c| !in_word(c)).unwrap_or(rest.len() - prefix);
     if word > 0 {
-        return (Some(Kind::Word), prefix + word);
+        return (Some(TokenKind::Word), prefix + word);
     }
     match rest.chars().next() {
-        Some(c) if c.is_ascii() && !c.is_whitespace() => (Some(Kind::Mark(c as u8)), 1),
+        Some(c) if c.is_ascii() && !c.is_whitespace() => (Some(TokenKind::Mark(c as u8)), 1),
         c => (None, c.map_or(1, char::len_utf8)),
     }
 }

@@ -6,8 +6,8 @@ use ron::error::Error;
 use serde::de::DeserializeOwned;
 
 use super::parse::ron;
-use super::{Model, Recompute, Schedule, Size, Stage, TransportKind, Units};
-use crate::config::{Device, Often, Width};
+use super::{ModelSource, RecomputedUnits, Schedule, Size, Stage, TransportKind, Units};
+use crate::config::{DeviceKind, Often, Width};
 use crate::mesh::Axis;
 
 /// A value that can be read.
@@ -35,8 +35,8 @@ pub(super) trait Number {
     }
 }
 
-impl Number for Device {}
-impl Number for Model {}
+impl Number for DeviceKind {}
+impl Number for ModelSource {}
 impl Number for Often {}
 impl Number for Schedule {}
 impl Number for Stage {}
@@ -64,7 +64,7 @@ impl Number for Size {
     }
 }
 
-impl Number for Recompute {
+impl Number for RecomputedUnits {
     /// Of a list of fields, only that there are none.
     fn number(&self) -> Option<u64> {
         match self {

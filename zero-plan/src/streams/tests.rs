@@ -1,14 +1,14 @@
 //! The queues of small plans, worked out by hand.
 
 use super::*;
-use crate::config::{Config, Device, TransportKind};
+use crate::config::{Config, DeviceKind, TransportKind};
 use crate::mesh::Mesh;
 use crate::pipeline::Pass;
 use crate::plan::{Plan, PlanBuf};
 use crate::static_plan;
 use crate::unit::{Field, Unit};
 
-const CUDA: Config = Config { device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
+const CUDA: Config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
 const UNIT: Unit = Unit { params: 100, takes: 100, input_bytes: 64, output_bytes: 64, operations: 1, ..Unit::NONE };
 
 /// Each op of a step by its name, with its stream where that is not `Compute`, and what it waits for.
@@ -63,7 +63,7 @@ fn the_compiler_computes_the_queues_of_run_time() {
     const FIELDS: &[Field] = &[Field { name: "layers", count: Some(6), tied: None, turns: 1, sizes: UNIT }];
     static PLAN: Plan<'static> = static_plan!("Piped", PIPED, FIELDS);
     static PLAIN: Plan<'static> =
-        static_plan!("Piped", Config { device: Device::Cpu, transport: TransportKind::Local, ..PIPED }, FIELDS);
+        static_plan!("Piped", Config { device: DeviceKind::Cpu, transport: TransportKind::Local, ..PIPED }, FIELDS);
     PlanBuf::new("Piped", PIPED, PLAN.units).with(|plan| {
         assert_eq!(&PLAN, plan);
         assert_eq!(PLAN.fingerprint(), plan.fingerprint());

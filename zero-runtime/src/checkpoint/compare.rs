@@ -17,7 +17,7 @@ pub struct Comparison {
     /// Tensors and states that only one of them has, or that have other shapes, in words.
     pub model: Vec<String>,
     /// Tensors that differ, by state and in the order of the model.
-    pub tensors: Vec<Difference>,
+    pub tensors: Vec<StateDifference>,
     /// Tensors that were compared, each state counted.
     pub compared: usize,
     /// What else they say of themselves that differs: arguments, plan, step, in words.
@@ -26,7 +26,7 @@ pub struct Comparison {
 
 /// How a state of a tensor differs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
+pub struct StateDifference {
     /// The state, as it is called in the first checkpoint.
     pub state: State,
     /// The tensor.
@@ -97,7 +97,7 @@ fn compare_state(
     (b, of_b): (&Checkpoint, State),
     common: &[(usize, usize)],
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<Vec<Difference>, CheckpointError> {
+) -> Result<Vec<StateDifference>, CheckpointError> {
     let (mut ours, mut theirs) = (Elements::all(a, of_a)?, Elements::all(b, of_b)?);
     let (mut one, mut other) = (Vec::new(), Vec::new());
     let mut differing = Vec::new();
@@ -105,7 +105,7 @@ fn compare_state(
         let tensor = &a.manifest.tensors[i];
         let (name, elements) = (tensor.name.clone(), tensor.elements());
         let mut difference =
-            Difference { state: of_a, tensor: name, elements, differing: 0, max_abs: 0.0, max_relative: 0.0 };
+            StateDifference { state: of_a, tensor: name, elements, differing: 0, max_abs: 0.0, max_relative: 0.0 };
         for first in (0..elements).step_by(PIECE_ELEMENTS) {
             let len = PIECE_ELEMENTS.min(elements - first);
             one.resize(len, 0.0);
@@ -122,7 +122,7 @@ fn compare_state(
     Ok(differing)
 }
 
-impl Difference {
+impl StateDifference {
     fn add(&mut self, one: f32, other: f32) {
         if one.to_bits() == other.to_bits() {
             return;

@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 use crate::device::{Element, bf16};
 use crate::plan::State;
 use crate::plan::config::Width;
-use crate::plan::reshard::{Mismatch, Move, Source, Wanted, intersection, prove};
+use crate::plan::reshard::{Mismatch, Move, RunSource, Wanted, intersection, prove};
 
 use super::entry::state_name;
 use super::error::CheckpointError;
 use super::manifest::CHUNK_BYTES;
 use super::open::Checkpoint;
-use super::verify::Chunk;
+use super::verify::HashedChunk;
 
 /// The elements of a state that somebody wants, each from the one place in the files that has it.
 #[derive(Debug)]
 pub struct Elements<'a> {
     checkpoint: &'a Checkpoint,
-    sources: Vec<(Source, Width)>,
+    sources: Vec<(RunSource, Width)>,
     /// What is wanted, by unit and place in its flat buffer.
     wanted: Vec<Wanted>,
     /// What fills each of them, by number and element.
@@ -26,7 +26,7 @@ pub struct Elements<'a> {
     /// Whether the chunks are known to be as they were written.
     is_verified: bool,
     /// The chunk that was read last.
-    chunk: Option<Chunk>,
+    chunk: Option<HashedChunk>,
     bytes: Vec<u8>,
     piece: Vec<u8>,
 }
@@ -75,7 +75,7 @@ impl<'a> Elements<'a> {
     }
 
     /// The chunks that [`Elements::read`] reads, each once.
-    pub fn chunks(&self) -> BTreeSet<Chunk> {
+    pub fn chunks(&self) -> BTreeSet<HashedChunk> {
         let of_move = |it: &Move| {
             let (source, width) = &self.sources[it.source];
             let start = source.offset_bytes + (it.from * width.bytes()) as u64;

@@ -17,7 +17,7 @@ pub const fn state_name(state: State) -> &'static str {
 
 /// A run of elements of a tensor, in the tensor's own flat order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TensorRun {
     /// Which state of it.
     pub state: State,
     /// The tensor, of [`super::Manifest::tensors`].
@@ -30,7 +30,7 @@ pub struct Entry {
     pub width: Width,
 }
 
-impl Entry {
+impl TensorRun {
     /// Its length in a file.
     pub fn bytes(&self) -> u64 {
         (self.len * self.width.bytes()) as u64
@@ -60,7 +60,7 @@ mod tests {
     fn names_come_back() {
         let tensors = [TensorInfo { name: "a/b@1.w".to_owned(), shape: vec![9], transposed: false, unit: 0, start: 0 }];
         for state in State::ALL {
-            let name = Entry { state, tensor: 0, start: 7, len: 2, width: Width::F32 }.name(&tensors);
+            let name = TensorRun { state, tensor: 0, start: 7, len: 2, width: Width::F32 }.name(&tensors);
             assert_eq!(parse_name(&name), Some((state, "a/b@1.w", 7)), "{name}");
         }
         for name in ["parameters/a", "a@0", "param/a@0", "master/a@", "master/a@-1", "master/a@+1", "master/a@01"] {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::plan::Bytes;
-use crate::weights::List;
+use crate::weights::FirstTen;
 
 /// An error of writing, finding or reading a checkpoint. [`CheckpointError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -25,15 +25,15 @@ pub enum CheckpointError {
     #[error("`{}` has {found} bytes, expected {expected}", path.display())]
     OtherLength { path: PathBuf, expected: u64, found: u64 },
     #[error("`{}` was changed since it was written, in bytes {start} to {end}: they hold\n      {holds}", path.display())]
-    Changed { path: PathBuf, start: u64, end: u64, holds: List },
+    Changed { path: PathBuf, start: u64, end: u64, holds: FirstTen },
     #[error("`{}` is another file: expected rank {} of step {}, found rank {} of step {}", path.display(), expected.0, expected.1, found.0, found.1)]
     Exchanged { path: PathBuf, expected: (usize, u64), found: (usize, u64) },
     #[error("`{}` {what}", path.display())]
     Malformed { path: PathBuf, what: String },
     #[error("`{}` is of another model:\n      {differences}", path.display())]
-    OtherModel { path: PathBuf, differences: List },
+    OtherModel { path: PathBuf, differences: FirstTen },
     #[error("`{}` is of another run:\n      {differences}", path.display())]
-    OtherRun { path: PathBuf, differences: List },
+    OtherRun { path: PathBuf, differences: FirstTen },
     #[error("`{}` has room for {}, expected at least {}", path.display(), Bytes(*free as usize), Bytes(*needed as usize))]
     NoRoom { path: PathBuf, free: u64, needed: u64 },
     #[error("cannot write `{}`: {source}", path.display())]

@@ -9,10 +9,10 @@ use super::elements::Elements;
 use super::open::Checkpoint;
 use crate::engine::PIECE_ELEMENTS;
 use crate::error::Error;
-use crate::weights::directory::{Directory, Partial};
+use crate::weights::directory::{Directory, UnfinishedFolder};
 use crate::weights::export::{CARRIED, Writer, begin, own_config};
 use crate::weights::layout::{self, FILE_BYTES_MAX, Layout};
-use crate::weights::{Folder, Named, WeightType, WeightsError};
+use crate::weights::{Folder, NamedTensor, WeightType, WeightsError};
 
 /// What was exported.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,7 +53,8 @@ fn in_files(
     let kind = kind.unwrap_or(WeightType::F32);
     let exported = manifest.tensors.iter().map(|it| {
         let (name, shape) = (it.name.clone(), it.shape.clone());
-        let named = Named { name, shape, transposed: it.transposed, unit: it.unit, start: it.start, is_alias: false };
+        let named =
+            NamedTensor { name, shape, transposed: it.transposed, unit: it.unit, start: it.start, is_alias: false };
         layout::Exported { name: named.name.clone(), named, kind }
     });
     let layout = Layout::new(exported.collect(), file_bytes_max);
@@ -83,7 +84,7 @@ fn in_files(
 }
 
 /// Copies what lies beside the weights that the run has started from, and says so.
-fn carry(init: Option<&Value>, partial: &mut Partial) -> Result<Vec<String>, WeightsError> {
+fn carry(init: Option<&Value>, partial: &mut UnfinishedFolder) -> Result<Vec<String>, WeightsError> {
     let Some(init) = init.and_then(Value::as_str) else { return Ok(Vec::new()) };
     let folder = match Folder::open(Path::new(init)) {
         Ok(folder) => folder,

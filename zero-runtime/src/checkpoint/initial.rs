@@ -10,18 +10,18 @@ use crate::engine::Engine;
 use crate::model::{DeviceOf, Model};
 use crate::plan::{Fingerprint, State};
 use crate::transport::Transport;
-use crate::weights::{List, Named, model_tensors};
+use crate::weights::{FirstTen, NamedTensor, model_tensors};
 
 /// A checkpoint of a model, whatever the layout and the widths that it was written under.
 #[derive(Debug)]
-pub struct Initial {
+pub struct InitialCheckpoint {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
     /// The model's tensors in the order of units and of their flat buffers, each with its number in the checkpoint.
-    pub tensors: Vec<(Named, usize)>,
+    pub tensors: Vec<(NamedTensor, usize)>,
 }
 
-impl Initial {
+impl InitialCheckpoint {
     /// Whether a path that is to be read is a checkpoint.
     pub fn is_one(path: &Path) -> bool {
         path.join(MANIFEST).exists()
@@ -70,17 +70,17 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Z0390 with all differences.
-    pub fn require_model<M: Model>(&self) -> Result<Vec<(Named, usize)>, CheckpointError> {
-        let own: Vec<Named> = model_tensors::<M>().into_iter().filter(|named| !named.is_alias).collect();
+    pub fn require_model<M: Model>(&self) -> Result<Vec<(NamedTensor, usize)>, CheckpointError> {
+        let own: Vec<NamedTensor> = model_tensors::<M>().into_iter().filter(|named| !named.is_alias).collect();
         let mut differences = differences(&own, &self.manifest.tensors);
         if differences.is_empty() {
             differences = other_config(&M::config(), &self.manifest.config);
         }
         if !differences.is_empty() {
-            return Err(CheckpointError::OtherModel { path: self.path.clone(), differences: List(differences) });
+            return Err(CheckpointError::OtherModel { path: self.path.clone(), differences: FirstTen(differences) });
         }
-        let number = |named: &Named| self.manifest.tensors.iter().position(|it| it.name == named.name);
-        let numbered = |named: Named| {
+        let number = |named: &NamedTensor| self.manifest.tensors.iter().position(|it| it.name == named.name);
+        let numbered = |named: NamedTensor| {
             let tensor = number(&named).expect("a tensor of both");
             (named, tensor)
         };
@@ -94,7 +94,7 @@ impl Checkpoint {
 }
 
 /// How the tensors of a model differ from those of a checkpoint, by name and shape.
-fn differences(own: &[Named], theirs: &[TensorInfo]) -> Vec<String> {
+fn differences(own: &[NamedTensor], theirs: &[TensorInfo]) -> Vec<String> {
     let way = |transposed: bool| if transposed { ", published the other way round" } else { "" };
     let mut told = Vec::new();
     for named in own {

@@ -40,7 +40,7 @@ pub struct Manifest {
     /// The norm of the gradient of the last step, if there was one.
     pub gradient_norm: Option<f64>,
     /// What wrote it.
-    pub versions: Versions,
+    pub versions: WriterVersions,
     /// When it was written: RFC 3339, in UTC.
     pub written_at: String,
     /// The files of the ranks, in their order.
@@ -129,7 +129,7 @@ pub struct PlanInfo {
 /// What wrote a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Versions {
+pub struct WriterVersions {
     /// The version of zero.
     pub zero: String,
     /// The version of the format.

@@ -25,18 +25,18 @@ mod store;
 mod tests;
 mod verify;
 
-pub use compare::{Comparison, Difference, compare};
+pub use compare::{Comparison, StateDifference, compare};
 pub use disk::{Disk, Sink, System};
 pub use elements::Elements;
-pub use entry::{Entry, state_name};
+pub use entry::{TensorRun, state_name};
 pub use error::CheckpointError;
 pub use export::{Published, export};
-pub use initial::Initial;
+pub use initial::InitialCheckpoint;
 pub use manifest::{
-    CHUNK_BYTES, DataPosition, FORMAT, FileSums, MANIFEST, Manifest, PlanInfo, SpecInfo, TensorInfo, Versions,
+    CHUNK_BYTES, DataPosition, FORMAT, FileSums, MANIFEST, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions,
 };
 pub use open::Checkpoint;
 pub use shard::{Shard, ShardWriter};
 pub use states::{entries, tensors_of};
-pub use store::{Found, Store};
-pub use verify::Chunk;
+pub use store::{Store, StoredCheckpoint};
+pub use verify::HashedChunk;

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use safetensors::Dtype;
 
 use super::elements::Elements;
-use super::entry::{Entry, parse_name};
+use super::entry::{TensorRun, parse_name};
 use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FORMAT, FileSums, MANIFEST, Manifest, TensorInfo, shard_name};
 use super::sealed::unseal;
 use super::shard::told;
 use crate::plan::State;
 use crate::plan::config::Width;
-use crate::plan::reshard::Source;
+use crate::plan::reshard::RunSource;
 use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
 
 /// A checkpoint whose manifest, lengths and headers are right. What its files hold, [`Checkpoint::verify`] checks.
@@ -37,7 +37,7 @@ pub(super) struct ShardFile {
     /// None where it could not be opened, which only [`Checkpoint::examine`] goes on with.
     file: Option<File>,
     /// The entries in the order of their bytes, and where each begins.
-    pub entries: Vec<(Entry, u64)>,
+    pub entries: Vec<(TensorRun, u64)>,
 }
 
 impl Checkpoint {
@@ -89,11 +89,11 @@ impl Checkpoint {
     }
 
     /// Where all elements of a state lie, and how each is stored; the number of a file is its place in the manifest's.
-    pub fn sources(&self, state: State) -> Vec<(Source, Width)> {
+    pub fn sources(&self, state: State) -> Vec<(RunSource, Width)> {
         let of_file = |(file, shard): (usize, &ShardFile)| {
             let own = shard.entries.iter().filter(|(entry, _)| entry.state == state);
-            own.map(|&(Entry { tensor, start, len, width, .. }, offset_bytes)| {
-                (Source { tensor, start, len, file, offset_bytes }, width)
+            own.map(|&(TensorRun { tensor, start, len, width, .. }, offset_bytes)| {
+                (RunSource { tensor, start, len, file, offset_bytes }, width)
             })
             .collect::<Vec<_>>()
         };
@@ -252,7 +252,7 @@ impl ShardFile {
         bytes: u64,
         tensors: &[TensorInfo],
         by_name: &HashMap<&str, usize>,
-    ) -> Result<Vec<(Entry, u64)>, CheckpointError> {
+    ) -> Result<Vec<(TensorRun, u64)>, CheckpointError> {
         let refused = |what: String| CheckpointError::malformed(&self.path, what);
         let header = header::read(&mut head, bytes).map_err(|error| match error {
             HeaderError::Io(source) => refused(format!("has a header that ends early: {source}")),
@@ -272,7 +272,7 @@ impl ShardFile {
             if start.checked_add(len).is_none_or(|end| end > tensors[tensor].elements()) {
                 return Err(refused(format!("has {len} elements in `{name}`, which its tensor has not")));
             }
-            entries.push((Entry { state, tensor, start, len, width }, found.start_bytes));
+            entries.push((TensorRun { state, tensor, start, len, width }, found.start_bytes));
         }
         entries.sort_by_key(|&(_, start)| start);
         Ok(entries)

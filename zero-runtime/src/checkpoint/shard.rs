@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::disk::{Disk, Sink};
-use super::entry::Entry;
+use super::entry::TensorRun;
 use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FileSums, TensorInfo, shard_name, sums_name};
 use super::sealed::seal;
@@ -27,7 +27,7 @@ const STEP_DIGITS: usize = 20;
 #[derive(Clone, Debug)]
 pub struct Shard {
     rank: usize,
-    entries: Vec<Entry>,
+    entries: Vec<TensorRun>,
     /// The header of step 0, with its length before it.
     head: Vec<u8>,
     /// Where the digits of the step begin in it.
@@ -40,7 +40,7 @@ impl Shard {
     ///
     /// # Panics
     /// If an entry reaches beyond its tensor.
-    pub fn new(rank: usize, tensors: &[TensorInfo], entries: Vec<Entry>) -> Self {
+    pub fn new(rank: usize, tensors: &[TensorInfo], entries: Vec<TensorRun>) -> Self {
         let zero = "0".repeat(STEP_DIGITS);
         let told = json!({ "format": FORMAT_NAME, "rank": rank.to_string(), "step": zero });
         // First, so that no name of a tensor can be taken for it.
@@ -73,7 +73,7 @@ impl Shard {
     }
 
     /// What it holds, in order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[TensorRun] {
         &self.entries
     }
 

@@ -5,24 +5,30 @@ use core::ops::Range;
 use std::collections::BTreeSet;
 
 use super::elements::Elements;
-use super::entry::Entry;
+use super::entry::TensorRun;
 use super::error::CheckpointError;
 use super::manifest::TensorInfo;
 use super::open::Checkpoint;
-use super::verify::Chunk;
+use super::verify::HashedChunk;
 use crate::engine::Engine;
 use crate::model::{DeviceOf, Model};
 use crate::plan::State;
 use crate::plan::config::{Precision, Width};
 use crate::plan::reshard::Wanted;
 use crate::transport::Transport;
-use crate::weights::{Named, model_tensors};
+use crate::weights::{NamedTensor, model_tensors};
 
 /// Those of a model but for what is tied, in the order of units and of their flat buffers.
 pub fn tensors_of<M: Model>() -> Vec<TensorInfo> {
     let own = model_tensors::<M>().into_iter().filter(|named| !named.is_alias);
-    own.map(|Named { name, shape, transposed, unit, start, .. }| TensorInfo { name, shape, transposed, unit, start })
-        .collect()
+    own.map(|NamedTensor { name, shape, transposed, unit, start, .. }| TensorInfo {
+        name,
+        shape,
+        transposed,
+        unit,
+        start,
+    })
+    .collect()
 }
 
 /// The width in which the numbers of a state are stored.
@@ -44,7 +50,7 @@ fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
 pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
     tensors: &[TensorInfo],
-) -> Vec<Entry> {
+) -> Vec<TensorRun> {
     let mut entries = Vec::new();
     for saved in engine.saved() {
         let width = width(&engine.plan().config.precision, saved.state);
@@ -52,7 +58,7 @@ pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
             let own = info.start..info.start + info.elements();
             if let Some(both) = common(&own, &saved.stretch.elements()) {
                 let (start, len) = (both.start - info.start, both.len());
-                entries.push(Entry { state: saved.state, tensor, start, len, width });
+                entries.push(TensorRun { state: saved.state, tensor, start, len, width });
             }
         }
     }
@@ -62,7 +68,7 @@ pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 /// What a rank stores of a state, as elements of the tensors of a checkpoint.
 fn wanted<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
-    tensors: &[(Named, usize)],
+    tensors: &[(NamedTensor, usize)],
     state: State,
 ) -> Vec<Wanted> {
     let mut wanted = Vec::new();
@@ -80,7 +86,7 @@ fn wanted<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 /// Gives an engine the parameters of a checkpoint: of each unit what its rank stores, in pieces.
 pub(super) fn load_parameters<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     checkpoint: &Checkpoint,
-    tensors: &[(Named, usize)],
+    tensors: &[(NamedTensor, usize)],
     engine: &mut Engine<'p, M, T>,
     is_verified: bool,
 ) -> Result<(), CheckpointError> {
@@ -105,7 +111,7 @@ impl Checkpoint {
     /// Z0385 if a file cannot be read, Z0387 if it was changed, Z0389 if files do not have each element once.
     pub fn load<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &self,
-        tensors: &[(Named, usize)],
+        tensors: &[(NamedTensor, usize)],
         engine: &mut Engine<'p, M, T>,
     ) -> Result<(), CheckpointError> {
         load_parameters(self, tensors, engine, true)?;
@@ -126,9 +132,9 @@ impl Checkpoint {
     /// Z0389 if files do not have each element once.
     pub fn chunks_for<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &self,
-        tensors: &[(Named, usize)],
+        tensors: &[(NamedTensor, usize)],
         engine: &Engine<'p, M, T>,
-    ) -> Result<BTreeSet<Chunk>, CheckpointError> {
+    ) -> Result<BTreeSet<HashedChunk>, CheckpointError> {
         let own = [(self.best_parameters(), State::Parameters), (MOMENTS[0], MOMENTS[0]), (MOMENTS[1], MOMENTS[1])];
         let (mut mine, mut read) = (BTreeSet::new(), BTreeSet::new());
         for (from, to) in own {

@@ -36,7 +36,7 @@ pub struct Store {
 
 /// A checkpoint in the folder of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct StoredCheckpoint {
     /// Steps that were done.
     pub step: u64,
     /// Its folder.
@@ -108,7 +108,7 @@ impl Store {
     ///
     /// # Errors
     /// Z0385 if the folder cannot be read.
-    pub fn checkpoints(path: &Path) -> Result<Vec<Found>, CheckpointError> {
+    pub fn checkpoints(path: &Path) -> Result<Vec<StoredCheckpoint>, CheckpointError> {
         let entries = match fs::read_dir(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(CheckpointError::unreadable(path))?,
@@ -117,7 +117,7 @@ impl Store {
         for entry in entries {
             let name = entry.map_err(CheckpointError::unreadable(path))?.file_name();
             if let Some(step) = step_of(&name, WHOLE).filter(|_| is_folder(&path.join(&name))) {
-                found.push(Found { step, path: path.join(name) });
+                found.push(StoredCheckpoint { step, path: path.join(name) });
             }
         }
         found.sort_by_key(|one| std::cmp::Reverse(one.step));

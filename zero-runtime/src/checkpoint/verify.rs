@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, TensorInfo};
 use super::open::{Checkpoint, ShardFile};
-use crate::weights::List;
+use crate::weights::FirstTen;
 
 /// Bytes of a file that have a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Chunk {
+pub struct HashedChunk {
     /// The file, of the manifest's.
     pub file: usize,
     /// Which of its chunks.
@@ -21,16 +21,16 @@ pub struct Chunk {
 
 impl Checkpoint {
     /// All chunks of all files.
-    pub fn chunks(&self) -> impl Iterator<Item = Chunk> {
+    pub fn chunks(&self) -> impl Iterator<Item = HashedChunk> {
         let files = self.manifest.files.iter().enumerate();
-        files.flat_map(|(file, sums)| (0..sums.chunks.len()).map(move |index| Chunk { file, index }))
+        files.flat_map(|(file, sums)| (0..sums.chunks.len()).map(move |index| HashedChunk { file, index }))
     }
 
     /// The chunks that bytes of a file lie in.
-    pub fn chunks_of(&self, file: usize, bytes: Range<u64>) -> impl Iterator<Item = Chunk> + use<> {
+    pub fn chunks_of(&self, file: usize, bytes: Range<u64>) -> impl Iterator<Item = HashedChunk> + use<> {
         let size = CHUNK_BYTES as u64;
         let end = if bytes.is_empty() { bytes.start / size } else { bytes.end.div_ceil(size) };
-        (bytes.start / size..end).map(move |index| Chunk { file, index: index as usize })
+        (bytes.start / size..end).map(move |index| HashedChunk { file, index: index as usize })
     }
 
     /// Checks that these chunks are as they were written, by so many threads. `progress` is told how many bytes more were
@@ -40,7 +40,7 @@ impl Checkpoint {
     /// The first of [`Checkpoint::faults`].
     pub fn verify(
         &self,
-        chunks: &[Chunk],
+        chunks: &[HashedChunk],
         threads: usize,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), CheckpointError> {
@@ -49,7 +49,12 @@ impl Checkpoint {
 
     /// All that is wrong with these chunks, in their order: Z0387 for each that was changed, Z0385 for each that cannot be
     /// read.
-    pub fn faults(&self, chunks: &[Chunk], threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<CheckpointError> {
+    pub fn faults(
+        &self,
+        chunks: &[HashedChunk],
+        threads: usize,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Vec<CheckpointError> {
         let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let work = || {
             let mut bytes = Vec::new();
@@ -73,7 +78,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Z0385, or Z0387 if it was changed.
-    pub(super) fn read_chunk(&self, chunk: Chunk, bytes: &mut Vec<u8>) -> Result<(), CheckpointError> {
+    pub(super) fn read_chunk(&self, chunk: HashedChunk, bytes: &mut Vec<u8>) -> Result<(), CheckpointError> {
         let sums = &self.manifest.files[chunk.file];
         let start = (chunk.index * CHUNK_BYTES) as u64;
         bytes.resize(CHUNK_BYTES.min((sums.bytes - start) as usize), 0);
@@ -91,7 +96,7 @@ impl ShardFile {
         let start = (index * CHUNK_BYTES) as u64;
         let end = bytes.min(start + CHUNK_BYTES as u64);
         let data = self.entries.first().map_or(bytes, |&(_, first)| first);
-        let mut holds = List::default();
+        let mut holds = FirstTen::default();
         if start < data {
             holds.0.push("the header".to_owned());
         }

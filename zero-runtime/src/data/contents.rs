@@ -12,14 +12,14 @@ pub type Skipped = BTreeMap<String, usize>;
 
 /// How many files of a directory were taken, and which entries were not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Taken {
+pub struct TakenFiles {
     /// Files that were taken.
     pub files: usize,
     /// The files that were passed over.
     pub skipped: Skipped,
 }
 
-impl Taken {
+impl TakenFiles {
     /// One file that was given by its own path.
     pub(super) fn one() -> Self {
         Self { files: 1, skipped: Skipped::new() }
@@ -43,7 +43,7 @@ pub struct Contents {
     pub origin: String,
     /// The files. None for text in memory.
     #[serde(flatten)]
-    pub taken: Option<Taken>,
+    pub taken: Option<TakenFiles>,
     /// All tokens.
     pub tokens: usize,
     /// Tokens of the sequences that are held out, each with one more to predict.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn contents_are_told_with_what_was_skipped_and_why() {
-        let mut taken = Taken::one();
+        let mut taken = TakenFiles::one();
         let held_out = |taken| Contents {
             origin: "`text`".to_owned(),
             taken,
@@ -81,7 +81,7 @@ mod tests {
             held_out_tokens: 17,
             held_out_sequences: 1,
         };
-        let told = |taken: &Taken| held_out(Some(taken.clone())).to_string();
+        let told = |taken: &TakenFiles| held_out(Some(taken.clone())).to_string();
         assert_eq!(told(&taken), "data: `text`, 1 file, 100 tokens, 17 of them held out as 1 sequence");
         ["hidden", ".npy (an array)", "hidden"].into_iter().for_each(|reason| taken.skip(reason));
         taken.files = 2;

@@ -11,36 +11,36 @@ use zero_plan::Fingerprint;
 use zero_plan::footprint::DATA_BYTES;
 
 use super::DataAs;
-use super::contents::Taken;
+use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
 use super::tokenized;
 use super::tokenizer::Tokenizer;
-use super::tokens::{self, Header};
+use super::tokens::{self, TokenHeader};
 use super::tree::{Files, for_each_file, for_each_text};
 
 /// Token ids, all of them less than the vocabulary they were opened with.
 pub(super) struct Corpus {
-    source: Source,
+    source: CorpusSource,
     tokens: usize,
     fingerprint: u64,
     /// Bytes in memory beyond the room that a plan has for data.
     resident_bytes: usize,
 }
 
-enum Source {
+enum CorpusSource {
     /// Ids, encoded.
     Memory(Cow<'static, [u8]>, Encoding),
     /// One file, which stays open, and where in it the ids begin.
     File { file: File, path: PathBuf, encoding: Encoding, base: usize },
     /// Text files one after another. Each is opened when something is drawn from it, because there may be more than a
     /// process can have open.
-    Files(Vec<Piece>),
+    Files(Vec<CorpusFile>),
 }
 
 /// A text file of a directory.
-struct Piece {
+struct CorpusFile {
     path: PathBuf,
     /// The first token after it.
     end: usize,
@@ -54,7 +54,7 @@ impl Corpus {
         data_as: Option<DataAs>,
         tokenizer: Option<&Tokenizer>,
         vocabulary: usize,
-    ) -> Result<(Self, Taken), DataError> {
+    ) -> Result<(Self, TakenFiles), DataError> {
         let found = fs::metadata(path).map_err(DataError::unreadable(path))?;
         if found.is_dir() {
             if let (None, Some(tokenizer)) = (data_as, tokenizer) {
@@ -67,7 +67,7 @@ impl Corpus {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a directory");
             return Err(DataError::Unreadable { path: path.to_owned(), source });
         }
-        Ok((Self::file(path, data_as, tokenizer, vocabulary)?, Taken::one()))
+        Ok((Self::file(path, data_as, tokenizer, vocabulary)?, TakenFiles::one()))
     }
 
     /// Bytes as token ids. `origin` names them in errors.
@@ -79,7 +79,7 @@ impl Corpus {
         scan.add(&bytes);
         check(&scan, Encoding::Byte, 0, origin, vocabulary)?;
         let (tokens, fingerprint) = (bytes.len(), scan.hash());
-        Ok(Self { tokens, fingerprint, source: Source::Memory(bytes, Encoding::Byte), resident_bytes: 0 })
+        Ok(Self { tokens, fingerprint, source: CorpusSource::Memory(bytes, Encoding::Byte), resident_bytes: 0 })
     }
 
     /// Ids in memory, as `encoding` has them, which take `resident_bytes` there: all of them ids of a tokenizer whose vocabulary is no larger than the model's.
@@ -87,7 +87,12 @@ impl Corpus {
         let mut scan = Scan::new(Encoding::Byte, usize::MAX);
         scan.add(&bytes);
         let tokens = bytes.len() / encoding.bytes();
-        Self { tokens, fingerprint: scan.hash(), source: Source::Memory(Cow::Owned(bytes), encoding), resident_bytes }
+        Self {
+            tokens,
+            fingerprint: scan.hash(),
+            source: CorpusSource::Memory(Cow::Owned(bytes), encoding),
+            resident_bytes,
+        }
     }
 
     /// The token file at `path`; `None` if it is none. `tokenizer` is the one that it must have been made by, if that is
@@ -95,7 +100,9 @@ impl Corpus {
     fn token_file(path: &Path, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<Self>, DataError> {
         let unreadable = || DataError::unreadable(path);
         let mut file = File::open(path).map_err(unreadable())?;
-        let Some(Header { encoding, start, tokens, made }) = tokens::recognise(&file, path)? else { return Ok(None) };
+        let Some(TokenHeader { encoding, start, tokens, made }) = tokens::recognise(&file, path)? else {
+            return Ok(None);
+        };
         if let Some(made) = made.filter(|made| made.vocabulary > vocabulary) {
             let origin = format!("the token file {}", origin(path));
             return Err(DataError::VocabularyTooLarge { origin, vocabulary: made.vocabulary, classes: vocabulary });
@@ -121,7 +128,7 @@ impl Corpus {
             }
             _ => check(&scan, encoding, start, &origin(path), vocabulary)?,
         }
-        let source = Source::File { file, path: path.to_owned(), encoding, base: start };
+        let source = CorpusSource::File { file, path: path.to_owned(), encoding, base: start };
         Ok(Some(Self { source, tokens, fingerprint: scan.hash(), resident_bytes: 0 }))
     }
 
@@ -155,18 +162,22 @@ impl Corpus {
             return Err(DataError::OddSize { path: path.to_owned(), bytes: scan.bytes });
         }
         check(&scan, encoding, 0, &origin(path), vocabulary)?;
-        let source = Source::File { file, path: path.to_owned(), encoding, base: 0 };
+        let source = CorpusSource::File { file, path: path.to_owned(), encoding, base: 0 };
         Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash(), resident_bytes: 0 })
     }
 
     /// All text files below `directory`, or all files, one after another in the order of their paths.
-    fn directory(directory: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(Self, Taken), DataError> {
+    fn directory(
+        directory: &Path,
+        data_as: Option<DataAs>,
+        vocabulary: usize,
+    ) -> Result<(Self, TakenFiles), DataError> {
         let (mut pieces, mut end, mut fingerprint) = (Vec::new(), 0, Fingerprint::default());
         let add = |path: PathBuf, scan: Scan| {
             check(&scan, Encoding::Byte, 0, &origin(&path), vocabulary)?;
             end += scan.bytes;
             fingerprint.add(&scan.hash().to_le_bytes());
-            pieces.push(Piece { path, end });
+            pieces.push(CorpusFile { path, end });
             Ok(())
         };
         let taken = match data_as {
@@ -174,7 +185,7 @@ impl Corpus {
             Some(DataAs::Bytes) => for_each_file(directory, vocabulary, add)?,
             Some(DataAs::Ids) => return Err(DataError::IdsOfDirectory { directory: directory.to_owned() }),
         };
-        let (source, fingerprint) = (Source::Files(pieces), fingerprint.finish());
+        let (source, fingerprint) = (CorpusSource::Files(pieces), fingerprint.finish());
         Ok((Self { source, tokens: end, fingerprint, resident_bytes: 0 }, taken))
     }
 
@@ -199,22 +210,22 @@ impl Corpus {
     /// If a file cannot be read any more.
     pub(super) fn copy(&self, start: usize, out: &mut [u32]) {
         match &self.source {
-            Source::Memory(bytes, encoding) => {
+            CorpusSource::Memory(bytes, encoding) => {
                 let width = encoding.bytes();
                 encoding.decode(&bytes[start * width..(start + out.len()) * width], |i, id| out[i] = id);
             }
-            Source::File { file, path, encoding, base } => {
+            CorpusSource::File { file, path, encoding, base } => {
                 encoding.copy(file, *base, start, out).unwrap_or_else(|error| changed(path, &error));
             }
-            Source::Files(pieces) => copy_pieces(pieces, start, out),
+            CorpusSource::Files(pieces) => copy_pieces(pieces, start, out),
         }
     }
 }
 
-fn copy_pieces(pieces: &[Piece], mut start: usize, mut out: &mut [u32]) {
+fn copy_pieces(pieces: &[CorpusFile], mut start: usize, mut out: &mut [u32]) {
     let mut next = pieces.partition_point(|piece| piece.end <= start);
     while !out.is_empty() {
-        let Piece { path, end } = &pieces[next];
+        let CorpusFile { path, end } = &pieces[next];
         let first = next.checked_sub(1).map_or(0, |before| pieces[before].end);
         let (here, rest) = out.split_at_mut(out.len().min(end - start));
         let read = File::open(path).and_then(|file| Encoding::Byte.copy(&file, 0, start - first, here));

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// What a file holds, and how to get text from it that a model can learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct FileKind {
     /// What one such file is called, in a word or two.
     pub(super) name: &'static str,
     /// What to do with it.
@@ -21,42 +21,45 @@ const UNPACK: &str = "unpack it, and give what was in it";
 const NOT_DATA: &str = "give the text that a model is to learn";
 
 /// Everything that is known not to be text, with the ends of names.
-const KINDS: &[(Kind, &[&str])] = &[
-    (Kind { name: "a table", remedy: TOKENIZE }, &["parquet"]),
-    (Kind { name: "token ids", remedy: "give it by its own path" }, &["bin"]),
-    (Kind { name: "a table", remedy: WRITE }, &["arrow", "feather", "ipc", "orc", "avro", "xls", "xlsx", "ods"]),
+const KINDS: &[(FileKind, &[&str])] = &[
+    (FileKind { name: "a table", remedy: TOKENIZE }, &["parquet"]),
+    (FileKind { name: "token ids", remedy: "give it by its own path" }, &["bin"]),
+    (FileKind { name: "a table", remedy: WRITE }, &["arrow", "feather", "ipc", "orc", "avro", "xls", "xlsx", "ods"]),
     (
-        Kind { name: "an array", remedy: WRITE },
+        FileKind { name: "an array", remedy: WRITE },
         &["npy", "npz", "h5", "hdf5", "mat", "mds", "tfrecord", "tfrecords", "idx", "zarr", "nc"],
     ),
-    (Kind { name: "a database", remedy: WRITE }, &["db", "sqlite", "sqlite3", "duckdb", "mdb", "lmdb"]),
+    (FileKind { name: "a database", remedy: WRITE }, &["db", "sqlite", "sqlite3", "duckdb", "mdb", "lmdb"]),
     (
-        Kind { name: "a checkpoint", remedy: NOT_DATA },
+        FileKind { name: "a checkpoint", remedy: NOT_DATA },
         &["safetensors", "pt", "pth", "ckpt", "gguf", "ggml", "onnx", "pb", "tflite"],
     ),
-    (Kind { name: "a pickle", remedy: WRITE }, &["pkl", "pickle", "joblib", "msgpack"]),
+    (FileKind { name: "a pickle", remedy: WRITE }, &["pkl", "pickle", "joblib", "msgpack"]),
     (
-        Kind { name: "an archive", remedy: UNPACK },
+        FileKind { name: "an archive", remedy: UNPACK },
         &["zip", "tar", "tgz", "gz", "bz2", "xz", "lz4", "lzma", "zst", "br", "7z", "rar", "iso", "deb", "rpm", "whl"],
     ),
-    (Kind { name: "a document", remedy: WRITE }, &["pdf", "doc", "docx", "odt", "ppt", "pptx", "epub", "djvu", "ps"]),
     (
-        Kind { name: "an image", remedy: NOT_DATA },
+        FileKind { name: "a document", remedy: WRITE },
+        &["pdf", "doc", "docx", "odt", "ppt", "pptx", "epub", "djvu", "ps"],
+    ),
+    (
+        FileKind { name: "an image", remedy: NOT_DATA },
         &["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "ico", "heic", "avif"],
     ),
     (
-        Kind { name: "sound or film", remedy: NOT_DATA },
+        FileKind { name: "sound or film", remedy: NOT_DATA },
         &["wav", "mp3", "flac", "ogg", "opus", "m4a", "mp4", "mkv", "webm", "avi", "mov"],
     ),
     (
-        Kind { name: "a program", remedy: NOT_DATA },
+        FileKind { name: "a program", remedy: NOT_DATA },
         &["exe", "dll", "so", "dylib", "a", "o", "rlib", "rmeta", "wasm", "class", "jar", "pyc"],
     ),
-    (Kind { name: "a font", remedy: NOT_DATA }, &["ttf", "otf", "woff", "woff2"]),
+    (FileKind { name: "a font", remedy: NOT_DATA }, &["ttf", "otf", "woff", "woff2"]),
 ];
 
 /// What a file holds and the end of its name, if that says that it is not text.
-pub(super) fn of(path: &Path) -> Option<(Kind, &'static str)> {
+pub(super) fn of(path: &Path) -> Option<(FileKind, &'static str)> {
     let extension = path.extension().and_then(OsStr::to_str)?;
     KINDS.iter().find_map(|(kind, extensions)| {
         let known = extensions.iter().find(|known| known.eq_ignore_ascii_case(extension))?;

@@ -58,13 +58,13 @@ mod tokens;
 mod tree;
 mod workspace;
 
-pub use contents::{Contents, Skipped, Taken};
+pub use contents::{Contents, Skipped, TakenFiles};
 pub use draw::Draw;
 pub use error::DataError;
 pub use text::Text;
 pub(crate) use text::require_fit;
-pub use tokenizer::{Stream, Tokenizer};
-pub use tokens::{TokenFileWriter, Written};
+pub use tokenizer::{TokenStream, Tokenizer};
+pub use tokens::{TokenFileWriter, WrittenFile};
 pub use tree::text_files;
 pub use workspace::{WorkspaceText, workspace_text};
 

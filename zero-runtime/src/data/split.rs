@@ -10,7 +10,7 @@ const PERIOD_BLOCKS_MAX: usize = 10;
 ///
 /// A window is the length + 1 tokens of one sequence and its targets; a block is a whole number of windows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Split {
+pub(super) struct Periods {
     window: usize,
     block: usize,
     period: usize,
@@ -18,13 +18,13 @@ pub(super) struct Split {
     tokens: usize,
 }
 
-impl Split {
+impl Periods {
     /// The least number of tokens: one training window and one held-out window.
     pub(super) fn tokens_min(length: usize) -> usize {
         2 * (length + 1)
     }
 
-    /// The split of `tokens` tokens for sequences of `length` tokens. `None` below [`Split::tokens_min`].
+    /// The split of `tokens` tokens for sequences of `length` tokens. `None` below [`Periods::tokens_min`].
     pub(super) fn new(tokens: usize, length: usize) -> Option<Self> {
         assert!(length > 0, "a sequence has at least one token");
         if tokens < Self::tokens_min(length) {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     /// For each token whether it is held out.
-    fn held_out_tokens(split: &Split) -> Vec<bool> {
+    fn held_out_tokens(split: &Periods) -> Vec<bool> {
         let mut held_out = vec![false; split.tokens];
         for start in (0..split.held_out_count()).map(|index| split.held_out_start(index)) {
             for token in &mut held_out[start..start + split.window] {
@@ -92,8 +92,8 @@ mod tests {
     #[test]
     fn training_windows_are_all_that_hold_no_held_out_token() {
         for length in 1..5 {
-            for tokens in Split::tokens_min(length)..2000 {
-                let split = Split::new(tokens, length).unwrap();
+            for tokens in Periods::tokens_min(length)..2000 {
+                let split = Periods::new(tokens, length).unwrap();
                 let held_out = held_out_tokens(&split);
                 let free = held_out.windows(length + 1).enumerate().filter(|(_, window)| !window.contains(&true));
                 let starts = (0..split.training_count()).map(|index| split.training_start(index));
@@ -106,17 +106,17 @@ mod tests {
     #[test]
     fn a_tenth_is_held_out_and_never_more_where_there_is_enough() {
         for tokens in 90..5000 {
-            let split = Split::new(tokens, 8).unwrap();
+            let split = Periods::new(tokens, 8).unwrap();
             let held_out = split.held_out_count() * 9;
             assert!(held_out * 10 <= tokens && held_out * 20 > tokens, "{held_out} of {tokens}");
         }
-        assert_eq!(Split::new(1_000_000, 99).unwrap().held_out_count(), 992); // 62 blocks of 16 windows
+        assert_eq!(Periods::new(1_000_000, 99).unwrap().held_out_count(), 992); // 62 blocks of 16 windows
     }
 
     #[test]
     fn the_least_corpus_trains_one_window_and_holds_out_one() {
-        assert!(Split::new(17, 8).is_none());
-        let split = Split::new(18, 8).unwrap();
+        assert!(Periods::new(17, 8).is_none());
+        let split = Periods::new(18, 8).unwrap();
         assert_eq!((split.training_count(), split.training_start(0)), (1, 0));
         assert_eq!((split.held_out_count(), split.held_out_start(0)), (1, 9));
     }

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use super::contents::{Contents, Taken};
+use super::contents::{Contents, TakenFiles};
 use super::corpus::{Corpus, origin};
 use super::error::DataError;
-use super::split::Split;
+use super::split::Periods;
 use super::tokenized::Documents;
 use super::tokenizer::Tokenizer;
 use super::{DataAs, Dataset, Draw};
@@ -21,8 +21,8 @@ use crate::layer::Tokens;
 pub struct Text {
     corpus: Corpus,
     origin: String,
-    taken: Option<Taken>,
-    split: Split,
+    taken: Option<TakenFiles>,
+    split: Periods,
     length: usize,
     vocabulary: usize,
     /// Bytes that its tokenizer takes.
@@ -112,22 +112,22 @@ impl Text {
     fn new(
         corpus: Corpus,
         origin: String,
-        taken: Option<Taken>,
+        taken: Option<TakenFiles>,
         length: usize,
         vocabulary: usize,
     ) -> Result<Self, DataError> {
         let tokens = corpus.tokens();
-        match Split::new(tokens, length) {
+        match Periods::new(tokens, length) {
             Some(split) => Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0 }),
             None => {
-                let tokens_min = Split::tokens_min(length);
+                let tokens_min = Periods::tokens_min(length);
                 Err(DataError::TooShort { origin, tokens, tokens_min, length })
             }
         }
     }
 
     /// Adds what it was made of.
-    pub(crate) fn of(self, taken: Taken) -> Self {
+    pub(crate) fn of(self, taken: TakenFiles) -> Self {
         Self { taken: Some(taken), ..self }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::footprint::DATA_BYTES;
 
-use super::contents::Taken;
+use super::contents::TakenFiles;
 use super::corpus::{Corpus, origin, scan_text};
 use super::error::DataError;
 use super::scan::{Encoding, Scan};
@@ -93,7 +93,7 @@ pub(super) fn file(path: &Path, tokenizer: &Tokenizer) -> Result<Corpus, DataErr
 ///
 /// # Errors
 /// Those of [`for_each_text`] and [`Documents::add`].
-pub(super) fn directory(directory: &Path, tokenizer: &Tokenizer) -> Result<(Corpus, Taken), DataError> {
+pub(super) fn directory(directory: &Path, tokenizer: &Tokenizer) -> Result<(Corpus, TakenFiles), DataError> {
     let mut documents = Documents::new(tokenizer, format!("the text below {}", origin(directory)));
     let add = |path: PathBuf, scan: Scan| documents.file(&path, &scan);
     let taken = for_each_text(directory, Files::All, |_| true, BYTES, add)?;

@@ -123,8 +123,8 @@ impl Tokenizer {
     }
 
     /// Text of ids that come one by one.
-    pub fn stream(&self) -> Stream<'_> {
-        Stream { tokenizer: self, ids: Vec::new(), shown: 0 }
+    pub fn stream(&self) -> TokenStream<'_> {
+        TokenStream { tokenizer: self, ids: Vec::new(), shown: 0 }
     }
 
     /// A bound of the bytes that it takes in memory.
@@ -142,7 +142,7 @@ impl Tokenizer {
 const PENDING_MAX: usize = 4;
 
 /// Text of ids that come one by one. A character whose bytes are in several tokens is shown when it is whole.
-pub struct Stream<'t> {
+pub struct TokenStream<'t> {
     tokenizer: &'t Tokenizer,
     /// What was shown last, because the text of a token may depend on the one before it, and what was not shown yet.
     ids: Vec<u32>,
@@ -150,7 +150,7 @@ pub struct Stream<'t> {
     shown: usize,
 }
 
-impl Stream<'_> {
+impl TokenStream<'_> {
     /// What can be shown now that `id` is there; maybe nothing.
     pub fn next(&mut self, id: u32) -> String {
         let before = self.tokenizer.decode(&self.ids[..self.shown]);

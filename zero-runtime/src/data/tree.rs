@@ -12,7 +12,7 @@ use ignore::{DirEntry, WalkBuilder};
 
 use zero_plan::footprint::DATA_BYTES;
 
-use super::contents::Taken;
+use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
@@ -51,7 +51,7 @@ pub(super) fn for_each_text(
     wanted: impl Fn(&Path) -> bool,
     vocabulary: usize,
     mut visit: impl FnMut(PathBuf, Scan) -> Result<(), DataError>,
-) -> Result<Taken, DataError> {
+) -> Result<TakenFiles, DataError> {
     let (paths, mut taken) = walk(root, files, DATA_BYTES)?;
     for path in paths {
         if let Some((kind, end)) = kind::of(&path) {
@@ -82,7 +82,7 @@ pub(super) fn for_each_file(
     root: &Path,
     vocabulary: usize,
     mut visit: impl FnMut(PathBuf, Scan) -> Result<(), DataError>,
-) -> Result<Taken, DataError> {
+) -> Result<TakenFiles, DataError> {
     let (paths, mut taken) = walk(root, Files::All, DATA_BYTES)?;
     for path in paths {
         let scan = File::open(&path).and_then(|mut file| Scan::file(&mut file, Encoding::Byte, vocabulary));
@@ -111,11 +111,11 @@ pub fn text_files(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
             files.push(path);
         }
     }
-    found(directory, Files::All, Taken { files: files.len(), ..taken })?;
+    found(directory, Files::All, TakenFiles { files: files.len(), ..taken })?;
     Ok(files)
 }
 
-fn found(root: &Path, files: Files, taken: Taken) -> Result<Taken, DataError> {
+fn found(root: &Path, files: Files, taken: TakenFiles) -> Result<TakenFiles, DataError> {
     if taken.files > 0 {
         return Ok(taken);
     }
@@ -128,9 +128,9 @@ fn found(root: &Path, files: Files, taken: Taken) -> Result<Taken, DataError> {
 
 /// The paths of `files` below `root`, sorted, if a list of them takes no more than `bytes_max`; and what was passed
 /// over.
-fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Taken), DataError> {
+fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, TakenFiles), DataError> {
     // The walker owns its filter, so the filter and this function count in one shared place.
-    let skipped = Arc::new(Mutex::new(Taken::default()));
+    let skipped = Arc::new(Mutex::new(TakenFiles::default()));
     let mut walker = WalkBuilder::new(root);
     walker.standard_filters(false);
     if files == Files::Shared {
@@ -171,7 +171,7 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
     Ok((paths, skipped))
 }
 
-fn count(skipped: &Mutex<Taken>, reason: &str) {
+fn count(skipped: &Mutex<TakenFiles>, reason: &str) {
     skipped.lock().unwrap_or_else(PoisonError::into_inner).skip(reason);
 }
 

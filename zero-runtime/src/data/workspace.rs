@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::footprint::DATA_BYTES;
 
-use super::contents::{Skipped, Taken};
+use super::contents::{Skipped, TakenFiles};
 use super::error::DataError;
 use super::tree::{Files, for_each_text};
 
@@ -65,8 +65,8 @@ impl WorkspaceText {
     }
 
     /// The files that it was made of.
-    pub fn taken(&self) -> Taken {
-        Taken { files: self.files.len(), skipped: self.skipped.clone() }
+    pub fn taken(&self) -> TakenFiles {
+        TakenFiles { files: self.files.len(), skipped: self.skipped.clone() }
     }
 }
 

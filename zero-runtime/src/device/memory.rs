@@ -17,7 +17,7 @@ use crate::view::{View, ViewMut};
 /// `len` bytes from `start` belong to this value for as long as it lives, hold zeros until something is written there, and
 /// begin at a multiple of 4096.
 #[expect(clippy::len_without_is_empty, reason = "no arena is empty")]
-pub unsafe trait Memory: Send + Sync + 'static {
+pub unsafe trait DeviceMemory: Send + Sync + 'static {
     /// The first byte, as the device counts: only the device can look there.
     fn start(&self) -> *mut u8;
 
@@ -26,7 +26,7 @@ pub unsafe trait Memory: Send + Sync + 'static {
 }
 
 // SAFETY: a segment is a mapping of whole pages, zero at first, that ends when its last owner does.
-unsafe impl Memory for Arc<Segment> {
+unsafe impl DeviceMemory for Arc<Segment> {
     fn start(&self) -> *mut u8 {
         self.ptr()
     }
@@ -40,7 +40,7 @@ unsafe impl Memory for Arc<Segment> {
 pub type Exchange<'a> = dyn FnMut(OwnedFd) -> Result<Vec<OwnedFd>, LaunchError> + 'a;
 
 /// What ranks share where their devices have memory of their own: a part of each, one behind another.
-pub struct Parts<'a, 'e> {
+pub struct SharedParts<'a, 'e> {
     /// Bytes of each rank's part.
     pub bytes: Vec<usize>,
     /// The rank that asks.

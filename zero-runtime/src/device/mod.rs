@@ -24,7 +24,7 @@ pub use cuda::Cuda;
 pub use element::{Element, bf16};
 pub use failure::Failure;
 pub use mark::Mark;
-pub use memory::{Buffer, Exchange, Memory, Parts};
+pub use memory::{Buffer, DeviceMemory, Exchange, SharedParts};
 pub use rotary::{Rotary, Scaling};
 pub use step::{AdamW, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
@@ -72,7 +72,7 @@ pub trait Device: Sized + Send + 'static {
     const LOGITS_ROWS_MIN: usize = 64;
 
     /// Memory of this device.
-    type Memory: Memory;
+    type Memory: DeviceMemory;
 
     /// The device for the rank with this number among those of its host: the one of that number, unless the user of the
     /// program has chosen another.
@@ -173,7 +173,7 @@ pub trait Device: Sized + Send + 'static {
     ///
     /// # Errors
     /// If the device cannot reach it; on another rank, if that one cannot.
-    fn share(&self, segment: Arc<Segment>, parts: Parts) -> Result<Self::Memory, LaunchError>;
+    fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, LaunchError>;
     /// Lets the host `fill` a staging place, of any content and as long as `to`. What it leaves there is in `to` for the
     /// ops that follow.
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));

@@ -85,7 +85,7 @@ impl fmt::Display for OutOfRange {
 
 /// The first id of a walk that is out of range, as ranks tell it: its kind, its micro-batch, its element in that, and the id.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Misfit {
+pub(super) struct IdMisfit {
     pub ids: Ids,
     pub micro_batch: usize,
     pub element: usize,
@@ -153,8 +153,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The error of a misfit of `rank`.
-    pub(super) fn out_of_range(&self, rank: usize, misfit: Misfit, step: u64, trained: bool) -> OutOfRange {
-        let Misfit { ids, micro_batch, element, id } = misfit;
+    pub(super) fn out_of_range(&self, rank: usize, misfit: IdMisfit, step: u64, trained: bool) -> OutOfRange {
+        let IdMisfit { ids, micro_batch, element, id } = misfit;
         let (sequence, token) = (element / self.plan.config.length, element % self.plan.config.length);
         let bound = ids.bound::<M>().expect("only ids are out of range");
         OutOfRange { step, trained, rank, place: BatchPlace { ids, micro_batch, sequence, token }, id, bound }
@@ -166,10 +166,10 @@ fn first_misfit<M: Model>(
     micro_batch: usize,
     inputs: &mut [InputOf<M>],
     targets: &mut [TargetOf<M>],
-) -> Option<Misfit> {
+) -> Option<IdMisfit> {
     let of = |ids: Ids, elements: &mut [u32]| {
         let (element, id) = take_out_of_range(elements, ids.bound::<M>()?)?;
-        Some(Misfit { ids, micro_batch, element, id })
+        Some(IdMisfit { ids, micro_batch, element, id })
     };
     // Data with a bound is ids.
     let input = Ids::Input.bound::<M>().and_then(|_| of(Ids::Input, bytemuck::cast_slice_mut(inputs)));

@@ -7,8 +7,8 @@ use core::fmt;
 
 use zero_plan::{Op, Pass};
 
-use super::batch::{Ids, Misfit};
-use super::turn::Turn;
+use super::batch::{IdMisfit, Ids};
+use super::turn::ExchangeReason;
 use super::{Engine, InputOf, RunError, TargetOf, WalkState};
 use crate::device::Device;
 use crate::model::{DeviceOf, Model};
@@ -16,7 +16,7 @@ use crate::transport::{Lost, Transport};
 
 /// The place where a number went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum FaultyPhase {
     /// In the output of a unit.
     Forward,
     /// In the gradients that a unit's backward gave.
@@ -39,7 +39,7 @@ pub struct NonFinite {
     /// The unit.
     pub unit: String,
     /// Where in the step.
-    pub phase: Phase,
+    pub phase: FaultyPhase,
 }
 
 impl std::error::Error for NonFinite {}
@@ -49,10 +49,10 @@ impl fmt::Display for NonFinite {
         let Self { step, trained, rank, unit, phase } = self;
         let when = if *trained { "in step" } else { "on held-out data after step" };
         let what = match phase {
-            Phase::Forward => "the output",
-            Phase::Backward => "the gradients",
-            Phase::Sum => "the summed gradients",
-            Phase::Nowhere => {
+            FaultyPhase::Forward => "the output",
+            FaultyPhase::Backward => "the gradients",
+            FaultyPhase::Sum => "the summed gradients",
+            FaultyPhase::Nowhere => {
                 return write!(
                     f,
                     "error[Z0401]: the loss or a gradient went infinite or NaN {when} {step}, but not when that was done \
@@ -70,18 +70,18 @@ impl fmt::Display for NonFinite {
 
 /// A search under way: the first finding, if any.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Search(Option<(Phase, usize)>);
+pub(super) struct Search(Option<(FaultyPhase, usize)>);
 
 impl Search {
     pub(super) fn forward(&mut self, unit: usize, finite: bool) {
-        self.note(Phase::Forward, unit, finite);
+        self.note(FaultyPhase::Forward, unit, finite);
     }
 
     pub(super) fn backward(&mut self, unit: usize, finite: bool) {
-        self.note(Phase::Backward, unit, finite);
+        self.note(FaultyPhase::Backward, unit, finite);
     }
 
-    fn note(&mut self, phase: Phase, unit: usize, finite: bool) {
+    fn note(&mut self, phase: FaultyPhase, unit: usize, finite: bool) {
         if !finite && self.0.is_none() {
             self.0 = Some((phase, unit));
         }
@@ -113,7 +113,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 // SAFETY: every bucket is summed: nobody writes the sums before the next step.
                 let sums = unsafe { self.arena.stored(sums) };
                 let finite = self.ranks.device.all_finite(sums);
-                search.note(Phase::Sum, unit, finite);
+                search.note(FaultyPhase::Sum, unit, finite);
             }
         }
         let step = self.steps_done + u64::from(trained);
@@ -122,9 +122,10 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
         // A sum shows on every rank what came from one, so what a rank found of its own goes first. What goes wrong on one
         // pipeline stage goes on to the next: forward the first unit counts, backward the last.
-        const PHASES: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Sum, Phase::Nowhere];
-        let (phase, unit) = search.0.unwrap_or((Phase::Nowhere, 0));
-        let passed = if phase == Phase::Forward { unit } else { self.plan.units.len() - unit };
+        const PHASES: [FaultyPhase; 4] =
+            [FaultyPhase::Forward, FaultyPhase::Backward, FaultyPhase::Sum, FaultyPhase::Nowhere];
+        let (phase, unit) = search.0.unwrap_or((FaultyPhase::Nowhere, 0));
+        let passed = if phase == FaultyPhase::Forward { unit } else { self.plan.units.len() - unit };
         let (rank, [phase, _, unit]) = self.first_of([f64::from(phase as u8), passed as f64, unit as f64])?;
         let (phase, unit) = (PHASES[phase as usize], self.plan.units[unit as usize].to_string());
         Ok(NonFinite { step, trained, rank, unit, phase }.into())
@@ -132,7 +133,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// Of what ranks found of their own, the first in order of its numbers, and the first rank that found it.
     fn first_of(&mut self, found: [f64; 3]) -> Result<(usize, [f64; 3]), Lost> {
-        self.exchange(Turn::Diagnose, &found)?;
+        self.exchange(ExchangeReason::Diagnose, &found)?;
         let all = self.exchanged_of(found.len()).as_chunks().0.iter().enumerate();
         let first = all.min_by(|(_, a), (_, b)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
         let (rank, found) = first.expect("there is at least this rank");
@@ -140,8 +141,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The first of what data gave that the model has no place for, and the first rank that it was given.
-    fn first_misfit(&mut self, own: Option<Misfit>) -> Result<Option<(usize, Misfit)>, Lost> {
-        let place = own.map_or([f64::INFINITY, 0.0, 0.0], |Misfit { ids, micro_batch, element, id }| {
+    fn first_misfit(&mut self, own: Option<IdMisfit>) -> Result<Option<(usize, IdMisfit)>, Lost> {
+        let place = own.map_or([f64::INFINITY, 0.0, 0.0], |IdMisfit { ids, micro_batch, element, id }| {
             [(2 * micro_batch + ids as usize) as f64, element as f64, f64::from(id)]
         });
         let (rank, [which, element, id]) = self.first_of(place)?;
@@ -149,7 +150,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             return Ok(None);
         }
         let ids = if which as usize % 2 == Ids::Input as usize { Ids::Input } else { Ids::Target };
-        let misfit = Misfit { ids, micro_batch: which as usize / 2, element: element as usize, id: id as u32 };
+        let misfit = IdMisfit { ids, micro_batch: which as usize / 2, element: element as usize, id: id as u32 };
         Ok(Some((rank, misfit)))
     }
 }

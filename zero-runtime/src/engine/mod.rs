@@ -54,7 +54,7 @@ use zero_plan::{Moved, Op, Pass, Plan};
 pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use checkpoint::{Saved, Snapshot};
 pub use collectives::Collectives;
-pub use diagnose::{NonFinite, Phase};
+pub use diagnose::{FaultyPhase, NonFinite};
 pub use parameters::PIECE_ELEMENTS;
 pub use record::{Record, Span};
 pub use update::Hyper;
@@ -65,11 +65,11 @@ use crate::layer::{Activation, Shape};
 use crate::model::{DeviceOf, Model};
 use crate::time::now_ns;
 use crate::transport::{ClockLook, Crossed, Lost, Transport};
-use batch::Misfit;
+use batch::IdMisfit;
 use collectives::Share;
-use queues::Awaited;
-use turn::Turn;
-use update::Segment;
+use queues::AwaitedOps;
+use turn::ExchangeReason;
+use update::UpdatedStretch;
 
 /// One element of what a model takes.
 pub type InputOf<M> = <<M as Model>::Input as Activation>::Data;
@@ -107,9 +107,9 @@ pub struct Engine<'p, M: Model, T> {
     /// Memory, device and transport, and where this rank is in its table.
     ranks: Collectives<'p, DeviceOf<M>, T>,
     /// For each unit, the stretches of what this rank updates that share a weight decay.
-    segments: Vec<Vec<Segment>>,
+    segments: Vec<Vec<UpdatedStretch>>,
     /// Which ops others of their pass wait for.
-    awaited: Awaited,
+    awaited: AwaitedOps,
     /// Whether weight decay applies to embeddings.
     decays_embeddings: bool,
     /// Whether each step is asked of the device op by op.
@@ -136,7 +136,7 @@ struct WalkState {
     /// Look at every result, and note the first that is not finite.
     finding: Option<diagnose::Search>,
     /// The first id that the model has no place for.
-    misfit: Option<Misfit>,
+    misfit: Option<IdMisfit>,
     /// Sequences, and tokens in each of them.
     shape: (usize, usize),
     /// The first tokens, whose losses count.
@@ -169,7 +169,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
         Self {
             segments: update::segments::<M>(&arena.places()),
-            awaited: Awaited::new(arena.stage()),
+            awaited: AwaitedOps::new(arena.stage()),
             decays_embeddings: true,
             is_eager: false,
             agreement: Agreement::of(plan),
@@ -339,7 +339,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     ) -> Result<f64, RunError> {
         let walk = self.new_walk();
         self.walk_evaluation(walk, &mut batch)?;
-        self.exchange_words(Turn::Evaluate, 1)?;
+        self.exchange_words(ExchangeReason::Evaluate, 1)?;
         let loss = self.agreement.summed_loss(self.exchanged_of(1), 1) / self.plan.config.mesh.data_ranks() as f64;
         if !loss.is_finite() {
             return Err(self.diagnose(Pass::Evaluate, batch)?);
@@ -372,7 +372,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let mut mean = [0.0];
         self.ranks.finish()?;
         self.ranks.device.read(self.arena.own_words(1), &mut mean);
-        self.exchange(Turn::Evaluate, &[mean[0] * counted as f64, counted as f64])?;
+        self.exchange(ExchangeReason::Evaluate, &[mean[0] * counted as f64, counted as f64])?;
         let of_rank = |&rank: &usize| [self.exchanged[2 * rank], self.exchanged[2 * rank + 1]];
         let all = self.agreement.ranks_by_data().iter().map(of_rank);
         let [sum, tokens] = all.fold([0.0; 2], |all, of_rank| [all[0] + of_rank[0], all[1] + of_rank[1]]);
@@ -468,7 +468,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// [`Lost`] if another rank has ended.
     pub fn gather_numbers(&mut self, mine: &[f64]) -> Result<&[f64], Lost> {
         self.begin();
-        let result = self.exchange(Turn::Numbers, mine);
+        let result = self.exchange(ExchangeReason::Numbers, mine);
         self.end(result)?;
         Ok(self.exchanged_of(mine.len()))
     }

@@ -6,7 +6,7 @@ use zero_plan::{Pass, PipelineStage, Plan, Queued, Stream};
 use crate::device::Device;
 
 /// Which ops others wait for, in the tables of a pipeline stage.
-pub(super) struct Awaited {
+pub(super) struct AwaitedOps {
     step: Vec<bool>,
     evaluation: Vec<bool>,
 }
@@ -14,7 +14,7 @@ pub(super) struct Awaited {
 /// Events of a device before those of ops: one of each stream.
 const JOINS: usize = Stream::ALL.len();
 
-impl Awaited {
+impl AwaitedOps {
     /// The ops that others wait for on a pipeline stage.
     pub fn new(stage: &PipelineStage) -> Self {
         let of = |queue: &[Queued]| {

@@ -10,7 +10,7 @@ use crate::transport::{Lost, Transport};
 
 /// Why ranks exchange numbers.
 #[derive(Clone, Copy)]
-pub(super) enum Turn {
+pub(super) enum ExchangeReason {
     Agree,
     Evaluate,
     Diagnose,
@@ -38,7 +38,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Gathers the first `len` words of each rank, for the same reason on all of them, without a look at them.
-    pub(super) fn exchange_on_device(&mut self, turn: Turn, len: usize) -> Result<(), Lost> {
+    pub(super) fn exchange_on_device(&mut self, turn: ExchangeReason, len: usize) -> Result<(), Lost> {
         let call = self.steps_done << 32 | (len as u64) << 8 | turn as u64;
         // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it rests on all ranks having
         // made it for the same reason, which `call` says.
@@ -46,7 +46,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The same, for the host to see: see [`Engine::exchanged_of`].
-    pub(super) fn exchange_words(&mut self, turn: Turn, len: usize) -> Result<(), Lost> {
+    pub(super) fn exchange_words(&mut self, turn: ExchangeReason, len: usize) -> Result<(), Lost> {
         self.exchange_on_device(turn, len)?;
         self.ranks.finish()?;
         let all = len * self.plan.config.mesh.ranks();
@@ -55,7 +55,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Gathers numbers of each rank.
-    pub(super) fn exchange(&mut self, turn: Turn, mine: &[f64]) -> Result<(), Lost> {
+    pub(super) fn exchange(&mut self, turn: ExchangeReason, mine: &[f64]) -> Result<(), Lost> {
         self.ranks.device.stage(self.arena.own_words_mut(mine.len()), |words| words.copy_from_slice(mine));
         self.exchange_words(turn, mine.len())
     }

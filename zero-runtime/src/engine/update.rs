@@ -5,7 +5,7 @@
 use zero_plan::{Place, Places, State, Stretch};
 
 use super::Engine;
-use super::turn::Turn;
+use super::turn::ExchangeReason;
 use crate::device::{Device, HyperBlock, Stored, StoredMut, Weights};
 use crate::layer::Tensors;
 use crate::model::{DeviceOf, Model};
@@ -47,7 +47,7 @@ impl Hyper {
 
 /// A stretch of a flat buffer that this rank updates, counted from the start of what it owns of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Segment {
+pub(super) struct UpdatedStretch {
     start: usize,
     len: usize,
     decays: bool,
@@ -55,7 +55,7 @@ pub(super) struct Segment {
 }
 
 /// What a rank updates of each unit: all of it, or its shard, without the padding.
-pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<Segment>> {
+pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<UpdatedStretch>> {
     let (units, placements) = (places.tables.units, places.tables.placements);
     let segments_of = |unit: usize| {
         let Stretch { start, len } = places.owned(unit);
@@ -67,7 +67,7 @@ pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<Segment>> {
             let from = tensor.start.max(start);
             let to = (tensor.start + tensor.len()).min(start + len);
             let (decays, embeds) = (tensor.decays(), tensor.embeds);
-            (from < to).then(|| Segment { start: from - start, len: to - from, decays, embeds })
+            (from < to).then(|| UpdatedStretch { start: from - start, len: to - from, decays, embeds })
         };
         tensors.into_list().into_iter().filter_map(cut).collect()
     };
@@ -79,7 +79,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// scaled by; all of it on the device.
     pub(super) fn agree(&mut self) -> Result<(), Lost> {
         self.square();
-        self.exchange_on_device(Turn::Agree, self.plan.agreed_values())?;
+        self.exchange_on_device(ExchangeReason::Agree, self.plan.agreed_values())?;
         self.conclude();
         Ok(())
     }
@@ -108,7 +108,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub(super) fn update(&mut self, unit: usize) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         let place = |state| places.state(state, unit).map(|(_, place)| place);
-        for &Segment { start, len, decays, embeds } in &self.segments[unit] {
+        for &UpdatedStretch { start, len, decays, embeds } in &self.segments[unit] {
             let decays = decays && (self.decays_embeddings || !embeds);
             let cut = |place: Place| {
                 let width = self.arena.width(place).bytes();

@@ -15,25 +15,25 @@ use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED};
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Why a run ended before its time.
-pub(super) struct Failure {
+pub(super) struct CrewFailure {
     /// None if a rank has told it.
     pub error: Option<LaunchError>,
     /// Whether a restart may mend it.
     pub may_pass: bool,
 }
 
-impl From<LaunchError> for Failure {
+impl From<LaunchError> for CrewFailure {
     fn from(error: LaunchError) -> Self {
         let may_pass = matches!(error, LaunchError::RankKilled { .. } | LaunchError::RankFailed { code: PANIC, .. });
-        Failure { error: Some(error), may_pass }
+        CrewFailure { error: Some(error), may_pass }
     }
 }
 
 /// What the end of a rank means.
-enum End {
+enum RankEnd {
     /// It has come to an end of its own, and the others will, too.
     Done(u8),
-    Failed(Failure),
+    Failed(CrewFailure),
 }
 
 /// The ranks that still run. When this is dropped for whatever reason, they are killed and reaped.
@@ -83,15 +83,15 @@ impl Crew {
     }
 
     /// Removes the ranks that have ended. If some failed, the error is that of one that has not told its own.
-    pub fn reap(&mut self) -> Result<(), Failure> {
+    pub fn reap(&mut self) -> Result<(), CrewFailure> {
         let mut failures = Vec::new();
         let mut running = Vec::new();
         for mut member in self.members.drain(..) {
             match member.child.try_wait() {
                 Ok(None) => running.push(member),
                 Ok(Some(status)) => match end_of(&member, status) {
-                    End::Done(code) => self.codes.push(code),
-                    End::Failed(failure) => failures.push(failure),
+                    RankEnd::Done(code) => self.codes.push(code),
+                    RankEnd::Failed(failure) => failures.push(failure),
                 },
                 Err(source) => failures.push(LaunchError::system("wait for a rank")(source).into()),
             }
@@ -101,7 +101,7 @@ impl Crew {
             return Ok(());
         }
         let may_pass = failures.iter().all(|failure| failure.may_pass);
-        Err(Failure { error: failures.into_iter().find_map(|failure| failure.error), may_pass })
+        Err(CrewFailure { error: failures.into_iter().find_map(|failure| failure.error), may_pass })
     }
 }
 
@@ -118,16 +118,18 @@ impl Drop for Crew {
     }
 }
 
-fn end_of(member: &Member, status: ExitStatus) -> End {
+fn end_of(member: &Member, status: ExitStatus) -> RankEnd {
     let (rank, pid) = (member.rank, member.child.id());
     let Some(code) = status.code() else {
         let signal = status.signal().unwrap_or_default();
-        return End::Failed(LaunchError::RankKilled { rank, pid, signal }.into());
+        return RankEnd::Failed(LaunchError::RankKilled { rank, pid, signal }.into());
     };
     match u8::try_from(code).unwrap_or(EXIT_REPORTED) {
-        code @ (0 | EXIT_ASKED | EXIT_NOT_SAVED) => End::Done(code),
-        told @ (EXIT_REPORTED | EXIT_AGAIN) => End::Failed(Failure { error: None, may_pass: told == EXIT_AGAIN }),
-        _ => End::Failed(LaunchError::RankFailed { rank, pid, code }.into()),
+        code @ (0 | EXIT_ASKED | EXIT_NOT_SAVED) => RankEnd::Done(code),
+        told @ (EXIT_REPORTED | EXIT_AGAIN) => {
+            RankEnd::Failed(CrewFailure { error: None, may_pass: told == EXIT_AGAIN })
+        }
+        _ => RankEnd::Failed(LaunchError::RankFailed { rank, pid, code }.into()),
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::process::Uid;
 
 use super::environment::JobPlace;
 use super::error::LaunchError;
-use super::wire::{self, Message, Peer};
+use super::wire::{self, Peer, WireMessage};
 
 /// Time between two attempts to connect.
 const KNOCK_INTERVAL: Duration = Duration::from_millis(10);
@@ -37,9 +37,9 @@ pub(super) struct Caller {
 }
 
 /// What happens at an open door.
-pub(super) enum Arrival {
+pub(super) enum DoorEvent {
     /// A caller has sent its first message.
-    Came(Caller, Message),
+    Came(Caller, WireMessage),
     /// The peer with this index has sent something, or has gone.
     Peer(usize),
     /// Nothing has happened in time.
@@ -118,16 +118,16 @@ impl Reception {
     ///
     /// # Errors
     /// Z0332 if the system refuses.
-    pub fn next(&mut self, peers: &[Peer], late: Instant) -> Result<Arrival, LaunchError> {
+    pub fn next(&mut self, peers: &[Peer], late: Instant) -> Result<DoorEvent, LaunchError> {
         loop {
             let silent = self.silent.iter().map(|caller| &caller.socket);
             let sockets = peers.iter().map(|peer| &peer.socket).chain(silent).chain([&self.listener]);
             let ready = wire::wait(sockets, Some(late)).map_err(LaunchError::system("wait for the other ranks"))?;
             let Some(&first) = ready.first() else {
-                return Ok(Arrival::Late);
+                return Ok(DoorEvent::Late);
             };
             if first < peers.len() {
-                return Ok(Arrival::Peer(first));
+                return Ok(DoorEvent::Peer(first));
             }
             if first - peers.len() == self.silent.len() {
                 self.admit()?;
@@ -136,7 +136,7 @@ impl Reception {
             let caller = self.silent.remove(first - peers.len());
             // A caller that leaves, or sends what no rank would send, gets no answer.
             if let Ok(Some((message, _))) = wire::receive(&caller.socket) {
-                return Ok(Arrival::Came(caller, message));
+                return Ok(DoorEvent::Came(caller, message));
             }
         }
     }

@@ -23,11 +23,11 @@ fn come_in(door: &Door) -> OwnedFd {
     caller
 }
 
-fn heard(event: Arrival) -> Message {
+fn heard(event: DoorEvent) -> WireMessage {
     match event {
-        Arrival::Came(_, message) => message,
-        Arrival::Peer(index) => panic!("peer {index} has something to say"),
-        Arrival::Late => panic!("nobody has been heard"),
+        DoorEvent::Came(_, message) => message,
+        DoorEvent::Peer(index) => panic!("peer {index} has something to say"),
+        DoorEvent::Late => panic!("nobody has been heard"),
     }
 }
 
@@ -38,9 +38,9 @@ fn the_silent_hold_up_nobody() {
     let mut reception = door.open().unwrap();
     let _silent = [come_in(&door), come_in(&door)];
     let talker = come_in(&door);
-    wire::send(&talker, &Message::Goodbye, &[]).unwrap();
+    wire::send(&talker, &WireMessage::Goodbye, &[]).unwrap();
     let event = reception.next(&[], Instant::now() + PATIENCE).unwrap();
-    assert_eq!(heard(event), Message::Goodbye);
+    assert_eq!(heard(event), WireMessage::Goodbye);
     assert_eq!(reception.silent.len(), 2, "they may still speak");
 }
 
@@ -53,8 +53,8 @@ fn whoever_leaves_or_talks_nonsense_is_forgotten() {
     let babbler = come_in(&door);
     rustix::net::send(&babbler, b"?", rustix::net::SendFlags::empty()).unwrap();
     let talker = come_in(&door);
-    wire::send(&talker, &Message::Go, &[]).unwrap();
-    assert_eq!(heard(reception.next(&[], Instant::now() + PATIENCE).unwrap()), Message::Go);
+    wire::send(&talker, &WireMessage::Go, &[]).unwrap();
+    assert_eq!(heard(reception.next(&[], Instant::now() + PATIENCE).unwrap()), WireMessage::Go);
     assert!(reception.silent.is_empty());
 }
 
@@ -65,9 +65,9 @@ fn another_user_is_not_heard() {
     let door = Door { place: &place, user: somebody_else() };
     let mut reception = door.open().unwrap();
     let stranger = come_in(&door);
-    wire::send(&stranger, &Message::Goodbye, &[]).unwrap();
+    wire::send(&stranger, &WireMessage::Goodbye, &[]).unwrap();
     let event = reception.next(&[], Instant::now() + Duration::from_millis(100)).unwrap();
-    assert!(matches!(event, Arrival::Late));
+    assert!(matches!(event, DoorEvent::Late));
     assert!(reception.silent.is_empty());
     assert!(wire::receive(&stranger).unwrap().is_none(), "the stranger's connection is closed");
 }

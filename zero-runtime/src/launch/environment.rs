@@ -108,7 +108,7 @@ enum Spread {
 }
 
 /// The variables by which a launcher tells a process its place.
-struct Dialect {
+struct LauncherVariables {
     rank: &'static str,
     world: &'static str,
     local_rank: &'static str,
@@ -120,7 +120,7 @@ pub(super) const PLAIN_RANK: &str = "RANK";
 pub(super) const PLAIN_WORLD: &str = "WORLD_SIZE";
 pub(super) const PLAIN_LOCAL_RANK: &str = "LOCAL_RANK";
 pub(super) const PLAIN_LOCAL_WORLD: &str = "LOCAL_WORLD_SIZE";
-const PLAIN: Dialect = Dialect {
+const PLAIN: LauncherVariables = LauncherVariables {
     rank: PLAIN_RANK,
     world: PLAIN_WORLD,
     local_rank: PLAIN_LOCAL_RANK,
@@ -129,22 +129,22 @@ const PLAIN: Dialect = Dialect {
 
 /// Other launchers, innermost first: `mpirun` starts its helpers with `srun`, so Slurm's variables may be those of a
 /// helper.
-const FOREIGN: [Dialect; 3] = [
+const FOREIGN: [LauncherVariables; 3] = [
     OPEN_MPI,
-    Dialect {
+    LauncherVariables {
         rank: PMI_RANK,
         world: "PMI_SIZE",
         local_rank: PMI_LOCAL_RANK,
         spread: Spread::LocalWorld("MPI_LOCALNRANKS"),
     },
-    Dialect {
+    LauncherVariables {
         rank: SLURM_RANK,
         world: "SLURM_NTASKS",
         local_rank: "SLURM_LOCALID",
         spread: Spread::Hosts("SLURM_STEP_NUM_NODES"),
     },
 ];
-const OPEN_MPI: Dialect = Dialect {
+const OPEN_MPI: LauncherVariables = LauncherVariables {
     rank: "OMPI_COMM_WORLD_RANK",
     world: "OMPI_COMM_WORLD_SIZE",
     local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -152,7 +152,7 @@ const OPEN_MPI: Dialect = Dialect {
 };
 /// PRRTE's own launcher, which numbers ranks, and says how many there are only where it is told that they are Open MPI's. Looked at
 /// where nothing else has numbered the process: others set this variable beside their own.
-const PRRTE: Dialect = Dialect { rank: PMIX_RANK, ..OPEN_MPI };
+const PRRTE: LauncherVariables = LauncherVariables { rank: PMIX_RANK, ..OPEN_MPI };
 pub(super) const PMIX_RANK: &str = "PMIX_RANK";
 const PMI_RANK: &str = "PMI_RANK";
 const PMI_LOCAL_RANK: &str = "MPI_LOCALRANKID";
@@ -278,7 +278,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
     }
 
     /// Launchers whose variables, if they are set, are about ranks.
-    fn credible(&self) -> impl Iterator<Item = &'static Dialect> {
+    fn credible(&self) -> impl Iterator<Item = &'static LauncherVariables> {
         FOREIGN.iter().filter(|dialect| match dialect.rank {
             SLURM_RANK => self.in_slurm_step(),
             PMI_RANK => !self.pmi_is_of_slurm(),
@@ -301,7 +301,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         Err(LaunchError::TimeoutOutOfRange { name: JOIN_TIMEOUT_S, value: seconds, max: JOIN_TIMEOUT_S_MAX })
     }
 
-    fn seat_in(&self, dialect: &Dialect) -> Result<Option<Seat>, LaunchError> {
+    fn seat_in(&self, dialect: &LauncherVariables) -> Result<Option<Seat>, LaunchError> {
         let local_rank = self.number(dialect.local_rank)?;
         let (rank, world) = match (self.number(dialect.rank)?, self.number(dialect.world)?) {
             (Some(rank), Some(world)) => (rank, world),

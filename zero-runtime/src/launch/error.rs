@@ -8,7 +8,7 @@ use signal_hook::low_level::signal_name;
 use zero_plan::Bytes;
 
 use super::environment::PMIX_RANK;
-use super::finding::Findings;
+use super::finding::RankFindings;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 use crate::device::Failure;
 use crate::transport::host;
@@ -49,7 +49,7 @@ pub enum LaunchError {
     RankLost { rank: usize, pid: u32 },
 
     #[error("{0}")]
-    Failed(Findings),
+    Failed(RankFindings),
     #[error("another restart would begin where the last one did: {}", newest_words(*.newest))]
     NoProgress { newest: Option<u64> },
     #[error(

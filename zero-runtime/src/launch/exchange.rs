@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::MemfdFlags;
 
 use super::error::LaunchError;
-use super::finding::Findings;
+use super::finding::RankFindings;
 use super::watch::Watch;
-use super::wire::{self, Message, Peer};
+use super::wire::{self, Peer, WireMessage};
 
 impl Watch {
     /// What every rank gives, in the order of ranks. All call it, before [`Watch::start`]; none waits longer than `patience`.
@@ -69,10 +69,10 @@ impl Watch {
             };
             let Peer { rank, pid, socket } = missing[first];
             match wire::receive(socket) {
-                Ok(Some((Message::Memory, Some(memory)))) => given[*rank] = Some(memory),
-                Ok(Some((Message::Failed(finding), _))) => {
-                    self.links.tell_all(&Message::Told(self.links.code()));
-                    return Err(LaunchError::Failed(Findings::of(self.here, self.world, finding)));
+                Ok(Some((WireMessage::Memory, Some(memory)))) => given[*rank] = Some(memory),
+                Ok(Some((WireMessage::Failed(finding), _))) => {
+                    self.links.tell_all(&WireMessage::Told(self.links.code()));
+                    return Err(LaunchError::Failed(RankFindings::of(self.here, self.world, finding)));
                 }
                 _ => return Err(LaunchError::LostAtStart { rank: *rank, pid: *pid }),
             }
@@ -80,7 +80,7 @@ impl Watch {
         let given: Vec<OwnedFd> = given.into_iter().flatten().collect();
         for peer in peers {
             let gone = |_| LaunchError::LostAtStart { rank: peer.rank, pid: peer.pid };
-            given.iter().try_for_each(|memory| peer.send_with(&Message::Memory, memory.as_fd())).map_err(gone)?;
+            given.iter().try_for_each(|memory| peer.send_with(&WireMessage::Memory, memory.as_fd())).map_err(gone)?;
         }
         Ok(given)
     }
@@ -93,7 +93,7 @@ impl Watch {
         deadline: Instant,
         patience: Duration,
     ) -> Result<Vec<OwnedFd>, LaunchError> {
-        host.send_with(&Message::Memory, own.as_fd()).map_err(|_| LaunchError::HostLost)?;
+        host.send_with(&WireMessage::Memory, own.as_fd()).map_err(|_| LaunchError::HostLost)?;
         let mut given = Vec::new();
         while given.len() < self.world {
             let ready = wire::wait([&host.socket].into_iter(), Some(deadline));
@@ -101,8 +101,8 @@ impl Watch {
                 return Err(LaunchError::HostSilent { rank: self.links.rank, seconds: patience.as_secs() });
             }
             match wire::receive(&host.socket) {
-                Ok(Some((Message::Memory, Some(memory)))) => given.push(memory),
-                Ok(Some((Message::Told(_), _))) => return Err(LaunchError::Dismissed { reason: String::new() }),
+                Ok(Some((WireMessage::Memory, Some(memory)))) => given.push(memory),
+                Ok(Some((WireMessage::Told(_), _))) => return Err(LaunchError::Dismissed { reason: String::new() }),
                 _ => return Err(LaunchError::HostLost),
             }
         }

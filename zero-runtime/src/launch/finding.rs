@@ -12,7 +12,7 @@ pub(crate) fn print(error: &str) {
 
 /// What some ranks of a job have found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct RankFindings {
     found: Vec<Finding>,
     /// Ranks that could have found it: those of this host.
     here: usize,
@@ -20,7 +20,7 @@ pub struct Findings {
     world: usize,
 }
 
-impl Findings {
+impl RankFindings {
     pub(super) fn new(here: usize, world: usize) -> Self {
         Self { found: Vec::new(), here, world }
     }
@@ -39,7 +39,7 @@ impl Findings {
     }
 }
 
-impl fmt::Display for Findings {
+impl fmt::Display for RankFindings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut errors: Vec<&str> = Vec::new();
         self.found.iter().map(|found| found.error.trim_end()).for_each(|error| {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn told(world: usize, found: &[(u64, &str)]) -> String {
-        let mut findings = Findings::new(world, world);
+        let mut findings = RankFindings::new(world, world);
         found.iter().for_each(|&(rank, error)| findings.push(Finding { rank, code: 2, error: error.to_owned() }));
         findings.to_string()
     }

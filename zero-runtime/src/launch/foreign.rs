@@ -9,12 +9,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
-use super::crew::Failure;
+use super::crew::CrewFailure;
 use super::ear::Ear;
 use super::error::LaunchError;
 use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, LaunchOptions};
 use super::print;
-use super::restarts::{EXIT_SIGNAL_BASE, Stop, ended_by, name_of, repeat};
+use super::restarts::{EXIT_SIGNAL_BASE, EndCause, ended_by, name_of, repeat};
 
 /// Between the end of a launcher and its next start. Ranks that it has left behind leave by themselves after two seconds.
 const PAUSE: Duration = Duration::from_secs(3);
@@ -32,17 +32,17 @@ pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> E
     let mut code = 0;
     match run(options, &command, &mut code) {
         Ok(code) => ExitCode::from(code),
-        Err(Stop::Interrupted(signal) | Stop::OutOfGrace(signal)) => {
+        Err(EndCause::Interrupted(signal) | EndCause::OutOfGrace(signal)) => {
             print(&format!("interrupted by {}: no ranks start anew", name_of(signal)));
             ended_by(signal)
         }
         // The launcher has said what there is to say.
-        Err(Stop::Failed(Failure { error: None, .. })) => ExitCode::from(code),
-        Err(Stop::Failed(failure)) => failure.tell(),
+        Err(EndCause::Failed(CrewFailure { error: None, .. })) => ExitCode::from(code),
+        Err(EndCause::Failed(failure)) => failure.tell(),
     }
 }
 
-fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8) -> Result<u8, Stop> {
+fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8) -> Result<u8, EndCause> {
     listen_for_terminal()?;
     let mut ear = Ear::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
     repeat(options, PAUSE, &mut ear, |restarts, ear| {
@@ -51,9 +51,9 @@ fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8
         *code = exit_code(status);
         match cut_short(options).filter(|_| status.success()) {
             _ if is_asked => Ok(*code),
-            Some(error) => Err(Failure { error: Some(error), may_pass: true }.into()),
+            Some(error) => Err(CrewFailure { error: Some(error), may_pass: true }.into()),
             None if status.success() => Ok(*code),
-            None => Err(Failure { error: None, may_pass }.into()),
+            None => Err(CrewFailure { error: None, may_pass }.into()),
         }
     })
 }

@@ -18,7 +18,7 @@ pub struct Room {
 }
 
 /// The names of the files of one version.
-struct Names {
+struct VersionFiles {
     file_system: &'static str,
     limit: &'static str,
     usage: &'static str,
@@ -26,13 +26,13 @@ struct Names {
     caches: [&'static str; 2],
 }
 
-const V1: Names = Names {
+const V1: VersionFiles = VersionFiles {
     file_system: "cgroup",
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
     caches: ["total_inactive_file", "total_active_file"],
 };
-const V2: Names = Names {
+const V2: VersionFiles = VersionFiles {
     file_system: "cgroup2",
     limit: "memory.max",
     usage: "memory.current",
@@ -119,7 +119,7 @@ fn unescaped(field: &str) -> OsString {
 }
 
 /// What a group leaves. None if it has no limit: its file says `max`, or is not there, as at the top.
-fn room(group: PathBuf, names: &Names, root: &Path) -> Option<Room> {
+fn room(group: PathBuf, names: &VersionFiles, root: &Path) -> Option<Room> {
     let directory = root.join(group.strip_prefix("/").unwrap_or(&group));
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
-use super::crew::{Crew, Failure};
+use super::crew::{Crew, CrewFailure};
 use super::ear::Ear;
 use super::error::LaunchError;
 use super::options::LaunchOptions;
 use super::print;
-use super::restarts::{Stop, ended_by, name_of, repeat};
+use super::restarts::{EndCause, ended_by, name_of, repeat};
 
 /// Between the end of the ranks and their next start, so that what has ended them can pass. It need not grow: from the same
 /// checkpoint ranks are started anew only once.
@@ -35,16 +35,16 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub fn launch(ranks: usize, options: &LaunchOptions) -> ExitCode {
     match run(ranks, options) {
         Ok(code) => ExitCode::from(code),
-        Err(Stop::Interrupted(signal)) => {
+        Err(EndCause::Interrupted(signal)) => {
             print(&format!("interrupted by {}: all {ranks} ranks have ended", name_of(signal)));
             ended_by(signal)
         }
-        Err(Stop::OutOfGrace(signal)) => {
+        Err(EndCause::OutOfGrace(signal)) => {
             let newest = Some(options.newest());
             print(&LaunchError::OutOfGrace { signal, grace: options.grace, newest }.report());
             ended_by(signal)
         }
-        Err(Stop::Failed(failure)) => failure.tell(),
+        Err(EndCause::Failed(failure)) => failure.tell(),
     }
 }
 
@@ -74,14 +74,14 @@ struct Wish {
     deadline: Instant,
 }
 
-fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, Stop> {
+fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, EndCause> {
     // Before the first rank starts. Otherwise its end could go unnoticed.
     let mut ear = Ear::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
     repeat(options, PAUSE, &mut ear, |restarts, ear| attempt(ranks, options, restarts, ear))
 }
 
 /// Starts all ranks and waits for them. Gives what they say of the run.
-fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, ear: &mut Ear) -> Result<u8, Stop> {
+fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, ear: &mut Ear) -> Result<u8, EndCause> {
     let mut crew = Crew::start(ranks, restarts)?;
     let mut wish: Option<Wish> = None;
     while crew.runs() {
@@ -91,17 +91,17 @@ fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, ear: &mut Ear) 
         // first.
         for signal in heard.into_iter().filter(|signal| *signal != SIGCHLD) {
             if wish.is_some() || !options.finishes_on_signal {
-                return Err(Stop::Interrupted(signal));
+                return Err(EndCause::Interrupted(signal));
             }
             wish = Some(options.ask(&crew, signal));
         }
         match (crew.reap(), &wish) {
             (Ok(()), _) => {}
-            (Err(failure), None) => return Err(Stop::Failed(failure)),
+            (Err(failure), None) => return Err(EndCause::Failed(failure)),
             (Err(failure), Some(wish)) => return Err(wish.failed(failure)),
         }
         if let Some(wish) = wish.as_ref().filter(|wish| crew.runs() && wish.deadline <= Instant::now()) {
-            return Err(Stop::OutOfGrace(wish.signal));
+            return Err(EndCause::OutOfGrace(wish.signal));
         }
     }
     Ok(crew.code())
@@ -123,11 +123,11 @@ impl LaunchOptions {
 
 impl Wish {
     /// The end of a rank that was to finish. It is not started anew, as somebody has asked for its end.
-    fn failed(&self, failure: Failure) -> Stop {
+    fn failed(&self, failure: CrewFailure) -> EndCause {
         match failure.error {
             // It had not yet begun to listen.
-            Some(LaunchError::RankKilled { signal: SIGINT | SIGTERM, .. }) => Stop::Interrupted(self.signal),
-            error => Stop::Failed(Failure { error, may_pass: false }),
+            Some(LaunchError::RankKilled { signal: SIGINT | SIGTERM, .. }) => EndCause::Interrupted(self.signal),
+            error => EndCause::Failed(CrewFailure { error, may_pass: false }),
         }
     }
 }

@@ -35,7 +35,7 @@ pub use available::memory_bytes;
 pub use environment::{JobPlace, RESTART, Role};
 use environment::{company_from, role_from};
 pub use error::LaunchError;
-pub use finding::Findings;
+pub use finding::RankFindings;
 pub(crate) use finding::print;
 pub use foreign::launch_by;
 pub use launcher::launch;

@@ -5,14 +5,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::door::{Arrival, Caller, Door, Reception};
+use super::door::{Caller, Door, DoorEvent, Reception};
 use super::environment::JobPlace;
 use super::error::{LaunchError, ranks};
-use super::finding::Findings;
+use super::finding::RankFindings;
 use super::options::EXIT_REPORTED;
 use super::segment::Segment;
 use super::watch::{self, Watch};
-use super::wire::{self, Finding, Hello, Message, Peer};
+use super::wire::{self, Finding, Hello, Peer, WireMessage};
 use super::{NOTICE, note};
 
 /// How long rank 0 still waits for the others once the start has failed, to refuse them and to hear whether they found
@@ -63,7 +63,7 @@ pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
         }
         Err(error @ LaunchError::Failed(_)) => Some(error),
         // No other rank can tell it.
-        _ => Some(LaunchError::Failed(Findings::of(place.here.len(), place.world, finding))),
+        _ => Some(LaunchError::Failed(RankFindings::of(place.here.len(), place.world, finding))),
     }
 }
 
@@ -81,7 +81,7 @@ fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError
         let (segment, memory) = Segment::create(hello.segment_bytes as usize)?;
         for peer in &peers {
             let gone = |_| LaunchError::LostAtStart { rank: peer.rank, pid: peer.pid };
-            peer.send_with(&Message::Go, memory.as_fd()).map_err(gone)?;
+            peer.send_with(&WireMessage::Go, memory.as_fd()).map_err(gone)?;
         }
         Ok(segment)
     });
@@ -90,7 +90,7 @@ fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError
         Err(error) => {
             for peer in &peers {
                 // A peer that has gone need not know why.
-                let _ = peer.send(&Message::Refused(format!("{}: {error}", error.code())));
+                let _ = peer.send(&WireMessage::Refused(format!("{}: {error}", error.code())));
             }
             Err(error)
         }
@@ -103,14 +103,15 @@ struct Host<'a> {
     own: &'a Result<Hello, Finding>,
     /// The ranks that are to hear of the outcome.
     peers: Vec<Peer>,
-    findings: Findings,
+    findings: RankFindings,
     misfit: Option<LaunchError>,
     deadline: Instant,
 }
 
 impl<'a> Host<'a> {
     fn new(place: &'a JobPlace, own: &'a Result<Hello, Finding>) -> Self {
-        let (findings, deadline) = (Findings::new(place.here.len(), place.world), Instant::now() + place.join_timeout);
+        let (findings, deadline) =
+            (RankFindings::new(place.here.len(), place.world), Instant::now() + place.join_timeout);
         let mut new = Self { place, own, peers: Vec::new(), findings, misfit: None, deadline };
         if let Err(finding) = own {
             new.fails(finding.clone());
@@ -124,17 +125,17 @@ impl<'a> Host<'a> {
         let mut notice = Instant::now() + NOTICE;
         while self.peers.len() + 1 < self.place.here.len() {
             match reception.next(&self.peers, self.deadline.min(notice))? {
-                Arrival::Came(caller, message) => self.hear(caller, message),
+                DoorEvent::Came(caller, message) => self.hear(caller, message),
                 // A guest sends one message and then listens. What is heard after that is its end.
-                Arrival::Peer(index) => {
+                DoorEvent::Peer(index) => {
                     let Peer { rank, pid, .. } = self.peers[index];
                     return Err(self.verdict().unwrap_or(LaunchError::LostAtStart { rank, pid }));
                 }
-                Arrival::Late if notice < self.deadline => {
+                DoorEvent::Late if notice < self.deadline => {
                     (notice, periods) = (notice + NOTICE, periods + 1);
                     self.still_waits(periods);
                 }
-                Arrival::Late => {
+                DoorEvent::Late => {
                     let (world, seconds) = (self.place.here.len(), self.place.join_timeout.as_secs());
                     let missing = LaunchError::RanksMissing { missing: self.missing(), world, seconds };
                     return Err(self.verdict().unwrap_or(missing));
@@ -147,9 +148,9 @@ impl<'a> Host<'a> {
         }
     }
 
-    fn hear(&mut self, Caller { pid, socket }: Caller, message: Message) {
+    fn hear(&mut self, Caller { pid, socket }: Caller, message: WireMessage) {
         match message {
-            Message::Hello(hello) => {
+            WireMessage::Hello(hello) => {
                 let peer = Peer { rank: hello.rank as usize, pid, socket };
                 let examined = self.own.as_ref().map_or(Ok(()), |own| examine(own, &hello, &peer, &self.peers));
                 if let (Err(error), None) = (examined, &self.misfit) {
@@ -158,7 +159,7 @@ impl<'a> Host<'a> {
                 }
                 self.peers.push(peer);
             }
-            Message::Failed(finding) => {
+            WireMessage::Failed(finding) => {
                 self.peers.push(Peer { rank: finding.rank as usize, pid, socket });
                 self.fails(finding);
             }
@@ -193,7 +194,7 @@ impl<'a> Host<'a> {
         note(self.place.rank, periods, || format!("{} of {} to start", ranks(&self.missing()), self.place.here.len()));
         for peer in &self.peers {
             // The socket of a peer that has gone shows it.
-            let _ = peer.send(&Message::Waiting);
+            let _ = peer.send(&WireMessage::Waiting);
         }
     }
 }
@@ -233,12 +234,12 @@ fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchErro
     let mut visit = Visit { door, speaker: None };
     let peer = visit.for_host()?;
     let first = match own {
-        Ok(hello) => Message::Hello(*hello),
-        Err(finding) => Message::Failed(finding.clone()),
+        Ok(hello) => WireMessage::Hello(*hello),
+        Err(finding) => WireMessage::Failed(finding.clone()),
     };
     peer.send(&first).map_err(|_| LaunchError::HostLost)?;
     match (visit.for_answer(&peer)?, own) {
-        (Some((Message::Go, Some(memory))), Ok(hello)) => {
+        (Some((WireMessage::Go, Some(memory))), Ok(hello)) => {
             let watch = Watch::new(door.place, vec![peer]);
             match Segment::open(&memory.into(), hello.segment_bytes as usize) {
                 Ok(segment) => Ok(Joined { segment, watch }),
@@ -247,7 +248,7 @@ fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchErro
                 }
             }
         }
-        (Some((Message::Refused(reason), _)), _) => Err(LaunchError::Dismissed { reason }),
+        (Some((WireMessage::Refused(reason), _)), _) => Err(LaunchError::Dismissed { reason }),
         _ => Err(LaunchError::HostLost),
     }
 }
@@ -282,7 +283,7 @@ impl Visit<'_> {
     }
 
     /// What rank 0 says once all have come, or one does not fit. None if rank 0 has gone.
-    fn for_answer(&mut self, host: &Peer) -> Result<Option<(Message, Option<OwnedFd>)>, LaunchError> {
+    fn for_answer(&mut self, host: &Peer) -> Result<Option<(WireMessage, Option<OwnedFd>)>, LaunchError> {
         let JobPlace { rank, join_timeout, .. } = *self.door.place;
         // Twice as long as rank 0 waits for the others, because it takes the memory after that, and because its verdict
         // says more than this rank's.
@@ -296,7 +297,7 @@ impl Visit<'_> {
             let has_come = !answer.map_err(LaunchError::system("wait for rank 0"))?.is_empty();
             if has_come {
                 match wire::receive(&host.socket) {
-                    Ok(Some((Message::Waiting, _))) => {}
+                    Ok(Some((WireMessage::Waiting, _))) => {}
                     Ok(answer) => return Ok(answer),
                     Err(_) => return Ok(None),
                 }

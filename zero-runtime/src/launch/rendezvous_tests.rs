@@ -40,7 +40,7 @@ fn the_first_that_does_not_fit_is_told_and_a_second_rank_0_is_one() {
     {
         let mut host = Host::new(&place, &own);
         for hello in [first, second] {
-            host.hear(Caller { pid: 7, socket: connection().0 }, Message::Hello(hello));
+            host.hear(Caller { pid: 7, socket: connection().0 }, WireMessage::Hello(hello));
         }
         assert_eq!(host.verdict().map(|error| error.code()), Some(code));
     }
@@ -54,5 +54,5 @@ fn a_guest_hears_that_rank_0_still_waits() {
     host.peers.push(Peer { rank: 2, pid: 7, socket: near });
     assert_eq!(host.missing(), [1]);
     host.still_waits(3);
-    assert_eq!(wire::receive(&far).unwrap().map(|(message, _)| message), Some(Message::Waiting));
+    assert_eq!(wire::receive(&far).unwrap().map(|(message, _)| message), Some(WireMessage::Waiting));
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::signal_name;
 
-use super::crew::Failure;
+use super::crew::CrewFailure;
 use super::ear::Ear;
 use super::error::LaunchError;
 use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
@@ -22,20 +22,20 @@ const LEFTOVERS: Duration = Duration::from_secs(10 * 60);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Why a run ended before its time.
-pub(super) enum Stop {
+pub(super) enum EndCause {
     Interrupted(i32),
     /// It was asked to end by this signal, and has not.
     OutOfGrace(i32),
-    Failed(Failure),
+    Failed(CrewFailure),
 }
 
-impl<E: Into<Failure>> From<E> for Stop {
+impl<E: Into<CrewFailure>> From<E> for EndCause {
     fn from(failure: E) -> Self {
-        Stop::Failed(failure.into())
+        EndCause::Failed(failure.into())
     }
 }
 
-impl Failure {
+impl CrewFailure {
     /// Prints what no rank has told. Gives the exit code.
     pub fn tell(&self) -> ExitCode {
         self.error.iter().for_each(|error| print(&error.report()));
@@ -63,13 +63,13 @@ pub(super) fn repeat(
     options: &LaunchOptions,
     between: Duration,
     ear: &mut Ear,
-    mut attempt: impl FnMut(u64, &mut Ear) -> Result<u8, Stop>,
-) -> Result<u8, Stop> {
+    mut attempt: impl FnMut(u64, &mut Ear) -> Result<u8, EndCause>,
+) -> Result<u8, EndCause> {
     let mut restarts = 0;
     loop {
         let before = options.newest();
         let failure = match attempt(restarts, ear) {
-            Err(Stop::Failed(failure)) if failure.may_pass && restarts < options.restarts => failure,
+            Err(EndCause::Failed(failure)) if failure.may_pass && restarts < options.restarts => failure,
             end => return end,
         };
         failure.tell();
@@ -86,12 +86,12 @@ pub(super) fn repeat(
 }
 
 /// Waits before a restart, unless somebody asks this process to end.
-fn pause(duration: Duration, ear: &mut Ear) -> Result<(), Stop> {
+fn pause(duration: Duration, ear: &mut Ear) -> Result<(), EndCause> {
     let end = Instant::now() + duration;
     while Instant::now() < end {
         let heard = ear.hear(Some(end)).map_err(LaunchError::system("wait for signals"))?;
         if let Some(signal) = heard.into_iter().find(|signal| *signal != SIGCHLD) {
-            return Err(Stop::Interrupted(signal));
+            return Err(EndCause::Interrupted(signal));
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ fn pause(duration: Duration, ear: &mut Ear) -> Result<(), Stop> {
 
 /// Waits until no rank of the last start holds the folder: one on a host that no launcher reaches may end late. If it never
 /// does, the next start says who holds it.
-fn wait_for_folder(options: &LaunchOptions, ear: &mut Ear) -> Result<(), Stop> {
+fn wait_for_folder(options: &LaunchOptions, ear: &mut Ear) -> Result<(), EndCause> {
     let Some(folder) = &options.folder else { return Ok(()) };
     let (deadline, mut is_told) = (Instant::now() + LEFTOVERS, false);
     while Store::is_taken(folder) && Instant::now() < deadline {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::environment::JobPlace;
 use super::error::LaunchError;
 use super::exit_code;
-use super::finding::Findings;
+use super::finding::RankFindings;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
-use super::wire::{self, Finding, Message, Peer};
+use super::wire::{self, Finding, Peer, WireMessage};
 use crate::transport::cluster;
 
 /// Far longer than another process needs to tell what has gone wrong.
@@ -30,12 +30,12 @@ pub struct Watch {
     pub(super) here: usize,
     pub(super) world: usize,
     has_own_launcher: bool,
-    pub(super) links: Arc<Links>,
+    pub(super) links: Arc<WatchLinks>,
 }
 
 /// What the rank and its watching thread share.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(super) struct WatchLinks {
     pub rank: usize,
     /// The rank that hears all others of this host.
     pub host: usize,
@@ -46,7 +46,7 @@ pub(super) struct Links {
     code: AtomicU8,
 }
 
-impl Links {
+impl WatchLinks {
     fn is_host(&self) -> bool {
         self.rank == self.host
     }
@@ -55,7 +55,7 @@ impl Links {
         self.code.load(Ordering::Acquire)
     }
 
-    pub fn tell_all(&self, message: &Message) {
+    pub fn tell_all(&self, message: &WireMessage) {
         for peer in &self.peers {
             // A peer that has gone need not know.
             let _ = peer.send(message);
@@ -74,7 +74,7 @@ enum News {
 }
 
 /// The links of this process, for [`leave`].
-static LINKS: OnceLock<Weak<Links>> = OnceLock::new();
+static LINKS: OnceLock<Weak<WatchLinks>> = OnceLock::new();
 
 /// Ends this process, which has told why, and lets the other ranks know that the error has been told.
 pub fn leave() -> ! {
@@ -82,7 +82,7 @@ pub fn leave() -> ! {
     if let Some(links) = LINKS.get().and_then(Weak::upgrade) {
         links.ended.store(true, Ordering::Release);
         code = links.code();
-        links.tell_all(&Message::Told(code));
+        links.tell_all(&WireMessage::Told(code));
     }
     cluster::abort(exit_code(code));
     std::process::exit(exit_code(code).into())
@@ -90,7 +90,7 @@ pub fn leave() -> ! {
 
 impl Watch {
     pub(super) fn new(place: &JobPlace, peers: Vec<Peer>) -> Self {
-        let links = Arc::new(Links {
+        let links = Arc::new(WatchLinks {
             rank: place.rank,
             host: place.here.start,
             peers,
@@ -137,8 +137,8 @@ impl Watch {
                 News::Lost { rank, pid } => is_reporter.then_some(LaunchError::RankLost { rank, pid }),
                 News::Failed(finding) => {
                     // Other ranks now wait until this one has told the error.
-                    links.tell_all(&Message::Told(code));
-                    Some(LaunchError::Failed(Findings::of(here, world, finding)))
+                    links.tell_all(&WireMessage::Told(code));
+                    Some(LaunchError::Failed(RankFindings::of(here, world, finding)))
                 }
                 News::Told(_) => None,
             });
@@ -157,7 +157,7 @@ impl Watch {
     pub fn goodbye(self) {
         self.links.ended.store(true, Ordering::Release);
         // A peer that has gone after the last barrier is not missed.
-        self.links.tell_all(&Message::Goodbye);
+        self.links.tell_all(&WireMessage::Goodbye);
     }
 
     /// Ends this rank because of an error that it alone has found, as far as it knows. Gives what this rank is to
@@ -171,15 +171,15 @@ impl Watch {
             return None;
         }
         if self.links.is_host() {
-            self.links.tell_all(&Message::Told(code));
+            self.links.tell_all(&WireMessage::Told(code));
         } else {
-            self.links.tell_all(&Message::Failed(finding.clone()));
+            self.links.tell_all(&WireMessage::Failed(finding.clone()));
             if self.links.peers.iter().any(has_told) {
                 std::thread::sleep(grace(false, true));
                 return None;
             }
         }
-        Some(LaunchError::Failed(Findings::of(self.here, self.world, finding)))
+        Some(LaunchError::Failed(RankFindings::of(self.here, self.world, finding)))
     }
 
     /// Ends this rank because of an error that the others leave to it, whichever of them can still speak. Gives whether it is
@@ -197,7 +197,7 @@ impl Watch {
         std::thread::sleep(grace(false, true));
         self.links.ended.store(true, Ordering::Release);
         // A rank that was stopped until now may not have heard it of the one that has told it.
-        self.links.tell_all(&Message::Told(self.links.code()));
+        self.links.tell_all(&WireMessage::Told(self.links.code()));
     }
 
     /// Ends this rank because of an error that all ranks have agreed on. Gives whether this rank is to print it.
@@ -205,7 +205,7 @@ impl Watch {
         self.links.ended.store(true, Ordering::Release);
         let speaks = self.links.is_host();
         if speaks {
-            self.links.tell_all(&Message::Told(self.links.code()));
+            self.links.tell_all(&WireMessage::Told(self.links.code()));
         } else {
             std::thread::sleep(grace(false, true));
         }
@@ -222,7 +222,7 @@ fn has_told(host: &Peer) -> bool {
             _ => return false,
         }
         match wire::receive(&host.socket) {
-            Ok(Some((Message::Told(_), _))) => return true,
+            Ok(Some((WireMessage::Told(_), _))) => return true,
             Ok(Some(_)) => {}
             _ => return false,
         }
@@ -237,7 +237,7 @@ impl Drop for Watch {
 }
 
 /// The first news that ends this rank. None once this rank or all others have said goodbye.
-fn wait_for_end(links: &Links) -> Option<News> {
+fn wait_for_end(links: &WatchLinks) -> Option<News> {
     let mut present: Vec<&Peer> = links.peers.iter().collect();
     while !present.is_empty() {
         // Fails only if the kernel lacks memory for a list of sockets.
@@ -248,18 +248,18 @@ fn wait_for_end(links: &Links) -> Option<News> {
         // From the last to the first, so that removing one does not change the indices of those to come.
         for index in ready.into_iter().rev() {
             let (rank, pid) = match wire::receive(&present[index].socket) {
-                Ok(Some((Message::Goodbye, _))) => {
+                Ok(Some((WireMessage::Goodbye, _))) => {
                     present.remove(index);
                     continue;
                 }
-                Ok(Some((Message::Failed(finding), _))) => return Some(News::Failed(finding)),
-                Ok(Some((Message::Told(code), _))) => {
+                Ok(Some((WireMessage::Failed(finding), _))) => return Some(News::Failed(finding)),
+                Ok(Some((WireMessage::Told(code), _))) => {
                     if links.is_host() {
-                        links.tell_all(&Message::Told(code));
+                        links.tell_all(&WireMessage::Told(code));
                     }
                     return Some(News::Told(code));
                 }
-                Ok(Some((Message::Lost { rank, pid }, _))) => (rank as usize, pid),
+                Ok(Some((WireMessage::Lost { rank, pid }, _))) => (rank as usize, pid),
                 // Closed, or something that no rank would send.
                 _ => (present[index].rank, present[index].pid),
             };
@@ -270,11 +270,11 @@ fn wait_for_end(links: &Links) -> Option<News> {
     None
 }
 
-fn tell_others(links: &Links, rank: usize, pid: u32) {
+fn tell_others(links: &WatchLinks, rank: usize, pid: u32) {
     if links.is_host() {
         for peer in links.peers.iter().filter(|peer| peer.rank != rank) {
             // A peer that has gone, too, need not know.
-            let _ = peer.send(&Message::Lost { rank: rank as u64, pid });
+            let _ = peer.send(&WireMessage::Lost { rank: rank as u64, pid });
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Finding {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Message {
+pub(super) enum WireMessage {
     Hello(Hello),
     /// The sender has failed, and leaves it to the receiver to print why.
     Failed(Finding),
@@ -62,23 +62,23 @@ pub(super) enum Message {
     },
 }
 
-impl Message {
+impl WireMessage {
     fn encode(&self) -> Vec<u8> {
         match self {
-            Message::Hello(hello) => {
+            WireMessage::Hello(hello) => {
                 let fields = [hello.rank, hello.world, hello.plan_hash, hello.segment_bytes];
                 [b"H".as_slice(), &MAGIC, &fields.map(u64::to_le_bytes).concat()].concat()
             }
-            Message::Failed(finding) => {
+            WireMessage::Failed(finding) => {
                 [b"F".as_slice(), &finding.rank.to_le_bytes(), &[finding.code], cut(&finding.error)].concat()
             }
-            Message::Waiting => b"W".to_vec(),
-            Message::Go => b"G".to_vec(),
-            Message::Memory => b"M".to_vec(),
-            Message::Refused(reason) => [b"R", cut(reason)].concat(),
-            Message::Told(code) => vec![b'T', *code],
-            Message::Goodbye => b"B".to_vec(),
-            Message::Lost { rank, pid } => [b"L".as_slice(), &rank.to_le_bytes(), &pid.to_le_bytes()].concat(),
+            WireMessage::Waiting => b"W".to_vec(),
+            WireMessage::Go => b"G".to_vec(),
+            WireMessage::Memory => b"M".to_vec(),
+            WireMessage::Refused(reason) => [b"R", cut(reason)].concat(),
+            WireMessage::Told(code) => vec![b'T', *code],
+            WireMessage::Goodbye => b"B".to_vec(),
+            WireMessage::Lost { rank, pid } => [b"L".as_slice(), &rank.to_le_bytes(), &pid.to_le_bytes()].concat(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Message {
         let (tag, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
         let message = match tag {
-            b'H' if take::<8>(rest)? == MAGIC => Message::Hello(Hello {
+            b'H' if take::<8>(rest)? == MAGIC => WireMessage::Hello(Hello {
                 rank: u64::from_le_bytes(take(rest)?),
                 world: u64::from_le_bytes(take(rest)?),
                 plan_hash: u64::from_le_bytes(take(rest)?),
@@ -94,17 +94,17 @@ impl Message {
             }),
             b'F' => {
                 let (rank, [code]) = (u64::from_le_bytes(take(rest)?), take(rest)?);
-                Message::Failed(Finding { rank, code, error: take_text(rest) })
+                WireMessage::Failed(Finding { rank, code, error: take_text(rest) })
             }
-            b'W' => Message::Waiting,
-            b'G' => Message::Go,
-            b'M' => Message::Memory,
-            b'R' => Message::Refused(take_text(rest)),
-            b'T' => Message::Told(u8::from_le_bytes(take(rest)?)),
-            b'B' => Message::Goodbye,
+            b'W' => WireMessage::Waiting,
+            b'G' => WireMessage::Go,
+            b'M' => WireMessage::Memory,
+            b'R' => WireMessage::Refused(take_text(rest)),
+            b'T' => WireMessage::Told(u8::from_le_bytes(take(rest)?)),
+            b'B' => WireMessage::Goodbye,
             b'L' => {
                 let rank = u64::from_le_bytes(take(rest)?);
-                Message::Lost { rank, pid: u32::from_le_bytes(take(rest)?) }
+                WireMessage::Lost { rank, pid: u32::from_le_bytes(take(rest)?) }
             }
             _ => return None,
         };
@@ -136,11 +136,11 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub fn send(&self, message: &Message) -> io::Result<()> {
+    pub fn send(&self, message: &WireMessage) -> io::Result<()> {
         send(&self.socket, message, &[])
     }
 
-    pub fn send_with(&self, message: &Message, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn send_with(&self, message: &WireMessage, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         send(&self.socket, message, &[descriptor])
     }
 
@@ -151,7 +151,7 @@ impl Peer {
     }
 }
 
-pub(super) fn send(socket: &OwnedFd, message: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send(socket: &OwnedFd, message: &WireMessage, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
@@ -165,7 +165,7 @@ pub(super) fn send(socket: &OwnedFd, message: &Message, descriptors: &[BorrowedF
 }
 
 /// The next message, with the descriptor that came along. None if the peer has closed.
-pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(WireMessage, Option<OwnedFd>)>> {
     let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -186,7 +186,7 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Message, Option<Ow
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    match Message::decode(&bytes[..length]) {
+    match WireMessage::decode(&bytes[..length]) {
         Some(message) => Ok(Some((message, descriptor))),
         None => Err(io::Error::new(io::ErrorKind::InvalidData, "not a message of zero's ranks")),
     }
@@ -222,28 +222,28 @@ mod tests {
     fn messages_survive_the_wire() {
         let hello = Hello { rank: 3, world: 4, plan_hash: u64::MAX, segment_bytes: 1 << 40 };
         for message in [
-            Message::Hello(hello),
-            Message::Failed(Finding { rank: 2, code: 76, error: "no data".to_owned() }),
-            Message::Waiting,
-            Message::Go,
-            Message::Memory,
-            Message::Refused("rank 2 has another plan".to_owned()),
-            Message::Told(76),
-            Message::Goodbye,
-            Message::Lost { rank: 2, pid: 77 },
+            WireMessage::Hello(hello),
+            WireMessage::Failed(Finding { rank: 2, code: 76, error: "no data".to_owned() }),
+            WireMessage::Waiting,
+            WireMessage::Go,
+            WireMessage::Memory,
+            WireMessage::Refused("rank 2 has another plan".to_owned()),
+            WireMessage::Told(76),
+            WireMessage::Goodbye,
+            WireMessage::Lost { rank: 2, pid: 77 },
         ] {
-            assert_eq!(Message::decode(&message.encode()), Some(message));
+            assert_eq!(WireMessage::decode(&message.encode()), Some(message));
         }
     }
 
     #[test]
     fn other_packets_are_not_messages() {
-        let hello = Message::Hello(Hello { rank: 0, world: 1, plan_hash: 2, segment_bytes: 3 }).encode();
+        let hello = WireMessage::Hello(Hello { rank: 0, world: 1, plan_hash: 2, segment_bytes: 3 }).encode();
         let mut other_version = hello.clone();
         other_version[8] = 2;
         let longer = [hello.as_slice(), b"x"].concat();
         for bytes in [&[][..], b"?", &hello[..20], &longer, &other_version] {
-            assert_eq!(Message::decode(bytes), None);
+            assert_eq!(WireMessage::decode(bytes), None);
         }
     }
 
@@ -251,10 +251,10 @@ mod tests {
     fn a_goodbye_outlives_a_close_with_mail_unread() {
         let flags = SocketFlags::CLOEXEC;
         let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        send(&near, &Message::Go, &[]).unwrap();
-        send(&far, &Message::Goodbye, &[]).unwrap();
+        send(&near, &WireMessage::Go, &[]).unwrap();
+        send(&far, &WireMessage::Goodbye, &[]).unwrap();
         drop(far);
-        assert_eq!(receive(&near).unwrap().map(|(message, _)| message), Some(Message::Goodbye));
+        assert_eq!(receive(&near).unwrap().map(|(message, _)| message), Some(WireMessage::Goodbye));
         assert!(receive(&near).unwrap().is_none());
     }
 
@@ -262,17 +262,17 @@ mod tests {
     fn a_received_descriptor_is_not_passed_on_to_programs_that_are_started() {
         let flags = SocketFlags::CLOEXEC;
         let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        send(&near, &Message::Go, &[near.as_fd()]).unwrap();
+        send(&near, &WireMessage::Go, &[near.as_fd()]).unwrap();
         let (message, descriptor) = receive(&far).unwrap().unwrap();
-        assert_eq!(message, Message::Go);
+        assert_eq!(message, WireMessage::Go);
         let flags = rustix::io::fcntl_getfd(descriptor.unwrap()).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 
     #[test]
     fn a_long_reason_is_cut_at_a_character() {
-        let encoded = Message::Refused("é".repeat(4000)).encode();
+        let encoded = WireMessage::Refused("é".repeat(4000)).encode();
         assert!(encoded.len() <= MESSAGE_BYTES_MAX);
-        assert_eq!(Message::decode(&encoded), Some(Message::Refused("é".repeat(REASON_BYTES_MAX / 2))));
+        assert_eq!(WireMessage::decode(&encoded), Some(WireMessage::Refused("é".repeat(REASON_BYTES_MAX / 2))));
     }
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use zero_plan::message::Message;
 
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
-use super::linear::{Map, initial};
+use super::linear::{LinearMap, initial};
 use super::size::{SOFTMAX, bytes, either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
 use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
@@ -30,8 +30,8 @@ impl<const W: usize, H: Heads> Attention<W, H> {
     const KEYS: usize = product(&[H::KEY_HEADS, H::HEAD_DIM]);
     /// Queries, keys and values of a token.
     const ROW: usize = sum(&[Self::QUERIES, Self::KEYS, Self::KEYS]);
-    const INPUTS: Map = Map { input: W, output: Self::ROW, bias: !matches!(H::BIAS, Bias::None) };
-    const OUT: Map = Map { input: Self::QUERIES, output: W, bias: matches!(H::BIAS, Bias::All) };
+    const INPUTS: LinearMap = LinearMap { input: W, output: Self::ROW, bias: !matches!(H::BIAS, Bias::None) };
+    const OUT: LinearMap = LinearMap { input: Self::QUERIES, output: W, bias: matches!(H::BIAS, Bias::All) };
     const NORM: Option<Norm> = match H::NORM {
         QueryKeyNorm::None => None,
         QueryKeyNorm::EachHead(epsilon) => Some(Norm { epsilon, query_parts: H::HEADS, key_parts: H::KEY_HEADS }),

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use zero_plan::message::Message;
 
-use super::linear::{Map, initial};
+use super::linear::{LinearMap, initial};
 use super::size::{bytes, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Gelu, Layer, Nonlinear, Shape, Silu, Tensors};
 use crate::device::{Device, Then};
@@ -21,7 +21,7 @@ pub type GeGlu<const I: usize, const H: usize> = Gated<I, H, Gelu>;
 
 impl<const I: usize, const H: usize, K> Gated<I, H, K> {
     /// Both maps in one product: the rows of the second weight follow those of the first.
-    const MAP: Map = Map { input: I, output: product(&[2, H]), bias: false };
+    const MAP: LinearMap = LinearMap { input: I, output: product(&[2, H]), bias: false };
 }
 
 impl<S: Shape, const I: usize, const H: usize, K: Nonlinear> Layer<S, Features<I>> for Gated<I, H, K> {

@@ -11,7 +11,7 @@ use crate::view::{View, ViewMut};
 pub struct Linear<const I: usize, const O: usize, const BIAS: bool = true>;
 
 impl<const I: usize, const O: usize, const BIAS: bool> Linear<I, O, BIAS> {
-    const MAP: Map = Map { input: I, output: O, bias: BIAS };
+    const MAP: LinearMap = LinearMap { input: I, output: O, bias: BIAS };
 }
 
 impl<S: Shape, const I: usize, const O: usize, const BIAS: bool> Layer<S, Features<I>> for Linear<I, O, BIAS> {
@@ -44,13 +44,13 @@ impl<S: Shape, const I: usize, const O: usize, const BIAS: bool> Layer<S, Featur
 
 /// A linear map of a layer: weight (output, input), then, if there is one, bias (output).
 #[derive(Clone, Copy)]
-pub(super) struct Map {
+pub(super) struct LinearMap {
     pub input: usize,
     pub output: usize,
     pub bias: bool,
 }
 
-impl Map {
+impl LinearMap {
     /// Number of its parameters.
     pub const fn params(&self) -> usize {
         sum(&[product(&[self.input, self.output]), if self.bias { self.output } else { 0 }])

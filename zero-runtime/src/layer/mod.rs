@@ -76,10 +76,10 @@ pub use heads::{Bias, CausalSelfAttention, EqualHeads, Heads, InputNames, Projec
 pub use linear::Linear;
 pub use mse_head::MseHead;
 pub use norm::{E5, E6, Epsilon, LayerNorm, RmsNorm};
-pub use published::{Part, Weights};
+pub use published::{PublishedPart, TensorNames};
 pub use tensors::{Init, Tensor, Tensors};
 
-pub(crate) use published::Misfit;
+pub(crate) use published::NamesMisfit;
 pub(crate) use size::max;
 
 use zero_plan::Origin;

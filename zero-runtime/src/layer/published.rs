@@ -3,7 +3,7 @@
 
 /// What a parameter is called where the model is published.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Weights {
+pub struct TensorNames {
     /// Its name. `{}` stands for the index of a unit of an array field.
     pub name: String,
     /// Whether it lies there transposed, as a matrix (inputs, outputs).
@@ -12,7 +12,7 @@ pub struct Weights {
 
 /// What `#[weights]` says of one part of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub enum PublishedPart {
     /// Its name.
     Named(&'static str),
     /// Its name, and that all matrices in it are stored transposed.
@@ -30,14 +30,14 @@ pub(super) struct Path {
     is_given: bool,
     is_transposed: bool,
     /// Names of the parts that are opened here, where they are given.
-    parts: Option<&'static [Part]>,
+    parts: Option<&'static [PublishedPart]>,
     /// Own names of the parts that have been opened here.
     opened: Vec<&'static str>,
 }
 
 impl Path {
     /// Opens a part with its own names, on which these names stand; gives the path outside of it.
-    pub fn open(&mut self, own: &[&'static str], weights: &'static [Part]) -> Self {
+    pub fn open(&mut self, own: &[&'static str], weights: &'static [PublishedPart]) -> Self {
         let from_outside = self.next(own);
         let outer = self.clone();
         match (from_outside, weights) {
@@ -63,7 +63,7 @@ impl Path {
         let from_outside = self.next(&[own]);
         let outer = self.clone();
         match from_outside {
-            None | Some(Part::Unnamed) => self.names.push(own),
+            None | Some(PublishedPart::Unnamed) => self.names.push(own),
             Some(part) => self.give(part),
         }
         outer
@@ -75,39 +75,39 @@ impl Path {
     }
 
     /// What is said here of the part that is opened next.
-    fn next(&mut self, own: &[&'static str]) -> Option<Part> {
+    fn next(&mut self, own: &[&'static str]) -> Option<PublishedPart> {
         let parts = self.parts?;
         let part = parts.get(self.opened.len()).copied();
         self.opened.extend(own);
-        Some(part.unwrap_or(Part::Unnamed))
+        Some(part.unwrap_or(PublishedPart::Unnamed))
     }
 
-    fn give(&mut self, part: Part) {
+    fn give(&mut self, part: PublishedPart) {
         self.is_given = true;
         match part {
-            Part::Named(name) => self.names.push(name),
-            Part::Transposed(name) => {
+            PublishedPart::Named(name) => self.names.push(name),
+            PublishedPart::Transposed(name) => {
                 self.names.push(name);
                 self.is_transposed = true;
             }
-            Part::Unnamed => {}
+            PublishedPart::Unnamed => {}
         }
     }
 
     /// The name of an open tensor of so many dims, where attributes give any part of it.
-    pub fn weights(&self, dims: usize) -> Option<Weights> {
-        self.is_given.then(|| Weights { name: self.names.join("."), transposed: self.is_transposed && dims == 2 })
+    pub fn weights(&self, dims: usize) -> Option<TensorNames> {
+        self.is_given.then(|| TensorNames { name: self.names.join("."), transposed: self.is_transposed && dims == 2 })
     }
 
     /// The parts that were opened here, where they are more or fewer than the names.
-    pub fn misfit(&self, weights: &'static [Part]) -> Option<&[&'static str]> {
+    pub fn misfit(&self, weights: &'static [PublishedPart]) -> Option<&[&'static str]> {
         (weights.len() > 1 && weights.len() != self.opened.len()).then_some(&self.opened)
     }
 }
 
 /// A list of names that does not fit what it names.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Misfit {
+pub(crate) struct NamesMisfit {
     /// The fields that it lies in, within the unit; empty for the unit itself.
     pub within: String,
     /// How many names there are.
@@ -116,7 +116,7 @@ pub(crate) struct Misfit {
     pub parts: Vec<&'static str>,
 }
 
-impl Misfit {
+impl NamesMisfit {
     pub(super) fn new(scope: &[&'static str], names: usize, parts: &[&'static str]) -> Self {
         Self { within: scope.join("."), names, parts: parts.to_vec() }
     }

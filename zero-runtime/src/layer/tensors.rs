@@ -1,6 +1,6 @@
 //! Tensors: names, shapes and initial values of parameters, in the order of the flat buffer. Never holds elements.
 
-use super::published::{Misfit, Part, Path, Weights};
+use super::published::{NamesMisfit, Path, PublishedPart, TensorNames};
 
 /// How a parameter starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Tensor {
     /// Its first element in the flat buffer of the unit.
     pub start: usize,
     /// What it is called where the model is published. None where no attribute says so: then it has its own names there.
-    pub weights: Option<Weights>,
+    pub weights: Option<TensorNames>,
 }
 
 impl Tensor {
@@ -63,7 +63,7 @@ pub struct Tensors {
     /// Whether an attribute has said how a tensor of the list starts.
     is_decided: Vec<bool>,
     len: usize,
-    misfit: Option<Misfit>,
+    misfit: Option<NamesMisfit>,
 }
 
 impl Tensors {
@@ -93,7 +93,7 @@ impl Tensors {
 
     /// The scope of a field under `#[weights(...)]`, with the names that are given there: one takes the place of the
     /// field's own, several are those of the parts (scopes or tensors) that `inner` opens, in order.
-    pub fn field(&mut self, name: &'static str, weights: &'static [Part], inner: impl FnOnce(&mut Self)) {
+    pub fn field(&mut self, name: &'static str, weights: &'static [PublishedPart], inner: impl FnOnce(&mut Self)) {
         let outer = self.path.open(&[name], weights);
         self.scope.push(name);
         inner(self);
@@ -102,7 +102,12 @@ impl Tensors {
     }
 
     /// A field of a model. Own names are those within it, so it is no scope of them.
-    pub(crate) fn unit(&mut self, own: &[&'static str], weights: &'static [Part], inner: impl FnOnce(&mut Self)) {
+    pub(crate) fn unit(
+        &mut self,
+        own: &[&'static str],
+        weights: &'static [PublishedPart],
+        inner: impl FnOnce(&mut Self),
+    ) {
         let outer = self.path.open(own, weights);
         inner(self);
         self.close(outer, weights);
@@ -129,12 +134,12 @@ impl Tensors {
     }
 
     /// The first list of published names that is longer or shorter than the list of what it names.
-    pub(crate) fn misfit(&self) -> Option<&Misfit> {
+    pub(crate) fn misfit(&self) -> Option<&NamesMisfit> {
         self.misfit.as_ref()
     }
 
-    fn close(&mut self, outer: Path, weights: &'static [Part]) {
-        let misfit = self.path.misfit(weights).map(|parts| Misfit::new(&self.scope, weights.len(), parts));
+    fn close(&mut self, outer: Path, weights: &'static [PublishedPart]) {
+        let misfit = self.path.misfit(weights).map(|parts| NamesMisfit::new(&self.scope, weights.len(), parts));
         self.misfit = self.misfit.take().or(misfit);
         self.path.close(outer);
     }

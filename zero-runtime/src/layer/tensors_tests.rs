@@ -20,7 +20,7 @@ fn names(of: impl FnOnce(&mut Tensors)) -> Vec<(String, String)> {
     of(&mut out);
     assert_eq!(out.misfit(), None);
     let published = |tensor: &Tensor| match &tensor.weights {
-        Some(Weights { name, transposed }) => format!("{name}{}", if *transposed { " T" } else { "" }),
+        Some(TensorNames { name, transposed }) => format!("{name}{}", if *transposed { " T" } else { "" }),
         None => "-".to_owned(),
     };
     out.into_list().iter().map(|tensor| (tensor.name.clone(), published(tensor))).collect()
@@ -43,7 +43,7 @@ fn without_an_attribute_there_are_only_own_names() {
 #[test]
 fn one_name_is_put_before_those_of_all_tensors() {
     expect(
-        |out| out.field("mlp", &[Part::Named("a.b")], two),
+        |out| out.field("mlp", &[PublishedPart::Named("a.b")], two),
         &[
             ("mlp.0.weight", "a.b.0.weight"),
             ("mlp.0.bias", "a.b.0.bias"),
@@ -51,13 +51,16 @@ fn one_name_is_put_before_those_of_all_tensors() {
             ("mlp.1.bias", "a.b.1.bias"),
         ],
     );
-    expect(|out| out.field("mlp", &[Part::Unnamed], linear), &[("mlp.weight", "weight"), ("mlp.bias", "bias")]);
+    expect(
+        |out| out.field("mlp", &[PublishedPart::Unnamed], linear),
+        &[("mlp.weight", "weight"), ("mlp.bias", "bias")],
+    );
 }
 
 #[test]
 fn several_names_are_those_of_parts() {
     expect(
-        |out| out.field("mlp", &[Part::Named("norm"), Part::Transposed("map")], two),
+        |out| out.field("mlp", &[PublishedPart::Named("norm"), PublishedPart::Transposed("map")], two),
         &[
             ("mlp.0.weight", "norm.weight"),
             ("mlp.0.bias", "norm.bias"),
@@ -67,7 +70,7 @@ fn several_names_are_those_of_parts() {
     );
     expect(
         |out| {
-            out.field("mlp", &[Part::Unnamed, Part::Named("map")], two);
+            out.field("mlp", &[PublishedPart::Unnamed, PublishedPart::Named("map")], two);
             out.field("end", &[], linear);
         },
         &[
@@ -83,16 +86,16 @@ fn several_names_are_those_of_parts() {
 
 #[test]
 fn names_of_tensors_are_whole() {
-    let weights = &[Part::Transposed("w"), Part::Unnamed];
+    let weights = &[PublishedPart::Transposed("w"), PublishedPart::Unnamed];
     expect(|out| out.unit(&["map"], weights, linear), &[("weight", "w T"), ("bias", "bias")]);
-    let bare = &[Part::Named("wte.weight"), Part::Named("wpe.weight")];
+    let bare = &[PublishedPart::Named("wte.weight"), PublishedPart::Named("wpe.weight")];
     expect(|out| out.unit(&["embed"], bare, linear), &[("weight", "wte.weight"), ("bias", "wpe.weight")]);
 }
 
 #[test]
 fn names_are_joined_from_the_outside_in() {
     let block = |out: &mut Tensors| {
-        out.field("mix", &[Part::Named("norm"), Part::Named("attn")], two);
+        out.field("mix", &[PublishedPart::Named("norm"), PublishedPart::Named("attn")], two);
         out.scope("mlp", linear);
     };
     let expected = |path: &str| {
@@ -100,23 +103,23 @@ fn names_are_joined_from_the_outside_in() {
         let ends = ["norm.weight", "norm.bias", "attn.weight", "attn.bias", "mlp.weight", "mlp.bias"];
         own.into_iter().zip(ends).map(|(own, end)| (own.to_owned(), format!("{path}.{end}"))).collect::<Vec<_>>()
     };
-    assert_eq!(names(|out| out.unit(&["blocks", "{}"], &[Part::Named("h.{}")], block)), expected("h.{}"));
+    assert_eq!(names(|out| out.unit(&["blocks", "{}"], &[PublishedPart::Named("h.{}")], block)), expected("h.{}"));
     // What is said inside makes the names of the fields outside part of the path.
     let found = names(|out| out.unit(&["blocks", "{}"], &[], block));
     assert_eq!((found[..4].to_vec(), &*found[4].1), (expected("blocks.{}")[..4].to_vec(), "-"));
     // A list outside names the parts that have lists of their own, too.
-    let found = names(|out| out.unit(&["blocks"], &[Part::Transposed("a"), Part::Named("b")], block));
+    let found = names(|out| out.unit(&["blocks"], &[PublishedPart::Transposed("a"), PublishedPart::Named("b")], block));
     let published: Vec<_> = found.iter().map(|(_, published)| published.as_str()).collect();
     assert_eq!(published, ["a.norm.weight T", "a.norm.bias", "a.attn.weight T", "a.attn.bias", "b.weight", "b.bias"]);
 }
 
 #[test]
 fn a_list_has_a_name_for_each_part() {
-    const THREE: &[Part] = &[Part::Unnamed; 3];
-    let misfit = |names: &'static [Part], of: fn(&mut Tensors)| {
+    const THREE: &[PublishedPart] = &[PublishedPart::Unnamed; 3];
+    let misfit = |names: &'static [PublishedPart], of: fn(&mut Tensors)| {
         let mut out = Tensors::default();
         out.unit(&["blocks"], &[], |out| out.scope("a", |out| out.field("b", names, of)));
-        out.misfit().map(|Misfit { within, names, parts }| (within.clone(), *names, parts.clone()))
+        out.misfit().map(|NamesMisfit { within, names, parts }| (within.clone(), *names, parts.clone()))
     };
     assert_eq!(misfit(&THREE[..2], two), None);
     assert_eq!(misfit(&THREE[..1], two), None);

@@ -6,7 +6,7 @@ use zero_plan::Unit;
 
 use super::Model;
 use crate::error::Error;
-use crate::layer::{Misfit, Tensor, Tensors};
+use crate::layer::{NamesMisfit, Tensor, Tensors};
 
 /// What stands for the index of a unit.
 const INDEX: &str = "{}";
@@ -51,7 +51,7 @@ pub fn require_names<M: Model>() -> Result<(), Error> {
     Ok(())
 }
 
-fn does_not_fit(unit: &Unit, Misfit { within, names, parts }: &Misfit) -> Error {
+fn does_not_fit(unit: &Unit, NamesMisfit { within, names, parts }: &NamesMisfit) -> Error {
     let field = if within.is_empty() { unit.field.to_owned() } else { format!("{}.{within}", unit.field) };
     let parts = if parts.is_empty() { "none".to_owned() } else { format!("`{}`", parts.join("`, `")) };
     Error::Names {

@@ -7,7 +7,7 @@ use super::{Fields, elements, field};
 use crate::layer::{Activation, Entry, Layer, SameAs, Shape};
 
 /// A field while its elements are added: the first of them takes `X`, and so must whatever follows the last.
-pub struct Turns<S: Shape, X, Y, const N: usize> {
+pub struct FieldTurns<S: Shape, X, Y, const N: usize> {
     fields: Fields<S, Y, N>,
     input: PhantomData<fn() -> X>,
 }
@@ -19,8 +19,8 @@ impl<S: Shape, const N: usize> Fields<S, (), N> {
         name: &'static str,
         count: usize,
         turns: usize,
-    ) -> Turns<S, L::Input, L::Output, N> {
-        Turns::begun(Self::first_of::<L>(name, Some(elements(name, count))), turns)
+    ) -> FieldTurns<S, L::Input, L::Output, N> {
+        FieldTurns::begun(Self::first_of::<L>(name, Some(elements(name, count))), turns)
     }
 }
 
@@ -32,27 +32,27 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
         name: &'static str,
         count: usize,
         turns: usize,
-    ) -> Turns<S, Y, L::Output, N> {
-        Turns::begun(self.push::<L>(field::<S, Y, L>(name, Some(elements(name, count)), None)), turns)
+    ) -> FieldTurns<S, Y, L::Output, N> {
+        FieldTurns::begun(self.push::<L>(field::<S, Y, L>(name, Some(elements(name, count)), None)), turns)
     }
 }
 
-impl<S: Shape, X, Y, const N: usize> Turns<S, X, Y, N> {
+impl<S: Shape, X, Y, const N: usize> FieldTurns<S, X, Y, N> {
     const fn begun(mut fields: Fields<S, Y, N>, turns: usize) -> Self {
         fields.sizes[fields.len - 1].turns = turns;
         Self { fields, input: PhantomData }
     }
 }
 
-impl<S: Shape, X, Y: Activation, const N: usize> Turns<S, X, Y, N> {
+impl<S: Shape, X, Y: Activation, const N: usize> FieldTurns<S, X, Y, N> {
     /// The next layer in turn.
     #[track_caller]
-    pub const fn turn<L: Layer<S, Y>>(self) -> Turns<S, X, L::Output, N> {
+    pub const fn turn<L: Layer<S, Y>>(self) -> FieldTurns<S, X, L::Output, N> {
         let Self { fields, .. } = self;
         let before = fields.sizes[fields.len - 1];
         let mut next = field::<S, Y, L>(before.name, before.count, None);
         next.turns = 0;
-        Turns { fields: fields.push::<L>(next), input: PhantomData }
+        FieldTurns { fields: fields.push::<L>(next), input: PhantomData }
     }
 
     /// The last layer in turn: what it gives is what the first takes.
@@ -61,7 +61,7 @@ impl<S: Shape, X, Y: Activation, const N: usize> Turns<S, X, Y, N> {
     where
         L::Output: SameAs<X>,
     {
-        let Turns { fields, .. } = self.turn::<L>();
+        let FieldTurns { fields, .. } = self.turn::<L>();
         fields.giving()
     }
 }

@@ -7,13 +7,13 @@ use crate::engine::Record;
 
 /// The time and work of some ops of a step.
 #[derive(Clone, Copy, Default)]
-pub struct Sum {
+pub struct OpSum {
     pub ops: usize,
     pub ms: f64,
     pub work: Work,
 }
 
-impl Sum {
+impl OpSum {
     pub fn add(self, other: Self) -> Self {
         let work = Work {
             operations: self.work.operations + other.work.operations,
@@ -32,11 +32,11 @@ impl Sum {
 }
 
 /// What a rank did in a mean step.
-pub struct Rank<'a> {
+pub struct MeanRank<'a> {
     pub stage: usize,
     pub ops: &'a [Op],
     /// The figures of each op.
-    sums: Vec<Sum>,
+    sums: Vec<OpSum>,
     /// The time from the start of the first step to the end of the last one, divided by their number.
     pub step_ms: f64,
     /// The median time of a step, without what is done between steps.
@@ -45,7 +45,7 @@ pub struct Rank<'a> {
     pub needed_operations: usize,
 }
 
-impl<'a> Rank<'a> {
+impl<'a> MeanRank<'a> {
     pub fn new(plan: &'a Plan, rank: usize, record: &Record) -> Self {
         let (at, ops, steps) = (plan.config.mesh.coordinates(rank), plan.of_rank(rank).step, record.steps.len());
         let mut ns = vec![0; ops.len()];
@@ -53,7 +53,7 @@ impl<'a> Rank<'a> {
             ns.iter_mut().zip(spans).for_each(|(ns, span)| *ns += span.ns());
         }
         let ms = |ns: u64| ns as f64 * 1e-6;
-        let sum = |(&op, ns): (&Op, u64)| Sum { ops: 1, ms: ms(ns) / steps as f64, work: Work::of(plan, at, op) };
+        let sum = |(&op, ns): (&Op, u64)| OpSum { ops: 1, ms: ms(ns) / steps as f64, work: Work::of(plan, at, op) };
         let mut durations: Vec<u64> = record.steps.iter().map(|step| step.ns()).collect();
         durations.sort_unstable();
         let is_needed = |op: &&Op| matches!(op, Op::Forward { .. } | Op::Backward { .. });
@@ -67,16 +67,16 @@ impl<'a> Rank<'a> {
         }
     }
 
-    pub fn sum(&self, chosen: impl Fn(Op) -> bool) -> Sum {
+    pub fn sum(&self, chosen: impl Fn(Op) -> bool) -> OpSum {
         let sums = self.ops.iter().zip(&self.sums).filter(|(op, _)| chosen(**op));
-        sums.fold(Sum::default(), |sum, (_, one)| sum.add(*one))
+        sums.fold(OpSum::default(), |sum, (_, one)| sum.add(*one))
     }
 }
 
 /// The figures of some ops, on all ranks of a pipeline stage.
-pub fn of_stage(ranks: &[Rank], stage: usize, chosen: impl Fn(Op) -> bool) -> Sum {
+pub fn of_stage(ranks: &[MeanRank], stage: usize, chosen: impl Fn(Op) -> bool) -> OpSum {
     let ranks = ranks.iter().filter(|rank| rank.stage == stage);
-    ranks.fold(Sum::default(), |all, rank| all.add(rank.sum(&chosen)))
+    ranks.fold(OpSum::default(), |all, rank| all.add(rank.sum(&chosen)))
 }
 
 /// The mean of one or more numbers.

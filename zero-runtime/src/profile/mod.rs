@@ -10,7 +10,7 @@ mod trace;
 
 pub use clocks::HostClock;
 pub use machine::{Cores, Machine};
-pub use table::Tables;
+pub use table::ProfileTables;
 pub use trace::Trace;
 pub use zero_plan::Work;
 
@@ -92,7 +92,7 @@ pub(crate) fn gather<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 
 /// What all ranks recorded, and the plan that they followed.
 #[derive(Clone, Copy)]
-pub struct Recorded<'a> {
+pub struct RecordedRun<'a> {
     /// The plan.
     pub plan: &'a Plan<'a>,
     /// What each rank recorded.

@@ -6,19 +6,20 @@ use zero_plan::report::{Ranges, Table};
 use zero_plan::{Op, Plan};
 
 use super::clocks::within_ns;
-use super::mean::{Rank, Sum, mean, of_stage};
-use super::{Machine, Recorded, Work};
+use super::mean::{MeanRank, OpSum, mean, of_stage};
+use super::{Machine, RecordedRun, Work};
 
 /// Prints the time in a step of a rank by op, by unit and by bucket. Figures are means over the recorded steps and over
 /// ranks: over all of them by op, and by unit or bucket over those of its pipeline stage.
-pub struct Tables<'a>(pub Recorded<'a>);
+pub struct ProfileTables<'a>(pub RecordedRun<'a>);
 
-impl fmt::Display for Tables<'_> {
+impl fmt::Display for ProfileTables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Recorded { plan, ranks, machines, clocks } = self.0;
+        let RecordedRun { plan, ranks, machines, clocks } = self.0;
         let Some(first) = ranks.first().filter(|first| !first.steps.is_empty()) else { return Ok(()) };
         let (from, steps) = (first.first_step + 1, first.steps.len() as u64);
-        let ranks: Vec<Rank> = ranks.iter().enumerate().map(|(rank, record)| Rank::new(plan, rank, record)).collect();
+        let ranks: Vec<MeanRank> =
+            ranks.iter().enumerate().map(|(rank, record)| MeanRank::new(plan, rank, record)).collect();
         let machine = mean_machine(machines);
         writeln!(f, "profile: milliseconds in a step of a rank, mean of steps {from} to {}", from + steps - 1)?;
         for table in [by_op(plan, &ranks, &machine), by_unit(plan, &ranks), by_bucket(plan, &ranks)] {
@@ -37,7 +38,7 @@ fn width(plan: &Plan) -> &'static str {
     plan.config.precision.compute.name()
 }
 
-fn by_op(plan: &Plan, ranks: &[Rank], machine: &Machine) -> Table {
+fn by_op(plan: &Plan, ranks: &[MeanRank], machine: &Machine) -> Table {
     let product_rate = rate(machine.gflop_per_s, &format!("{} GFLOP/s", width(plan)));
     let headings = ["ops", "ms", "min..max", "share", "achieved", "this machine"];
     let mut table = Table::new("op", headings.map(str::to_owned).to_vec());
@@ -45,15 +46,15 @@ fn by_op(plan: &Plan, ranks: &[Rank], machine: &Machine) -> Table {
     names.sort_unstable();
     names.dedup();
     let sums = |name: &str| ranks.iter().map(|rank| rank.sum(|op| op.name() == name)).collect::<Vec<_>>();
-    let mut rows: Vec<(&str, Vec<Sum>)> = names.into_iter().map(|name| (name, sums(name))).collect();
-    let ms = |sums: &[Sum]| mean(sums.iter().map(|sum| sum.ms));
+    let mut rows: Vec<(&str, Vec<OpSum>)> = names.into_iter().map(|name| (name, sums(name))).collect();
+    let ms = |sums: &[OpSum]| mean(sums.iter().map(|sum| sum.ms));
     rows.sort_by(|(_, a), (_, b)| ms(b).total_cmp(&ms(a)));
-    let between = |rank: &Rank| Sum { ms: rank.step_ms - rank.sum(|_| true).ms, ..Sum::default() };
+    let between = |rank: &MeanRank| OpSum { ms: rank.step_ms - rank.sum(|_| true).ms, ..OpSum::default() };
     rows.push(("between ops", ranks.iter().map(between).collect()));
-    rows.push(("all", ranks.iter().map(|rank| Sum { ms: rank.step_ms, ..rank.sum(|_| true) }).collect()));
+    rows.push(("all", ranks.iter().map(|rank| OpSum { ms: rank.step_ms, ..rank.sum(|_| true) }).collect()));
     let step_ms = mean(ranks.iter().map(|rank| rank.step_ms));
     for (name, sums) in rows {
-        let all = sums.iter().fold(Sum::default(), |all, sum| all.add(*sum));
+        let all = sums.iter().fold(OpSum::default(), |all, sum| all.add(*sum));
         let (achieved, can) = match (name, all.work) {
             ("all", _) | (_, Work { operations: 0, bytes: 0 }) => Default::default(),
             (_, Work { operations: 0, .. }) => (rate(all.gb_per_s(), "GB/s"), rate(machine.gb_per_s, "GB/s")),
@@ -69,7 +70,7 @@ fn by_op(plan: &Plan, ranks: &[Rank], machine: &Machine) -> Table {
 /// The heading of a column, and the ops that it is about.
 type Column = (&'static str, fn(Op) -> bool);
 
-fn by_unit(plan: &Plan, ranks: &[Rank]) -> Table {
+fn by_unit(plan: &Plan, ranks: &[MeanRank]) -> Table {
     let computed: [Column; 3] = [
         ("forward", |op| matches!(op, Op::Forward { .. })),
         ("recompute", |op| matches!(op, Op::Recompute { .. })),
@@ -99,7 +100,7 @@ fn by_unit(plan: &Plan, ranks: &[Rank]) -> Table {
     table
 }
 
-fn by_bucket(plan: &Plan, ranks: &[Rank]) -> Table {
+fn by_bucket(plan: &Plan, ranks: &[MeanRank]) -> Table {
     let phases: [Column; 5] = [
         ("claim", |op| matches!(op, Op::Claim { .. })),
         ("reduce", |op| matches!(op, Op::Reduce { .. })),
@@ -120,12 +121,12 @@ fn by_bucket(plan: &Plan, ranks: &[Rank]) -> Table {
 }
 
 /// The mean time over the ranks of a pipeline stage. Empty if there is no such op.
-fn time(all: &Sum, ranks: &[Rank], stage: usize) -> String {
+fn time(all: &OpSum, ranks: &[MeanRank], stage: usize) -> String {
     let count = ranks.iter().filter(|rank| rank.stage == stage).count();
     if all.ops == 0 { String::new() } else { figure(all.ms / count as f64) }
 }
 
-fn whole_step(plan: &Plan, ranks: &[Rank], machine: &Machine) -> String {
+fn whole_step(plan: &Plan, ranks: &[MeanRank], machine: &Machine) -> String {
     let speed = mean(ranks.iter().map(|rank| rank.needed_operations as f64 / rank.median_ms * 1e-6));
     format!(
         "whole step: {} a rank, {:.1} % of a matrix product in {} here; median {} ms",
@@ -144,7 +145,7 @@ fn mean_machine(machines: &[Machine]) -> Machine {
 }
 
 /// The least and the most of all ranks, if there are several.
-fn range(sums: &[Sum]) -> String {
+fn range(sums: &[OpSum]) -> String {
     let ms = || sums.iter().map(|sum| sum.ms);
     let (least, most) = (ms().fold(f64::INFINITY, f64::min), ms().fold(0.0, f64::max));
     if sums.len() == 1 { String::new() } else { format!("{}..{}", figure(least), figure(most)) }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use zero_plan::{Axis, Coordinates, Op, Plan};
 
 use super::clocks::within_ns;
-use super::{HostClock, Recorded, Span, Work};
+use super::{HostClock, RecordedRun, Span, Work};
 
 /// The rows of a rank. Viewers take process 0 and thread 0 for those of an idle kernel, so numbers begin at 1.
 const COMPUTE: usize = 1;
@@ -15,22 +15,22 @@ const COMMUNICATION: usize = 2;
 const STEPS: usize = 3;
 
 /// A trace, to be written.
-pub struct Trace<'a>(pub Recorded<'a>);
+pub struct Trace<'a>(pub RecordedRun<'a>);
 
 #[derive(Serialize)]
-struct Event {
+struct TraceEvent {
     name: String,
     ph: &'static str,
     pid: usize,
     tid: usize,
     #[serde(flatten)]
-    time: Option<Time>,
+    time: Option<TraceTime>,
     args: Details,
 }
 
 /// Start and duration, in microseconds.
 #[derive(Serialize)]
-struct Time {
+struct TraceTime {
     ts: f64,
     dur: f64,
 }
@@ -59,25 +59,25 @@ struct Details {
 
 /// What is said of the axis of time where it is that of several hosts. Times are in microseconds.
 #[derive(Serialize)]
-struct Clocks {
+struct TraceClocks {
     /// How far times of two hosts may be apart that are the same here.
     clocks_within_us: f64,
     /// Of each host.
-    clocks: Vec<Clock>,
+    clocks: Vec<ClockShift>,
 }
 
 /// What was added to times of a host.
 #[derive(Serialize)]
-struct Clock {
+struct ClockShift {
     /// Before the first step, and after the last one.
     offsets_us: [f64; 2],
     /// By how much either may be wrong.
     error_us: f64,
 }
 
-impl Clocks {
+impl TraceClocks {
     fn of(clocks: &[HostClock]) -> Self {
-        let clock = |clock: &HostClock| Clock {
+        let clock = |clock: &HostClock| ClockShift {
             offsets_us: [clock.first, clock.last].map(|look| look.offset_ns as f64 / 1e3),
             error_us: microseconds(clock.error_ns()),
         };
@@ -95,16 +95,16 @@ impl Trace<'_> {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let Recorded { plan, ranks, clocks, .. } = self.0;
+        let RecordedRun { plan, ranks, clocks, .. } = self.0;
         out.write_all(b"{\"displayTimeUnit\": \"ms\", ")?;
         if !clocks.is_empty() {
             out.write_all(b"\"otherData\": ")?;
-            serde_json::to_writer(&mut *out, &Clocks::of(clocks))?;
+            serde_json::to_writer(&mut *out, &TraceClocks::of(clocks))?;
             out.write_all(b", ")?;
         }
         out.write_all(b"\"traceEvents\": [")?;
         let mut before = "\n";
-        let mut put = |event: Event| -> io::Result<()> {
+        let mut put = |event: TraceEvent| -> io::Result<()> {
             out.write_all(before.as_bytes())?;
             before = ",\n";
             Ok(serde_json::to_writer(&mut *out, &event)?)
@@ -126,15 +126,15 @@ impl Trace<'_> {
     }
 }
 
-fn event(name: String, pid: usize, tid: usize, span: Span, args: Details) -> Event {
-    let time = Time { ts: microseconds(span.start_ns), dur: microseconds(span.ns()) };
-    Event { name, ph: "X", pid, tid, time: Some(time), args }
+fn event(name: String, pid: usize, tid: usize, span: Span, args: Details) -> TraceEvent {
+    let time = TraceTime { ts: microseconds(span.start_ns), dur: microseconds(span.ns()) };
+    TraceEvent { name, ph: "X", pid, tid, time: Some(time), args }
 }
 
 /// An event that names a process or a thread of it.
-fn named(pid: usize, tid: usize, what: &str, name: &str) -> Event {
+fn named(pid: usize, tid: usize, what: &str, name: &str) -> TraceEvent {
     let args = Details { name: Some(name.to_owned()), ..Details::default() };
-    Event { name: what.to_owned(), ph: "M", pid, tid, time: None, args }
+    TraceEvent { name: what.to_owned(), ph: "M", pid, tid, time: None, args }
 }
 
 fn rank_name(plan: &Plan, rank: usize) -> String {
@@ -184,7 +184,7 @@ mod tests {
             (record.steps, record.ops) = (vec![span], vec![span; ops.len()]);
             let mut written = Vec::new();
             let ranks = [record.clone(), record];
-            Trace(Recorded { plan, ranks: &ranks, machines: &[], clocks: &[] })
+            Trace(RecordedRun { plan, ranks: &ranks, machines: &[], clocks: &[] })
                 .write(&mut written)
                 .expect("room in memory");
             let trace: Value = serde_json::from_slice(&written).expect("JSON");

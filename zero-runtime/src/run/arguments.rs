@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
-use zero_plan::config::Device;
+use zero_plan::config::DeviceKind;
 
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
@@ -180,9 +180,9 @@ impl RunArguments {
     ///
     /// # Errors
     /// Z0350.
-    pub fn check(&self, device: Device) -> Result<(), Error> {
+    pub fn check(&self, device: DeviceKind) -> Result<(), Error> {
         let contradictions = [
-            (self.eager && device != Device::Cuda).then(|| {
+            (self.eager && device != DeviceKind::Cuda).then(|| {
                 let what = "--eager is about steps on GPUs, and this program is built for the processor".to_owned();
                 (what, "leave it out")
             }),
@@ -295,7 +295,7 @@ mod tests {
 
     fn parsed(arguments: &[&str]) -> Result<RunArguments, String> {
         let parsed = Command::try_parse_from(["train"].iter().chain(arguments)).map_err(|error| error.to_string())?;
-        parsed.run.check(Device::Cpu).map_err(|error| error.to_string())?;
+        parsed.run.check(DeviceKind::Cpu).map_err(|error| error.to_string())?;
         Ok(parsed.run)
     }
 

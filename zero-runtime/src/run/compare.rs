@@ -12,32 +12,32 @@ use crate::profile::gather;
 use crate::transport::Transport;
 
 /// A figure that is compared.
-struct Row {
+struct ComparedRow {
     name: &'static str,
     /// Whether it is counted over all steps and printed for one; otherwise it is a size.
     is_per_step: bool,
-    fault: &'static Fault,
+    fault: &'static Deviation,
 }
 
 /// What a difference from the plan means.
-struct Fault {
+struct Deviation {
     code: &'static str,
     /// Whether the plan says it as a bound, so that less is as planned.
     is_bound: bool,
     help: &'static str,
 }
 
-const MAPPED: Fault = Fault {
+const MAPPED: Deviation = Deviation {
     code: "Z0410",
     is_bound: false,
     help: "the plan and what was reserved for it disagree: a fault of zero; please report it with the spec",
 };
-const MOVED: Fault = Fault {
+const MOVED: Deviation = Deviation {
     code: "Z0411",
     is_bound: false,
     help: "the plan and what the transport did disagree: a fault of zero, or of a transport of your own",
 };
-const HELD: Fault = Fault {
+const HELD: Deviation = Deviation {
     code: "Z0412",
     is_bound: true,
     help: "what layers and datasets of your own allocate belongs in `WORKSPACE` or `SAVED` of a layer, or in \
@@ -48,26 +48,26 @@ const RESIDENT: &str = "peak resident of a rank";
 
 const BETWEEN_HOSTS: &str = "bytes between hosts per step";
 
-const ROWS: [Row; 6] = [
-    Row { name: "private memory of a rank", is_per_step: false, fault: &MAPPED },
-    Row { name: "memory shared by all ranks", is_per_step: false, fault: &MAPPED },
-    Row { name: RESIDENT, is_per_step: false, fault: &HELD },
-    Row { name: "bytes copied per step", is_per_step: true, fault: &MOVED },
-    Row { name: "bytes read in place per step", is_per_step: true, fault: &MOVED },
-    Row { name: BETWEEN_HOSTS, is_per_step: true, fault: &MOVED },
+const ROWS: [ComparedRow; 6] = [
+    ComparedRow { name: "private memory of a rank", is_per_step: false, fault: &MAPPED },
+    ComparedRow { name: "memory shared by all ranks", is_per_step: false, fault: &MAPPED },
+    ComparedRow { name: RESIDENT, is_per_step: false, fault: &HELD },
+    ComparedRow { name: "bytes copied per step", is_per_step: true, fault: &MOVED },
+    ComparedRow { name: "bytes read in place per step", is_per_step: true, fault: &MOVED },
+    ComparedRow { name: BETWEEN_HOSTS, is_per_step: true, fault: &MOVED },
 ];
 
 /// The figures of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most memory that its process
 /// has held, the bytes that it has copied from peers, those that it has read in their memory, and those that it has sent to
 /// other hosts.
-type Figures = [usize; ROWS.len()];
+type RankFigures = [usize; ROWS.len()];
 
 /// The figures that this rank has measured. `moved` and `sent_bytes` are what its transport counted in the steps.
 fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
     moved: &Moved,
     sent_bytes: usize,
-) -> Figures {
+) -> RankFigures {
     let (plan, arena) = (engine.plan(), engine.arena());
     let [private, segment] = arena.mapped_bytes();
     // The kernel counts the pages of the program, and all shared memory that the process has touched. Data is read and
@@ -87,7 +87,7 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 }
 
 /// The figures that the plan says for `rank`, after `steps` steps.
-fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> Figures {
+fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigures {
     let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.host_bytes(size);
     let resident = match plan.config.transport {
         TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => total(rank),
@@ -134,7 +134,7 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     // Numbers of bytes are small enough to be exact as f64.
     let own: Vec<f64> = own.into_iter().map(|bytes| bytes as f64).collect();
     let ranks = gather(engine, &own)?;
-    let figures = |first: usize| -> Vec<Figures> {
+    let figures = |first: usize| -> Vec<RankFigures> {
         ranks.iter().map(|rank| core::array::from_fn(|row| rank[first + row] as usize)).collect()
     };
     let (planned, measured) = (figures(0), figures(ROWS.len()));
@@ -147,17 +147,18 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 }
 
 fn table(
-    planned: &[Figures],
-    measured: &[Figures],
+    planned: &[RankFigures],
+    measured: &[RankFigures],
     outside: &[(&str, usize)],
     steps: usize,
     others: Option<Others>,
 ) -> String {
     let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
-    let is_shown =
-        |row: &Row| (!row.is_per_step || steps > 0) && (others == Some(Others::Mpi) || row.name != BETWEEN_HOSTS);
+    let is_shown = |row: &ComparedRow| {
+        (!row.is_per_step || steps > 0) && (others == Some(Others::Mpi) || row.name != BETWEEN_HOSTS)
+    };
     for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| is_shown(row)) {
-        let most = |figures: &[Figures]| {
+        let most = |figures: &[RankFigures]| {
             let most = figures.iter().map(|figures| figures[i]).max().unwrap_or(0);
             if row.is_per_step { (most / steps).to_string() } else { Bytes(most).to_string() }
         };
@@ -197,11 +198,11 @@ fn others(config: &Config) -> Option<Others> {
 }
 
 /// Holds each figure of each rank against the plan.
-fn check(planned: &[Figures], measured: &[Figures], others: Option<Others>) -> Result<(), Error> {
+fn check(planned: &[RankFigures], measured: &[RankFigures], others: Option<Others>) -> Result<(), Error> {
     for (rank, (planned, measured)) in planned.iter().zip(measured).enumerate() {
         let figures = ROWS.iter().zip(planned.iter().zip(measured));
         for (row, (&planned, &measured)) in figures.filter(|(row, _)| others.is_none() || row.name != RESIDENT) {
-            let Fault { code, is_bound, help } = *row.fault;
+            let Deviation { code, is_bound, help } = *row.fault;
             if measured > planned || !is_bound && measured < planned {
                 return Err(Error::NotAsPlanned { code, rank, what: row.name, planned, measured, is_bound, help });
             }
@@ -214,7 +215,7 @@ fn check(planned: &[Figures], measured: &[Figures], others: Option<Others>) -> R
 mod tests {
     use super::*;
 
-    const PLANNED: Figures = [4096, 8192, 1 << 20, 30, 60, 12];
+    const PLANNED: RankFigures = [4096, 8192, 1 << 20, 30, 60, 12];
 
     /// The error if the second rank has another figure in row `row`.
     fn error(row: usize, measured: usize) -> Option<String> {

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Manifest, PlanInfo};
-use crate::weights::List;
+use crate::weights::FirstTen;
 
 /// The effect of a change of an argument on a run that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn require(checkpoint: &Checkpoint, own: &Map<String, Value>, data: &str) ->
     if differences.is_empty() {
         return Ok(());
     }
-    Err(CheckpointError::OtherRun { path: checkpoint.path.clone(), differences: List(differences) })
+    Err(CheckpointError::OtherRun { path: checkpoint.path.clone(), differences: FirstTen(differences) })
 }
 
 /// What is otherwise than when the checkpoint was written, in lines.
@@ -131,12 +131,12 @@ mod tests {
     use clap::Parser;
 
     use super::super::command::TextCommand;
-    use super::super::header::Arguments;
+    use super::super::header::GivenArguments;
     use super::*;
 
     fn arguments(given: &[&str]) -> Map<String, Value> {
         let TextCommand { run, text } = TextCommand::parse_from(["train"].iter().chain(given));
-        match serde_json::to_value(Arguments { run: &run, text: Some(&text) }) {
+        match serde_json::to_value(GivenArguments { run: &run, text: Some(&text) }) {
             Ok(Value::Object(arguments)) => arguments,
             other => panic!("{other:?}"),
         }

@@ -14,7 +14,7 @@ use crate::model::Model;
 
 /// What a run is.
 #[derive(Serialize)]
-pub struct Header<'a> {
+pub struct RunHeader<'a> {
     kind: &'static str,
     model: &'static str,
     spec: &'static str,
@@ -27,7 +27,7 @@ pub struct Header<'a> {
     seed: u64,
     /// Steps that were done by the run that this one goes on from.
     steps_done: u64,
-    arguments: Arguments<'a>,
+    arguments: GivenArguments<'a>,
     data: Option<Contents>,
     versions: Versions,
     /// When the first step began, by RFC 3339 in UTC; the `time_s` of other lines are seconds since then.
@@ -37,7 +37,7 @@ pub struct Header<'a> {
 /// The arguments as they were given, or their defaults. Null if there is no default, or if it depends on other
 /// arguments.
 #[derive(Serialize)]
-pub struct Arguments<'a> {
+pub struct GivenArguments<'a> {
     /// Those of every model.
     #[serde(flatten)]
     pub run: &'a RunArguments,
@@ -53,7 +53,7 @@ struct Versions {
     target: String,
 }
 
-impl<'a> Header<'a> {
+impl<'a> RunHeader<'a> {
     /// The header of a run that begins now, with so many steps done.
     pub fn new<M: Model, F>(job: &Job<'a, M, F>, steps_done: u64) -> Self {
         let (plan, arguments) = (M::PLAN, job.arguments);
@@ -69,7 +69,7 @@ impl<'a> Header<'a> {
             tokens_per_step: plan.config.tokens_per_step(),
             seed: arguments.seed,
             steps_done,
-            arguments: Arguments { run: arguments, text: job.text },
+            arguments: GivenArguments { run: arguments, text: job.text },
             data: job.data.contents(),
             versions: Versions {
                 zero: env!("CARGO_PKG_VERSION"),

@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
-use super::header::{Arguments, target};
+use super::header::{GivenArguments, target};
 use super::output::StepLine;
 use super::train::Job;
-use crate::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, Versions};
+use crate::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions};
 use crate::model::Model;
 use crate::plan::Plan;
 
@@ -28,7 +28,7 @@ pub fn manifest<M: Model, F>(job: &Job<M, F>, tensors: Vec<TensorInfo>) -> Manif
         plan: plan_info(M::PLAN),
         loss: None,
         gradient_norm: None,
-        versions: Versions { zero: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT, target: target() },
+        versions: WriterVersions { zero: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT, target: target() },
         written_at: String::new(),
         files: Vec::new(),
     }
@@ -41,7 +41,7 @@ pub fn data_fingerprint<M: Model, F>(job: &Job<M, F>) -> String {
 
 /// All arguments of a run by name, as metrics have them.
 pub fn arguments<M: Model, F>(job: &Job<M, F>) -> Map<String, Value> {
-    match serde_json::to_value(Arguments { run: job.arguments, text: job.text }) {
+    match serde_json::to_value(GivenArguments { run: job.arguments, text: job.text }) {
         Ok(Value::Object(arguments)) => arguments,
         _ => unreachable!("arguments are an object"),
     }

@@ -52,11 +52,11 @@ use crate::transport::{Shared, cluster, local, shm};
 use command::{DataCommand, TextCommand};
 use evaluate::Evaluate;
 use output::{say, say_table};
-use sample::Sample;
+use sample::SampledText;
 use size::{require_budget, size};
 use threads::Threads;
 use train::{Ending, Finale, Job, NoFinale};
-use weights::Weights;
+use weights::WeightFolders;
 
 /// `main` of a program that trains a model of tokens on text: that of `--data`. Without it, the text in the binary or,
 /// if there is none, the sources of the workspace that the model is defined in.
@@ -76,11 +76,11 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
         let tokenizer = text.tokenizer.clone().or_else(beside);
         let tokenizer = tokenizer.as_deref().map(Tokenizer::open).transpose()?;
         let tokenizer = tokenizer.as_ref();
-        let weights = &Weights::open::<M>(&run)?;
+        let weights = &WeightFolders::open::<M>(&run)?;
         let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
         let agreement = (agreement::<M>(&run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
         let agreement = Fingerprint::of(&agreement);
-        let (arguments, sample) = (&run, Sample::<M>::new(&text, tokenizer, run.seed)?);
+        let (arguments, sample) = (&run, SampledText::<M>::new(&text, tokenizer, run.seed)?);
         if text.only == Some(Only::Sample) {
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
             let job =
@@ -133,7 +133,7 @@ impl Dataset for NoText {
 pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode {
     let DataCommand { run } = parse::<M, _>(std::env::args_os());
     start::<M>(&run, |role, speaks| {
-        let weights = Weights::open::<M>(&run)?;
+        let weights = WeightFolders::open::<M>(&run)?;
         let agreement = Fingerprint::of(&(agreement::<M>(&run), weights.fingerprint()));
         let (text, data_fingerprint, weights) = (None, None, &weights);
         let job = Job::<M, _> { arguments: &run, text, data: &data, data_fingerprint, weights, finale: NoFinale };

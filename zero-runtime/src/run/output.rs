@@ -100,7 +100,7 @@ pub struct Output {
 
 /// A line of metrics after the first.
 #[derive(Serialize)]
-struct Line<'a, T> {
+struct MetricsLine<'a, T> {
     kind: &'static str,
     /// Seconds since [`Output::begin`].
     time_s: f64,
@@ -241,7 +241,7 @@ impl Output {
 
     fn record(&mut self, kind: &'static str, told: &impl Serialize) -> Result<(), Error> {
         let time_s = self.start.elapsed().as_secs_f64();
-        self.write(&Line { kind, time_s, told })
+        self.write(&MetricsLine { kind, time_s, told })
     }
 
     /// Writes a line of JSON to the metrics file.

@@ -15,24 +15,24 @@ use crate::error::Error;
 use crate::launch;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
-use crate::weights::Named;
+use crate::weights::NamedTensor;
 
 /// Where a run is asked to go on.
-enum Origin<'a> {
+enum ResumedFrom<'a> {
     Beginning,
     Newest(&'a Path),
     From(&'a Path),
 }
 
-impl<'a> Origin<'a> {
+impl<'a> ResumedFrom<'a> {
     fn of<M: Model, F>(job: &Job<'a, M, F>) -> Self {
         let checkpoints = &job.arguments.checkpoints;
         match (&checkpoints.resume, checkpoints.checkpoint.as_deref()) {
             // What ended the run came after what its arguments say.
-            (_, Some(folder)) if launch::is_restart() => Origin::Newest(folder),
-            (Some(Resume::Newest), Some(folder)) => Origin::Newest(folder),
-            (Some(Resume::From(path)), _) => Origin::From(path),
-            _ => Origin::Beginning,
+            (_, Some(folder)) if launch::is_restart() => ResumedFrom::Newest(folder),
+            (Some(Resume::Newest), Some(folder)) => ResumedFrom::Newest(folder),
+            (Some(Resume::From(path)), _) => ResumedFrom::From(path),
+            _ => ResumedFrom::Beginning,
         }
     }
 }
@@ -44,10 +44,10 @@ impl<'a> Origin<'a> {
 pub fn take_folder<M: Model, F>(job: &Job<M, F>) -> Result<Option<Store>, CheckpointError> {
     let Some(folder) = job.arguments.checkpoints.checkpoint.as_deref() else { return Ok(None) };
     let store = Store::open(folder)?;
-    match Origin::of(job) {
-        Origin::Newest(_) => {}
-        Origin::Beginning => store.require_new()?,
-        Origin::From(path) => {
+    match ResumedFrom::of(job) {
+        ResumedFrom::Newest(_) => {}
+        ResumedFrom::Beginning => store.require_new()?,
+        ResumedFrom::From(path) => {
             let newest = Store::checkpoints(folder)?.into_iter().next();
             let is_same = |one: &Path| one.canonicalize().ok() == path.canonicalize().ok();
             if newest.is_some_and(|newest| !is_same(&newest.path)) {
@@ -59,7 +59,7 @@ pub fn take_folder<M: Model, F>(job: &Job<M, F>) -> Result<Option<Store>, Checkp
 }
 
 /// A checkpoint that this rank would go on from, and the model's tensors in it.
-type Opened = (Checkpoint, Vec<(Named, usize)>);
+type OpenedCheckpoint = (Checkpoint, Vec<(NamedTensor, usize)>);
 
 /// Gives an engine its states: those of a checkpoint, if the run goes on from one, and the first ones otherwise. Gives the
 /// steps that were done. Every rank must call it.
@@ -71,13 +71,13 @@ pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     job: &Job<M, F>,
 ) -> Result<u64, Error> {
     let began = Instant::now();
-    let opened = match Origin::of(job) {
-        Origin::Beginning => None,
-        Origin::From(path) => {
+    let opened = match ResumedFrom::of(job) {
+        ResumedFrom::Beginning => None,
+        ResumedFrom::From(path) => {
             let own = open(engine, job, path);
             Some(agreed(engine, own)?)
         }
-        Origin::Newest(folder) => newest(engine, job, folder)?,
+        ResumedFrom::Newest(folder) => newest(engine, job, folder)?,
     };
     let Some((checkpoint, tensors)) = opened else {
         job.weights.fill(engine, job.arguments.seed)?;
@@ -105,7 +105,7 @@ fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     engine: &mut Engine<'p, M, T>,
     job: &Job<M, F>,
     folder: &Path,
-) -> Result<Option<Opened>, Error> {
+) -> Result<Option<OpenedCheckpoint>, Error> {
     // All take what rank 0 sees: a folder may look otherwise from elsewhere.
     let mut candidates = match engine.arena().rank() {
         0 => Store::checkpoints(folder)?.into_iter(),
@@ -143,7 +143,7 @@ fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
 /// The error of a call that went wrong on `count` ranks: one of them tells it.
 fn failed_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
-    own: Result<Opened, CheckpointError>,
+    own: Result<OpenedCheckpoint, CheckpointError>,
     first: usize,
     count: usize,
 ) -> Error {
@@ -157,8 +157,8 @@ fn failed_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 /// What all ranks could open, or the error of this one.
 fn agreed<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
-    own: Result<Opened, CheckpointError>,
-) -> Result<Opened, Error> {
+    own: Result<OpenedCheckpoint, CheckpointError>,
+) -> Result<OpenedCheckpoint, Error> {
     let flags = engine.gather_numbers(&[f64::from(own.is_err())])?;
     let (first, count) = (flags.iter().position(|&failed| failed > 0.0), flags.iter().sum::<f64>() as usize);
     match (own, first) {
@@ -172,7 +172,7 @@ fn open<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     engine: &Engine<'p, M, T>,
     job: &Job<M, F>,
     path: &Path,
-) -> Result<Opened, CheckpointError> {
+) -> Result<OpenedCheckpoint, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
     let tensors = checkpoint.require_model::<M>()?;
     continuity::require(&checkpoint, &arguments(job), &data_fingerprint(job))?;

@@ -16,7 +16,7 @@ use crate::sampling::{Sampler, Sampling, Window};
 use crate::transport::Transport;
 
 /// What a model of text writes after a prompt.
-pub struct Sample<'a, M> {
+pub struct SampledText<'a, M> {
     tokenizer: Option<&'a Tokenizer>,
     prompt: Vec<u32>,
     stops: Stops,
@@ -27,7 +27,7 @@ pub struct Sample<'a, M> {
     model: core::marker::PhantomData<fn() -> M>,
 }
 
-impl<'a, M: Model> Sample<'a, M> {
+impl<'a, M: Model> SampledText<'a, M> {
     /// The sample that `arguments` ask for.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl<'a, M: Model> Sample<'a, M> {
     }
 }
 
-impl<M: Model<Input = Tokens>> Finale<M> for Sample<'_, M> {
+impl<M: Model<Input = Tokens>> Finale<M> for SampledText<'_, M> {
     fn run<'p, T: Transport<'p, DeviceOf<M>>>(
         &self,
         engine: &mut Engine<'p, M, T>,
@@ -70,7 +70,7 @@ impl<M: Model<Input = Tokens>> Finale<M> for Sample<'_, M> {
     }
 }
 
-impl<M: Model<Input = Tokens>> Sample<'_, M> {
+impl<M: Model<Input = Tokens>> SampledText<'_, M> {
     /// Generates tokens and speaks them as they come; every rank chooses the same.
     fn generate<'p, T: Transport<'p, DeviceOf<M>>>(
         &self,

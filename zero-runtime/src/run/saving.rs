@@ -24,7 +24,7 @@ use crate::transport::{Lost, Transport};
 /// counts, and whether they have written what they were writing.
 const WORDS: usize = 3;
 
-type Written = Result<(), CheckpointError>;
+type SaveResult = Result<(), CheckpointError>;
 
 /// The checkpoints of a run, as one rank writes them.
 pub struct Saving<'scope, 'env> {
@@ -48,7 +48,7 @@ pub struct Saving<'scope, 'env> {
 /// A checkpoint that is being written.
 struct Writing<'scope> {
     step: StepLine,
-    phase: Phase,
+    phase: SavingPhase,
     /// What this rank does in it.
     own: Own<'scope>,
     began: Instant,
@@ -58,7 +58,7 @@ struct Writing<'scope> {
 
 /// How far a checkpoint is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum SavingPhase {
     /// Each rank writes its file.
     Files,
     /// All files are there, and rank 0 gives the checkpoint its name.
@@ -66,8 +66,8 @@ enum Phase {
 }
 
 enum Own<'scope> {
-    Done(Written),
-    Underway(ScopedJoinHandle<'scope, Written>),
+    Done(SaveResult),
+    Underway(ScopedJoinHandle<'scope, SaveResult>),
 }
 
 impl Own<'_> {
@@ -78,7 +78,7 @@ impl Own<'_> {
         }
     }
 
-    fn end(self) -> Written {
+    fn end(self) -> SaveResult {
         match self {
             Own::Done(written) => written,
             Own::Underway(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
@@ -193,7 +193,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
                 }))
             }
         };
-        self.writing = Some(Writing { step: *step, phase: Phase::Files, own, began, waited: began.elapsed() });
+        self.writing = Some(Writing { step: *step, phase: SavingPhase::Files, own, began, waited: began.elapsed() });
         Ok(())
     }
 
@@ -207,11 +207,12 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let waits = Instant::now();
         let is_there = self.agree(engine, own.end())?;
         match (phase, output) {
-            (Phase::Files, _) if is_there => {
+            (SavingPhase::Files, _) if is_there => {
                 let own = self.name(engine.plan(), &step);
-                self.writing = Some(Writing { step, phase: Phase::Name, own, began, waited: waited + waits.elapsed() });
+                self.writing =
+                    Some(Writing { step, phase: SavingPhase::Name, own, began, waited: waited + waits.elapsed() });
             }
-            (Phase::Name, Some(output)) if is_there => {
+            (SavingPhase::Name, Some(output)) if is_there => {
                 let (took_s, waited_s) = (began.elapsed().as_secs_f64(), (waited + waits.elapsed()).as_secs_f64());
                 output.saved(&SaveLine { step: step.step, bytes: self.bytes, took_s, waited_s })?;
             }
@@ -237,7 +238,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     }
 
     /// Does work in a thread of its own.
-    fn beside(&self, work: impl FnOnce() -> Written + Send + 'scope) -> Own<'scope> {
+    fn beside(&self, work: impl FnOnce() -> SaveResult + Send + 'scope) -> Own<'scope> {
         let thread = std::thread::Builder::new().name("zero-save".to_owned()).spawn_scoped(self.scope, work);
         let refused = CheckpointError::unwritable(self.folder);
         thread.map_or_else(|error| Own::Done(Err(refused(error))), Own::Underway)
@@ -248,7 +249,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     fn agree<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &mut self,
         engine: &mut Engine<'p, M, T>,
-        own: Written,
+        own: SaveResult,
     ) -> Result<bool, Error> {
         let all = engine.gather_numbers(&[f64::from(own.is_err())])?;
         let Some(first) = all.iter().position(|&failed| failed > 0.0) else {

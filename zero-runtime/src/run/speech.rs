@@ -1,7 +1,7 @@
 //! Speech: token ids as text and text as token ids, by a tokenizer or of models whose tokens are bytes; and where a sample
 //! ends. Never prints.
 
-use crate::data::{Stream, Tokenizer};
+use crate::data::{TokenStream, Tokenizer};
 use crate::error::Error;
 
 /// The number of ids that can stand for bytes. A larger vocabulary needs a tokenizer.
@@ -38,7 +38,7 @@ pub fn prompt(text: Option<&str>, tokenizer: Option<&Tokenizer>, classes: usize)
 /// Ids as text if there is a tokenizer or if they are bytes, and otherwise as numbers.
 pub enum Speech<'t> {
     /// Tokens of a tokenizer.
-    Tokens(Stream<'t>),
+    Tokens(TokenStream<'t>),
     /// Bytes, of which these do not make a whole character yet.
     Bytes(Vec<u8>),
     /// Numbers.

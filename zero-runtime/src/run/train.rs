@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::alike;
 use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::compare::compare;
-use super::header::Header;
+use super::header::RunHeader;
 use super::output::{
     HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, say_table, tokens_per_s,
 };
@@ -17,7 +17,7 @@ use super::saving::Saving;
 use super::size::size;
 use super::text_arguments::TextArguments;
 use super::threads::Threads;
-use super::weights::Weights;
+use super::weights::WeightFolders;
 use crate::data::{Dataset, Draw};
 use crate::device::Device;
 use crate::engine::{Engine, InputOf, TargetOf};
@@ -26,7 +26,7 @@ use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::plan::{Config, Moved};
-use crate::profile::{Machine, Recorded, Tables, Trace, gather_clocks, gather_records};
+use crate::profile::{Machine, ProfileTables, RecordedRun, Trace, gather_clocks, gather_records};
 use crate::transport::{ClockLook, Crossed, Transport};
 
 /// What comes after training, before the comparison: a sample of what was learned, for example.
@@ -66,7 +66,7 @@ pub struct Job<'a, M: Model, F> {
     /// A hash of that; none of a program's own data, which has none.
     pub data_fingerprint: Option<u64>,
     /// What it starts from and leaves behind.
-    pub weights: &'a Weights,
+    pub weights: &'a WeightFolders,
     /// What comes after training.
     pub finale: F,
 }
@@ -152,7 +152,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     let done = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store);
     if let Some(output) = &mut output {
-        output.begin(&Header::new(job, done))?;
+        output.begin(&RunHeader::new(job, done))?;
     }
 
     let (mut moved, mut sent_bytes) = (Moved::default(), 0);
@@ -294,9 +294,9 @@ impl Profiler {
         let clocks = gather_clocks(engine, self.clock)?;
         let ranks = gather_records(engine, &record, &clocks)?;
         let Some(mut file) = self.file else { return Ok(()) };
-        let recorded = Recorded { plan: engine.plan(), ranks: &ranks, machines: &self.machines, clocks: &clocks };
+        let recorded = RecordedRun { plan: engine.plan(), ranks: &ranks, machines: &self.machines, clocks: &clocks };
         file.write(|file| Trace(recorded).write(file))?;
-        say_table(&format!("\n{}", Tables(recorded)));
+        say_table(&format!("\n{}", ProfileTables(recorded)));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::RunArguments;
 use super::output::say;
-use crate::checkpoint::Initial;
+use crate::checkpoint::InitialCheckpoint;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
@@ -11,33 +11,35 @@ use crate::weights::{Export, Import};
 
 /// What `--init` and `--export` name.
 #[derive(Debug, Default)]
-pub struct Weights {
-    origin: Origin,
+pub struct WeightFolders {
+    origin: FirstWeights,
     export: Option<Export>,
 }
 
 /// What parameters are at first.
 #[derive(Debug, Default)]
-enum Origin {
+enum FirstWeights {
     /// Drawn.
     #[default]
     Seed,
     /// Those of a published model.
     Published(Import),
     /// Those of a checkpoint, which has more than these.
-    Checkpoint(Box<Initial>),
+    Checkpoint(Box<InitialCheckpoint>),
 }
 
-impl Weights {
+impl WeightFolders {
     /// Opens the one folder, and finds out whether the other can be made, before anything is trained.
     ///
     /// # Errors
     /// Z0360 to Z0368.
     pub fn open<M: Model>(arguments: &RunArguments) -> Result<Self, Error> {
         let origin = match arguments.init.as_deref() {
-            None => Origin::Seed,
-            Some(path) if Initial::is_one(path) => Origin::Checkpoint(Box::new(Initial::open::<M>(path)?)),
-            Some(path) => Origin::Published(Import::open::<M>(path)?),
+            None => FirstWeights::Seed,
+            Some(path) if InitialCheckpoint::is_one(path) => {
+                FirstWeights::Checkpoint(Box::new(InitialCheckpoint::open::<M>(path)?))
+            }
+            Some(path) => FirstWeights::Published(Import::open::<M>(path)?),
         };
         let mut weights = Self { origin, export: None };
         let new = |path| Export::new::<M>(path, weights.import(), arguments.export_dtype);
@@ -48,16 +50,16 @@ impl Weights {
     /// The content of what is imported, but for its numbers, on which ranks must agree.
     pub fn fingerprint(&self) -> Option<u64> {
         match &self.origin {
-            Origin::Seed => None,
-            Origin::Published(import) => Some(import.folder.fingerprint),
-            Origin::Checkpoint(initial) => Some(initial.fingerprint()),
+            FirstWeights::Seed => None,
+            FirstWeights::Published(import) => Some(import.folder.fingerprint),
+            FirstWeights::Checkpoint(initial) => Some(initial.fingerprint()),
         }
     }
 
     fn import(&self) -> Option<&Import> {
         match &self.origin {
-            Origin::Published(import) => Some(import),
-            Origin::Seed | Origin::Checkpoint(_) => None,
+            FirstWeights::Published(import) => Some(import),
+            FirstWeights::Seed | FirstWeights::Checkpoint(_) => None,
         }
     }
 
@@ -71,9 +73,9 @@ impl Weights {
         seed: u64,
     ) -> Result<(), Error> {
         match &self.origin {
-            Origin::Seed => engine.initialize(seed),
-            Origin::Published(import) => import.load(engine)?,
-            Origin::Checkpoint(initial) => initial.load(engine)?,
+            FirstWeights::Seed => engine.initialize(seed),
+            FirstWeights::Published(import) => import.load(engine)?,
+            FirstWeights::Checkpoint(initial) => initial.load(engine)?,
         }
         Ok(())
     }
@@ -81,9 +83,9 @@ impl Weights {
     /// Says what a run starts from.
     pub fn introduce(&self) {
         let (tensors, path, notes) = match &self.origin {
-            Origin::Seed => return,
-            Origin::Published(import) => (import.tensors.len(), &import.folder.path, import.notes.clone()),
-            Origin::Checkpoint(initial) => (initial.tensors.len(), &initial.checkpoint.path, initial.notes()),
+            FirstWeights::Seed => return,
+            FirstWeights::Published(import) => (import.tensors.len(), &import.folder.path, import.notes.clone()),
+            FirstWeights::Checkpoint(initial) => (initial.tensors.len(), &initial.checkpoint.path, initial.notes()),
         };
         let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
         say(&format!("weights: {tensors} tensors of {}\n{notes}\n", path.display()));

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Map, json};
 
 use crate::checkpoint::{
-    CheckpointError, DataPosition, Disk, Entry, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Sink, SpecInfo, Store,
-    System, TensorInfo, Versions,
+    CheckpointError, DataPosition, Disk, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Sink, SpecInfo, Store, System,
+    TensorInfo, TensorRun, WriterVersions,
 };
 use crate::device::{Element, bf16};
 use crate::plan::State;
@@ -70,13 +70,13 @@ impl SampleCheckpoint {
     }
 
     /// What a rank writes.
-    pub fn entries(&self, rank: usize) -> Vec<Entry> {
+    pub fn entries(&self, rank: usize) -> Vec<TensorRun> {
         let mut entries = Vec::new();
         for state in self.states() {
             let width = if state == State::Parameters { self.params } else { Width::F32 };
             for (tensor, info) in Self::tensors().iter().enumerate() {
                 let (start, end) = (info.elements() * rank / self.ranks, info.elements() * (rank + 1) / self.ranks);
-                entries.push(Entry { state, tensor, start, len: end - start, width });
+                entries.push(TensorRun { state, tensor, start, len: end - start, width });
             }
         }
         entries.retain(|entry| entry.len > 0);
@@ -98,7 +98,7 @@ impl SampleCheckpoint {
             plan: PlanInfo { ranks: self.ranks, mesh: format!("zero {}", self.ranks), ..PlanInfo::default() },
             loss: Some(1.5),
             gradient_norm: None,
-            versions: Versions { format: FORMAT, ..Versions::default() },
+            versions: WriterVersions { format: FORMAT, ..WriterVersions::default() },
             written_at: "2026-01-01T00:00:00Z".to_owned(),
             files: Vec::new(),
         }
@@ -130,7 +130,7 @@ impl SampleCheckpoint {
         store.publish(disk, self.step, self.manifest(), self.ranks, keep)
     }
 
-    fn bytes(&self, entry: &Entry) -> Vec<u8> {
+    fn bytes(&self, entry: &TensorRun) -> Vec<u8> {
         let values = (entry.start..entry.start + entry.len).map(|i| self.value(entry.state, entry.tensor, i));
         match entry.width {
             Width::F32 => values.flat_map(f32::to_le_bytes).collect(),

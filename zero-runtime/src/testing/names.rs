@@ -4,14 +4,14 @@ use super::trial::{ALL, DX, Unwritten, Y};
 use crate::layer::{Activation, Layer, Shape, Tensor, Tensors};
 
 /// A layer as errors name it.
-pub(super) struct Names {
+pub(super) struct LayerNames {
     layer: String,
     tensors: Vec<Tensor>,
     x_width: usize,
     y_width: usize,
 }
 
-impl Names {
+impl LayerNames {
     pub(super) fn of<S: Shape, X: Activation, L: Layer<S, X>>() -> Self {
         let mut tensors = Tensors::default();
         L::tensors(&mut tensors);

@@ -17,15 +17,15 @@ use crate::view::View;
 
 /// A way that bytes go: along an axis from a stream, or as parcels of a kind from a pipeline stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum CarriedWay {
     Along(Axis, Stream),
     From(Parcel, usize),
 }
 
 /// The ways that a rank is on, and what the op that it is in brings.
-pub(crate) struct Carried {
+pub(crate) struct CarriedWays {
     /// Of each group that the device has joined, which way it is for.
-    ways: Vec<Way>,
+    ways: Vec<CarriedWay>,
     /// Where what other ranks have has come to lie, of the op that brought something last.
     arrived: Vec<(usize, Arrival)>,
     /// What others take in that op, each with which member that is.
@@ -40,16 +40,18 @@ pub(crate) struct Carried {
 const EVENTS: usize = 1 + OUTGOING_SLOTS;
 
 /// The way of an op on a pipeline stage, if it has one.
-fn way(plan: &Plan, stage: usize, op: Op) -> Option<Way> {
+fn way(plan: &Plan, stage: usize, op: Op) -> Option<CarriedWay> {
     match op {
-        Op::Send { parcel, .. } => Some(Way::From(parcel, stage)),
-        Op::Receive { parcel, .. } => Some(Way::From(parcel, plan.parcel_sender(parcel, stage))),
-        op => axis_of(op).filter(|&axis| plan.config.mesh.len(axis) > 1).map(|axis| Way::Along(axis, Stream::of(op))),
+        Op::Send { parcel, .. } => Some(CarriedWay::From(parcel, stage)),
+        Op::Receive { parcel, .. } => Some(CarriedWay::From(parcel, plan.parcel_sender(parcel, stage))),
+        op => axis_of(op)
+            .filter(|&axis| plan.config.mesh.len(axis) > 1)
+            .map(|axis| CarriedWay::Along(axis, Stream::of(op))),
     }
 }
 
 /// All ways of a plan, in an order that is the same on all ranks.
-fn ways(plan: &Plan) -> Vec<Way> {
+fn ways(plan: &Plan) -> Vec<CarriedWay> {
     let mut ways = Vec::new();
     for (stage, tables) in plan.pipeline_stages.iter().enumerate() {
         for &op in tables.step.iter().chain(tables.evaluation) {
@@ -60,13 +62,13 @@ fn ways(plan: &Plan) -> Vec<Way> {
 }
 
 /// The ranks that a rank is together with on a way, itself among them; none where the way passes it by.
-fn members(plan: &Plan, way: Way, rank: usize) -> Vec<usize> {
+fn members(plan: &Plan, way: CarriedWay, rank: usize) -> Vec<usize> {
     let mesh = &plan.config.mesh;
     let at = mesh.coordinates(rank);
     let members: Vec<Coordinates> = match way {
-        Way::Along(Axis::Zero, _) => (0..mesh.zero).map(|zero| Coordinates { zero, ..at }).collect(),
-        Way::Along(_, _) => (0..mesh.replica).map(|replica| Coordinates { replica, ..at }).collect(),
-        Way::From(parcel, stage) => {
+        CarriedWay::Along(Axis::Zero, _) => (0..mesh.zero).map(|zero| Coordinates { zero, ..at }).collect(),
+        CarriedWay::Along(_, _) => (0..mesh.replica).map(|replica| Coordinates { replica, ..at }).collect(),
+        CarriedWay::From(parcel, stage) => {
             let ends = [stage, plan.parcel_receiver(parcel, stage)];
             ends.map(|pipeline| Coordinates { pipeline, ..at }).to_vec()
         }
@@ -76,8 +78,8 @@ fn members(plan: &Plan, way: Way, rank: usize) -> Vec<usize> {
 }
 
 /// All groups of a plan, each once: in the order in which ranks join them, and in which they are named.
-fn groups(plan: &Plan) -> Vec<(Way, Vec<usize>)> {
-    let of_way = |way: Way| {
+fn groups(plan: &Plan) -> Vec<(CarriedWay, Vec<usize>)> {
+    let of_way = |way: CarriedWay| {
         let all = (0..plan.config.mesh.ranks()).map(move |rank| (rank, members(plan, way, rank)));
         all.filter(|(rank, members)| members.first() == Some(rank)).map(move |(_, members)| (way, members))
     };
@@ -98,7 +100,7 @@ impl<'p, D: Device> Shared<'p, D> {
         let (mut own_ways, mut own_groups) = (Vec::new(), Vec::new());
         for (name, (way, members)) in groups(plan).into_iter().enumerate() {
             let Some(own) = members.iter().position(|&member| member == rank) else { continue };
-            let is_parcel = matches!(way, Way::From(..));
+            let is_parcel = matches!(way, CarriedWay::From(..));
             let (sends, receives) = (!is_parcel || own == 0, !is_parcel || own == 1);
             own_ways.push(way);
             own_groups.push(Group { members, own, name, sends, receives });
@@ -109,7 +111,7 @@ impl<'p, D: Device> Shared<'p, D> {
         })?;
         let most = plan.units.len() * plan.config.mesh.ranks();
         let (arrived, leaving) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        self.carried = Some(Carried { ways: own_ways, arrived, leaving, has_left: Default::default(), events });
+        self.carried = Some(CarriedWays { ways: own_ways, arrived, leaving, has_left: Default::default(), events });
         Ok(())
     }
 
@@ -188,7 +190,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 }
 
-impl Carried {
+impl CarriedWays {
     fn event(&self, parcel: Parcel, which: usize) -> usize {
         self.events + EVENTS * parcel as usize + which
     }

@@ -135,7 +135,7 @@ pub struct Control {
     /// The op that this rank was in when it was last said that others wait for it, and the periods that they had waited: see
     /// [`Control::claim_notice`].
     noticed: AtomicU64,
-    /// What this rank waits for while it sleeps, 0 otherwise: see [`Awaited`].
+    /// What this rank waits for while it sleeps, 0 otherwise: see [`AwaitedCount`].
     awaited: AtomicU64,
     /// 1 + the rank that gave up first, as this rank heard it.
     lost: AtomicU32,
@@ -176,14 +176,14 @@ impl Doing {
 
 /// A count that a sleeping rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Awaited {
+pub(super) struct AwaitedCount {
     pub rank: usize,
     /// Which of that rank's signals.
     signal: u16,
     target: u32,
 }
 
-impl Awaited {
+impl AwaitedCount {
     /// The wait for a count of `rank` to reach `target`.
     pub fn new(rank: usize, count: Count, target: u32) -> Self {
         Self { rank, signal: count.index() as u16, target }
@@ -328,20 +328,20 @@ impl Control {
     }
 
     /// Tells what this rank sleeps for.
-    pub(super) fn awaits(&self, awaited: Option<Awaited>) {
+    pub(super) fn awaits(&self, awaited: Option<AwaitedCount>) {
         // A rank that sees that it has ended because a rank was given up sees that as well.
-        self.awaited.store(awaited.map_or(0, Awaited::encode), Ordering::Release);
+        self.awaited.store(awaited.map_or(0, AwaitedCount::encode), Ordering::Release);
     }
 
     /// The count that this rank waits for, if it has waited long enough to sleep. It may be there by now: a rank that was stopped
     /// in its sleep does not notice.
-    pub(super) fn awaited(&self) -> Option<Awaited> {
-        Awaited::decode(self.awaited.load(Ordering::Acquire))
+    pub(super) fn awaited(&self) -> Option<AwaitedCount> {
+        AwaitedCount::decode(self.awaited.load(Ordering::Acquire))
     }
 
     /// What this rank does, beside what it waits for, as the caller knows that.
-    pub(super) fn words(&self, awaited: Option<Awaited>) -> Words {
-        [awaited.map_or(0, Awaited::encode), self.doing().0]
+    pub(super) fn words(&self, awaited: Option<AwaitedCount>) -> Words {
+        [awaited.map_or(0, AwaitedCount::encode), self.doing().0]
     }
 
     /// Notes what the host of this rank, another one, has told of it.
@@ -359,14 +359,14 @@ impl Control {
     }
 
     /// Whether this rank still owes another one what that waits for.
-    pub(super) fn owes(&self, awaited: Awaited) -> bool {
+    pub(super) fn owes(&self, awaited: AwaitedCount) -> bool {
         // Numbers of another process may be anything.
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.has_reached(awaited.target).is_err())
     }
 
     /// Whether this rank tells counts of such a kind, and has not come to the one that is awaited of another rank.
-    pub(super) fn is_behind(&self, awaited: Awaited) -> bool {
+    pub(super) fn is_behind(&self, awaited: AwaitedCount) -> bool {
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.word().load(Ordering::SeqCst) != 0) && self.owes(awaited)
     }
@@ -393,7 +393,7 @@ impl Control {
             }
             core::hint::spin_loop();
         }
-        waiter.own.awaits(Some(Awaited::new(waiter.rank, count, target)));
+        waiter.own.awaits(Some(AwaitedCount::new(waiter.rank, count, target)));
         signal.sleepers.fetch_add(1, Ordering::SeqCst);
         let reached = signal.sleep_until(target, waiter);
         signal.sleepers.fetch_sub(1, Ordering::SeqCst);

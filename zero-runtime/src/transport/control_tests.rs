@@ -90,10 +90,10 @@ fn a_long_wait_gives_notice_of_each_period_and_of_whom_it_is_for() {
 #[test]
 fn what_is_awaited_survives_its_word() {
     for (rank, target) in [(0, 0), (65_534, u32::MAX), (7, 1 << 31)] {
-        let awaited = Awaited::new(rank, Count::Taken(Parcel::ALL[3]), target);
-        assert_eq!(Awaited::decode(awaited.encode()), Some(awaited));
+        let awaited = AwaitedCount::new(rank, Count::Taken(Parcel::ALL[3]), target);
+        assert_eq!(AwaitedCount::decode(awaited.encode()), Some(awaited));
     }
-    assert_eq!(Awaited::decode(0), None);
+    assert_eq!(AwaitedCount::decode(0), None);
     assert_eq!(Count::Taken(Parcel::ALL[Parcel::ALL.len() - 1]).index() + 1, Count::NUMBER, "all counts");
 }
 

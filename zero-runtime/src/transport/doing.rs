@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use zero_plan::{Op, Pass, Plan};
 
-use super::control::{Awaited, Control, Doing, timeout_of};
+use super::control::{AwaitedCount, Control, Doing, timeout_of};
 use super::shared::Shared;
 use super::silent::{self, Life, Silent};
 use super::{Broken, Lost};
@@ -83,7 +83,7 @@ impl<D: Device> Shared<'_, D> {
     }
 
     /// The count that a rank waits for, if it cannot go on without it; of a rank of another host, as that has told.
-    fn awaited_by(&self, rank: usize) -> Option<Awaited> {
+    fn awaited_by(&self, rank: usize) -> Option<AwaitedCount> {
         let config = &self.arena.plan().config;
         let (ranks, (first, end)) = (config.mesh.ranks(), config.sharing(self.rank()));
         if self.is_here(rank) {
@@ -134,7 +134,7 @@ pub(super) fn awaited_on_host<'a>(
     here: &Range<usize>,
     ranks: usize,
     look: impl Fn(usize) -> (&'a Control, Life),
-) -> Option<Awaited> {
+) -> Option<AwaitedCount> {
     let (own, life) = look(rank);
     // Numbers of another process may be anything.
     let awaited = own.awaited().filter(|awaited| awaited.rank < ranks)?;

@@ -4,7 +4,7 @@ use zero_plan::unit::Unit;
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 
 use super::*;
-use crate::transport::control::{Awaited, Count};
+use crate::transport::control::{AwaitedCount, Count};
 use crate::transport::{Transport, local};
 
 const RANKS: usize = 3;
@@ -29,7 +29,7 @@ fn as_rank_0_of(config: Config, look: impl Fn(&mut Shared) + Sync) {
 fn a_wait_is_put_down_to_the_end_of_the_chain() {
     as_rank_0(|transport| {
         assert_eq!(transport.cause_of(1), 1);
-        let first_entry = |rank| Some(Awaited::new(rank, Count::Entered, 1));
+        let first_entry = |rank| Some(AwaitedCount::new(rank, Count::Entered, 1));
         transport.control(1).awaits(first_entry(2));
         assert_eq!((transport.cause_of(1), transport.cause_of(2)), (2, 2));
         // What a reader sees while a chain changes must not hold it up.
@@ -46,7 +46,7 @@ fn a_chain_goes_on_over_other_hosts_as_far_as_they_have_told() {
     let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
     as_rank_0_of(Config { mesh, stage: 3, transport: TransportKind::Cluster, ..Config::PLAIN }, |transport| {
         transport.hosts = ["a", "a", "b", "b"].map(str::to_owned).to_vec();
-        let waits = |rank| Some(Awaited::new(rank, Count::Entered, 1));
+        let waits = |rank| Some(AwaitedCount::new(rank, Count::Entered, 1));
         let other = Control::default();
         other.begin(Some((Pass::Train, 1)));
         assert_eq!((transport.cause_of(2), transport.life_of(2)), (2, Life::Elsewhere));
@@ -65,7 +65,7 @@ fn a_chain_goes_on_over_other_hosts_as_far_as_they_have_told() {
 #[test]
 fn a_rank_that_is_stopped_or_gone_waits_for_nobody() {
     let controls: [Control; 2] = Default::default();
-    let awaited = Awaited::new(1, Count::Entered, 1);
+    let awaited = AwaitedCount::new(1, Count::Entered, 1);
     controls[0].awaits(Some(awaited));
     let waits_for = |life| awaited_on_host(0, &(0..2), 2, |rank| (&controls[rank], life));
     for life in [Life::Own, Life::Runs, Life::Unknown] {
@@ -82,7 +82,7 @@ fn what_a_mate_takes_of_another_host_is_awaited_of_the_mate_until_it_has_asked()
     let controls: [Control; 4] = Default::default();
     // Rank 3 takes for rank 2 what rank 1 of another host has.
     let waits_for = |count, life| {
-        controls[2].awaits(Some(Awaited::new(1, count, 2)));
+        controls[2].awaits(Some(AwaitedCount::new(1, count, 2)));
         let look = |rank: usize| (&controls[rank], if rank == 3 { life } else { Life::Runs });
         awaited_on_host(2, &(2..4), 4, look).map(|awaited| awaited.rank)
     };
@@ -122,7 +122,7 @@ fn a_wait_names_ranks_and_ops() {
 #[test]
 fn a_silent_rank_is_given_up_by_the_first_and_for_all() {
     as_rank_0(|transport| {
-        let awaited = Awaited::new(2, Count::Entered, 1);
+        let awaited = AwaitedCount::new(2, Count::Entered, 1);
         transport.control(1).awaits(Some(awaited));
         transport.control(2).begin(Some((Pass::Train, 0)));
         let Lost::Silent(silent) = transport.gives_up(1) else { panic!("nobody has given up before") };

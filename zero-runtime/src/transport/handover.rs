@@ -8,9 +8,10 @@ use zero_plan::hardware::{Handover, median, rounded};
 
 use super::Lost;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter};
-use crate::engine::{RunError, now_ns};
+use crate::engine::RunError;
 use crate::error::Error;
 use crate::launch::LaunchError;
+use crate::time::now_ns;
 
 /// Handovers in each direction that are measured.
 const TIMES: u32 = 300;

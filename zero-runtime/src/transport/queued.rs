@@ -7,7 +7,7 @@ use std::time::Duration;
 use zero_plan::{PipelineStage, Plan};
 
 use super::Lost;
-use super::control::{Awaited, Count, PATIENCE_MS, SLEEPS_PER_NOTICE};
+use super::control::{AwaitedCount, Count, PATIENCE_MS, SLEEPS_PER_NOTICE};
 use super::shared::Shared;
 use crate::device::Device;
 
@@ -23,9 +23,9 @@ const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 /// The waits that a device has been asked for since the host last saw it idle, in their order: the first that is still owed is
 /// what keeps the device, or what comes next.
 #[derive(Default)]
-pub(super) struct Queued(Vec<Awaited>);
+pub(super) struct QueuedWaits(Vec<AwaitedCount>);
 
-impl Queued {
+impl QueuedWaits {
     /// With room for all waits of a pass over a schedule and of an exchange, so that none takes memory.
     pub fn of(plan: &Plan, stage: &PipelineStage) -> Self {
         let (mesh, ops) = (&plan.config.mesh, stage.step.len().max(stage.evaluation.len()));
@@ -35,7 +35,7 @@ impl Queued {
 
     /// The device waits until a count of `rank` reaches `target`.
     pub fn push(&mut self, rank: usize, count: Count, target: u32) {
-        self.0.push(Awaited::new(rank, count, target));
+        self.0.push(AwaitedCount::new(rank, count, target));
     }
 }
 
@@ -58,7 +58,7 @@ impl<D: Device> Shared<'_, D> {
             // A device that computes for long is nobody's fault.
             slept_ns = if awaited.is_some() { slept_ns + sleep_ns } else { 0 };
             sleep_ns = (sleep_ns + sleep_ns / SLEEP_GROWTH).min(SLEEP_MAX_NS);
-            let Some(Awaited { rank, .. }) = awaited else { continue };
+            let Some(AwaitedCount { rank, .. }) = awaited else { continue };
             let sleeps = u32::try_from(slept_ns / SLEEP_MAX_NS).unwrap_or(u32::MAX);
             if sleeps / SLEEPS_PER_NOTICE > periods {
                 periods = sleeps / SLEEPS_PER_NOTICE;
@@ -114,7 +114,7 @@ impl<D: Device> Shared<'_, D> {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::config::Device;
+    use zero_plan::config::DeviceKind;
     use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
 
     use super::*;
@@ -123,10 +123,11 @@ mod tests {
     fn there_is_room_for_all_that_a_step_waits_for() {
         let unit = Unit { field: "only", params: 8, takes: 8, input_bytes: 16, output_bytes: 16, ..Unit::NONE };
         let mesh = Mesh { replica: 2, ..Mesh::of_zero(3) };
-        let config = Config { mesh, device: Device::Cuda, transport: TransportKind::Peer, ..Config::PLAIN.at_stage(3) };
+        let config =
+            Config { mesh, device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN.at_stage(3) };
         PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
             let stage = &plan.pipeline_stages[0];
-            assert!(Queued::of(plan, stage).0.capacity() >= stage.step.len() * 5 + 6);
+            assert!(QueuedWaits::of(plan, stage).0.capacity() >= stage.step.len() * 5 + 6);
         });
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
 use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
 
-use super::carried::{Carried, arrived};
+use super::carried::{CarriedWays, arrived};
 use super::cluster::Links;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
-use super::queued::Queued;
+use super::queued::QueuedWaits;
 use super::{ClockLook, Crossed, Lost, TIMEOUT, Transport};
 use crate::arena::Arena;
 use crate::device::{Cpu, Device};
@@ -25,20 +25,20 @@ pub struct Shared<'p, D: Device = Cpu> {
     pub(super) told: [u32; Count::NUMBER],
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
-    pub(super) sums: Sums,
+    pub(super) sums: BucketCounts,
     /// For each kind of parcel and each slot that they leave from: which of them lay there last.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank on their way to where others read them.
     mine: Vec<f64>,
     /// The counts that this rank's device waits for, where that does the waiting.
-    pub(super) queued: Queued,
+    pub(super) queued: QueuedWaits,
     /// How waits begin.
     spins: Spins,
     /// Sleeps before a wait is given up.
     pub(super) sleeps_max: u32,
     moved: Moved,
     /// How bytes get here, where this rank does not reach those of others.
-    pub(super) carried: Option<Carried>,
+    pub(super) carried: Option<CarriedWays>,
     /// How they get from one host to another.
     pub(super) links: Option<Links>,
     /// The host of each rank, where they are on several.
@@ -47,7 +47,7 @@ pub struct Shared<'p, D: Device = Cpu> {
 
 /// Which count each bucket has come to in the sums of gradients.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct BucketCounts {
     /// For each bucket: which reduction it was last offered in, if it was.
     pub(super) offers: Vec<Option<u32>>,
     /// For each slot for staging, and then for each bucket that has a place of its own: which reduction was last offered
@@ -61,7 +61,7 @@ pub(super) struct Sums {
     partials: [Option<u32>; STAGING_SLOTS],
 }
 
-impl Sums {
+impl BucketCounts {
     /// The reduction that a bucket was last offered in.
     pub(super) fn offer(&self, bucket: usize) -> u32 {
         self.offers[bucket].expect("the schedule offers a bucket before it sums it")
@@ -77,15 +77,15 @@ impl<'p, D: Device> Shared<'p, D> {
         Self {
             told: [0; Count::NUMBER],
             versions: vec![0; plan.units.len()],
-            sums: Sums {
+            sums: BucketCounts {
                 offers: vec![None; buckets],
                 staged: vec![None; STAGING_SLOTS + buckets],
                 settles: vec![0; buckets],
-                ..Sums::default()
+                ..BucketCounts::default()
             },
             left: Default::default(),
             mine: vec![0.0; plan.agreed_values()],
-            queued: if D::QUEUES { Queued::of(plan, arena.stage()) } else { Queued::default() },
+            queued: if D::QUEUES { QueuedWaits::of(plan, arena.stage()) } else { QueuedWaits::default() },
             spins: Spins::of(plan.config.mesh.ranks()),
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),

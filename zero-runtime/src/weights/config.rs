@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::rotary;
 
-type Object = Map<String, Value>;
+type ConfigObject = Map<String, Value>;
 
 /// What a comparison has found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -123,7 +123,7 @@ enum Neutral {
 
 /// Compares a config with what a struct declares, where `is_tied` says whether its head shares the embedding and `length` how
 /// many tokens its sequences have.
-pub fn compare(declared: &Object, config: &Object, is_tied: bool, length: usize) -> Compared {
+pub fn compare(declared: &ConfigObject, config: &ConfigObject, is_tied: bool, length: usize) -> Compared {
     let (declared, config) = (&plain(declared), &plain(config));
     let mut compared = Compared::default();
     compared.differences.extend(rotary::compare(declared, config));
@@ -143,11 +143,11 @@ pub fn compare(declared: &Object, config: &Object, is_tied: bool, length: usize)
 }
 
 /// What an object says of a key; null says nothing.
-fn said<'a>(object: &'a Object, key: &str) -> Option<&'a Value> {
+fn said<'a>(object: &'a ConfigObject, key: &str) -> Option<&'a Value> {
     object.get(key).filter(|value| !value.is_null())
 }
 
-fn compare_declared(key: &str, own: &Value, config: &Object, compared: &mut Compared) {
+fn compare_declared(key: &str, own: &Value, config: &ConfigObject, compared: &mut Compared) {
     let default = || neutral(key).and_then(|neutral| neutral.value(config));
     match said(config, key).cloned().or_else(default) {
         Some(found) if is_equal(own, &found) => {}
@@ -158,7 +158,7 @@ fn compare_declared(key: &str, own: &Value, config: &Object, compared: &mut Comp
     }
 }
 
-fn compare_undeclared(key: &str, found: &Value, declared: &Object, length: usize, compared: &mut Compared) {
+fn compare_undeclared(key: &str, found: &Value, declared: &ConfigObject, length: usize, compared: &mut Compared) {
     if LENGTHS.contains(&key) {
         if found.as_u64().is_some_and(|longest| longest < length as u64) {
             compared
@@ -180,7 +180,7 @@ fn compare_undeclared(key: &str, found: &Value, declared: &Object, length: usize
     }
 }
 
-fn compare_tied(declared: &Object, config: &Object, is_tied: bool, compared: &mut Compared) {
+fn compare_tied(declared: &ConfigObject, config: &ConfigObject, is_tied: bool, compared: &mut Compared) {
     let own = said(declared, TIED).and_then(Value::as_bool).unwrap_or(is_tied);
     // Where it is not there, defaults differ, but a head of its own is among the tensors.
     if let Some(found) = said(config, TIED)
@@ -199,7 +199,7 @@ fn is_dropout(key: &str) -> bool {
 }
 
 /// The same, without a window that another key turns off, as Qwen's configs have it.
-fn plain(object: &Object) -> Object {
+fn plain(object: &ConfigObject) -> ConfigObject {
     let mut object = object.clone();
     if object.get(SLIDES) == Some(&Value::Bool(false)) {
         object.remove(SLIDES);
@@ -210,7 +210,7 @@ fn plain(object: &Object) -> Object {
 
 impl Neutral {
     /// The value, if there is one that can be told.
-    fn value(&self, object: &Object) -> Option<Value> {
+    fn value(&self, object: &ConfigObject) -> Option<Value> {
         let number = |key: &str| said(object, key).and_then(Value::as_u64);
         match self {
             Neutral::Unknown | Neutral::Absent | Neutral::AllFull => None,
@@ -225,7 +225,7 @@ impl Neutral {
     }
 
     /// Whether a value means no more than nothing would.
-    fn is(&self, value: &Value, object: &Object) -> bool {
+    fn is(&self, value: &Value, object: &ConfigObject) -> bool {
         match (self, value) {
             (Neutral::AllFull, Value::Array(layers)) => layers.iter().all(|layer| layer == "full_attention"),
             (Neutral::Absent, Value::Number(number)) => number.as_f64() == Some(0.0),

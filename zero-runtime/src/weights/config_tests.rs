@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::*;
 
-fn object(value: Value) -> Object {
+fn object(value: Value) -> ConfigObject {
     value.as_object().expect("an object").clone()
 }
 
 /// A declared Llama.
-fn declared() -> Object {
+fn declared() -> ConfigObject {
     object(json!({
         "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100, "rms_norm_eps": 1e-5f32,
@@ -20,7 +20,7 @@ fn declared() -> Object {
 }
 
 /// The same as version 4 of `transformers` writes it.
-fn old() -> Object {
+fn old() -> ConfigObject {
     object(json!({
         "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 1,
         "eos_token_id": [2, 3], "head_dim": 16, "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.02,
@@ -33,7 +33,7 @@ fn old() -> Object {
 }
 
 /// And as version 5 does.
-fn new() -> Object {
+fn new() -> ConfigObject {
     let mut config = old();
     let mut rope = object(config.remove("rope_scaling").expect("it"));
     rope.insert("rope_theta".to_owned(), config.remove("rope_theta").expect("it"));
@@ -41,7 +41,7 @@ fn new() -> Object {
     config
 }
 
-fn differences(declared: &Object, config: &Object) -> Vec<String> {
+fn differences(declared: &ConfigObject, config: &ConfigObject) -> Vec<String> {
     compare(declared, config, false, 16).differences
 }
 
@@ -161,5 +161,5 @@ fn layers_of_several_types_have_rotary_parameters_of_their_own() {
     other["rope_parameters"]["sliding_attention"]["rope_theta"] = 10000.into();
     let expected = "`rope_parameters.sliding_attention.rope_theta`: expected 500000.0, found 10000";
     assert_eq!(rotary::compare(&own, &other), [expected]);
-    assert_eq!(rotary::compare(&own, &Object::new()).len(), 6);
+    assert_eq!(rotary::compare(&own, &ConfigObject::new()).len(), 6);
 }

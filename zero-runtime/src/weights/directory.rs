@@ -79,22 +79,22 @@ impl Directory {
     ///
     /// # Errors
     /// Z0368.
-    pub fn begin(&self) -> Result<Partial<'_>, WeightsError> {
+    pub fn begin(&self) -> Result<UnfinishedFolder<'_>, WeightsError> {
         let path = self.partial(std::process::id());
         fs::create_dir(&path).map_err(WeightsError::unwritable(&path))?;
-        Ok(Partial { directory: self, path, files: Vec::new() })
+        Ok(UnfinishedFolder { directory: self, path, files: Vec::new() })
     }
 }
 
 /// A folder under another name, which is removed unless it is finished.
-pub struct Partial<'a> {
+pub struct UnfinishedFolder<'a> {
     directory: &'a Directory,
     path: PathBuf,
     /// Kept open, so that what goes wrong when others write to them is known here.
     files: Vec<(PathBuf, File)>,
 }
 
-impl Partial<'_> {
+impl UnfinishedFolder<'_> {
     /// Adds a file of `bytes` bytes that begins with `head`; the rest is for ranks to write.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Partial<'_> {
     }
 }
 
-impl Drop for Partial<'_> {
+impl Drop for UnfinishedFolder<'_> {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
             // If it cannot be removed, its name says what it is.

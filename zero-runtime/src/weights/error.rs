@@ -11,9 +11,9 @@ const NAMED_MAX: usize = 10;
 
 /// Things of one kind, of which a message names the first ten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct List(pub Vec<String>);
+pub struct FirstTen(pub Vec<String>);
 
-impl fmt::Display for List {
+impl fmt::Display for FirstTen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, one) in self.0.iter().take(NAMED_MAX).enumerate() {
             write!(f, "{}{one}", if i == 0 { "" } else { "\n      " })?;
@@ -36,13 +36,13 @@ pub enum WeightsError {
     #[error("`{}` {what}", path.display())]
     Outside { path: PathBuf, what: String },
     #[error("`{}` lacks {} of the model's tensors:\n      {missing}{}", path.display(), missing.0.len(), left_over(extra))]
-    Missing { path: PathBuf, missing: List, extra: List },
+    Missing { path: PathBuf, missing: FirstTen, extra: FirstTen },
     #[error("`{}` has {} tensors that the model has not:\n      {extra}", path.display(), extra.0.len())]
-    LeftOver { path: PathBuf, extra: List },
+    LeftOver { path: PathBuf, extra: FirstTen },
     #[error("{} tensors of `{}` have another shape or type than the model's:\n      {differences}", differences.0.len(), path.display())]
-    OtherShape { path: PathBuf, differences: List },
+    OtherShape { path: PathBuf, differences: FirstTen },
     #[error("`{}` is of another model:\n      {differences}", path.display())]
-    OtherModel { path: PathBuf, differences: List },
+    OtherModel { path: PathBuf, differences: FirstTen },
     #[error(
         "`{}` has `{alias}` and `{tensor}`, which are one tensor in this model, but they differ from element {element} on: \
          {values:?}",
@@ -59,7 +59,7 @@ pub enum WeightsError {
     TooLarge { tensor: String, element: usize, value: f32, dtype: &'static str },
 }
 
-fn left_over(extra: &List) -> String {
+fn left_over(extra: &FirstTen) -> String {
     match extra.0.len() {
         0 => String::new(),
         count => format!("\n    and has {count} that the model has not:\n      {extra}"),

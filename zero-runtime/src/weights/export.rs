@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::directory::{Directory, Partial};
+use super::directory::{Directory, UnfinishedFolder};
 use super::dtype::WeightType;
 use super::error::WeightsError;
 use super::folder::{CONFIG, Folder, INDEX};
@@ -65,7 +65,7 @@ impl Export {
     ) -> Result<Self, WeightsError> {
         let tensors = match import {
             Some(import) => {
-                let of = |it: &super::Imported| (it.named.clone(), it.name.clone(), it.kind);
+                let of = |it: &super::ImportedTensor| (it.named.clone(), it.name.clone(), it.kind);
                 import.tensors.iter().map(of).collect()
             }
             None => {
@@ -110,11 +110,11 @@ impl Export {
         self.write_owned(engine, &self.directory.partial(process))?;
         // And whole from here on.
         engine.gather_numbers(&[0.0])?;
-        Ok(partial.map_or(Ok(()), Partial::finish)?)
+        Ok(partial.map_or(Ok(()), UnfinishedFolder::finish)?)
     }
 
     /// Makes all files, with room for tensors.
-    fn begin(&self, import: Option<&Import>) -> Result<Partial<'_>, WeightsError> {
+    fn begin(&self, import: Option<&Import>) -> Result<UnfinishedFolder<'_>, WeightsError> {
         let mut partial = begin(&self.directory, &self.layout, self.config.as_deref())?;
         let Some(import) = import else { return Ok(partial) };
         for name in &self.carried {
@@ -161,7 +161,7 @@ pub(crate) fn begin<'a>(
     directory: &'a Directory,
     layout: &Layout,
     config: Option<&[u8]>,
-) -> Result<Partial<'a>, WeightsError> {
+) -> Result<UnfinishedFolder<'a>, WeightsError> {
     let mut partial = directory.begin()?;
     for file in &layout.files {
         partial.add(&file.name, &file.head, file.bytes)?;

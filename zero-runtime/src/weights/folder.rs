@@ -33,7 +33,7 @@ pub struct Folder {
     /// What its config says, if there is one.
     pub config: Option<Map<String, Value>>,
     /// All tensors, by name.
-    pub tensors: BTreeMap<String, Found>,
+    pub tensors: BTreeMap<String, FolderTensor>,
     /// A hash of the config, and of the headers and lengths of all files.
     pub fingerprint: u64,
     files: Vec<(PathBuf, File)>,
@@ -41,7 +41,7 @@ pub struct Folder {
 
 /// A tensor of a folder.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FolderTensor {
     /// What its elements are.
     pub dtype: Dtype,
     /// Its dims.
@@ -143,7 +143,7 @@ impl Folder {
         fingerprint.add(&[name.as_bytes(), &len.to_le_bytes(), &header.bytes].concat());
         let mut names = Vec::with_capacity(header.entries.len());
         for (tensor, entry) in header.entries {
-            let found = Found {
+            let found = FolderTensor {
                 dtype: entry.dtype,
                 shape: entry.shape,
                 file: self.files.len(),
@@ -190,13 +190,13 @@ impl Folder {
     ///
     /// # Errors
     /// Z0360.
-    pub fn read(&self, found: &Found, start: usize, bytes: &mut [u8]) -> Result<(), WeightsError> {
+    pub fn read(&self, found: &FolderTensor, start: usize, bytes: &mut [u8]) -> Result<(), WeightsError> {
         let (path, file) = &self.files[found.file];
         file.read_exact_at(bytes, found.start_bytes + start as u64).map_err(WeightsError::unreadable(path))
     }
 
     /// The file that a tensor is in.
-    pub fn file_of(&self, found: &Found) -> &Path {
+    pub fn file_of(&self, found: &FolderTensor) -> &Path {
         &self.files[found.file].0
     }
 }

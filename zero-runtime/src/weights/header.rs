@@ -21,7 +21,7 @@ const METADATA: &str = "__metadata__";
 
 /// A tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TensorEntry {
     /// What its elements are.
     pub dtype: Dtype,
     /// Its dims.
@@ -32,9 +32,9 @@ pub struct Entry {
 
 /// The tensors of a file, by name, and the bytes of its header.
 #[derive(Debug)]
-pub struct Header {
+pub struct FileHeader {
     /// All tensors.
-    pub entries: BTreeMap<String, Entry>,
+    pub entries: BTreeMap<String, TensorEntry>,
     /// The header as it lies in the file.
     pub bytes: Vec<u8>,
 }
@@ -63,7 +63,7 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, HeaderError> {
 /// # Errors
 /// If the file cannot be read, or if its header is not true of it: tensors lie one after another without holes, as long as
 /// their type and shape say, to the end of the file.
-pub fn read(file: &mut impl Read, file_bytes: u64) -> Result<Header, HeaderError> {
+pub fn read(file: &mut impl Read, file_bytes: u64) -> Result<FileHeader, HeaderError> {
     if file_bytes < LENGTH_BYTES {
         return malformed(format!(
             "has {file_bytes} bytes, expected at least {LENGTH_BYTES} for the length of its header"
@@ -86,7 +86,7 @@ pub fn read(file: &mut impl Read, file_bytes: u64) -> Result<Header, HeaderError
         Err(error) => return malformed(format!("has a header that is not understood: {error}")),
     };
     let entries = check(raw.0, LENGTH_BYTES + length, left - length)?;
-    Ok(Header { entries, bytes })
+    Ok(FileHeader { entries, bytes })
 }
 
 /// Checks tensors that lie in `data_bytes` bytes, which begin at `first`.
@@ -94,7 +94,7 @@ fn check(
     mut raw: Vec<(String, RawEntry)>,
     first: u64,
     data_bytes: u64,
-) -> Result<BTreeMap<String, Entry>, HeaderError> {
+) -> Result<BTreeMap<String, TensorEntry>, HeaderError> {
     raw.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut entries = BTreeMap::new();
     let mut expected = 0;
@@ -128,7 +128,7 @@ fn check(
         if entries.contains_key(&name) {
             return malformed(format!("has `{name}` twice"));
         }
-        entries.insert(name, Entry { dtype, shape: shape.0, start_bytes: first + start });
+        entries.insert(name, TensorEntry { dtype, shape: shape.0, start_bytes: first + start });
     }
     if expected != data_bytes {
         return malformed(format!("has {data_bytes} bytes of data, expected {expected}: where its last tensor ends"));

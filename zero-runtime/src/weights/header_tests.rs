@@ -13,7 +13,7 @@ fn file(header: &str, data_bytes: usize) -> Vec<u8> {
     file
 }
 
-fn read_all(file: &[u8]) -> Result<Header, HeaderError> {
+fn read_all(file: &[u8]) -> Result<FileHeader, HeaderError> {
     read(&mut &file[..], file.len() as u64)
 }
 
@@ -21,12 +21,12 @@ const TWO: &str = r#"{"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape"
 
 #[test]
 fn a_header_says_where_tensors_lie() {
-    let Header { entries, bytes } = read_all(&file(TWO, 16)).expect("a true header");
+    let FileHeader { entries, bytes } = read_all(&file(TWO, 16)).expect("a true header");
     assert_eq!(bytes, TWO.as_bytes());
     let first = 8 + TWO.len() as u64;
     let expected = [
-        ("a".to_owned(), Entry { dtype: Dtype::F32, shape: vec![], start_bytes: first }),
-        ("b".to_owned(), Entry { dtype: Dtype::BF16, shape: vec![2, 3], start_bytes: first + 4 }),
+        ("a".to_owned(), TensorEntry { dtype: Dtype::F32, shape: vec![], start_bytes: first }),
+        ("b".to_owned(), TensorEntry { dtype: Dtype::BF16, shape: vec![2, 3], start_bytes: first + 4 }),
     ];
     assert!(entries.into_iter().eq(expected));
     assert_eq!(read_all(&file("{}", 0)).expect("no tensors").entries.len(), 0);
@@ -95,10 +95,10 @@ fn tensors() -> impl Strategy<Value = Vec<(Dtype, Vec<usize>)>> {
 
 /// What is read must be true, as another reader sees it too.
 fn assert_true_or_refused(bytes: &[u8]) {
-    let Ok(Header { entries, .. }) = read_all(bytes) else { return };
+    let Ok(FileHeader { entries, .. }) = read_all(bytes) else { return };
     let other = SafeTensors::deserialize(bytes).expect("the reader of the format takes it too");
     assert_eq!(entries.len(), other.len());
-    for (name, Entry { dtype, shape, start_bytes }) in entries {
+    for (name, TensorEntry { dtype, shape, start_bytes }) in entries {
         let tensor = other.tensor(&name).expect("the same name");
         assert_eq!((tensor.dtype(), tensor.shape()), (dtype, &shape[..]));
         let start = start_bytes as usize;

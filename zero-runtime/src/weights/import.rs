@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::config;
 use super::dtype::WeightType;
-use super::error::{List, WeightsError};
-use super::folder::{CONFIG, Folder, Found};
-use super::names::{self, Named, Renaming, TIED_HEAD};
+use super::error::{FirstTen, WeightsError};
+use super::folder::{CONFIG, Folder, FolderTensor};
+use super::names::{self, NamedTensor, Renaming, TIED_HEAD};
 use super::runs::runs;
 use crate::engine::{Engine, PIECE_ELEMENTS};
 use crate::model::{DeviceOf, Model};
@@ -19,21 +19,21 @@ pub struct Import {
     /// The folder.
     pub folder: Folder,
     /// The tensors in the order of units and of their flat buffers; those that are tied where the folder repeats them.
-    pub tensors: Vec<Imported>,
+    pub tensors: Vec<ImportedTensor>,
     /// What a person should know of it, in lines.
     pub notes: Vec<String>,
 }
 
 /// A tensor of a folder.
 #[derive(Debug)]
-pub struct Imported {
+pub struct ImportedTensor {
     /// The model's tensor.
-    pub named: Named,
+    pub named: NamedTensor,
     /// The folder's name for it.
     pub name: String,
     /// What its numbers are.
     pub kind: WeightType,
-    found: Found,
+    found: FolderTensor,
 }
 
 impl Import {
@@ -50,11 +50,11 @@ impl Import {
     }
 
     /// Finds each tensor of a model in a folder.
-    pub(super) fn of(model: Vec<Named>, folder: Folder, mut notes: Vec<String>) -> Result<Self, WeightsError> {
+    pub(super) fn of(model: Vec<NamedTensor>, folder: Folder, mut notes: Vec<String>) -> Result<Self, WeightsError> {
         let model = with_tied_head(model, &folder);
         let renaming = Renaming::between(&model, &folder.tensors);
         notes.extend(renaming.told());
-        let (mut missing, mut differences, mut tensors) = (List::default(), List::default(), Vec::new());
+        let (mut missing, mut differences, mut tensors) = (FirstTen::default(), FirstTen::default(), Vec::new());
         let mut taken = BTreeSet::new();
         for named in model {
             let name = renaming.of(&named.name);
@@ -69,13 +69,13 @@ impl Import {
             if found.shape != expected {
                 differences.0.push(format!("`{name}`: expected {expected:?}, found {:?} in `{file}`", found.shape));
             } else if let Some(kind) = WeightType::of(found.dtype) {
-                tensors.push(Imported { name, kind, found: found.clone(), named });
+                tensors.push(ImportedTensor { name, kind, found: found.clone(), named });
             } else {
                 differences.0.push(format!("`{name}`: expected BF16, F16 or F32, found {} in `{file}`", found.dtype));
             }
         }
         let left = folder.tensors.iter().filter(|(name, _)| !taken.contains(*name) && !names::is_buffer(name));
-        let extra = List(left.map(|(name, found)| format!("`{name}` {:?}", found.shape)).collect());
+        let extra = FirstTen(left.map(|(name, found)| format!("`{name}` {:?}", found.shape)).collect());
         let path = folder.path.clone();
         match (missing.0.is_empty(), differences.0.is_empty(), extra.0.is_empty()) {
             (true, true, true) => {}
@@ -92,7 +92,7 @@ impl Import {
     fn require_ties(&self) -> Result<(), WeightsError> {
         let mut bytes = Vec::new();
         for alias in self.tensors.iter().filter(|tensor| tensor.named.is_alias) {
-            let Named { unit, start, .. } = alias.named;
+            let NamedTensor { unit, start, .. } = alias.named;
             for first in (0..alias.named.elements()).step_by(PIECE_ELEMENTS) {
                 let len = PIECE_ELEMENTS.min(alias.named.elements() - first);
                 let (mut own, mut others) = (vec![0.0; len], vec![0.0; len]);
@@ -116,7 +116,7 @@ impl Import {
         Ok(())
     }
 
-    fn of_unit(&self, unit: usize) -> impl Iterator<Item = &Imported> {
+    fn of_unit(&self, unit: usize) -> impl Iterator<Item = &ImportedTensor> {
         self.tensors.iter().filter(move |tensor| !tensor.named.is_alias && tensor.named.unit == unit)
     }
 
@@ -152,12 +152,12 @@ impl Import {
     /// Fills `values` with a tensor's elements from `first` on, in the order of the model.
     fn read_tensor(
         &self,
-        tensor: &Imported,
+        tensor: &ImportedTensor,
         first: usize,
         values: &mut [f32],
         bytes: &mut Vec<u8>,
     ) -> Result<(), WeightsError> {
-        let Named { shape, transposed, .. } = &tensor.named;
+        let NamedTensor { shape, transposed, .. } = &tensor.named;
         for run in runs(first..first + values.len(), shape, *transposed) {
             let size = tensor.kind.bytes();
             bytes.resize(run.len * size, 0);
@@ -169,7 +169,7 @@ impl Import {
 }
 
 /// A head that shares the embedding has that name in files, whatever the model calls it.
-fn with_tied_head(mut model: Vec<Named>, folder: &Folder) -> Vec<Named> {
+fn with_tied_head(mut model: Vec<NamedTensor>, folder: &Folder) -> Vec<NamedTensor> {
     let is_free = model.iter().all(|named| named.name != TIED_HEAD);
     let mut aliases = model.iter_mut().filter(|named| named.is_alias && !folder.tensors.contains_key(&named.name));
     if let (true, Some(alias), None) = (is_free, aliases.next(), aliases.next()) {
@@ -194,5 +194,5 @@ fn compare_config(
     if compared.differences.is_empty() {
         return Ok(compared.notes);
     }
-    Err(WeightsError::OtherModel { path, differences: List(compared.differences) })
+    Err(WeightsError::OtherModel { path, differences: FirstTen(compared.differences) })
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::dtype::WeightType;
 use super::folder::SINGLE;
 use super::header::LENGTH_BYTES;
-use super::names::Named;
+use super::names::NamedTensor;
 
 /// The longest file, as Hugging Face cuts them: 5 GB. A single tensor may make a longer one.
 pub const FILE_BYTES_MAX: u64 = 5_000_000_000;
@@ -17,7 +17,7 @@ pub const FILE_BYTES_MAX: u64 = 5_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Exported {
     /// The model's tensor.
-    pub named: Named,
+    pub named: NamedTensor,
     /// Its name in the file.
     pub name: String,
     /// What its numbers are.
@@ -146,7 +146,7 @@ mod tests {
 
     fn tensor(name: &str, len: usize, start: usize, kind: WeightType) -> Exported {
         let named =
-            Named { name: name.to_owned(), shape: vec![len], transposed: false, unit: 0, start, is_alias: false };
+            NamedTensor { name: name.to_owned(), shape: vec![len], transposed: false, unit: 0, start, is_alias: false };
         Exported { name: name.to_owned(), named, kind }
     }
 

@@ -18,8 +18,8 @@ mod rotary;
 mod runs;
 
 pub use dtype::WeightType;
-pub use error::{List, WeightsError};
+pub use error::{FirstTen, WeightsError};
 pub use export::Export;
 pub use folder::Folder;
-pub use import::{Import, Imported};
-pub use names::{Named, of_model as model_tensors};
+pub use import::{Import, ImportedTensor};
+pub use names::{NamedTensor, of_model as model_tensors};

@@ -7,7 +7,7 @@ use crate::model::{Model, published};
 
 /// A tensor of a model as it is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedTensor {
     /// Its name.
     pub name: String,
     /// Its dims in the model.
@@ -22,7 +22,7 @@ pub struct Named {
     pub is_alias: bool,
 }
 
-impl Named {
+impl NamedTensor {
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
@@ -38,7 +38,7 @@ impl Named {
 }
 
 /// The tensors of a model, in the order of units and of their flat buffers.
-pub fn of_model<M: Model>() -> Vec<Named> {
+pub fn of_model<M: Model>() -> Vec<NamedTensor> {
     let units = M::PLAN.units;
     let mut all = Vec::new();
     for (this, unit) in units.iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn of_model<M: Model>() -> Vec<Named> {
         all.extend(taken.map(|tensor| {
             let name = published(unit, &tensor);
             let transposed = tensor.weights.is_some_and(|weights| weights.transposed);
-            Named { name, shape: tensor.shape, transposed, unit: unit.source, start: tensor.start, is_alias }
+            NamedTensor { name, shape: tensor.shape, transposed, unit: unit.source, start: tensor.start, is_alias }
         }));
     }
     all
@@ -85,7 +85,7 @@ impl Renaming {
     }
 
     /// The one way by which a folder has the most of a model's tensors; as the model says, if that is as good.
-    pub fn between<T>(model: &[Named], folder: &BTreeMap<String, T>) -> Self {
+    pub fn between<T>(model: &[NamedTensor], folder: &BTreeMap<String, T>) -> Self {
         let found = |way: &Renaming| model.iter().filter(|named| folder.contains_key(&way.of(&named.name))).count();
         let ways = PREFIXES.into_iter().flat_map(|prefix| [Renaming::Without(prefix), Renaming::With(prefix)]);
         ways.fold(Renaming::None, |best, way| if found(&way) > found(&best) { way } else { best })
@@ -117,8 +117,8 @@ pub fn is_buffer(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn named(name: &str) -> Named {
-        Named { name: name.to_owned(), shape: vec![1], transposed: false, unit: 0, start: 0, is_alias: false }
+    fn named(name: &str) -> NamedTensor {
+        NamedTensor { name: name.to_owned(), shape: vec![1], transposed: false, unit: 0, start: 0, is_alias: false }
     }
 
     #[test]

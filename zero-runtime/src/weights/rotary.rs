@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::config::is_equal;
 
-type Object = Map<String, Value>;
+type RotaryObject = Map<String, Value>;
 
 /// The keys that belong here.
 pub const KEYS: [&str; 4] = ["rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"];
@@ -19,18 +19,18 @@ const SCALED: [&str; 3] = ["llama3", "yarn", "longrope"];
 const UNSCALED: &str = "sliding_attention";
 
 /// Parameters by the type of layer, which is empty where all layers have the same.
-type ByLayer = BTreeMap<String, Object>;
+type ByLayer = BTreeMap<String, RotaryObject>;
 
 /// The differences between what is declared and what a config says, each with its path.
-pub fn compare(declared: &Object, config: &Object) -> Vec<String> {
+pub fn compare(declared: &RotaryObject, config: &RotaryObject) -> Vec<String> {
     let (own, found) = (normal(declared), normal(config));
     let names: Vec<String> = own.keys().chain(found.keys()).filter(|name| !name.is_empty()).cloned().collect();
-    let is_old = |object: &Object| !object.contains_key("rope_parameters");
+    let is_old = |object: &RotaryObject| !object.contains_key("rope_parameters");
     let (own, found) = (by_layer(own, &names, is_old(declared)), by_layer(found, &names, is_old(config)));
     let mut layers: Vec<&String> = own.keys().chain(found.keys()).collect();
     layers.sort();
     layers.dedup();
-    let nothing = Object::new();
+    let nothing = RotaryObject::new();
     let of = |layer: &String| {
         let path = if layer.is_empty() { String::new() } else { format!("{layer}.") };
         let [own, found] = [&own, &found].map(|all| all.get(layer).unwrap_or(&nothing));
@@ -49,10 +49,10 @@ pub fn compare(declared: &Object, config: &Object) -> Vec<String> {
 }
 
 /// What an object says, in one form.
-fn normal(object: &Object) -> ByLayer {
+fn normal(object: &RotaryObject) -> ByLayer {
     let said = |key: &str| object.get(key).filter(|value| !value.is_null());
     let within = said("rope_parameters").or(said("rope_scaling")).and_then(Value::as_object);
-    let outside: Object = ["rope_theta", "partial_rotary_factor"]
+    let outside: RotaryObject = ["rope_theta", "partial_rotary_factor"]
         .into_iter()
         .filter_map(|key| Some((key.to_owned(), said(key)?.clone())))
         .collect();
@@ -67,7 +67,7 @@ fn normal(object: &Object) -> ByLayer {
         }
         None if outside.is_empty() => {}
         None => {
-            parts.insert(String::new(), Object::new());
+            parts.insert(String::new(), RotaryObject::new());
         }
     }
     for part in parts.values_mut() {
@@ -80,7 +80,7 @@ fn normal(object: &Object) -> ByLayer {
 }
 
 /// Takes away what means nothing, and adds what is left to a default.
-fn simplify(part: &mut Object, longest: Option<&Value>) {
+fn simplify(part: &mut RotaryObject, longest: Option<&Value>) {
     let old_name = part.remove("type");
     let kind = part.get("rope_type").cloned().or(old_name).unwrap_or_else(|| "default".into());
     part.retain(|_, value| !value.is_null());

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 /// Elements that lie one after another in a published tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct PublishedRun {
     /// The first, in the published tensor.
     pub published: usize,
     /// How many.
@@ -17,7 +17,7 @@ pub struct Run {
 
 /// The runs of elements `stretch` of the model's own tensor. A transposed matrix of (rows, columns) is published as (columns,
 /// rows), so that each of its columns makes a run of whatever rows the stretch has. `shape` is the model's own.
-pub fn runs(stretch: Range<usize>, shape: &[usize], transposed: bool) -> impl Iterator<Item = Run> {
+pub fn runs(stretch: Range<usize>, shape: &[usize], transposed: bool) -> impl Iterator<Item = PublishedRun> {
     let (rows, columns) = match *shape {
         [rows, columns] if transposed => (rows, columns),
         // One run, as of a matrix with a single column.
@@ -29,7 +29,7 @@ pub fn runs(stretch: Range<usize>, shape: &[usize], transposed: bool) -> impl It
         let from = first.0 + usize::from(column < first.1);
         let to = last.0 + usize::from(column < last.1);
         let own = (from * columns + column).wrapping_sub(start);
-        (from < to).then(|| Run { published: column * rows + from, len: to - from, own, step: columns })
+        (from < to).then(|| PublishedRun { published: column * rows + from, len: to - from, own, step: columns })
     })
 }
 
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_is_not_transposed_is_one_run() {
-        let all: Vec<Run> = runs(5..9, &[4, 4], false).collect();
-        assert_eq!(all, [Run { published: 5, len: 4, own: 0, step: 1 }]);
+        let all: Vec<PublishedRun> = runs(5..9, &[4, 4], false).collect();
+        assert_eq!(all, [PublishedRun { published: 5, len: 4, own: 0, step: 1 }]);
     }
 }

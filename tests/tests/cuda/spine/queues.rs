@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Barrier, Mutex};
 
-use zero_runtime::device::{Cuda, Device, Memory, Parts};
+use zero_runtime::device::{Cuda, Device, DeviceMemory, SharedParts};
 use zero_runtime::launch::Segment;
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, of, values};
@@ -118,7 +118,7 @@ fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrie
         Ok(all.iter().map(|one| one.as_ref().unwrap().try_clone().unwrap()).collect())
     };
     let segment = Arc::new(Segment::private(4096).expect("memory of the host"));
-    let parts = Parts { bytes: bytes.to_vec(), own, exchange: Some(&mut exchange) };
+    let parts = SharedParts { bytes: bytes.to_vec(), own, exchange: Some(&mut exchange) };
     let memory = device.share(segment, parts).expect("the memory of both");
     assert_eq!(memory.len(), bytes.iter().sum::<usize>());
     let first = |rank: usize| memory.start().wrapping_add(bytes[..rank].iter().sum::<usize>()).cast::<f32>();

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use zero_plan::Bytes;
-use zero_plan::picture::{Group, Picture, StagePicture};
+use zero_plan::picture::{MemoryGroup, Picture, StagePicture};
 
-use super::{Block, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrapped, x};
+use super::{DrawnBlock, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrapped, x};
 use crate::view::palette::{GROUPS, OUTSIDE};
 
 const HEIGHT: f64 = 170.0;
@@ -43,7 +43,7 @@ impl Level {
     }
 }
 
-pub fn block(picture: &Picture) -> Block {
+pub fn block(picture: &Picture) -> DrawnBlock {
     let (number, stage) = fullest(picture);
     let taken = picture.outside_bytes + stage.memory.arena_bytes;
     let is_near = |bytes: usize| bytes as f64 - picture.outside_bytes as f64 <= FAR * stage.memory.arena_bytes as f64;
@@ -77,13 +77,13 @@ pub fn block(picture: &Picture) -> Block {
         g transform=(format!("translate(0 {below})")) { (legend.drawn) }
         @for (number, line) in parts.iter().enumerate() { text x=(MARGIN) y=(lines_at + LINE * number as f64 + 10.0) { (line) } }
     };
-    Block { height: height + 4.0, drawn }
+    DrawnBlock { height: height + 4.0, drawn }
 }
 
 fn is_used(picture: &Picture, stage: &StagePicture, name: &str) -> bool {
     let kinds = picture.kinds.iter().zip(stage.memory.regions);
     kinds.into_iter().any(|(kind, bytes)| {
-        bytes > 0 && GROUPS[Group::ALL.iter().position(|&group| group == kind.group).unwrap_or(0)].name == name
+        bytes > 0 && GROUPS[MemoryGroup::ALL.iter().position(|&group| group == kind.group).unwrap_or(0)].name == name
     })
 }
 
@@ -136,7 +136,7 @@ fn curves(picture: &Picture, stage: &StagePicture) -> Vec<Vec<usize>> {
     let count = stage.ops.start.len();
     let mut curves = vec![vec![0; count]; GROUPS.len()];
     for (kind, changes) in picture.kinds.iter().zip(&stage.memory.in_use) {
-        let group = Group::ALL.iter().position(|&group| group == kind.group).unwrap_or(0);
+        let group = MemoryGroup::ALL.iter().position(|&group| group == kind.group).unwrap_or(0);
         for (number, &(from, bytes)) in changes.iter().enumerate() {
             let to = changes.get(number + 1).map_or(count, |(next, _)| *next);
             curves[group][from..to].iter_mut().for_each(|sum| *sum += bytes);

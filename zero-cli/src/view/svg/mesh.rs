@@ -3,7 +3,7 @@
 use maud::html;
 use zero_plan::picture::Picture;
 
-use super::{Block, LINE, MARGIN, RIGHT, digits};
+use super::{DrawnBlock, LINE, MARGIN, RIGHT, digits};
 use crate::view::palette::GROUPS;
 
 /// With more ranks than these, the first stand for all.
@@ -14,7 +14,7 @@ const BAR: f64 = 8.0;
 /// Height of a cell: its name, and a bar for each of three states.
 const HIGH: f64 = 18.0 + 3.0 * (BAR + 3.0);
 
-pub fn block(picture: &Picture) -> Block {
+pub fn block(picture: &Picture) -> DrawnBlock {
     let mesh = &picture.mesh;
     let per_node = mesh.ranks_per_node;
     let drawn = mesh.ranks.len().min(RANKS_MAX);
@@ -43,7 +43,7 @@ pub fn block(picture: &Picture) -> Block {
         @for rank in 0..drawn { (rank_cell(picture, rank, cell(rank))) }
         @if let Some(more) = more { text.soft x=(MARGIN) y=(height + 10.0) { (more) } }
     };
-    Block { height: height + rest + 6.0, drawn }
+    DrawnBlock { height: height + rest + 6.0, drawn }
 }
 
 /// Cells side by side in a node: as many as fit two nodes beside one another, where that is enough.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 use zero_plan::picture::{Class, Flights, Picture, StagePicture};
 
-use super::{Block, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
+use super::{DrawnBlock, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
 use crate::view::palette::{CLASSES, Paint, WAIT};
 
 const ROW: f64 = 20.0;
@@ -20,7 +20,7 @@ const TRACKED: [Class; 4] = [Class::Gather, Class::Reduce, Class::Parcel, Class:
 /// With more pipeline stages than these, the first stand for all.
 const STAGES_MAX: usize = 16;
 
-pub fn block(picture: &Picture) -> Block {
+pub fn block(picture: &Picture) -> DrawnBlock {
     let mut y = LINE + 4.0;
     let mut lanes = Vec::new();
     for (number, stage) in picture.stages.iter().enumerate().take(STAGES_MAX) {
@@ -40,7 +40,7 @@ pub fn block(picture: &Picture) -> Block {
         @for (y, lane) in lanes { g transform=(format!("translate(0 {y})")) { (lane) } }
         @for &at in &at { (tick(picture, at as u64, y + 11.0)) }
     };
-    Block { height: y + LINE + 6.0, drawn }
+    DrawnBlock { height: y + LINE + 6.0, drawn }
 }
 
 fn tick(picture: &Picture, at: u64, y: f64) -> Markup {

@@ -13,7 +13,7 @@ const RESHARD: Expects =
     Word(&["true", "false", "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"]);
 
 /// What `accelerate config` writes.
-pub(in crate::import) const ACCELERATE: &[Row] = &[
+pub(in crate::import) const ACCELERATE: &[KeyRow] = &[
     row("compute_environment", Anything, LAUNCHING),
     row(
         "distributed_type",

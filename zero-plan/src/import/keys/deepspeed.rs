@@ -5,7 +5,7 @@ use super::Meaning::{Always, Argument, Lost, Used};
 use super::*;
 
 /// What DeepSpeed reads from its JSON.
-pub(in crate::import) const DEEPSPEED: &[Row] = &[
+pub(in crate::import) const DEEPSPEED: &[KeyRow] = &[
     row("train_batch_size", COUNT, Used),
     row("train_micro_batch_size_per_gpu", COUNT, Used),
     row("gradient_accumulation_steps", STEPS, Used),

@@ -10,7 +10,7 @@ use crate::schedule::{Op, Parcel};
 
 /// Messages that have one count.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CountKind {
     Sum,
     Combined,
     Parcel(Parcel),
@@ -18,7 +18,7 @@ enum Kind {
     Given,
 }
 
-impl Kind {
+impl CountKind {
     fn of(op: Op) -> Self {
         match op {
             Op::Settle { .. } => Self::Sum,
@@ -31,7 +31,7 @@ impl Kind {
 
 /// A message that may not have left.
 #[derive(Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct SentMessage {
     /// The number of the posting on its rank.
     pub index: usize,
     pub posting: Posting,
@@ -42,12 +42,18 @@ pub(super) struct Sent {
 /// Messages that have not been waited for, in the order in which they were posted.
 #[derive(Clone, Default)]
 pub(super) struct Leaving {
-    pub open: Vec<Sent>,
+    pub open: Vec<SentMessage>,
 }
 
 impl Leaving {
     /// Goes through the ops of a pass with what is posted in them, and calls back for each op with what has left by then.
-    pub fn walk(plan: &Plan, ops: &[Op], postings: &[Posting], decodes: bool, left: &mut dyn FnMut(Vec<Sent>)) -> Self {
+    pub fn walk(
+        plan: &Plan,
+        ops: &[Op],
+        postings: &[Posting],
+        decodes: bool,
+        left: &mut dyn FnMut(Vec<SentMessage>),
+    ) -> Self {
         let (mut leaving, mut position, mut next) = (Self::default(), super::start(plan, decodes), 0);
         for (at, &op) in ops.iter().enumerate() {
             left(leaving.wait(plan, op, &position));
@@ -63,15 +69,15 @@ impl Leaving {
     }
 
     pub fn send(&mut self, index: usize, posting: Posting, position: &Position) {
-        let slot = match Kind::of(posting.batch.op) {
-            Kind::Parcel(parcel) => position.outgoing(parcel),
+        let slot = match CountKind::of(posting.batch.op) {
+            CountKind::Parcel(parcel) => position.outgoing(parcel),
             _ => 0,
         };
-        self.open.push(Sent { index, posting, slot });
+        self.open.push(SentMessage { index, posting, slot });
     }
 
     /// Takes out what has left once `op` has waited, before it posts or touches anything.
-    pub fn wait(&mut self, plan: &Plan, op: Op, position: &Position) -> Vec<Sent> {
+    pub fn wait(&mut self, plan: &Plan, op: Op, position: &Position) -> Vec<SentMessage> {
         let (buckets, config) = (plan.buckets, &plan.config);
         let shares_staging =
             |a: usize, b: usize| a == b || buckets[a].slot.is_some() && buckets[a].slot == buckets[b].slot;
@@ -80,25 +86,26 @@ impl Leaving {
         match op {
             // Where hosts make parts of a sum, nothing leaves out of the staging.
             Op::Claim { bucket } if !config.sums_on_hosts(Axis::Zero) => {
-                self.take(Kind::Sum, &|sent| shares_staging(sent, bucket))
+                self.take(CountKind::Sum, &|sent| shares_staging(sent, bucket))
             }
             Op::Subtotal { bucket, axis, .. } => {
-                let kind = if axis == Axis::Zero { Kind::Sum } else { Kind::Combined };
+                let kind = if axis == Axis::Zero { CountKind::Sum } else { CountKind::Combined };
                 self.take(kind, &|sent| shares_partial(sent, bucket))
             }
             Op::Settle { bucket, .. } if config.has_partials() && !config.sums_on_hosts(Axis::Replica) => {
-                self.take(Kind::Combined, &|sent| shares_partial(sent, bucket))
+                self.take(CountKind::Combined, &|sent| shares_partial(sent, bucket))
             }
             Op::Spread { bucket, axis: Axis::Zero } if !config.sums_on_hosts(Axis::Zero) => {
-                self.take(Kind::Sum, &|sent| sent == bucket)
+                self.take(CountKind::Sum, &|sent| sent == bucket)
             }
             Op::Spread { bucket, axis: Axis::Replica } if !config.sums_on_hosts(Axis::Replica) => {
-                self.take(Kind::Combined, &|sent| sent == bucket)
+                self.take(CountKind::Combined, &|sent| sent == bucket)
             }
             Op::Clear { parcel } => {
                 let slot = position.outgoing(parcel);
-                let is_there =
-                    |sent: &mut Sent| Kind::of(sent.posting.batch.op) == Kind::Parcel(parcel) && sent.slot == slot;
+                let is_there = |sent: &mut SentMessage| {
+                    CountKind::of(sent.posting.batch.op) == CountKind::Parcel(parcel) && sent.slot == slot
+                };
                 self.open.extract_if(.., is_there).collect()
             }
             Op::Agree => core::mem::take(&mut self.open),
@@ -107,9 +114,9 @@ impl Leaving {
     }
 
     /// Takes out the last of a kind that is about such a bucket, with all of its kind before it.
-    fn take(&mut self, kind: Kind, is_such: &dyn Fn(usize) -> bool) -> Vec<Sent> {
-        let is_of_kind = |sent: &Sent| Kind::of(sent.posting.batch.op) == kind;
-        let is_last = |sent: &Sent| is_of_kind(sent) && sent.posting.batch.op.bucket().is_some_and(is_such);
+    fn take(&mut self, kind: CountKind, is_such: &dyn Fn(usize) -> bool) -> Vec<SentMessage> {
+        let is_of_kind = |sent: &SentMessage| CountKind::of(sent.posting.batch.op) == kind;
+        let is_last = |sent: &SentMessage| is_of_kind(sent) && sent.posting.batch.op.bucket().is_some_and(is_such);
         let Some(last) = self.open.iter().rposition(is_last) else { return Vec::new() };
         self.open.extract_if(..=last, |sent| is_of_kind(sent)).collect()
     }

@@ -10,7 +10,7 @@ use crate::schedule::Op;
 
 /// The need for which a message is received.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) struct Need {
+pub(super) struct MessageNeed {
     /// Index of the op that waits for it.
     pub op: usize,
     /// The places of its sender that the op reads; none, if it brings numbers.
@@ -21,7 +21,7 @@ pub(super) struct Need {
 type Numbers = HashSet<(usize, usize)>;
 
 /// For each rank and each of its postings, the need for which it is received. Nobody waits for an empty message.
-pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<Need>>>, Flaw> {
+pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<MessageNeed>>>, Flaw> {
     let mesh = &messages.plan().config.mesh;
     let mut come = Numbers::new();
     for (rank, postings) in messages.of.iter().enumerate() {
@@ -34,9 +34,9 @@ pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<Need>>>, Flaw>
     (0..messages.of.len()).map(|rank| of_rank(messages, &come, rank)).collect()
 }
 
-fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Option<Need>>, Flaw> {
+fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Option<MessageNeed>>, Flaw> {
     let (ranks, postings) = (messages.ranks, &messages.of[rank]);
-    let mut needs: Vec<Option<Need>> = vec![None; postings.len()];
+    let mut needs: Vec<Option<MessageNeed>> = vec![None; postings.len()];
     // Needs whose messages are posted, and which no op has waited for.
     let (mut open, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
     let mut position = super::start(messages.plan(), messages.decodes);
@@ -47,7 +47,7 @@ fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Optio
         }
         let mut taken: Vec<usize> = Vec::new();
         for (read, to) in reads(messages, rank, does, &position) {
-            let need = Need { op, read: Some(read) };
+            let need = MessageNeed { op, read: Some(read) };
             if taken.iter().any(|&index| needs[index] == Some(need)) {
                 continue;
             }
@@ -68,7 +68,10 @@ fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Optio
         }
         if does == Op::Agree {
             let is_number = |&index: &usize| postings[index].place().is_none();
-            open.iter().copied().filter(is_number).for_each(|index| needs[index] = Some(Need { op, read: None }));
+            open.iter()
+                .copied()
+                .filter(is_number)
+                .for_each(|index| needs[index] = Some(MessageNeed { op, read: None }));
             open.retain(|index| !is_number(index));
             numbers(messages, come, rank, op)?;
         }

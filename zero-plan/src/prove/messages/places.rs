@@ -4,18 +4,18 @@
 use std::collections::HashMap;
 
 use super::leaving::Leaving;
-use super::needs::Need;
+use super::needs::MessageNeed;
 use super::{Flaw, Messages, Posting};
 use crate::layout::Kind;
 use crate::pipeline::Pass;
 use crate::place::{Access, Place};
 use crate::postings::Moment;
-use crate::prove::flow::Flow;
+use crate::prove::flow::ContentFlow;
 use crate::schedule::Op;
 
 /// Proves this of all ranks.
-pub(super) fn places(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result<(), Flaw> {
-    let mut flow = Flow::new(messages.ranks.plan);
+pub(super) fn places(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) -> Result<(), Flaw> {
+    let mut flow = ContentFlow::new(messages.ranks.plan);
     for rank in 0..messages.of.len() {
         let mut leaving = Leaving::default();
         [Pass::Train, Pass::Evaluate]
@@ -23,7 +23,7 @@ pub(super) fn places(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result
             .for_each(|pass| leaving.open.extend(left_over(messages, rank, pass).open));
         let mut sources = Sources::default();
         leaving.open.iter().for_each(|sent| sources.add(sent.posting));
-        Walk { messages, needs, rank, flow: &mut flow, leaving, sources, receives: Vec::new() }.run()?;
+        PlacesWalk { messages, needs, rank, flow: &mut flow, leaving, sources, receives: Vec::new() }.run()?;
     }
     Ok(())
 }
@@ -64,19 +64,19 @@ impl Sources {
     }
 }
 
-struct Walk<'a, 'f> {
+struct PlacesWalk<'a, 'f> {
     messages: &'a Messages<'a>,
-    needs: &'a [Vec<Option<Need>>],
+    needs: &'a [Vec<Option<MessageNeed>>],
     rank: usize,
     /// The content of the memory of the rank.
-    flow: &'f mut Flow<'a>,
+    flow: &'f mut ContentFlow<'a>,
     leaving: Leaving,
     sources: Sources,
     /// Which postings are received and have not come.
     receives: Vec<usize>,
 }
 
-impl Walk<'_, '_> {
+impl PlacesWalk<'_, '_> {
     fn run(&mut self) -> Result<(), Flaw> {
         let (messages, rank) = (self.messages, self.rank);
         let (plan, ranks, at) = (messages.plan(), messages.ranks, messages.at(rank));

@@ -8,7 +8,7 @@
 //! never there before its messages.
 
 use super::leaving::Leaving;
-use super::needs::Need;
+use super::needs::MessageNeed;
 use super::{Flaw, Messages, Posting};
 use crate::execution::execute;
 use crate::mesh::Axis;
@@ -16,7 +16,7 @@ use crate::postings::Moment;
 use crate::schedule::Op;
 
 /// How far a rank is.
-struct Rank {
+struct ReplayedRank {
     /// Its next op, or the one that it is in.
     op: usize,
     is_inside: bool,
@@ -29,17 +29,17 @@ struct Rank {
 }
 
 /// Proves this of a pass.
-pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<Need>>]) -> Result<(), Flaw> {
+pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) -> Result<(), Flaw> {
     let ranks = messages.ranks;
     let gathers: Vec<Gathers> = (0..messages.of.len()).map(|rank| Gathers::of(messages, rank)).collect();
-    let of_rank = |rank| Rank {
+    let of_rank = |rank| ReplayedRank {
         op: 0,
         is_inside: false,
         posted: 0,
         leave: leave(messages, rank),
         come: come(messages, needs, &gathers, rank),
     };
-    let mut world = World { messages, ranks: (0..messages.of.len()).map(of_rank).collect() };
+    let mut world = ReplayWorld { messages, ranks: (0..messages.of.len()).map(of_rank).collect() };
     let mut order = Vec::new();
     let mut note = |rank: usize, _: Op| {
         order.push(rank);
@@ -83,7 +83,7 @@ impl Gathers {
 /// numbers that come to any rank of its host.
 fn come(
     messages: &Messages,
-    needs: &[Vec<Option<Need>>],
+    needs: &[Vec<Option<MessageNeed>>],
     gathers: &[Gathers],
     rank: usize,
 ) -> Vec<Vec<(usize, usize)>> {
@@ -125,7 +125,7 @@ fn come(
                 for mate in mates_along(axis).into_iter().filter(|&mate| mate != rank) {
                     let mut all = (0..ops[mate].len()).filter(|&op| is_spread(&ops[mate][op]));
                     let Some(same) = all.nth(spreads[axis as usize]) else { continue };
-                    let is_for_it = |need: &Need| need.op == same;
+                    let is_for_it = |need: &MessageNeed| need.op == same;
                     let shares = (0..needs[mate].len()).filter(|&it| needs[mate][it].as_ref().is_some_and(is_for_it));
                     come[at].extend(shares.map(|index| (mate, index)));
                 }
@@ -133,7 +133,7 @@ fn come(
             }
             Op::Agree => {
                 for mate in here() {
-                    let is_number = |need: &Need| need.read.is_none();
+                    let is_number = |need: &MessageNeed| need.read.is_none();
                     let numbers =
                         (0..needs[mate].len()).filter(|&index| needs[mate][index].as_ref().is_some_and(is_number));
                     come[at].extend(numbers.map(|index| (mate, index)));
@@ -145,12 +145,12 @@ fn come(
     come
 }
 
-struct World<'a> {
+struct ReplayWorld<'a> {
     messages: &'a Messages<'a>,
-    ranks: Vec<Rank>,
+    ranks: Vec<ReplayedRank>,
 }
 
-impl World<'_> {
+impl ReplayWorld<'_> {
     /// Whether both ends of a message are posted.
     fn is_complete(&self, (rank, index): (usize, usize)) -> bool {
         let peer = self.messages.of[rank][index].batch.peer;
@@ -159,7 +159,7 @@ impl World<'_> {
 
     /// Posts the messages of a rank's op up to a moment.
     fn post(&mut self, rank: usize, last: Moment) {
-        let Rank { op, posted, .. } = &mut self.ranks[rank];
+        let ReplayedRank { op, posted, .. } = &mut self.ranks[rank];
         let next = |posted: usize| self.messages.of[rank].get(posted);
         while next(*posted).is_some_and(|posting| posting.op == *op && posting.moment <= last) {
             *posted += 1;
@@ -168,7 +168,7 @@ impl World<'_> {
 
     /// A message that a rank waits for, before it is in its next op or within it.
     fn waits_for(&self, rank: usize) -> Option<(usize, usize)> {
-        let Rank { op, is_inside, leave, come, .. } = &self.ranks[rank];
+        let ReplayedRank { op, is_inside, leave, come, .. } = &self.ranks[rank];
         if *is_inside {
             return come[*op].iter().copied().find(|&message| !self.is_complete(message));
         }

@@ -4,9 +4,9 @@ use crate::streams::Stream;
 
 /// A stream of a rank, by a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chain(u32);
+pub(super) struct StreamChain(u32);
 
-impl Chain {
+impl StreamChain {
     pub fn of(rank: usize, stream: Stream) -> Self {
         Self((rank * Stream::ALL.len() + stream as usize) as u32)
     }
@@ -14,8 +14,8 @@ impl Chain {
 
 /// An op that has a part in an order: its number counts the ops of its rank from 1, over all passes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
-    pub chain: Chain,
+pub(super) struct OpNumber {
+    pub chain: StreamChain,
     pub number: u32,
     /// Its rank, pass and place in the table.
     pub rank: u32,
@@ -25,9 +25,9 @@ pub(super) struct Moment {
 
 /// For each chain, the number of its last op that is known to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Clock(Vec<u32>);
+pub(super) struct KnownDone(Vec<u32>);
 
-impl Clock {
+impl KnownDone {
     /// The clock of so many ranks before anything is done.
     pub fn new(ranks: usize) -> Self {
         Self(vec![0; ranks * Stream::ALL.len()])
@@ -41,12 +41,12 @@ impl Clock {
     }
 
     /// Adds an op, and so all of its chain before it.
-    pub fn pass(&mut self, moment: Moment) {
+    pub fn pass(&mut self, moment: OpNumber) {
         self.0[moment.chain.0 as usize] = moment.number;
     }
 
     /// Whether an op is known to be done.
-    pub fn knows(&self, moment: Moment) -> bool {
+    pub fn knows(&self, moment: OpNumber) -> bool {
         self.0[moment.chain.0 as usize] >= moment.number
     }
 }

@@ -3,36 +3,36 @@
 
 use std::collections::BTreeMap;
 
-use super::clock::{Clock, Moment};
+use super::clock::{KnownDone, OpNumber};
 use crate::layout::{Home, Kind};
 use crate::place::Access;
 use crate::plan::Plan;
 
 /// A stretch of a region to all of which the same was done.
 #[derive(Clone)]
-struct Piece {
+struct TouchedPiece {
     end: usize,
-    written: Option<Moment>,
+    written: Option<OpNumber>,
     /// The last reader of each stream since then.
-    reads: Vec<Moment>,
+    reads: Vec<OpNumber>,
 }
 
 /// The pieces of each region of each rank, by where they start.
-pub(super) struct Memory(Vec<BTreeMap<usize, Piece>>);
+pub(super) struct TouchedMemory(Vec<BTreeMap<usize, TouchedPiece>>);
 
 /// An op that did something to a byte, and is not known to be done.
 pub(super) struct Unordered {
-    pub earlier: Moment,
+    pub earlier: OpNumber,
     pub wrote: bool,
 }
 
-impl Memory {
+impl TouchedMemory {
     pub fn new(plan: &Plan) -> Self {
         Self(vec![BTreeMap::new(); plan.config.mesh.ranks() * Kind::ALL.len()])
     }
 
     /// Does an access of the op `now`, which begins when all is done that `clock` knows.
-    pub fn access(&mut self, plan: &Plan, now: Moment, clock: &Clock, access: &Access) -> Result<(), Unordered> {
+    pub fn access(&mut self, plan: &Plan, now: OpNumber, clock: &KnownDone, access: &Access) -> Result<(), Unordered> {
         let (start, end) = (access.place.offset_bytes, access.place.end_bytes());
         let pieces = &mut self.0[region_of(plan, access)];
         cut(pieces, start);
@@ -42,7 +42,7 @@ impl Memory {
             let next = pieces.range(covered..end).next().map(|(&at, _)| at);
             if next != Some(covered) {
                 // Nobody was here before.
-                let piece = Piece { end: next.unwrap_or(end), written: None, reads: Vec::new() };
+                let piece = TouchedPiece { end: next.unwrap_or(end), written: None, reads: Vec::new() };
                 pieces.insert(covered, piece);
             }
             let piece = pieces.get_mut(&covered).expect("a piece that was found, or made");
@@ -62,15 +62,15 @@ fn region_of(plan: &Plan, access: &Access) -> usize {
 }
 
 /// Makes a piece begin at `at`, where one goes across it.
-fn cut(pieces: &mut BTreeMap<usize, Piece>, at: usize) {
+fn cut(pieces: &mut BTreeMap<usize, TouchedPiece>, at: usize) {
     let Some((_, across)) = pieces.range_mut(..at).next_back().filter(|(_, piece)| piece.end > at) else { return };
     let behind = across.clone();
     across.end = at;
     pieces.insert(at, behind);
 }
 
-impl Piece {
-    fn access(&mut self, now: Moment, clock: &Clock, writes: bool) -> Result<(), Unordered> {
+impl TouchedPiece {
+    fn access(&mut self, now: OpNumber, clock: &KnownDone, writes: bool) -> Result<(), Unordered> {
         if let Some(earlier) = self.written.filter(|&earlier| !clock.knows(earlier)) {
             return Err(Unordered { earlier, wrote: true });
         }

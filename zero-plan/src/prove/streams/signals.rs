@@ -9,7 +9,7 @@ use crate::schedule::{Op, Parcel};
 
 /// A count that a rank raises, by one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum SignalCount {
     /// Shards of parameters that are new.
     Published,
     /// Buckets offered, settled and combined.
@@ -26,7 +26,7 @@ pub(super) enum Count {
     Taken(Parcel),
 }
 
-impl Count {
+impl SignalCount {
     pub const LEN: usize = 7 + 2 * Parcel::ALL.len();
 
     pub const fn index(self) -> usize {
@@ -46,7 +46,7 @@ impl Count {
 
 /// The ranks whose counts an op waits for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Whose {
+pub(super) enum CountedRanks {
     /// Those of the other ranks along an axis.
     Along(Axis),
     /// Those of all ranks.
@@ -57,16 +57,16 @@ pub(super) enum Whose {
 
 /// Counts, and how often they have been raised: 0 is before the first pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Awaited {
-    pub whose: Whose,
-    pub count: Count,
+pub(super) struct AwaitedCounts {
+    pub whose: CountedRanks,
+    pub count: SignalCount,
     pub times: usize,
 }
 
 /// How far a rank is, as it queues its ops.
-pub(super) struct Told {
+pub(super) struct QueuedSoFar {
     /// How often it has raised each of its counts.
-    raised: [usize; Count::LEN],
+    raised: [usize; SignalCount::LEN],
     /// For each unit, its last publication; for each bucket, its last offer and settle.
     published: Vec<usize>,
     offered: Vec<usize>,
@@ -79,11 +79,11 @@ pub(super) struct Told {
     left: [[usize; OUTGOING_SLOTS]; Parcel::ALL.len()],
 }
 
-impl Told {
+impl QueuedSoFar {
     pub fn new(plan: &Plan) -> Self {
         let buckets = plan.buckets.len();
         Self {
-            raised: [0; Count::LEN],
+            raised: [0; SignalCount::LEN],
             published: vec![0; plan.units.len()],
             offered: vec![0; buckets],
             settled: vec![0; buckets],
@@ -93,21 +93,21 @@ impl Told {
         }
     }
 
-    fn raise(&mut self, count: Count) -> usize {
+    fn raise(&mut self, count: SignalCount) -> usize {
         self.raised[count.index()] += 1;
         self.raised[count.index()]
     }
 
-    fn raised(&self, count: Count) -> usize {
+    fn raised(&self, count: SignalCount) -> usize {
         self.raised[count.index()]
     }
 
     /// The count that an op raises before it waits for those of others.
-    pub fn first(&mut self, op: Op) -> Option<Count> {
+    pub fn first(&mut self, op: Op) -> Option<SignalCount> {
         let count = match op {
-            Op::Spread { axis: Axis::Replica, .. } => Count::Joined,
-            Op::Spread { .. } => Count::Whole,
-            Op::Agree => Count::Entered,
+            Op::Spread { axis: Axis::Replica, .. } => SignalCount::Joined,
+            Op::Spread { .. } => SignalCount::Whole,
+            Op::Agree => SignalCount::Entered,
             _ => return None,
         };
         self.raise(count);
@@ -115,33 +115,39 @@ impl Told {
     }
 
     /// The signals that an op waits for, of the rank of pipeline stage `stage`.
-    pub fn awaits(&mut self, plan: &Plan, stage: usize, op: Op, position: &Position) -> [Option<Awaited>; 2] {
-        let along = |axis, count, times| Some(Awaited { whose: Whose::Along(axis), count, times });
+    pub fn awaits(&mut self, plan: &Plan, stage: usize, op: Op, position: &Position) -> [Option<AwaitedCounts>; 2] {
+        let along = |axis, count, times| Some(AwaitedCounts { whose: CountedRanks::Along(axis), count, times });
         let first = match op {
             // Publications come in one order on the ranks along `zero`, so all of them come to the count that this rank had then.
-            Op::Gather { unit, .. } => along(Axis::Zero, Count::Published, self.published[unit]),
-            Op::Claim { bucket } => along(Axis::Zero, Count::Settled, self.staged[staging_of(plan, bucket)]),
+            Op::Gather { unit, .. } => along(Axis::Zero, SignalCount::Published, self.published[unit]),
+            Op::Claim { bucket } => along(Axis::Zero, SignalCount::Settled, self.staged[staging_of(plan, bucket)]),
             Op::Settle { bucket, .. } => {
-                let next = self.raised(Count::Settled) + 1;
+                let next = self.raised(SignalCount::Settled) + 1;
                 let partial = usize::from(plan.buckets[bucket].partial > 0);
                 let combined =
                     plan.config.has_partials().then(|| core::mem::replace(&mut self.partials[partial], next));
-                let is_combined = combined.and_then(|times| along(Axis::Replica, Count::Combined, times));
-                return [along(Axis::Zero, Count::Offered, self.offered[bucket]), is_combined];
+                let is_combined = combined.and_then(|times| along(Axis::Replica, SignalCount::Combined, times));
+                return [along(Axis::Zero, SignalCount::Offered, self.offered[bucket]), is_combined];
             }
-            Op::Combine { bucket, .. } => along(Axis::Replica, Count::Settled, self.settled[bucket]),
-            Op::Spread { axis: Axis::Replica, .. } => along(Axis::Replica, Count::Joined, self.raised(Count::Joined)),
-            Op::Spread { axis, .. } => along(axis, Count::Whole, self.raised(Count::Whole)),
-            Op::Agree => Some(Awaited { whose: Whose::All, count: Count::Entered, times: self.raised(Count::Entered) }),
+            Op::Combine { bucket, .. } => along(Axis::Replica, SignalCount::Settled, self.settled[bucket]),
+            Op::Spread { axis: Axis::Replica, .. } => {
+                along(Axis::Replica, SignalCount::Joined, self.raised(SignalCount::Joined))
+            }
+            Op::Spread { axis, .. } => along(axis, SignalCount::Whole, self.raised(SignalCount::Whole)),
+            Op::Agree => Some(AwaitedCounts {
+                whose: CountedRanks::All,
+                count: SignalCount::Entered,
+                times: self.raised(SignalCount::Entered),
+            }),
             Op::Clear { parcel } => {
-                let whose = Whose::At(plan.parcel_receiver(parcel, stage));
+                let whose = CountedRanks::At(plan.parcel_receiver(parcel, stage));
                 let times = self.left[parcel as usize][position.outgoing(parcel)];
-                Some(Awaited { whose, count: Count::Taken(parcel), times })
+                Some(AwaitedCounts { whose, count: SignalCount::Taken(parcel), times })
             }
             Op::Receive { parcel, .. } => {
-                let whose = Whose::At(plan.parcel_sender(parcel, stage));
-                let times = self.raised(Count::Taken(parcel)) + 1;
-                Some(Awaited { whose, count: Count::Sent(parcel), times })
+                let whose = CountedRanks::At(plan.parcel_sender(parcel, stage));
+                let times = self.raised(SignalCount::Taken(parcel)) + 1;
+                Some(AwaitedCounts { whose, count: SignalCount::Sent(parcel), times })
             }
             _ => None,
         };
@@ -149,41 +155,41 @@ impl Told {
     }
 
     /// The counts that an op raises when it is done.
-    pub fn ends(&mut self, plan: &Plan, op: Op, position: &Position) -> [Option<Count>; 2] {
+    pub fn ends(&mut self, plan: &Plan, op: Op, position: &Position) -> [Option<SignalCount>; 2] {
         match op {
             Op::Update { unit } => [self.publish(plan, unit), None],
             Op::Reduce { bucket, .. } => {
-                let times = self.raise(Count::Offered);
+                let times = self.raise(SignalCount::Offered);
                 (self.offered[bucket], self.staged[staging_of(plan, bucket)]) = (times, times);
-                [Some(Count::Offered), None]
+                [Some(SignalCount::Offered), None]
             }
             Op::Settle { bucket, .. } => {
-                self.settled[bucket] = self.raise(Count::Settled);
-                [Some(Count::Settled), None]
+                self.settled[bucket] = self.raise(SignalCount::Settled);
+                [Some(SignalCount::Settled), None]
             }
             Op::Combine { .. } => {
-                self.raise(Count::Combined);
-                [Some(Count::Combined), None]
+                self.raise(SignalCount::Combined);
+                [Some(SignalCount::Combined), None]
             }
             Op::Send { parcel, .. } => {
-                self.left[parcel as usize][position.outgoing(parcel)] = self.raise(Count::Sent(parcel));
-                [Some(Count::Sent(parcel)), None]
+                self.left[parcel as usize][position.outgoing(parcel)] = self.raise(SignalCount::Sent(parcel));
+                [Some(SignalCount::Sent(parcel)), None]
             }
             Op::Receive { parcel, unit, .. } => {
-                self.raise(Count::Taken(parcel));
+                self.raise(SignalCount::Taken(parcel));
                 let is_new = parcel == Parcel::TiedParameters;
-                [Some(Count::Taken(parcel)), is_new.then(|| self.publish(plan, unit)).flatten()]
+                [Some(SignalCount::Taken(parcel)), is_new.then(|| self.publish(plan, unit)).flatten()]
             }
             _ => [None, None],
         }
     }
 
-    fn publish(&mut self, plan: &Plan, unit: usize) -> Option<Count> {
+    fn publish(&mut self, plan: &Plan, unit: usize) -> Option<SignalCount> {
         if !plan.config.shards_optimizer() {
             return None;
         }
-        self.published[unit] = self.raise(Count::Published);
-        Some(Count::Published)
+        self.published[unit] = self.raise(SignalCount::Published);
+        Some(SignalCount::Published)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Mutants of queues: an event less, one that is recorded earlier or waited for later, an op in another stream. The proof objects
 //! to each, unless every two accesses to one byte are still in order, which is then shown pair by pair.
 
-use super::clock::{Chain, Moment};
+use super::clock::{OpNumber, StreamChain};
 use super::walk::is_done_by;
 use super::*;
-use crate::config::{Config, Device, Often, Order, Precision, Recompute, TransportKind, Width};
+use crate::config::{Config, DeviceKind, Often, Order, Precision, Recompute, TransportKind, Width};
 use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
 use crate::place::{Access, Place, Position};
@@ -16,7 +16,7 @@ use crate::unit::Unit;
 const CUDA: Config = Config {
     mesh: Mesh::of_zero(2),
     bucket_bytes: 1,
-    device: Device::Cuda,
+    device: DeviceKind::Cuda,
     transport: TransportKind::Peer,
     ..Config::PLAIN
 };
@@ -141,8 +141,8 @@ impl Tally {
 }
 
 /// All ops of a walk, in the order of ranks, each with its rank and what is known to be done after it.
-fn walked<'a>(plan: &'a Plan<'a>, passes: &'a [Pass]) -> Vec<(Moment, Op, super::clock::Clock)> {
-    let mut walk = Walk::new(plan, passes, &|_, _, _, _, _, _| {});
+fn walked<'a>(plan: &'a Plan<'a>, passes: &'a [Pass]) -> Vec<(OpNumber, Op, super::clock::KnownDone)> {
+    let mut walk = StreamsWalk::new(plan, passes, &|_, _, _, _, _, _| {});
     walk.run().unwrap_or_else(|flaw| panic!("{flaw}"));
     let mut all = Vec::new();
     for (rank, clocks) in core::mem::take(&mut walk.clocks).into_iter().enumerate() {
@@ -152,8 +152,8 @@ fn walked<'a>(plan: &'a Plan<'a>, passes: &'a [Pass]) -> Vec<(Moment, Op, super:
             ops.map(move |(at, (&op, queued))| (index, at, op, queued.stream))
         });
         for (number, ((pass, at, op, stream), clock)) in (1..).zip(ops.zip(clocks)) {
-            let chain = Chain::of(rank, stream);
-            all.push((Moment { chain, number, rank: rank as u32, pass: pass as u32, op: at as u32 }, op, clock));
+            let chain = StreamChain::of(rank, stream);
+            all.push((OpNumber { chain, number, rank: rank as u32, pass: pass as u32, op: at as u32 }, op, clock));
         }
     }
     all
@@ -370,7 +370,7 @@ fn a_queue_that_cannot_be_followed_is_refused() {
         assert_eq!(rule(&waits(1, 1)), "an op that waits for one that is queued later");
         assert_eq!(rule(&waits(2, 1)), "an op that waits for one of its own stream");
         // Without streams there are no queues.
-        let config = Config { device: Device::Cpu, ..plan.config };
+        let config = Config { device: DeviceKind::Cpu, ..plan.config };
         assert!(streams(&Plan { config, ..*plan }).is_err());
     });
 }

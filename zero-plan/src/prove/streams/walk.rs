@@ -1,9 +1,9 @@
 //! Walk: goes through the ops of all ranks in an order in which they may be done, and keeps for each stream what is known to be
 //! done before its next op. Never concludes from the order of the walk that one op is before another.
 
-use super::clock::{Chain, Clock, Moment};
-use super::memory::{Memory, Unordered};
-use super::signals::{Awaited, Count, Told, Whose};
+use super::clock::{KnownDone, OpNumber, StreamChain};
+use super::memory::{TouchedMemory, Unordered};
+use super::signals::{AwaitedCounts, CountedRanks, QueuedSoFar, SignalCount};
 use super::{Flaw, spot};
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
@@ -12,33 +12,33 @@ use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::streams::{Queued, Stream};
 
-pub(super) struct Walk<'a> {
+pub(super) struct StreamsWalk<'a> {
     plan: &'a Plan<'a>,
     passes: &'a [Pass],
     accesses: &'a Accesses<'a>,
-    memory: Memory,
-    ranks: Vec<Rank>,
+    memory: TouchedMemory,
+    ranks: Vec<WalkingRank>,
     /// For each rank and count: a clock for each time that it was raised.
-    raised: Vec<[Vec<Clock>; Count::LEN]>,
+    raised: Vec<[Vec<KnownDone>; SignalCount::LEN]>,
     /// For each rank, the clock after each of its ops: kept for tests.
     #[cfg(test)]
-    pub clocks: Vec<Vec<Clock>>,
+    pub clocks: Vec<Vec<KnownDone>>,
 }
 
 /// How far a rank is.
-struct Rank {
+struct WalkingRank {
     pass: usize,
     op: usize,
     /// Ops of all passes so far.
     number: u32,
     /// A clock for each of its streams: what is known to be done before the next op there.
-    streams: [Clock; Stream::ALL.len()],
+    streams: [KnownDone; Stream::ALL.len()],
     /// After the ops of this pass.
-    done: Vec<Clock>,
-    told: Told,
+    done: Vec<KnownDone>,
+    told: QueuedSoFar,
     position: Position,
     /// Which op raised each count last.
-    raisers: [Option<Moment>; Count::LEN],
+    raisers: [Option<OpNumber>; SignalCount::LEN],
     /// The op that it is in, where that waits.
     inside: Option<Inside>,
 }
@@ -46,30 +46,30 @@ struct Rank {
 /// An op that has begun.
 #[derive(Clone)]
 struct Inside {
-    moment: Moment,
-    clock: Clock,
-    awaited: [Option<Awaited>; 2],
+    moment: OpNumber,
+    clock: KnownDone,
+    awaited: [Option<AwaitedCounts>; 2],
 }
 
-impl<'a> Walk<'a> {
+impl<'a> StreamsWalk<'a> {
     pub fn new(plan: &'a Plan<'a>, passes: &'a [Pass], accesses: &'a Accesses<'a>) -> Self {
         let ranks = plan.config.mesh.ranks();
-        let rank = |_| Rank {
+        let rank = |_| WalkingRank {
             pass: 0,
             op: 0,
             number: 0,
-            streams: core::array::from_fn(|_| Clock::new(ranks)),
+            streams: core::array::from_fn(|_| KnownDone::new(ranks)),
             done: Vec::new(),
-            told: Told::new(plan),
+            told: QueuedSoFar::new(plan),
             position: Position::new(plan.units.len()),
-            raisers: [None; Count::LEN],
+            raisers: [None; SignalCount::LEN],
             inside: None,
         };
         Self {
             plan,
             passes,
             accesses,
-            memory: Memory::new(plan),
+            memory: TouchedMemory::new(plan),
             ranks: (0..ranks).map(rank).collect(),
             raised: (0..ranks).map(|_| Default::default()).collect(),
             #[cfg(test)]
@@ -90,7 +90,7 @@ impl<'a> Walk<'a> {
         }
         match (0..self.ranks.len()).find(|&rank| self.ranks[rank].pass < self.passes.len()) {
             Some(rank) => {
-                let Rank { pass, op, .. } = self.ranks[rank];
+                let WalkingRank { pass, op, .. } = self.ranks[rank];
                 let places = vec![spot(self.plan, self.passes[pass], rank, op, "")];
                 let rule = "an op that waits for a count that is never raised".to_owned();
                 Err(Flaw { pass: self.passes[pass], rule, places })
@@ -131,9 +131,9 @@ impl<'a> Walk<'a> {
     fn begin(&mut self, rank: usize, pass: Pass, op: Op, queued: Queued) -> Result<(), Flaw> {
         let own = &mut self.ranks[rank];
         own.number += 1;
-        let chain = Chain::of(rank, queued.stream);
+        let chain = StreamChain::of(rank, queued.stream);
         let [in_pass, at] = [own.pass as u32, own.op as u32];
-        let moment = Moment { chain, number: own.number, rank: rank as u32, pass: in_pass, op: at };
+        let moment = OpNumber { chain, number: own.number, rank: rank as u32, pass: in_pass, op: at };
         let mut clock = own.streams[queued.stream as usize].clone();
         if let Some(before) = queued.waits_for() {
             clock.join(&own.done[before]);
@@ -152,7 +152,7 @@ impl<'a> Walk<'a> {
         let mut awaited = own.told.awaits(self.plan, stage, op, &own.position);
         if self.plan.config.transport.carries() {
             // Along an axis nobody counts: each rank's own op sends what the others take.
-            awaited = awaited.map(|awaited| awaited.filter(|awaited| !matches!(awaited.whose, Whose::Along(_))));
+            awaited = awaited.map(|awaited| awaited.filter(|awaited| !matches!(awaited.whose, CountedRanks::Along(_))));
         }
         own.inside = Some(Inside { moment, clock, awaited });
         Ok(())
@@ -179,11 +179,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn whose(&self, rank: usize, whose: Whose) -> Vec<usize> {
+    fn whose(&self, rank: usize, whose: CountedRanks) -> Vec<usize> {
         let mesh = &self.plan.config.mesh;
         let at = mesh.coordinates(rank);
         match whose {
-            Whose::Along(axis) => {
+            CountedRanks::Along(axis) => {
                 let along = (0..mesh.len(axis)).map(|index| match axis {
                     Axis::Zero => Coordinates { zero: index, ..at },
                     Axis::Replica => Coordinates { replica: index, ..at },
@@ -191,13 +191,13 @@ impl<'a> Walk<'a> {
                 });
                 along.map(|at| mesh.rank(at)).filter(|&other| other != rank).collect()
             }
-            Whose::All => (0..mesh.ranks()).collect(),
-            Whose::At(pipeline) => vec![mesh.rank(Coordinates { pipeline, ..at })],
+            CountedRanks::All => (0..mesh.ranks()).collect(),
+            CountedRanks::At(pipeline) => vec![mesh.rank(Coordinates { pipeline, ..at })],
         }
     }
 
     /// Raises a count of the rank of an op.
-    fn raise(&mut self, count: Count, moment: Moment, clock: &Clock) -> Result<(), Flaw> {
+    fn raise(&mut self, count: SignalCount, moment: OpNumber, clock: &KnownDone) -> Result<(), Flaw> {
         let rank = moment.rank as usize;
         let before = self.ranks[rank].raisers[count.index()].replace(moment);
         if let Some(before) = before.filter(|&before| before.number != moment.number && !clock.knows(before)) {
@@ -210,7 +210,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Does all accesses of an op.
-    fn access(&mut self, pass: Pass, op: Op, moment: Moment, clock: &Clock) -> Result<(), Flaw> {
+    fn access(&mut self, pass: Pass, op: Op, moment: OpNumber, clock: &KnownDone) -> Result<(), Flaw> {
         let (plan, memory) = (self.plan, &mut self.memory);
         let rank = moment.rank as usize;
         let mut found: Option<(Unordered, Access)> = None;
@@ -229,8 +229,8 @@ impl<'a> Walk<'a> {
         Err(self.unordered(rule, earlier, verb(wrote), moment, verb(writes)))
     }
 
-    fn unordered(&self, rule: String, earlier: Moment, did: &str, later: Moment, does: &str) -> Flaw {
-        let spot = |moment: Moment, does: &str| {
+    fn unordered(&self, rule: String, earlier: OpNumber, did: &str, later: OpNumber, does: &str) -> Flaw {
+        let spot = |moment: OpNumber, does: &str| {
             let (rank, pass, op) = (moment.rank as usize, self.passes[moment.pass as usize], moment.op as usize);
             let stream = self.plan.of_rank(rank).queue(pass)[op].stream.name();
             let when = if moment.pass < later.pass { ", in a pass before" } else { "" };
@@ -246,7 +246,7 @@ pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) 
     access.at == at || !plan.config.transport.carries() || axis_of(op).is_none()
 }
 
-impl Rank {
+impl WalkingRank {
     /// Between two passes: each stream knows what all of them have done.
     fn meet(&mut self) {
         let [mut all, others @ ..] = self.streams.clone();

@@ -1,8 +1,8 @@
 //! Contradiction: Z0114, keys that cannot be meant together, and entries of a list that say the same twice.
 
-use super::super::Recompute;
+use super::super::RecomputedUnits;
 use super::super::locate::items;
-use super::{Rule, Subject};
+use super::{CheckedSpec, Rule};
 use crate::diagnostic::Diagnostic;
 
 pub const RULES: &[Rule] = &[
@@ -12,20 +12,20 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &["device", "transport"], find: foreign_transport },
 ];
 
-fn axis_twice(subject: &Subject) -> Option<Diagnostic> {
+fn axis_twice(subject: &CheckedSpec) -> Option<Diagnostic> {
     listed_twice(subject, "mesh.within_node", &subject.spec.mesh.within_node)
 }
 
-fn field_twice(subject: &Subject) -> Option<Diagnostic> {
+fn field_twice(subject: &CheckedSpec) -> Option<Diagnostic> {
     match &subject.spec.recompute {
-        Some(Recompute::Fields(fields)) => listed_twice(subject, "recompute", fields),
+        Some(RecomputedUnits::Fields(fields)) => listed_twice(subject, "recompute", fields),
         _ => None,
     }
 }
 
 /// The second of two equal entries.
 fn listed_twice<T: PartialEq + std::fmt::Debug>(
-    subject: &Subject,
+    subject: &CheckedSpec,
     path: &'static str,
     list: &[T],
 ) -> Option<Diagnostic> {
@@ -41,7 +41,7 @@ fn listed_twice<T: PartialEq + std::fmt::Debug>(
     Some(problem)
 }
 
-fn narrow_master(subject: &Subject) -> Option<Diagnostic> {
+fn narrow_master(subject: &CheckedSpec) -> Option<Diagnostic> {
     let precision = &subject.spec.precision;
     if precision.master.bytes() >= precision.params.bytes() {
         return None;
@@ -55,7 +55,7 @@ fn narrow_master(subject: &Subject) -> Option<Diagnostic> {
 }
 
 /// Device memory is reached in another way than the host's.
-fn foreign_transport(subject: &Subject) -> Option<Diagnostic> {
+fn foreign_transport(subject: &CheckedSpec) -> Option<Diagnostic> {
     let (device, transport) = (subject.spec.device, subject.spec.transport());
     if device.has(transport) {
         return None;

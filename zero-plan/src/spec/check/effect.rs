@@ -5,7 +5,7 @@
 
 use super::super::keys::{Form, split};
 use super::super::locate::{KeySpans, items};
-use super::{Rule, Subject};
+use super::{CheckedSpec, Rule};
 use crate::diagnostic::Diagnostic;
 use crate::mesh::Axis;
 
@@ -26,11 +26,11 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &["mesh.within_node", "mesh.replica", "mesh.pipeline"], find: within_node_of_one },
 ];
 
-fn prefetch(subject: &Subject) -> Option<Diagnostic> {
+fn prefetch(subject: &CheckedSpec) -> Option<Diagnostic> {
     below_stage_3(subject, "zero.prefetch", "only stage 3 gathers parameters ahead")
 }
 
-fn prefetch_alone(subject: &Subject) -> Option<Diagnostic> {
+fn prefetch_alone(subject: &CheckedSpec) -> Option<Diagnostic> {
     if subject.spec.mesh.zero > 1 {
         return None;
     }
@@ -40,11 +40,11 @@ fn prefetch_alone(subject: &Subject) -> Option<Diagnostic> {
     Some(problem.at(subject.given(path)?.key, format!("`{axis}` is 1: nobody else has parameters")).help(help))
 }
 
-fn gather(subject: &Subject) -> Option<Diagnostic> {
+fn gather(subject: &CheckedSpec) -> Option<Diagnostic> {
     below_stage_3(subject, "zero.gather", "only stage 3 gathers parameters for use")
 }
 
-fn below_stage_3(subject: &Subject, path: &'static str, label: &str) -> Option<Diagnostic> {
+fn below_stage_3(subject: &CheckedSpec, path: &'static str, label: &str) -> Option<Diagnostic> {
     let stage = subject.spec.zero.stage.get();
     if stage == 3 {
         return None;
@@ -54,7 +54,7 @@ fn below_stage_3(subject: &Subject, path: &'static str, label: &str) -> Option<D
     Some(problem.at(subject.given(path)?.key, label).help(format!("remove `{key}`, or choose stage 3")))
 }
 
-fn reduce(subject: &Subject) -> Option<Diagnostic> {
+fn reduce(subject: &CheckedSpec) -> Option<Diagnostic> {
     if subject.spec.batch.micro_batches > 1 {
         return None;
     }
@@ -67,7 +67,7 @@ fn reduce(subject: &Subject) -> Option<Diagnostic> {
 }
 
 /// A file has the section to point at, an attribute each option by itself.
-fn pipeline(subject: &Subject, form: Form, path: &'static str) -> Option<Diagnostic> {
+fn pipeline(subject: &CheckedSpec, form: Form, path: &'static str) -> Option<Diagnostic> {
     if subject.spec.mesh.pipeline > 1 || subject.report.form != form {
         return None;
     }
@@ -84,7 +84,7 @@ fn pipeline(subject: &Subject, form: Form, path: &'static str) -> Option<Diagnos
 }
 
 /// An axis of one rank crosses no node.
-fn within_node_of_one(subject: &Subject) -> Option<Diagnostic> {
+fn within_node_of_one(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
     let path = "mesh.within_node";
     let KeySpans { value, .. } = subject.given(path)?;
@@ -103,7 +103,7 @@ fn within_node_of_one(subject: &Subject) -> Option<Diagnostic> {
 }
 
 /// Everything is on one node.
-pub fn within_one_node(subject: &Subject) -> Option<Diagnostic> {
+pub fn within_one_node(subject: &CheckedSpec) -> Option<Diagnostic> {
     if subject.spec.mesh.nodes() > 1 {
         return None;
     }

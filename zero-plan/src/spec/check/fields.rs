@@ -2,13 +2,13 @@
 
 use super::super::locate::{items, locate};
 use super::super::report::list;
-use super::super::{Recompute, Spec};
+use super::super::{RecomputedUnits, Spec};
 use crate::diagnostic::{Diagnostic, closest};
 
 /// A `Z0116` for each name in `spec` that is not among the `fields` of the struct. `text` is what the spec was read from,
 /// for places in it; an attribute has none. The key is `recompute`, as a path and as an option.
 pub fn unknown_fields(spec: &Spec, text: Option<&str>, fields: &[String]) -> Vec<Diagnostic> {
-    let Some(Recompute::Fields(names)) = &spec.recompute else { return Vec::new() };
+    let Some(RecomputedUnits::Fields(names)) = &spec.recompute else { return Vec::new() };
     let known: Vec<_> = fields.iter().map(String::as_str).collect();
     let spans = text.and_then(|text| Some(items(text, &locate(text, "recompute")?.value))).unwrap_or_default();
     let unknown = names.iter().enumerate().filter(|(_, name)| !fields.contains(name));

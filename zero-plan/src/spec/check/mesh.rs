@@ -1,9 +1,9 @@
 //! Mesh: whether ranks and nodes multiply out (Z0111), and whether axes fit in a node that were asked to (Z0112).
 
-use super::super::Mesh;
+use super::super::MeshKeys;
 use super::super::locate::{KeySpans, items};
 use super::effect::within_one_node;
-use super::{Rule, Subject};
+use super::{CheckedSpec, Rule};
 use crate::diagnostic::Diagnostic;
 use crate::mesh::Axis;
 
@@ -17,7 +17,7 @@ pub const RULES: &[Rule] = &[
 const NODES: &[&str] = &["mesh.nodes", "mesh.ranks_per_node", "mesh.replica", "mesh.pipeline", "mesh.zero"];
 const WITHIN_NODE: &[&str] = &["mesh"];
 
-fn multiplies_out(subject: &Subject) -> Option<Diagnostic> {
+fn multiplies_out(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
     let ranks = mesh.ranks();
     let axes = format!("replica {} x pipeline {} x zero {}", mesh.replica, mesh.pipeline, mesh.zero);
@@ -52,7 +52,7 @@ fn multiplies_out(subject: &Subject) -> Option<Diagnostic> {
 }
 
 /// What to change in a pair of which neither may be meant.
-fn fix(subject: &Subject, nodes: u64, per_node: u64) -> String {
+fn fix(subject: &CheckedSpec, nodes: u64, per_node: u64) -> String {
     let ranks = subject.spec.mesh.ranks();
     let change = |path, other: u64| {
         let possible = ranks.is_multiple_of(other);
@@ -66,7 +66,7 @@ fn fix(subject: &Subject, nodes: u64, per_node: u64) -> String {
 
 /// The axes that were asked to stay within a node come first in the order of ranks, so they do where the product of their
 /// lengths divides a node's ranks; otherwise a node ends in the middle of them.
-fn crosses_nodes(subject: &Subject) -> Option<Diagnostic> {
+fn crosses_nodes(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
     let path = "mesh.within_node";
     let grid = mesh.grid();
@@ -86,7 +86,7 @@ fn crosses_nodes(subject: &Subject) -> Option<Diagnostic> {
 }
 
 /// "zero 8 are 8 ranks", or "zero 2 x replica 4 are 8 ranks", and what a node has.
-fn lengths(mesh: &Mesh) -> String {
+fn lengths(mesh: &MeshKeys) -> String {
     let inside = || Axis::ALL.into_iter().filter(|axis| mesh.within_node.contains(axis));
     let product: u64 = inside().map(|axis| u64::from(mesh.len(axis))).product();
     let factors: Vec<_> = inside().map(|axis| format!("{} {}", axis.name(), mesh.len(axis))).collect();
@@ -180,7 +180,8 @@ mod tests {
                 let ranks = zero * replica * pipeline;
                 for nodes in (1..=ranks).filter(|nodes| ranks.is_multiple_of(*nodes)) {
                     let within_node = within_node.to_vec();
-                    let mesh = Mesh { nodes: Some(nodes), ranks_per_node: None, replica, pipeline, zero, within_node };
+                    let mesh =
+                        MeshKeys { nodes: Some(nodes), ranks_per_node: None, replica, pipeline, zero, within_node };
                     let product: u32 = mesh.within_node.iter().map(|axis| mesh.len(*axis)).product();
                     let crosses = mesh.within_node.iter().any(|axis| mesh.grid().crosses_nodes(*axis));
                     assert_eq!(crosses, !mesh.ranks_per_node().is_multiple_of(product.into()), "{mesh:?}");

@@ -11,19 +11,19 @@ mod range;
 use super::Spec;
 use super::keys::within;
 use super::locate::{KeySpans, Section};
-use super::report::Report;
+use super::report::SpecDiagnostics;
 use crate::diagnostic::Diagnostic;
 
 pub use fields::unknown_fields;
 
 /// A spec and the text that it was read from.
-struct Subject<'s> {
+struct CheckedSpec<'s> {
     spec: &'s Spec,
     root: &'s Section,
-    report: Report<'s>,
+    report: SpecDiagnostics<'s>,
 }
 
-impl Subject<'_> {
+impl CheckedSpec<'_> {
     /// Where the key at `path` is given; none where it is left at its default.
     fn given(&self, path: &str) -> Option<KeySpans> {
         self.root.find(path).map(|entry| entry.spans.clone())
@@ -44,7 +44,7 @@ impl Subject<'_> {
 struct Rule {
     /// The keys that it reads. Where one of them holds a mistake already, its value is not what was meant.
     reads: &'static [&'static str],
-    find: fn(&Subject) -> Option<Diagnostic>,
+    find: fn(&CheckedSpec) -> Option<Diagnostic>,
 }
 
 /// All rules, from the values of single keys to what they mean together.
@@ -52,8 +52,8 @@ const RULES: [&[Rule]; 5] = [range::RULES, contradiction::RULES, effect::RULES, 
 
 /// All mistakes in what the values of `spec` mean, which has been read from the entries of `root`: Z0106, Z0108 and Z0111 to
 /// Z0115. Paths that a mistake is known about are `settled`.
-pub(super) fn check(spec: &Spec, root: &Section, report: Report, mut settled: Vec<String>) -> Vec<Diagnostic> {
-    let subject = Subject { spec, root, report };
+pub(super) fn check(spec: &Spec, root: &Section, report: SpecDiagnostics, mut settled: Vec<String>) -> Vec<Diagnostic> {
+    let subject = CheckedSpec { spec, root, report };
     let mut problems = Vec::new();
     for rule in RULES.into_iter().flatten() {
         let is_settled = |path: &&str| settled.iter().any(|other| within(path, other) || within(other, path));

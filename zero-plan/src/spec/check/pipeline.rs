@@ -3,7 +3,7 @@
 
 use super::super::locate::{KeySpans, items};
 use super::super::{Schedule, Units};
-use super::{Rule, Subject};
+use super::{CheckedSpec, Rule};
 use crate::diagnostic::Diagnostic;
 
 pub const RULES: &[Rule] = &[
@@ -11,7 +11,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &["mesh.pipeline", "pipeline.schedule", "batch.micro_batches"], find: micro_batches },
 ];
 
-fn micro_batches(subject: &Subject) -> Option<Diagnostic> {
+fn micro_batches(subject: &CheckedSpec) -> Option<Diagnostic> {
     let spec = subject.spec;
     let (stages, micro_batches) = (spec.mesh.pipeline, spec.batch.micro_batches);
     let (axis, name) = (subject.name("mesh.pipeline"), subject.name("batch.micro_batches"));
@@ -42,7 +42,7 @@ fn bubble(stages: u32, micro_batches: u32) -> String {
     format!("fewer than stages: each would idle for {idle}/{all} of a step, {}%", 100 * idle / all)
 }
 
-fn split(subject: &Subject) -> Option<Diagnostic> {
+fn split(subject: &CheckedSpec) -> Option<Diagnostic> {
     let spec = subject.spec;
     let path = "pipeline.units";
     let Units::Split(units) = &spec.pipeline.units else { return None };

@@ -1,7 +1,7 @@
 //! Range: Z0106, several values that are too much together. Each by itself is in the range of its key.
 
 use super::super::RANKS_MAX;
-use super::{Rule, Subject};
+use super::{CheckedSpec, Rule};
 use crate::diagnostic::Diagnostic;
 
 /// The most tokens of a micro-batch: their ids alone take 16 GiB.
@@ -13,7 +13,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// Points at the longest axis, which is no default.
-fn too_many_ranks(subject: &Subject) -> Option<Diagnostic> {
+fn too_many_ranks(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
     let ranks = mesh.ranks();
     if ranks <= RANKS_MAX.into() {
@@ -31,7 +31,7 @@ fn too_many_ranks(subject: &Subject) -> Option<Diagnostic> {
 }
 
 /// More tokens in a micro-batch than any rank could hold the ids of. Points at the larger factor, which is no default.
-fn micro_batch_too_large(subject: &Subject) -> Option<Diagnostic> {
+fn micro_batch_too_large(subject: &CheckedSpec) -> Option<Diagnostic> {
     let batch = &subject.spec.batch;
     let tokens = u64::from(batch.sequences) * u64::from(batch.length);
     if tokens <= TOKENS_MAX {

@@ -45,8 +45,8 @@ const FULL: &str = r#"// A spec with every key.
 
 fn full() -> Spec {
     Spec {
-        model: Some(Model::Example("gpt".to_owned())),
-        mesh: Mesh {
+        model: Some(ModelSource::Example("gpt".to_owned())),
+        mesh: MeshKeys {
             nodes: Some(2),
             ranks_per_node: Some(8),
             replica: 2,
@@ -54,7 +54,7 @@ fn full() -> Spec {
             zero: 4,
             within_node: vec![Axis::Zero, Axis::Replica],
         },
-        zero: Zero {
+        zero: ZeroKeys {
             stage: Stage::new(3).unwrap(),
             prefetch: Some(2),
             bucket: Size::MiB(8),
@@ -70,9 +70,9 @@ fn full() -> Spec {
             master: Width::F32,
             moments: Width::BF16,
         },
-        recompute: Some(Recompute::Fields(vec!["blocks".to_owned()])),
-        checkpoint: Checkpoint { snapshot: true },
-        device: Device::Cpu,
+        recompute: Some(RecomputedUnits::Fields(vec!["blocks".to_owned()])),
+        checkpoint: CheckpointKeys { snapshot: true },
+        device: DeviceKind::Cpu,
         transport: Some(TransportKind::Local),
         memory: Some(Size::GiB(1)),
     }
@@ -93,7 +93,7 @@ fn every_key_is_read_and_written() {
 #[test]
 fn every_field_has_a_row_of_its_own() {
     fn paths(section: &locate::Section, path: &str) -> Vec<String> {
-        let inside = |entry: &locate::Entry| {
+        let inside = |entry: &locate::KeyValue| {
             let path = keys::join(path, &entry.key);
             let deeper = entry.section.iter().flat_map(|section| paths(section, &path)).collect::<Vec<_>>();
             [vec![path], deeper].concat()

@@ -197,7 +197,7 @@ fn a_fault_is_told_with_its_place_and_only_the_tensors_there() {
     let tensor =
         |name: &str| TensorInfo { name: name.to_owned(), shape: vec![len], transposed: false, unit: 0, start: 0 };
     let tensors = vec![tensor("a"), tensor("b")];
-    let entry = |tensor| Entry { state: State::Parameters, tensor, start: 0, len, width: Width::F32 };
+    let entry = |tensor| TensorRun { state: State::Parameters, tensor, start: 0, len, width: Width::F32 };
     let shard = Shard::new(0, &tensors, vec![entry(0), entry(1)]);
     store.begin(&System, 1, shard.bytes()).expect("a folder");
     let mut writer = ShardWriter::begin(&System, &Store::partial(root.path(), 1), &shard, 1).expect("a file");
@@ -213,10 +213,10 @@ fn a_fault_is_told_with_its_place_and_only_the_tensors_there() {
         fs::write(&file, flipped).expect("a file");
         let checkpoint = Checkpoint::open(&path).expect("its header is whole");
         for index in 0..3 {
-            let one = checkpoint.verify(&[Chunk { file: 0, index }], 1, &|_| {});
+            let one = checkpoint.verify(&[HashedChunk { file: 0, index }], 1, &|_| {});
             assert_eq!(one.is_err(), index == chunk);
         }
-        let all: Vec<Chunk> = checkpoint.chunks().collect();
+        let all: Vec<HashedChunk> = checkpoint.chunks().collect();
         let read = std::sync::atomic::AtomicU64::new(0);
         let progress = |bytes| {
             read.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);

@@ -25,6 +25,6 @@ fn fault(path: &Path) -> Option<CheckpointError> {
         Ok(checkpoint) => checkpoint,
         Err(error) => return Some(error),
     };
-    let chunks: Vec<Chunk> = checkpoint.chunks().collect();
+    let chunks: Vec<HashedChunk> = checkpoint.chunks().collect();
     checkpoint.verify(&chunks, 2, &|_| {}).err()
 }

@@ -33,7 +33,7 @@ fn every_element_of_every_state_comes_back_from_any_number_of_ranks() {
 fn written(pieces: &[usize]) -> (tempfile::TempDir, Vec<u8>, FileSums) {
     let len = 3 * CHUNK_BYTES / 4 + 1000;
     let tensors = [TensorInfo { name: "a".to_owned(), shape: vec![len], transposed: false, unit: 0, start: 0 }];
-    let entry = Entry { state: State::Parameters, tensor: 0, start: 0, len, width: Width::F32 };
+    let entry = TensorRun { state: State::Parameters, tensor: 0, start: 0, len, width: Width::F32 };
     let shard = Shard::new(0, &tensors, vec![entry]);
     let root = tempfile::tempdir().expect("a directory");
     let mut writer = ShardWriter::begin(&System, root.path(), &shard, 9).expect("a file");

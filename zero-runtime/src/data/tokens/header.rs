@@ -29,7 +29,7 @@ const ENDS_AT_A_TIME: usize = 1 << 12;
 
 /// What a token file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Header {
+pub(in super::super) struct TokenHeader {
     pub encoding: Encoding,
     /// Where the ids begin, in bytes.
     pub start: usize,
@@ -52,7 +52,7 @@ pub(in super::super) struct Made {
 ///
 /// # Errors
 /// Z0340 if the file cannot be read, Z0371 if the header does not fit the rest of it.
-pub(in super::super) fn recognise(file: &File, path: &Path) -> Result<Option<Header>, DataError> {
+pub(in super::super) fn recognise(file: &File, path: &Path) -> Result<Option<TokenHeader>, DataError> {
     let mut bytes = [0; HEADER_BYTES];
     let length = read(file, &mut bytes).map_err(DataError::unreadable(path))?;
     let file_bytes = file.metadata().map_err(DataError::unreadable(path))?.len();
@@ -70,7 +70,7 @@ pub(in super::super) fn recognise(file: &File, path: &Path) -> Result<Option<Hea
             let tokens = u64::from(word(&bytes, 8));
             let expected = tokens * encoding.bytes() as u64 + LLM_C_BYTES as u64;
             fits("a header of llm.c", tokens, expected, file_bytes).map_err(broken)?;
-            Ok(Some(Header { encoding, start: LLM_C_BYTES, tokens: tokens as usize, made: None }))
+            Ok(Some(TokenHeader { encoding, start: LLM_C_BYTES, tokens: tokens as usize, made: None }))
         }
         _ => Ok(None),
     }
@@ -86,7 +86,7 @@ struct Ends {
 }
 
 /// Our header; the text of an error where it cannot be true.
-fn ours(bytes: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(Header, Ends), String> {
+fn ours(bytes: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(TokenHeader, Ends), String> {
     let version = word(bytes, 8);
     if version != VERSION {
         return Err(format!("has version {version} of the format, expected {VERSION}"));
@@ -110,7 +110,7 @@ fn ours(bytes: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(Header, Ends), S
     fits("its header", tokens, expected, file_bytes)?;
     let tokenizer = bytes[40..].try_into().expect("32 bytes");
     let made = Made { vocabulary: vocabulary as usize, tokenizer };
-    let header = Header { encoding, start: HEADER_BYTES, tokens: tokens as usize, made: Some(made) };
+    let header = TokenHeader { encoding, start: HEADER_BYTES, tokens: tokens as usize, made: Some(made) };
     Ok((header, Ends { start, count: documents }))
 }
 

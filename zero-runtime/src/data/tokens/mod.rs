@@ -20,8 +20,8 @@ mod header;
 mod tests;
 mod writer;
 
-pub(super) use header::{Header, recognise};
-pub use writer::{TokenFileWriter, Written};
+pub(super) use header::{TokenHeader, recognise};
+pub use writer::{TokenFileWriter, WrittenFile};
 
 /// How the number of a hash is told: the first bytes of it, as `sha256sum` prints them.
 pub(super) fn short(hash: &[u8; 32]) -> String {

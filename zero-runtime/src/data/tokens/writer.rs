@@ -18,9 +18,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub struct TokenFileWriter {
     path: PathBuf,
     /// The ids, under another name.
-    ids: Partial,
+    ids: UnfinishedFile,
     /// The ends of documents, which go behind the ids when all of these are there.
-    ends: Partial,
+    ends: UnfinishedFile,
     encoding: Encoding,
     vocabulary: usize,
     tokenizer: [u8; 32],
@@ -32,7 +32,7 @@ pub struct TokenFileWriter {
 
 /// The figures of a file that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenFile {
     /// Ids.
     pub tokens: u64,
     /// Documents.
@@ -52,8 +52,8 @@ impl TokenFileWriter {
         if fs::symlink_metadata(path).is_ok() {
             return Err(unwritable()(io::ErrorKind::AlreadyExists.into()));
         }
-        let mut ids = Partial::create(path, "partial").map_err(unwritable())?;
-        let ends = Partial::create(path, "ends").map_err(unwritable())?;
+        let mut ids = UnfinishedFile::create(path, "partial").map_err(unwritable())?;
+        let ends = UnfinishedFile::create(path, "ends").map_err(unwritable())?;
         // Room for the header, which says how many ids there are.
         ids.file.write_all(&[0; HEADER_BYTES]).map_err(unwritable())?;
         let vocabulary = tokenizer.vocabulary();
@@ -91,13 +91,13 @@ impl TokenFileWriter {
     ///
     /// # Panics
     /// If the last document has no end.
-    pub fn finish(mut self) -> Result<Written, DataError> {
+    pub fn finish(mut self) -> Result<WrittenFile, DataError> {
         assert_eq!(self.ended, self.tokens, "the last document has an end");
         let path = self.path.clone();
         self.write_rest().map_err(DataError::unwritable(&path))
     }
 
-    fn write_rest(&mut self) -> io::Result<Written> {
+    fn write_rest(&mut self) -> io::Result<WrittenFile> {
         let padding = (self.tokens as usize * self.encoding.bytes()).wrapping_neg() % END_BYTES;
         self.ids.file.write_all(&[0; END_BYTES][..padding])?;
         self.ends.file.seek(SeekFrom::Start(0))?;
@@ -109,7 +109,7 @@ impl TokenFileWriter {
         file.sync_all()?;
         let bytes = file.metadata()?.len();
         self.ids.rename(&self.path)?;
-        Ok(Written { tokens: self.tokens, documents: self.documents, bytes })
+        Ok(WrittenFile { tokens: self.tokens, documents: self.documents, bytes })
     }
 
     fn header(&self) -> Vec<u8> {
@@ -124,12 +124,12 @@ impl TokenFileWriter {
 }
 
 /// A file that is removed unless it is renamed.
-struct Partial {
+struct UnfinishedFile {
     file: BufWriter<File>,
     name: Option<PathBuf>,
 }
 
-impl Partial {
+impl UnfinishedFile {
     /// A file beside `path`, so that it can be renamed to it.
     fn create(path: &Path, end: &str) -> io::Result<Self> {
         let Some(name) = path.file_name() else { return Err(io::ErrorKind::InvalidInput.into()) };
@@ -155,7 +155,7 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         // If it cannot be removed, the error that led here is the one to tell.
         self.name.iter().for_each(|name| drop(fs::remove_file(name)));

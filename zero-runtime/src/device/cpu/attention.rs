@@ -19,7 +19,7 @@ use super::Cpu;
 use super::parallel::PRODUCTS_PER_ELEMENT;
 use super::simd::check_len;
 use crate::device::{AttentionShape, Element, Strided, Write};
-use backward::{Given, SPAN, backward};
+use backward::{BackwardInputs, SPAN, backward};
 use one_token::one_token;
 use product::{Rows, RowsMut};
 use softmax::{hide_future, hide_past};
@@ -60,7 +60,7 @@ pub fn attention<E: Element>(
             if shape.length == 1 {
                 return one_token(shape, heads, &inputs, out.start(), lse.start());
             }
-            heads.for_each(|head| Head::of(shape, &inputs, head).forward(&inputs, out.start(), lse.start()));
+            heads.for_each(|head| OneHead::of(shape, &inputs, head).forward(&inputs, out.start(), lse.start()));
         }
     });
 }
@@ -82,7 +82,7 @@ pub fn attention_backward<E: Element>(
     check(shape, qkv, out, lse);
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
-    let given = Given { inputs: Inputs::new(qkv), out, lse, dout };
+    let given = BackwardInputs { inputs: Inputs::new(qkv), out, lse, dout };
     let dqkv = Destination(dqkv.as_mut_ptr());
     let sharing = shape.sharing();
     each_group(cpu, shape, sharing, |heads| {
@@ -172,7 +172,7 @@ impl Panel {
 }
 
 /// One head of one sequence.
-struct Head {
+struct OneHead {
     query: Panel,
     key: Panel,
     value: Panel,
@@ -192,15 +192,15 @@ struct Head {
 type Strip = [[f32; QUERIES]; KEYS];
 
 /// What a thread works in: constant in size, and nobody else's.
-struct Scratch {
-    block: Block,
+struct AttentionScratch {
+    block: QueryBlock,
     /// Sums of the gradients of a span's keys and values.
     span: [[f32; SPAN]; 2],
 }
 
 /// What it works in on a block of queries.
 #[repr(align(64))]
-struct Block {
+struct QueryBlock {
     /// (dim, QUERIES): the queries, transposed.
     queries: [[f32; QUERIES]; HEAD_DIM_MAX],
     /// (dim, QUERIES): the gradients of what they gave, transposed.
@@ -212,12 +212,13 @@ struct Block {
     widened: [f32; WIDENED],
 }
 
-const _: () = assert!(size_of::<Scratch>() == ATTENTION_BYTES + ATTENTION_SUMS_BYTES, "plans count another size");
+const _: () =
+    assert!(size_of::<AttentionScratch>() == ATTENTION_BYTES + ATTENTION_SUMS_BYTES, "plans count another size");
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = const {
-        RefCell::new(Scratch {
-            block: Block {
+    static SCRATCH: RefCell<AttentionScratch> = const {
+        RefCell::new(AttentionScratch {
+            block: QueryBlock {
                 queries: [[0.0; QUERIES]; HEAD_DIM_MAX],
                 gradients: [[0.0; QUERIES]; HEAD_DIM_MAX],
                 weights: [[0.0; QUERIES]; KEYS],
@@ -249,7 +250,7 @@ fn key_blocks(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     blocks.map(move |block| block.start.max(keys.start)..block.end)
 }
 
-impl Head {
+impl OneHead {
     /// Head number `index`, sequence by sequence.
     fn of<E>(shape: AttentionShape, inputs: &Inputs<E>, index: usize) -> Self {
         let AttentionShape { length, heads, head_dim, .. } = shape;

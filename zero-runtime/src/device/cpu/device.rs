@@ -10,8 +10,8 @@ use super as kernels;
 use super::simd::check_len;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, Parts, ReportBlock, Rotary,
-    STACK_BYTES, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    STACK_BYTES, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -30,17 +30,17 @@ impl Default for Cpu {
     }
 }
 
-fn matrix<'a, E: Element>(matrix: &Matrix<'a, Cpu, E>) -> kernels::Matrix<'a, E> {
-    let stored = kernels::Matrix::new(matrix.view.as_slice(), matrix.rows, matrix.cols);
+fn matrix<'a, E: Element>(matrix: &Matrix<'a, Cpu, E>) -> kernels::StridedMatrix<'a, E> {
+    let stored = kernels::StridedMatrix::new(matrix.view.as_slice(), matrix.rows, matrix.cols);
     if matrix.transposed { stored.transposed() } else { stored }
 }
 
-fn strided<'a, E: Element>(rows: Strided<'a, Cpu, E>, width: usize) -> kernels::Strided<'a, E> {
-    kernels::Strided::new(rows.view.as_slice(), rows.stride, width)
+fn strided<'a, E: Element>(rows: Strided<'a, Cpu, E>, width: usize) -> kernels::StridedSlice<'a, E> {
+    kernels::StridedSlice::new(rows.view.as_slice(), rows.stride, width)
 }
 
-fn strided_mut<'a, E: Element>(rows: StridedMut<'a, Cpu, E>, width: usize) -> kernels::StridedMut<'a, E> {
-    kernels::StridedMut::new(rows.view.into_slice(), rows.stride, width)
+fn strided_mut<'a, E: Element>(rows: StridedMut<'a, Cpu, E>, width: usize) -> kernels::StridedSliceMut<'a, E> {
+    kernels::StridedSliceMut::new(rows.view.into_slice(), rows.stride, width)
 }
 
 impl Device for Cpu {
@@ -76,7 +76,7 @@ impl Device for Cpu {
         Segment::private(bytes).map(Arc::new)
     }
 
-    fn share(&self, segment: Arc<Segment>, _parts: Parts) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, _parts: SharedParts) -> Result<Self::Memory, LaunchError> {
         Ok(segment)
     }
 
@@ -139,7 +139,7 @@ impl Device for Cpu {
     ) {
         let (weight, bias) = (matrix(&weight), bias.map(View::as_slice));
         let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
-        let x_rows = kernels::Matrix::new(x.as_slice(), rows, depth);
+        let x_rows = kernels::StridedMatrix::new(x.as_slice(), rows, depth);
         if kernels::are_few(&x_rows, &weight.transposed()) {
             check_len("bias", bias.map_or(output, <[E]>::len), output);
             let columns = ColumnsMut::new(y.reborrow().into_slice(), output);
@@ -151,9 +151,9 @@ impl Device for Cpu {
             return then.apply(self, y);
         }
         let then = match then {
-            Then::Nothing => kernels::Then::Nothing,
-            Then::Activate(kind, to) => kernels::Then::Activate(kind, to.into_slice()),
-            Then::Add(other) => kernels::Then::Add(other.as_slice()),
+            Then::Nothing => kernels::SliceThen::Nothing,
+            Then::Activate(kind, to) => kernels::SliceThen::Activate(kind, to.into_slice()),
+            Then::Add(other) => kernels::SliceThen::Add(other.as_slice()),
         };
         self.by_products([rows, depth, output], (y.into_slice(), x.as_slice(), then), |(y, x, then)| {
             kernels::linear(y, x, weight, bias, then);

@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use zero_plan::config::Width;
 
 use super::simd::{dispatch, vector};
-use super::{ColumnsMut, Matrix};
+use super::{ColumnsMut, StridedMatrix};
 use crate::device::Element;
 
 /// The most rows that are few.
@@ -15,7 +15,7 @@ pub const ROWS: usize = 4;
 const COLS: usize = 4;
 
 /// Whether [`few_rows`] multiplies `a` by `b`.
-pub fn are_few<E>(a: &Matrix<E>, b: &Matrix<E>) -> bool {
+pub fn are_few<E>(a: &StridedMatrix<E>, b: &StridedMatrix<E>) -> bool {
     (1..=ROWS).contains(&a.rows()) && a.has_rows() && b.has_columns()
 }
 
@@ -26,8 +26,8 @@ pub fn are_few<E>(a: &Matrix<E>, b: &Matrix<E>) -> bool {
 /// If the shapes do not agree, or [`are_few`] says no.
 pub fn few_rows<O: Element, E: Element>(
     c: ColumnsMut<O>,
-    a: Matrix<E>,
-    b: Matrix<E>,
+    a: StridedMatrix<E>,
+    b: StridedMatrix<E>,
     finish: impl Fn(&mut O, usize, f32),
 ) {
     assert!(are_few(&a, &b), "{} rows, or a matrix that lies otherwise", a.rows());
@@ -46,9 +46,9 @@ pub fn few_rows<O: Element, E: Element>(
 
 struct FewRows<'a, O, E, F> {
     c: ColumnsMut<'a, O>,
-    a: Matrix<'a, E>,
+    a: StridedMatrix<'a, E>,
     /// (n, k)
-    columns: Matrix<'a, E>,
+    columns: StridedMatrix<'a, E>,
     finish: F,
 }
 
@@ -175,7 +175,7 @@ mod tests {
 
     fn product<O: Element, E: Element>(a: &[E], b: &[E], [m, n, k]: [usize; 3]) -> Vec<O> {
         let mut c = vec![O::narrow(f32::NAN); m * n];
-        let (a, b) = (Matrix::new(a, m, k), Matrix::new(b, n, k).transposed());
+        let (a, b) = (StridedMatrix::new(a, m, k), StridedMatrix::new(b, n, k).transposed());
         few_rows(ColumnsMut::new(&mut c, n), a, b, |to, _, sum| *to = O::narrow(sum));
         c
     }
@@ -222,7 +222,7 @@ mod tests {
     #[should_panic(expected = "(1, 2) x (2, 1) does not give (1, 2)")]
     fn shapes_must_agree() {
         let (a, b) = ([0.0f32; 2], [0.0f32; 2]);
-        let (a, b) = (Matrix::new(&a, 1, 2), Matrix::new(&b, 1, 2).transposed());
+        let (a, b) = (StridedMatrix::new(&a, 1, 2), StridedMatrix::new(&b, 1, 2).transposed());
         few_rows(ColumnsMut::new(&mut [0.0f32; 2], 2), a, b, |to, _, sum| *to = sum);
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn making_room<R>(work: impl FnOnce() -> R) -> R {
 
 /// A (rows, cols) matrix seen through strides, in elements.
 #[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a, T = f32> {
+pub struct StridedMatrix<'a, T = f32> {
     data: &'a [T],
     rows: usize,
     cols: usize,
@@ -41,7 +41,7 @@ pub struct Matrix<'a, T = f32> {
     col_stride: usize,
 }
 
-impl<'a, T> Matrix<'a, T> {
+impl<'a, T> StridedMatrix<'a, T> {
     /// All of `data` as (rows, cols), row-major.
     #[track_caller]
     pub fn new(data: &'a [T], rows: usize, cols: usize) -> Self {
@@ -102,11 +102,11 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-impl<'a, T: Element> Matrix<'a, T> {
+impl<'a, T: Element> StridedMatrix<'a, T> {
     /// The same matrix, if it is of this type.
-    pub(super) fn known<To: Element>(self) -> Option<Matrix<'a, To>> {
+    pub(super) fn known<To: Element>(self) -> Option<StridedMatrix<'a, To>> {
         let Self { data, rows, cols, row_stride, col_stride } = self;
-        known(data).map(|data| Matrix { data, rows, cols, row_stride, col_stride })
+        known(data).map(|data| StridedMatrix { data, rows, cols, row_stride, col_stride })
     }
 }
 
@@ -165,7 +165,7 @@ fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
 
 /// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. Sums are f32, whatever the widths, and rounded once when they
 /// are stored.
-pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: Matrix<E>, b: Matrix<E>, write: Write) {
+pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: StridedMatrix<E>, b: StridedMatrix<E>, write: Write) {
     assert!(
         (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
         "({}, {}) x ({}, {}) does not give ({}, {})",
@@ -195,7 +195,7 @@ pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: Matrix<E>, b: Matr
 }
 
 /// In pieces where `a` has so many rows that what `gemm` packs would exceed what the plan has room for.
-fn by_gemm(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
+fn by_gemm(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
     // Of very few columns `gemm` sums each row in a way that depends on the number of rows, and packs nothing.
     let mut pieces = if c.cols < COLS_MIN { 1 } else { c.rows.div_ceil(PACKED_ROWS) };
     let (mut c, mut a) = (c, a);
@@ -211,7 +211,7 @@ fn by_gemm(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
 
 /// One call of `gemm`, which packs at most as many rows as `a` has.
 #[expect(unsafe_code, reason = "gemm takes pointers and strides")]
-fn gemm_once(c: MatrixMut, a: Matrix, b: Matrix, write: Write) {
+fn gemm_once(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
     // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
     // of `matmul` that gemm visits no others: pieces have the same columns and as many rows. `c` is a unique borrow, so it
     // overlaps neither `a` nor `b`, and its rows do not overlap each other. `Write::Set` never reads `c`.
@@ -246,14 +246,14 @@ mod tests {
     use crate::device::cpu::testing::{assert_close, noise};
 
     /// `data` as (rows, cols), or as the transpose of (cols, rows) when `transpose`.
-    fn view(data: &[f32], rows: usize, cols: usize, transpose: bool) -> Matrix<'_> {
+    fn view(data: &[f32], rows: usize, cols: usize, transpose: bool) -> StridedMatrix<'_> {
         match transpose {
-            false => Matrix::new(data, rows, cols),
-            true => Matrix::new(data, cols, rows).transposed(),
+            false => StridedMatrix::new(data, rows, cols),
+            true => StridedMatrix::new(data, cols, rows).transposed(),
         }
     }
 
-    fn at(x: Matrix, row: usize, col: usize) -> f64 {
+    fn at(x: StridedMatrix, row: usize, col: usize) -> f64 {
         f64::from(x.data[row * x.row_stride + col * x.col_stride])
     }
 
@@ -304,20 +304,30 @@ mod tests {
     #[test]
     fn set_overwrites_nan() {
         let mut c = [f32::NAN];
-        matmul(MatrixMut::new(&mut c, 1, 1), Matrix::new(&[2.0], 1, 1), Matrix::new(&[3.0], 1, 1), Write::Set);
+        matmul(
+            MatrixMut::new(&mut c, 1, 1),
+            StridedMatrix::new(&[2.0], 1, 1),
+            StridedMatrix::new(&[3.0], 1, 1),
+            Write::Set,
+        );
         assert_eq!(c, [6.0]);
     }
 
     #[test]
     #[should_panic(expected = "a (3, 2) matrix of row stride 4 needs Some(10) elements, found 9")]
     fn a_view_beyond_its_slice_is_refused() {
-        Matrix::strided(&[0.0; 9], 3, 2, 4);
+        StridedMatrix::strided(&[0.0; 9], 3, 2, 4);
     }
 
     #[test]
     #[should_panic(expected = "(2, 3) x (2, 1) does not give (2, 1)")]
     fn shapes_must_agree() {
         let mut c = [0.0; 2];
-        matmul(MatrixMut::new(&mut c, 2, 1), Matrix::new(&[0.0; 6], 2, 3), Matrix::new(&[0.0; 2], 2, 1), Write::Set);
+        matmul(
+            MatrixMut::new(&mut c, 2, 1),
+            StridedMatrix::new(&[0.0; 6], 2, 3),
+            StridedMatrix::new(&[0.0; 2], 2, 1),
+            Write::Set,
+        );
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::activation::{gelu, relu, silu};
-use super::gemm::{Matrix, MatrixMut, matmul};
+use super::gemm::{MatrixMut, StridedMatrix, matmul};
 use super::product::product;
 use super::simd::{check_len, divided, vectorised};
 use crate::device::element::{known, known_mut};
@@ -15,7 +15,7 @@ use crate::device::{Element, Nonlinearity, Write};
 const PANEL: usize = 768;
 
 /// What follows the product, in the same pass: to the bit what it would be afterwards, of the result as it is stored.
-pub enum Then<'a, E = f32> {
+pub enum SliceThen<'a, E = f32> {
     /// Nothing.
     Nothing,
     /// The nonlinearity of the result, to another matrix of its shape.
@@ -26,22 +26,22 @@ pub enum Then<'a, E = f32> {
 
 /// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there is
 /// one, in every row; then what `then` says. Sums are f32, and rounded once, with the bias, when they are stored.
-pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: Matrix<E>, bias: Option<&[E]>, mut then: Then<E>) {
+pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: StridedMatrix<E>, bias: Option<&[E]>, mut then: SliceThen<E>) {
     let [output, input] = [weight.rows(), weight.cols()];
     let rows = divided("y", y.len(), output);
     check_len("x", x.len(), rows * input);
     check_len("bias", bias.map_or(output, <[E]>::len), output);
     match &then {
-        Then::Nothing => {}
-        Then::Activate(_, z) => check_len("z", z.len(), y.len()),
-        Then::Add(other) => check_len("other", other.len(), y.len()),
+        SliceThen::Nothing => {}
+        SliceThen::Activate(_, z) => check_len("z", z.len(), y.len()),
+        SliceThen::Add(other) => check_len("other", other.len(), y.len()),
     }
     if rows == 0 {
         return;
     }
     let columns_of = |cols: &Range<usize>| bias.map(|bias| &bias[cols.clone()]);
     let (Some(x_f32), Some(weight_f32)) = (known::<E, f32>(x), weight.known::<f32>()) else {
-        return product(Matrix::new(x, rows, input), weight.transposed(), |sums| {
+        return product(StridedMatrix::new(x, rows, input), weight.transposed(), |sums| {
             let bias = columns_of(&sums.cols);
             finish(
                 y,
@@ -61,7 +61,7 @@ pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: Matrix<E>, bias: Option<
         let weight = weight_f32.split_at(cols.start).1.split_at(cols.len()).0.transposed();
         let part: &mut [f32] = known_mut(&mut y[cols.start..]).expect("as wide as `x`");
         let part = MatrixMut::strided(part, rows, cols.len(), output);
-        matmul(part, Matrix::new(x_f32, rows, input), weight, Write::Set);
+        matmul(part, StridedMatrix::new(x_f32, rows, input), weight, Write::Set);
         let bias = columns_of(&cols);
         finish(
             y,
@@ -96,7 +96,7 @@ fn finish<E: Element>(
     width: usize,
     rows: Range<usize>,
     cols: &Range<usize>,
-    then: &mut Then<E>,
+    then: &mut SliceThen<E>,
     begin: impl Fn(&mut [E], usize),
 ) {
     vectorised(
@@ -107,11 +107,11 @@ fn finish<E: Element>(
                 let y = &mut y[part.clone()];
                 begin(y, row);
                 match then {
-                    Then::Nothing => {}
-                    Then::Add(other) => accumulate(y, &other[part]),
-                    Then::Activate(Nonlinearity::Gelu, z) => map(y, &mut z[part], gelu),
-                    Then::Activate(Nonlinearity::Relu, z) => map(y, &mut z[part], relu),
-                    Then::Activate(Nonlinearity::Silu, z) => map(y, &mut z[part], silu),
+                    SliceThen::Nothing => {}
+                    SliceThen::Add(other) => accumulate(y, &other[part]),
+                    SliceThen::Activate(Nonlinearity::Gelu, z) => map(y, &mut z[part], gelu),
+                    SliceThen::Activate(Nonlinearity::Relu, z) => map(y, &mut z[part], relu),
+                    SliceThen::Activate(Nonlinearity::Silu, z) => map(y, &mut z[part], silu),
                 }
             }
         },
@@ -162,7 +162,7 @@ mod tests {
         for [rows, input, output] in [[1, 1, 1], [3, 5, 7], [4, 17, PANEL], [5, 3, 2 * PANEL + 9]] {
             let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
             let mut y = vec![f32::NAN; rows * output];
-            linear(&mut y, &x, Matrix::new(&weight, output, input), Some(&bias), Then::Nothing);
+            linear(&mut y, &x, StridedMatrix::new(&weight, output, input), Some(&bias), SliceThen::Nothing);
             assert_close("y", &y, &expected(&x, &weight, &bias, input), 1e-5);
         }
     }
@@ -174,7 +174,7 @@ mod tests {
             let [x, weight, bias] =
                 [(rows * input, 1), (output * input, 2), (output, 3)].map(|(len, seed)| narrowed(&noise(len, seed)));
             let mut y = vec![bf16::NAN; rows * output];
-            linear(&mut y, &x, Matrix::new(&weight, output, input), Some(&bias), Then::Nothing);
+            linear(&mut y, &x, StridedMatrix::new(&weight, output, input), Some(&bias), SliceThen::Nothing);
             let expected = expected(&widened(&x), &widened(&weight), &widened(&bias), input);
             for (y, expected) in y.iter().zip(expected) {
                 // No term is larger than 4.
@@ -191,19 +191,19 @@ mod tests {
         let (rows, input, output) = (300, 6, PANEL + 21);
         let [x, weight, bias, other] = [(rows * input, 1), (output * input, 2), (output, 3), (rows * output, 4)]
             .map(|(n, s)| narrowed(&noise(n, s)));
-        let weight = Matrix::new(&weight, output, input);
+        let weight = StridedMatrix::new(&weight, output, input);
         for bias in [None, Some(&bias[..])] {
             let mut plain = vec![bf16::NAN; rows * output];
-            linear(&mut plain, &x, weight, bias, Then::Nothing);
+            linear(&mut plain, &x, weight, bias, SliceThen::Nothing);
             for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
                 let (mut y, mut z) = (vec![bf16::NAN; plain.len()], vec![bf16::NAN; plain.len()]);
-                linear(&mut y, &x, weight, bias, Then::Activate(kind, &mut z));
+                linear(&mut y, &x, weight, bias, SliceThen::Activate(kind, &mut z));
                 let mut activated = vec![f32::NAN; plain.len()];
                 activate(kind, &widened(&plain), &mut activated);
                 assert!(y == plain && z == narrowed(&activated), "{kind:?}");
             }
             let mut y = vec![bf16::NAN; plain.len()];
-            linear(&mut y, &x, weight, bias, Then::Add(&other));
+            linear(&mut y, &x, weight, bias, SliceThen::Add(&other));
             let mut added = widened(&plain);
             add(&mut added, &widened(&other));
             assert!(y == narrowed(&added));
@@ -215,19 +215,19 @@ mod tests {
     fn what_follows_is_as_if_it_came_after() {
         let (rows, input, output) = (5, 6, PANEL + 21);
         let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
-        let weight = Matrix::new(&weight, output, input);
+        let weight = StridedMatrix::new(&weight, output, input);
         let mut plain = vec![f32::NAN; rows * output];
-        linear(&mut plain, &x, weight, Some(&bias), Then::Nothing);
+        linear(&mut plain, &x, weight, Some(&bias), SliceThen::Nothing);
         for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
             let (mut y, mut z) = (vec![f32::NAN; plain.len()], vec![f32::NAN; plain.len()]);
-            linear(&mut y, &x, weight, Some(&bias), Then::Activate(kind, &mut z));
+            linear(&mut y, &x, weight, Some(&bias), SliceThen::Activate(kind, &mut z));
             let mut activated = vec![f32::NAN; plain.len()];
             activate(kind, &plain, &mut activated);
             assert_eq!((y, z), (plain.clone(), activated), "{kind:?}");
         }
         let other = noise(plain.len(), 4);
         let mut y = vec![f32::NAN; plain.len()];
-        linear(&mut y, &x, weight, Some(&bias), Then::Add(&other));
+        linear(&mut y, &x, weight, Some(&bias), SliceThen::Add(&other));
         add(&mut plain, &other);
         assert_eq!(y, plain);
     }
@@ -236,12 +236,12 @@ mod tests {
     fn no_bias_is_as_one_of_zeros() {
         let (rows, input, output) = (5, 6, 7);
         let (x, weight, zeros) = (noise(rows * input, 1), noise(output * input, 2), vec![0.0; output]);
-        let weight = Matrix::new(&weight, output, input);
+        let weight = StridedMatrix::new(&weight, output, input);
         let run = |bias: Option<&[f32]>, kind: Option<Nonlinearity>| {
             let (mut y, mut z) = (vec![f32::NAN; rows * output], noise(rows * output, 4));
             match kind {
-                None => linear(&mut y, &x, weight, bias, Then::Add(&z)),
-                Some(kind) => linear(&mut y, &x, weight, bias, Then::Activate(kind, &mut z)),
+                None => linear(&mut y, &x, weight, bias, SliceThen::Add(&z)),
+                Some(kind) => linear(&mut y, &x, weight, bias, SliceThen::Activate(kind, &mut z)),
             }
             [y, z]
         };
@@ -249,14 +249,14 @@ mod tests {
             assert_eq!(run(None, kind), run(Some(&zeros), kind));
         }
         let (mut without, mut with) = (vec![f32::NAN; rows * output], vec![f32::NAN; rows * output]);
-        linear(&mut without, &x, weight, None, Then::Nothing);
-        linear(&mut with, &x, weight, Some(&zeros), Then::Nothing);
+        linear(&mut without, &x, weight, None, SliceThen::Nothing);
+        linear(&mut with, &x, weight, Some(&zeros), SliceThen::Nothing);
         assert_eq!(without, with);
     }
 
     #[test]
     #[should_panic(expected = "`other` has 1 elements, expected 2")]
     fn shapes_must_agree() {
-        linear(&mut [0.0; 2], &[1.0], Matrix::new(&[1.0; 2], 2, 1), None, Then::Add(&[0.0]));
+        linear(&mut [0.0; 2], &[1.0], StridedMatrix::new(&[1.0; 2], 2, 1), None, SliceThen::Add(&[0.0]));
     }
 }

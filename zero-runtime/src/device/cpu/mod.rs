@@ -42,8 +42,8 @@ pub use device::Cpu;
 pub use embedding::{embed, embed_backward};
 pub use few_rows::{are_few, few_rows};
 pub use gate::{gate, gate_backward};
-pub use gemm::{Matrix, MatrixMut, inside_gemm, matmul};
-pub use linear::{Then, linear};
+pub use gemm::{MatrixMut, StridedMatrix, inside_gemm, matmul};
+pub use linear::{SliceThen, linear};
 pub use norm::{
     layer_norm, layer_norm_backward, layer_norm_dparams, layer_norm_dx, rms_norm, rms_norm_backward, rms_norm_dgain,
     rms_norm_dx,
@@ -55,5 +55,5 @@ pub use reduce::reduce;
 pub use rotary::{rotary_table, rotate};
 pub use rows::{add, mul, scale, sum_columns, sum_rows};
 pub use squared_error::{squared_error, squared_error_backward};
-pub use strided::{Strided, StridedMut};
+pub use strided::{StridedSlice, StridedSliceMut};
 pub use tree_sum::tree_sum;

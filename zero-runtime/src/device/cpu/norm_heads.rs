@@ -5,12 +5,18 @@ use std::ops::Range;
 
 use super::norm::{add_dgain, rms_norm_dx_row_in_place, rms_norm_row};
 use super::simd::{begin, check_len, vectorised};
-use super::strided::{Strided, StridedMut};
+use super::strided::{StridedSlice, StridedSliceMut};
 use crate::device::{Element, Write};
 
 /// Head by head of each row: `y` := `x` / sqrt(mean(x^2) + `eps`) * `gain`. `inverse` (rows, heads) keeps 1 / sqrt(mean(x^2) +
 /// eps) for backward.
-pub fn rms_norm_heads<E: Element>(x: Strided<E>, gain: &[E], mut y: StridedMut<E>, inverse: &mut [f32], eps: f32) {
+pub fn rms_norm_heads<E: Element>(
+    x: StridedSlice<E>,
+    gain: &[E],
+    mut y: StridedSliceMut<E>,
+    inverse: &mut [f32],
+    eps: f32,
+) {
     let heads = heads(&x, gain.len(), inverse.len());
     check_len("y", y.rows() * y.width(), x.rows() * x.width());
     vectorised(
@@ -29,10 +35,10 @@ pub fn rms_norm_heads<E: Element>(x: Strided<E>, gain: &[E], mut y: StridedMut<E
 /// The gradients of [`rms_norm_heads`] in one pass: [`rms_norm_heads_dgain`] of all columns and [`rms_norm_heads_dx`], to the
 /// bit.
 pub fn rms_norm_heads_backward<E: Element>(
-    x: Strided<E>,
+    x: StridedSlice<E>,
     gain: &[E],
     inverse: &[f32],
-    mut dy: StridedMut<E>,
+    mut dy: StridedSliceMut<E>,
     dgain: &mut [f32],
     write: Write,
 ) {
@@ -55,7 +61,7 @@ pub fn rms_norm_heads_backward<E: Element>(
 }
 
 /// Turns `dy` into the gradient of the input of [`rms_norm_heads`].
-pub fn rms_norm_heads_dx<E: Element>(x: Strided<E>, gain: &[E], inverse: &[f32], mut dy: StridedMut<E>) {
+pub fn rms_norm_heads_dx<E: Element>(x: StridedSlice<E>, gain: &[E], inverse: &[f32], mut dy: StridedSliceMut<E>) {
     let heads = heads(&x, gain.len(), inverse.len());
     check_len("dy", dy.rows() * dy.width(), x.rows() * x.width());
     vectorised(
@@ -74,10 +80,10 @@ pub fn rms_norm_heads_dx<E: Element>(x: Strided<E>, gain: &[E], inverse: &[f32],
 /// `dgain` := or += those `columns` of the gradient of the gain, whose width is that of a head: the sum over rows, and in each
 /// over heads.
 pub fn rms_norm_heads_dgain<E: Element>(
-    x: Strided<E>,
+    x: StridedSlice<E>,
     width: usize,
     inverse: &[f32],
-    dy: Strided<E>,
+    dy: StridedSlice<E>,
     columns: Range<usize>,
     dgain: &mut [f32],
     write: Write,
@@ -101,7 +107,7 @@ pub fn rms_norm_heads_dgain<E: Element>(
 
 /// Heads in each row. Panics unless each has its `inverse`.
 #[track_caller]
-fn heads<E>(x: &Strided<E>, width: usize, inverse: usize) -> usize {
+fn heads<E>(x: &StridedSlice<E>, width: usize, inverse: usize) -> usize {
     let heads = super::simd::divided("a row of x", x.width(), width);
     check_len("inverse", inverse, x.rows() * heads);
     heads
@@ -123,7 +129,7 @@ mod tests {
         let (len, x_stride, y_stride) = (heads * width, heads * width + 3, heads * width + 1);
         let (x, dy, gain) = (stored::<E>(ROWS * x_stride, 1), stored::<E>(ROWS * y_stride, 2), stored::<E>(width, 3));
         let apart = |data: &[E], stride| {
-            let rows = Strided::new(data, stride, len);
+            let rows = StridedSlice::new(data, stride, len);
             (0..ROWS).flat_map(|row| rows.row(row).to_vec()).collect::<Vec<E>>()
         };
         let (row_x, row_dy) = (apart(&x, x_stride), apart(&dy, y_stride));
@@ -132,12 +138,12 @@ mod tests {
         rms_norm(&row_x, &gain, &mut row_y, &mut row_inverse, EPS);
         rms_norm_backward(&row_x, &gain, &row_inverse, &row_dy, &mut row_dx, None, &mut row_dgain, Write::Add);
 
-        let rows = || Strided::new(&x, x_stride, len);
+        let rows = || StridedSlice::new(&x, x_stride, len);
         let (mut y, mut inverse) = (dy.clone(), vec![f32::NAN; ROWS * heads]);
-        rms_norm_heads(rows(), &gain, StridedMut::new(&mut y, y_stride, len), &mut inverse, EPS);
+        rms_norm_heads(rows(), &gain, StridedSliceMut::new(&mut y, y_stride, len), &mut inverse, EPS);
         assert_eq!((bits(&apart(&y, y_stride)), bits(&inverse)), (bits(&row_y), bits(&row_inverse)));
         let (mut dx, mut dgain) = (dy.clone(), vec![0.5; width]);
-        let to = StridedMut::new(&mut dx, y_stride, len);
+        let to = StridedSliceMut::new(&mut dx, y_stride, len);
         rms_norm_heads_backward(rows(), &gain, &inverse, to, &mut dgain, Write::Add);
         assert_eq!((bits(&apart(&dx, y_stride)), bits(&dgain)), (bits(&row_dx), bits(&row_dgain)));
         for row in 0..ROWS {
@@ -147,9 +153,9 @@ mod tests {
         }
 
         let (mut apart_dx, mut apart_dgain) = (dy.clone(), vec![f32::NAN; width]);
-        let from = Strided::new(&dy, y_stride, len);
+        let from = StridedSlice::new(&dy, y_stride, len);
         rms_norm_heads_dgain(rows(), width, &inverse, from, 0..width, &mut apart_dgain, Write::Set);
-        rms_norm_heads_dx(rows(), &gain, &inverse, StridedMut::new(&mut apart_dx, y_stride, len));
+        rms_norm_heads_dx(rows(), &gain, &inverse, StridedSliceMut::new(&mut apart_dx, y_stride, len));
         rms_norm_backward(&row_x, &gain, &inverse, &row_dy, &mut row_dx, None, &mut row_dgain, Write::Set);
         assert_eq!((bits(&apart_dx), bits(&apart_dgain)), (bits(&dx), bits(&row_dgain)));
     }
@@ -168,6 +174,6 @@ mod tests {
     #[should_panic(expected = "`inverse` has 3 elements, expected 4")]
     fn every_head_needs_its_statistics() {
         let (x, mut y) = ([0.0; 8], [0.0; 8]);
-        rms_norm_heads(Strided::new(&x, 4, 4), &[1.0; 2], StridedMut::new(&mut y, 4, 4), &mut [0.0; 3], EPS);
+        rms_norm_heads(StridedSlice::new(&x, 4, 4), &[1.0; 2], StridedSliceMut::new(&mut y, 4, 4), &mut [0.0; 3], EPS);
     }
 }

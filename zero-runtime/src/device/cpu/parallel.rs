@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use super::simd::{LANES, divided};
-use super::{Cpu, Matrix, MatrixMut, Then};
+use super::{Cpu, MatrixMut, SliceThen, StridedMatrix};
 use crate::device::{Element, Stored, StoredMut, Weights};
 
 /// Elements that are worth a thread of their own: a few times as long as it takes to wake one.
@@ -143,7 +143,7 @@ impl<T: Send> Cut for &mut [T] {
 }
 
 /// By rows.
-impl<T: Sync> Cut for Matrix<'_, T> {
+impl<T: Sync> Cut for StridedMatrix<'_, T> {
     fn cut(self, at: usize, _: usize) -> (Self, Self) {
         self.split_at(at)
     }
@@ -157,7 +157,7 @@ impl<T: Send> Cut for MatrixMut<'_, T> {
 }
 
 /// By rows.
-impl<E: Element> Cut for Then<'_, E> {
+impl<E: Element> Cut for SliceThen<'_, E> {
     fn cut(self, at: usize, of: usize) -> (Self, Self) {
         match self {
             Self::Nothing => (Self::Nothing, Self::Nothing),

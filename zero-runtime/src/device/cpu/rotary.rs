@@ -8,7 +8,7 @@ use zero_plan::config::Width;
 use super::attention::HEAD_DIM_MAX;
 use super::math::sin_cos;
 use super::simd::{check_len, divided, vectorised};
-use super::strided::StridedMut;
+use super::strided::StridedSliceMut;
 use crate::device::element::{known_mut, narrow_pair, widen_pair};
 use crate::device::{Element, Rotary, bf16};
 
@@ -36,7 +36,7 @@ pub fn rotary_table(rotary: &Rotary, positions: Range<usize>, head_dim: usize, t
 
 /// Turns each head of `x`, whose first row is number `first`: pair (i, i + head_dim / 2) by the angle of row t % `length` of
 /// `table`, (length, head_dim), where t is the number of the row; the other way where it is to go `back`.
-pub fn rotate<E: Element>(mut x: StridedMut<E>, first: usize, table: &[f32], length: usize, back: bool) {
+pub fn rotate<E: Element>(mut x: StridedSliceMut<E>, first: usize, table: &[f32], length: usize, back: bool) {
     let head_dim = divided("table", table.len(), length);
     divided("a row", x.width(), head_dim);
     let sign = if back { -1.0 } else { 1.0 };
@@ -136,7 +136,7 @@ mod tests {
         let (table, before) = (table(YARN, 0..length, head_dim), stored::<E>(rows * stride, 1));
         for back in [false, true] {
             let (mut x, first) = (before.clone(), 2);
-            rotate(StridedMut::new(&mut x, stride, width), first, &table, length, back);
+            rotate(StridedSliceMut::new(&mut x, stride, width), first, &table, length, back);
             let (wide, angles) = (to_f64(&before), to_f64(&table));
             let mut expected = wide.clone();
             for row in 0..rows {
@@ -175,7 +175,7 @@ mod tests {
         let product = |i: usize, j: usize| {
             let turned = |x: &[f32], position| {
                 let mut x = x.to_vec();
-                rotate(StridedMut::new(&mut x, head_dim, head_dim), position, &table, 20, false);
+                rotate(StridedSliceMut::new(&mut x, head_dim, head_dim), position, &table, 20, false);
                 to_f64(&x)
             };
             turned(&q, i).iter().zip(turned(&k, j)).map(|(q, k)| q * k).sum::<f64>()

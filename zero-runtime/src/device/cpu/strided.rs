@@ -4,15 +4,15 @@ use super::parallel::Cut;
 
 /// Rows to read: row i is `data[i * stride ..][.. width]`.
 #[derive(Clone, Copy)]
-pub struct Strided<'a, T> {
+pub struct StridedSlice<'a, T> {
     data: &'a [T],
     stride: usize,
     width: usize,
     rows: usize,
 }
 
-/// Rows to write, which lie as those of [`Strided`] do.
-pub struct StridedMut<'a, T> {
+/// Rows to write, which lie as those of [`StridedSlice`] do.
+pub struct StridedSliceMut<'a, T> {
     data: &'a mut [T],
     stride: usize,
     width: usize,
@@ -26,7 +26,7 @@ fn count(len: usize, stride: usize, width: usize) -> usize {
     if len < width { 0 } else { (len - width) / stride + 1 }
 }
 
-impl<'a, T> Strided<'a, T> {
+impl<'a, T> StridedSlice<'a, T> {
     /// All rows of `data`.
     #[track_caller]
     pub fn new(data: &'a [T], stride: usize, width: usize) -> Self {
@@ -50,7 +50,7 @@ impl<'a, T> Strided<'a, T> {
     }
 }
 
-impl<'a, T> StridedMut<'a, T> {
+impl<'a, T> StridedSliceMut<'a, T> {
     /// All rows of `data`.
     #[track_caller]
     pub fn new(data: &'a mut [T], stride: usize, width: usize) -> Self {
@@ -75,13 +75,13 @@ impl<'a, T> StridedMut<'a, T> {
     }
 
     /// The same rows, to read.
-    pub fn as_rows(&self) -> Strided<'_, T> {
-        Strided { data: self.data, stride: self.stride, width: self.width, rows: self.rows }
+    pub fn as_rows(&self) -> StridedSlice<'_, T> {
+        StridedSlice { data: self.data, stride: self.stride, width: self.width, rows: self.rows }
     }
 }
 
 /// By rows.
-impl<T: Sync> Cut for Strided<'_, T> {
+impl<T: Sync> Cut for StridedSlice<'_, T> {
     fn cut(self, at: usize, _: usize) -> (Self, Self) {
         let (left, right) = self.data.split_at((at * self.stride).min(self.data.len()));
         (Self { data: left, rows: at, ..self }, Self { data: right, rows: self.rows - at, ..self })
@@ -89,7 +89,7 @@ impl<T: Sync> Cut for Strided<'_, T> {
 }
 
 /// By rows.
-impl<T: Send> Cut for StridedMut<'_, T> {
+impl<T: Send> Cut for StridedSliceMut<'_, T> {
     fn cut(self, at: usize, _: usize) -> (Self, Self) {
         let Self { data, stride, width, rows } = self;
         let (left, right) = data.split_at_mut((at * stride).min(data.len()));
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn rows_are_those_of_the_first_columns() {
         let data = [0, 1, 2, 3, 4, 5, 6, 7];
-        let rows = Strided::new(&data, 3, 2);
+        let rows = StridedSlice::new(&data, 3, 2);
         assert_eq!((rows.rows(), rows.row(0), rows.row(2)), (3, &[0, 1][..], &[6, 7][..]));
-        assert_eq!([0, 1, 2, 4, 5, 6].map(|len| Strided::new(&data[..len], 3, 2).rows()), [0, 0, 1, 1, 2, 2]);
+        assert_eq!([0, 1, 2, 4, 5, 6].map(|len| StridedSlice::new(&data[..len], 3, 2).rows()), [0, 0, 1, 1, 2, 2]);
         for at in 0..=3 {
             let (left, right) = rows.cut(at, 3);
             assert_eq!((left.rows(), right.rows()), (at, 3 - at));
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn what_lies_between_is_left_as_it_is() {
         let mut data = [0; 8];
-        let (mut left, mut right) = StridedMut::new(&mut data, 3, 2).cut(1, 3);
+        let (mut left, mut right) = StridedSliceMut::new(&mut data, 3, 2).cut(1, 3);
         left.row(0).fill(1);
         right.row(1).fill(2);
         assert_eq!((left.width(), right.as_rows().row(1)), (2, &[2, 2][..]));
@@ -128,6 +128,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "rows of 3 elements lie 2 after one another")]
     fn rows_that_overlap_are_refused() {
-        Strided::new(&[0; 8], 2, 3);
+        StridedSlice::new(&[0; 8], 2, 3);
     }
 }

@@ -3,12 +3,12 @@
 use super::Cuda;
 use super::elementwise::{check_len, over};
 use super::launch::Kernel;
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Element, Nonlinearity};
 use crate::view::{View, ViewMut};
 
-const ACTIVATE: Kernel = Kernel::new(Source::Nonlinear, "activate");
-const ACTIVATE_BACKWARD: Kernel = Kernel::new(Source::Nonlinear, "activate_backward");
+const ACTIVATE: Kernel = Kernel::new(KernelSource::Nonlinear, "activate");
+const ACTIVATE_BACKWARD: Kernel = Kernel::new(KernelSource::Nonlinear, "activate_backward");
 
 /// What kernels call a nonlinearity, as in `nonlinear.cu`.
 pub(super) fn number(kind: Nonlinearity) -> usize {

@@ -8,7 +8,7 @@ use super::Cuda;
 use super::elementwise::check_len;
 use super::grid::{of_rows, pair, words};
 use super::launch::{Argument, Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{AttentionShape, Element, Strided};
 use crate::view::{View, ViewMut};
 
@@ -21,7 +21,7 @@ const THREADS: usize = 128;
 /// Threads that share the `do . o` of a query, as in `attention.cu`.
 const DELTA_THREADS: usize = 8;
 
-const DELTA: Kernel = Kernel::new(Source::Attention, "attention_delta");
+const DELTA: Kernel = Kernel::new(KernelSource::Attention, "attention_delta");
 
 /// Kernels of a width, and how many queries or keys a block of them has.
 struct Kernels {
@@ -39,16 +39,16 @@ impl Kernels {
         let named = Kernel::new;
         match width {
             Width::F32 => Self {
-                forward: named(Source::Attention, "attention"),
-                dkv: named(Source::Attention, "attention_dkv"),
-                dq: named(Source::Attention, "attention_dq"),
+                forward: named(KernelSource::Attention, "attention"),
+                dkv: named(KernelSource::Attention, "attention_dkv"),
+                dq: named(KernelSource::Attention, "attention_dq"),
                 rows: [32, 16],
                 dim: head_dim.next_power_of_two().max(32),
             },
             Width::BF16 => Self {
-                forward: named(Source::AttentionBf16, "attention_bf16"),
-                dkv: named(Source::AttentionBf16, "attention_dkv_bf16"),
-                dq: named(Source::AttentionBf16, "attention_dq_bf16"),
+                forward: named(KernelSource::AttentionBf16, "attention_bf16"),
+                dkv: named(KernelSource::AttentionBf16, "attention_dkv_bf16"),
+                dq: named(KernelSource::AttentionBf16, "attention_dq_bf16"),
                 rows: [64, 64],
                 dim: head_dim.next_multiple_of(16),
             },

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys as cu;
 
-use super::context::Context;
+use super::context::DeviceContext;
 use super::error::CudaError;
 
 /// The queue that a capture begins and ends in, and that graphs are launched in.
@@ -71,7 +71,7 @@ fn operation(counting: Counting, address: cu::CUdeviceptr, value: u32) -> cu::CU
     operation
 }
 
-impl Context {
+impl DeviceContext {
     /// From here on, what this thread asks of the first queue, and of those that wait for it, is captured and not done.
     pub fn begin_capture(&self) -> Result<(), CudaError> {
         let mode = cu::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;

@@ -12,8 +12,8 @@ use cudarc::driver::sys as cu;
 use zero_plan::{Parcel, Stream};
 
 use super::error::CudaError;
-use super::library::{Libraries, Status};
-use super::outside::Taken;
+use super::library::{CallStatus, Libraries};
+use super::outside::KnownMemory;
 
 /// The oldest version of the driver that has all that is called here: that of CUDA 13.0.
 const DRIVER_MIN: i32 = 13_000;
@@ -27,14 +27,14 @@ pub(super) const QUEUES: usize = Stream::ALL.len() + Parcel::ALL.len();
 /// The queue of reads beside a run.
 pub(super) const ASIDE: usize = QUEUES;
 
-const OUT_OF_MEMORY: Status = 2;
+const OUT_OF_MEMORY: CallStatus = 2;
 
 /// How long giving something back waits for the queues: so many sleeps.
 const SETTLE_SLEEPS: u32 = 10_000;
 const SETTLE_SLEEP: Duration = Duration::from_millis(1);
 
 /// A device, its queues and its failure.
-pub(super) struct Context {
+pub(super) struct DeviceContext {
     pub libraries: &'static Libraries,
     pub ordinal: usize,
     pub device: cu::CUdevice,
@@ -46,17 +46,17 @@ pub(super) struct Context {
     /// One for each queue: what others wait for that are to come after all of it.
     joins: [cu::CUevent; QUEUES],
     failure: OnceLock<CudaError>,
-    pub taken: Taken,
+    pub taken: KnownMemory,
     /// Whether a queue waits for what never comes.
     is_abandoned: AtomicBool,
 }
 
 // SAFETY: what the driver gives out may be used by any thread, and the driver orders calls itself.
-unsafe impl Send for Context {}
+unsafe impl Send for DeviceContext {}
 // SAFETY: as above; what changes here is the failure, which orders itself.
-unsafe impl Sync for Context {}
+unsafe impl Sync for DeviceContext {}
 
-impl Context {
+impl DeviceContext {
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         let libraries = Libraries::get()?;
         let mut context = Self {
@@ -69,7 +69,7 @@ impl Context {
             streams: [null_mut(); QUEUES + 1],
             joins: [null_mut(); QUEUES],
             failure: OnceLock::new(),
-            taken: Taken::default(),
+            taken: KnownMemory::default(),
             is_abandoned: AtomicBool::new(false),
         };
         context.find()?;
@@ -86,7 +86,7 @@ impl Context {
         unsafe {
             let begun = (driver.cuInit)(0);
             // The driver says "no device" here where there is none at all.
-            if begun == cu::cudaError_enum::CUDA_ERROR_NO_DEVICE as Status {
+            if begun == cu::cudaError_enum::CUDA_ERROR_NO_DEVICE as CallStatus {
                 return Err(CudaError::NoDevice { ordinal: self.ordinal, count: 0 });
             }
             // An old one tells its version all the same.
@@ -172,7 +172,7 @@ impl Context {
         self.streams[queue]
     }
 
-    /// A new event, for [`Context::drop_event`] in the end.
+    /// A new event, for [`DeviceContext::drop_event`] in the end.
     pub fn event(&self) -> Result<cu::CUevent, CudaError> {
         let mut event = null_mut();
         let untimed = cu::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
@@ -241,7 +241,7 @@ impl Context {
 
     /// Whether all queues of ranks have done all that they were asked for. What failed is done.
     pub fn is_idle(&self) -> bool {
-        const NOT_READY: Status = cu::cudaError_enum::CUDA_ERROR_NOT_READY as Status;
+        const NOT_READY: CallStatus = cu::cudaError_enum::CUDA_ERROR_NOT_READY as CallStatus;
         // SAFETY: queues of this context.
         let state = |queue: usize| unsafe { (self.libraries.driver.cuStreamQuery)(self.streams[queue]) };
         (0..QUEUES).all(|queue| match state(queue) {
@@ -276,9 +276,9 @@ impl Context {
     }
 
     /// What a status says.
-    pub fn reason(&self, status: Status) -> String {
+    pub fn reason(&self, status: CallStatus) -> String {
         let driver = &self.libraries.driver;
-        let text = |get: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
+        let text = |get: unsafe extern "C" fn(CallStatus, *mut *const c_char) -> CallStatus| {
             let mut text = std::ptr::null();
             // SAFETY: room for a pointer to a text that lives as long as the library, or null.
             unsafe {
@@ -293,7 +293,7 @@ impl Context {
     }
 
     /// An error unless the status is 0.
-    pub fn check(&self, call: &'static str, status: Status) -> Result<(), CudaError> {
+    pub fn check(&self, call: &'static str, status: CallStatus) -> Result<(), CudaError> {
         let ordinal = self.ordinal;
         match status {
             0 => Ok(()),
@@ -302,8 +302,8 @@ impl Context {
         }
     }
 
-    /// [`Context::check`] of a call that takes so many bytes of the device, or an unknown number of them.
-    pub fn check_memory(&self, bytes: usize, call: &'static str, status: Status) -> Result<(), CudaError> {
+    /// [`DeviceContext::check`] of a call that takes so many bytes of the device, or an unknown number of them.
+    pub fn check_memory(&self, bytes: usize, call: &'static str, status: CallStatus) -> Result<(), CudaError> {
         if status != OUT_OF_MEMORY || bytes == 0 {
             return self.check(call, status);
         }
@@ -325,12 +325,12 @@ impl Context {
 }
 
 /// Whether a status tells of an op that began earlier: from then on the device refuses all calls.
-pub(super) fn is_late(status: Status) -> bool {
+pub(super) fn is_late(status: CallStatus) -> bool {
     // An illegal address, a timeout, an assertion, faults of the hardware and of a kernel, and what nobody can explain.
     matches!(status, 700 | 702 | 710 | 714..=719 | 999)
 }
 
-impl Drop for Context {
+impl Drop for DeviceContext {
     fn drop(&mut self) {
         let driver = &self.libraries.driver;
         if self.handle.is_null() || !self.settle() {

@@ -4,12 +4,12 @@ use super::Cuda;
 use super::elementwise::{check_len, divided};
 use super::grid::{BLOCK, PACK, of_packs, word};
 use super::launch::{Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::Element;
 use crate::view::{View, ViewMut};
 
-const CROSS_ENTROPY: Kernel = Kernel::new(Source::Loss, "cross_entropy");
-const CROSS_ENTROPY_BACKWARD: Kernel = Kernel::new(Source::Loss, "cross_entropy_backward");
+const CROSS_ENTROPY: Kernel = Kernel::new(KernelSource::Loss, "cross_entropy");
+const CROSS_ENTROPY_BACKWARD: Kernel = Kernel::new(KernelSource::Loss, "cross_entropy_backward");
 
 pub(super) fn cross_entropy<E: Element>(
     cuda: &Cuda,

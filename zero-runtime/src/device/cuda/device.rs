@@ -15,7 +15,7 @@ use super::{
 };
 use crate::device::{
     AdamW, Agreement, AttentionShape, Carried, Device, Element, Failure, Group, HyperBlock, Mark, Matrix, Nonlinearity,
-    Parts, ReportBlock, Rotary, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -100,7 +100,7 @@ impl Device for Cuda {
         Ok(CudaMemory::new(&self.context, bytes)?)
     }
 
-    fn share(&self, segment: Arc<Segment>, parts: Parts) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, LaunchError> {
         let shared = CudaMemory::shared(&self.context, segment, parts)?;
         self.host.set(shared.host().unwrap_or_default());
         Ok(shared)
@@ -128,7 +128,7 @@ impl Device for Cuda {
 
     fn connect(&self, groups: &[Group], names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
         self.context.enter()?;
-        *self.groups.borrow_mut() = nccl::Groups::join(&self.context, groups, names, goes_on)?;
+        *self.groups.borrow_mut() = nccl::NcclGroups::join(&self.context, groups, names, goes_on)?;
         Ok(())
     }
 

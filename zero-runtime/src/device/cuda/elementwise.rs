@@ -7,7 +7,7 @@ use zero_plan::config::Width;
 
 use super::Cuda;
 use super::launch::{Argument, Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Element, Stored, StoredMut};
 use crate::view::{View, ViewMut};
 
@@ -20,12 +20,12 @@ pub(super) const EIGHT: usize = 8;
 /// What addresses must be multiples of, to be read and written in the longest words.
 const WORD_BYTES: u64 = 16;
 
-const CONVERT: Kernel = Kernel::new(Source::Elementwise, "convert");
-const ADD: Kernel = Kernel::new(Source::Elementwise, "add");
-const MUL: Kernel = Kernel::new(Source::Elementwise, "mul");
-const SCALE: Kernel = Kernel::new(Source::Elementwise, "scale");
-const FILL: Kernel = Kernel::new(Source::Elementwise, "fill");
-const BROADCAST: Kernel = Kernel::new(Source::Elementwise, "broadcast");
+const CONVERT: Kernel = Kernel::new(KernelSource::Elementwise, "convert");
+const ADD: Kernel = Kernel::new(KernelSource::Elementwise, "add");
+const MUL: Kernel = Kernel::new(KernelSource::Elementwise, "mul");
+const SCALE: Kernel = Kernel::new(KernelSource::Elementwise, "scale");
+const FILL: Kernel = Kernel::new(KernelSource::Elementwise, "fill");
+const BROADCAST: Kernel = Kernel::new(KernelSource::Elementwise, "broadcast");
 
 /// 1 where all addresses are multiples of [`WORD_BYTES`], else 0: a constant of kernels.
 pub(super) fn aligned<const N: usize>(arguments: [Argument; N]) -> usize {

@@ -5,13 +5,13 @@ use super::Cuda;
 use super::elementwise::divided;
 use super::grid::{BLOCK, PACK, of_packs, word};
 use super::launch::{Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Element, Write};
 use crate::view::{View, ViewMut};
 
-const EMBED: Kernel = Kernel::new(Source::Embedding, "embed");
-const EMBED_BACKWARD: Kernel = Kernel::new(Source::Embedding, "embed_backward");
-const POSITIONS_BACKWARD: Kernel = Kernel::new(Source::Embedding, "positions_backward");
+const EMBED: Kernel = Kernel::new(KernelSource::Embedding, "embed");
+const EMBED_BACKWARD: Kernel = Kernel::new(KernelSource::Embedding, "embed_backward");
+const POSITIONS_BACKWARD: Kernel = Kernel::new(KernelSource::Embedding, "positions_backward");
 
 /// Rows of a table that a block has at most, as in `embedding.cu`.
 const SLOTS: usize = 64;

@@ -5,12 +5,12 @@ use super::activation::number;
 use super::elementwise::{check_len, divided};
 use super::grid::{PACK, of_packs, word};
 use super::launch::Kernel;
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Element, Nonlinearity};
 use crate::view::{View, ViewMut};
 
-const GATE: Kernel = Kernel::new(Source::Nonlinear, "gate");
-const GATE_BACKWARD: Kernel = Kernel::new(Source::Nonlinear, "gate_backward");
+const GATE: Kernel = Kernel::new(KernelSource::Nonlinear, "gate");
+const GATE_BACKWARD: Kernel = Kernel::new(KernelSource::Nonlinear, "gate_backward");
 
 pub(super) fn gate<E: Element>(cuda: &Cuda, kind: Nonlinearity, x: View<Cuda, E>, y: ViewMut<Cuda, E>, width: usize) {
     let rows = divided("y", y.len(), width);

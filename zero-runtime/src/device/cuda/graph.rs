@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use cudarc::driver::sys as cu;
 
 use super::capture::{CountNode, Counting, Graph};
-use super::context::Context;
+use super::context::DeviceContext;
 use super::error::CudaError;
 use super::handle::Cuda;
 use super::staging::{ALIGNMENT, Pinned};
@@ -48,7 +48,7 @@ pub(super) struct Graphs {
 /// How far a pass is.
 #[derive(Clone, Copy, Default)]
 struct Progress {
-    calls: Calls,
+    calls: CallsHash,
     made: usize,
     counted: usize,
     staged_bytes: usize,
@@ -74,9 +74,9 @@ struct Staged {
 
 /// A hash of calls: of all words that make two of them differ.
 #[derive(Clone, Copy, Default)]
-struct Calls(u64);
+struct CallsHash(u64);
 
-impl Hasher for Calls {
+impl Hasher for CallsHash {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -146,7 +146,7 @@ impl Graphs {
         Some(self.room.as_ref()?.start().wrapping_add(staged.offset))
     }
 
-    fn begin(&mut self, context: &std::sync::Arc<Context>, key: u64) -> Result<(), CudaError> {
+    fn begin(&mut self, context: &std::sync::Arc<DeviceContext>, key: u64) -> Result<(), CudaError> {
         let known = self.kept.iter().position(|kept| kept.key == key);
         let staged_bytes = std::mem::take(&mut self.at).staged_bytes;
         if known.is_none() && !self.is_warm {
@@ -171,7 +171,7 @@ impl Graphs {
         Ok(())
     }
 
-    fn end(&mut self, context: &Context) -> Result<(), CudaError> {
+    fn end(&mut self, context: &DeviceContext) -> Result<(), CudaError> {
         let mode = std::mem::take(&mut self.mode);
         self.is_warm |= mode == Mode::WarmUp;
         if matches!(mode, Mode::Apart | Mode::WarmUp) {
@@ -193,7 +193,7 @@ impl Graphs {
     }
 
     /// Ends a capture that nobody will end.
-    pub fn abandon(&mut self, context: &Context) {
+    pub fn abandon(&mut self, context: &DeviceContext) {
         if std::mem::take(&mut self.mode) == Mode::Capture {
             context.abandon_capture();
         }
@@ -201,7 +201,7 @@ impl Graphs {
 
     /// # Safety
     /// No queue of this context does any of it any more.
-    pub unsafe fn unload(&mut self, context: &Context) {
+    pub unsafe fn unload(&mut self, context: &DeviceContext) {
         // SAFETY: by the caller's promise; nothing of it is left.
         unsafe {
             self.kept.drain(..).filter_map(|kept| kept.graph).for_each(|graph| context.drop_graph(&graph));

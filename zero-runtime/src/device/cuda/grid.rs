@@ -3,7 +3,7 @@
 
 use super::Cuda;
 use super::launch::{Argument, Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::Write;
 use crate::view::ViewMut;
 
@@ -19,7 +19,7 @@ const SUM_BLOCKS: usize = 512;
 /// Columns of a block that adds chunks, as in `norm.cu`.
 const CHUNK_COLUMNS: usize = 32;
 
-const ADD_CHUNKS: Kernel = Kernel::new(Source::Norm, "add_chunks");
+const ADD_CHUNKS: Kernel = Kernel::new(KernelSource::Norm, "add_chunks");
 
 /// Threads that share a row of so many elements: a part of a warp, a warp, or a block.
 pub(super) fn sharing(width: usize) -> usize {
@@ -67,7 +67,7 @@ fn narrowed(number: usize) -> u32 {
 /// How the columns of a matrix are summed: a block has a tile of them and a chunk of the rows, and as many `lanes` stand beside
 /// one another in it. What chunks give is added in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Columns {
+pub(super) struct ColumnSums {
     width: usize,
     pub lanes: usize,
     pub tiles: usize,
@@ -76,7 +76,7 @@ pub(super) struct Columns {
     chunks: usize,
 }
 
-impl Columns {
+impl ColumnSums {
     pub fn of(rows: usize, width: usize) -> Self {
         let lanes = width.div_ceil(PACK).next_power_of_two().min(32);
         let tiles = width.div_ceil(lanes * PACK);
@@ -124,8 +124,8 @@ mod tests {
     fn every_row_is_in_one_chunk_and_every_column_in_one_tile() {
         for rows in [0, 1, 7, 64, 65, 1000, 65_536, 1 << 20] {
             for width in [1, 7, 8, 9, 64, 255, 256, 257, 768, 5120, 131_072, 1 << 20] {
-                let columns = Columns::of(rows, width);
-                let Columns { lanes, tiles, chunk, chunks, .. } = columns;
+                let columns = ColumnSums::of(rows, width);
+                let ColumnSums { lanes, tiles, chunk, chunks, .. } = columns;
                 assert!((tiles - 1) * lanes * PACK < width && width <= tiles * lanes * PACK, "{columns:?}");
                 assert!(rows <= chunks * chunk && (rows == 0 || (chunks - 1) * chunk < rows), "{columns:?}");
                 assert!(BLOCK.is_multiple_of(lanes) && tiles * chunks <= SUM_BLOCKS.max(tiles), "{columns:?}");

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
 
-use super::context::{ASIDE, Context};
+use super::context::{ASIDE, DeviceContext};
 use super::error::CudaError;
 use super::graph::Graphs;
 use super::launch::Kernel;
 use super::module::Modules;
-use super::nccl::Groups;
+use super::nccl::NcclGroups;
 use super::product::Products;
-use super::staging::Staging;
-use super::workspace::Workspace;
+use super::staging::HandleStaging;
+use super::workspace::QueueWorkspace;
 
 /// One CUDA device, for one rank.
 ///
@@ -25,18 +25,18 @@ pub struct Cuda {
     pub(super) modules: RefCell<Modules>,
     pub(super) products: RefCell<Products>,
     /// None on a handle that could not have one: it has failed.
-    pub(super) staging: RefCell<Option<Staging>>,
-    pub(super) workspace: Workspace,
+    pub(super) staging: RefCell<Option<HandleStaging>>,
+    pub(super) workspace: QueueWorkspace,
     pub(super) graphs: RefCell<Graphs>,
     /// The ranks that it exchanges bytes with.
-    pub(super) groups: RefCell<Groups>,
+    pub(super) groups: RefCell<NcclGroups>,
     pub(super) events: RefCell<Vec<cu::CUevent>>,
     queue: Cell<usize>,
     /// The kernels that a rehearsal has asked for, while there is one.
     pub(super) rehearsed: RefCell<Option<HashSet<Kernel>>>,
     /// The host's part of the memory that ranks share: where it begins, how long it is, and where the device finds it.
     pub(super) host: Cell<(usize, usize, u64)>,
-    pub(super) context: Arc<Context>,
+    pub(super) context: Arc<DeviceContext>,
 }
 
 // SAFETY: handles of the driver and of its libraries may be used by any thread, by one at a time, and this value is no `Sync`.
@@ -48,20 +48,20 @@ impl Cuda {
     /// # Errors
     /// Z0430 to Z0436: if a library, the device or its memory cannot be had.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        let context = Arc::new(Context::open(ordinal)?);
-        let staging = Staging::new(&context)?;
+        let context = Arc::new(DeviceContext::open(ordinal)?);
+        let staging = HandleStaging::new(&context)?;
         let products = Products::new(&context)?;
         Ok(Self::of(context, 0, Some(staging), products))
     }
 
-    fn of(context: Arc<Context>, queue: usize, staging: Option<Staging>, products: Products) -> Self {
+    fn of(context: Arc<DeviceContext>, queue: usize, staging: Option<HandleStaging>, products: Products) -> Self {
         Self {
             modules: RefCell::default(),
             products: RefCell::new(products),
             staging: RefCell::new(staging),
-            workspace: Workspace::default(),
+            workspace: QueueWorkspace::default(),
             graphs: RefCell::default(),
-            groups: RefCell::new(Groups::none()),
+            groups: RefCell::new(NcclGroups::none()),
             events: RefCell::default(),
             queue: Cell::new(queue),
             rehearsed: RefCell::default(),
@@ -74,7 +74,7 @@ impl Cuda {
     pub(super) fn aside(&self) -> Self {
         let made = self.context.enter().and_then(|()| {
             self.context.join_all(ASIDE)?;
-            Staging::new(&self.context)
+            HandleStaging::new(&self.context)
         });
         let staging = made.map_err(|error| self.fail(error)).ok();
         Self::of(Arc::clone(&self.context), ASIDE, staging, Products::none(&self.context))

@@ -13,7 +13,7 @@ use zero_plan::config::Width;
 use super::Cuda;
 use super::context::is_late;
 use super::error::CudaError;
-use super::module::Source;
+use super::module::KernelSource;
 use crate::view::{View, ViewMut};
 
 /// The most constants that a kernel is compiled for.
@@ -37,7 +37,7 @@ enum Constant {
 /// A kernel with the constants that it is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Kernel {
-    pub source: Source,
+    pub source: KernelSource,
     name: &'static str,
     constants: [Constant; CONSTANTS_MAX],
     len: usize,
@@ -45,7 +45,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// The kernel of this name in a source.
-    pub const fn new(source: Source, name: &'static str) -> Self {
+    pub const fn new(source: KernelSource, name: &'static str) -> Self {
         Self { source, name, constants: [Constant::None; CONSTANTS_MAX], len: 0 }
     }
 
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_kernel_is_called_as_in_its_source() {
-        let kernel = Kernel::new(Source::Elementwise, "add");
+        let kernel = Kernel::new(KernelSource::Elementwise, "add");
         assert_eq!(kernel.to_string(), "add");
         assert_eq!(kernel.of(Width::BF16).with(768).of(Width::F32).to_string(), "add<bf16, 768, float>");
         assert!(kernel.with(1) != kernel.with(2));

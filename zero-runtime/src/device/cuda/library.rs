@@ -15,13 +15,13 @@ use cudarc::nvrtc::sys as rtc;
 use libloading::Library;
 
 use super::error::CudaError;
-use super::nccl::{Configuration, Name};
+use super::nccl::{Configuration, UniqueId};
 
 /// Folders to look in first, separated by colons.
 pub const FOLDERS_VARIABLE: &str = "ZERO_CUDA_LIBRARIES";
 
 /// What a call came to; 0 is success.
-pub(super) type Status = c_uint;
+pub(super) type CallStatus = c_uint;
 
 /// A struct of the functions of a library.
 macro_rules! functions {
@@ -32,7 +32,7 @@ macro_rules! functions {
         }
 
         impl $name {
-            fn of(library: &Opened) -> Result<Self, CudaError> {
+            fn of(library: &OpenLibrary) -> Result<Self, CudaError> {
                 Ok(Self {
                     $($function: {
                         // SAFETY: the type is that of the function of this name in CUDA's headers, as cudarc has it.
@@ -47,103 +47,103 @@ macro_rules! functions {
 functions! {
     /// The driver, `libcuda`.
     Driver {
-        cuInit: fn(c_uint) -> Status;
-        cuDriverGetVersion: fn(*mut c_int) -> Status;
-        cuGetErrorName: fn(Status, *mut *const c_char) -> Status;
-        cuGetErrorString: fn(Status, *mut *const c_char) -> Status;
-        cuDeviceGetCount: fn(*mut c_int) -> Status;
-        cuDeviceGet: fn(*mut cu::CUdevice, c_int) -> Status;
-        cuDeviceGetName: fn(*mut c_char, c_int, cu::CUdevice) -> Status;
-        cuDeviceGetAttribute: fn(*mut c_int, cu::CUdevice_attribute, cu::CUdevice) -> Status;
-        cuDevicePrimaryCtxRetain: fn(*mut cu::CUcontext, cu::CUdevice) -> Status;
-        cuDevicePrimaryCtxRelease_v2: fn(cu::CUdevice) -> Status;
-        cuCtxSetCurrent: fn(cu::CUcontext) -> Status;
-        cuMemGetInfo_v2: fn(*mut usize, *mut usize) -> Status;
+        cuInit: fn(c_uint) -> CallStatus;
+        cuDriverGetVersion: fn(*mut c_int) -> CallStatus;
+        cuGetErrorName: fn(CallStatus, *mut *const c_char) -> CallStatus;
+        cuGetErrorString: fn(CallStatus, *mut *const c_char) -> CallStatus;
+        cuDeviceGetCount: fn(*mut c_int) -> CallStatus;
+        cuDeviceGet: fn(*mut cu::CUdevice, c_int) -> CallStatus;
+        cuDeviceGetName: fn(*mut c_char, c_int, cu::CUdevice) -> CallStatus;
+        cuDeviceGetAttribute: fn(*mut c_int, cu::CUdevice_attribute, cu::CUdevice) -> CallStatus;
+        cuDevicePrimaryCtxRetain: fn(*mut cu::CUcontext, cu::CUdevice) -> CallStatus;
+        cuDevicePrimaryCtxRelease_v2: fn(cu::CUdevice) -> CallStatus;
+        cuCtxSetCurrent: fn(cu::CUcontext) -> CallStatus;
+        cuMemGetInfo_v2: fn(*mut usize, *mut usize) -> CallStatus;
         cuMemGetAllocationGranularity: fn(
             *mut usize, *const cu::CUmemAllocationProp, cu::CUmemAllocationGranularity_flags,
-        ) -> Status;
-        cuMemAddressReserve: fn(*mut cu::CUdeviceptr, usize, usize, cu::CUdeviceptr, c_ulonglong) -> Status;
-        cuMemAddressFree: fn(cu::CUdeviceptr, usize) -> Status;
+        ) -> CallStatus;
+        cuMemAddressReserve: fn(*mut cu::CUdeviceptr, usize, usize, cu::CUdeviceptr, c_ulonglong) -> CallStatus;
+        cuMemAddressFree: fn(cu::CUdeviceptr, usize) -> CallStatus;
         cuMemCreate: fn(
             *mut cu::CUmemGenericAllocationHandle, usize, *const cu::CUmemAllocationProp, c_ulonglong,
-        ) -> Status;
-        cuMemRelease: fn(cu::CUmemGenericAllocationHandle) -> Status;
-        cuMemMap: fn(cu::CUdeviceptr, usize, usize, cu::CUmemGenericAllocationHandle, c_ulonglong) -> Status;
-        cuMemUnmap: fn(cu::CUdeviceptr, usize) -> Status;
-        cuMemSetAccess: fn(cu::CUdeviceptr, usize, *const cu::CUmemAccessDesc, usize) -> Status;
+        ) -> CallStatus;
+        cuMemRelease: fn(cu::CUmemGenericAllocationHandle) -> CallStatus;
+        cuMemMap: fn(cu::CUdeviceptr, usize, usize, cu::CUmemGenericAllocationHandle, c_ulonglong) -> CallStatus;
+        cuMemUnmap: fn(cu::CUdeviceptr, usize) -> CallStatus;
+        cuMemSetAccess: fn(cu::CUdeviceptr, usize, *const cu::CUmemAccessDesc, usize) -> CallStatus;
         cuMemExportToShareableHandle: fn(
             *mut c_void, cu::CUmemGenericAllocationHandle, cu::CUmemAllocationHandleType, c_ulonglong,
-        ) -> Status;
+        ) -> CallStatus;
         cuMemImportFromShareableHandle: fn(
             *mut cu::CUmemGenericAllocationHandle, *mut c_void, cu::CUmemAllocationHandleType,
-        ) -> Status;
-        cuMemHostAlloc: fn(*mut *mut c_void, usize, c_uint) -> Status;
-        cuMemFreeHost: fn(*mut c_void) -> Status;
-        cuMemHostRegister_v2: fn(*mut c_void, usize, c_uint) -> Status;
-        cuMemHostUnregister: fn(*mut c_void) -> Status;
-        cuMemHostGetDevicePointer_v2: fn(*mut cu::CUdeviceptr, *mut c_void, c_uint) -> Status;
-        cuMemsetD8Async: fn(cu::CUdeviceptr, u8, usize, cu::CUstream) -> Status;
-        cuMemcpyHtoDAsync_v2: fn(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> Status;
-        cuMemcpyDtoHAsync_v2: fn(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> Status;
-        cuMemcpyAsync: fn(cu::CUdeviceptr, cu::CUdeviceptr, usize, cu::CUstream) -> Status;
-        cuStreamCreateWithPriority: fn(*mut cu::CUstream, c_uint, c_int) -> Status;
-        cuStreamDestroy_v2: fn(cu::CUstream) -> Status;
-        cuStreamSynchronize: fn(cu::CUstream) -> Status;
-        cuStreamQuery: fn(cu::CUstream) -> Status;
-        cuStreamWaitValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> Status;
-        cuStreamWriteValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> Status;
-        cuStreamWaitEvent: fn(cu::CUstream, cu::CUevent, c_uint) -> Status;
-        cuEventCreate: fn(*mut cu::CUevent, c_uint) -> Status;
-        cuEventDestroy_v2: fn(cu::CUevent) -> Status;
-        cuEventRecord: fn(cu::CUevent, cu::CUstream) -> Status;
-        cuEventSynchronize: fn(cu::CUevent) -> Status;
-        cuStreamBeginCapture_v2: fn(cu::CUstream, cu::CUstreamCaptureMode) -> Status;
-        cuStreamEndCapture: fn(cu::CUstream, *mut cu::CUgraph) -> Status;
+        ) -> CallStatus;
+        cuMemHostAlloc: fn(*mut *mut c_void, usize, c_uint) -> CallStatus;
+        cuMemFreeHost: fn(*mut c_void) -> CallStatus;
+        cuMemHostRegister_v2: fn(*mut c_void, usize, c_uint) -> CallStatus;
+        cuMemHostUnregister: fn(*mut c_void) -> CallStatus;
+        cuMemHostGetDevicePointer_v2: fn(*mut cu::CUdeviceptr, *mut c_void, c_uint) -> CallStatus;
+        cuMemsetD8Async: fn(cu::CUdeviceptr, u8, usize, cu::CUstream) -> CallStatus;
+        cuMemcpyHtoDAsync_v2: fn(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> CallStatus;
+        cuMemcpyDtoHAsync_v2: fn(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> CallStatus;
+        cuMemcpyAsync: fn(cu::CUdeviceptr, cu::CUdeviceptr, usize, cu::CUstream) -> CallStatus;
+        cuStreamCreateWithPriority: fn(*mut cu::CUstream, c_uint, c_int) -> CallStatus;
+        cuStreamDestroy_v2: fn(cu::CUstream) -> CallStatus;
+        cuStreamSynchronize: fn(cu::CUstream) -> CallStatus;
+        cuStreamQuery: fn(cu::CUstream) -> CallStatus;
+        cuStreamWaitValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> CallStatus;
+        cuStreamWriteValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> CallStatus;
+        cuStreamWaitEvent: fn(cu::CUstream, cu::CUevent, c_uint) -> CallStatus;
+        cuEventCreate: fn(*mut cu::CUevent, c_uint) -> CallStatus;
+        cuEventDestroy_v2: fn(cu::CUevent) -> CallStatus;
+        cuEventRecord: fn(cu::CUevent, cu::CUstream) -> CallStatus;
+        cuEventSynchronize: fn(cu::CUevent) -> CallStatus;
+        cuStreamBeginCapture_v2: fn(cu::CUstream, cu::CUstreamCaptureMode) -> CallStatus;
+        cuStreamEndCapture: fn(cu::CUstream, *mut cu::CUgraph) -> CallStatus;
         cuStreamGetCaptureInfo_v3: fn(
             cu::CUstream, *mut c_uint, *mut u64, *mut cu::CUgraph, *mut *const cu::CUgraphNode,
             *mut *const cu::CUgraphEdgeData, *mut usize,
-        ) -> Status;
+        ) -> CallStatus;
         cuStreamUpdateCaptureDependencies_v2: fn(
             cu::CUstream, *mut cu::CUgraphNode, *const cu::CUgraphEdgeData, usize, c_uint,
-        ) -> Status;
+        ) -> CallStatus;
         cuGraphAddBatchMemOpNode: fn(
             *mut cu::CUgraphNode, cu::CUgraph, *const cu::CUgraphNode, usize,
             *const cu::CUDA_BATCH_MEM_OP_NODE_PARAMS,
-        ) -> Status;
-        cuGraphInstantiateWithFlags: fn(*mut cu::CUgraphExec, cu::CUgraph, c_ulonglong) -> Status;
+        ) -> CallStatus;
+        cuGraphInstantiateWithFlags: fn(*mut cu::CUgraphExec, cu::CUgraph, c_ulonglong) -> CallStatus;
         cuGraphExecBatchMemOpNodeSetParams: fn(
             cu::CUgraphExec, cu::CUgraphNode, *const cu::CUDA_BATCH_MEM_OP_NODE_PARAMS,
-        ) -> Status;
-        cuGraphUpload: fn(cu::CUgraphExec, cu::CUstream) -> Status;
-        cuGraphLaunch: fn(cu::CUgraphExec, cu::CUstream) -> Status;
-        cuGraphExecDestroy: fn(cu::CUgraphExec) -> Status;
-        cuGraphDestroy: fn(cu::CUgraph) -> Status;
-        cuModuleLoadData: fn(*mut cu::CUmodule, *const c_void) -> Status;
-        cuModuleUnload: fn(cu::CUmodule) -> Status;
-        cuModuleGetFunction: fn(*mut cu::CUfunction, cu::CUmodule, *const c_char) -> Status;
+        ) -> CallStatus;
+        cuGraphUpload: fn(cu::CUgraphExec, cu::CUstream) -> CallStatus;
+        cuGraphLaunch: fn(cu::CUgraphExec, cu::CUstream) -> CallStatus;
+        cuGraphExecDestroy: fn(cu::CUgraphExec) -> CallStatus;
+        cuGraphDestroy: fn(cu::CUgraph) -> CallStatus;
+        cuModuleLoadData: fn(*mut cu::CUmodule, *const c_void) -> CallStatus;
+        cuModuleUnload: fn(cu::CUmodule) -> CallStatus;
+        cuModuleGetFunction: fn(*mut cu::CUfunction, cu::CUmodule, *const c_char) -> CallStatus;
         cuLaunchKernel: fn(
             cu::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, cu::CUstream, *mut *mut c_void,
             *mut *mut c_void,
-        ) -> Status;
+        ) -> CallStatus;
     }
 }
 
 functions! {
     /// The compiler of kernels, `libnvrtc`.
     Compiler {
-        nvrtcVersion: fn(*mut c_int, *mut c_int) -> Status;
-        nvrtcGetErrorString: fn(Status) -> *const c_char;
+        nvrtcVersion: fn(*mut c_int, *mut c_int) -> CallStatus;
+        nvrtcGetErrorString: fn(CallStatus) -> *const c_char;
         nvrtcCreateProgram: fn(
             *mut rtc::nvrtcProgram, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char,
-        ) -> Status;
-        nvrtcDestroyProgram: fn(*mut rtc::nvrtcProgram) -> Status;
-        nvrtcAddNameExpression: fn(rtc::nvrtcProgram, *const c_char) -> Status;
-        nvrtcCompileProgram: fn(rtc::nvrtcProgram, c_int, *const *const c_char) -> Status;
-        nvrtcGetLoweredName: fn(rtc::nvrtcProgram, *const c_char, *mut *const c_char) -> Status;
-        nvrtcGetCUBINSize: fn(rtc::nvrtcProgram, *mut usize) -> Status;
-        nvrtcGetCUBIN: fn(rtc::nvrtcProgram, *mut c_char) -> Status;
-        nvrtcGetProgramLogSize: fn(rtc::nvrtcProgram, *mut usize) -> Status;
-        nvrtcGetProgramLog: fn(rtc::nvrtcProgram, *mut c_char) -> Status;
+        ) -> CallStatus;
+        nvrtcDestroyProgram: fn(*mut rtc::nvrtcProgram) -> CallStatus;
+        nvrtcAddNameExpression: fn(rtc::nvrtcProgram, *const c_char) -> CallStatus;
+        nvrtcCompileProgram: fn(rtc::nvrtcProgram, c_int, *const *const c_char) -> CallStatus;
+        nvrtcGetLoweredName: fn(rtc::nvrtcProgram, *const c_char, *mut *const c_char) -> CallStatus;
+        nvrtcGetCUBINSize: fn(rtc::nvrtcProgram, *mut usize) -> CallStatus;
+        nvrtcGetCUBIN: fn(rtc::nvrtcProgram, *mut c_char) -> CallStatus;
+        nvrtcGetProgramLogSize: fn(rtc::nvrtcProgram, *mut usize) -> CallStatus;
+        nvrtcGetProgramLog: fn(rtc::nvrtcProgram, *mut c_char) -> CallStatus;
     }
 }
 
@@ -151,33 +151,33 @@ functions! {
     /// Matrix products, `libcublasLt`.
     Blas {
         cublasLtGetVersion: fn() -> usize;
-        cublasLtCreate: fn(*mut lt::cublasLtHandle_t) -> Status;
-        cublasLtDestroy: fn(lt::cublasLtHandle_t) -> Status;
+        cublasLtCreate: fn(*mut lt::cublasLtHandle_t) -> CallStatus;
+        cublasLtDestroy: fn(lt::cublasLtHandle_t) -> CallStatus;
         cublasLtMatmulDescCreate: fn(
             *mut lt::cublasLtMatmulDesc_t, lt::cublasComputeType_t, lt::cudaDataType,
-        ) -> Status;
-        cublasLtMatmulDescDestroy: fn(lt::cublasLtMatmulDesc_t) -> Status;
+        ) -> CallStatus;
+        cublasLtMatmulDescDestroy: fn(lt::cublasLtMatmulDesc_t) -> CallStatus;
         cublasLtMatmulDescSetAttribute: fn(
             lt::cublasLtMatmulDesc_t, lt::cublasLtMatmulDescAttributes_t, *const c_void, usize,
-        ) -> Status;
-        cublasLtMatrixLayoutCreate: fn(*mut lt::cublasLtMatrixLayout_t, lt::cudaDataType, u64, u64, i64) -> Status;
-        cublasLtMatrixLayoutDestroy: fn(lt::cublasLtMatrixLayout_t) -> Status;
-        cublasLtMatmulPreferenceCreate: fn(*mut lt::cublasLtMatmulPreference_t) -> Status;
-        cublasLtMatmulPreferenceDestroy: fn(lt::cublasLtMatmulPreference_t) -> Status;
+        ) -> CallStatus;
+        cublasLtMatrixLayoutCreate: fn(*mut lt::cublasLtMatrixLayout_t, lt::cudaDataType, u64, u64, i64) -> CallStatus;
+        cublasLtMatrixLayoutDestroy: fn(lt::cublasLtMatrixLayout_t) -> CallStatus;
+        cublasLtMatmulPreferenceCreate: fn(*mut lt::cublasLtMatmulPreference_t) -> CallStatus;
+        cublasLtMatmulPreferenceDestroy: fn(lt::cublasLtMatmulPreference_t) -> CallStatus;
         cublasLtMatmulPreferenceSetAttribute: fn(
             lt::cublasLtMatmulPreference_t, lt::cublasLtMatmulPreferenceAttributes_t, *const c_void, usize,
-        ) -> Status;
+        ) -> CallStatus;
         cublasLtMatmulAlgoGetHeuristic: fn(
             lt::cublasLtHandle_t, lt::cublasLtMatmulDesc_t, lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t,
             lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t, lt::cublasLtMatmulPreference_t, c_int,
             *mut Suggestion, *mut c_int,
-        ) -> Status;
+        ) -> CallStatus;
         cublasLtMatmul: fn(
             lt::cublasLtHandle_t, lt::cublasLtMatmulDesc_t, *const c_void, *const c_void, lt::cublasLtMatrixLayout_t,
             *const c_void, lt::cublasLtMatrixLayout_t, *const c_void, *const c_void, lt::cublasLtMatrixLayout_t,
             *mut c_void, lt::cublasLtMatrixLayout_t, *const lt::cublasLtMatmulAlgo_t, *mut c_void, usize,
             cu::CUstream,
-        ) -> Status;
+        ) -> CallStatus;
     }
 }
 
@@ -185,10 +185,10 @@ functions! {
     /// Communication, `libnccl`. Results are numbers, and memory is what the driver calls it.
     Nccl {
         ncclGetVersion: fn(*mut c_int) -> c_int;
-        ncclGetUniqueId: fn(*mut Name) -> c_int;
+        ncclGetUniqueId: fn(*mut UniqueId) -> c_int;
         ncclGetErrorString: fn(c_int) -> *const c_char;
         ncclGetLastError: fn(*mut c_void) -> *const c_char;
-        ncclCommInitRankConfig: fn(*mut *mut c_void, c_int, Name, c_int, *mut Configuration) -> c_int;
+        ncclCommInitRankConfig: fn(*mut *mut c_void, c_int, UniqueId, c_int, *mut Configuration) -> c_int;
         ncclCommGetAsyncError: fn(*mut c_void, *mut c_int) -> c_int;
         ncclCommDestroy: fn(*mut c_void) -> c_int;
         ncclCommAbort: fn(*mut c_void) -> c_int;
@@ -205,7 +205,7 @@ functions! {
 pub(super) struct Suggestion {
     pub algorithm: lt::cublasLtMatmulAlgo_t,
     pub workspace_bytes: usize,
-    pub status: Status,
+    pub status: CallStatus,
     pub waves: f32,
     pub reserved: [c_int; 4],
 }
@@ -243,16 +243,16 @@ impl Libraries {
     }
 
     fn open(first: &[PathBuf]) -> Result<Self, CudaError> {
-        let driver = Driver::of(&Opened::find("libcuda.so.1", first)?)?;
-        let compiler = Opened::find("libnvrtc.so.13", first)?;
-        let blas = Blas::of(&Opened::find("libcublasLt.so.13", first)?)?;
+        let driver = Driver::of(&OpenLibrary::find("libcuda.so.1", first)?)?;
+        let compiler = OpenLibrary::find("libnvrtc.so.13", first)?;
+        let blas = Blas::of(&OpenLibrary::find("libcublasLt.so.13", first)?)?;
         Ok(Self { driver, compiler: Compiler::of(&compiler)?, compiler_path: compiler.path, blas })
     }
 }
 
 /// The library that carries bytes between devices: only plans that ask for it need it.
 pub(super) fn nccl() -> Result<&'static Nccl, CudaError> {
-    opened_once(&CARRIERS, |first| Nccl::of(&Opened::find("libnccl.so.2", first)?))
+    opened_once(&CARRIERS, |first| Nccl::of(&OpenLibrary::find("libnccl.so.2", first)?))
 }
 
 /// What `open` finds, where it was not found already.
@@ -278,12 +278,12 @@ fn folders(list: &OsString) -> Vec<PathBuf> {
 }
 
 /// A library that stays open.
-struct Opened {
+struct OpenLibrary {
     path: PathBuf,
     library: &'static Library,
 }
 
-impl Opened {
+impl OpenLibrary {
     /// Looks in the folders `first`, then where the system's loader looks, then where PyTorch has been installed.
     fn find(name: &'static str, first: &[PathBuf]) -> Result<Self, CudaError> {
         let mut reason = None;

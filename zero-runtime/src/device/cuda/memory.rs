@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys as cu;
 
-use super::context::Context;
+use super::context::DeviceContext;
 use super::error::CudaError;
-use crate::device::{Exchange, Memory, Parts};
+use crate::device::{DeviceMemory, Exchange, SharedParts};
 use crate::launch::{LaunchError, Segment};
 
 const HANDLE: cu::CUmemAllocationHandleType =
@@ -23,7 +23,7 @@ pub struct CudaMemory(Arc<Mapped>);
 
 /// Pages of a device, and the addresses that they are at.
 struct Mapped {
-    context: Arc<Context>,
+    context: Arc<DeviceContext>,
     /// 0 until there are addresses.
     start: cu::CUdeviceptr,
     bytes: usize,
@@ -44,14 +44,14 @@ struct Pages {
 
 /// A segment of the host that the device reaches.
 struct Registered {
-    context: Arc<Context>,
+    context: Arc<DeviceContext>,
     segment: Arc<Segment>,
     start: cu::CUdeviceptr,
 }
 
 // SAFETY: so many bytes, mapped and zeroed, from an address that is a multiple of the device's pages, which are at least as
 // long as the host's; unmapped on drop of the last owner.
-unsafe impl Memory for CudaMemory {
+unsafe impl DeviceMemory for CudaMemory {
     fn start(&self) -> *mut u8 {
         std::ptr::without_provenance_mut(self.0.start as usize)
     }
@@ -66,11 +66,11 @@ static SHARED: Mutex<Vec<(usize, Weak<Mapped>)>> = Mutex::new(Vec::new());
 
 impl CudaMemory {
     /// New memory of zeros: so many bytes, and what fills the last page.
-    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
+    pub(super) fn new(context: &Arc<DeviceContext>, bytes: usize) -> Result<Self, CudaError> {
         Self::made(context, bytes.max(1), None)
     }
 
-    fn made(context: &Arc<Context>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
+    fn made(context: &Arc<DeviceContext>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
         let mut mapped = Mapped::nothing(context, bytes, host)?;
         let bytes = mapped.bytes;
         mapped.take(0, bytes)?;
@@ -81,7 +81,11 @@ impl CudaMemory {
 
     /// The memory that ranks share on their devices. Where they are threads, all of it is the device's that asks first;
     /// otherwise each rank gives its part, and reaches those of the others.
-    pub(super) fn shared(context: &Arc<Context>, segment: Arc<Segment>, parts: Parts) -> Result<Self, LaunchError> {
+    pub(super) fn shared(
+        context: &Arc<DeviceContext>,
+        segment: Arc<Segment>,
+        parts: SharedParts,
+    ) -> Result<Self, LaunchError> {
         match parts.exchange {
             None => Ok(Self::beside(context, segment, parts.bytes.iter().sum())?),
             Some(exchange) => Self::exchanged(context, segment, parts.own, &parts.bytes, exchange),
@@ -89,7 +93,7 @@ impl CudaMemory {
     }
 
     /// The memory of a device that goes with a segment of the host: the same for all ranks of this process.
-    fn beside(context: &Arc<Context>, segment: Arc<Segment>, bytes: usize) -> Result<Self, CudaError> {
+    fn beside(context: &Arc<DeviceContext>, segment: Arc<Segment>, bytes: usize) -> Result<Self, CudaError> {
         let key = segment.ptr().addr();
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|(_, mapped)| mapped.strong_count() > 0);
@@ -106,7 +110,7 @@ impl CudaMemory {
 
     /// One range of addresses with the part of each rank behind that of the one before it.
     fn exchanged(
-        context: &Arc<Context>,
+        context: &Arc<DeviceContext>,
         segment: Arc<Segment>,
         own: usize,
         parts: &[usize],
@@ -141,7 +145,7 @@ impl CudaMemory {
 }
 
 impl Registered {
-    fn new(context: &Arc<Context>, segment: Arc<Segment>) -> Result<Self, CudaError> {
+    fn new(context: &Arc<DeviceContext>, segment: Arc<Segment>) -> Result<Self, CudaError> {
         context.enter()?;
         let driver = &context.libraries.driver;
         let (host, mut start) = (segment.ptr().cast(), 0);
@@ -159,7 +163,7 @@ impl Registered {
     }
 }
 /// Pages on the device of a context, which may be given to other processes.
-fn properties(context: &Context) -> cu::CUmemAllocationProp {
+fn properties(context: &DeviceContext) -> cu::CUmemAllocationProp {
     cu::CUmemAllocationProp {
         type_: cu::CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED,
         requestedHandleTypes: HANDLE,
@@ -174,13 +178,13 @@ fn properties(context: &Context) -> cu::CUmemAllocationProp {
     }
 }
 
-fn location(context: &Context) -> cu::CUmemLocation {
+fn location(context: &DeviceContext) -> cu::CUmemLocation {
     cu::CUmemLocation { type_: cu::CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE, id: context.device }
 }
 
 impl Mapped {
     /// No pages at no addresses yet, for so many bytes at least.
-    fn nothing(context: &Arc<Context>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
+    fn nothing(context: &Arc<DeviceContext>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
         context.enter()?;
         let mut granularity = 0;
         let smallest = cu::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
@@ -252,7 +256,7 @@ impl Mapped {
     }
 
     /// Lets the device of a context read and write here.
-    fn admit(&self, context: &Context) -> Result<(), CudaError> {
+    fn admit(&self, context: &DeviceContext) -> Result<(), CudaError> {
         let access = cu::CUmemAccessDesc {
             location: location(context),
             flags: cu::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,

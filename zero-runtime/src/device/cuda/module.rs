@@ -12,21 +12,21 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::sys as cu;
 
 use super::Cuda;
-use super::context::Context;
+use super::context::DeviceContext;
 use super::error::CudaError;
 use super::launch::{Function, Kernel};
-use super::library::{Compiler, Status};
+use super::library::{CallStatus, Compiler};
 
 /// An enumeration of sources, each with its text.
 macro_rules! sources {
     ($($name:ident = $file:literal,)*) => {
         /// A file of kernels.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(super) enum Source {
+        pub(super) enum KernelSource {
             $(#[doc = $file] $name,)*
         }
 
-        impl Source {
+        impl KernelSource {
             /// Its name and its text.
             const fn text(self) -> [&'static str; 2] {
                 match self {
@@ -84,7 +84,7 @@ pub(super) struct Modules {
 impl Modules {
     /// # Safety
     /// None of them is launched after, and none runs any more.
-    pub unsafe fn unload(&mut self, context: &Context) {
+    pub unsafe fn unload(&mut self, context: &DeviceContext) {
         self.functions.clear();
         for module in self.modules.drain(..) {
             // SAFETY: loaded into this context. There is nobody to tell a failure.
@@ -97,7 +97,7 @@ impl Cuda {
     /// A kernel that can be launched.
     pub(super) fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
         let known = self.modules.borrow().functions.get(&kernel).copied();
-        known.map_or_else(|| self.load(kernel, &Code::of(&self.context, kernel)?), Ok)
+        known.map_or_else(|| self.load(kernel, &CompiledKernel::of(&self.context, kernel)?), Ok)
     }
 
     pub(super) fn is_loaded(&self, kernel: Kernel) -> bool {
@@ -105,7 +105,7 @@ impl Cuda {
     }
 
     /// Gives the device what was compiled.
-    pub(super) fn load(&self, kernel: Kernel, code: &Code) -> Result<Function, CudaError> {
+    pub(super) fn load(&self, kernel: Kernel, code: &CompiledKernel) -> Result<Function, CudaError> {
         let driver = &self.context.libraries.driver;
         let (mut module, mut function) = (null_mut(), null_mut());
         // SAFETY: code of a kernel, made by this driver's compiler and whole, as its hash says; room for what is written.
@@ -121,15 +121,15 @@ impl Cuda {
 }
 
 /// A compiled kernel.
-pub(super) struct Code {
+pub(super) struct CompiledKernel {
     /// What the kernel is called in it.
     symbol: CString,
     cubin: Vec<u8>,
 }
 
-impl Code {
+impl CompiledKernel {
     /// From a file, if it was compiled before; otherwise from the compiler.
-    pub(super) fn of(context: &Context, kernel: Kernel) -> Result<Self, CudaError> {
+    pub(super) fn of(context: &DeviceContext, kernel: Kernel) -> Result<Self, CudaError> {
         let failed = |reason| CudaError::Compile { kernel: kernel.to_string(), ordinal: context.ordinal, reason };
         let compiler = &context.libraries.compiler;
         let [major, minor] = compiler_version(context)?;
@@ -146,7 +146,7 @@ impl Code {
         if let Some(code) = file.as_deref().and_then(Self::read) {
             return Ok(code);
         }
-        let program = Program::new(compiler, kernel.source).map_err(failed)?;
+        let program = CompiledSource::new(compiler, kernel.source).map_err(failed)?;
         let code = program.compile(&architecture, &expression).map_err(failed)?;
         if let Some(file) = file {
             // A kernel that is not kept is compiled again next time.
@@ -155,7 +155,7 @@ impl Code {
         Ok(code)
     }
 
-    /// What [`Code::write`] has written, if it is whole.
+    /// What [`CompiledKernel::write`] has written, if it is whole.
     fn read(path: &Path) -> Option<Self> {
         let file = std::fs::read(path).ok()?;
         let (hash, rest) = file.split_at_checked(blake3::OUT_LEN)?;
@@ -198,7 +198,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Major and minor version of the compiler.
-pub(super) fn compiler_version(context: &Context) -> Result<[i32; 2], CudaError> {
+pub(super) fn compiler_version(context: &DeviceContext) -> Result<[i32; 2], CudaError> {
     let compiler = &context.libraries.compiler;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: room for two numbers.
@@ -212,7 +212,7 @@ fn architecture([major, minor]: [i32; 2]) -> String {
     format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
 }
 
-fn check(compiler: &Compiler, status: Status) -> Result<(), String> {
+fn check(compiler: &Compiler, status: CallStatus) -> Result<(), String> {
     if status == 0 {
         return Ok(());
     }
@@ -226,13 +226,13 @@ fn check(compiler: &Compiler, status: Status) -> Result<(), String> {
 }
 
 /// A source in the hands of the compiler.
-struct Program<'a> {
+struct CompiledSource<'a> {
     compiler: &'a Compiler,
     handle: cudarc::nvrtc::sys::nvrtcProgram,
 }
 
-impl<'a> Program<'a> {
-    fn new(compiler: &'a Compiler, source: Source) -> Result<Self, String> {
+impl<'a> CompiledSource<'a> {
+    fn new(compiler: &'a Compiler, source: KernelSource) -> Result<Self, String> {
         let text = |text: &str| CString::new(text).expect("sources have no zeros");
         let [name, source] = source.text().map(text);
         let headers: Vec<_> = HEADERS.iter().map(|header| header.map(text)).collect();
@@ -247,7 +247,7 @@ impl<'a> Program<'a> {
         check(compiler, status).map(|()| Self { compiler, handle })
     }
 
-    fn compile(&self, architecture: &str, expression: &str) -> Result<Code, String> {
+    fn compile(&self, architecture: &str, expression: &str) -> Result<CompiledKernel, String> {
         let compiler = self.compiler;
         let expression = CString::new(expression).expect("names have no zeros");
         let architecture = format!("--gpu-architecture={architecture}");
@@ -265,7 +265,7 @@ impl<'a> Program<'a> {
         // SAFETY: the compiler has given a name that lives as long as the program.
         let symbol = unsafe { CStr::from_ptr(symbol) }.to_owned();
         let cubin = self.bytes(compiler.nvrtcGetCUBINSize, compiler.nvrtcGetCUBIN)?;
-        Ok(Code { symbol, cubin })
+        Ok(CompiledKernel { symbol, cubin })
     }
 
     /// The beginning of what the compiler complains about.
@@ -279,8 +279,8 @@ impl<'a> Program<'a> {
     /// What a pair of functions gives: its length, and it.
     fn bytes(
         &self,
-        len: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut usize) -> Status,
-        get: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut c_char) -> Status,
+        len: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut usize) -> CallStatus,
+        get: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut c_char) -> CallStatus,
     ) -> Result<Vec<u8>, String> {
         let mut bytes = 0;
         // SAFETY: a program that lives as long as this value, and room for a number.
@@ -292,7 +292,7 @@ impl<'a> Program<'a> {
     }
 }
 
-impl Drop for Program<'_> {
+impl Drop for CompiledSource<'_> {
     fn drop(&mut self) {
         // SAFETY: made by `new`, and used nowhere after. There is nobody to tell a failure.
         let _ = unsafe { (self.compiler.nvrtcDestroyProgram)(&mut self.handle) };
@@ -307,15 +307,15 @@ mod tests {
     fn what_is_kept_is_found_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deeper").join("code");
-        let code = Code { symbol: c"_Z3addv".to_owned(), cubin: vec![1, 0, 2] };
-        assert!(Code::read(&path).is_none());
+        let code = CompiledKernel { symbol: c"_Z3addv".to_owned(), cubin: vec![1, 0, 2] };
+        assert!(CompiledKernel::read(&path).is_none());
         code.write(&path).unwrap();
-        let found = Code::read(&path).unwrap();
+        let found = CompiledKernel::read(&path).unwrap();
         assert_eq!((found.symbol, found.cubin), (code.symbol, code.cubin));
         let whole = std::fs::read(&path).unwrap();
         for bytes in [whole[..whole.len() - 1].to_vec(), [&whole[..], &[0]].concat(), vec![], vec![0; 40]] {
             std::fs::write(&path, bytes).unwrap();
-            assert!(Code::read(&path).is_none());
+            assert!(CompiledKernel::read(&path).is_none());
         }
     }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use cudarc::driver::sys as cu;
 
-use super::context::Context;
+use super::context::DeviceContext;
 use super::error::CudaError;
 use super::library::{Nccl, nccl};
 use super::memory::CudaMemory;
-use crate::device::{Carried, Device, Group, Memory};
+use crate::device::{Carried, Device, DeviceMemory, Group};
 
 /// The oldest version that is used: 2.28, whose configuration this is.
 const VERSION_MIN: c_int = 22_800;
@@ -35,7 +35,7 @@ const POLL: Duration = Duration::from_micros(20);
 /// `ncclUniqueId`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Name([c_char; NAME_BYTES]);
+pub(super) struct UniqueId([c_char; NAME_BYTES]);
 
 /// `ncclConfig_t` of 2.28. A newer library takes what it does not find here as undefined.
 #[repr(C)]
@@ -87,7 +87,7 @@ impl Configuration {
 }
 
 /// The groups that a rank is in.
-pub(super) struct Groups {
+pub(super) struct NcclGroups {
     communicators: Vec<Communicator>,
 }
 
@@ -115,7 +115,7 @@ pub(super) fn name_groups(count: usize, ordinal: usize) -> Result<Vec<u8>, CudaE
     let (library, version) = library()?;
     let mut names = version.to_le_bytes().to_vec();
     for _ in 0..count {
-        let mut name = Name([0; NAME_BYTES]);
+        let mut name = UniqueId([0; NAME_BYTES]);
         // SAFETY: room for a name.
         let result = unsafe { (library.ncclGetUniqueId)(&mut name) };
         check(library, null_mut(), ordinal, "ncclGetUniqueId", result)?;
@@ -125,9 +125,9 @@ pub(super) fn name_groups(count: usize, ordinal: usize) -> Result<Vec<u8>, CudaE
 }
 
 /// The name with this number.
-fn name_at(names: &[u8], number: usize) -> Name {
+fn name_at(names: &[u8], number: usize) -> UniqueId {
     let start = size_of::<c_int>() + number * NAME_BYTES;
-    let mut name = Name([0; NAME_BYTES]);
+    let mut name = UniqueId([0; NAME_BYTES]);
     name.0.iter_mut().zip(&names[start..start + NAME_BYTES]).for_each(|(to, &byte)| *to = byte as c_char);
     name
 }
@@ -153,7 +153,7 @@ fn check(
     Err(CudaError::Carrier { call, ordinal, reason: said.collect::<Vec<_>>().join(": ") })
 }
 
-impl Groups {
+impl NcclGroups {
     pub fn none() -> Self {
         Self { communicators: Vec::new() }
     }
@@ -161,7 +161,7 @@ impl Groups {
     /// Joins groups one after another, as all ranks do in one order, and exchanges something in each: a rank that meets another for
     /// the first time waits for it, which no op may. An error where `goes_on` says no.
     pub fn join(
-        context: &Arc<Context>,
+        context: &Arc<DeviceContext>,
         groups: &[Group],
         names: &[u8],
         goes_on: &dyn Fn() -> bool,
@@ -203,7 +203,7 @@ impl Groups {
     /// Exchanges a byte with all that this rank will exchange something with. False where `goes_on` says no before.
     fn greet(
         &self,
-        context: &Arc<Context>,
+        context: &Arc<DeviceContext>,
         number: usize,
         group: &Group,
         room: &CudaMemory,
@@ -212,8 +212,9 @@ impl Groups {
         let others = (0..group.members.len()).filter(|&other| other != group.own);
         let (sent, received) = (room.start().addr(), room.start().addr() + group.members.len());
         let greetings = others.flat_map(|other| {
-            let send = group.sends.then_some(Bytes { sends: true, other, address: sent, len: 1 });
-            let receive = group.receives.then_some(Bytes { sends: false, other, address: received + other, len: 1 });
+            let send = group.sends.then_some(MemberBytes { sends: true, other, address: sent, len: 1 });
+            let receive =
+                group.receives.then_some(MemberBytes { sends: false, other, address: received + other, len: 1 });
             [send, receive]
         });
         // SAFETY: memory that is this call's own until its queue is done.
@@ -238,7 +239,7 @@ impl Groups {
     unsafe fn exchange(
         &self,
         number: usize,
-        parcels: &mut dyn Iterator<Item = Bytes>,
+        parcels: &mut dyn Iterator<Item = MemberBytes>,
         stream: cu::CUstream,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool, CudaError> {
@@ -251,7 +252,7 @@ impl Groups {
         unsafe {
             communicator.check("ncclGroupStart", (library.ncclGroupStart)())?;
             let mut refused = Ok(());
-            for Bytes { sends, other, address, len } in parcels {
+            for MemberBytes { sends, other, address, len } in parcels {
                 let (address, other) = (std::ptr::without_provenance_mut(address), other as c_int);
                 let (call, result) = if sends {
                     ("ncclSend", (library.ncclSend)(address, len, BYTES, other, handle, stream))
@@ -282,7 +283,7 @@ impl Groups {
 }
 
 /// A stretch of memory of this device, to or from another member.
-struct Bytes {
+struct MemberBytes {
     sends: bool,
     other: usize,
     address: usize,
@@ -349,10 +350,10 @@ impl super::Cuda {
     ) {
         let mut parcels = parcels.map(|parcel| match parcel {
             Carried::Send { to, bytes } => {
-                Bytes { sends: true, other: to, address: bytes.address().addr(), len: bytes.len() }
+                MemberBytes { sends: true, other: to, address: bytes.address().addr(), len: bytes.len() }
             }
             Carried::Receive { from, bytes } => {
-                Bytes { sends: false, other: from, address: bytes.address().addr(), len: bytes.len() }
+                MemberBytes { sends: false, other: from, address: bytes.address().addr(), len: bytes.len() }
             }
         });
         let groups = self.groups.borrow();

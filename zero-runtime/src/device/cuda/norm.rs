@@ -3,26 +3,26 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::{Columns, of_rows, pair, sharing, word, words};
+use super::grid::{ColumnSums, of_rows, pair, sharing, word, words};
 use super::launch::{Argument, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Element, Write};
 use crate::view::{View, ViewMut};
 
-const LAYER_NORM: Kernel = Kernel::new(Source::Norm, "layer_norm");
-const RMS_NORM: Kernel = Kernel::new(Source::Norm, "rms_norm");
-const NORM_DX: Kernel = Kernel::new(Source::Norm, "norm_dx");
-const NORM_DPARAMS: Kernel = Kernel::new(Source::Norm, "norm_dparams");
+const LAYER_NORM: Kernel = Kernel::new(KernelSource::Norm, "layer_norm");
+const RMS_NORM: Kernel = Kernel::new(KernelSource::Norm, "rms_norm");
+const NORM_DX: Kernel = Kernel::new(KernelSource::Norm, "norm_dx");
+const NORM_DPARAMS: Kernel = Kernel::new(KernelSource::Norm, "norm_dparams");
 
 /// Where the rows of a norm are: `parts` of each row of a matrix, beside one another; `Parts` in `norm.cu`.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct NormRows {
     pub stride: usize,
     pub parts: usize,
     pub width: usize,
 }
 
-impl Place {
+impl NormRows {
     /// Rows of their own.
     fn rows(width: usize) -> Self {
         Self { stride: width, parts: 1, width }
@@ -34,8 +34,8 @@ impl Place {
 }
 
 /// What both norms read in backward.
-pub(super) struct Given<'a, E> {
-    pub x: (View<'a, Cuda, E>, Place),
+pub(super) struct NormInputs<'a, E> {
+    pub x: (View<'a, Cuda, E>, NormRows),
     pub gain: View<'a, Cuda, E>,
     pub stats: View<'a, Cuda, f32>,
     pub rows: usize,
@@ -81,10 +81,10 @@ pub(super) fn layer_norm_backward<E: Element>(
     check_rows(x.len(), width * rows, dy.len(), dx.as_ref().map(ViewMut::len), plus.as_ref().map(View::len));
     check_len("dgain", dgain.len(), width);
     check_len("dbias", dbias.len(), width);
-    let given = Given { x: (x, Place::rows(width)), gain, stats, rows, is_centred: true };
-    dparams(cuda, &given, (dy, Place::rows(width)), dgain, Some(dbias), write);
+    let given = NormInputs { x: (x, NormRows::rows(width)), gain, stats, rows, is_centred: true };
+    dparams(cuda, &given, (dy, NormRows::rows(width)), dgain, Some(dbias), write);
     if let Some(to) = dx {
-        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), Place::rows(width));
+        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), NormRows::rows(width));
     }
 }
 
@@ -100,16 +100,16 @@ pub(super) fn rms_norm<E: Element>(
     let rows = divided("x", x.len(), width);
     check_len("y", y.len(), x.len());
     check_len("inverse", inverse.len(), rows);
-    let place = Place::rows(width);
+    let place = NormRows::rows(width);
     rms_norm_of(cuda, (x, place), gain, (y, place), inverse, epsilon);
 }
 
 /// Of as many rows as have an `inverse`.
 pub(super) fn rms_norm_of<E: Element>(
     cuda: &Cuda,
-    (x, of_x): (View<Cuda, E>, Place),
+    (x, of_x): (View<Cuda, E>, NormRows),
     gain: View<Cuda, E>,
-    (y, of_y): (ViewMut<Cuda, E>, Place),
+    (y, of_y): (ViewMut<Cuda, E>, NormRows),
     inverse: ViewMut<Cuda, f32>,
     epsilon: f32,
 ) {
@@ -145,21 +145,21 @@ pub(super) fn rms_norm_backward<E: Element>(
     let (width, rows) = (gain.len(), inverse.len());
     check_rows(x.len(), width * rows, dy.len(), dx.as_ref().map(ViewMut::len), plus.as_ref().map(View::len));
     check_len("dgain", dgain.len(), width);
-    let given = Given { x: (x, Place::rows(width)), gain, stats: inverse, rows, is_centred: false };
-    dparams(cuda, &given, (dy, Place::rows(width)), dgain, None, write);
+    let given = NormInputs { x: (x, NormRows::rows(width)), gain, stats: inverse, rows, is_centred: false };
+    dparams(cuda, &given, (dy, NormRows::rows(width)), dgain, None, write);
     if let Some(to) = dx {
-        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), Place::rows(width));
+        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), NormRows::rows(width));
     }
 }
 
 /// `to` := the gradient of the input, where `dy` lies or elsewhere in rows like its own.
 pub(super) fn dx_of<E: Element>(
     cuda: &Cuda,
-    given: &Given<E>,
+    given: &NormInputs<E>,
     dy: Argument,
     to: Argument,
     plus: Argument,
-    of_dy: Place,
+    of_dy: NormRows,
 ) {
     let sharing = sharing(given.gain.len());
     cuda.launch(
@@ -182,13 +182,13 @@ pub(super) fn dx_of<E: Element>(
 /// The gradients of the gain, and of the bias where there is one.
 pub(super) fn dparams<E: Element>(
     cuda: &Cuda,
-    given: &Given<E>,
-    (dy, of_dy): (View<Cuda, E>, Place),
+    given: &NormInputs<E>,
+    (dy, of_dy): (View<Cuda, E>, NormRows),
     dgain: ViewMut<Cuda, f32>,
     dbias: Option<ViewMut<Cuda, f32>>,
     write: Write,
 ) {
-    let columns = Columns::of(given.rows, given.gain.len());
+    let columns = ColumnSums::of(given.rows, given.gain.len());
     let sums = if given.is_centred { 2 } else { 1 };
     cuda.launch(
         NORM_DPARAMS.of(E::WIDTH).with(given.is_centred.into()),

@@ -2,7 +2,7 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::norm::{Given, Place, dparams, dx_of, rms_norm_of};
+use super::norm::{NormInputs, NormRows, dparams, dx_of, rms_norm_of};
 use crate::device::{Element, Strided, StridedMut, Write};
 use crate::view::{View, ViewMut};
 
@@ -36,7 +36,7 @@ pub(super) fn rms_norm_heads_backward<E: Element>(
     let of_x = place("x", x.view.len(), x.stride, heads, gain.len(), rows);
     let of_dy = place("dy", dy.view.len(), dy.stride, heads, gain.len(), rows);
     check_len("dgain", dgain.len(), gain.len());
-    let given = Given { x: (x.view, of_x), gain, stats: inverse, rows: rows * heads, is_centred: false };
+    let given = NormInputs { x: (x.view, of_x), gain, stats: inverse, rows: rows * heads, is_centred: false };
     // First what reads `dy` as it is.
     dparams(cuda, &given, (dy.view.as_view(), of_dy), dgain, None, write);
     let in_place = dy.view.as_view().into();
@@ -45,10 +45,10 @@ pub(super) fn rms_norm_heads_backward<E: Element>(
 
 /// Where the heads of each row are. Panics unless there are so many rows.
 #[track_caller]
-fn place(name: &str, len: usize, stride: usize, heads: usize, width: usize, rows: usize) -> Place {
+fn place(name: &str, len: usize, stride: usize, heads: usize, width: usize, rows: usize) -> NormRows {
     let of_row = heads * width;
     assert!(0 < of_row && of_row <= stride, "rows of {of_row} elements lie {stride} after one another");
     let found = if len < of_row { 0 } else { (len - of_row) / stride + 1 };
     assert!(found == rows, "`{name}` has {found} rows, expected {rows}");
-    Place { stride, parts: heads, width }
+    NormRows { stride, parts: heads, width }
 }

@@ -5,25 +5,25 @@ use zero_plan::config::Width;
 use super::Cuda;
 use super::elementwise::{EIGHT, THREADS, aligned, check_len, over, stored, stored_mut};
 use super::launch::{Argument, Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{AdamW, Device, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
 use crate::view::{View, ViewMut};
 
-const UPDATE: Kernel = Kernel::new(Source::Optimizer, "update");
-const ADAMW: Kernel = Kernel::new(Source::Optimizer, "adamw");
-const FIND_INFINITE: Kernel = Kernel::new(Source::Optimizer, "find_infinite");
+const UPDATE: Kernel = Kernel::new(KernelSource::Optimizer, "update");
+const ADAMW: Kernel = Kernel::new(KernelSource::Optimizer, "adamw");
+const FIND_INFINITE: Kernel = Kernel::new(KernelSource::Optimizer, "find_infinite");
 
 /// Blocks of a step for each multiprocessor: each block works out the factors once, so there are not more than run at a time.
 const BLOCKS: usize = 8;
 
 /// What a step reads and writes: addresses in the order of the kernels, and the kernel for their widths.
-struct Tensors<'a> {
+struct StepTensors<'a> {
     addresses: [Argument<'a>; 5],
     kernel: Kernel,
     len: usize,
 }
 
-impl Tensors<'_> {
+impl StepTensors<'_> {
     fn new(
         kernel: Kernel,
         weights: Weights<Cuda>,
@@ -67,7 +67,7 @@ pub(super) fn update(
 ) {
     check_len("hyper", hyper.len(), 1);
     check_len("report", report.len(), 1);
-    let tensors = Tensors::new(UPDATE, weights, grads, m, v);
+    let tensors = StepTensors::new(UPDATE, weights, grads, m, v);
     let [params, updated, grads, m, v] = tensors.addresses;
     let words = [hyper.into(), report.into(), Argument::U32(decays.into())];
     let [hyper, report, decays] = words;
@@ -83,7 +83,7 @@ pub(super) fn adamw<'a>(
     m: impl Into<StoredMut<'a, Cuda>>,
     v: impl Into<StoredMut<'a, Cuda>>,
 ) {
-    let tensors = Tensors::new(ADAMW, weights.into(), grads.into(), m.into(), v.into());
+    let tensors = StepTensors::new(ADAMW, weights.into(), grads.into(), m.into(), v.into());
     let hyper = HyperBlock {
         lr: step.lr,
         beta1: step.beta1,

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::context::Context;
+use super::context::DeviceContext;
 
 /// What is known of the memory of a device besides what the driver says.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct KnownMemory {
     /// What was taken of the device before anything was asked for: its context, and what other programs have.
     before: AtomicUsize,
     /// What arenas have of it.
@@ -16,7 +16,7 @@ pub(super) struct Taken {
     pub pinned: AtomicUsize,
 }
 
-impl Context {
+impl DeviceContext {
     /// The context is made: what has been taken by now, nobody here has asked for.
     pub fn begin_to_count(&self) {
         self.taken.before.store(self.taken_of_device(), Ordering::Relaxed);

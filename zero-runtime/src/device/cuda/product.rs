@@ -15,10 +15,10 @@ use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as Preference;
 use zero_plan::config::Width;
 
 use super::Cuda;
-use super::context::Context;
+use super::context::DeviceContext;
 use super::elementwise::{self, check_len, divided};
 use super::error::CudaError;
-use super::library::{Status, Suggestion};
+use super::library::{CallStatus, Suggestion};
 use crate::device::{Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
@@ -74,7 +74,7 @@ impl fmt::Display for Operand {
 
 /// What decides how a product is done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Shape {
+struct ProductShape {
     c: Operand,
     a: Operand,
     b: Operand,
@@ -83,14 +83,14 @@ struct Shape {
     workspace_bytes: usize,
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for ProductShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} by {} to {}", self.a, self.b, self.c)
     }
 }
 
 /// A way to do a product.
-struct Way {
+struct ProductWay {
     operation: lt::cublasLtMatmulDesc_t,
     /// Of the library's first operand, its second, and the result.
     layouts: [lt::cublasLtMatrixLayout_t; 3],
@@ -100,9 +100,9 @@ struct Way {
 
 /// The library's part of a device, and the ways that it has named.
 pub(super) struct Products {
-    context: Arc<Context>,
+    context: Arc<DeviceContext>,
     handle: lt::cublasLtHandle_t,
-    ways: HashMap<Shape, Way>,
+    ways: HashMap<ProductShape, ProductWay>,
 }
 
 fn width(width: Width) -> lt::cudaDataType {
@@ -112,7 +112,7 @@ fn width(width: Width) -> lt::cudaDataType {
     }
 }
 
-fn said(call: &str, status: Status) -> Result<(), String> {
+fn said(call: &str, status: CallStatus) -> Result<(), String> {
     // The library's own words for these are their names.
     let meaning = match status {
         0 => return Ok(()),
@@ -129,7 +129,7 @@ fn said(call: &str, status: Status) -> Result<(), String> {
 
 impl Products {
     /// Opens the library for a device.
-    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+    pub fn new(context: &Arc<DeviceContext>) -> Result<Self, CudaError> {
         context.enter()?;
         let mut products = Self::none(context);
         // SAFETY: room for a handle.
@@ -139,13 +139,13 @@ impl Products {
     }
 
     /// Where nothing is multiplied.
-    pub fn none(context: &Arc<Context>) -> Self {
+    pub fn none(context: &Arc<DeviceContext>) -> Self {
         Self { context: Arc::clone(context), handle: null_mut(), ways: HashMap::new() }
     }
 
     /// A hash of all ways so far, in whichever order they were asked for: equal where products have equal bits.
     fn fingerprint(&self) -> u64 {
-        let hash = |(shape, way): (&Shape, &Way)| {
+        let hash = |(shape, way): (&ProductShape, &ProductWay)| {
             let mut hasher = blake3::Hasher::new();
             let operands = [shape.c, shape.a, shape.b];
             hasher.update(format!("{shape} {:?}", operands.map(|operand| operand.alignment)).as_bytes());
@@ -157,7 +157,7 @@ impl Products {
     }
 
     /// The way to do a product of this shape.
-    fn way(&mut self, shape: Shape) -> Result<&Way, CudaError> {
+    fn way(&mut self, shape: ProductShape) -> Result<&ProductWay, CudaError> {
         if !self.ways.contains_key(&shape) {
             let way = self.find(&shape).map_err(|reason| {
                 let product = shape.to_string();
@@ -168,9 +168,9 @@ impl Products {
         Ok(&self.ways[&shape])
     }
 
-    fn find(&self, shape: &Shape) -> Result<Way, String> {
+    fn find(&self, shape: &ProductShape) -> Result<ProductWay, String> {
         let blas = &self.context.libraries.blas;
-        let mut way = Way {
+        let mut way = ProductWay {
             operation: null_mut(),
             layouts: [null_mut(); 3],
             algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
@@ -187,7 +187,7 @@ impl Products {
 
     /// The library's matrices have columns where ours have rows: to it, ours are transposed. So it multiplies in the other order,
     /// c^T = b^T a^T, and what is transposed for us is so for it.
-    fn describe(&self, shape: &Shape, way: &mut Way) -> Result<(), String> {
+    fn describe(&self, shape: &ProductShape, way: &mut ProductWay) -> Result<(), String> {
         let blas = &self.context.libraries.blas;
         // In f32, whatever the operands are; those of f32 are not shortened to any other width.
         let compute = lt::cublasComputeType_t::CUBLAS_COMPUTE_32F;
@@ -215,14 +215,14 @@ impl Products {
     }
 
     /// Sets an attribute of an operation to a number, or to an address.
-    fn set<T>(&self, way: &Way, attribute: Attribute, value: &T) -> Result<(), String> {
+    fn set<T>(&self, way: &ProductWay, attribute: Attribute, value: &T) -> Result<(), String> {
         let set = self.context.libraries.blas.cublasLtMatmulDescSetAttribute;
         // SAFETY: an operation that lives, and a value that is as long as is said.
         let status = unsafe { set(way.operation, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) };
         said("cublasLtMatmulDescSetAttribute", status)
     }
 
-    fn choose(&self, shape: &Shape, way: &mut Way) -> Result<(), String> {
+    fn choose(&self, shape: &ProductShape, way: &mut ProductWay) -> Result<(), String> {
         let blas = &self.context.libraries.blas;
         let mut preference = null_mut();
         // SAFETY: room for a handle.
@@ -236,7 +236,7 @@ impl Products {
         Ok(())
     }
 
-    fn prefer(&self, shape: &Shape, preference: lt::cublasLtMatmulPreference_t) -> Result<(), String> {
+    fn prefer(&self, shape: &ProductShape, preference: lt::cublasLtMatmulPreference_t) -> Result<(), String> {
         let set = self.context.libraries.blas.cublasLtMatmulPreferenceSetAttribute;
         let set = |attribute, value: *const c_void, bytes: usize| {
             // SAFETY: a preference that lives, and a value that is as long as is said.
@@ -259,7 +259,7 @@ impl Products {
     }
 
     /// The first way that the library says can be gone.
-    fn ask(&self, way: &Way, preference: lt::cublasLtMatmulPreference_t) -> Result<Suggestion, String> {
+    fn ask(&self, way: &ProductWay, preference: lt::cublasLtMatmulPreference_t) -> Result<Suggestion, String> {
         let nothing = Suggestion {
             algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
             workspace_bytes: 0,
@@ -286,7 +286,7 @@ impl Products {
     }
 }
 
-impl Way {
+impl ProductWay {
     /// # Safety
     /// Its handles are used nowhere after.
     unsafe fn drop(&self, blas: &super::library::Blas) {
@@ -336,7 +336,7 @@ struct Addresses {
 
 fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
     let (workspace, workspace_bytes) = cuda.scratch();
-    let shape = Shape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
+    let shape = ProductShape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
     cuda.attempt_always(|| cuda.products.borrow_mut().way(shape).map(drop));
     cuda.call(("product", shape, at, workspace), || {
         let (products, stream) = (cuda.products.borrow(), cuda.stream());
@@ -459,7 +459,7 @@ mod tests {
         let operand = |width, rows, cols, is_transposed| Operand::new(width, [rows, cols], is_transposed, 0);
         let (a, b) = (operand(Width::BF16, 3, 2, true), operand(Width::BF16, 3, 5, false));
         let c = operand(Width::F32, 2, 5, false);
-        let shape = Shape { c, a, b, adds: false, has_bias: false, workspace_bytes: 0 };
+        let shape = ProductShape { c, a, b, adds: false, has_bias: false, workspace_bytes: 0 };
         assert_eq!(shape.to_string(), "(2, 3) of bf16, transposed by (3, 5) of bf16 to (2, 5) of f32");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Cuda;
 use super::error::CudaError;
 use super::launch::Kernel;
-use super::module::Code;
+use super::module::CompiledKernel;
 
 impl Cuda {
     pub(super) fn begin_rehearsal(&self) {
@@ -36,14 +36,14 @@ impl Cuda {
     }
 
     /// The codes of kernels, each made by whichever thread is free.
-    fn compiled(&self, kernels: &[Kernel]) -> Vec<Result<Code, CudaError>> {
+    fn compiled(&self, kernels: &[Kernel]) -> Vec<Result<CompiledKernel, CudaError>> {
         let (context, next) = (&*self.context, AtomicUsize::new(0));
         let made = Mutex::new(Vec::new());
         let work = || {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(&kernel) = kernels.get(at) else { break };
-                let code = Code::of(context, kernel);
+                let code = CompiledKernel::of(context, kernel);
                 made.lock().expect("no thread panics with it").push((at, code));
             }
         };

@@ -6,12 +6,12 @@ use super::attention::HEAD_DIM_MAX;
 use super::elementwise::{THREADS, check_len, divided};
 use super::grid::{PACK, of_packs, word, words};
 use super::launch::{Argument, Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Element, Rotary, StridedMut};
 use crate::view::{View, ViewMut};
 
-const ROTARY_TABLE: Kernel = Kernel::new(Source::Rotary, "rotary_table");
-const ROTATE: Kernel = Kernel::new(Source::Rotary, "rotate");
+const ROTARY_TABLE: Kernel = Kernel::new(KernelSource::Rotary, "rotary_table");
+const ROTATE: Kernel = Kernel::new(KernelSource::Rotary, "rotate");
 
 pub(super) fn rotary_table(cuda: &Cuda, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Cuda, f32>) {
     assert!(head_dim.is_multiple_of(2) && head_dim <= HEAD_DIM_MAX, "a head of {head_dim} features has no pairs");

@@ -3,18 +3,18 @@
 
 use super::Cuda;
 use super::elementwise::divided;
-use super::grid::{Columns, word};
+use super::grid::{ColumnSums, word};
 use super::launch::{Argument, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Element, Write};
 use crate::view::{View, ViewMut};
 
-const SUM_CHUNKS: Kernel = Kernel::new(Source::Norm, "sum_chunks");
+const SUM_CHUNKS: Kernel = Kernel::new(KernelSource::Norm, "sum_chunks");
 
 pub(super) fn sum_rows<E: Element>(cuda: &Cuda, x: View<Cuda, E>, out: ViewMut<Cuda, f32>, write: Write) {
     let width = out.len();
     let rows = divided("x", x.len(), width);
-    let columns = Columns::of(rows, width);
+    let columns = ColumnSums::of(rows, width);
     cuda.launch(
         SUM_CHUNKS.of(E::WIDTH),
         columns.grid(),

@@ -4,12 +4,12 @@ use super::Cuda;
 use super::elementwise::{check_len, divided};
 use super::grid::{PACK, of_packs, of_rows, sharing, word};
 use super::launch::Kernel;
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::Element;
 use crate::view::{View, ViewMut};
 
-const SQUARED_ERROR: Kernel = Kernel::new(Source::Loss, "squared_error");
-const SQUARED_ERROR_BACKWARD: Kernel = Kernel::new(Source::Loss, "squared_error_backward");
+const SQUARED_ERROR: Kernel = Kernel::new(KernelSource::Loss, "squared_error");
+const SQUARED_ERROR_BACKWARD: Kernel = Kernel::new(KernelSource::Loss, "squared_error_backward");
 
 pub(super) fn squared_error<E: Element>(
     cuda: &Cuda,

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use bytemuck::Pod;
 use cudarc::driver::sys as cu;
 
-use super::context::{Context, QUEUES};
+use super::context::{DeviceContext, QUEUES};
 use super::error::CudaError;
 use super::handle::Cuda;
 
@@ -22,14 +22,14 @@ pub(super) const ALIGNMENT: usize = 256;
 
 /// Memory of the host that a device copies from and to at any time.
 pub(super) struct Pinned {
-    context: Arc<Context>,
+    context: Arc<DeviceContext>,
     start: *mut u8,
     len: usize,
 }
 
 impl Pinned {
     /// So many bytes of zeros.
-    pub fn new(context: &Arc<Context>, len: usize) -> Result<Self, CudaError> {
+    pub fn new(context: &Arc<DeviceContext>, len: usize) -> Result<Self, CudaError> {
         let mut start = null_mut::<c_void>();
         // SAFETY: room for an address.
         let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, len, 0) };
@@ -66,7 +66,7 @@ impl Drop for Pinned {
 /// # Safety
 /// There are as many at `to` that nobody else uses in another queue, and nobody writes those at `from` before they are copied.
 unsafe fn copy_in(
-    context: &Context,
+    context: &DeviceContext,
     to: cu::CUdeviceptr,
     from: *mut u8,
     bytes: usize,
@@ -79,8 +79,8 @@ unsafe fn copy_in(
 }
 
 /// The staging of one handle of a device.
-pub(super) struct Staging {
-    context: Arc<Context>,
+pub(super) struct HandleStaging {
+    context: Arc<DeviceContext>,
     /// Two halves.
     memory: Pinned,
     /// When each queue has copied what it was given of each half.
@@ -92,8 +92,8 @@ pub(super) struct Staging {
     taken: usize,
 }
 
-impl Staging {
-    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+impl HandleStaging {
+    pub fn new(context: &Arc<DeviceContext>) -> Result<Self, CudaError> {
         let (memory, context) = (Pinned::new(context, 2 * HALF_BYTES)?, Arc::clone(context));
         let copied = [[null_mut(); QUEUES]; 2];
         let mut staging = Self { context, memory, copied, is_used: [[false; QUEUES]; 2], half: 0, taken: 0 };
@@ -201,7 +201,7 @@ impl Cuda {
                 }
             });
         }
-        let with = |act: &mut dyn FnMut(&mut Staging) -> Result<*mut u8, CudaError>| {
+        let with = |act: &mut dyn FnMut(&mut HandleStaging) -> Result<*mut u8, CudaError>| {
             act(self.staging.borrow_mut().as_mut().expect("a device without staging has failed"))
         };
         let from = with(&mut |staging| staging.take(bytes))?;
@@ -213,7 +213,7 @@ impl Cuda {
     }
 }
 
-impl Drop for Staging {
+impl Drop for HandleStaging {
     fn drop(&mut self) {
         let _ = self.context.enter();
         // SAFETY: the code that drops it has waited for what it copies; made by `new`, used nowhere after. There is nobody to tell

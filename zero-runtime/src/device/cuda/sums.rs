@@ -6,15 +6,15 @@ use zero_plan::config::Width;
 use super::Cuda;
 use super::elementwise::{aligned, check_len, over, stored, stored_mut};
 use super::launch::{Argument, Grid, Kernel};
-use super::module::Source;
+use super::module::KernelSource;
 use crate::device::{Agreement, HyperBlock, ReportBlock, Stored, StoredMut, Write};
 use crate::view::{View, ViewMut};
 
-const REDUCE: Kernel = Kernel::new(Source::Sums, "reduce");
-const ADD_MEAN: Kernel = Kernel::new(Source::Sums, "add_mean");
-const SQUARES: Kernel = Kernel::new(Source::Sums, "squares");
-const SUM_OF_SQUARES: Kernel = Kernel::new(Source::Sums, "sum_of_squares");
-const AGREE: Kernel = Kernel::new(Source::Sums, "agree");
+const REDUCE: Kernel = Kernel::new(KernelSource::Sums, "reduce");
+const ADD_MEAN: Kernel = Kernel::new(KernelSource::Sums, "add_mean");
+const SQUARES: Kernel = Kernel::new(KernelSource::Sums, "squares");
+const SUM_OF_SQUARES: Kernel = Kernel::new(KernelSource::Sums, "sum_of_squares");
+const AGREE: Kernel = Kernel::new(KernelSource::Sums, "agree");
 
 /// The most summands of ranks: their addresses are an argument of a kernel, which has 32 KB for all.
 const SUMMANDS_MAX: usize = 2048;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use super::Cuda;
 use super::context::QUEUES;
 use super::memory::CudaMemory;
-use crate::device::Memory;
+use crate::device::DeviceMemory;
 use crate::view::ViewMut;
 
 /// How long it is where nobody has lent one.
@@ -21,14 +21,14 @@ const PARTS: usize = 32;
 
 /// What ops of each queue may use.
 #[derive(Default)]
-pub(super) struct Workspace {
+pub(super) struct QueueWorkspace {
     /// Address and length; none yet is 0.
     lent: Cell<(u64, usize)>,
     /// What was allocated where nothing was lent.
     own: std::cell::OnceCell<CudaMemory>,
 }
 
-impl Workspace {
+impl QueueWorkspace {
     pub fn lend(&self, view: &ViewMut<Cuda, u8>) {
         self.lent.set((view.address().addr() as u64, view.len()));
     }
@@ -85,7 +85,7 @@ mod tests {
     /// Whether a plan has lent it or not.
     #[test]
     fn the_queue_that_computes_has_three_quarters_of_it() {
-        for bytes in [OWN_BYTES, zero_plan::config::Device::Cuda.product_bytes()] {
+        for bytes in [OWN_BYTES, zero_plan::config::DeviceKind::Cuda.product_bytes()] {
             assert!(part(1 << 20, bytes, 0).1 >= 24 << 20);
         }
     }

@@ -29,7 +29,7 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
         assert_eq!(ops, 8, "{:?}", plan.pipeline_stages[0].step);
         let ranks = [profile(ops, &[1, 1]), profile(ops, &[2, 2])];
         let machines = [12.0, 8.0].map(|speed| Machine { gflop_per_s: speed, gb_per_s: speed / 2.0 });
-        Tables(Recorded { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string()
+        ProfileTables(RecordedRun { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string()
     });
     let rows: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for row in [
@@ -59,7 +59,7 @@ fn the_whole_step_counts_no_outlier_and_nothing_that_is_recomputed() {
         let ops = plan.pipeline_stages[0].step.len();
         for (op_ms, median) in [(&[9, 1, 2][..], 2.0), (&[4, 9, 1, 2][..], 3.0)] {
             let (ranks, machines) = ([profile(ops, op_ms)], [Machine { gflop_per_s: 1.0, gb_per_s: 1.0 }]);
-            let text = Tables(Recorded { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string();
+            let text = ProfileTables(RecordedRun { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string();
             let median_ms = median * ops as f64;
             // Twice three times 4 million operations: a forward and a backward pass of each unit.
             let speed = figure(24.0 / median_ms);
@@ -76,7 +76,7 @@ fn the_product_that_a_step_is_held_against_is_of_the_width_that_layers_compute_i
     PlanBuf::new("", Config { precision, ..Config::PLAIN }, &[unit]).with(|plan| {
         let ranks = [profile(plan.pipeline_stages[0].step.len(), &[1])];
         let machines = [Machine { gflop_per_s: 8.0, gb_per_s: 1.0 }];
-        let text = Tables(Recorded { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string();
+        let text = ProfileTables(RecordedRun { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string();
         assert_eq!(text.matches("8.00 bf16 GFLOP/s").count(), 2, "{text}");
         assert!(text.contains("of a matrix product in bf16 here") && !text.contains("f32"), "{text}");
     });

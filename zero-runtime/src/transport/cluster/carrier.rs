@@ -11,8 +11,10 @@ use std::time::Instant;
 use rustix::process::{Pid, getppid};
 
 use super::clock;
-use super::mpi::{Mpi, Request};
-use super::post::{Clocks, Counts, Desk, End, LOOK, Message, ROOM, Raise, Told, Whose, lock};
+use super::mpi::{Mpi, MpiRequest};
+use super::post::{
+    ComparedClocks, CountedBlocks, Desk, LOOK, MessageBytes, PostOrder, ROOM, Raise, RaisedCounts, ThreadEnd, lock,
+};
 use super::reports::Reports;
 use crate::device::Failure;
 use crate::transport::control::Count;
@@ -40,17 +42,17 @@ fn fall_silent() -> ! {
 }
 
 /// A piece that is being sent or received.
-struct Piece {
-    request: Request,
+struct MessagePiece {
+    request: MpiRequest,
     peer: usize,
     is_answered: bool,
 }
 
 /// Messages from or to one rank, of which a count tells that all have come to their end.
-struct Batch {
+struct CarriedBatch {
     /// Messages that have not begun, or whose rest has not: that is the first of them.
-    messages: VecDeque<Message>,
-    pieces: VecDeque<Piece>,
+    messages: VecDeque<MessageBytes>,
+    pieces: VecDeque<MessagePiece>,
     /// Number of pieces so far.
     begun: usize,
     /// Number of those under way that end only when they are received.
@@ -60,20 +62,20 @@ struct Batch {
 
 pub(super) struct Carrier<'a> {
     mpi: Mpi,
-    counts: Box<dyn Counts>,
+    counts: Box<dyn RaisedCounts>,
     desk: &'a Desk,
-    batches: Vec<Batch>,
+    batches: Vec<CarriedBatch>,
     /// The ranks, and the tags, to which a batch is not all sent yet. No later batch of that tag may overtake it. One of another
     /// tag must be able to, as the receiver may need that before it receives this one.
     held: Vec<(usize, c_int)>,
     /// Counts whose batches are not complete: no later batch for one of them may overtake them.
-    open: Vec<(Whose, Count)>,
+    open: Vec<(CountedBlocks, Count)>,
     /// A buffer that takes turns with the one in which this thread is told things.
-    told: VecDeque<Told>,
+    told: VecDeque<PostOrder>,
     /// Messages of the batch that is being told.
-    messages: VecDeque<Message>,
+    messages: VecDeque<MessageBytes>,
     /// The room of batches that have ended, to be used again.
-    spare: Vec<(VecDeque<Message>, VecDeque<Piece>)>,
+    spare: Vec<(VecDeque<MessageBytes>, VecDeque<MessagePiece>)>,
     reports: Reports,
     /// The process that has started this one: the launcher, or its helper on this host.
     starter: Option<Pid>,
@@ -81,7 +83,7 @@ pub(super) struct Carrier<'a> {
 
 impl<'a> Carrier<'a> {
     /// A carrier with room for far more than is under way at a time, for one of so many ranks that are `here`, on this host.
-    pub fn new(mpi: Mpi, here: usize, counts: Box<dyn Counts>, desk: &'a Desk) -> Self {
+    pub fn new(mpi: Mpi, here: usize, counts: Box<dyn RaisedCounts>, desk: &'a Desk) -> Self {
         Self {
             reports: Reports::new(&mpi, here),
             mpi,
@@ -105,8 +107,8 @@ impl<'a> Carrier<'a> {
                 fall_silent();
             }
             match end {
-                Some(End::Abort(code)) => return self.mpi.abort(code),
-                Some(End::Leave) if self.batches.is_empty() && !told => {
+                Some(ThreadEnd::Abort(code)) => return self.mpi.abort(code),
+                Some(ThreadEnd::Leave) if self.batches.is_empty() && !told => {
                     self.reports.end(&self.mpi, &*self.counts);
                     // Some libraries do not return from the end of a world where ranks come to it one by one.
                     self.mpi.meet();
@@ -135,7 +137,7 @@ impl<'a> Carrier<'a> {
 
     /// Takes what it was told. Where nothing is under way, it sleeps until there is something, or until reports are to be looked
     /// at.
-    fn hear(&mut self) -> (bool, Option<End>) {
+    fn hear(&mut self) -> (bool, Option<ThreadEnd>) {
         let mut inbox = lock(&self.desk.told);
         if self.batches.is_empty() && inbox.told.is_empty() && inbox.clocks.is_none() && inbox.end.is_none() {
             inbox = self.desk.wakes.wait_timeout(inbox, self.reports.rest()).unwrap_or_else(PoisonError::into_inner).0;
@@ -145,15 +147,15 @@ impl<'a> Carrier<'a> {
         drop(inbox);
         while let Some(told) = self.told.pop_front() {
             match told {
-                Told::Message(message) => self.messages.push_back(message),
-                Told::Raise(raise) => {
+                PostOrder::Message(message) => self.messages.push_back(message),
+                PostOrder::Raise(raise) => {
                     let (messages, pieces) = self.spare.pop().unwrap_or_default();
                     let messages = std::mem::replace(&mut self.messages, messages);
-                    self.batches.push(Batch { messages, pieces, begun: 0, unanswered: 0, raise });
+                    self.batches.push(CarriedBatch { messages, pieces, begun: 0, unanswered: 0, raise });
                 }
             }
         }
-        if let Some(Clocks { ranks_per_host, deadline, tell }) = clocks {
+        if let Some(ComparedClocks { ranks_per_host, deadline, tell }) = clocks {
             let goes_on = || Instant::now() < deadline && lock(&self.desk.told).end.is_none();
             let _ = tell.send(clock::compare(&self.mpi, ranks_per_host, &goes_on));
         }
@@ -187,12 +189,12 @@ impl<'a> Carrier<'a> {
     }
 }
 
-impl Batch {
+impl CarriedBatch {
     /// Notes which pieces have ended, and begins others. It asks MPI for the first piece alone, as all must end, and MPI looks
     /// after the others whenever it is asked for one.
     fn advance(&mut self, mpi: &Mpi, held: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
         let mut has_moved = false;
-        while let Some(Piece { request, peer, is_answered }) = self.pieces.front_mut() {
+        while let Some(MessagePiece { request, peer, is_answered }) = self.pieces.front_mut() {
             if !mpi.has_ended(request).map_err(|failure| (failure, *peer))? {
                 break;
             }
@@ -201,7 +203,7 @@ impl Batch {
             has_moved = true;
         }
         while let Some(message) = self.messages.front_mut() {
-            let Message { is_sent, peer, tag, start, .. } = *message;
+            let MessageBytes { is_sent, peer, tag, start, .. } = *message;
             let bytes = message.bytes.min(PIECE_BYTES);
             let is_answered = is_sent && (self.begun + 1).is_multiple_of(PIECES_PER_ANSWER);
             if is_sent && (held.contains(&(peer, tag)) || is_answered && self.unanswered == ANSWERS) {
@@ -219,7 +221,7 @@ impl Batch {
             let request = request.map_err(|failure| (failure, peer))?;
             self.begun += 1;
             self.unanswered += usize::from(is_answered);
-            self.pieces.push_back(Piece { request, peer, is_answered });
+            self.pieces.push_back(MessagePiece { request, peer, is_answered });
             (message.start, message.bytes) = (start.wrapping_add(bytes), message.bytes - bytes);
             if message.bytes == 0 {
                 self.messages.pop_front();

@@ -6,15 +6,15 @@
 use std::ffi::c_int;
 
 use zero_plan::place::{Arrival, arrivals};
-use zero_plan::postings::{Batch, Moment, Payload, Postings};
+use zero_plan::postings::{Moment, Payload, PostingBatch, Postings};
 use zero_plan::{Axis, Op, Plan, Position};
 
-use super::post::{Message, Post, Raise, Whose};
+use super::post::{CountedBlocks, MessageBytes, Post, Raise};
 use crate::arena::Arena;
 use crate::device::Device;
 use crate::transport::Crossed;
 use crate::transport::control::{Control, Count};
-use crate::transport::shared::{Shared, Sums};
+use crate::transport::shared::{BucketCounts, Shared};
 
 /// The links of one rank.
 pub(in crate::transport) struct Links {
@@ -33,18 +33,18 @@ pub(in crate::transport) struct Links {
     /// Batches that have begun to leave: their receiver, the count that tells that they have left, and its number then.
     leaving: Vec<(usize, Count, u32)>,
     /// Messages that are being given to the thread that owns MPI.
-    messages: Vec<Message>,
+    messages: Vec<MessageBytes>,
     /// Bytes that it was given so far.
     pub crossed: Crossed,
 }
 
 /// The value of each count that this rank has told, and which value its buckets have come to.
-struct Told<'a> {
+struct ToldCounts<'a> {
     counts: &'a [u32; Count::NUMBER],
-    sums: &'a Sums,
+    sums: &'a BucketCounts,
 }
 
-impl Told<'_> {
+impl ToldCounts<'_> {
     fn of(&self, count: Count) -> u32 {
         self.counts[count.index()]
     }
@@ -116,12 +116,19 @@ impl Links {
     ///
     /// # Safety
     /// Nobody uses places where something arrives before it has, nor writes those that something leaves from before it has.
-    unsafe fn give<D: Device>(&mut self, arena: &Arena<D>, moment: Moment, op: Op, position: &Position, told: &Told) {
+    unsafe fn give<D: Device>(
+        &mut self,
+        arena: &Arena<D>,
+        moment: Moment,
+        op: Op,
+        position: &Position,
+        told: &ToldCounts,
+    ) {
         let (plan, at) = (arena.plan(), arena.coordinates());
         let (gathers, given) = (self.gathers, self.given);
         let Self { post, postings, leaving, messages, crossed, .. } = self;
         postings.post(plan, at, moment, op, &mut |batch| {
-            let Batch { is_sent, peer, .. } = batch;
+            let PostingBatch { is_sent, peer, .. } = batch;
             let tag = c_int::from(batch.tag());
             batch.messages(plan, at, position, &mut |payload| {
                 let start = match payload {
@@ -131,7 +138,7 @@ impl Links {
                     Payload::At(place) => unsafe { arena.bytes_mut(place) }.address(),
                     Payload::Numbers { of } => arena.numbers(of, told.of(Count::Entered)),
                 };
-                messages.push(Message { is_sent, peer, tag, start, bytes: payload.bytes(plan) });
+                messages.push(MessageBytes { is_sent, peer, tag, start, bytes: payload.bytes(plan) });
             });
             let bytes: usize = messages.iter().map(|message| message.bytes).sum();
             let (count, target) = if is_sent { left(batch.op, given, told) } else { come(batch.op, gathers, told) };
@@ -145,7 +152,7 @@ impl Links {
                 crossed.taken_bytes += bytes;
             }
             let is_for_all = count == Count::Entered || count.is_for_mates(&plan.config);
-            let whose = if is_for_all { Whose::Host(peer) } else { Whose::Own(peer) };
+            let whose = if is_for_all { CountedBlocks::Host(peer) } else { CountedBlocks::Own(peer) };
             // SAFETY: by the caller's promise.
             unsafe { post.give(messages.drain(..), Raise { whose, count, target }) };
         });
@@ -165,7 +172,7 @@ impl Links {
 }
 
 /// The count of its sender that is raised once the bytes that an op needs have come, and to which number.
-fn come(op: Op, gathers: u32, told: &Told) -> (Count, u32) {
+fn come(op: Op, gathers: u32, told: &ToldCounts) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Gathered, gathers),
         Op::Settle { bucket, .. } => (Count::Offered, told.sums.offer(bucket)),
@@ -180,7 +187,7 @@ fn come(op: Op, gathers: u32, told: &Told) -> (Count, u32) {
 
 /// The count of its receiver that is raised once the bytes that an op needs have left, and to which number. Bytes that are not
 /// overwritten before the next exchange have one count for all.
-fn left(op: Op, given: [u32; Axis::ALL.len()], told: &Told) -> (Count, u32) {
+fn left(op: Op, given: [u32; Axis::ALL.len()], told: &ToldCounts) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Given, given[Axis::Zero as usize]),
         Op::Spread { axis, .. } => (Count::Given, given[axis as usize]),
@@ -199,7 +206,7 @@ impl<D: Device> Shared<'_, D> {
     /// The promise of [`crate::transport::Transport::begin`].
     pub(in crate::transport) unsafe fn link(&mut self, op: Op, position: &Position) {
         let Some(links) = &mut self.links else { return };
-        let (arena, told) = (&self.arena, Told { counts: &self.told, sums: &self.sums });
+        let (arena, told) = (&self.arena, ToldCounts { counts: &self.told, sums: &self.sums });
         links.arrived.clear();
         links.count(op);
         // SAFETY: the op begins, so what it writes is this rank's alone until it has been awaited; what others need of it is
@@ -224,7 +231,7 @@ impl<D: Device> Shared<'_, D> {
             let settled = links.postings.receives_terms_for();
             assert_eq!(settled, Some(op), "buckets are settled in the order in which they were offered");
         }
-        let told = Told { counts: &self.told, sums: &self.sums };
+        let told = ToldCounts { counts: &self.told, sums: &self.sums };
         // SAFETY: what is sent is there, and is written again only after a wait for the count that tells that it has left;
         // terms arrive where those of the bucket before lay, which is settled.
         unsafe { links.give(&self.arena, Moment::End, op, position, &told) };
@@ -237,7 +244,7 @@ impl<D: Device> Shared<'_, D> {
     /// What [`Links::leaving`] names has left; nobody reads the numbers of another host of the exchange before the last.
     pub(in crate::transport) unsafe fn link_numbers(&mut self) {
         let Some(links) = &mut self.links else { return };
-        let told = Told { counts: &self.told, sums: &self.sums };
+        let told = ToldCounts { counts: &self.told, sums: &self.sums };
         // Where numbers lie depends on no op before. It allocates nothing, as it has no units.
         let position = Position::new(0);
         // SAFETY: by the caller's promise.

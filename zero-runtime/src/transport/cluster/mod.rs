@@ -25,18 +25,18 @@ use crate::launch::{JobPlace, LaunchError, Segment};
 use card::Card;
 use clock::Unread;
 pub(super) use links::Links;
-use post::{Counts, Ending, Post, Whose};
+use post::{CountedBlocks, Post, RaisedCounts, WorldEnd};
 pub use probe::{Probed, probe};
 
 /// The time between two looks at whether another rank has ended, while clocks are compared.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
 /// The world that this process has joined, if it has.
-static WORLD: OnceLock<Ending> = OnceLock::new();
+static WORLD: OnceLock<WorldEnd> = OnceLock::new();
 
 /// Leaves the world of MPI, if this process is in one: all its ranks do, as the run is over.
 pub fn leave() {
-    WORLD.get().into_iter().for_each(Ending::leave);
+    WORLD.get().into_iter().for_each(WorldEnd::leave);
 }
 
 /// Ends the ranks of all hosts, if there are others than this one: this rank has failed, and why has been said.
@@ -77,11 +77,11 @@ impl Known {
     }
 }
 
-impl Counts for Known {
-    fn of(&self, whose: Whose) -> &Control {
+impl RaisedCounts for Known {
+    fn of(&self, whose: CountedBlocks) -> &Control {
         match whose {
-            Whose::Own(rank) => self.own.of(rank),
-            Whose::Host(rank) => self.of_host(rank),
+            CountedBlocks::Own(rank) => self.own.of(rank),
+            CountedBlocks::Host(rank) => self.of_host(rank),
         }
     }
 
@@ -151,8 +151,8 @@ impl<D: Device> Shared<'_, D> {
 }
 
 /// The cards of all ranks, if these are about to run the same, and lie where the plan has them.
-fn agreed(plan: &Plan, place: &JobPlace, world: &post::World) -> Result<Vec<Card>, Failure> {
-    let post::World { rank, size, library, cards } = world;
+fn agreed(plan: &Plan, place: &JobPlace, world: &post::MpiWorld) -> Result<Vec<Card>, Failure> {
+    let post::MpiWorld { rank, size, library, cards } = world;
     if (*rank, *size) != (place.rank, place.world) {
         return Err(Failure {
             code: "Z0452",

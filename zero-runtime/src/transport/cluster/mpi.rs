@@ -21,7 +21,7 @@ pub(super) const LIBRARY_VARIABLE: &str = "ZERO_MPI";
 pub(super) type Handle = *mut c_void;
 
 /// Room for a status, which has 20 to 32 bytes.
-type Status = [u64; 8];
+type MpiStatus = [u64; 8];
 
 /// Room for a text of MPI, in bytes: more than `MPI_MAX_LIBRARY_VERSION_STRING` of any library.
 const TEXT_BYTES: usize = 8192;
@@ -68,7 +68,7 @@ calls! {
     send_answered "MPI_Issend" (*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     receive "MPI_Irecv" (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     gather "MPI_Iallgather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle, *mut Handle);
-    test "MPI_Test" (*mut Handle, *mut c_int, *mut Status);
+    test "MPI_Test" (*mut Handle, *mut c_int, *mut MpiStatus);
     abort "MPI_Abort" (Handle, c_int);
     finalize "MPI_Finalize" ();
 }
@@ -99,7 +99,7 @@ pub(super) struct Mpi {
 type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
 
 /// Something that has begun and may not have ended.
-pub(super) struct Request(Handle);
+pub(super) struct MpiRequest(Handle);
 
 impl Mpi {
     /// Opens a library and joins the world that its launcher has made. Waits until all of that have come, `here` of them on this
@@ -158,7 +158,7 @@ impl Mpi {
     ///
     /// # Safety
     /// `from` stays as it is until the request has come to its end.
-    pub unsafe fn send(&self, from: *const u8, bytes: usize, to: usize, tag: c_int) -> Result<Request, Failure> {
+    pub unsafe fn send(&self, from: *const u8, bytes: usize, to: usize, tag: c_int) -> Result<MpiRequest, Failure> {
         // SAFETY: by the caller's promise.
         unsafe { self.begin("MPI_Isend", self.calls.send, from, bytes, to, tag) }
     }
@@ -173,7 +173,7 @@ impl Mpi {
         bytes: usize,
         to: usize,
         tag: c_int,
-    ) -> Result<Request, Failure> {
+    ) -> Result<MpiRequest, Failure> {
         // SAFETY: by the caller's promise.
         unsafe { self.begin("MPI_Issend", self.calls.send_answered, from, bytes, to, tag) }
     }
@@ -188,34 +188,34 @@ impl Mpi {
         bytes: usize,
         to: usize,
         tag: c_int,
-    ) -> Result<Request, Failure> {
+    ) -> Result<MpiRequest, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;
         // SAFETY: by the caller's promise.
         let code = unsafe { send(from.cast(), bytes as c_int, byte, to as c_int, tag, world, &mut request) };
         self.require(name, code)?;
-        Ok(Request(request))
+        Ok(MpiRequest(request))
     }
 
     /// Begins to receive.
     ///
     /// # Safety
     /// Nobody reads or writes `to` until the request has come to its end.
-    pub unsafe fn receive(&self, to: *mut u8, bytes: usize, from: usize, tag: c_int) -> Result<Request, Failure> {
+    pub unsafe fn receive(&self, to: *mut u8, bytes: usize, from: usize, tag: c_int) -> Result<MpiRequest, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;
         // SAFETY: by the caller's promise.
         let code =
             unsafe { (self.calls.receive)(to.cast(), bytes as c_int, byte, from as c_int, tag, world, &mut request) };
         self.require("MPI_Irecv", code)?;
-        Ok(Request(request))
+        Ok(MpiRequest(request))
     }
 
     /// Begins to gather as many bytes of each rank as `own` has, into `all`.
     ///
     /// # Safety
     /// Both stay as they are until the request has come to its end, and `all` has room for as many of each rank.
-    pub unsafe fn gather(&self, own: &[u8], all: &mut [u8]) -> Result<Request, Failure> {
+    pub unsafe fn gather(&self, own: &[u8], all: &mut [u8]) -> Result<MpiRequest, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;
         let (len, gather) = (own.len() as c_int, self.calls.gather);
@@ -223,12 +223,12 @@ impl Mpi {
         let code =
             unsafe { gather(own.as_ptr().cast(), len, byte, all.as_mut_ptr().cast(), len, byte, world, &mut request) };
         self.require("MPI_Iallgather", code)?;
-        Ok(Request(request))
+        Ok(MpiRequest(request))
     }
 
     /// Whether a request has ended. MPI goes on with requests in such calls.
-    pub fn has_ended(&self, request: &mut Request) -> Result<bool, Failure> {
-        let (mut flag, mut status) = (0, Status::default());
+    pub fn has_ended(&self, request: &mut MpiRequest) -> Result<bool, Failure> {
+        let (mut flag, mut status) = (0, MpiStatus::default());
         // SAFETY: a request of this library that has not come to its end, and room for a status.
         let code = unsafe { (self.calls.test)(&mut request.0, &mut flag, &mut status) };
         self.require("MPI_Test", code)?;

@@ -32,7 +32,7 @@ pub(super) const ROOM: usize = 1024;
 
 /// The control blocks in which a count is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum CountedBlocks {
     /// Those in which this rank alone keeps counts of another one.
     Own(usize),
     /// Those that all ranks of this host read.
@@ -43,14 +43,14 @@ pub(super) enum Whose {
 /// were given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {
-    pub whose: Whose,
+    pub whose: CountedBlocks,
     pub count: Count,
     pub target: u32,
 }
 
 /// One stretch of memory on its way.
 #[derive(Clone, Copy)]
-pub(super) struct Message {
+pub(super) struct MessageBytes {
     pub is_sent: bool,
     pub peer: usize,
     pub tag: c_int,
@@ -59,19 +59,19 @@ pub(super) struct Message {
 }
 
 // SAFETY: an address and what it is for; the caller that gives a message promises that the thread may read or write what it is of.
-unsafe impl Send for Message {}
+unsafe impl Send for MessageBytes {}
 
 /// An order to the thread.
 #[derive(Clone, Copy)]
-pub(super) enum Told {
+pub(super) enum PostOrder {
     /// A message of the batch that ends with the next raise.
-    Message(Message),
+    Message(MessageBytes),
     Raise(Raise),
 }
 
 /// How the thread is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ThreadEnd {
     /// All ranks have done their work: leave the world with them.
     Leave,
     /// End all ranks of the world, with this exit code.
@@ -90,22 +90,22 @@ pub(super) struct Desk {
 }
 
 pub(super) struct Inbox {
-    pub told: VecDeque<Told>,
-    pub clocks: Option<Clocks>,
-    pub end: Option<End>,
+    pub told: VecDeque<PostOrder>,
+    pub clocks: Option<ComparedClocks>,
+    pub end: Option<ThreadEnd>,
 }
 
 /// Clocks that are to be compared, by the first of so many ranks of each host.
-pub(super) struct Clocks {
+pub(super) struct ComparedClocks {
     pub ranks_per_host: usize,
     pub deadline: Instant,
     pub tell: SyncSender<Result<ClockLook, Unread>>,
 }
 
 /// The counts that a thread raises, wherever they lie.
-pub(super) trait Counts: Send + 'static {
+pub(super) trait RaisedCounts: Send + 'static {
     /// The counts of a rank, in the blocks that `whose` says.
-    fn of(&self, whose: Whose) -> &Control;
+    fn of(&self, whose: CountedBlocks) -> &Control;
 
     /// A message from or to `peer` cannot be had any more.
     fn lose(&self, peer: usize);
@@ -115,7 +115,7 @@ pub(super) trait Counts: Send + 'static {
 pub(super) struct Post(Arc<Desk>);
 
 /// The world as a process has joined it.
-pub(super) struct World {
+pub(super) struct MpiWorld {
     pub rank: usize,
     pub size: usize,
     /// The library, in words.
@@ -134,8 +134,8 @@ impl Post {
         card: impl FnOnce(&str) -> Vec<u8> + Send + 'static,
         here: usize,
         patience: Duration,
-        counts: impl FnOnce() -> Box<dyn Counts> + Send + 'static,
-    ) -> Result<(Self, World), LaunchError> {
+        counts: impl FnOnce() -> Box<dyn RaisedCounts> + Send + 'static,
+    ) -> Result<(Self, MpiWorld), LaunchError> {
         let inbox = Mutex::new(Inbox { told: VecDeque::with_capacity(ROOM), clocks: None, end: None });
         let desk = Arc::new(Desk {
             told: inbox,
@@ -170,10 +170,10 @@ impl Post {
     ///
     /// # Safety
     /// Until the count is raised nobody writes what is sent, or reads or writes what is received.
-    pub unsafe fn give(&self, messages: impl Iterator<Item = Message>, raise: Raise) {
+    pub unsafe fn give(&self, messages: impl Iterator<Item = MessageBytes>, raise: Raise) {
         let mut inbox = lock(&self.0.told);
-        inbox.told.extend(messages.map(Told::Message));
-        inbox.told.push_back(Told::Raise(raise));
+        inbox.told.extend(messages.map(PostOrder::Message));
+        inbox.told.push_back(PostOrder::Raise(raise));
         drop(inbox);
         self.0.wakes.notify_one();
     }
@@ -182,7 +182,7 @@ impl Post {
     /// all that other ranks wait for has left before.
     pub fn compare_clocks(&self, ranks_per_host: usize, patience: Duration) -> Receiver<Result<ClockLook, Unread>> {
         let (tell, compared) = std::sync::mpsc::sync_channel(1);
-        lock(&self.0.told).clocks = Some(Clocks { ranks_per_host, deadline: Instant::now() + patience, tell });
+        lock(&self.0.told).clocks = Some(ComparedClocks { ranks_per_host, deadline: Instant::now() + patience, tell });
         self.0.wakes.notify_one();
         compared
     }
@@ -193,27 +193,27 @@ impl Post {
     }
 
     /// The same thread, for code that ends the process.
-    pub fn ending(&self) -> Ending {
-        Ending(Arc::clone(&self.0))
+    pub fn ending(&self) -> WorldEnd {
+        WorldEnd(Arc::clone(&self.0))
     }
 }
 
 /// The end of a world, from any thread.
-pub(crate) struct Ending(Arc<Desk>);
+pub(crate) struct WorldEnd(Arc<Desk>);
 
-impl Ending {
+impl WorldEnd {
     /// Leaves the world together with all its ranks, which have done their work; waits no longer than a moment.
     pub fn leave(&self) {
-        self.end(End::Leave, LEAVE);
+        self.end(ThreadEnd::Leave, LEAVE);
     }
 
     /// Ends all ranks of the world. Returns after a moment where the launcher does not end this process.
     pub fn abort(&self, code: u8) {
         std::thread::sleep(LAST_WORDS);
-        self.end(End::Abort(code), ABORT);
+        self.end(ThreadEnd::Abort(code), ABORT);
     }
 
-    fn end(&self, end: End, patience: Duration) {
+    fn end(&self, end: ThreadEnd, patience: Duration) {
         lock(&self.0.told).end = Some(end);
         self.0.wakes.notify_one();
         let mut deadline = Instant::now() + patience;
@@ -242,7 +242,7 @@ fn late(patience: Duration) -> Failure {
 }
 
 /// Joins the world, and exchanges cards in it.
-fn join(card: impl FnOnce(&str) -> Vec<u8>, here: usize, deadline: Instant) -> Result<(Mpi, World), Failure> {
+fn join(card: impl FnOnce(&str) -> Vec<u8>, here: usize, deadline: Instant) -> Result<(Mpi, MpiWorld), Failure> {
     let begin = Instant::now();
     let mpi = Mpi::join(here)?;
     let card = card(&mpi.version);
@@ -256,6 +256,6 @@ fn join(card: impl FnOnce(&str) -> Vec<u8>, here: usize, deadline: Instant) -> R
         std::thread::sleep(LOOK);
     }
     let cards = all.chunks(card.len().max(1)).map(<[u8]>::to_vec).collect();
-    let world = World { rank: mpi.rank, size: mpi.size, library: mpi.words(), cards };
+    let world = MpiWorld { rank: mpi.rank, size: mpi.size, library: mpi.words(), cards };
     Ok((mpi, world))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Mirror;
-use super::post::{Counts, Message, Post, Raise, Whose, World};
+use super::post::{CountedBlocks, MessageBytes, MpiWorld, Post, Raise, RaisedCounts};
 use crate::device::Failure;
 use crate::launch::LaunchError;
 use crate::transport::control::{Control, Count};
@@ -52,9 +52,9 @@ pub fn probe() -> Result<Option<Probed>, LaunchError> {
 /// The counts that the thread of MPI raises.
 struct Raised(Mirror);
 
-impl Counts for Raised {
-    fn of(&self, whose: Whose) -> &Control {
-        let (Whose::Own(rank) | Whose::Host(rank)) = whose;
+impl RaisedCounts for Raised {
+    fn of(&self, whose: CountedBlocks) -> &Control {
+        let (CountedBlocks::Own(rank) | CountedBlocks::Host(rank)) = whose;
         self.0.of(rank)
     }
 
@@ -70,7 +70,7 @@ fn name() -> Vec<u8> {
     name
 }
 
-fn require_pair(World { size, library, cards, .. }: &World) -> Result<(), Failure> {
+fn require_pair(MpiWorld { size, library, cards, .. }: &MpiWorld) -> Result<(), Failure> {
     let refused = |code, what| Failure { code, what, help: "start one rank on each of two hosts".to_owned() };
     if *size != RANKS {
         let what = format!("MPI has a world of {size} ranks instead of {RANKS}; the library is {library}");
@@ -122,11 +122,11 @@ impl Pair {
         self.exchanges += 1;
         let (begin, peer, target) = (Instant::now(), self.peer, self.exchanges);
         for (is_sent, bytes, count) in [(false, received, Count::Gathered), (true, sent, Count::Given)] {
-            let message = Message { is_sent, peer, tag: TAG, start: bytes.as_mut_ptr(), bytes: bytes.len() };
+            let message = MessageBytes { is_sent, peer, tag: TAG, start: bytes.as_mut_ptr(), bytes: bytes.len() };
             // SAFETY: both live to the end of the process, and are used again only after both counts have been raised.
             #[expect(unsafe_code, reason = "the thread of MPI takes addresses")]
             unsafe {
-                self.post.give(std::iter::once(message), Raise { whose: Whose::Own(peer), count, target });
+                self.post.give(std::iter::once(message), Raise { whose: CountedBlocks::Own(peer), count, target });
             }
         }
         for count in [Count::Gathered, Count::Given] {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use zero_plan::postings::REPORT_TAG;
 
-use super::mpi::{Mpi, Request};
-use super::post::{Counts, Whose};
+use super::mpi::{Mpi, MpiRequest};
+use super::post::{CountedBlocks, RaisedCounts};
 use crate::transport::control::Words;
 use crate::transport::doing::awaited_on_host;
 use crate::transport::silent::Life;
@@ -68,7 +68,7 @@ impl Reports {
     }
 
     /// Takes reports that have come, and sends one if it is time.
-    pub fn look(&mut self, mpi: &Mpi, counts: &dyn Counts) {
+    pub fn look(&mut self, mpi: &Mpi, counts: &dyn RaisedCounts) {
         if !self.rest().is_zero() {
             return;
         }
@@ -76,7 +76,7 @@ impl Reports {
         for counterpart in &mut self.counterparts {
             counterpart.hear(mpi, counts);
         }
-        let own = counts.of(Whose::Host(self.rank));
+        let own = counts.of(CountedBlocks::Host(self.rank));
         let at = own.words(own.awaited());
         let is_long = std::mem::replace(&mut self.seen, at) == at;
         let report = if is_long { self.seen_here(counts) } else { Vec::new() };
@@ -90,9 +90,9 @@ impl Reports {
     }
 
     /// The ops that the ranks of this host are in.
-    fn seen_here(&self, counts: &dyn Counts) -> Vec<u64> {
+    fn seen_here(&self, counts: &dyn RaisedCounts) -> Vec<u64> {
         let look = |rank| {
-            let control = counts.of(Whose::Host(rank));
+            let control = counts.of(CountedBlocks::Host(rank));
             let life = if self.here.contains(&rank) { Life::of(control.pid()) } else { Life::Elsewhere };
             (control, life)
         };
@@ -105,7 +105,7 @@ impl Reports {
     }
 
     /// Sends and receives the last reports, so that nothing that was begun is left.
-    pub fn end(&mut self, mpi: &Mpi, counts: &dyn Counts) {
+    pub fn end(&mut self, mpi: &Mpi, counts: &dyn RaisedCounts) {
         let mut last = vec![0; 1 + WORDS_PER_RANK * self.here.len()];
         last[0] = LAST;
         while !self.counterparts.iter().all(Counterpart::has_ended) {
@@ -123,8 +123,8 @@ impl Reports {
 struct Counterpart {
     rank: usize,
     /// The requests under way; none where there is none, or nothing more is to come.
-    sent: Option<Request>,
-    received: Option<Request>,
+    sent: Option<MpiRequest>,
+    received: Option<MpiRequest>,
     has_told_last: bool,
     /// Where reports leave from and arrive. It is never freed, as requests that never end may use it.
     outbox: *mut [u64],
@@ -147,7 +147,7 @@ impl Counterpart {
     }
 
     /// Notes a report that has come.
-    fn hear(&mut self, mpi: &Mpi, counts: &dyn Counts) {
+    fn hear(&mut self, mpi: &Mpi, counts: &dyn RaisedCounts) {
         if !has_ended(mpi, &mut self.received) {
             return;
         }
@@ -159,7 +159,7 @@ impl Counterpart {
         let (each, _) = words.as_chunks::<WORDS_PER_RANK>();
         let first = self.rank - self.rank % each.len();
         for (rank, &[awaited, doing, life]) in (first..).zip(each) {
-            counts.of(Whose::Host(rank)).note_report([awaited, doing], Life::of_code(life));
+            counts.of(CountedBlocks::Host(rank)).note_report([awaited, doing], Life::of_code(life));
         }
         self.receive(mpi);
     }
@@ -185,7 +185,7 @@ impl Counterpart {
 }
 
 /// Whether a request has just ended. It is none any more then, nor after a failure.
-fn has_ended(mpi: &Mpi, request: &mut Option<Request>) -> bool {
+fn has_ended(mpi: &Mpi, request: &mut Option<MpiRequest>) -> bool {
     let ended = request.as_mut().map_or(Ok(false), |request| mpi.has_ended(request));
     if !matches!(ended, Ok(false)) {
         *request = None;

@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use zero_plan::config::Width;
 
-use super::product::{RowsMut, Size, product};
+use super::product::{ProductSize, RowsMut, product};
 use super::stored::{product_of_stored, store, sums};
 use super::{
-    Block, HEAD_DIM_MAX, Head, Inputs, KEYS, Panel, QUERIES, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut,
+    HEAD_DIM_MAX, Inputs, KEYS, OneHead, Panel, QUERIES, QueryBlock, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut,
 };
 use crate::device::cpu::math::exp_small;
 use crate::device::cpu::simd::{sum, vectorised};
@@ -22,7 +22,7 @@ pub const SPAN: usize = KEYS * HEAD_DIM_MAX;
 
 /// What backward reads.
 #[derive(Clone, Copy)]
-pub struct Given<'a, E> {
+pub struct BackwardInputs<'a, E> {
     pub inputs: Inputs<'a, E>,
     pub out: &'a [E],
     pub lse: &'a [f32],
@@ -30,7 +30,7 @@ pub struct Given<'a, E> {
 }
 
 /// Tokens whose gradients of keys and values are summed at a time, and where: whole blocks of keys.
-struct Span {
+struct KeySpan {
     tokens: Range<usize>,
     dkey: RowsMut<f32>,
     dvalue: RowsMut<f32>,
@@ -57,7 +57,7 @@ fn span_max<E: Element>(dim: usize) -> usize {
 ///
 /// # Safety
 /// All are tensors of the shape; of `dqkv`, the rows of these heads are nobody else's.
-pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, given: Given<E>, dqkv: *mut E) {
+pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, given: BackwardInputs<E>, dqkv: *mut E) {
     let [_, key, value] = gradients(shape, heads.start);
     SCRATCH.with_borrow_mut(|scratch| {
         for tokens in blocks(0..shape.length, span_max::<E>(shape.head_dim)) {
@@ -67,9 +67,9 @@ pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, g
             let [dkey_sums, dvalue_sums] = &mut scratch.span;
             let dkey_sums = sums(dkey, dkey_sums, shape.head_dim);
             let dvalue_sums = sums(dvalue, dvalue_sums, shape.head_dim);
-            let span = Span { tokens, dkey: dkey_sums, dvalue: dvalue_sums };
+            let span = KeySpan { tokens, dkey: dkey_sums, dvalue: dvalue_sums };
             for index in heads.clone() {
-                let (head, [dquery, ..]) = (Head::of(shape, &given.inputs, index), gradients(shape, index));
+                let (head, [dquery, ..]) = (OneHead::of(shape, &given.inputs, index), gradients(shape, index));
                 let sees_span = |queries: &Range<usize>| head.seen(queries).start < span.tokens.end;
                 for queries in blocks(start..shape.length, QUERIES).take_while(sees_span) {
                     // SAFETY: by the caller's promise.
@@ -96,7 +96,7 @@ fn gradients(shape: AttentionShape, index: usize) -> [Panel; 3] {
     [head, key, key + key_heads].map(|head| Panel { offset: sequence * length * stride + head * head_dim, stride })
 }
 
-impl Head {
+impl OneHead {
     /// What the span's keys and values gain from these queries. The queries' own gradients are there after the span that
     /// they are in, which goes through all earlier keys that they see once more: of those, sums of a part would have no place to lie.
     ///
@@ -105,10 +105,10 @@ impl Head {
     unsafe fn backward_block<E: Element>(
         &self,
         queries: Range<usize>,
-        span: &Span,
-        given: Given<E>,
+        span: &KeySpan,
+        given: BackwardInputs<E>,
         dquery: RowsMut<E>,
-        block: &mut Block,
+        block: &mut QueryBlock,
     ) {
         let (dim, count, inside) = (self.dim, queries.len(), queries.start < span.tokens.end);
         let dquery_sums = sums(dquery, &mut block.sums, dim);
@@ -120,7 +120,7 @@ impl Head {
             unsafe { self.score(&queries, &keys, &given.inputs, block) };
             if inside {
                 let write = if keys.start == seen.start { Write::Set } else { Write::Add };
-                let size = Size { rows: count, depth: keys.len(), cols: dim };
+                let size = ProductSize { rows: count, depth: keys.len(), cols: dim };
                 let dscores = rows_of(&block.dscores).transposed();
                 // SAFETY: sums of as many rows as there are queries, and ours; `keys` are rows of this head.
                 unsafe { product(size, dscores, self.key.rows(given.inputs.key, keys.start), dquery_sums, write) };
@@ -137,7 +137,7 @@ impl Head {
     }
 
     /// Transposes the queries and the gradients of what they gave.
-    fn prepare<E: Element>(&self, range: Range<usize>, given: Given<E>, block: &mut Block) -> Queries {
+    fn prepare<E: Element>(&self, range: Range<usize>, given: BackwardInputs<E>, block: &mut QueryBlock) -> Queries {
         self.transpose(&mut block.queries, given.inputs.query, self.query, &range, self.scale());
         self.transpose(&mut block.gradients, given.dout, self.out, &range, 1.0);
         let mut queries = Queries { range, lse: [f32::INFINITY; QUERIES], shared: [0.0; QUERIES] };
@@ -156,10 +156,16 @@ impl Head {
     ///
     /// # Safety
     /// `inputs` are tensors of the shape that this head is of, and have these keys.
-    unsafe fn score<E: Element>(&self, queries: &Queries, keys: &Range<usize>, inputs: &Inputs<E>, block: &mut Block) {
+    unsafe fn score<E: Element>(
+        &self,
+        queries: &Queries,
+        keys: &Range<usize>,
+        inputs: &Inputs<E>,
+        block: &mut QueryBlock,
+    ) {
         let (weights, dscores) = (&mut block.weights[..keys.len()], &mut block.dscores[..keys.len()]);
         let (key, value) = (self.key.rows(inputs.key, keys.start), self.value.rows(inputs.value, keys.start));
-        let size = Size { rows: keys.len(), depth: self.dim, cols: QUERIES };
+        let size = ProductSize { rows: keys.len(), depth: self.dim, cols: QUERIES };
         let room = &mut block.widened;
         // SAFETY: by the caller's promise; the strips are ours.
         unsafe {
@@ -188,9 +194,9 @@ impl Head {
         &self,
         queries: &Range<usize>,
         keys: &Range<usize>,
-        span: &Span,
-        given: Given<E>,
-        block: &Block,
+        span: &KeySpan,
+        given: BackwardInputs<E>,
+        block: &QueryBlock,
     ) {
         let (query, dout) =
             (self.query.rows(given.inputs.query, queries.start), self.out.rows(given.dout, queries.start));
@@ -198,7 +204,7 @@ impl Head {
         let middle = queries.start.clamp(keys.start, keys.end);
         for (part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, self.first)] {
             let strip = part.start - keys.start..part.end - keys.start;
-            let size = Size { rows: strip.len(), depth: queries.len(), cols: self.dim };
+            let size = ProductSize { rows: strip.len(), depth: queries.len(), cols: self.dim };
             let row = part.start - span.tokens.start;
             // SAFETY: `queries` are rows of this head, and the sums of `part` are ours.
             unsafe {

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use super::product::{RowsMut, Size, product};
+use super::product::{ProductSize, RowsMut, product};
 use super::softmax::Softmax;
 use super::stored::{product_of_stored, store, sums};
-use super::{Block, Head, Inputs, QUERIES, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut};
+use super::{Inputs, OneHead, QUERIES, QueryBlock, SCRATCH, blocks, key_blocks, rows_of, rows_of_mut};
 use crate::device::cpu::simd::vectorised;
 use crate::device::{Element, Write};
 
-impl Head {
+impl OneHead {
     /// # Safety
     /// `inputs`, `out` and `lse` are tensors of the shape that this head is of; of the last two, the rows of this head are
     /// nobody else's.
@@ -31,7 +31,7 @@ impl Head {
         inputs: &Inputs<E>,
         out: *mut E,
         lse: *mut f32,
-        block: &mut Block,
+        block: &mut QueryBlock,
     ) {
         let (dim, count) = (self.dim, queries.len());
         self.transpose(&mut block.queries, inputs.query, self.query, &queries, self.scale());
@@ -42,7 +42,7 @@ impl Head {
         let seen = self.seen(&queries);
         for keys in key_blocks(seen.clone()) {
             let weights = &mut block.weights[..keys.len()];
-            let size = Size { rows: keys.len(), depth: dim, cols: QUERIES };
+            let size = ProductSize { rows: keys.len(), depth: dim, cols: QUERIES };
             let (key, value) = (self.key.rows(inputs.key, keys.start), self.value.rows(inputs.value, keys.start));
             // SAFETY: `keys` are rows of this head; the strip is ours.
             unsafe {
@@ -56,7 +56,7 @@ impl Head {
                 },
             );
             let write = if keys.start == seen.start { Write::Set } else { Write::Add };
-            let size = Size { rows: count, depth: keys.len(), cols: dim };
+            let size = ProductSize { rows: count, depth: keys.len(), cols: dim };
             // SAFETY: `mixed` are as many rows as there are queries, and ours; the product reads `keys`, which are rows of
             // this head.
             unsafe {

@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::ops::Range;
 
 use super::forward::scale_rows;
-use super::product::{Rows, RowsMut, Size, product};
+use super::product::{ProductSize, Rows, RowsMut, product};
 use super::softmax::RowSoftmax;
 use super::stored::{store, sums};
-use super::{Block, HEAD_DIM_MAX, Head, Inputs, Panel, QUERIES, SCRATCH, key_blocks};
+use super::{HEAD_DIM_MAX, Inputs, OneHead, Panel, QUERIES, QueryBlock, SCRATCH, key_blocks};
 use crate::device::cpu::few_rows::{ROWS, few_rows};
 use crate::device::cpu::simd::vectorised;
-use crate::device::cpu::{ColumnsMut, Matrix};
+use crate::device::cpu::{ColumnsMut, StridedMatrix};
 use crate::device::{AttentionShape, Element, Write};
 
 /// The most heads that ask a block of keys before the next one is read.
@@ -22,7 +22,7 @@ const HEADS: usize = 128;
 const LINE_BYTES: usize = 64;
 
 /// Heads of the same token, and what there is of their softmax.
-struct Heads<'a, E> {
+struct TokenHeads<'a, E> {
     shape: AttentionShape,
     /// Counted over all sequences.
     range: Range<usize>,
@@ -33,7 +33,7 @@ struct Heads<'a, E> {
 /// What `heads`, counted over all sequences, give for the single token that asks.
 ///
 /// # Safety
-/// As for `Head::forward`.
+/// As for `OneHead::forward`.
 pub unsafe fn one_token<E: Element>(
     shape: AttentionShape,
     heads: Range<usize>,
@@ -47,7 +47,7 @@ pub unsafe fn one_token<E: Element>(
         while first < heads.end {
             let of_sequence = (first / shape.heads + 1) * shape.heads;
             let end = heads.end.min(of_sequence).min(first + at_once);
-            let heads = Heads { shape, range: first..end, inputs, softmax: [RowSoftmax::NEW; HEADS] };
+            let heads = TokenHeads { shape, range: first..end, inputs, softmax: [RowSoftmax::NEW; HEADS] };
             // SAFETY: by the caller's promise.
             unsafe { heads.forward(out, lse, &mut scratch.block) };
             first = end;
@@ -55,14 +55,14 @@ pub unsafe fn one_token<E: Element>(
     });
 }
 
-impl<E: Element> Heads<'_, E> {
-    fn head(&self, index: usize) -> Head {
-        Head::of(self.shape, self.inputs, index)
+impl<E: Element> TokenHeads<'_, E> {
+    fn head(&self, index: usize) -> OneHead {
+        OneHead::of(self.shape, self.inputs, index)
     }
 
     /// # Safety
     /// As for `one_token`.
-    unsafe fn forward(mut self, out: *mut E, lse: *mut f32, block: &mut Block) {
+    unsafe fn forward(mut self, out: *mut E, lse: *mut f32, block: &mut QueryBlock) {
         let (dim, count) = (self.shape.head_dim, self.range.len());
         let [first, last] = [self.range.start, self.range.end - 1].map(|index| self.head(index));
         // SAFETY: by the caller's promise: the heads of a token lie one after another.
@@ -110,8 +110,8 @@ impl<E: Element> Heads<'_, E> {
         write: Write,
     ) {
         let (head, dim, count) = (self.head(heads.start), self.shape.head_dim, heads.len());
-        let queries = Matrix::strided(&self.inputs.query[head.query.at(0)..], count, dim, dim);
-        let key = Matrix::strided(&self.inputs.key[head.key.at(keys.start)..], keys.len(), dim, head.key.stride);
+        let queries = StridedMatrix::strided(&self.inputs.query[head.query.at(0)..], count, dim, dim);
+        let key = StridedMatrix::strided(&self.inputs.key[head.key.at(keys.start)..], keys.len(), dim, head.key.stride);
         let scale = head.scale();
         few_rows(
             ColumnsMut::new(scores, keys.len()),
@@ -130,7 +130,7 @@ impl<E: Element> Heads<'_, E> {
             );
         }
         let weights = Rows { start: scores.as_ptr(), stride: keys.len() }.left();
-        let size = Size { rows: count, depth: keys.len(), cols: dim };
+        let size = ProductSize { rows: count, depth: keys.len(), cols: dim };
         // SAFETY: `mixed` are as many rows as there are heads, and ours; `keys` are rows of this head.
         unsafe {
             if write == Write::Add {

@@ -54,7 +54,7 @@ impl<E> RowsMut<E> {
 
 /// What a product measures.
 #[derive(Clone, Copy)]
-pub struct Size {
+pub struct ProductSize {
     pub rows: usize,
     pub depth: usize,
     pub cols: usize,
@@ -66,12 +66,12 @@ pub struct Size {
 /// # Safety
 /// Every element of `a` and `b` can be read and every one of `c` written, and those of `c` are nobody else's, for the time
 /// of the call. `Write::Set` does not read `c`.
-pub unsafe fn product<E: Element>(size: Size, a: Left, b: Rows<E>, c: RowsMut<f32>, write: Write) {
+pub unsafe fn product<E: Element>(size: ProductSize, a: Left, b: Rows<E>, c: RowsMut<f32>, write: Write) {
     dispatch(Product { size, a, b, c, write });
 }
 
 struct Product<E> {
-    size: Size,
+    size: ProductSize,
     a: Left,
     b: Rows<E>,
     c: RowsMut<f32>,

@@ -4,7 +4,7 @@
 
 use zero_plan::config::Width;
 
-use super::product::{Rows, RowsMut, Size, product};
+use super::product::{ProductSize, Rows, RowsMut, product};
 use super::{HEAD_DIM_MAX, blocks};
 use crate::device::cpu::simd::{LANES, vectorised};
 use crate::device::{Element, Write};
@@ -17,7 +17,7 @@ pub const WIDENED: usize = 8 * HEAD_DIM_MAX;
 /// # Safety
 /// As for `product`.
 pub unsafe fn product_of_stored<E: Element>(
-    size: Size,
+    size: ProductSize,
     a: Rows<E>,
     b: Rows<f32>,
     c: RowsMut<f32>,
@@ -44,7 +44,7 @@ pub unsafe fn product_of_stored<E: Element>(
         let a = Rows { start: room.as_ptr(), stride: depth }.left();
         // SAFETY: `a` are the rows just widened; the others are as the caller promises, from `rows` on.
         unsafe {
-            product(Size { rows: rows.len(), ..size }, a, b, c.skip(rows.start), Write::Set);
+            product(ProductSize { rows: rows.len(), ..size }, a, b, c.skip(rows.start), Write::Set);
         }
     }
 }

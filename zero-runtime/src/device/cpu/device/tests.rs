@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::bf16;
 use crate::device::cpu::testing::{STEP, assert_close, noise, stored, to_f64};
-use crate::device::{Element, Memory};
+use crate::device::{DeviceMemory, Element};
 
 const CPU: Cpu = Cpu::ONE_THREAD;
 
@@ -21,10 +21,12 @@ const HYPER: HyperBlock = HyperBlock {
 #[test]
 fn memory_is_what_was_asked_for_and_shared_memory_the_segment_itself() {
     let own = CPU.allocate(5000).expect("5000 bytes");
-    assert_eq!((Memory::len(&own), own.start() as usize % 4096), (5000, 0));
+    assert_eq!((DeviceMemory::len(&own), own.start() as usize % 4096), (5000, 0));
     let segment = Arc::new(Segment::private(5000).expect("5000 bytes"));
     assert_eq!(
-        CPU.share(segment.clone(), Parts { bytes: vec![4096], own: 0, exchange: None }).expect("its memory").start(),
+        CPU.share(segment.clone(), SharedParts { bytes: vec![4096], own: 0, exchange: None })
+            .expect("its memory")
+            .start(),
         segment.ptr()
     );
     assert_eq!(CPU.allocate(usize::MAX).expect_err("more than there is").code(), "Z0331");

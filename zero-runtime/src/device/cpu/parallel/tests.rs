@@ -384,8 +384,8 @@ fn large_products_are_shared_and_small_ones_are_not() {
     let share = |cpu: Cpu, [m, n, k]: [usize; 3]| {
         let (mut c, a, b) = (vec![0.0; m * n], vec![0.0; m * k], vec![0.0; k * n]);
         let rows = Mutex::new(Vec::new());
-        let (c, a, b) = (MatrixMut::new(&mut c, m, n), Matrix::new(&a, m, k), Matrix::new(&b, k, n));
-        let note = |(c, a): (MatrixMut, Matrix)| {
+        let (c, a, b) = (MatrixMut::new(&mut c, m, n), StridedMatrix::new(&a, m, k), StridedMatrix::new(&b, k, n));
+        let note = |(c, a): (MatrixMut, StridedMatrix)| {
             matmul(c, a, b, Write::Set);
             rows.lock().unwrap().push(a.rows());
         };

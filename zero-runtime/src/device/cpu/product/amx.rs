@@ -63,7 +63,7 @@ fn asked_for() -> bool {
 
 /// What `ldtilecfg` reads: the shapes of tiles.
 #[repr(C, align(64))]
-struct Shapes {
+struct TileShapes {
     palette: u8,
     start_row: u8,
     reserved: [u8; 14],
@@ -72,8 +72,8 @@ struct Shapes {
 }
 
 /// All eight tiles as large as they can be: 16 rows of 64 bytes, a cell.
-static SHAPES: Shapes = {
-    let mut shapes = Shapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+static SHAPES: TileShapes = {
+    let mut shapes = TileShapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
     let mut tile = 0;
     while tile < 8 {
         shapes.row_bytes[tile] = 64;

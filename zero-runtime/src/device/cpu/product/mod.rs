@@ -16,9 +16,9 @@ mod transpose;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::Matrix;
+use super::StridedMatrix;
 use crate::device::Element;
-use pack::{Cell, Packing, SIDE, Side, Widened, cells_of, pack};
+use pack::{Cell, PackedSide, Packing, SIDE, Widened, cells_of, pack};
 use scratch::with_scratch;
 use tile::{BLOCK, STRIDE, Tile};
 
@@ -31,7 +31,7 @@ const COLS: usize = 512;
 const DEPTH_CELLS: usize = 64;
 
 /// Some rows and columns of a product.
-pub struct Sums<'a> {
+pub struct ProductPart<'a> {
     /// Which rows.
     pub rows: Range<usize>,
     /// Which columns.
@@ -39,7 +39,7 @@ pub struct Sums<'a> {
     sums: &'a [f32],
 }
 
-impl Sums<'_> {
+impl ProductPart<'_> {
     /// The sums in these columns of row `row` of the product.
     #[inline(always)]
     pub fn row(&self, row: usize) -> &[f32] {
@@ -91,7 +91,7 @@ pub fn instructions() -> &'static str {
 ///
 /// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine to
 /// machine, but not with the rows and columns beside it. Where there are instructions for bf16, what is subnormal counts as 0.
-pub fn product<E: Element>(a: Matrix<E>, b: Matrix<E>, finish: impl FnMut(Sums)) {
+pub fn product<E: Element>(a: StridedMatrix<E>, b: StridedMatrix<E>, finish: impl FnMut(ProductPart)) {
     #[cfg(target_arch = "x86_64")]
     if let (Some(a), Some(b)) = (a.known(), b.known()) {
         match *INSTRUCTIONS {
@@ -106,13 +106,17 @@ pub fn product<E: Element>(a: Matrix<E>, b: Matrix<E>, finish: impl FnMut(Sums))
     unsafe { product_by::<Widened<E>>(a, b, finish) }
 }
 
-type ElementOf<T> = <<T as Tile>::Packing as Packing>::Element;
+type TileElement<T> = <<T as Tile>::Packing as Packing>::Element;
 
 /// [`product`] by a tile.
 ///
 /// # Safety
 /// This machine has the instructions of the tile.
-unsafe fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, mut finish: impl FnMut(Sums)) {
+unsafe fn product_by<T: Tile>(
+    a: StridedMatrix<TileElement<T>>,
+    b: StridedMatrix<TileElement<T>>,
+    mut finish: impl FnMut(ProductPart),
+) {
     let depth_max = DEPTH_CELLS * SIDE * T::Packing::IN_WORD;
     // A column of `b` is packed as a row of `a` is.
     let b = b.transposed();
@@ -125,9 +129,9 @@ unsafe fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, 
                     let cells = cells_of::<T::Packing>(depth.len());
                     let left = &mut left[..strips(&rows) * cells];
                     let right = &mut right[..strips(&cols) * cells];
-                    pack::<T::Packing>(a.part(rows.clone(), depth.clone()), Side::Left, left);
+                    pack::<T::Packing>(a.part(rows.clone(), depth.clone()), PackedSide::Left, left);
                     if !is_packed {
-                        pack::<T::Packing>(b.part(cols.clone(), depth.clone()), Side::Right, right);
+                        pack::<T::Packing>(b.part(cols.clone(), depth.clone()), PackedSide::Right, right);
                     }
                     is_packed = depth.len() == a.cols();
                     let is_first = depth.start == 0;
@@ -137,7 +141,7 @@ unsafe fn product_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>, 
                 if a.cols() == 0 {
                     sums.fill(0.0);
                 }
-                finish(Sums { rows, cols: cols.clone(), sums });
+                finish(ProductPart { rows, cols: cols.clone(), sums });
             }
         }
     });

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::transpose::transpose;
-use crate::device::cpu::Matrix;
+use crate::device::cpu::StridedMatrix;
 use crate::device::cpu::simd::vectorised;
 use crate::device::{Element, bf16};
 
@@ -87,7 +87,7 @@ fn padded<E: Element, const N: usize>(elements: &[E]) -> [E; N] {
 
 /// What the rows of a cell are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum PackedSide {
     /// Rows of the matrix: of a left operand.
     Left,
     /// Places of the common dimension: of a right operand.
@@ -96,7 +96,7 @@ pub enum Side {
 
 /// Packs `matrix`, of a right operand its transpose: its rows in strips, in each of them its columns cell by cell. `to` may
 /// have more strips than there are rows.
-pub fn pack<P: Packing>(matrix: Matrix<P::Element>, side: Side, to: &mut [Cell]) {
+pub fn pack<P: Packing>(matrix: StridedMatrix<P::Element>, side: PackedSide, to: &mut [Cell]) {
     let cells = cells_of::<P>(matrix.cols());
     let strips = to.len() / cells;
     vectorised(
@@ -125,20 +125,30 @@ pub fn cells_of<P: Packing>(elements: usize) -> usize {
 
 /// A cell of a strip, from the rows that it is of.
 #[inline(always)]
-fn pack_along<P: Packing>(matrix: Matrix<P::Element>, side: Side, [strip, cell]: [usize; 2], to: &mut Cell) {
+fn pack_along<P: Packing>(
+    matrix: StridedMatrix<P::Element>,
+    side: PackedSide,
+    [strip, cell]: [usize; 2],
+    to: &mut Cell,
+) {
     let (first, col) = (strip * SIDE, cell * SIDE * P::IN_WORD);
     let cols = (SIDE * P::IN_WORD).min(matrix.cols() - col);
     for (row, to) in (first..first + SIDE).zip(&mut to.0) {
         *to = if row < matrix.rows() { P::along(matrix.row(row, col, cols)) } else { [0; SIDE] };
     }
-    if side == Side::Right {
+    if side == PackedSide::Right {
         transpose(&mut to.0);
     }
 }
 
 /// A cell of a strip, from the rows that are columns of the strip.
 #[inline(always)]
-fn pack_across<P: Packing>(turned: Matrix<P::Element>, side: Side, [strip, cell]: [usize; 2], to: &mut Cell) {
+fn pack_across<P: Packing>(
+    turned: StridedMatrix<P::Element>,
+    side: PackedSide,
+    [strip, cell]: [usize; 2],
+    to: &mut Cell,
+) {
     let (col, first) = ((strip * SIDE).min(turned.cols()), cell * SIDE * P::IN_WORD);
     let cols = SIDE.min(turned.cols() - col);
     let places = |place: usize| if place < turned.rows() { turned.row(place, col, cols) } else { &[] };
@@ -146,7 +156,7 @@ fn pack_across<P: Packing>(turned: Matrix<P::Element>, side: Side, [strip, cell]
         let place = first + word * P::IN_WORD;
         *to = P::across([places(place), places(place + 1)]);
     }
-    if side == Side::Left {
+    if side == PackedSide::Left {
         transpose(&mut to.0);
     }
 }

@@ -12,7 +12,7 @@ use crate::device::cpu::gemm::making_room;
 
 /// Of each thread that multiplies.
 #[derive(Default)]
-pub struct Scratch {
+pub struct ProductScratch {
     /// Strips of the left operand.
     left: Box<[Cell]>,
     /// Strips of the right operand.
@@ -27,22 +27,25 @@ const _: () =
     assert!((LEFT_CELLS + RIGHT_CELLS + SUM_CELLS) * size_of::<Cell>() == PRODUCT_BYTES, "plans count another size");
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: RefCell<ProductScratch> = RefCell::default();
 }
 
 /// `work` with the scratch of this thread, which holds whatever was left there.
-pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
+pub fn with_scratch(work: impl FnOnce(&mut ProductScratch)) {
     SCRATCH.with_borrow_mut(|scratch| {
         if scratch.left.is_empty() {
             let cells = |count| vec![Cell::zeroed(); count].into_boxed_slice();
-            *scratch =
-                making_room(|| Scratch { left: cells(LEFT_CELLS), right: cells(RIGHT_CELLS), sums: cells(SUM_CELLS) });
+            *scratch = making_room(|| ProductScratch {
+                left: cells(LEFT_CELLS),
+                right: cells(RIGHT_CELLS),
+                sums: cells(SUM_CELLS),
+            });
         }
         work(scratch);
     });
 }
 
-impl Scratch {
+impl ProductScratch {
     /// Room for the strips of both operands, and for sums.
     pub fn parts(&mut self) -> (&mut [Cell], &mut [Cell], &mut [f32]) {
         (&mut self.left, &mut self.right, bytemuck::cast_slice_mut(&mut self.sums))

@@ -24,8 +24,8 @@ fn narrowed<E: Element>(x: &[f32]) -> Vec<E> {
 }
 
 /// `data` as (rows, cols), or as the transpose of (cols, rows).
-fn view<E>(data: &[E], rows: usize, cols: usize, transpose: bool) -> Matrix<'_, E> {
-    if transpose { Matrix::new(data, cols, rows).transposed() } else { Matrix::new(data, rows, cols) }
+fn view<E>(data: &[E], rows: usize, cols: usize, transpose: bool) -> StridedMatrix<'_, E> {
+    if transpose { StridedMatrix::new(data, cols, rows).transposed() } else { StridedMatrix::new(data, rows, cols) }
 }
 
 /// Where element (row, col) of [`view`] lies.
@@ -88,9 +88,9 @@ fn every_width_matches_f64() {
 }
 
 /// All sums of `a` (m, k) * `b` (k, n).
-fn sums_by<T: Tile>(a: Matrix<ElementOf<T>>, b: Matrix<ElementOf<T>>) -> Vec<f32> {
+fn sums_by<T: Tile>(a: StridedMatrix<TileElement<T>>, b: StridedMatrix<TileElement<T>>) -> Vec<f32> {
     let mut all = vec![f32::NAN; a.rows() * b.cols()];
-    let finish = |sums: Sums| {
+    let finish = |sums: ProductPart| {
         for row in sums.rows.clone() {
             all[row * b.cols()..][sums.cols.clone()].copy_from_slice(sums.row(row));
         }
