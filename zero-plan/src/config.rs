@@ -342,7 +342,7 @@ impl Config {
         self.shares_gathers() && !self.converts_gathers()
     }
 
-    /// How many ranks have one slot for gathered parameters in common.
+    /// The number of ranks that have one slot for gathered parameters in common.
     pub const fn sharers(&self) -> usize {
         if self.shares_slots() { self.mates(Axis::Zero) } else { 1 }
     }

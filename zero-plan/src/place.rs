@@ -276,7 +276,7 @@ impl Places<'_> {
         if self.unit(unit).params > 0 { Some((owned, place)) } else { None }
     }
 
-    /// What this rank writes of a state of a unit to a checkpoint, and which stretch of the flat buffer it is. All ranks
+    /// The stretch of a state of a unit that this rank writes to a checkpoint, and its place. All ranks
     /// together write every element once: that whose gradients this rank sums, of all that it stores.
     pub const fn checkpointed(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
         if self.unit(unit).params == 0 {

@@ -1,5 +1,5 @@
-//! Plan: the tables of one model under one configuration, all that is constant about a run. Holds, never computes: `tables`
-//! does at compile time, `buffer` at run time.
+//! Plan: the tables of one model under one configuration, all that is constant about a run. Never makes a table: `tables` does
+//! so at compile time, `buffer` at run time.
 
 mod buffer;
 #[doc(hidden)]
@@ -34,7 +34,7 @@ pub struct Plan<'a> {
     pub placements: &'a [Placement],
     /// The buckets, in the order of backward.
     pub buckets: &'a [Bucket],
-    /// What the ranks of each pipeline stage do, and in what.
+    /// The schedules and the arena of each pipeline stage.
     #[serde(rename = "stages")]
     pub pipeline_stages: &'a [PipelineStage<'a>],
 }

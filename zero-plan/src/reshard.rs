@@ -177,7 +177,7 @@ impl fmt::Display for Mismatch {
 
 impl core::error::Error for Mismatch {}
 
-/// Which elements of which source are which of which wanted run, sorted by wanted run and element. `lens` has the number of
+/// Finds the elements of sources that each wanted run consists of, sorted by wanted run and element. `lens` has the number of
 /// elements of each tensor. Runs without elements have no part in it.
 ///
 /// # Errors

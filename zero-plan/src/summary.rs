@@ -99,7 +99,7 @@ pub struct PeakSummary {
     pub op: String,
     /// How much.
     pub bytes: usize,
-    /// And by what, but for nothing.
+    /// The parts of it that are not empty.
     pub parts: Vec<(&'static str, usize)>,
 }
 

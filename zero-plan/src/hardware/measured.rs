@@ -4,7 +4,7 @@ use super::MeasuredUnit;
 use crate::plan::Plan;
 use crate::schedule::Op;
 
-/// What the units of a plan take, where the ops of each rank in each step took so many seconds each. A layer has the mean over
+/// The time of each unit of a plan, by the seconds that each op of each rank took in each step. A layer has the mean over
 /// micro-batches and the units that it makes of one step, and then the median of all steps and ranks: where threads take turns
 /// with cores an op is either interrupted or not, and only steps can be compared; of steps, some are disturbed by other programs.
 /// Ranks have all of the model and so many threads, and of all ranks together there are so many for each core.

@@ -29,7 +29,7 @@ impl Places<'_> {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let (parts, bucket) = (config.mesh.summed_parts(axis), &self.tables.buckets[placement.bucket]);
         let each = config.subtrees(axis).count_of(self.at.along(axis) / config.mates(axis));
-        // This host has so many sums of a part: for each host as many as it has subtrees.
+        // The sums that this host makes of one part: for each host one of each of its subtrees.
         let sums = config.hosts_along(axis) * each;
         let turn = (bucket.partial > 0) as usize * (self.memory.bucket_slot / parts * sums);
         let start = turn + (placement.start - bucket.start) / parts * sums;

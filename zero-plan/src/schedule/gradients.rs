@@ -123,7 +123,7 @@ impl DueBucket {
         }
     }
 
-    /// Settles the bucket before this one, of which others have been given all that they need.
+    /// Settles the bucket before this one, whose terms have all been offered.
     const fn is_on_its_way(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
         if let Some(before) = self.unsettled.replace(sum) {
             self.settle(walk, before, ops);

@@ -90,7 +90,7 @@ impl<'a> Routes<'a> {
         Route { ranks, hops, ..self.route(together < ranks, together > 1, groups) }
     }
 
-    /// That of ranks which send others of other nodes what these need, each by itself, while all of their node do so.
+    /// The route of a rank that sends to other nodes while every other rank of its node does so, too.
     pub fn between_hosts(&self, ranks: usize) -> Route {
         Route { ranks, hops: 1, ..self.route(true, false, self.mesh.ranks_per_node()) }
     }

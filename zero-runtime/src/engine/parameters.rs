@@ -145,7 +145,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Writes numbers from element `start` of a place on, in its width.
     ///
     /// # Safety
-    /// As for [`crate::arena::Arena::view_mut`].
+    /// Nobody else reads or writes the place meanwhile.
     pub(super) unsafe fn write(&self, place: Place, start: usize, numbers: &[f32]) {
         let (device, bytes) = (&self.ranks.device, self.arena.width(place).bytes());
         let place = place.cut(start * bytes, numbers.len() * bytes);
@@ -159,7 +159,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// # Safety
-    /// As for [`crate::arena::Arena::view`].
+    /// Nobody writes the place meanwhile.
     unsafe fn read(&self, place: Place) -> Vec<f32> {
         let mut numbers = Vec::new();
         // SAFETY: by the caller's promise.

@@ -97,7 +97,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// What all ranks make of what each has left.
+    /// Combines the words that all ranks have left into the report.
     pub(super) fn conclude(&self) {
         let values = self.plan.agreed_values();
         let (all, hyper, report) = (self.arena.all_words(values), self.arena.hyper(), self.arena.report_mut());

@@ -67,8 +67,8 @@ impl Crew {
         !self.members.is_empty()
     }
 
-    /// What the ranks that have come to an end of their own say of the whole run: that the last checkpoint is missing, if
-    /// one of them says so, or else that it was asked to end.
+    /// The exit code of a run whose ranks have all ended by themselves: that the last checkpoint is missing, if one of them says
+    /// so, and otherwise that the run was asked to end.
     pub fn code(&self) -> u8 {
         let says = |code: &u8| self.codes.contains(code);
         [EXIT_NOT_SAVED, EXIT_ASKED].into_iter().find(says).unwrap_or(0)

@@ -57,7 +57,7 @@ struct Details {
     gflop: Option<f64>,
 }
 
-/// What is said of the axis of time where it is that of several hosts. Times are in microseconds.
+/// How the clocks of several hosts were brought onto one axis of time. Times are in microseconds.
 #[derive(Serialize)]
 struct TraceClocks {
     /// How far times of two hosts may be apart that are the same here.

@@ -240,8 +240,8 @@ fn step<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     })
 }
 
-/// What a rank has taken from others of its host: of all that has moved, what has not come from other hosts. Of the numbers that
-/// all ranks exchange, it has those of its host from there.
+/// The bytes that a rank has taken from others of its host: all that it took, less those that came from other hosts. The numbers
+/// of ranks of its host, which all ranks exchange, are among them.
 fn within_host_bytes(config: &Config, moved: &Moved, crossed: Crossed) -> usize {
     let (all, (first, end)) = (moved.all(), config.sharing(0));
     let of_each = all.agree_bytes / (config.mesh.ranks() - 1).max(1);

@@ -8,7 +8,7 @@ use crate::random::mix;
 pub trait Sample: Activation {
     /// Whether a layer that takes it gives gradients of it.
     const DIFFERENTIABLE: bool;
-    /// Element `i`, in the 4-byte cells of the arena.
+    /// Element `i`, as an f32 has its bits.
     fn cell(seed: u64, i: u64) -> f32;
     /// Those of `tokens` tokens.
     fn cells(seed: u64, tokens: usize) -> Vec<f32> {

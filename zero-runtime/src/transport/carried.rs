@@ -26,7 +26,7 @@ enum CarriedWay {
 pub(crate) struct CarriedWays {
     /// Of each group that the device has joined, which way it is for.
     ways: Vec<CarriedWay>,
-    /// Where what other ranks have has come to lie, of the op that brought something last.
+    /// The places at which bytes of other ranks arrived in the op that last brought some.
     arrived: Vec<(usize, Arrival)>,
     /// What others take in that op, each with which member that is.
     leaving: Vec<(usize, Place)>,
@@ -200,7 +200,7 @@ impl CarriedWays {
         self.ways.iter().position(|&own| own == way)
     }
 
-    /// Where what other ranks have has come to lie.
+    /// The places at which bytes of other ranks arrived.
     pub(super) fn arrived(&self) -> &[(usize, Arrival)] {
         &self.arrived
     }

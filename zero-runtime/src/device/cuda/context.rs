@@ -43,7 +43,7 @@ pub(super) struct DeviceContext {
     pub capability: [i32; 2],
     pub multiprocessors: usize,
     streams: [cu::CUstream; QUEUES + 1],
-    /// One for each queue: what others wait for that are to come after all of it.
+    /// For each queue, the event that marks the end of its work in a pass.
     joins: [cu::CUevent; QUEUES],
     failure: OnceLock<CudaError>,
     pub taken: KnownMemory,

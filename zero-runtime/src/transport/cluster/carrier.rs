@@ -23,7 +23,7 @@ use crate::transport::control::Count;
 /// from 64 KiB on, its header included. The question travels behind all bytes that were sent before it, so two larger messages
 /// that cross one another would take turns with a link that could carry both at once.
 const PIECE_BYTES: usize = 56 << 10;
-/// Of so many pieces of a batch, one is sent so that it ends only when it is received.
+/// One of so many pieces of a batch is sent so that it ends only when it is received.
 const PIECES_PER_ANSWER: usize = 32;
 /// The most of these that are under way at a time. A library keeps a copy of pieces that were sent before they were received:
 /// at most those of a batch between two of these, which are less than 9 MiB.
