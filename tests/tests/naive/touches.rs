@@ -49,18 +49,11 @@ impl Stretches {
     }
 }
 
-/// Whether an op touches all that the plan says, and not only nothing else: those that move and sum bytes, but for a layer's
-/// padding and what lies where it is wanted.
+/// Whether an op touches all of the places that the plan gives it. Ops that move and sum bytes do; layers leave padding alone.
 fn touches_all(op: Op) -> bool {
     matches!(
         op,
-        Op::Convert { .. }
-            | Op::Subtotal { .. }
-            | Op::Settle { .. }
-            | Op::Combine { .. }
-            | Op::Fold { .. }
-            | Op::Receive { .. }
-            | Op::Agree
+        Op::Convert { .. } | Op::Settle { .. } | Op::Combine { .. } | Op::Fold { .. } | Op::Receive { .. } | Op::Agree
     )
 }
 
