@@ -9,6 +9,7 @@ pub mod pretend;
 pub mod published;
 pub mod reference;
 pub mod saved;
+pub mod small;
 pub mod specs;
 pub mod tiny;
 pub mod training;

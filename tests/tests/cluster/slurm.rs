@@ -142,6 +142,15 @@ fn batch(folder: &TempDir, steps: &str) -> [PathBuf; 2] {
     paths
 }
 
+/// Submits that script for a job that trains until something ends it; gives where it prints, and the job's number.
+fn submitted(slurm: &Slurm, folder: &TempDir) -> (PathBuf, String) {
+    let [script, printed] = batch(folder, "100000000");
+    let line = format!("sbatch --parsable --output={} {}", printed.display(), script.display());
+    let output = slurm.command(&line).env("ZERO_MPI", Mpi::Orte.library()).output().unwrap();
+    assert!(output.status.success(), "{}", words(&output));
+    (printed, String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 #[test]
 fn the_script_of_a_job_is_accepted_and_trains() {
     let Some(slurm) = Slurm::start() else { return };
@@ -158,11 +167,7 @@ fn the_script_of_a_job_is_accepted_and_trains() {
 fn a_job_that_is_asked_to_end_queues_again_and_goes_on() {
     let Some(slurm) = Slurm::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let [script, printed] = batch(&folder, "100000000");
-    let line = format!("sbatch --parsable --output={} {}", printed.display(), script.display());
-    let output = slurm.command(&line).env("ZERO_MPI", Mpi::Orte.library()).output().unwrap();
-    assert!(output.status.success(), "{}", words(&output));
-    let job = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let (printed, job) = submitted(&slurm, &folder);
     wait_for(&printed, "tokens/s");
     // As Slurm does a minute before the time of a job is over.
     slurm.tell(&format!("scancel --signal=TERM {job}"));
@@ -177,11 +182,7 @@ fn a_job_that_is_asked_to_end_queues_again_and_goes_on() {
 fn a_job_that_loses_a_rank_after_a_checkpoint_queues_again_and_goes_on() {
     let Some(slurm) = Slurm::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let [script, printed] = batch(&folder, "100000000");
-    let line = format!("sbatch --parsable --output={} {}", printed.display(), script.display());
-    let output = slurm.command(&line).env("ZERO_MPI", Mpi::Orte.library()).output().unwrap();
-    assert!(output.status.success(), "{}", words(&output));
-    let job = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let (printed, job) = submitted(&slurm, &folder);
     newer_than(&folder.path().join("run"), None);
     let (_, victim) = ranks(&slurm.net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second node");
     kill_process(victim, Signal::KILL).unwrap();
