@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use workspace::Workspace;
 use zero_plan::config::Width;
 use zero_plan::sizes::Probe;
-use zero_plan::spec::{KEYS, Spec, parse};
+use zero_plan::spec::{KEYS, KeyChange, Spec, parse};
 use zero_plan::{PlanBuf, RunSize, Unit};
 
 /// Tells the sizes beside it.
@@ -97,7 +97,7 @@ fn what_is_offered_for_a_budget_is_within_it() {
             for change in offer.split('`').skip(1).step_by(2) {
                 let (key, value) = change.split_once(": ").expect("a key and a value");
                 let row = KEYS.iter().find(|row| row.path == key).expect("a key");
-                row.read(&mut spec, value).expect("a value");
+                KeyChange { key: row.path, first: None, second: Some(value.to_owned()) }.apply(&mut spec);
             }
             assert!(needs(&spec) <= budget, "{keys}: {offer}");
         }

@@ -7,7 +7,7 @@ use super::text::time;
 use crate::config::Width;
 use crate::hardware::{Hardware, Processor};
 use crate::message::Bytes;
-use crate::spec::{KEYS, KeyChange, ModelSource, Size, Spec, changes, parse};
+use crate::spec::{KeyChange, ModelSource, Size, Spec, changes, parse};
 use crate::unit::Unit;
 
 /// The keys that stay as the spec has them.
@@ -110,12 +110,7 @@ fn changes_to(spec: &Spec, other: &Spec) -> Vec<KeyChange> {
         if more.is_empty() {
             return all;
         }
-        for change in &more {
-            let row = KEYS.iter().find(|row| row.path == change.key).expect("what differs is a key");
-            if let Some(value) = &change.second {
-                row.read(&mut changed, value).expect("a value of a spec can be read");
-            }
-        }
+        more.iter().for_each(|change| change.apply(&mut changed));
         all.append(&mut more);
     }
 }
@@ -220,10 +215,7 @@ mod tests {
         for offer in &offers {
             assert!(offer.bytes <= budget && !offer.changes.is_empty(), "{offer:?}");
             let mut changed = spec.clone();
-            for change in &offer.changes {
-                let row = crate::spec::KEYS.iter().find(|row| row.path == change.key).unwrap();
-                row.read(&mut changed, change.second.as_deref().unwrap()).unwrap();
-            }
+            offer.changes.iter().for_each(|change| change.apply(&mut changed));
             let tokens = |spec: &Spec| spec.config().tokens() * spec.config().micro_batches;
             assert_eq!((tokens(&changed), &changed.mesh), (tokens(spec), &spec.mesh), "{offer:?}");
             assert_eq!(needs(&changed), offer.bytes, "{spec:?}: {offer:?}");

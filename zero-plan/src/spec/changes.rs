@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Spec;
-use super::keys::{KEYS, Key, keys_in};
+use super::keys::{KEYS, Key, keys_in, row};
 
 /// A key of which two specs say different things.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -14,6 +14,18 @@ pub struct KeyChange {
     pub first: Option<String>,
     /// What the second says.
     pub second: Option<String>,
+}
+
+impl KeyChange {
+    /// Has a spec say what the second says; nothing changes where that says nothing.
+    ///
+    /// # Panics
+    /// If there is no such key, or no such value of it.
+    pub fn apply(&self, spec: &mut Spec) {
+        if let Some(value) = &self.second {
+            row(self.key).expect("a key of a spec").read(spec, value).expect("a value of this key");
+        }
+    }
 }
 
 /// The keys of which two specs say different things, in the order of [`KEYS`]. Other words for the same, as in `MiB(1024)` and

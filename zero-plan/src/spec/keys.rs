@@ -240,10 +240,7 @@ impl Key {
 
 impl Key {
     /// Reads a value of this key into `spec`.
-    ///
-    /// # Errors
-    /// What is wrong with the value, or that the key is a section.
-    pub fn read(&self, spec: &mut Spec, value: &str) -> Result<(), Error> {
+    pub(crate) fn read(&self, spec: &mut Spec, value: &str) -> Result<(), Error> {
         match self.at {
             Some(at) => at(spec).read(value, &self.range),
             None => Err(Error::ExpectedStructLike),
