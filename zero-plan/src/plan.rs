@@ -62,10 +62,13 @@ fn is_empty(queue: &&[Queued]) -> bool {
 }
 
 impl<'a> PipelineStage<'a> {
-    /// Events that a device needs for a pass: one of each stream, and one of each op; none where it has no streams.
+    /// Events by which streams meet between passes: one of each. Those of ops come after them.
+    pub const JOINS: usize = Stream::ALL.len();
+
+    /// Events that a device needs for a pass; none where it has no streams.
     pub fn events(&self) -> usize {
         let ops = self.step_queue.len().max(self.evaluation_queue.len());
-        if ops > 0 { Stream::ALL.len() + ops } else { 0 }
+        if ops > 0 { Self::JOINS + ops } else { 0 }
     }
 
     /// The ops of a pass.

@@ -11,9 +11,6 @@ pub(super) struct AwaitedOps {
     evaluation: Vec<bool>,
 }
 
-/// Events of a device before those of ops: one of each stream.
-const JOINS: usize = Stream::ALL.len();
-
 impl AwaitedOps {
     /// The ops that others wait for on a pipeline stage.
     pub fn new(stage: &PipelineStage) -> Self {
@@ -66,14 +63,14 @@ impl AwaitedOps {
     pub fn enter<D: Device>(&self, stage: &PipelineStage, pass: Pass, op: usize, device: &D) {
         if let Some(queued) = stage.queue(pass).get(op) {
             device.enter(queued.stream as usize);
-            queued.waits_for().into_iter().for_each(|before| device.wait(JOINS + before));
+            queued.waits_for().into_iter().for_each(|before| device.wait(PipelineStage::JOINS + before));
         }
     }
 
     /// Notes that it is queued, so that others can wait for it.
     pub fn leave<D: Device>(&self, pass: Pass, op: usize, device: &D) {
         if self.is_awaited(pass, op) {
-            device.record(JOINS + op);
+            device.record(PipelineStage::JOINS + op);
         }
     }
 }
