@@ -2,6 +2,7 @@
 //! about. Otherwise a proof could be of places that nobody uses.
 #![expect(unsafe_code, reason = "a transport is unsafe to implement")]
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use zero_tests::training::{HYPER, Start, noise, train_rank};
 /// Hands every call on, and compares what each op of a step has touched with its places.
 struct Touching<T> {
     inner: T,
+    /// The arenas of all ranks, once they were looked for.
+    arenas: OnceCell<Stretches>,
     /// Ops that were compared.
     compared: usize,
 }
@@ -59,7 +62,7 @@ fn touches_all(op: Op) -> bool {
 
 impl<T> Touching<T> {
     fn new(inner: T) -> Self {
-        Self { inner, compared: 0 }
+        Self { inner, arenas: OnceCell::new(), compared: 0 }
     }
 
     /// The addresses of a place.
@@ -102,11 +105,11 @@ impl<T> Touching<T> {
         };
         accesses(plan, Pass::Train, op, position, self.inner.arena().coordinates(), &mut visit);
         // Other memory of a device is the words of a step, which have no places.
-        let arenas = self.arenas();
+        let arenas = self.arenas.get_or_init(|| self.arenas());
         let touched: Vec<([usize; 2], bool)> = touches
             .iter()
             .map(|touch| ([touch.start, touch.end], touch.writes))
-            .filter(|(stretch, _)| Stretches(vec![*stretch]).beyond(&arenas).is_none())
+            .filter(|(stretch, _)| Stretches(vec![*stretch]).beyond(arenas).is_none())
             .collect();
         let all = |of: &[([usize; 2], bool)]| Stretches::of(of.iter().map(|(stretch, _)| *stretch));
         let written = |of: &[([usize; 2], bool)]| {
