@@ -1,4 +1,4 @@
-// The pretend `libnccl.so.2`: sends and receives between ranks that are threads or processes, as work of streams of the pretend
+// The pretend `libnccl.so.2`: sends, receives and gathers between ranks that are threads or processes, as work of streams of the pretend
 // driver. What a communicator shares lies in a file without a name, which its id leads to. As of non-blocking communicators, a
 // group is in its stream only once a poll has said so, and two ranks meet when they first exchange something. What does not
 // match never arrives, and polls say so. Never sums.
@@ -99,6 +99,7 @@ bool all(Group& group, bool sends, const std::function<bool(Communicator&, Trans
 // First a rank says what it waits for.
 int post(void* data) {
     auto& group = *static_cast<Group*>(data);
+    if (group.of->aborted) return SUCCESS;
     all(group, false, [](Communicator& own, Transfer& transfer) {
         own.from(transfer.peer).kind = transfer.kind;
         return own.from(transfer.peer).posted = transfer.nth, true;
@@ -268,6 +269,23 @@ API ncclSend(void* start, size_t count, int type, int peer, void* handle, void* 
 }
 API ncclRecv(void* start, size_t count, int type, int peer, void* handle, void* stream) {
     return pretend::fails(__func__) ? INTERNAL : transfer(false, start, count, type, peer, handle, stream);
+}
+
+// Each rank sends all what it has, itself among them.
+API ncclAllGather(const void* start, void* all, size_t count, int type, void* handle, void* stream) {
+    if (pretend::fails(__func__)) return INTERNAL;
+    Held& own = of(handle);
+    if (type != 1 || !start || !all || depth > 0) return INVALID_ARGUMENT;
+    if (own->aborted || own->failed) return INVALID_USAGE;
+    Group group = {own, stream, {}};
+    for (int peer = 0; peer < own->ranks; peer++) {
+        char* to = static_cast<char*>(all) + peer * count;
+        char* from = static_cast<char*>(const_cast<void*>(start));
+        group.transfers.push_back({true, peer, from, uint64_t(count) << 8 | uint64_t(type), count});
+        group.transfers.push_back({false, peer, to, uint64_t(count) << 8 | uint64_t(type), count});
+    }
+    open_groups.push_back(group);
+    return end_group();
 }
 
 // What is in streams ends without its bytes.

@@ -14,7 +14,7 @@ pub const CUDA: &str = "cuda";
 pub const NCCL: &str = "nccl";
 
 /// A spec with all that words change of it: `cuda` its device, `nccl` what connects such devices, `mesh=1x2x2` the lengths of
-/// pipeline, replica and zero, `hosts=2` on how many hosts its ranks are, `reduce=bf16` the width in which gradients are sent, and
+/// pipeline, replica and zero, `hosts=2` on how many hosts its ranks are, which MPI or NCCL then connects, `reduce=bf16` the width in which gradients are sent, and
 /// `stage`, `prefetch`, `bucket` and `micro_batches` numbers. `as=hybrid`, before the others, takes all from another spec but the
 /// widths and the shape of a micro-batch, which are those of the model's type.
 ///
@@ -46,7 +46,8 @@ fn change(config: Config, word: &str) -> Config {
         }
         "hosts" => {
             let mesh = Mesh { nodes: number(value), ..config.mesh };
-            Config { transport: TransportKind::Cluster, mesh, memory_bytes: None, ..config }
+            let transport = if config.device.is_host() { TransportKind::Cluster } else { TransportKind::Nccl };
+            Config { transport, mesh, memory_bytes: None, ..config }
         }
         "stage" => config.at_stage(number(value) as u8),
         "prefetch" => Config { prefetch: number(value), ..config },

@@ -100,7 +100,7 @@ pub enum CommandError {
     Faults(Vec<CheckpointError>),
     #[error("error[Z0458]: {} is for {nodes} hosts, {hosts} were named\n  = help: name as many by `--hosts` as `mesh.nodes` says, or change that", spec.display())]
     OtherHosts { spec: PathBuf, nodes: usize, hosts: usize },
-    #[error("error[Z0458]: {} has `transport: {transport}`, whose ranks are all on one host\n  = help: write `transport: Cluster`, and `mesh: (nodes: ...)`", spec.display())]
+    #[error("error[Z0458]: {} has `transport: {transport}`, whose ranks are all on one host\n  = help: write `transport: Cluster`, or `Nccl` for GPUs, and `mesh: (nodes: ...)`", spec.display())]
     OneHost { spec: PathBuf, transport: String },
     #[error("error[Z0459]: cannot read the hosts in {}: {source}\n  = help: give a file with a host in each line", path.display())]
     NoHostfile { path: PathBuf, source: io::Error },

@@ -64,7 +64,7 @@ pub enum TransportKind {
     Shm,
     /// Processes of one host, each with memory of a device that the others can copy from.
     Peer,
-    /// Processes whose devices reach nothing of one another: NCCL carries what they need.
+    /// Processes of one or several hosts, whose devices reach nothing of one another: NCCL carries what they need.
     Nccl,
     /// Processes of several hosts: those of one share memory, and MPI carries what others need of them.
     Cluster,
@@ -287,9 +287,14 @@ impl Config {
         first <= other && other < end
     }
 
-    /// Whether ranks are on several hosts, which MPI connects.
+    /// Whether ranks are on several hosts, one for each node of the mesh. They meet by MPI.
     pub const fn spans_hosts(&self) -> bool {
-        matches!(self.transport, TransportKind::Cluster) && self.mesh.nodes > 1
+        matches!(self.transport, TransportKind::Cluster | TransportKind::Nccl) && self.mesh.nodes > 1
+    }
+
+    /// Whether MPI carries what ops need of other hosts. Between devices NCCL does.
+    pub const fn sends_messages(&self) -> bool {
+        self.spans_hosts() && !self.transport.carries()
     }
 
     /// How many ranks of a host lie along an axis, where these share among them what comes from other hosts: each takes what
@@ -361,7 +366,7 @@ impl Config {
 
     /// The ranks that one maps the same memory with, itself among them: from the first up to the second number.
     pub const fn sharing(&self, rank: usize) -> (usize, usize) {
-        if !matches!(self.transport, TransportKind::Cluster) {
+        if !self.spans_hosts() {
             return (0, self.mesh.ranks());
         }
         let first = self.mesh.node(rank) * self.mesh.ranks_per_node();

@@ -74,7 +74,7 @@ impl Moved {
             }
             let all = of_op(plan, rank, op, is_sent);
             let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
-            let near = partners.iter().filter(|&&partner| !crosses(plan, rank, partner, op)).count();
+            let near = partners.iter().filter(|&&partner| !brings(plan, rank, partner, op)).count();
             // Each of the others has as much of it.
             let in_place = if near > 0 { all.share(near, partners.len()) } else { Traffic::default() };
             moved.in_place += in_place;
@@ -106,8 +106,8 @@ fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
     }
 }
 
-/// Whether the bytes that one rank gives another in an op go from host to host between these two.
-fn crosses(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
+/// Whether the bytes that one rank gives another in an op are brought from one of these two to the other.
+fn brings(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
     let [own, other] = [rank, partner].map(|rank| plan.config.mesh.coordinates(rank));
     !plan.config.reaches(rank, partner) && are_counterparts(&plan.config, op, own, other)
 }
@@ -204,8 +204,8 @@ impl Traffic {
         })
     }
 
-    /// The part of it that a rank sends to ranks of other hosts, which are those that it does not reach. Loss and norms go once to
-    /// each other host.
+    /// The part of it that a rank sends to ranks of other hosts. By MPI, why ranks agree on loss and norms goes once to each other
+    /// host, with the numbers; where something else carries these, they go to each rank of it.
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::crossing(plan, rank, ops, true)
     }
@@ -216,17 +216,21 @@ impl Traffic {
     }
 
     fn crossing(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool) -> Self {
+        let config = &plan.config;
         ops.iter().fold(Self::default(), |mut sum, &op| {
             let partners = partners(plan, rank, op);
-            let far = partners.iter().filter(|&&partner| crosses(plan, rank, partner, op)).count();
-            if let Some((axis, bucket)) = summed_on_hosts(&plan.config, op) {
+            let is_far = |&&partner: &&usize| !config.shares_host(rank, partner) && brings(plan, rank, partner, op);
+            let far = partners.iter().filter(is_far).count();
+            if let Some((axis, bucket)) = summed_on_hosts(config, op) {
                 let [_, sent, taken] = of_hosts(plan, rank, axis, bucket);
                 *sum.reduced_mut(axis) += if is_sent { sent } else { taken };
             } else if far > 0 {
                 sum += of_op(plan, rank, op, is_sent).share(far, partners.len());
             }
-            if let (Op::Agree, true) = (op, plan.config.has_carried()) {
-                sum.agree_bytes += (plan.config.mesh.nodes - 1) * exchanged_bytes(plan.agreed_values());
+            if let (Op::Agree, true) = (op, config.spans_hosts()) {
+                let (numbers, far) = (plan.agreed_values(), config.mesh.ranks() - config.mesh.ranks_per_node());
+                let by_ranks = if config.transport.carries() { far * numbers * size_of::<f64>() } else { 0 };
+                sum.agree_bytes += (config.mesh.nodes - 1) * exchanged_bytes(numbers) + by_ranks;
             }
             sum
         })

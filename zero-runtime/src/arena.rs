@@ -39,7 +39,7 @@ struct SegmentMap {
     shared: Vec<usize>,
     /// Length of the segment of the host.
     segment_bytes: usize,
-    /// What each rank gives to the memory that devices share, where that is not the segment.
+    /// What each rank gives to the memory that devices of a host share, where that is not the segment.
     parts: Vec<usize>,
 }
 
@@ -107,7 +107,8 @@ impl<'p, D: Device> Arena<'p, D> {
         let map = SegmentMap::of(plan, rank);
         assert_eq!(segment.len(), map.segment_bytes, "the shared segment has another size than planned");
         let private = device.allocate(private_mapping_bytes(plan.config.device, &plan.of_rank(rank).memory))?;
-        let parts = SharedParts { bytes: map.parts.clone(), own: rank, exchange };
+        let (first, end) = plan.config.sharing(rank);
+        let parts = SharedParts { bytes: map.parts[first..end].to_vec(), own: rank - first, exchange };
         let shared = device.share(Arc::clone(&segment), parts)?;
         let words = device.allocate(pages(words_bytes(plan.agreed_values(), mesh.ranks())))?;
         device.prepare(plan.of_rank(rank).events())?;

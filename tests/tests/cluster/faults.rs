@@ -30,21 +30,30 @@ const LOST_HELPER: &str = "lost communication with a remote daemon";
 pub struct Layout {
     hosts: usize,
     each: usize,
+    program: &'static str,
     word: &'static str,
 }
 
-pub const PAIRS: Layout = Layout { hosts: 2, each: 2, word: "" };
-pub const LONE: Layout = Layout { hosts: 3, each: 1, word: "lone" };
+pub const PAIRS: Layout = Layout { hosts: 2, each: 2, program: env!("CARGO_BIN_EXE_hosts"), word: "" };
+pub const LONE: Layout = Layout { hosts: 3, each: 1, word: "lone", ..PAIRS };
+
+/// What processes of ranks are called.
+const NAMES: [&str; 2] = ["hosts", "gpu_hosts"];
 
 impl Layout {
     /// The program that trains for ever, with its arguments.
     pub fn endless(self) -> String {
         format!(
-            "{} {} --steps 100000000 --sample 0 --held-out 0 --log-every 50 --timeout {TIMEOUT} --data {}",
-            env!("CARGO_BIN_EXE_hosts"),
+            "{} {} --steps 100000000 --sample 0 --held-out 0 --log-every 4 --timeout {TIMEOUT} --data {}",
+            self.program,
             self.word,
             crate::text().display()
         )
+    }
+
+    /// The same on GPUs.
+    pub fn on_gpus(self) -> Self {
+        Self { program: env!("CARGO_BIN_EXE_gpu_hosts"), ..self }
     }
 }
 
@@ -68,8 +77,14 @@ impl Job {
     }
 
     fn start_on(net: &Net, mpi: Mpi, layout: Layout) -> Self {
-        let Layout { hosts, each, .. } = layout;
-        Self::of(net.launch(mpi, hosts, each, &[("ZERO_MPI", &*mpi.library())], &net.telling(&layout.endless())))
+        Self::start_with(net, mpi, layout, &[])
+    }
+
+    /// A job with more variables.
+    pub fn start_with(net: &Net, mpi: Mpi, layout: Layout, variables: &[(&str, &str)]) -> Self {
+        let (Layout { hosts, each, .. }, library) = (layout, mpi.library());
+        let environment = [&[("ZERO_MPI", &*library)], variables].concat();
+        Self::of(net.launch(mpi, hosts, each, &environment, &net.telling(&layout.endless())))
     }
 
     /// What a launcher starts that is given [`Layout::endless`].
@@ -79,16 +94,20 @@ impl Job {
         Self { child, output }
     }
 
-    /// Waits until a step is done, and some more.
+    /// Waits until those steps are done that may take longer than others, and some more.
     pub fn wait_for_steps(&mut self) {
-        self.wait_for("tokens/s");
+        self.wait_for_times("tokens/s", 2);
         std::thread::sleep(Duration::from_millis(300));
     }
 
     /// Waits until such words are printed.
     pub fn wait_for(&mut self, words: &str) {
+        self.wait_for_times(words, 1);
+    }
+
+    fn wait_for_times(&mut self, words: &str, times: usize) {
         let (mut seen, mut bytes) = (String::new(), [0; 4096]);
-        while !seen.contains(words) {
+        while seen.matches(words).count() < times {
             let read = self.output.read(&mut bytes).expect("text");
             if read == 0 {
                 let mut errors = String::new();
@@ -141,7 +160,7 @@ impl Job {
 
 /// The processes of the ranks, each with its host.
 pub fn ranks(net: &Net) -> Vec<(usize, Pid)> {
-    net.processes(|name| name == "hosts")
+    net.processes(|name| NAMES.contains(&name))
 }
 
 /// The process of a rank, which knows its number from its launcher, and its host.

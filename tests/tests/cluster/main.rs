@@ -5,6 +5,7 @@ mod back;
 mod bits;
 mod bytes;
 mod faults;
+mod nccl;
 mod net;
 mod probe;
 mod profile;

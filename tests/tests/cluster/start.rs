@@ -21,7 +21,7 @@ fn trains(arguments: &str) -> String {
 }
 
 /// Asserts that a start has failed with an error of this code, which says this, and with no other code.
-fn assert_refused(output: &Output, code: &str, says: &str) {
+pub fn assert_refused(output: &Output, code: &str, says: &str) {
     assert_refused_beside(output, code, says, code);
 }
 
@@ -112,7 +112,7 @@ fn z0450_and_z0451_name_the_host_that_has_no_such_library() {
 }
 
 /// A script that does one thing on the first host, and another one on the second.
-fn chosen(net: &Net, folder: &Path, first: &str, then: &str) -> String {
+pub fn chosen(net: &Net, folder: &Path, first: &str, then: &str) -> String {
     let script = folder.join("chosen.sh");
     let text = format!("#!/bin/sh\n[ \"$(hostname)\" = {} ] && exec {then}\nexec {first}\n", net.hosts[1]);
     std::fs::write(&script, text).expect("room");

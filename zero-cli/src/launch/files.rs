@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use zero_plan::config::DeviceKind;
 use zero_runtime::launch::RESTART;
 
 use super::HostedJob;
@@ -10,8 +11,12 @@ use super::mpirun::{quoted, shown};
 /// A script for sbatch. A job that has checkpoints queues again where it goes on from one: after it was asked to end, or has lost a
 /// rank or a node.
 pub fn slurm(job: &HostedJob, binary: &Path) -> String {
-    let HostedJob { spec, mesh, .. } = job;
+    let HostedJob { spec, mesh, device, .. } = job;
     let (nodes, each) = (mesh.nodes, mesh.ranks_per_node());
+    let gpus = match device {
+        DeviceKind::Cpu => String::new(),
+        DeviceKind::Cuda => format!("#SBATCH --gpus-per-node={each}\n"),
+    };
     let line = line(job, &binary.display().to_string());
     let (before, after) = folder(&job.arguments).map_or_else(Default::default, comes_back);
     format!(
@@ -19,7 +24,7 @@ pub fn slurm(job: &HostedJob, binary: &Path) -> String {
 #SBATCH --job-name=zero-{spec}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node={each}
-#SBATCH --distribution=block:block
+{gpus}#SBATCH --distribution=block:block
 #SBATCH --exclusive
 # A minute before the time is over, ranks are told to leave a checkpoint, where there is --checkpoint.
 #SBATCH --time=24:00:00
@@ -78,11 +83,20 @@ fn line(job: &HostedJob, binary: &str) -> String {
 
 /// A runtime and a job of Kubeflow Trainer (v2, `trainer.kubeflow.org/v1alpha1`), whose MPI policy gives the hosts to mpirun.
 pub fn kubernetes(job: &HostedJob, image: &str) -> String {
-    let HostedJob { spec, mesh, arguments } = job;
+    let HostedJob { spec, mesh, device, arguments } = job;
     let name = kubernetes_name(spec);
     let (nodes, each, ranks) = (mesh.nodes, mesh.ranks_per_node(), mesh.ranks());
     let list: String = arguments.iter().map(|word| format!("        - {}\n", json(word))).collect();
     let image = json(image);
+    let gpus = match device {
+        DeviceKind::Cpu => String::new(),
+        DeviceKind::Cuda => format!(
+            "                      resources:
+                        limits:
+                          nvidia.com/gpu: {each}
+"
+        ),
+    };
     format!(
         "# kubectl apply --server-side -f THIS_FILE
 # The image starts the binary as /usr/local/bin/zero, and has Open MPI and an SSH server for the user mpiuser.
@@ -130,7 +144,7 @@ spec:
                           valueFrom:
                             fieldRef:
                               fieldPath: metadata.annotations['jobset.sigs.k8s.io/restart-attempt']
-                      securityContext:
+{gpus}                      securityContext:
                         runAsUser: 1000
                       volumeMounts: &memory
                         - name: shared-memory
@@ -155,7 +169,7 @@ spec:
                         tcpSocket:
                           port: 2222
                         initialDelaySeconds: 5
-                      volumeMounts: *memory
+{gpus}                      volumeMounts: *memory
                   volumes: *volumes
 ---
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -204,7 +218,7 @@ mod tests {
 
     fn job() -> HostedJob<'static> {
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(8) };
-        HostedJob { spec: "My_hybrid", mesh, arguments: vec!["--data".to_owned(), "my text: 1".to_owned()] }
+        HostedJob { spec: "My_hybrid", mesh, device: DeviceKind::Cpu, arguments: vec!["--data".to_owned(), "my text: 1".to_owned()] }
     }
 
     #[test]
@@ -223,9 +237,18 @@ mod tests {
     fn slurm_is_given_the_script_that_it_was_tried_with() {
         let words = "--data /shared/text --checkpoint /shared/run --steps 100000000 --sample 0 --held-out 0";
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
-        let job = HostedJob { spec: "hosts", mesh, arguments: words.split(' ').map(str::to_owned).collect() };
+        let device = DeviceKind::Cpu;
+        let job = HostedJob { spec: "hosts", mesh, device, arguments: words.split(' ').map(str::to_owned).collect() };
         let tried = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/job.sh");
         assert_eq!(slurm(&job, Path::new("/shared/hosts")), std::fs::read_to_string(tried).unwrap());
+    }
+
+    #[test]
+    fn a_gpu_is_asked_for_each_rank() {
+        let gpus = HostedJob { device: DeviceKind::Cuda, ..job() };
+        assert!(slurm(&gpus, Path::new("/shared/zero")).lines().any(|line| line == "#SBATCH --gpus-per-node=4"));
+        let asked = |yaml: &str| yaml.lines().filter(|line| line.trim() == "nvidia.com/gpu: 4").count();
+        assert_eq!((asked(&kubernetes(&gpus, "zero:1")), asked(&kubernetes(&job(), "zero:1"))), (2, 0));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Args;
+use zero_plan::config::DeviceKind;
 use zero_plan::spec::Spec;
 use zero_plan::{Mesh, TransportKind};
 use zero_runtime::launch::{LaunchError, LaunchOptions, launch_by};
@@ -72,6 +73,7 @@ pub struct Reach {
 struct HostedJob<'a> {
     spec: &'a str,
     mesh: Mesh,
+    device: DeviceKind,
     arguments: Vec<String>,
 }
 
@@ -82,7 +84,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let mesh = spans_hosts(&spec, arguments)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let job = HostedJob { spec: &name, mesh, arguments: words };
+    let job = HostedJob { spec: &name, mesh, device: spec.device, arguments: words };
     let options = launch_options(&arguments.arguments).filter(|options| options.restarts > 0);
     if let (Some(LaunchOptions { restarts, .. }), false) = (&options, is_started_here(arguments)) {
         return Err(zero_runtime::error::Error::from(LaunchError::NoRestarts { restarts: *restarts }).into());
@@ -143,7 +145,7 @@ fn is_started_here(arguments: &LaunchArguments) -> bool {
 /// The mesh of a spec whose ranks may be on several hosts.
 fn spans_hosts(spec: &Spec, arguments: &LaunchArguments) -> Result<Mesh, CommandError> {
     match spec.transport() {
-        TransportKind::Cluster => Ok(spec.mesh.grid()),
+        TransportKind::Cluster | TransportKind::Nccl => Ok(spec.mesh.grid()),
         other => Err(CommandError::OneHost { spec: arguments.request.spec.clone(), transport: format!("{other:?}") }),
     }
 }

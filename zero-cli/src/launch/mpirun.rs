@@ -52,13 +52,13 @@ impl<'a> LaunchLine<'a> {
     /// The line for a program, which tells its ranks how often they were started before, if somebody counts.
     pub fn command(&self, program: &Path, restarts: Option<u64>) -> Command {
         let mut command = Command::new(&self.reach.launcher);
-        let variables = variables(std::env::vars(), restarts);
+        let variables = variables(std::env::vars(), restarts, self.reach.interface.as_deref());
         command.args(self.words(&variables, rustix::process::geteuid().is_root())).arg(program);
         command
     }
 
     /// What lies between the launcher and the program.
-    fn words(&self, variables: &[(String, String)], is_root: bool) -> Vec<String> {
+    fn words(&self, variables: &[Variable], is_root: bool) -> Vec<String> {
         let Self { reach, dialect, hosts, each } = self;
         let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
         let (slots, ranks) = (slots.join(","), (hosts.len() * each).to_string());
@@ -85,9 +85,9 @@ impl<'a> LaunchLine<'a> {
                     add(if is_orte { &["--mca", "oob_tcp_if_include"] } else { &["--prtemca", "prte_if_include"] });
                     add(&[card]);
                 }
-                for (name, value) in variables {
+                for Variable { name, value, is_set } in variables {
                     // What a person has set may have characters that these launchers take for their own.
-                    add(&["-x", &if name == RESTART { format!("{name}={value}") } else { name.clone() }]);
+                    add(&["-x", &if *is_set { name.clone() } else { format!("{name}={value}") }]);
                 }
             }
             Dialect::Hydra => {
@@ -98,7 +98,7 @@ impl<'a> LaunchLine<'a> {
                 if let Some(card) = &reach.interface {
                     add(&["-iface", card]);
                 }
-                for (name, value) in variables {
+                for Variable { name, value, .. } in variables {
                     add(&["-genv", name, value]);
                 }
             }
@@ -114,10 +114,33 @@ fn dialect_of(launcher: &Path) -> Result<Dialect, CommandError> {
     dialect(&said).ok_or_else(|| CommandError::OtherLauncher { launcher: launcher.to_owned(), said })
 }
 
-/// The variables of ranks that are set here, and how often all ranks were started anew.
-fn variables(here: impl Iterator<Item = (String, String)>, restarts: Option<u64>) -> Vec<(String, String)> {
-    let mut variables: Vec<_> = here.filter(|(name, _)| name.starts_with("ZERO_") && name != RESTART).collect();
-    variables.extend(restarts.map(|restarts| (RESTART.to_owned(), restarts.to_string())));
+/// A variable of ranks.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Variable {
+    name: String,
+    value: String,
+    /// Whether it is set here, so that its name says all.
+    is_set: bool,
+}
+
+/// The network card that NCCL takes to meet other hosts, and with sockets between them.
+const NCCL_CARD: &str = "NCCL_SOCKET_IFNAME";
+
+/// The variables of ranks, and of what carries bytes between their devices, that are set here; how often all ranks were started
+/// anew; and the network card, unless one is set.
+fn variables(
+    here: impl Iterator<Item = (String, String)>,
+    restarts: Option<u64>,
+    card: Option<&str>,
+) -> Vec<Variable> {
+    let is_theirs = |name: &str| (name.starts_with("ZERO_") && name != RESTART) || name.starts_with("NCCL_");
+    let set = here.filter(|(name, _)| is_theirs(name)).map(|(name, value)| Variable { name, value, is_set: true });
+    let mut variables: Vec<Variable> = set.collect();
+    let new = |name: &str, value| Variable { name: name.to_owned(), value, is_set: false };
+    variables.extend(restarts.map(|restarts| new(RESTART, restarts.to_string())));
+    // Otherwise it would take all cards whose names begin so.
+    let card = card.filter(|_| variables.iter().all(|variable| variable.name != NCCL_CARD));
+    variables.extend(card.map(|card| new(NCCL_CARD, format!("={card}"))));
     variables.sort();
     variables
 }
@@ -188,11 +211,23 @@ mod tests {
         let told = |dialect, restarts| {
             let here = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter();
             let line = LaunchLine { reach: &reach, dialect, hosts: &reach.hosts, each: 2 };
-            line.words(&variables(here, restarts), false).join(" ")
+            line.words(&variables(here, restarts, None), false).join(" ")
         };
         assert!(told(Dialect::Orte, Some(0)).ends_with("-x ZERO_MPI -x ZERO_RESTART=0"));
         assert!(told(Dialect::Prrte, None).ends_with("-n 2 -x ZERO_MPI"));
         assert!(told(Dialect::Hydra, Some(1)).ends_with("-genv ZERO_MPI libmpi.so.40 -genv ZERO_RESTART 1"));
+    }
+
+    #[test]
+    fn nccl_is_told_what_a_person_has_set_and_the_card() {
+        let told = |set: &[(&str, &str)], card| {
+            let here = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let told = variables(here, None, card).into_iter();
+            told.map(|variable| format!("{}={}", variable.name, variable.value)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[("NCCL_DEBUG", "INFO")], Some("eth0")), ["NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME==eth0"]);
+        assert_eq!(told(&[("NCCL_SOCKET_IFNAME", "ib0")], Some("eth0")), ["NCCL_SOCKET_IFNAME=ib0"]);
+        assert!(told(&[("PATH", "/bin")], None).is_empty());
     }
 
     #[test]

@@ -221,11 +221,12 @@ fn device(question: &Question) -> DeviceKind {
     }
 }
 
-/// That of the device, where none is given. What processors of several nodes have MPI carries.
+/// That of the device, where none is given. What several nodes have of one another, MPI or NCCL carries.
 fn transport(question: &Question) -> TransportKind {
     match device(question) {
         _ if question.pins.has("transport") => question.pins.spec.transport(),
         DeviceKind::Cpu if question.nodes > 1 => TransportKind::Cluster,
+        DeviceKind::Cuda if question.nodes > 1 => TransportKind::Nccl,
         device => device.transport(),
     }
 }

@@ -107,7 +107,7 @@ struct Messages<'a> {
 /// Proves all this of a pass, with the postings of each rank by `posted` and the places that ops read by `accesses`. Ranks of one
 /// host post nothing to one another.
 pub(super) fn messages(ranks: &Ranks, accesses: &Accesses, decodes: bool, posted: &Posted) -> Result<(), Flaw> {
-    if !ranks.plan.config.spans_hosts() {
+    if !ranks.plan.config.sends_messages() {
         return Ok(());
     }
     let of: Vec<Vec<Posting>> = (0..ranks.ops.len()).map(|rank| posted(ranks, rank, decodes)).collect();

@@ -273,7 +273,7 @@ fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[Stag
             if bytes == 0 {
                 continue;
             }
-            let is_direct = plan.config.spans_hosts() && link == LinkKind::Network;
+            let is_direct = plan.config.sends_messages() && link == LinkKind::Network;
             let busy_s: f64 = own.iter().map(|it| it.free_s - it.start_s).sum();
             let exposed = stages[stage].parts.iter().filter(|(part, _)| *part == StepPart::Exposed(flow, link));
             let collective = |each: fn(&Route, usize) -> f64| {

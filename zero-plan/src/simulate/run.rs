@@ -239,7 +239,7 @@ impl<'a> SimulatedRun<'a> {
     /// read the rest where it lies; others send all of it along the way that the hardware has.
     fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
         let config = &self.plan.config;
-        if config.spans_hosts() {
+        if config.sends_messages() {
             // All wait for the one that sends most.
             let bytes = Traffic::between_hosts(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes();
             if bytes > 0 {

@@ -189,8 +189,8 @@ pub const KEYS: &[Key] = &[
     .follows(|spec| format!("{:?}", spec.transport()))
     .about(
         "How ranks reach one another: as threads, as processes that share memory, as processes whose devices copy \
-                from one another, as processes between whose devices NCCL carries bytes, or as processes of several \
-                hosts, between which MPI carries them: one host for each node of the mesh.",
+                from one another, as processes between whose devices NCCL carries bytes, or as processes between whose \
+                hosts MPI carries them. With `Nccl` and `Cluster` there is one host for each node of the mesh.",
     ),
     key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")

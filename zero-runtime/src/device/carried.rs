@@ -12,10 +12,21 @@ pub struct Group {
     pub own: usize,
     /// Which of the names this group has.
     pub name: usize,
-    /// Whether this rank sends, and whether it receives.
-    pub sends: bool,
-    /// The same.
-    pub receives: bool,
+    /// What this rank does in it.
+    pub part: GroupPart,
+}
+
+/// What a member of a group does there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupPart {
+    /// It gives all others something, and takes something of each.
+    Exchanges,
+    /// It gives the other one something.
+    Sends,
+    /// It takes something of the other one.
+    Receives,
+    /// It gathers what all have, as they do: see [`Device::all_gather`].
+    Gathers,
 }
 
 /// Bytes to another member of a group, or from it.

@@ -17,7 +17,7 @@ mod stored;
 
 pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
-pub use carried::{Carried, Group};
+pub use carried::{Carried, Group, GroupPart};
 pub use cpu::Cpu;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
@@ -222,6 +222,21 @@ pub trait Device: Sized + Send + 'static {
     #[allow(unsafe_code)]
     unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &dyn Fn() -> bool) {
         let _ = (group, parcels, goes_on);
+        unreachable!("{NO_CARRIER}")
+    }
+    /// Has the queue gather as much of each member of a group as `own` is, in their order, as an op.
+    ///
+    /// # Safety
+    /// As for [`Device::carry`]; `all` has room for as much of each member.
+    #[allow(unsafe_code)]
+    unsafe fn all_gather<T: Pod>(
+        &self,
+        group: usize,
+        own: View<Self, T>,
+        all: ViewMut<Self, T>,
+        goes_on: &dyn Fn() -> bool,
+    ) {
+        let _ = (group, own, all, goes_on);
         unreachable!("{NO_CARRIER}")
     }
     /// Leaves all groups. What was asked for and waits for others ends, whatever comes of it.

@@ -1,5 +1,5 @@
-//! Exchange: one descriptor of each rank for all ranks, by way of rank 0, after they have met and before they watch one
-//! another. Never looks into what the descriptors stand for.
+//! Exchange: one descriptor of each rank of a host for all of these, by way of the first, after they have met and before they
+//! watch one another. Never looks into what the descriptors stand for.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,18 +18,18 @@ impl Watch {
     /// What every rank gives, in the order of ranks. All call it, before [`Watch::start`]; none waits longer than `patience`.
     ///
     /// # Errors
-    /// What another rank has failed with meanwhile, on rank 0, and an echo of that on others; Z0329 if a rank has gone, and
-    /// Z0321 if one does not come in time; Z0324 if that is rank 0.
+    /// What another rank has failed with meanwhile, on the first, and an echo of that on others; Z0329 if a rank has gone, and
+    /// Z0321 if one does not come in time; Z0324 if that is the first.
     pub(crate) fn exchange(&self, own: OwnedFd, patience: Duration) -> Result<Vec<OwnedFd>, LaunchError> {
         let deadline = Instant::now() + patience;
         match &self.links.peers[..] {
             [] => Ok(vec![own]),
-            [host] if self.links.rank > 0 => self.give(host, own, deadline, patience),
+            [host] if !self.links.is_host() => self.give(host, own, deadline, patience),
             peers => self.collect(peers, own, deadline, patience),
         }
     }
 
-    /// What rank 0 says, on all ranks, which call it as [`Watch::exchange`].
+    /// What the first rank says, on all ranks, which call it as [`Watch::exchange`].
     ///
     /// # Errors
     /// As there, and if the system does not give the little memory that this takes.
@@ -37,8 +37,8 @@ impl Watch {
         let page = rustix::fs::memfd_create(c"zero", MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
         let mut page = File::from(page.map_err(LaunchError::system("take memory for a message"))?);
         page.write_all(said.unwrap_or_default()).map_err(LaunchError::system("write a message"))?;
-        let of_rank_0 = self.exchange(page.into(), patience)?.swap_remove(0);
-        let (file, mut heard) = (File::from(of_rank_0), Vec::new());
+        let of_first = self.exchange(page.into(), patience)?.swap_remove(0);
+        let (file, mut heard) = (File::from(of_first), Vec::new());
         // All ranks of a host read one file: none moves where another reads.
         let len = file.metadata().map_err(LaunchError::system("read a message"))?.len();
         heard.resize(len as usize, 0);
@@ -46,7 +46,7 @@ impl Watch {
         Ok(heard)
     }
 
-    /// Rank 0's side.
+    /// The side of the first rank.
     fn collect(
         &self,
         peers: &[Peer],
@@ -54,10 +54,11 @@ impl Watch {
         deadline: Instant,
         patience: Duration,
     ) -> Result<Vec<OwnedFd>, LaunchError> {
-        let mut given: Vec<Option<OwnedFd>> = (0..self.world).map(|_| None).collect();
+        let mut given: Vec<Option<OwnedFd>> = (0..self.here).map(|_| None).collect();
         given[0] = Some(own);
+        let of = |rank: usize| rank - self.links.rank;
         loop {
-            let missing: Vec<&Peer> = peers.iter().filter(|peer| given[peer.rank].is_none()).collect();
+            let missing: Vec<&Peer> = peers.iter().filter(|peer| given[of(peer.rank)].is_none()).collect();
             if missing.is_empty() {
                 break;
             }
@@ -65,11 +66,11 @@ impl Watch {
             let ready = ready.map_err(LaunchError::system("wait for the memory of other ranks"))?;
             let Some(&first) = ready.first() else {
                 let missing = missing.iter().map(|peer| peer.rank).collect();
-                return Err(LaunchError::RanksMissing { missing, world: self.world, seconds: patience.as_secs() });
+                return Err(LaunchError::RanksMissing { missing, world: self.here, seconds: patience.as_secs() });
             };
             let Peer { rank, pid, socket } = missing[first];
             match wire::receive(socket) {
-                Ok(Some((WireMessage::Memory, Some(memory)))) => given[*rank] = Some(memory),
+                Ok(Some((WireMessage::Memory, Some(memory)))) => given[of(*rank)] = Some(memory),
                 Ok(Some((WireMessage::Failed(finding), _))) => {
                     self.links.tell_all(&WireMessage::Told(self.links.code()));
                     return Err(LaunchError::Failed(RankFindings::of(self.here, self.world, finding)));
@@ -95,7 +96,7 @@ impl Watch {
     ) -> Result<Vec<OwnedFd>, LaunchError> {
         host.send_with(&WireMessage::Memory, own.as_fd()).map_err(|_| LaunchError::HostLost)?;
         let mut given = Vec::new();
-        while given.len() < self.world {
+        while given.len() < self.here {
             let ready = wire::wait([&host.socket].into_iter(), Some(deadline));
             if ready.map_err(LaunchError::system("wait for the memory of other ranks"))?.is_empty() {
                 return Err(LaunchError::HostSilent { rank: self.links.rank, seconds: patience.as_secs() });

@@ -47,7 +47,7 @@ pub(super) struct WatchLinks {
 }
 
 impl WatchLinks {
-    fn is_host(&self) -> bool {
+    pub fn is_host(&self) -> bool {
         self.rank == self.host
     }
 

@@ -1,4 +1,4 @@
-//! Carried: how bytes get to the ranks that need them where no device reaches memory of another. All ranks of a group do the
+//! Carried: how bytes get to the ranks that need them where no device reaches memory of another, on one host or several. All ranks of a group do the
 //! same ops in the same order, which `prove` has shown: so an op sends what its counterparts on others need, and receives from
 //! theirs. What counts would order is in order by that; they are told all the same, for a rank that asks which one is late.
 #![allow(unsafe_code)]
@@ -9,17 +9,20 @@ use zero_plan::layout::OUTGOING_SLOTS;
 use zero_plan::place::{Arrival, arrivals, axis_of};
 use zero_plan::{Axis, Coordinates, Op, Parcel, Place, Plan, Position, Stream};
 
+use super::Crossed;
 use super::shared::Shared;
 use crate::arena::Arena;
-use crate::device::{self, Device, Group};
+use crate::device::{self, Device, Group, GroupPart};
 use crate::launch::LaunchError;
-use crate::view::View;
+use crate::view::{View, ViewMut};
 
-/// A way that bytes go: along an axis from a stream, or as parcels of a kind from a pipeline stage.
+/// A way that bytes go: along an axis from a stream, as parcels of a kind from a pipeline stage, or between all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CarriedWay {
     Along(Axis, Stream),
     From(Parcel, usize),
+    /// The numbers that all ranks exchange go between all of them.
+    Numbers,
 }
 
 /// The ways that a rank is on, and what the op that it is in brings.
@@ -34,6 +37,8 @@ pub(crate) struct CarriedWays {
     has_left: [[bool; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// The first of the events for parcels.
     events: usize,
+    /// Bytes to ranks of other hosts, and from them.
+    pub(super) crossed: Crossed,
 }
 
 /// Events for each kind of parcel: that it may leave, and for each slot that it has left.
@@ -52,7 +57,7 @@ fn way(plan: &Plan, stage: usize, op: Op) -> Option<CarriedWay> {
 
 /// All ways of a plan, in an order that is the same on all ranks.
 fn ways(plan: &Plan) -> Vec<CarriedWay> {
-    let mut ways = Vec::new();
+    let mut ways = vec![CarriedWay::Numbers];
     for (stage, tables) in plan.pipeline_stages.iter().enumerate() {
         for &op in tables.step.iter().chain(tables.evaluation) {
             ways.extend(way(plan, stage, op).filter(|way| !ways.contains(way)));
@@ -72,6 +77,7 @@ fn members(plan: &Plan, way: CarriedWay, rank: usize) -> Vec<usize> {
             let ends = [stage, plan.parcel_receiver(parcel, stage)];
             ends.map(|pipeline| Coordinates { pipeline, ..at }).to_vec()
         }
+        CarriedWay::Numbers => (0..mesh.ranks()).map(|rank| mesh.coordinates(rank)).collect(),
     };
     let members: Vec<usize> = members.into_iter().map(|at| mesh.rank(at)).collect();
     if members.contains(&rank) { members } else { Vec::new() }
@@ -84,6 +90,11 @@ fn groups(plan: &Plan) -> Vec<(CarriedWay, Vec<usize>)> {
         all.filter(|(rank, members)| members.first() == Some(rank)).map(move |(_, members)| (way, members))
     };
     ways(plan).into_iter().flat_map(of_way).collect()
+}
+
+/// Those of so many bytes that go from one host to another where these two ranks exchange them.
+fn crossing(plan: &Plan, rank: usize, other: usize, bytes: usize) -> usize {
+    if plan.config.shares_host(rank, other) { 0 } else { bytes }
 }
 
 /// Names for all groups of a plan, made on one rank's device: none where nothing is carried.
@@ -100,10 +111,14 @@ impl<'p, D: Device> Shared<'p, D> {
         let (mut own_ways, mut own_groups) = (Vec::new(), Vec::new());
         for (name, (way, members)) in groups(plan).into_iter().enumerate() {
             let Some(own) = members.iter().position(|&member| member == rank) else { continue };
-            let is_parcel = matches!(way, CarriedWay::From(..));
-            let (sends, receives) = (!is_parcel || own == 0, !is_parcel || own == 1);
+            let part = match way {
+                CarriedWay::Along(..) => GroupPart::Exchanges,
+                CarriedWay::From(..) if own == 0 => GroupPart::Sends,
+                CarriedWay::From(..) => GroupPart::Receives,
+                CarriedWay::Numbers => GroupPart::Gathers,
+            };
             own_ways.push(way);
-            own_groups.push(Group { members, own, name, sends, receives });
+            own_groups.push(Group { members, own, name, part });
         }
         arena.with_device(|device| {
             device.prepare(events + EVENTS * Parcel::ALL.len())?;
@@ -111,7 +126,8 @@ impl<'p, D: Device> Shared<'p, D> {
         })?;
         let most = plan.units.len() * plan.config.mesh.ranks();
         let (arrived, leaving) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        self.carried = Some(CarriedWays { ways: own_ways, arrived, leaving, has_left: Default::default(), events });
+        let (has_left, crossed) = Default::default();
+        self.carried = Some(CarriedWays { ways: own_ways, arrived, leaving, has_left, events, crossed });
         Ok(())
     }
 
@@ -121,7 +137,7 @@ impl<'p, D: Device> Shared<'p, D> {
     /// The promise of [`super::Transport::begin`].
     pub(super) unsafe fn carry(&mut self, device: &D, op: Op, position: &Position) {
         let Some(carried) = &mut self.carried else { return };
-        let plan = self.arena.plan();
+        let (plan, rank) = (self.arena.plan(), self.arena.rank());
         let (own, mesh) = (position.places(self.arena.places()), &plan.config.mesh);
         if let Op::Clear { parcel } = op {
             let slot = position.outgoing(parcel);
@@ -143,6 +159,11 @@ impl<'p, D: Device> Shared<'p, D> {
             _ => 0,
         };
         let arena = &self.arena;
+        carried.crossed.taken_bytes += carried
+            .arrived
+            .iter()
+            .map(|(from, arrival)| crossing(plan, rank, *from, arrival.to.len_bytes))
+            .sum::<usize>();
         // SAFETY: nobody else touches what is received: it is this rank's, for this op.
         let received = carried.arrived.iter().map(|(_, arrival)| unsafe {
             device::Carried::Receive { from: index(arrival.from), bytes: arena.bytes_mut(arrival.to) }
@@ -153,6 +174,7 @@ impl<'p, D: Device> Shared<'p, D> {
             arrivals(plan, op, position, &peer, &mut |arrival| {
                 if arrival.from == own.at {
                     carried.leaving.push((index(peer.at), arrival.source));
+                    carried.crossed.sent_bytes += crossing(plan, rank, mesh.rank(peer.at), arrival.source.len_bytes);
                 }
             });
         }
@@ -172,14 +194,16 @@ impl<'p, D: Device> Shared<'p, D> {
     /// The promise of [`super::Transport::end`].
     pub(super) unsafe fn send(&mut self, device: &D, op: Op, position: &Position) {
         let (Op::Send { parcel, unit, .. }, Some(carried)) = (op, &mut self.carried) else { return };
-        let (own, slot) = (self.arena.places(), position.outgoing(parcel));
-        let group = carried.group(self.arena.plan(), own.at.pipeline, op).expect("a way for each parcel");
+        let (plan, own, slot) = (self.arena.plan(), self.arena.places(), position.outgoing(parcel));
+        let group = carried.group(plan, own.at.pipeline, op).expect("a way for each parcel");
         device.record(carried.event(parcel, 0));
         device.enter(Stream::ALL.len() + parcel as usize);
         device.wait(carried.event(parcel, 0));
         // SAFETY: a slot that is filled again only after a wait for the event below; what is tied and leaves from where it is
         // kept, after an agreement for which the receiver has taken it.
         let bytes = unsafe { self.arena.bytes(own.outgoing(parcel, unit, slot)) };
+        let receiver = self.arena.along(Axis::Pipeline, plan.parcel_receiver(parcel, own.at.pipeline));
+        carried.crossed.sent_bytes += crossing(plan, self.arena.rank(), receiver, bytes.len());
         let mut parcels = std::iter::once(device::Carried::Send { to: 1, bytes });
         let control = self.arena.control(self.arena.rank());
         // SAFETY: as above; the receiver takes parcels of a kind in the order in which they are sent.
@@ -187,6 +211,22 @@ impl<'p, D: Device> Shared<'p, D> {
         device.record(carried.event(parcel, 1 + slot));
         device.enter(Stream::of(op) as usize);
         carried.has_left[parcel as usize][slot] = true;
+    }
+
+    /// Has the device gather the numbers of all ranks, where they are carried: gives whether it has.
+    ///
+    /// # Safety
+    /// The promise of [`super::Transport::exchange`].
+    pub(super) unsafe fn carry_numbers(&mut self, device: &D, mine: View<D, f64>, all: ViewMut<D, f64>) -> bool {
+        let (plan, rank) = (self.arena.plan(), self.rank());
+        let Some(carried) = &mut self.carried else { return false };
+        let (first, end) = plan.config.sharing(rank);
+        carried.crossed.sent_bytes += (plan.config.mesh.ranks() - (end - first)) * size_of::<f64>() * mine.len();
+        let group = carried.ways.iter().position(|&way| way == CarriedWay::Numbers).expect("a way for numbers");
+        let control = self.arena.control(rank);
+        // SAFETY: all ranks exchange as many numbers, and nobody else touches where they go.
+        unsafe { device.all_gather(group, mine, all, &|| control.lost().is_none()) };
+        true
     }
 }
 

@@ -149,6 +149,10 @@ pub struct Control {
 /// The words about a rank that travel to other hosts: the count that it waits for, and the op that it is in.
 pub(super) type Words = [u64; 2];
 
+/// Words of all counts of a rank, two in each.
+pub(super) const COUNT_WORDS: usize = Count::NUMBER / 2;
+const _: () = assert!(Count::NUMBER.is_multiple_of(2), "a count is left out of the words");
+
 /// An op that a rank is at, by its place in the schedule of its pipeline stage; and how many it has come to, so that the
 /// same op of another step is another doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,6 +353,22 @@ impl Control {
         self.awaited.store(awaited, Ordering::Relaxed);
         self.doing.store(doing, Ordering::Relaxed);
         self.reported.store(now_ns() << Life::BITS | life as u64, Ordering::Release);
+    }
+
+    /// The counts of this rank, as they travel to other hosts.
+    pub(super) fn counts(&self) -> [u64; COUNT_WORDS] {
+        let count = |index: usize| u64::from(self.word_at(index).load(Ordering::SeqCst));
+        std::array::from_fn(|pair| count(2 * pair) | count(2 * pair + 1) << 32)
+    }
+
+    /// Notes the counts of this rank that its host, another one, has told. Those of exchanges come by messages of their own.
+    pub(super) fn note_counts(&self, words: [u64; COUNT_WORDS]) {
+        let counts = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
+        for (index, told) in counts.enumerate().filter(|(index, _)| *index != Count::Entered.index()) {
+            if let Err(_older) = self.signals[index].has_reached(told) {
+                self.word_at(index).store(told, Ordering::SeqCst);
+            }
+        }
     }
 
     /// Whether this rank lives, as its host, another one, has told a short while ago, with the rest of its report.

@@ -78,7 +78,8 @@ impl<D: Device> Shared<'_, D> {
         if self.is_here(rank) { Life::of(control.pid()) } else { control.reported().unwrap_or(Life::Elsewhere) }
     }
 
-    fn is_here(&self, rank: usize) -> bool {
+    /// Whether a rank is on this host.
+    pub(super) fn is_here(&self, rank: usize) -> bool {
         self.arena.plan().config.shares_host(self.rank(), rank)
     }
 
@@ -93,8 +94,19 @@ impl<D: Device> Shared<'_, D> {
         self.control(rank).awaited().filter(|awaited| is_told && awaited.rank < ranks)
     }
 
-    /// The rank at the end of a chain of ranks that wait for one another, which begins with `rank`.
+    /// A rank that does not go on by itself, or, if there is none, one of which its host says nothing.
+    pub(super) fn doubtful_rank(&self) -> Option<usize> {
+        let lives = (0..self.arena.plan().config.mesh.ranks()).map(|rank| (self.life_of(rank), rank));
+        let in_doubt = lives.filter(|(life, _)| !life.goes_on() || *life == Life::Elsewhere);
+        in_doubt.min_by_key(|(life, _)| life.goes_on()).map(|(_, rank)| rank)
+    }
+
+    /// The rank at the end of a chain of ranks that wait for one another, which begins with `rank`. Where bytes are carried, ranks
+    /// may wait for one that has told all that it owes, and then for one another.
     fn cause_of(&self, rank: usize) -> usize {
+        if let Some(doubtful) = self.carried.as_ref().and_then(|_| self.doubtful_rank()) {
+            return doubtful;
+        }
         let ranks = self.arena.plan().config.mesh.ranks();
         // A chain has no end only while it changes under the reader, since no ranks wait for one another in a circle.
         let next = |at, _| self.awaited_by(at).map(|awaited| awaited.rank).ok_or(at);

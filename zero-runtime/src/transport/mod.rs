@@ -18,7 +18,7 @@ mod shared;
 pub mod shm;
 mod silent;
 
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,14 @@ pub struct Crossed {
     pub sent_bytes: usize,
     /// What it has begun to take from them, but for the numbers that all ranks exchange.
     pub taken_bytes: usize,
+}
+
+impl Add for Crossed {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { sent_bytes: self.sent_bytes + other.sent_bytes, taken_bytes: self.taken_bytes + other.taken_bytes }
+    }
 }
 
 impl Sub for Crossed {
@@ -148,8 +156,8 @@ pub unsafe trait Transport<'p, D: Device> {
         Ok(None)
     }
 
-    /// Bytes that have gone between this rank and those of other hosts so far, counted by message as each was given to the
-    /// network. What it takes of them is part of what has moved.
+    /// Bytes that have gone between this rank and those of other hosts so far, counted by message as each was given to what
+    /// carries it. What it takes of them is part of what has moved.
     fn crossed(&self) -> Crossed {
         Crossed::default()
     }

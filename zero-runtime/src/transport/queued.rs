@@ -42,7 +42,8 @@ impl QueuedWaits {
 impl<D: Device> Shared<'_, D> {
     /// Waits until the device has done all that it was asked for.
     pub(super) fn await_queues(&mut self, device: &D) -> Result<(), Lost> {
-        let (mut sleep_ns, mut slept_ns, mut periods) = (SLEEP_FIRST_NS, 0, 0);
+        let (mut sleep_ns, mut slept_ns, mut periods, mut last) = (SLEEP_FIRST_NS, 0, 0, None);
+        let is_apart = self.arena.plan().config.spans_hosts();
         let ended = loop {
             // Also where the device is idle: a rank that was given up may have been answered for, below.
             if let Some(lost) = self.own().lost() {
@@ -55,17 +56,21 @@ impl<D: Device> Shared<'_, D> {
             let awaited = self.queued.0.iter().find(|awaited| self.control(awaited.rank).owes(**awaited)).copied();
             self.own().awaits(awaited);
             std::thread::sleep(Duration::from_nanos(sleep_ns));
-            // A device that computes for long is nobody's fault.
-            slept_ns = if awaited.is_some() { slept_ns + sleep_ns } else { 0 };
+            if std::mem::replace(&mut last, awaited) != awaited {
+                (slept_ns, periods) = (0, 0);
+            }
+            // A device that computes for long is nobody's fault. Where it may wait for another host, nobody here can tell the two
+            // from one another.
+            slept_ns = if awaited.is_some() || is_apart { slept_ns + sleep_ns } else { 0 };
             sleep_ns = (sleep_ns + sleep_ns / SLEEP_GROWTH).min(SLEEP_MAX_NS);
-            let Some(AwaitedCount { rank, .. }) = awaited else { continue };
+            let rank = || awaited.map_or_else(|| self.far_rank(), |awaited| awaited.rank);
             let sleeps = u32::try_from(slept_ns / SLEEP_MAX_NS).unwrap_or(u32::MAX);
             if sleeps / SLEEPS_PER_NOTICE > periods {
                 periods = sleeps / SLEEPS_PER_NOTICE;
-                self.still_waits_for(rank, periods);
+                self.still_waits_for(rank(), periods);
             }
             if sleeps >= self.sleeps_max {
-                break Err(self.gives_up(rank));
+                break Err(self.gives_up(rank()));
             }
         };
         self.own().awaits(None);
@@ -74,6 +79,13 @@ impl<D: Device> Shared<'_, D> {
         }
         self.queued.0.clear();
         ended
+    }
+
+    /// The rank that most likely keeps a device which waits for nothing that is known here: if none is in doubt, some rank of another
+    /// host.
+    fn far_rank(&self) -> usize {
+        let far = || (0..self.arena.plan().config.mesh.ranks()).find(|&rank| !self.is_here(rank));
+        self.doubtful_rank().or_else(far).expect("another host")
     }
 
     /// The device of this rank has failed. All ranks are told so, and then what its queues still wait for is answered: otherwise

@@ -39,7 +39,7 @@ pub struct Shared<'p, D: Device = Cpu> {
     moved: Moved,
     /// How bytes get here, where this rank does not reach those of others.
     pub(super) carried: Option<CarriedWays>,
-    /// How they get from one host to another.
+    /// How ranks of several hosts meet and exchange numbers; and all else, where nothing is carried in another way.
     pub(super) links: Option<Links>,
     /// The host of each rank, where they are on several.
     pub(super) hosts: Vec<String>,
@@ -143,17 +143,28 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
+    /// The same of every other rank.
+    fn await_all(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
+        let (ranks, own) = (self.arena.plan().config.mesh.ranks(), self.rank());
+        (0..ranks).filter(|&rank| rank != own).try_for_each(|rank| self.await_count(device, rank, count, target))
+    }
+
     /// Waits until a count of `rank` has reached `target`; or has the device wait, before it does what it is asked for next.
     pub(super) fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         if D::QUEUES {
             self.queued.push(rank, count, target);
             // What is carried comes when it is sent.
-            if self.carried.is_none() || count == Count::Exchanged {
+            if self.carried.is_none() {
                 device.await_count(self.control(rank).signal(count).word(), target);
             }
             return self.own().lost().map_or(Ok(()), Err);
         }
         self.await_on_host(rank, count, target)
+    }
+
+    /// The links, if they carry what ops need.
+    fn op_links(&self) -> Option<&Links> {
+        self.links.as_ref().filter(|_| self.arena.plan().config.sends_messages())
     }
 
     /// Where this rank sees a count of another one. What all ranks exchange is known to all ranks of a host, and what one of
@@ -184,7 +195,7 @@ impl<'p, D: Device> Shared<'p, D> {
         let config = self.arena.plan().config;
         for zero in 0..config.mesh.zero {
             let peer = self.arena.along(Axis::Zero, zero);
-            let (count, target) = match &self.links {
+            let (count, target) = match self.op_links() {
                 Some(links) if config.shares_slots() || !config.reaches(self.rank(), peer) => {
                     (Count::Gathered, links.gather_of(unit))
                 }
@@ -199,7 +210,7 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Waits until what other hosts have been sent of a bucket has left, as what they send comes to lie there.
     fn await_sent(&mut self, device: &D, bucket: usize, axis: Axis) -> Result<(), Lost> {
-        if self.links.is_none() {
+        if self.op_links().is_none() {
             return Ok(());
         }
         match axis {
@@ -209,13 +220,9 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Waits until all has left that other hosts have been sent.
-    fn await_leaving(&mut self, device: &D) -> Result<(), Lost> {
-        let mut index = 0;
-        while let Some((rank, count, target)) = self.links.as_ref().and_then(|links| links.leaving(index)) {
-            self.await_count(device, rank, count, target)?;
-            index += 1;
-        }
-        Ok(())
+    fn await_leaving(&self) -> Result<(), Lost> {
+        let leaving = self.links.iter().flat_map(Links::leaving);
+        leaving.into_iter().try_for_each(|&(rank, count, target)| self.await_on_host(rank, count, target))
     }
 
     /// This rank's shard of a unit is new: peers may gather it.
@@ -396,7 +403,7 @@ impl<'p, D: Device> Shared<'p, D> {
     ) -> Result<(), Lost> {
         let len = mine.len();
         device.read(mine, &mut self.mine[..len]);
-        self.await_leaving(device)?;
+        self.await_leaving()?;
         self.enter(call);
         for (to, number) in self.numbers(self.rank(), len).1.iter().zip(&self.mine) {
             to.store(number.to_bits(), Ordering::Relaxed);
@@ -423,9 +430,19 @@ impl<'p, D: Device> Shared<'p, D> {
         mut all: ViewMut<D, f64>,
     ) -> Result<(), Lost> {
         let len = mine.len();
+        self.await_leaving()?;
         self.enter(call);
         self.own().signal(Count::Entered).raise();
+        // SAFETY: as in an exchange on the host. Numbers go another way: what is sent beside the reason is room for them.
+        unsafe { self.link_numbers() };
         self.meet(call, len, |_, _| {})?;
+        if self.carried.is_some() {
+            let target = self.tell(device, Count::Exchanged);
+            self.await_all(device, Count::Exchanged, target)?;
+            // SAFETY: all ranks have come for the same reason, with as many numbers.
+            unsafe { self.carry_numbers(device, mine, all) };
+            return Ok(());
+        }
         // SAFETY: room for this rank's numbers, which only its device writes. What others read there two exchanges ago they
         // have read: each told its numbers of the last exchange after that, for which this device has waited.
         let own = unsafe { ViewMut::from_raw(self.numbers_on(device, self.rank(), len), len) };
@@ -491,7 +508,7 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         match (&self.carried, &self.links) {
             (Some(carried), _) => arrived(carried.arrived(), &self.arena, rank, place),
-            (_, Some(links)) if !self.arena.plan().config.reaches(self.rank(), rank) => {
+            (None, Some(links)) if !self.arena.plan().config.reaches(self.rank(), rank) => {
                 arrived(&links.arrived, &self.arena, rank, place)
             }
             // SAFETY: the op has begun, so nobody writes what it reads.
@@ -515,8 +532,12 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     }
 
     unsafe fn rehearse(&mut self, device: &D, op: Op, position: &Position) {
+        let crossed = self.carried.as_ref().map(|carried| carried.crossed);
         // SAFETY: the device rehearses, so that nothing is sent or received.
         unsafe { self.carry(device, op, position) };
+        if let (Some(carried), Some(crossed)) = (&mut self.carried, crossed) {
+            carried.crossed = crossed;
+        }
     }
 
     fn await_device(&mut self, device: &D) -> Result<(), Lost> {
@@ -536,6 +557,7 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     }
 
     fn crossed(&self) -> Crossed {
-        self.links.as_ref().map_or_else(Crossed::default, |links| links.crossed)
+        let of_links = self.links.as_ref().map_or_else(Crossed::default, |links| links.crossed);
+        of_links + self.carried.as_ref().map_or_else(Crossed::default, |carried| carried.crossed)
     }
 }

@@ -1,5 +1,6 @@
 //! Shm: ranks as processes of one host over one shared mapping without a name, where a gather is a wait and a view; on devices
-//! with memory of their own (`Peer`), ranks also hand that to one another here.
+//! with memory of their own (`Peer`), ranks also hand that to one another here. Where there are several hosts, each has such a
+//! mapping, and the hosts meet after that.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,23 +32,24 @@ pub fn join<'p, D: Device>(
     let arena = D::open(place.local_rank)
         .and_then(|device| Arena::new(plan, place.rank, Arc::new(segment), device, Some(exchange)));
     let watched = arena.and_then(|arena| {
-        let names = plan.config.transport.carries().then(|| {
-            let own = (place.rank == 0).then(|| names(&arena)).transpose()?;
-            watch.hear(own.as_deref(), place.join_timeout)
-        });
-        let names = names.transpose()?;
+        let (carries, is_apart) = (plan.config.transport.carries(), plan.config.spans_hosts());
+        let mut names = (carries && place.rank == 0).then(|| names(&arena)).transpose()?;
+        if carries && !is_apart {
+            names = Some(watch.hear(names.as_deref(), place.join_timeout)?);
+        }
         watch.start(|error| {
             if let Some(error) = error {
                 launch::print(&error.report());
             }
             launch::leave()
         })?;
-        let (mut transport, begin) = (Shared::new(arena), Instant::now());
+        let mut transport = Shared::new(arena);
+        if is_apart {
+            names = transport.meet_hosts(place, agreement, names)?;
+        }
+        let begin = Instant::now();
         let goes_on = || begin.elapsed() < place.join_timeout;
         names.iter().try_for_each(|names| transport.connect(names, &goes_on))?;
-        if plan.config.spans_hosts() {
-            transport.meet_hosts(place, agreement)?;
-        }
         Ok(transport)
     });
     match watched {

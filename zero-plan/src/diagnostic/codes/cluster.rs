@@ -63,7 +63,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0458",
         title: "hosts that do not fit the mesh",
         explanation: "`cargo zero launch` starts the ranks of each node of the mesh on a host, and there are more or fewer hosts \
-            than nodes; or the ranks of the spec are all on one host, as its `transport` is not `Cluster`.",
+            than nodes; or the ranks of the spec are all on one host, as its `transport` is neither `Cluster` nor `Nccl`.",
         example: "cargo zero launch specs/cluster.ron --hosts a, where `mesh` has 2 nodes",
     },
     Code {

@@ -137,6 +137,17 @@ impl Device for Cuda {
         unsafe { self.carry_in(group, parcels, goes_on) };
     }
 
+    unsafe fn all_gather<T: Pod>(
+        &self,
+        group: usize,
+        own: View<Self, T>,
+        all: ViewMut<Self, T>,
+        goes_on: &dyn Fn() -> bool,
+    ) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.all_gather_in(group, own, all, goes_on) };
+    }
+
     fn disconnect(&self) {
         self.groups.borrow_mut().leave(false);
     }

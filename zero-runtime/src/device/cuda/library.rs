@@ -196,6 +196,7 @@ functions! {
         ncclGroupEnd: fn() -> c_int;
         ncclSend: fn(*mut c_void, usize, c_int, c_int, *mut c_void, cu::CUstream) -> c_int;
         ncclRecv: fn(*mut c_void, usize, c_int, c_int, *mut c_void, cu::CUstream) -> c_int;
+        ncclAllGather: fn(*const c_void, *mut c_void, usize, c_int, *mut c_void, cu::CUstream) -> c_int;
     }
 }
 

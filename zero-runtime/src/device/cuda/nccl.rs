@@ -1,5 +1,5 @@
 //! NCCL: groups of ranks between whose devices it carries bytes, as work of the queue that was entered. It only carries: it is
-//! given sends and receives, and what is summed, kernels sum. Its communicators do not block, so the host looks how they are.
+//! given sends, receives and gathers, and what is summed, kernels sum. Its communicators do not block, so the host looks how they are.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -13,7 +13,8 @@ use super::context::DeviceContext;
 use super::error::CudaError;
 use super::library::{Nccl, nccl};
 use super::memory::CudaMemory;
-use crate::device::{Carried, Device, DeviceMemory, Group};
+use crate::device::{Carried, Device, DeviceMemory, Group, GroupPart};
+use crate::view::{View, ViewMut};
 
 /// The oldest version that is used: 2.28, whose configuration this is.
 const VERSION_MIN: c_int = 22_800;
@@ -172,7 +173,7 @@ impl NcclGroups {
             return Err(CudaError::CarrierVersion { found, expected, of_rank_0: true });
         }
         let mut joined = Self::none();
-        let room = CudaMemory::new(context, 2 * groups.iter().map(|group| group.members.len()).max().unwrap_or(1))?;
+        let room = CudaMemory::new(context, 1 + groups.iter().map(|group| group.members.len()).max().unwrap_or(1))?;
         for (number, group) in groups.iter().enumerate() {
             let mut communicator = Communicator { library, ordinal: context.ordinal, handle: null_mut() };
             let (ranks, own) = (group.members.len() as c_int, group.own as c_int);
@@ -200,7 +201,7 @@ impl NcclGroups {
         Ok(joined)
     }
 
-    /// Exchanges a byte with all that this rank will exchange something with. False where `goes_on` says no before.
+    /// Exchanges a byte with all that this rank will exchange something with, in the way in which it will. False where `goes_on` says no before.
     fn greet(
         &self,
         context: &Arc<DeviceContext>,
@@ -210,15 +211,24 @@ impl NcclGroups {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool, CudaError> {
         let others = (0..group.members.len()).filter(|&other| other != group.own);
-        let (sent, received) = (room.start().addr(), room.start().addr() + group.members.len());
-        let greetings = others.flat_map(|other| {
-            let send = group.sends.then_some(MemberBytes { sends: true, other, address: sent, len: 1 });
-            let receive =
-                group.receives.then_some(MemberBytes { sends: false, other, address: received + other, len: 1 });
-            [send, receive]
-        });
+        let (sent, received) = (room.start().addr(), room.start().addr() + 1);
+        let send = |other| MemberBytes { sends: true, other, address: sent, len: 1 };
+        let receive = |other| MemberBytes { sends: false, other, address: received + other, len: 1 };
+        let greeting: Vec<MemberBytes> = match group.part {
+            GroupPart::Exchanges => others.flat_map(|other| [send(other), receive(other)]).collect(),
+            GroupPart::Sends => others.map(send).collect(),
+            GroupPart::Receives => others.map(receive).collect(),
+            GroupPart::Gathers => Vec::new(),
+        };
+        let stream = context.stream(0);
         // SAFETY: memory that is this call's own until its queue is done.
-        if !unsafe { self.exchange(number, &mut greetings.flatten(), context.stream(0), goes_on)? } {
+        let is_queued = unsafe {
+            match group.part {
+                GroupPart::Gathers => self.gather(number, [sent, received], 1, stream, goes_on)?,
+                _ => self.exchange(number, &mut greeting.into_iter(), stream, goes_on)?,
+            }
+        };
+        if !is_queued {
             return Ok(false);
         }
         while !context.is_idle() {
@@ -266,6 +276,30 @@ impl NcclGroups {
             refused?;
             communicator.check("ncclGroupEnd", ended)?;
         }
+        communicator.settle(goes_on)
+    }
+
+    /// Has a queue gather so many bytes of each member. The addresses are those of its own and of all. False as for an exchange.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn gather(
+        &self,
+        number: usize,
+        [own, all]: [usize; 2],
+        len: usize,
+        stream: cu::CUstream,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<bool, CudaError> {
+        let communicator = &self.communicators[number];
+        let Communicator { library, handle, .. } = *communicator;
+        if handle.is_null() {
+            return Ok(false);
+        }
+        let (own, all) = (std::ptr::without_provenance(own), std::ptr::without_provenance_mut(all));
+        // SAFETY: a communicator that is there, and by the caller's promise.
+        let result = unsafe { (library.ncclAllGather)(own, all, len, BYTES, handle, stream) };
+        communicator.check("ncclAllGather", result)?;
         communicator.settle(goes_on)
     }
 
@@ -359,6 +393,23 @@ impl super::Cuda {
         let groups = self.groups.borrow();
         // SAFETY: by the caller's promise.
         self.attempt(|| unsafe { groups.exchange(group, &mut parcels, self.stream(), goes_on) }.map(|_| ()));
+    }
+
+    /// [`Device::all_gather`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn all_gather_in<T>(
+        &self,
+        group: usize,
+        own: View<Self, T>,
+        all: ViewMut<Self, T>,
+        goes_on: &dyn Fn() -> bool,
+    ) {
+        let addresses = [own.address().addr(), all.address().addr()];
+        let (groups, len) = (self.groups.borrow(), own.len() * size_of::<T>());
+        // SAFETY: by the caller's promise.
+        self.attempt(|| unsafe { groups.gather(group, addresses, len, self.stream(), goes_on) }.map(|_| ()));
     }
 
     /// Keeps an error of a group, if there is one, and ends what waits for others then.

@@ -1,4 +1,5 @@
-//! Links: posts the messages that a rank sends to ranks of other hosts and receives from them, in each op, as the plan says. The
+//! Links: posts the messages that a rank sends to ranks of other hosts and receives from them, as the plan says: in each op, or,
+//! where something else carries bytes between hosts, only in exchanges of numbers. The
 //! end of a message raises the count that the other rank would raise itself if it shared this one's memory, so a rank that waits
 //! need not know which of the two it was.
 #![allow(unsafe_code)]
@@ -158,9 +159,9 @@ impl Links {
         });
     }
 
-    /// Batch `index` of those that have begun to leave.
-    pub fn leaving(&self, index: usize) -> Option<(usize, Count, u32)> {
-        self.leaving.get(index).copied()
+    /// The batches that have begun to leave.
+    pub fn leaving(&self) -> &[(usize, Count, u32)] {
+        &self.leaving
     }
 
     /// Notes where the bytes are about to arrive that an op needs of other hosts.
@@ -205,7 +206,8 @@ impl<D: Device> Shared<'_, D> {
     /// # Safety
     /// The promise of [`crate::transport::Transport::begin`].
     pub(in crate::transport) unsafe fn link(&mut self, op: Op, position: &Position) {
-        let Some(links) = &mut self.links else { return };
+        let carries = self.arena.plan().config.sends_messages();
+        let Some(links) = self.links.as_mut().filter(|_| carries) else { return };
         let (arena, told) = (&self.arena, ToldCounts { counts: &self.told, sums: &self.sums });
         links.arrived.clear();
         links.count(op);
@@ -226,7 +228,8 @@ impl<D: Device> Shared<'_, D> {
     /// # Safety
     /// The promise of [`crate::transport::Transport::end`].
     pub(in crate::transport) unsafe fn link_done(&mut self, op: Op, position: &Position) {
-        let Some(links) = &mut self.links else { return };
+        let carries = self.arena.plan().config.sends_messages();
+        let Some(links) = self.links.as_mut().filter(|_| carries) else { return };
         if let Op::Settle { .. } = op {
             let settled = links.postings.receives_terms_for();
             assert_eq!(settled, Some(op), "buckets are settled in the order in which they were offered");

@@ -1,6 +1,6 @@
 //! Cluster: ranks of several hosts. Those of one host share memory, as under `shm`; MPI carries what others need of them, by
 //! one thread a rank that nobody else calls MPI from. Here ranks of all hosts meet and see that they are about to run the
-//! same. Never adds.
+//! same; and where devices are connected by something else, they learn the names of its groups. Never adds.
 
 mod card;
 mod carrier;
@@ -15,7 +15,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use zero_plan::Plan;
+use zero_plan::Mesh;
 
 use super::control::{Control, timeout_of};
 use super::shared::Shared;
@@ -25,7 +25,8 @@ use crate::launch::{JobPlace, LaunchError, Segment};
 use card::Card;
 use clock::Unread;
 pub(super) use links::Links;
-use post::{CountedBlocks, Post, RaisedCounts, WorldEnd};
+use mpi::Mpi;
+use post::{CountedBlocks, MpiMeeting, Post, RaisedCounts, WorldEnd};
 pub use probe::{Probed, probe};
 
 /// The time between two looks at whether another rank has ended, while clocks are compared.
@@ -64,6 +65,7 @@ struct Known {
     own: Mirror,
     /// Begins with the control blocks that the ranks of this host share.
     segment: Arc<Segment>,
+    come_by_reports: bool,
 }
 
 impl Known {
@@ -85,6 +87,10 @@ impl RaisedCounts for Known {
         }
     }
 
+    fn come_by_reports(&self) -> bool {
+        self.come_by_reports
+    }
+
     fn lose(&self, peer: usize) {
         for rank in 0..self.own.0.len() {
             self.of_host(rank).tell_lost(peer);
@@ -93,33 +99,42 @@ impl RaisedCounts for Known {
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// Meets the ranks of all other hosts, which are about to run `agreement`.
+    /// Meets the ranks of all other hosts, which are about to run `agreement`. Gives the names of groups that rank 0 has made,
+    /// where a device is to join them.
     ///
     /// # Errors
     /// Z0450 to Z0457; Z0331 if this host has no room for what MPI shares.
-    pub(super) fn meet_hosts(&mut self, place: &JobPlace, agreement: u64) -> Result<(), LaunchError> {
+    pub(super) fn meet_hosts(
+        &mut self,
+        place: &JobPlace,
+        agreement: u64,
+        names: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, LaunchError> {
         let (plan, segment) = (self.arena.plan(), self.arena.segment());
         let mirror = Mirror::new(plan.config.mesh.ranks());
-        let known = Known { own: mirror.clone(), segment };
+        let known = Known { own: mirror.clone(), segment, come_by_reports: plan.config.transport.carries() };
         let fingerprint = plan.fingerprint();
         // Where another device computes, its own marks are compared.
         let instructions = if D::QUEUES { 0 } else { cpu::features::found() };
-        let card = move |mpi: &str| Card::own(fingerprint, agreement, mpi, instructions).encode();
-        let here = plan.config.mesh.ranks_per_node();
-        let (post, world) = Post::start(card, here, place.join_timeout, move || Box::new(known))?;
+        let (mesh, carries, own) = (plan.config.mesh, plan.config.transport.carries(), place.clone());
+        let meet = move |meeting: &MpiMeeting| {
+            let card = Card::own(fingerprint, agreement, &meeting.mpi.version, instructions);
+            let cards = agreed(&mesh, &own, &meeting.mpi, &meeting.gather(&card.encode())?)?;
+            let names = carries.then(|| meeting.hear(names.as_deref())).transpose()?;
+            Ok((cards, names))
+        };
+        let (post, met) = Post::start(mesh.ranks_per_node(), place.join_timeout, move || Box::new(known), meet)?;
         // From here on the end of this process ends the others.
         let _ = WORLD.set(post.ending());
-        let cards = agreed(plan, place, &world).map_err(LaunchError::Mpi)?;
+        let (cards, names) = met?;
         for (rank, card) in cards.iter().enumerate().filter(|(rank, _)| !plan.config.reaches(place.rank, *rank)) {
             self.control(rank).note_pid(card.pid);
         }
         self.hosts = cards.into_iter().map(|card| card.host).collect();
         self.links = Some(Links::new(plan, post, mirror));
-        Ok(())
+        Ok(names)
     }
-}
 
-impl<D: Device> Shared<'_, D> {
     /// How far the clock of this host is from that of rank 0's host. The first rank of each host knows it, and all of these look at
     /// the same time; other ranks give none.
     ///
@@ -150,16 +165,18 @@ impl<D: Device> Shared<'_, D> {
     }
 }
 
-/// The cards of all ranks, if these are about to run the same, and lie where the plan has them.
-fn agreed(plan: &Plan, place: &JobPlace, world: &post::MpiWorld) -> Result<Vec<Card>, Failure> {
-    let post::MpiWorld { rank, size, library, cards } = world;
-    if (*rank, *size) != (place.rank, place.world) {
+/// The cards of all ranks, if these are about to run the same, and lie where the mesh has them.
+fn agreed(mesh: &Mesh, place: &JobPlace, mpi: &Mpi, cards: &[Vec<u8>]) -> Result<Vec<Card>, Failure> {
+    if (mpi.rank, mpi.size) != (place.rank, place.world) {
         return Err(Failure {
             code: "Z0452",
             what: format!(
-                "MPI has rank {rank} of {size} here, and the launcher rank {} of {}; the library is {library}, on {}",
+                "MPI has rank {} of {} here, and the launcher rank {} of {}; the library is {}, on {}",
+                mpi.rank,
+                mpi.size,
                 place.rank,
                 place.world,
+                mpi.words(),
                 super::silent::host()
             ),
             help: format!(
@@ -171,6 +188,6 @@ fn agreed(plan: &Plan, place: &JobPlace, world: &post::MpiWorld) -> Result<Vec<C
     let cards: Option<Vec<Card>> = cards.iter().map(|card| Card::decode(card)).collect();
     let cards = cards.ok_or_else(|| card::another_program(place.rank))?;
     card::require_alike(&cards)?;
-    card::require_places(&plan.config.mesh, &cards)?;
+    card::require_places(mesh, &cards)?;
     Ok(cards)
 }

@@ -67,6 +67,7 @@ calls! {
     send "MPI_Isend" (*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     send_answered "MPI_Issend" (*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     receive "MPI_Irecv" (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
+    broadcast "MPI_Ibcast" (*mut c_void, c_int, Handle, c_int, Handle, *mut Handle);
     gather "MPI_Iallgather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle, *mut Handle);
     test "MPI_Test" (*mut Handle, *mut c_int, *mut MpiStatus);
     abort "MPI_Abort" (Handle, c_int);
@@ -223,6 +224,21 @@ impl Mpi {
         let code =
             unsafe { gather(own.as_ptr().cast(), len, byte, all.as_mut_ptr().cast(), len, byte, world, &mut request) };
         self.require("MPI_Iallgather", code)?;
+        Ok(MpiRequest(request))
+    }
+
+    /// Begins to tell all ranks what rank 0 has, as many bytes on each.
+    ///
+    /// # Safety
+    /// They stay where they are until the request has come to its end; on other ranks than 0 nobody uses them before.
+    pub unsafe fn broadcast(&self, all: &mut [u8]) -> Result<MpiRequest, Failure> {
+        let mut request = null_mut();
+        let Abi { world, byte, .. } = self.abi;
+        // SAFETY: by the caller's promise.
+        let code = unsafe {
+            (self.calls.broadcast)(all.as_mut_ptr().cast(), all.len() as c_int, byte, 0, world, &mut request)
+        };
+        self.require("MPI_Ibcast", code)?;
         Ok(MpiRequest(request))
     }
 

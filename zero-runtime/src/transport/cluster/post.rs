@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::carrier::Carrier;
 use super::clock::Unread;
-use super::mpi::Mpi;
+use super::mpi::{Mpi, MpiRequest};
 use crate::device::Failure;
 use crate::launch::LaunchError;
 use crate::transport::ClockLook;
@@ -107,6 +107,11 @@ pub(super) trait RaisedCounts: Send + 'static {
     /// The counts of a rank, in the blocks that `whose` says.
     fn of(&self, whose: CountedBlocks) -> &Control;
 
+    /// Whether reports are all that tells counts of other hosts but for those of exchanges, as nothing comes in ops.
+    fn come_by_reports(&self) -> bool {
+        false
+    }
+
     /// A message from or to `peer` cannot be had any more.
     fn lose(&self, peer: usize);
 }
@@ -114,28 +119,69 @@ pub(super) trait RaisedCounts: Send + 'static {
 /// A rank's way to tell its thread.
 pub(super) struct Post(Arc<Desk>);
 
-/// The world as a process has joined it.
-pub(super) struct MpiWorld {
-    pub rank: usize,
-    pub size: usize,
-    /// The library, in words.
-    pub library: String,
-    /// The card of each rank.
-    pub cards: Vec<Vec<u8>>,
+/// The start of a world that a process has joined: here ranks tell one another, all in the same order, what they must know first.
+pub(super) struct MpiMeeting {
+    pub mpi: Mpi,
+    begin: Instant,
+    patience: Duration,
+}
+
+impl MpiMeeting {
+    /// What each rank says, which is equally long on all.
+    ///
+    /// # Errors
+    /// Z0451 if MPI fails; Z0457 if another rank does not come in time.
+    pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        let (own, mut all) = (own.to_vec(), vec![0; own.len() * self.mpi.size]);
+        // SAFETY: both live until the request has come to its end.
+        let request = unsafe { self.mpi.gather(&own, &mut all) }?;
+        let (own, all) = self.wait(request, (own, all))?;
+        Ok(all.chunks(own.len().max(1)).map(<[u8]>::to_vec).collect())
+    }
+
+    /// What rank 0 says, on all ranks.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hear(&self, said: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
+        let len = self.broadcast(said.map_or(0, <[u8]>::len).to_le_bytes().to_vec())?;
+        let len = usize::from_le_bytes(*len.first_chunk().expect("a number"));
+        self.broadcast(said.map_or_else(|| vec![0; len], <[u8]>::to_vec))
+    }
+
+    fn broadcast(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        // SAFETY: they live until the request has come to its end.
+        let request = unsafe { self.mpi.broadcast(&mut bytes) }?;
+        self.wait(request, bytes)
+    }
+
+    /// Waits for the end of a request that uses these buffers. One that does not end may use them for ever.
+    fn wait<B>(&self, mut request: MpiRequest, buffers: B) -> Result<B, Failure> {
+        loop {
+            match self.mpi.has_ended(&mut request) {
+                Ok(true) => return Ok(buffers),
+                Ok(false) if self.begin.elapsed() < self.patience => std::thread::sleep(LOOK),
+                in_vain => {
+                    std::mem::forget(buffers);
+                    return Err(in_vain.err().unwrap_or_else(|| late(self.patience)));
+                }
+            }
+        }
+    }
 }
 
 impl Post {
-    /// Starts the thread, joins the world by a library whose version is given to `card`, and gathers what this says of each rank,
-    /// which is equally long on all. Gives up after `patience`. So many ranks are `here`, on this host.
+    /// Starts the thread, joins the world, and has ranks meet in it as `meet` says. Gives up after `patience`. So many ranks are
+    /// `here`, on this host. Where they meet in vain, the thread is there all the same, to end the others.
     ///
     /// # Errors
     /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system has no thread to give.
-    pub fn start(
-        card: impl FnOnce(&str) -> Vec<u8> + Send + 'static,
+    pub fn start<T: Send + 'static>(
         here: usize,
         patience: Duration,
         counts: impl FnOnce() -> Box<dyn RaisedCounts> + Send + 'static,
-    ) -> Result<(Self, MpiWorld), LaunchError> {
+        meet: impl FnOnce(&MpiMeeting) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<(Self, Result<T, LaunchError>), LaunchError> {
         let inbox = Mutex::new(Inbox { told: VecDeque::with_capacity(ROOM), clocks: None, end: None });
         let desk = Arc::new(Desk {
             told: inbox,
@@ -147,11 +193,12 @@ impl Post {
         let (tell, hear) = std::sync::mpsc::sync_channel(1);
         let own = Arc::clone(&desk);
         let work = move || {
-            let deadline = Instant::now() + patience;
-            match join(card, here, deadline) {
-                Ok((mpi, world)) => {
-                    if tell.send(Ok(world)).is_ok() {
-                        Carrier::new(mpi, here, counts(), &own).run();
+            let begin = Instant::now();
+            match Mpi::join(here) {
+                Ok(mpi) => {
+                    let meeting = MpiMeeting { mpi, begin, patience };
+                    if tell.send(Ok(meet(&meeting))).is_ok() {
+                        Carrier::new(meeting.mpi, here, counts(), &own).run();
                     }
                 }
                 Err(failure) => {
@@ -162,8 +209,8 @@ impl Post {
         };
         let thread = std::thread::Builder::new().name("zero-mpi".to_owned());
         thread.spawn(work).map_err(LaunchError::system("start a thread"))?;
-        let world = hear.recv_timeout(patience).unwrap_or_else(|_| Err(late(patience)));
-        Ok((Self(desk), world.map_err(LaunchError::Mpi)?))
+        let met = hear.recv_timeout(patience).unwrap_or_else(|_| Err(late(patience))).map_err(LaunchError::Mpi)?;
+        Ok((Self(desk), met.map_err(LaunchError::Mpi)))
     }
 
     /// Gives a batch of messages to the thread, and what is raised once all of it has come to its end.
@@ -239,23 +286,4 @@ fn late(patience: Duration) -> Failure {
                ZERO_JOIN_TIMEOUT_S sets the patience in seconds"
             .to_owned(),
     }
-}
-
-/// Joins the world, and exchanges cards in it.
-fn join(card: impl FnOnce(&str) -> Vec<u8>, here: usize, deadline: Instant) -> Result<(Mpi, MpiWorld), Failure> {
-    let begin = Instant::now();
-    let mpi = Mpi::join(here)?;
-    let card = card(&mpi.version);
-    let mut all = vec![0; card.len() * mpi.size];
-    // SAFETY: both live until the request has come to its end.
-    let mut request = unsafe { mpi.gather(&card, &mut all) }?;
-    while !mpi.has_ended(&mut request)? {
-        if Instant::now() >= deadline {
-            return Err(late(begin.elapsed()));
-        }
-        std::thread::sleep(LOOK);
-    }
-    let cards = all.chunks(card.len().max(1)).map(<[u8]>::to_vec).collect();
-    let world = MpiWorld { rank: mpi.rank, size: mpi.size, library: mpi.words(), cards };
-    Ok((mpi, world))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Mirror;
-use super::post::{CountedBlocks, MessageBytes, MpiWorld, Post, Raise, RaisedCounts};
+use super::post::{CountedBlocks, MessageBytes, MpiMeeting, Post, Raise, RaisedCounts};
 use crate::device::Failure;
 use crate::launch::LaunchError;
 use crate::transport::control::{Control, Count};
@@ -40,13 +40,12 @@ pub struct Probed {
 pub fn probe() -> Result<Option<Probed>, LaunchError> {
     let counts = Mirror::new(RANKS);
     let raised = counts.clone();
-    let (post, world) = Post::start(|_| name(), 1, PATIENCE, move || Box::new(Raised(raised)))?;
-    let ending = post.ending();
-    let rank = world.rank.min(1);
+    let (post, rank) = Post::start(1, PATIENCE, move || Box::new(Raised(raised)), require_pair)?;
+    let (rank, ending) = (rank?, post.ending());
     let mut pair = Pair { post, counts, rank, peer: 1 - rank, exchanges: 0 };
-    let seen = require_pair(&world).and_then(|()| pair.measure()).map_err(LaunchError::Mpi)?;
+    let seen = pair.measure().map_err(LaunchError::Mpi)?;
     ending.leave();
-    Ok((world.rank == 0).then_some(seen))
+    Ok((rank == 0).then_some(seen))
 }
 
 /// The counts that the thread of MPI raises.
@@ -70,17 +69,19 @@ fn name() -> Vec<u8> {
     name
 }
 
-fn require_pair(MpiWorld { size, library, cards, .. }: &MpiWorld) -> Result<(), Failure> {
+/// Which of the two ranks this is, if they are two on two hosts.
+fn require_pair(meeting: &MpiMeeting) -> Result<usize, Failure> {
+    let (names, size, library) = (meeting.gather(&name())?, meeting.mpi.size, meeting.mpi.words());
     let refused = |code, what| Failure { code, what, help: "start one rank on each of two hosts".to_owned() };
-    if *size != RANKS {
+    if size != RANKS {
         let what = format!("MPI has a world of {size} ranks instead of {RANKS}; the library is {library}");
         return Err(refused("Z0452", what));
     }
-    if cards[0] == cards[1] {
+    if names[0] == names[1] {
         let what = format!("both ranks are on {}, and no network is between them", silent::host());
         return Err(refused("Z0453", what));
     }
-    Ok(())
+    Ok(meeting.mpi.rank)
 }
 
 /// The words that a rank sends: no two of them are alike, and none is one of the other rank's.

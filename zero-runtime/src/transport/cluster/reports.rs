@@ -1,6 +1,6 @@
-//! Reports: tell ranks of other hosts which ops the ranks of this host are in, while one of these stays in the same op for long. So
-//! a rank that gives another one up can say which one that is and what it was in, even if it is on another host. Ranks that go on
-//! tell nothing.
+//! Reports: tell ranks of other hosts which ops the ranks of this host are in, and what they have told so far, while one of these
+//! stays in the same op for long. So a rank that gives another one up can say which one that is and what it was in, even if it is
+//! on another host. Ranks that go on tell nothing.
 //!
 //! Each rank tells its counterparts on other hosts of all ranks of its host, as it may be the only one there that still can. A
 //! report is received before the next is sent, so none are kept waiting for a rank that does not listen.
@@ -14,7 +14,7 @@ use zero_plan::postings::REPORT_TAG;
 
 use super::mpi::{Mpi, MpiRequest};
 use super::post::{CountedBlocks, RaisedCounts};
-use crate::transport::control::Words;
+use crate::transport::control::{COUNT_WORDS, Words};
 use crate::transport::doing::awaited_on_host;
 use crate::transport::silent::Life;
 
@@ -30,8 +30,8 @@ const BRIEF: Duration = Duration::from_micros(100);
 const LAST: u64 = 1;
 const NOT_LAST: u64 = 0;
 
-/// Words about each rank: what it waits for and does, and whether it lives.
-const WORDS_PER_RANK: usize = 3;
+/// Words about each rank: what it waits for and does, whether it lives, and its counts.
+const WORDS_PER_RANK: usize = 3 + COUNT_WORDS;
 
 pub(super) struct Reports {
     rank: usize,
@@ -99,7 +99,7 @@ impl Reports {
         let words = self.here.clone().flat_map(|rank| {
             let (control, life) = look(rank);
             let [awaited, doing] = control.words(awaited_on_host(rank, &self.here, self.ranks, look));
-            [awaited, doing, life as u64]
+            [awaited, doing, life as u64].into_iter().chain(control.counts())
         });
         std::iter::once(NOT_LAST).chain(words).collect()
     }
@@ -158,8 +158,12 @@ impl Counterpart {
         }
         let (each, _) = words.as_chunks::<WORDS_PER_RANK>();
         let first = self.rank - self.rank % each.len();
-        for (rank, &[awaited, doing, life]) in (first..).zip(each) {
-            counts.of(CountedBlocks::Host(rank)).note_report([awaited, doing], Life::of_code(life));
+        for (rank, &[awaited, doing, life, ref told @ ..]) in (first..).zip(each) {
+            let control = counts.of(CountedBlocks::Host(rank));
+            if counts.come_by_reports() {
+                control.note_counts(*told);
+            }
+            control.note_report([awaited, doing], Life::of_code(life));
         }
         self.receive(mpi);
     }
