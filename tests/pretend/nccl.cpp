@@ -275,17 +275,18 @@ API ncclRecv(void* start, size_t count, int type, int peer, void* handle, void* 
 API ncclAllGather(const void* start, void* all, size_t count, int type, void* handle, void* stream) {
     if (pretend::fails(__func__)) return INTERNAL;
     Held& own = of(handle);
-    if (type != 1 || !start || !all || depth > 0) return INVALID_ARGUMENT;
+    if (type != 1 || !start || !all) return INVALID_ARGUMENT;
     if (own->aborted || own->failed) return INVALID_USAGE;
-    Group group = {own, stream, {}};
+    if (open_groups.empty() || open_groups.back().of != own) open_groups.push_back({own, stream, {}});
+    Group& group = open_groups.back();
+    if (group.stream != stream) return INVALID_USAGE;
     for (int peer = 0; peer < own->ranks; peer++) {
         char* to = static_cast<char*>(all) + peer * count;
         char* from = static_cast<char*>(const_cast<void*>(start));
         group.transfers.push_back({true, peer, from, uint64_t(count) << 8 | uint64_t(type), count});
         group.transfers.push_back({false, peer, to, uint64_t(count) << 8 | uint64_t(type), count});
     }
-    open_groups.push_back(group);
-    return end_group();
+    return depth > 0 ? SUCCESS : end_group();
 }
 
 // What is in streams ends without its bytes.

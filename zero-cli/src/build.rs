@@ -19,12 +19,15 @@ use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and says on standard error what text the binary carries.
 pub fn build(request: &Request) -> Result<Binary, CommandError> {
-    build_with(request, None)
+    let binary = build_with(request, None)?;
+    prove(&binary, &request.spec)?;
+    Ok(binary)
 }
 
-/// The same for a program that is only asked for its sizes under other shapes, as [`zero_plan::sizes::shapes`] reads them.
-pub fn build_probe(request: &Request, shapes: &str) -> Result<Binary, CommandError> {
-    build_with(request, Some(shapes))
+/// The same for a program that is only asked for its sizes: its plan is not proven, which takes long for thousands of ranks. It may
+/// be asked under other shapes, as [`zero_plan::sizes::shapes`] reads them.
+pub fn build_probe(request: &Request, shapes: Option<&str>) -> Result<Binary, CommandError> {
+    build_with(request, shapes)
 }
 
 fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>) -> Result<Binary, CommandError> {
@@ -60,7 +63,6 @@ fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>)
     let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
     let binary = Binary::keep(built, place(&target, &absolute, &name), &own.join("fresh"))?;
     drop(lock);
-    prove(&binary, path)?;
     Ok(binary)
 }
 

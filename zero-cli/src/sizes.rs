@@ -33,19 +33,24 @@ impl SizedSpec {
     }
 }
 
-/// Builds the program of a spec, and asks it.
+/// Builds the program of a spec, and asks it. It proves nothing of the plan.
 pub fn of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
-    binary_of_spec(request).map(|(_, sized)| sized)
+    sized(request, &build_probe(request, None)?)
 }
 
-/// The same, with the program.
+/// The same, with a program whose plan is proven, so that it can be run.
 pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), CommandError> {
     let binary = build(request)?;
-    let sizes = ask(&binary)?;
+    let sized = sized(request, &binary)?;
+    Ok((binary, sized))
+}
+
+fn sized(request: &Request, binary: &Binary) -> Result<SizedSpec, CommandError> {
+    let sizes = ask(binary)?;
     // What was built, which another process may have changed since.
     let text = sizes.spec.clone();
     let spec = spec::parse(&text).map_err(|errors| CommandError::mistakes(&errors, &request.spec, &text))?;
-    Ok((binary, SizedSpec { path: request.spec.clone(), spec, text, sizes }))
+    Ok(SizedSpec { path: request.spec.clone(), spec, text, sizes })
 }
 
 /// The sizes of a model on micro-batches of other shapes: width, sequences, and tokens of a sequence. `request` names a file
@@ -63,7 +68,7 @@ pub fn of_model(
     write_if_changed(&path, text.as_bytes())?;
     let shapes: Vec<String> = shapes.iter().map(|&(width, n, length)| shape_text(width, n, length)).collect();
     let spec = Request { spec: path, bin: request.bin.clone(), size: request.size.clone() };
-    ask(&build_probe(&spec, &shapes.join(","))?)
+    ask(&build_probe(&spec, Some(&shapes.join(",")))?)
 }
 
 /// Which program of a model is meant.

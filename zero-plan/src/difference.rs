@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::plan::Plan;
 use crate::report::op_text;
 use crate::spec::{KeyChange, Spec, changes};
-use crate::summary::StageSummary;
+use crate::summary::PipelineStageSummary;
 
 pub use text::DifferenceText;
 
@@ -101,14 +101,14 @@ impl Difference {
     }
 }
 
-fn stages(plan: &Plan) -> Vec<StageSummary> {
-    (0..plan.pipeline_stages.len()).map(|stage| StageSummary::of(plan, stage)).collect()
+fn stages(plan: &Plan) -> Vec<PipelineStageSummary> {
+    (0..plan.pipeline_stages.len()).map(|stage| PipelineStageSummary::of(plan, stage)).collect()
 }
 
 /// Named figures of one plan, the total last.
 type NamedFigures = Vec<(String, usize)>;
 
-fn memory(stages: &[StageSummary]) -> NamedFigures {
+fn memory(stages: &[PipelineStageSummary]) -> NamedFigures {
     let Some(largest) = stages.iter().rev().max_by_key(|stage| stage.arena_bytes) else { return Vec::new() };
     let regions = largest.memory.iter().map(|region| (region.what.to_owned(), region.bytes));
     let all =
@@ -116,7 +116,7 @@ fn memory(stages: &[StageSummary]) -> NamedFigures {
     regions.chain(all.map(|(what, bytes)| (what.to_owned(), bytes))).collect()
 }
 
-fn sent(stages: &[StageSummary]) -> NamedFigures {
+fn sent(stages: &[PipelineStageSummary]) -> NamedFigures {
     let Some(most) = stages.iter().rev().max_by_key(|stage| stage.sent_bytes) else { return Vec::new() };
     let named = most.sent.iter().map(|sent| match sent.axis {
         Some(axis) => (format!("{axis}: {}", sent.what), sent.bytes),
@@ -125,7 +125,7 @@ fn sent(stages: &[StageSummary]) -> NamedFigures {
     named.chain([("total".to_owned(), most.sent_bytes)]).collect()
 }
 
-fn ops(stages: &[StageSummary]) -> NamedFigures {
+fn ops(stages: &[PipelineStageSummary]) -> NamedFigures {
     let mut named = NamedFigures::new();
     for count in stages.iter().flat_map(|stage| &stage.ops) {
         match named.iter_mut().find(|(op, _)| op == count.op) {

@@ -98,6 +98,18 @@ pub struct Bucket {
     pub partial: usize,
 }
 
+impl Bucket {
+    /// Which of the slots for partial sums, with which buckets take turns, it uses.
+    pub const fn partial_slot(&self) -> usize {
+        (self.partial > 0) as usize
+    }
+
+    /// Whether its local gradients and those of another bucket of its pipeline stage lie in the same place.
+    pub const fn overlaps(&self, other: &Self) -> bool {
+        self.staging < other.staging + other.elements && other.staging < self.staging + self.elements
+    }
+}
+
 /// The tables so far, from which layout and schedule are made.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables<'a> {
@@ -124,7 +136,7 @@ impl Tables<'_> {
     }
 
     /// The pipeline stage of a unit.
-    pub const fn stage_of(&self, unit: usize) -> usize {
+    pub const fn pipeline_stage_of(&self, unit: usize) -> usize {
         self.chunk_of(unit) % self.config.mesh.pipeline
     }
 
@@ -136,7 +148,7 @@ impl Tables<'_> {
     /// Whether its owner lies on another pipeline stage.
     pub const fn is_mirror(&self, unit: usize) -> bool {
         let source = self.units[unit].source;
-        source != unit && self.stage_of(source) != self.stage_of(unit)
+        source != unit && self.pipeline_stage_of(source) != self.pipeline_stage_of(unit)
     }
 
     /// Elements of its flat buffer, and of that of its gradients: its parameters, padded so that every part of it is as long
@@ -182,7 +194,7 @@ impl Bucket {
             elements = joined;
             first -= 1;
         }
-        Bucket { first, last, elements, pipeline_stage: tables.stage_of(last), ..Self::NONE }
+        Bucket { first, last, elements, pipeline_stage: tables.pipeline_stage_of(last), ..Self::NONE }
     }
 }
 

@@ -101,7 +101,7 @@ pub struct Picture {
     /// What a rank may take at most, each with its name.
     pub limits: Vec<(&'static str, usize)>,
     /// The pipeline stages: all ranks of one do the same.
-    pub stages: Vec<StagePicture>,
+    pub stages: Vec<PipelineStagePicture>,
     /// The spec.
     pub source: SourcePicture,
 }
@@ -134,7 +134,7 @@ pub struct BucketPicture {
 
 /// What all ranks of a pipeline stage hold and do.
 #[derive(Clone, Debug, Serialize)]
-pub struct StagePicture {
+pub struct PipelineStagePicture {
     /// Its units, such as `embed, blocks[0..2]`.
     pub units: String,
     /// Its ops, in order.
@@ -154,7 +154,7 @@ impl Picture {
     pub fn of(plan: &Plan, timed: Timed, name: &str, text: &str) -> Self {
         let config = &plan.config;
         let verbs = ops::verbs(plan);
-        let stage = |pipeline: usize| StagePicture {
+        let stage = |pipeline: usize| PipelineStagePicture {
             units: units_of(plan, pipeline),
             ops: OpColumns::of(plan, pipeline, &verbs, timed),
             flights: Flights::of(plan, pipeline, timed),

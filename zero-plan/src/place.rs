@@ -7,7 +7,7 @@ mod position;
 mod subtotals;
 
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
-pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, axis_of};
+pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, axis_of, gathered};
 pub use position::Position;
 
 use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables};

@@ -38,7 +38,7 @@ pub struct Summary {
     /// The units, in the order of forward.
     pub units: Vec<UnitSummary>,
     /// What a rank of each pipeline stage holds, sends and does.
-    pub stages: Vec<StageSummary>,
+    pub stages: Vec<PipelineStageSummary>,
     /// The pipeline stage whose ranks need most.
     pub largest: usize,
     /// What was proven of the ops of all ranks.
@@ -60,7 +60,7 @@ pub struct UnitSummary {
 
 /// A rank of a pipeline stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StageSummary {
+pub struct PipelineStageSummary {
     /// The regions of its arena, but for empty ones.
     pub memory: Vec<RegionBytes>,
     /// All of the arena.
@@ -136,7 +136,8 @@ impl Summary {
             pipeline_stage: place.pipeline_stage,
             is_recomputed: plan.config.recomputes(plan.units, i),
         });
-        let stages: Vec<_> = (0..plan.pipeline_stages.len()).map(|stage| StageSummary::of(plan, stage)).collect();
+        let stages: Vec<_> =
+            (0..plan.pipeline_stages.len()).map(|stage| PipelineStageSummary::of(plan, stage)).collect();
         // Of equal ones the first, as everywhere else.
         let largest = (0..stages.len()).rev().max_by_key(|&stage| stages[stage].arena_bytes).unwrap_or(0);
         Ok(Self {
@@ -156,7 +157,7 @@ impl Summary {
     }
 }
 
-impl StageSummary {
+impl PipelineStageSummary {
     /// The figures of a rank of pipeline stage `stage`.
     pub fn of(plan: &Plan, stage: usize) -> Self {
         let schedule = &plan.pipeline_stages[stage];

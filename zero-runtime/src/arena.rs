@@ -153,7 +153,7 @@ impl<'p, D: Device> Arena<'p, D> {
     }
 
     /// What the ranks of its pipeline stage do.
-    pub fn stage(&self) -> &'p PipelineStage<'p> {
+    pub fn pipeline_stage(&self) -> &'p PipelineStage<'p> {
         &self.plan.pipeline_stages[self.coordinates.pipeline]
     }
 
@@ -164,7 +164,7 @@ impl<'p, D: Device> Arena<'p, D> {
 
     /// Its regions.
     pub fn memory(&self) -> &'p Regions {
-        &self.stage().memory
+        &self.pipeline_stage().memory
     }
 
     /// The rank at `index` along an axis, in line with this one.

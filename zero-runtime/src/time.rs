@@ -1,4 +1,7 @@
-//! Time: the clock by which a profile and reports of waits are read. Never decides how long anything may take.
+//! Time: the clock by which a profile and reports of waits are read, and sleeps between looks. Never decides how long anything may
+//! take.
+
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -6,4 +9,29 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The first sleep between two looks at something that may be there at once.
+const SLEEP_FIRST: Duration = Duration::from_micros(4);
+/// A sleep is longer than the last by one part in so many, so that what is slept too long is a small part of the wait.
+const SLEEP_GROWTH: u32 = 64;
+/// The longest sleep.
+pub const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+/// Sleeps between looks at something, each a little longer than the last.
+pub struct LongerSleeps(Duration);
+
+impl LongerSleeps {
+    /// Those of a wait that begins.
+    pub fn new() -> Self {
+        Self(SLEEP_FIRST)
+    }
+
+    /// Sleeps, and gives for how long it was to be.
+    pub fn sleep(&mut self) -> Duration {
+        let slept = self.0;
+        std::thread::sleep(slept);
+        self.0 = (slept + slept / SLEEP_GROWTH).min(SLEEP_MAX);
+        slept
+    }
 }

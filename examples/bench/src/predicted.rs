@@ -11,80 +11,63 @@ use crate::Outcome;
 use crate::figures::median;
 use crate::processes::{finished, number, objects};
 
+/// A model of the benchmark, as an example has it, and the batch of a rank.
+struct OwnModel {
+    example: &'static str,
+    size: &'static str,
+    batch: &'static str,
+}
+
+const GPT: OwnModel = OwnModel { example: "gpt", size: "11M", batch: "sequences: 4, length: 256" };
+const LONG: OwnModel = OwnModel { example: "gpt", size: "11M-512", batch: "sequences: 8, length: 512" };
+const SMALL: OwnModel = OwnModel { example: "gpt", size: "0.7M", batch: "sequences: 4, length: 64" };
+/// Its positions are stretched, which takes no time in a step.
+const LLAMA: OwnModel = OwnModel { example: "llama", size: "28M", batch: "sequences: 4, length: 512" };
+
 /// A row of the benchmark as a spec of an example.
 struct Own {
     /// The row.
     name: &'static str,
-    /// Example, and the size of it that the row has.
-    model: (&'static str, &'static str),
-    /// What the spec says beside the model.
-    keys: &'static str,
+    model: OwnModel,
+    ranks: usize,
+    /// What `zero` says.
+    zero: &'static str,
+    /// What the spec says beside that.
+    more: &'static str,
 }
 
-const fn own(name: &'static str, model: (&'static str, &'static str), keys: &'static str) -> Own {
-    Own { name, model, keys }
+const fn own(name: &'static str, model: OwnModel, ranks: usize, zero: &'static str, more: &'static str) -> Own {
+    Own { name, model, ranks, zero, more }
 }
 
-const GPT: (&str, &str) = ("gpt", "11M");
-const LONG: (&str, &str) = ("gpt", "11M-512");
-const SMALL: (&str, &str) = ("gpt", "0.7M");
-/// Its positions are stretched, which takes no time in a step.
-const LLAMA: (&str, &str) = ("llama", "28M");
+const SINGLE: &str = "stage: 0";
+const ZERO3: &str = "stage: 3, prefetch: 2, bucket: MiB(8)";
+const BF16: &str = ", precision: (compute: BF16)";
 
 /// All rows of the benchmark. Those of one size lie together, as they are measured together.
 const OWN: [Own; 15] = [
-    own("single", GPT, "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256)"),
-    own(
-        "single_bf16",
-        GPT,
-        "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256), precision: (compute: BF16)",
-    ),
-    own(
-        "single_bf16_params",
-        GPT,
-        "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 256), \
-         precision: (compute: BF16, params: BF16, master: F32)",
-    ),
-    own("ddp", GPT, "mesh: (zero: 2), zero: (stage: 0, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
-    own("zero1", GPT, "mesh: (zero: 2), zero: (stage: 1, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
-    own("zero2", GPT, "mesh: (zero: 2), zero: (stage: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256)"),
-    own(
-        "zero3",
-        GPT,
-        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256)",
-    ),
-    own(
-        "zero3_bf16",
-        GPT,
-        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 256), \
-         precision: (compute: BF16)",
-    ),
-    own("long", LONG, "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 8, length: 512)"),
-    own(
-        "long_bf16",
-        LONG,
-        "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 8, length: 512), precision: (compute: BF16)",
-    ),
-    own("small_single", SMALL, "mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 4, length: 64)"),
-    own("small_ddp", SMALL, "mesh: (zero: 2), zero: (stage: 0), batch: (sequences: 4, length: 64)"),
-    own("small_zero3", SMALL, "mesh: (zero: 2), zero: (stage: 3, prefetch: 2), batch: (sequences: 4, length: 64)"),
-    own(
-        "llama",
-        LLAMA,
-        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 512)",
-    ),
-    own(
-        "llama_bf16",
-        LLAMA,
-        "mesh: (zero: 2), zero: (stage: 3, prefetch: 2, bucket: MiB(8)), batch: (sequences: 4, length: 512), \
-         precision: (compute: BF16)",
-    ),
+    own("single", GPT, 1, SINGLE, ""),
+    own("single_bf16", GPT, 1, SINGLE, BF16),
+    own("single_bf16_params", GPT, 1, SINGLE, ", precision: (compute: BF16, params: BF16, master: F32)"),
+    own("ddp", GPT, 2, "stage: 0, bucket: MiB(8)", ""),
+    own("zero1", GPT, 2, "stage: 1, bucket: MiB(8)", ""),
+    own("zero2", GPT, 2, "stage: 2, bucket: MiB(8)", ""),
+    own("zero3", GPT, 2, ZERO3, ""),
+    own("zero3_bf16", GPT, 2, ZERO3, BF16),
+    own("long", LONG, 1, SINGLE, ""),
+    own("long_bf16", LONG, 1, SINGLE, BF16),
+    own("small_single", SMALL, 1, SINGLE, ""),
+    own("small_ddp", SMALL, 2, SINGLE, ""),
+    own("small_zero3", SMALL, 2, "stage: 3, prefetch: 2", ""),
+    own("llama", LLAMA, 2, ZERO3, ""),
+    own("llama_bf16", LLAMA, 2, ZERO3, BF16),
 ];
 
 impl Own {
     /// Its spec.
     fn text(&self) -> String {
-        format!("(model: Example({:?}), {})\n", self.model.0, self.keys)
+        let Self { model: OwnModel { example, batch, .. }, ranks, zero, more, .. } = self;
+        format!("(model: Example({example:?}), mesh: (zero: {ranks}), zero: ({zero}), batch: ({batch}){more})\n")
     }
 }
 
@@ -164,7 +147,7 @@ fn sources(folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     for row in &OWN {
         let path = own.join(format!("bench, {}.ron", row.name));
         std::fs::write(&path, row.text())?;
-        sources.push(Source { path, size: Some(row.model.1) });
+        sources.push(Source { path, size: Some(row.model.size) });
     }
     Ok(sources)
 }
@@ -277,9 +260,9 @@ mod tests {
             let row = ROWS.iter().find(|row| row.ours == own.name).expect("a row");
             assert_eq!(spec::parse(&own.text()).expect("a spec").config(), row.plan.config, "{}", own.name);
         }
-        let sizes: std::collections::BTreeSet<_> = OWN.iter().map(|row| row.model).collect();
+        let sizes: std::collections::BTreeSet<_> = OWN.iter().map(|row| row.model.size).collect();
         assert_eq!(
-            OWN.chunk_by(|one, next| one.model == next.model).count(),
+            OWN.chunk_by(|one, next| one.model.size == next.model.size).count(),
             sizes.len(),
             "each size is measured once"
         );

@@ -71,11 +71,11 @@ fn unnoticed(config: Config) -> Vec<String> {
     let whole = PlanBuf::new(Small::PLAN.model, config, Small::PLAN.units);
     let expected = whole.with(|plan| bits(plan, 0)).expect("steps without faults");
     let (mut unnoticed, mut events) = (Vec::new(), 0);
-    let stages = whole.stages();
+    let stages = whole.pipeline_stages();
     for (stage, op) in (0..stages.len()).flat_map(|stage| (0..stages[stage].step.len()).map(move |op| (stage, op))) {
         let mut queue = stages[stage].step_queue.to_vec();
         let Some(before) = queue[op].after.take() else { continue };
-        let mut stages = whole.stages();
+        let mut stages = whole.pipeline_stages();
         stages[stage].step_queue = &queue;
         let plan = whole.as_plan(&stages);
         let (ops, before) = (&stages[stage].step[op..], stages[stage].step[before as usize]);

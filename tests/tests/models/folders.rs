@@ -70,7 +70,7 @@ fn greedy<'p, M: TextModel>(
             if caches { engine.decode(&ids[before..], before, &mut logits) } else { engine.predict(&ids, &mut logits) };
         before = ids.len();
         let choice = if has_logits.expect("a prediction") { sampler.choose(&logits, 0.5) } else { 0 };
-        ids.push(engine.from_last_stage(f64::from(choice)).expect("a number") as u32);
+        ids.push(engine.from_last_pipeline_stage(f64::from(choice)).expect("a number") as u32);
     }
     ids.split_off(prompt.len())
 }

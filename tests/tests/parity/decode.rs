@@ -55,7 +55,7 @@ fn greedy<'p, M: TextModel>(engine: &mut Engine<'p, M, Shared<'p>>, caches: bool
         };
         let has_logits = has_logits.expect("a prediction");
         let choice = if has_logits { sampler.choose(&logits, 0.5) } else { 0 };
-        let id = engine.from_last_stage(f64::from(choice)).expect("a number") as u32;
+        let id = engine.from_last_pipeline_stage(f64::from(choice)).expect("a number") as u32;
         window.push(id);
         tokens.push(id);
         all.extend(has_logits.then(|| logits.clone()));

@@ -55,7 +55,7 @@ fn rank_main<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu
             assert_eq!(has_logits, at.pipeline + 1 == config.mesh.len(Axis::Pipeline), "logits on another stage");
             let likeliest = (0..VOCAB).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).expect("ids");
             let choice = if has_logits { likeliest as f64 } else { f64::NAN };
-            told.choices.push(engine.from_last_stage(choice)?.to_bits());
+            told.choices.push(engine.from_last_pipeline_stage(choice)?.to_bits());
             told.logits.extend(logits.iter().filter(|_| has_logits).map(|logit| logit.to_bits()));
         }
         if step < 2 {

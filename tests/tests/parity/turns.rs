@@ -86,7 +86,7 @@ fn all_are_told_what_the_first_rank_of_the_last_pipeline_stage_knows() {
         let main = |transport: Shared<'_>| {
             let mut engine = Engine::<Untied, _>::new(transport);
             let known = engine.arena().rank() as f64;
-            engine.from_last_stage(known).expect("numbers")
+            engine.from_last_pipeline_stage(known).expect("numbers")
         };
         let config = Config { mesh, ..CONFIG.at_stage(0) };
         let told = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| local::run(plan, |_| false, main));
@@ -136,6 +136,6 @@ fn an_engine_goes_on_after_a_number_that_is_not_finite() {
         engine.step(&endless, fill).expect("the loss before the update");
         assert!(matches!(engine.step(&HYPER, fill), Err(RunError::NonFinite(_))));
         assert!(matches!(engine.evaluate(fill), Err(RunError::NonFinite(_))));
-        assert_eq!(engine.from_last_stage(4.0), Ok(4.0));
+        assert_eq!(engine.from_last_pipeline_stage(4.0), Ok(4.0));
     });
 }

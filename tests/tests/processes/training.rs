@@ -110,7 +110,7 @@ fn sample<'p>(engine: &mut Engine<'p, Piped, Shared<'p>>) -> Result<Vec<u8>, Run
         let mut logits = [0.0; BYTES];
         let has_logits = engine.predict(&seen, &mut logits)?;
         let drawn = if has_logits { drawn(&logits, uniform(SEED, i)) } else { 0 };
-        bytes.push(engine.from_last_stage(drawn as f64)? as u8);
+        bytes.push(engine.from_last_pipeline_stage(drawn as f64)? as u8);
     }
     Ok(bytes)
 }

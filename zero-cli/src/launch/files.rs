@@ -218,7 +218,12 @@ mod tests {
 
     fn job() -> HostedJob<'static> {
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(8) };
-        HostedJob { spec: "My_hybrid", mesh, device: DeviceKind::Cpu, arguments: vec!["--data".to_owned(), "my text: 1".to_owned()] }
+        HostedJob {
+            spec: "My_hybrid",
+            mesh,
+            device: DeviceKind::Cpu,
+            arguments: vec!["--data".to_owned(), "my text: 1".to_owned()],
+        }
     }
 
     #[test]

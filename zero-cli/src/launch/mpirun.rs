@@ -128,11 +128,7 @@ const NCCL_CARD: &str = "NCCL_SOCKET_IFNAME";
 
 /// The variables of ranks, and of what carries bytes between their devices, that are set here; how often all ranks were started
 /// anew; and the network card, unless one is set.
-fn variables(
-    here: impl Iterator<Item = (String, String)>,
-    restarts: Option<u64>,
-    card: Option<&str>,
-) -> Vec<Variable> {
+fn variables(here: impl Iterator<Item = (String, String)>, restarts: Option<u64>, card: Option<&str>) -> Vec<Variable> {
     let is_theirs = |name: &str| (name.starts_with("ZERO_") && name != RESTART) || name.starts_with("NCCL_");
     let set = here.filter(|(name, _)| is_theirs(name)).map(|(name, value)| Variable { name, value, is_set: true });
     let mut variables: Vec<Variable> = set.collect();

@@ -6,7 +6,7 @@ mod timeline;
 
 use maud::{Markup, PreEscaped, html};
 use zero_plan::Bytes;
-use zero_plan::picture::{Picture, StagePicture, TimeAxis};
+use zero_plan::picture::{Picture, PipelineStagePicture, TimeAxis};
 use zero_plan::simulate::ShownTime;
 
 use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
@@ -177,7 +177,7 @@ fn wrapped(head: String, pieces: Vec<String>) -> Vec<String> {
 }
 
 /// The pipeline stage whose ranks take most.
-fn fullest(picture: &Picture) -> (usize, &StagePicture) {
+fn fullest(picture: &Picture) -> (usize, &PipelineStagePicture) {
     let stages = picture.stages.iter().enumerate().rev();
     stages.max_by_key(|(_, stage)| stage.memory.arena_bytes).expect("a plan has a pipeline stage")
 }

@@ -61,8 +61,7 @@ impl Checker<'_, '_> {
         }
         let mut staged = self.first[BucketList::Staged as usize];
         while let Some(other) = staged {
-            let (a, b) = (self.bucket(other), self.bucket(bucket));
-            let is_apart = a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging;
+            let is_apart = !self.bucket(other).overlaps(self.bucket(bucket));
             rules! { is_apart => "a claim of staging that another bucket uses", }
             staged = self.buckets[other].next[BucketList::Staged as usize];
         }

@@ -23,7 +23,7 @@ fn units() -> Vec<Unit> {
 fn difference(first: &str, second: &str) -> Difference {
     let specs = [first, second].map(|text| parse(text).expect(text));
     let [a, b] = specs.each_ref().map(|spec| PlanBuf::new("Tiny", spec.config(), &units()));
-    let (a_stages, b_stages) = (a.stages(), b.stages());
+    let (a_stages, b_stages) = (a.pipeline_stages(), b.pipeline_stages());
     let (a, b) = (a.as_plan(&a_stages), b.as_plan(&b_stages));
     let side = |name, spec, plan, step_s| PlanSide { name, spec, plan, step_s: Some(step_s) };
     Difference::of(&side("a.ron", &specs[0], &a, 1.0), &side("b.ron", &specs[1], &b, 0.9))

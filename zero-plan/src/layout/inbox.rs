@@ -22,7 +22,7 @@ pub(crate) const fn tied_bytes(tables: &Tables, stage: usize) -> usize {
     let (config, last) = (tables.config, tables.units.len() - 1);
     if config.has_carried_along(Axis::Pipeline)
         && tables.is_mirror(last)
-        && tables.stage_of(tables.units[last].source) == stage
+        && tables.pipeline_stage_of(tables.units[last].source) == stage
     {
         tables.padded(last) / config.mesh.data_ranks() * config.precision.reduce.bytes()
     } else {

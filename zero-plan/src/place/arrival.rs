@@ -85,33 +85,49 @@ pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: 
     }
 }
 
-/// Calls back for the bytes that a collective takes of one peer, with their places there and here.
-fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
-    let (config, mesh) = (&plan.config, &plan.config.mesh);
-    let units_of = |bucket: usize| {
-        let units = plan.buckets[bucket].first..=plan.buckets[bucket].last;
-        units.filter(|&unit| plan.placements[unit].padded > 0)
-    };
+/// Calls back for what ranks along an axis gather of one another in an op, if they do: what the rank with places `of` gives, and
+/// where all that they give comes to lie on the rank with places `own`, in the order of ranks.
+pub fn gathered(plan: &Plan, op: Op, own: &Places, of: &Places, visit: &mut dyn FnMut(Place, Place)) {
+    let config = &plan.config;
     match op {
         Op::Gather { unit, slot } => {
-            let source = peer.shard(unit);
             let whole = match (config.shards_parameters(), config.converts_gathers()) {
                 (true, true) => own.arrived_shards(unit, slot),
                 (true, false) => own.computed_on(unit, slot),
                 (false, _) => own.flat(unit),
             };
-            visit(source, whole.share(peer.at.zero, mesh.zero));
+            visit(of.shard(unit), whole);
         }
-        Op::Settle { bucket, .. } => units_of(bucket).for_each(|unit| terms_of(Axis::Zero, unit, own, peer, visit)),
-        Op::Combine { bucket, .. } => units_of(bucket).for_each(|unit| terms_of(Axis::Replica, unit, own, peer, visit)),
-        Op::Spread { bucket, axis: Axis::Replica } => units_of(bucket).for_each(|unit| {
-            let replica = peer.at.replica;
-            visit(own.part(peer.reduced(unit), replica), own.part(own.reduced(unit), replica));
-        }),
+        Op::Spread { bucket, axis: Axis::Replica } => {
+            units_of(plan, bucket).for_each(|unit| visit(of.part(of.reduced(unit), of.at.replica), own.reduced(unit)))
+        }
         Op::Spread { bucket, .. } => {
-            units_of(bucket).for_each(|unit| visit(peer.reduced(unit), own.local_share(unit, peer.at.zero)));
+            units_of(plan, bucket).for_each(|unit| visit(of.reduced(unit), own.local_gradients(unit)));
         }
         _ => {}
+    }
+}
+
+/// The units of a bucket that have parameters.
+fn units_of(plan: &Plan, bucket: usize) -> impl Iterator<Item = usize> {
+    let units = plan.buckets[bucket].first..=plan.buckets[bucket].last;
+    units.filter(|&unit| plan.placements[unit].padded > 0)
+}
+
+/// Calls back for the bytes that a collective takes of one peer, with their places there and here.
+fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
+    match op {
+        Op::Settle { bucket, .. } => {
+            units_of(plan, bucket).for_each(|unit| terms_of(Axis::Zero, unit, own, peer, visit));
+        }
+        Op::Combine { bucket, .. } => {
+            units_of(plan, bucket).for_each(|unit| terms_of(Axis::Replica, unit, own, peer, visit));
+        }
+        op => {
+            let Some(axis) = axis_of(op) else { return };
+            let (index, ranks) = (peer.at.along(axis), plan.config.mesh.len(axis));
+            gathered(plan, op, own, peer, &mut |source, whole| visit(source, whole.share(index, ranks)));
+        }
     }
 }
 

@@ -31,7 +31,7 @@ impl Places<'_> {
         let each = config.subtrees(axis).count_of(self.at.along(axis) / config.mates(axis));
         // The sums that this host makes of one part: for each host one of each of its subtrees.
         let sums = config.hosts_along(axis) * each;
-        let turn = (bucket.partial > 0) as usize * (self.memory.bucket_slot / parts * sums);
+        let turn = bucket.partial_slot() * (self.memory.bucket_slot / parts * sums);
         let start = turn + (placement.start - bucket.start) / parts * sums;
         let of_hosts = self.place(Kind::Subtotals, start, placement.padded / parts * sums);
         of_hosts.share(host * each + config.subtrees(axis).index(first), sums)

@@ -73,7 +73,7 @@ impl PlanBuf {
     }
 
     /// The tables of each pipeline stage, for [`PlanBuf::as_plan`].
-    pub fn stages(&self) -> Vec<PipelineStage<'_>> {
+    pub fn pipeline_stages(&self) -> Vec<PipelineStage<'_>> {
         fn of(stage: &StageBuf) -> PipelineStage<'_> {
             let StageBuf { step: (step, step_queue), evaluation: (evaluation, evaluation_queue), memory } = stage;
             PipelineStage { step, evaluation, step_queue, evaluation_queue, memory: *memory }
@@ -81,7 +81,7 @@ impl PlanBuf {
         self.stages.iter().map(of).collect()
     }
 
-    /// The plan, with `stages` from [`PlanBuf::stages`].
+    /// The plan, with `stages` from [`PlanBuf::pipeline_stages`].
     pub fn as_plan<'a>(&'a self, stages: &'a [PipelineStage<'a>]) -> Plan<'a> {
         Plan {
             model: &self.model,
@@ -96,7 +96,7 @@ impl PlanBuf {
 
     /// The plan, for the length of a call.
     pub fn with<R>(&self, use_plan: impl FnOnce(&Plan) -> R) -> R {
-        use_plan(&self.as_plan(&self.stages()))
+        use_plan(&self.as_plan(&self.pipeline_stages()))
     }
 }
 

@@ -89,7 +89,7 @@ macro_rules! static_plan {
                 &EVALUATIONS.of_each(),
             );
         const STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] =
-            t::stages((STEPS, STEP_QUEUES), (EVALUATIONS, EVALUATION_QUEUES), &MEMORIES);
+            t::pipeline_stages((STEPS, STEP_QUEUES), (EVALUATIONS, EVALUATION_QUEUES), &MEMORIES);
         t::Plan {
             model: $model,
             config: __CONFIG,
@@ -284,7 +284,7 @@ pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usi
     queues
 }
 
-pub const fn stages<'a, const N: usize, const M: usize, const P: usize, const NQ: usize, const MQ: usize>(
+pub const fn pipeline_stages<'a, const N: usize, const M: usize, const P: usize, const NQ: usize, const MQ: usize>(
     (steps, step_queues): (&'a Schedules<N, P>, &'a Queues<NQ>),
     (evaluations, evaluation_queues): (&'a Schedules<M, P>, &'a Queues<MQ>),
     memories: &[Memory; P],

@@ -89,10 +89,9 @@ pub(super) fn sums(ranks: &Ranks) -> Result<(), Flaw> {
 
 /// For each bucket, those of its pipeline stage that overlap it in staging, itself included.
 fn overlaps(plan: &Plan) -> Vec<Vec<usize>> {
-    let end = |bucket: usize| plan.buckets[bucket].staging + plan.buckets[bucket].elements;
     let overlaps = |a: usize, b: usize| {
         let (one, other) = (&plan.buckets[a], &plan.buckets[b]);
-        one.pipeline_stage == other.pipeline_stage && one.staging < end(b) && other.staging < end(a)
+        one.pipeline_stage == other.pipeline_stage && one.overlaps(other)
     };
     let buckets = 0..plan.buckets.len();
     buckets.clone().map(|a| buckets.clone().filter(|&b| overlaps(a, b)).collect()).collect()

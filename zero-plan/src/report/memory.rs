@@ -14,7 +14,7 @@ use crate::states::StateBytes;
 const STAGES: usize = 8;
 
 /// A table with a column for each pipeline stage, or for the two whose arenas are the largest and the smallest.
-pub fn per_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize])) -> Vec<String> {
+pub fn per_pipeline_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize])) -> Vec<String> {
     let mut stages: Vec<usize> = (0..plan.pipeline_stages.len()).collect();
     if stages.len() > STAGES {
         stages.sort_by_key(|&stage| (usize::MAX - arena(plan, stage), stage));
@@ -34,7 +34,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         ..=STAGES => "memory per rank",
         _ => "memory per rank, most and least",
     };
-    let mut lines = per_stage(plan, title, |table, stages| {
+    let mut lines = per_pipeline_stage(plan, title, |table, stages| {
         for kind in Kind::ALL {
             let bytes: Vec<_> =
                 stages.iter().map(|&stage| plan.pipeline_stages[stage].memory.region(kind).bytes).collect();

@@ -1,7 +1,7 @@
 //! Sent: bytes that a rank sends in a step, by what they are for and by axis. Never measures.
 
 use super::long_axes;
-use super::memory::{figures, per_stage};
+use super::memory::{figures, per_pipeline_stage};
 use super::mesh::reach;
 use crate::config::Config;
 use crate::mesh::Axis;
@@ -23,7 +23,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         [only] => format!("sent per rank and step{most} ({} ops, {} buckets)", only.step.len(), plan.buckets.len()),
         _ => format!("sent per rank and step{most}"),
     };
-    per_stage(plan, &title, |table, stages| {
+    per_pipeline_stage(plan, &title, |table, stages| {
         let of = |count: fn(&Plan, usize, &[Op]) -> Traffic| -> Vec<Traffic> {
             stages
                 .iter()

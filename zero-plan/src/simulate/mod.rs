@@ -21,7 +21,9 @@ pub use critical::CriticalStretch;
 pub use links::{Route, Routes};
 pub use order::{Timing, makespan};
 pub use parts::{StepPart, StepParts};
-pub use prediction::{Better, Critical, FlowPrediction, PathSegment, PeakPrediction, Prediction, StagePrediction};
+pub use prediction::{
+    Better, Critical, FlowPrediction, PathSegment, PeakPrediction, PipelineStagePrediction, Prediction,
+};
 pub(crate) use text::label;
 pub use text::{PredictionText, ShownTime};
 pub use timeline::{Cause, Flow, Lane, LinkKind, OpSpan, Timeline, Transfer};
@@ -96,7 +98,7 @@ pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
     }
 }
 
-/// Runs a training step of a plan on some hardware. The plan has been proven; ranks have as many threads as
+/// Runs a training step of a plan on some hardware. The plan is one that can be proven; ranks have as many threads as
 /// [`threads_of_rank`] says.
 ///
 /// ```

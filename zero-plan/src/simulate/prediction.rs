@@ -37,7 +37,7 @@ pub struct Prediction {
     /// Share of the published peak, by [`Timeline::mfu`].
     pub mfu: f64,
     /// What a rank of each pipeline stage does with its time, and needs.
-    pub stages: Vec<StagePrediction>,
+    pub stages: Vec<PipelineStagePrediction>,
     /// What travels, by kind and link.
     pub traffic: Vec<FlowPrediction>,
     /// The critical path by kind of op or transfer, the longest first.
@@ -50,7 +50,7 @@ pub struct Prediction {
 
 /// A pipeline stage.
 #[derive(Clone, Debug, Serialize)]
-pub struct StagePrediction {
+pub struct PipelineStagePrediction {
     /// Seconds of each part; they add up to the step.
     pub parts: Vec<(StepPart, f64)>,
     /// Seconds of communication that nothing hides.
@@ -149,7 +149,7 @@ impl Prediction {
             let memory = plan.pipeline_stages[stage].memory.bytes_per_rank();
             let outside = plan.outside_bytes(&crate::RunSize { threads, ..crate::RunSize::LEAST });
             let in_use = in_use(plan, &timeline, stage);
-            StagePrediction {
+            PipelineStagePrediction {
                 exposed_s: parts.exposed_s(),
                 bubble_s: parts.bubble_s(),
                 parts: parts.0,
@@ -257,7 +257,12 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
 }
 
 /// What a rank sends over each link. Of the pipeline stages, the one that sends most.
-fn traffic(plan: &Plan, hardware: &Hardware, timeline: &Timeline, stages: &[StagePrediction]) -> Vec<FlowPrediction> {
+fn traffic(
+    plan: &Plan,
+    hardware: &Hardware,
+    timeline: &Timeline,
+    stages: &[PipelineStagePrediction],
+) -> Vec<FlowPrediction> {
     let routes = Routes::new(hardware, &plan.config.mesh);
     let mut flows = Vec::new();
     for flow in Flow::ALL {

@@ -130,7 +130,7 @@ impl<'a> SimulatedRun<'a> {
     /// Runs all lanes to their end.
     ///
     /// # Panics
-    /// If lanes wait for one another, which a plan that was proven never does.
+    /// If lanes wait for one another, which those of a plan that can be proven never do.
     pub fn end(mut self) -> Timeline {
         loop {
             // What one lane does may let another go on, at the same time.
@@ -369,7 +369,7 @@ impl<'a> SimulatedRun<'a> {
             .collect();
         let rates: Vec<f64> = (0..self.runners.len()).map(|lane| self.rate(lane)).collect();
         let next_s = ends.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-        assert!(next_s.is_finite(), "lanes wait for one another: the plan was not proven");
+        assert!(next_s.is_finite(), "lanes wait for one another: the plan cannot be proven");
         for (lane, runner) in self.runners.iter_mut().enumerate() {
             if let LaneState::Working(left) = &mut runner.state {
                 let is_done = ends[lane].is_some_and(|end| end <= next_s);

@@ -16,7 +16,7 @@ pub struct Agreement {
     /// For each pipeline stage, its ranks by the part of every flat buffer that they sum gradients of.
     ranks_by_part: Vec<Vec<usize>>,
     /// The pipeline stage of each unit.
-    stages: Vec<usize>,
+    pipeline_stages: Vec<usize>,
     /// Ranks along `zero`, and along `replica`.
     mesh: [usize; 2],
     /// Number of gradients in a sum: one for each rank with data of its own, and each micro-batch.
@@ -45,7 +45,7 @@ impl Agreement {
         Self {
             ranks_by_data,
             ranks_by_part,
-            stages: plan.placements.iter().map(|placement| placement.pipeline_stage).collect(),
+            pipeline_stages: plan.placements.iter().map(|placement| placement.pipeline_stage).collect(),
             mesh: [mesh.zero, mesh.replica],
             summed: mesh.data_ranks() * plan.config.micro_batches,
         }
@@ -53,7 +53,7 @@ impl Agreement {
 
     /// Words of each rank.
     pub fn values(&self) -> usize {
-        1 + self.stages.len()
+        1 + self.pipeline_stages.len()
     }
 
     /// The ranks of the last pipeline stage, by the data that they work on.
@@ -69,8 +69,8 @@ impl Agreement {
 
     /// The pipeline stage of each unit.
     #[cfg(feature = "cuda")]
-    pub(super) fn stages(&self) -> &[usize] {
-        &self.stages
+    pub(super) fn pipeline_stages(&self) -> &[usize] {
+        &self.pipeline_stages
     }
 
     /// Ranks along `zero`, and along `replica`.
@@ -99,10 +99,10 @@ impl Agreement {
     pub fn report(&self, all: &[f64], hyper: &HyperBlock) -> ReportBlock {
         let values = self.values();
         let squares_of = |unit: usize| {
-            let ranks = &self.ranks_by_part[self.stages[unit]];
+            let ranks = &self.ranks_by_part[self.pipeline_stages[unit]];
             tree_sum(&|part| all[ranks[part] * values + 1 + unit], 0..ranks.len())
         };
-        let squares: f64 = (0..self.stages.len()).map(squares_of).sum();
+        let squares: f64 = (0..self.pipeline_stages.len()).map(squares_of).sum();
         let summed = self.summed as f64;
         let (loss, gradient_norm) = (self.summed_loss(all, values) / summed, squares.sqrt() / summed);
         // As PyTorch clips.

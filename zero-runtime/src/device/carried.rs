@@ -12,8 +12,8 @@ pub struct Group {
     pub own: usize,
     /// Which of the names this group has.
     pub name: usize,
-    /// What this rank does in it.
-    pub part: GroupPart,
+    /// All that this rank does in it.
+    pub parts: Vec<GroupPart>,
 }
 
 /// What a member of a group does there.
@@ -25,11 +25,11 @@ pub enum GroupPart {
     Sends,
     /// It takes something of the other one.
     Receives,
-    /// It gathers what all have, as they do: see [`Device::all_gather`].
+    /// It gathers what all have, as they do.
     Gathers,
 }
 
-/// Bytes to another member of a group, or from it.
+/// Bytes to another member of a group, or from others.
 pub enum Carried<'a, D: Device> {
     /// These leave.
     Send {
@@ -44,5 +44,12 @@ pub enum Carried<'a, D: Device> {
         from: usize,
         /// Where they go.
         bytes: ViewMut<'a, D, u8>,
+    },
+    /// All members gather what each has.
+    Gather {
+        /// What this rank has.
+        own: View<'a, D, u8>,
+        /// Where as much of each member goes, in their order. What this rank has may lie at its place there.
+        all: ViewMut<'a, D, u8>,
     },
 }

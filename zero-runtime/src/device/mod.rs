@@ -32,6 +32,7 @@ pub use stored::{Stored, StoredMut, Weights};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use bytemuck::Pod;
 
@@ -41,6 +42,9 @@ use crate::view::{View, ViewMut};
 /// Room for a thread's own calls and for the scratch of its kernels: as much as a main thread usually has, so that what runs
 /// there runs on every thread.
 pub(crate) const STACK_BYTES: usize = 8 << 20;
+
+/// Whether a device is to go on with a wait in which it has slept for so long since it asked last.
+pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
 
 /// What a device says that no plan asks to carry bytes.
 const NO_CARRIER: &str = "devices that reach memory of others carry nothing";
@@ -206,37 +210,22 @@ pub trait Device: Sized + Send + 'static {
         unreachable!("{NO_CARRIER}")
     }
     /// Joins groups of ranks, in the order in which their other members do, to [`Device::carry`] bytes from then on. It waits
-    /// for those members as long as `goes_on` says.
+    /// for those members as long as `goes_on` says, which it tells how long it has slept since it asked that last.
     ///
     /// # Errors
     /// If the device cannot reach others so, or they do not come.
-    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
+    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), LaunchError> {
         let _ = (groups, names, goes_on);
         unreachable!("{NO_CARRIER}")
     }
-    /// Has the queue send and receive all these at once, as an op, within the group that was joined with this number.
+    /// Has the queue send, receive and gather all these at once, as an op, within the group that was joined with this number.
     ///
     /// # Safety
     /// Nobody writes what is sent or touches what is received before the queue has done it, and the members of the group ask
     /// for the counterparts, in the same order between any two of them.
     #[allow(unsafe_code)]
-    unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &dyn Fn() -> bool) {
+    unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &GoesOn) {
         let _ = (group, parcels, goes_on);
-        unreachable!("{NO_CARRIER}")
-    }
-    /// Has the queue gather as much of each member of a group as `own` is, in their order, as an op.
-    ///
-    /// # Safety
-    /// As for [`Device::carry`]; `all` has room for as much of each member.
-    #[allow(unsafe_code)]
-    unsafe fn all_gather<T: Pod>(
-        &self,
-        group: usize,
-        own: View<Self, T>,
-        all: ViewMut<Self, T>,
-        goes_on: &dyn Fn() -> bool,
-    ) {
-        let _ = (group, own, all, goes_on);
         unreachable!("{NO_CARRIER}")
     }
     /// Leaves all groups. What was asked for and waits for others ends, whatever comes of it.

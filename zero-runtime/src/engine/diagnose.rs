@@ -96,7 +96,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<RunError, Lost> {
         let trained = pass == Pass::Train;
-        let stage = self.arena.stage();
+        let stage = self.arena.pipeline_stage();
         let ops = if trained { stage.step } else { stage.evaluation };
         let mut walk = WalkState { finding: Some(Search::default()), ..self.new_walk() };
         self.awaited.begin_pass(self.plan, &self.ranks.device);

@@ -169,7 +169,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
         Self {
             segments: update::segments::<M>(&arena.places()),
-            awaited: AwaitedOps::new(arena.stage()),
+            awaited: AwaitedOps::new(arena.pipeline_stage()),
             decays_embeddings: true,
             is_eager: false,
             agreement: Agreement::of(plan),
@@ -248,7 +248,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// Records when each op of the next `steps` steps begins and ends.
     pub fn record(&mut self, steps: usize) {
-        self.record = Some(Record::new(self.steps_done, self.arena.stage().step.len(), steps));
+        self.record = Some(Record::new(self.steps_done, self.arena.pipeline_stage().step.len(), steps));
     }
 
     /// The record, if [`Engine::record`] asked for one.
@@ -292,7 +292,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let block = hyper.block(self.steps_done);
         self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
         self.awaited.begin_pass(self.plan, &self.ranks.device);
-        for (index, &op) in self.arena.stage().step.iter().enumerate() {
+        for (index, &op) in self.arena.pipeline_stage().step.iter().enumerate() {
             let start_ns = records.then(now_ns);
             self.execute((Pass::Train, index), op, &mut walk, &mut batch)?;
             if records {
@@ -388,7 +388,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<(), Lost> {
         self.awaited.begin_pass(self.plan, &self.ranks.device);
-        for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
+        for (index, &op) in self.arena.pipeline_stage().evaluation.iter().enumerate() {
             self.execute((Pass::Evaluate, index), op, &mut walk, batch)?;
         }
         self.end_pass();
@@ -439,7 +439,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let length = walk.shape.1;
         let mut has_head = false;
         self.awaited.begin_pass(self.plan, &self.ranks.device);
-        for (index, &op) in self.arena.stage().evaluation.iter().enumerate() {
+        for (index, &op) in self.arena.pipeline_stage().evaluation.iter().enumerate() {
             self.execute((Pass::Evaluate, index), op, &mut walk, &mut |_, inputs, _| inputs.copy_from_slice(input))?;
             if let Op::Forward { unit, slot, .. } = op
                 && unit + 1 == self.plan.units.len()
@@ -457,7 +457,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
-    pub fn from_last_stage(&mut self, number: f64) -> Result<f64, Lost> {
+    pub fn from_last_pipeline_stage(&mut self, number: f64) -> Result<f64, Lost> {
         let first = self.agreement.ranks_by_data()[0];
         Ok(self.gather_numbers(&[number])?[first])
     }
@@ -499,7 +499,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<(), Lost> {
         self.arena.begin(Some((pass, index)));
-        self.awaited.enter(self.arena.stage(), pass, index, &self.ranks.device);
+        self.awaited.enter(self.arena.pipeline_stage(), pass, index, &self.ranks.device);
         // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks
         // are at theirs: see the argument at the top.
         unsafe { self.ranks.begin(op) }?;

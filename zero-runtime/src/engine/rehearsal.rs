@@ -21,7 +21,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
         for pass in [Pass::Train, Pass::Evaluate] {
             let mut walk = self.new_walk();
-            for (index, &op) in self.arena.stage().ops(pass).iter().enumerate() {
+            for (index, &op) in self.arena.pipeline_stage().ops(pass).iter().enumerate() {
                 self.arena.begin(Some((pass, index)));
                 self.ranks.device.rehearse();
                 self.rehearse_op(op, &mut walk);

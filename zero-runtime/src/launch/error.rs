@@ -238,7 +238,7 @@ impl LaunchError {
             }
             LaunchError::NoHosts { .. } => {
                 "start it by `cargo zero launch SPEC --hosts a,b`, or by mpirun, mpiexec or srun on all hosts; on one host, build \
-                 it with `transport: Shm`"
+                 it with `transport: Shm`, or `Peer` for GPUs"
             }
             LaunchError::System { .. } => "the operating system refused; see the limits of this user and container",
         };

@@ -148,6 +148,26 @@ mod tests {
         });
     }
 
+    /// Ranks 3 to 5 of six are on the second host.
+    #[test]
+    fn ranks_of_a_host_that_is_not_the_first_exchange_among_themselves() {
+        let job = format!("second-{}", std::process::id());
+        let run = &|rank: usize| {
+            let place = JobPlace { here: 3..6, one_host: false, ..JobPlace::on_this_host(rank, 6, &job) };
+            let watch = join(&place, 7, 1).unwrap().watch;
+            let given = watch.exchange(File::open("/dev/null").unwrap().into(), 30 * SECOND).unwrap();
+            let heard = watch.hear((rank == 3).then_some(b"a name"), 30 * SECOND).unwrap();
+            watch.goodbye();
+            (given.len(), heard)
+        };
+        thread::scope(|scope| {
+            let ranks: Vec<_> = (3..6).map(|rank| scope.spawn(move || run(rank))).collect();
+            for rank in ranks {
+                assert_eq!(rank.join().unwrap(), (3, b"a name".to_vec()));
+            }
+        });
+    }
+
     #[test]
     fn every_rank_hears_what_rank_0_says() {
         let heard = ranks("hears", |rank, watch| {

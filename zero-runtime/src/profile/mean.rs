@@ -74,7 +74,7 @@ impl<'a> MeanRank<'a> {
 }
 
 /// The figures of some ops, on all ranks of a pipeline stage.
-pub fn of_stage(ranks: &[MeanRank], stage: usize, chosen: impl Fn(Op) -> bool) -> OpSum {
+pub fn of_pipeline_stage(ranks: &[MeanRank], stage: usize, chosen: impl Fn(Op) -> bool) -> OpSum {
     let ranks = ranks.iter().filter(|rank| rank.stage == stage);
     ranks.fold(OpSum::default(), |all, rank| all.add(rank.sum(&chosen)))
 }

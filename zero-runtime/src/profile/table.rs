@@ -6,7 +6,7 @@ use zero_plan::report::{Ranges, Table};
 use zero_plan::{Op, Plan};
 
 use super::clocks::within_ns;
-use super::mean::{MeanRank, OpSum, mean, of_stage};
+use super::mean::{MeanRank, OpSum, mean, of_pipeline_stage};
 use super::{Machine, RecordedRun, Work};
 
 /// Prints the time in a step of a rank by op, by unit and by bucket. Figures are means over the recorded steps and over
@@ -87,7 +87,7 @@ fn by_unit(plan: &Plan, ranks: &[MeanRank]) -> Table {
     let mut table = Table::new("unit", headings.map(str::to_owned).collect());
     for (number, unit) in plan.units.iter().enumerate() {
         let stage = plan.placements[number].pipeline_stage;
-        let sum = |is_of: fn(Op) -> bool| of_stage(ranks, stage, |op| op.unit() == Some(number) && is_of(op));
+        let sum = |is_of: fn(Op) -> bool| of_pipeline_stage(ranks, stage, |op| op.unit() == Some(number) && is_of(op));
         let mut figures = Vec::new();
         for (_, is_of) in computed {
             let sum = sum(is_of);
@@ -111,7 +111,7 @@ fn by_bucket(plan: &Plan, ranks: &[MeanRank]) -> Table {
     let mut table = Table::new("bucket", phases.map(|(name, _)| name.to_owned()).to_vec());
     for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.elements > 0) {
         let sum = |is_of: fn(Op) -> bool| {
-            of_stage(ranks, bucket.pipeline_stage, |op| op.bucket() == Some(number) && is_of(op))
+            of_pipeline_stage(ranks, bucket.pipeline_stage, |op| op.bucket() == Some(number) && is_of(op))
         };
         let units: Vec<usize> = (bucket.first..=bucket.last).collect();
         let label = format!("{number}: {}", Ranges(plan.units, &units).to_strings().join(", "));

@@ -89,7 +89,7 @@ impl<M: Model<Input = Tokens>> SampledText<'_, M> {
             let has_logits = engine.decode(window.uncached(), window.cached(), &mut logits)?;
             window.is_cached();
             let choice = if has_logits { sampler.choose(&logits, uniform(self.seed, i)) } else { 0 };
-            let id = engine.from_last_stage(f64::from(choice))? as u32;
+            let id = engine.from_last_pipeline_stage(f64::from(choice))? as u32;
             took.add(start.elapsed());
             if self.stops.before(id) {
                 break;

@@ -1,16 +1,20 @@
-//! Carried: how bytes get to the ranks that need them where no device reaches memory of another, on one host or several. All ranks of a group do the
-//! same ops in the same order, which `prove` has shown: so an op sends what its counterparts on others need, and receives from
-//! theirs. What counts would order is in order by that; they are told all the same, for a rank that asks which one is late.
+//! Carried: how bytes get to the ranks that need them where no device reaches memory of another, on one host or several. All ranks of
+//! a group do the same ops in the same order, which `prove` has shown: so an op gathers what all have, or sends what its counterparts
+//! on others need and receives from theirs. What counts would order is in order by that; they are told all the same, for a rank that
+//! asks which one is late.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use zero_plan::layout::OUTGOING_SLOTS;
-use zero_plan::place::{Arrival, arrivals, axis_of};
+use zero_plan::place::{Arrival, arrivals, axis_of, gathered};
 use zero_plan::{Axis, Coordinates, Op, Parcel, Place, Plan, Position, Stream};
 
-use super::Crossed;
+use super::control::timeout_of;
 use super::shared::Shared;
+use super::{Crossed, Lost};
 use crate::arena::Arena;
 use crate::device::{self, Device, Group, GroupPart};
 use crate::launch::LaunchError;
@@ -33,6 +37,8 @@ pub(crate) struct CarriedWays {
     arrived: Vec<(usize, Arrival)>,
     /// What others take in that op, each with which member that is.
     leaving: Vec<(usize, Place)>,
+    /// What this rank gives to all in that op, and where what all give comes to lie.
+    gathered: Vec<(Place, Place)>,
     /// Which slots parcels have left from.
     has_left: [[bool; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// The first of the events for parcels.
@@ -44,23 +50,49 @@ pub(crate) struct CarriedWays {
 /// Events for each kind of parcel: that it may leave, and for each slot that it has left.
 const EVENTS: usize = 1 + OUTGOING_SLOTS;
 
-/// The way of an op on a pipeline stage, if it has one.
-fn way(plan: &Plan, stage: usize, op: Op) -> Option<CarriedWay> {
+/// The way of an op on a pipeline stage, if it has one, and what a rank does on it.
+fn way(plan: &Plan, stage: usize, op: Op) -> Option<(CarriedWay, GroupPart)> {
     match op {
-        Op::Send { parcel, .. } => Some(CarriedWay::From(parcel, stage)),
-        Op::Receive { parcel, .. } => Some(CarriedWay::From(parcel, plan.parcel_sender(parcel, stage))),
-        op => axis_of(op)
-            .filter(|&axis| plan.config.mesh.len(axis) > 1)
-            .map(|axis| CarriedWay::Along(axis, Stream::of(op))),
+        Op::Send { parcel, .. } => Some((CarriedWay::From(parcel, stage), GroupPart::Sends)),
+        Op::Receive { parcel, .. } => {
+            Some((CarriedWay::From(parcel, plan.parcel_sender(parcel, stage)), GroupPart::Receives))
+        }
+        op => {
+            let axis = axis_of(op).filter(|&axis| plan.config.mesh.len(axis) > 1)?;
+            let part = match op {
+                Op::Gather { .. } | Op::Spread { .. } => GroupPart::Gathers,
+                _ => GroupPart::Exchanges,
+            };
+            Some((CarriedWay::Along(axis, Stream::of(op)), part))
+        }
     }
+}
+
+/// What the ranks of a pipeline stage do on a way, in an order that is the same for all that are on it together.
+fn parts(plan: &Plan, way: CarriedWay, own_stage: usize) -> Vec<GroupPart> {
+    let mut parts = if way == CarriedWay::Numbers { vec![GroupPart::Gathers] } else { Vec::new() };
+    for (stage, (on, part)) in steps(plan) {
+        if stage == own_stage && on == way && !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts
+}
+
+/// Each op that has a way, by the pipeline stage that does it.
+fn steps<'a>(plan: &'a Plan) -> impl Iterator<Item = (usize, (CarriedWay, GroupPart))> + 'a {
+    plan.pipeline_stages.iter().enumerate().flat_map(move |(stage, tables)| {
+        let ops = tables.step.iter().chain(tables.evaluation);
+        ops.filter_map(move |&op| Some((stage, way(plan, stage, op)?)))
+    })
 }
 
 /// All ways of a plan, in an order that is the same on all ranks.
 fn ways(plan: &Plan) -> Vec<CarriedWay> {
     let mut ways = vec![CarriedWay::Numbers];
-    for (stage, tables) in plan.pipeline_stages.iter().enumerate() {
-        for &op in tables.step.iter().chain(tables.evaluation) {
-            ways.extend(way(plan, stage, op).filter(|way| !ways.contains(way)));
+    for (_, (way, _)) in steps(plan) {
+        if !ways.contains(&way) {
+            ways.push(way);
         }
     }
     ways
@@ -107,27 +139,24 @@ impl<'p, D: Device> Shared<'p, D> {
     /// as long as `goes_on` says, and until one of them has ended.
     pub(crate) fn connect(&mut self, names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
         let (arena, rank) = (Arc::clone(&self.arena), self.rank());
-        let (plan, events) = (arena.plan(), arena.stage().events());
+        let own_stage = arena.coordinates().pipeline;
+        let (plan, events) = (arena.plan(), arena.pipeline_stage().events());
         let (mut own_ways, mut own_groups) = (Vec::new(), Vec::new());
         for (name, (way, members)) in groups(plan).into_iter().enumerate() {
             let Some(own) = members.iter().position(|&member| member == rank) else { continue };
-            let part = match way {
-                CarriedWay::Along(..) => GroupPart::Exchanges,
-                CarriedWay::From(..) if own == 0 => GroupPart::Sends,
-                CarriedWay::From(..) => GroupPart::Receives,
-                CarriedWay::Numbers => GroupPart::Gathers,
-            };
+            let parts = parts(plan, way, own_stage);
             own_ways.push(way);
-            own_groups.push(Group { members, own, name, part });
+            own_groups.push(Group { members, own, name, parts });
         }
         arena.with_device(|device| {
             device.prepare(events + EVENTS * Parcel::ALL.len())?;
-            device.connect(&own_groups, names, &|| goes_on() && self.own().lost().is_none())
+            device.connect(&own_groups, names, &|_| goes_on() && self.own().lost().is_none())
         })?;
         let most = plan.units.len() * plan.config.mesh.ranks();
-        let (arrived, leaving) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let (arrived, leaving, gathered) =
+            (Vec::with_capacity(most), Vec::with_capacity(most), Vec::with_capacity(plan.units.len()));
         let (has_left, crossed) = Default::default();
-        self.carried = Some(CarriedWays { ways: own_ways, arrived, leaving, has_left, events, crossed });
+        self.carried = Some(CarriedWays { ways: own_ways, arrived, leaving, gathered, has_left, events, crossed });
         Ok(())
     }
 
@@ -135,8 +164,8 @@ impl<'p, D: Device> Shared<'p, D> {
     ///
     /// # Safety
     /// The promise of [`super::Transport::begin`].
-    pub(super) unsafe fn carry(&mut self, device: &D, op: Op, position: &Position) {
-        let Some(carried) = &mut self.carried else { return };
+    pub(super) unsafe fn carry(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
+        let Some(carried) = &mut self.carried else { return Ok(()) };
         let (plan, rank) = (self.arena.plan(), self.arena.rank());
         let (own, mesh) = (position.places(self.arena.places()), &plan.config.mesh);
         if let Op::Clear { parcel } = op {
@@ -146,11 +175,16 @@ impl<'p, D: Device> Shared<'p, D> {
             }
         }
         if matches!(op, Op::Send { .. }) {
-            return;
+            return Ok(());
         }
-        let Some(group) = carried.group(plan, own.at.pipeline, op) else { return };
-        carried.arrived.clear();
-        arrivals(plan, op, position, &own, &mut |arrival| carried.arrived.push((mesh.rank(arrival.from), arrival)));
+        let Some(group) = carried.group(plan, own.at.pipeline, op) else { return Ok(()) };
+        let CarriedWays { arrived, leaving, gathered: whole, crossed, .. } = carried;
+        arrived.clear();
+        leaving.clear();
+        whole.clear();
+        arrivals(plan, op, position, &own, &mut |arrival| arrived.push((mesh.rank(arrival.from), arrival)));
+        let taken = arrived.iter().map(|(from, arrival)| crossing(plan, rank, *from, arrival.to.len_bytes));
+        crossed.taken_bytes += taken.sum::<usize>();
         let along = axis_of(op);
         let index = |at: Coordinates| match along {
             Some(Axis::Zero) => at.zero,
@@ -158,34 +192,63 @@ impl<'p, D: Device> Shared<'p, D> {
             // A parcel comes from the first of the two.
             _ => 0,
         };
-        let arena = &self.arena;
-        carried.crossed.taken_bytes += carried
-            .arrived
-            .iter()
-            .map(|(from, arrival)| crossing(plan, rank, *from, arrival.to.len_bytes))
-            .sum::<usize>();
-        // SAFETY: nobody else touches what is received: it is this rank's, for this op.
-        let received = carried.arrived.iter().map(|(_, arrival)| unsafe {
-            device::Carried::Receive { from: index(arrival.from), bytes: arena.bytes_mut(arrival.to) }
-        });
         let peers = along.map_or(0, |axis| mesh.len(axis));
-        carried.leaving.clear();
         for peer in (0..peers).map(|index| along.map_or(own, |axis| own.along(axis, index))) {
             arrivals(plan, op, position, &peer, &mut |arrival| {
                 if arrival.from == own.at {
-                    carried.leaving.push((index(peer.at), arrival.source));
-                    carried.crossed.sent_bytes += crossing(plan, rank, mesh.rank(peer.at), arrival.source.len_bytes);
+                    leaving.push((index(peer.at), arrival.source));
+                    crossed.sent_bytes += crossing(plan, rank, mesh.rank(peer.at), arrival.source.len_bytes);
                 }
             });
         }
-        // SAFETY: what peers need of this rank in this op is there, and written again only after it.
-        let sent = carried
-            .leaving
-            .iter()
-            .map(|&(to, place)| unsafe { device::Carried::Send { to, bytes: arena.bytes(place) } });
-        let control = arena.control(arena.rank());
+        gathered(plan, op, &own, &own, &mut |source, all| whole.push((source, all)));
+        let Some(CarriedWays { arrived, leaving, gathered: whole, .. }) = &self.carried else { return Ok(()) };
+        let arena = &self.arena;
+        // SAFETY: nobody else touches what is received: it is this rank's, for this op; what peers need of this rank in this op
+        // is there, and written again only after it. What it gives to all may lie in what it gathers, where it stays as it is.
+        let parcels: &mut dyn Iterator<Item = device::Carried<D>> = if whole.is_empty() {
+            &mut arrived
+                .iter()
+                .map(|(_, arrival)| unsafe {
+                    device::Carried::Receive { from: index(arrival.from), bytes: arena.bytes_mut(arrival.to) }
+                })
+                .chain(
+                    leaving
+                        .iter()
+                        .map(|&(to, place)| unsafe { device::Carried::Send { to, bytes: arena.bytes(place) } }),
+                )
+        } else {
+            &mut whole.iter().map(|&(source, all)| unsafe {
+                device::Carried::Gather { own: arena.bytes(source), all: arena.bytes_mut(all) }
+            })
+        };
         // SAFETY: as above; all members are at the same op.
-        unsafe { device.carry(group, &mut received.chain(sent), &|| control.lost().is_none()) };
+        unsafe { self.carry_in(device, group, parcels) }
+    }
+
+    /// Has the device carry something in a group; and gives up where it waits longer than the timeout for other ranks to be asked
+    /// for their part.
+    ///
+    /// # Safety
+    /// The promise of [`Device::carry`].
+    unsafe fn carry_in(
+        &self,
+        device: &D,
+        group: usize,
+        parcels: &mut dyn Iterator<Item = device::Carried<D>>,
+    ) -> Result<(), Lost> {
+        let (slept, patience) = (Cell::new(Duration::ZERO), timeout_of(self.sleeps_max));
+        let goes_on = |by| {
+            slept.set(slept.get() + by);
+            slept.get() < patience && self.own().lost().is_none()
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { device.carry(group, parcels, &goes_on) };
+        match self.lost() {
+            Some(lost) => Err(lost),
+            None if slept.get() >= patience => Err(self.gives_up(self.suspect())),
+            None => Ok(()),
+        }
     }
 
     /// Lets a parcel leave, from a queue of its own: the rank that made it goes on, and waits when its slot is to be filled again.
@@ -206,27 +269,38 @@ impl<'p, D: Device> Shared<'p, D> {
         carried.crossed.sent_bytes += crossing(plan, self.arena.rank(), receiver, bytes.len());
         let mut parcels = std::iter::once(device::Carried::Send { to: 1, bytes });
         let control = self.arena.control(self.arena.rank());
-        // SAFETY: as above; the receiver takes parcels of a kind in the order in which they are sent.
-        unsafe { device.carry(group, &mut parcels, &|| control.lost().is_none()) };
+        // SAFETY: as above; the receiver takes parcels of a kind in the order in which they are sent. If it never does, the next op
+        // that waits for anything tells so.
+        unsafe { device.carry(group, &mut parcels, &|_| control.lost().is_none()) };
         device.record(carried.event(parcel, 1 + slot));
         device.enter(Stream::of(op) as usize);
         carried.has_left[parcel as usize][slot] = true;
     }
 
-    /// Has the device gather the numbers of all ranks, where they are carried: gives whether it has.
+    /// Has the device gather the numbers of all ranks.
     ///
     /// # Safety
     /// The promise of [`super::Transport::exchange`].
-    pub(super) unsafe fn carry_numbers(&mut self, device: &D, mine: View<D, f64>, all: ViewMut<D, f64>) -> bool {
+    pub(super) unsafe fn carry_numbers(
+        &mut self,
+        device: &D,
+        mine: View<D, f64>,
+        all: ViewMut<D, f64>,
+    ) -> Result<(), Lost> {
         let (plan, rank) = (self.arena.plan(), self.rank());
-        let Some(carried) = &mut self.carried else { return false };
+        let carried = self.carried.as_mut().expect("a way for numbers");
         let (first, end) = plan.config.sharing(rank);
-        carried.crossed.sent_bytes += (plan.config.mesh.ranks() - (end - first)) * size_of::<f64>() * mine.len();
+        carried.crossed.sent_bytes += (plan.config.mesh.ranks() - (end - first)) * mine.len() * size_of::<f64>();
         let group = carried.ways.iter().position(|&way| way == CarriedWay::Numbers).expect("a way for numbers");
-        let control = self.arena.control(rank);
+        // SAFETY: the same bytes.
+        let (own, all) = unsafe {
+            (
+                View::from_raw(mine.address().cast(), mine.len() * size_of::<f64>()),
+                ViewMut::from_raw(all.address().cast(), all.len() * size_of::<f64>()),
+            )
+        };
         // SAFETY: all ranks exchange as many numbers, and nobody else touches where they go.
-        unsafe { device.all_gather(group, mine, all, &|| control.lost().is_none()) };
-        true
+        unsafe { self.carry_in(device, group, &mut std::iter::once(device::Carried::Gather { own, all })) }
     }
 }
 
@@ -236,7 +310,7 @@ impl CarriedWays {
     }
 
     fn group(&self, plan: &Plan, stage: usize, op: Op) -> Option<usize> {
-        let way = way(plan, stage, op)?;
+        let (way, _) = way(plan, stage, op)?;
         self.ways.iter().position(|&own| own == way)
     }
 

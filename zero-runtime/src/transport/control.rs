@@ -365,9 +365,8 @@ impl Control {
     pub(super) fn note_counts(&self, words: [u64; COUNT_WORDS]) {
         let counts = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
         for (index, told) in counts.enumerate().filter(|(index, _)| *index != Count::Entered.index()) {
-            if let Err(_older) = self.signals[index].has_reached(told) {
-                self.word_at(index).store(told, Ordering::SeqCst);
-            }
+            let newer = |known: u32| (told.wrapping_sub(known) as i32 > 0).then_some(told);
+            let _ = self.word_at(index).fetch_update(Ordering::SeqCst, Ordering::SeqCst, newer);
         }
     }
 

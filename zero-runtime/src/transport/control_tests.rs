@@ -195,3 +195,20 @@ fn what_another_host_has_told_is_forgotten_after_a_while() {
     control.reported.fetch_sub(FRESH_NS << Life::BITS, Ordering::Relaxed);
     assert_eq!(control.reported(), None);
 }
+
+#[test]
+fn counts_that_another_host_has_told_only_grow_and_leave_exchanges_alone() {
+    let (there, here) = (Control::default(), Control::default());
+    for (count, value) in [(Count::Published, 3), (Count::Entered, 7), (Count::Taken(Parcel::TiedParameters), u32::MAX)]
+    {
+        there.signal(count).raise_to(value);
+    }
+    let early = there.counts();
+    there.signal(Count::Taken(Parcel::TiedParameters)).raise_to(1);
+    here.signal(Count::Entered).raise_to(8);
+    for told in [early, there.counts(), early] {
+        here.note_counts(told);
+    }
+    let found = [Count::Published, Count::Entered, Count::Taken(Parcel::TiedParameters), Count::Offered];
+    assert_eq!(found.map(|count| here.signal(count).word().load(Ordering::SeqCst)), [3, 8, 1, 0]);
+}

@@ -101,7 +101,7 @@ fn what_a_mate_takes_of_another_host_is_awaited_of_the_mate_until_it_has_asked()
 fn a_wait_names_ranks_and_ops() {
     as_rank_0(|transport| {
         let arena = transport.arena();
-        let (step, evaluation) = (arena.stage().step.len(), arena.stage().evaluation.len());
+        let (step, evaluation) = (arena.pipeline_stage().step.len(), arena.pipeline_stage().evaluation.len());
         arena.begin(Some((Pass::Train, 1)));
         let words = |rank, cause| transport.words(rank, cause);
         let own = format!("op 2 of {step} of the step, `wait embed`");
@@ -113,7 +113,13 @@ fn a_wait_names_ranks_and_ops() {
         transport.control(2).begin(Some((Pass::Train, 9999)));
         assert!(words(2, 2).ends_with("rank 2 is in op 10000 of the step"));
         assert_eq!(
-            arena.stage().step.iter().copied().find(|op| op.bucket().is_some()).map(|op| name(arena.plan(), op)),
+            arena
+                .pipeline_stage()
+                .step
+                .iter()
+                .copied()
+                .find(|op| op.bucket().is_some())
+                .map(|op| name(arena.plan(), op)),
             Some("claim bucket 0".to_owned())
         );
     });

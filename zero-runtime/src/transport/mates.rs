@@ -70,7 +70,7 @@ impl<D: Device> Shared<'_, D> {
             _ => (Count::Settled, Count::Combined, self.sums.settles[bucket]),
         };
         self.await_mates(device, axis, offered, offer)?;
-        let slot = usize::from(self.arena.plan().buckets[bucket].partial > 0);
+        let slot = self.arena.plan().buckets[bucket].partial_slot();
         match self.sums.subtotals[slot].replace(offer) {
             Some(before) => self.await_counterparts(device, axis, read, before),
             None => Ok(()),

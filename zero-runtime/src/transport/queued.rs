@@ -10,12 +10,8 @@ use super::Lost;
 use super::control::{AwaitedCount, Count, PATIENCE_MS, SLEEPS_PER_NOTICE};
 use super::shared::Shared;
 use crate::device::Device;
+use crate::time::{LongerSleeps, SLEEP_MAX};
 
-/// The first sleep between two looks at a device.
-const SLEEP_FIRST_NS: u64 = 4_000;
-/// A sleep is longer than the last by one part in so many, so that what is slept too long is a small part of the wait.
-const SLEEP_GROWTH: u64 = 64;
-const SLEEP_MAX_NS: u64 = PATIENCE_MS as u64 * 1_000_000;
 /// How long a device may go on with what nobody waits for any more, before it is left to the end of the process: so many sleeps.
 const ANSWERS_MAX: u32 = 500;
 const ANSWER_SLEEP: Duration = Duration::from_millis(1);
@@ -42,11 +38,10 @@ impl QueuedWaits {
 impl<D: Device> Shared<'_, D> {
     /// Waits until the device has done all that it was asked for.
     pub(super) fn await_queues(&mut self, device: &D) -> Result<(), Lost> {
-        let (mut sleep_ns, mut slept_ns, mut periods, mut last) = (SLEEP_FIRST_NS, 0, 0, None);
-        let is_apart = self.arena.plan().config.spans_hosts();
+        let (mut sleeps, mut slept, mut periods, mut last) = (LongerSleeps::new(), Duration::ZERO, 0, None);
         let ended = loop {
             // Also where the device is idle: a rank that was given up may have been answered for, below.
-            if let Some(lost) = self.own().lost() {
+            if let Some(lost) = self.lost() {
                 break Err(lost);
             }
             // What has failed does no more of what it was asked for, idle or not: whoever waits learns why.
@@ -55,21 +50,19 @@ impl<D: Device> Shared<'_, D> {
             }
             let awaited = self.queued.0.iter().find(|awaited| self.control(awaited.rank).owes(**awaited)).copied();
             self.own().awaits(awaited);
-            std::thread::sleep(Duration::from_nanos(sleep_ns));
+            let by = sleeps.sleep();
             if std::mem::replace(&mut last, awaited) != awaited {
-                (slept_ns, periods) = (0, 0);
+                (slept, periods) = (Duration::ZERO, 0);
             }
-            // A device that computes for long is nobody's fault. Where it may wait for another host, nobody here can tell the two
-            // from one another.
-            slept_ns = if awaited.is_some() || is_apart { slept_ns + sleep_ns } else { 0 };
-            sleep_ns = (sleep_ns + sleep_ns / SLEEP_GROWTH).min(SLEEP_MAX_NS);
-            let rank = || awaited.map_or_else(|| self.far_rank(), |awaited| awaited.rank);
-            let sleeps = u32::try_from(slept_ns / SLEEP_MAX_NS).unwrap_or(u32::MAX);
-            if sleeps / SLEEPS_PER_NOTICE > periods {
-                periods = sleeps / SLEEPS_PER_NOTICE;
+            // A device that computes for long is nobody's fault.
+            slept = if awaited.is_some() || by == SLEEP_MAX && self.may_wait_unseen() { slept + by } else { slept };
+            let rank = || awaited.map_or_else(|| self.suspect(), |awaited| awaited.rank);
+            let passed = (slept.as_millis() / u128::from(PATIENCE_MS)) as u32;
+            if passed / SLEEPS_PER_NOTICE > periods {
+                periods = passed / SLEEPS_PER_NOTICE;
                 self.still_waits_for(rank(), periods);
             }
-            if sleeps >= self.sleeps_max {
+            if passed >= self.sleeps_max {
                 break Err(self.gives_up(rank()));
             }
         };
@@ -81,11 +74,18 @@ impl<D: Device> Shared<'_, D> {
         ended
     }
 
-    /// The rank that most likely keeps a device which waits for nothing that is known here: if none is in doubt, some rank of another
-    /// host.
-    fn far_rank(&self) -> usize {
-        let far = || (0..self.arena.plan().config.mesh.ranks()).find(|&rank| !self.is_here(rank));
-        self.doubtful_rank().or_else(far).expect("another host")
+    /// Whether a device to which nobody owes a count may wait for another rank all the same: where bytes are carried, for one that
+    /// has told its counts and then does not take part. On another host, nobody here can tell that from a long computation.
+    fn may_wait_unseen(&self) -> bool {
+        let config = &self.arena.plan().config;
+        self.carried.is_some() && (config.spans_hosts() || self.doubtful_rank().is_some())
+    }
+
+    /// The rank that most likely keeps a device which waits for nothing that is known here: if none is in doubt, another one, of
+    /// another host if there are several.
+    pub(super) fn suspect(&self) -> usize {
+        let others = (0..self.arena.plan().config.mesh.ranks()).filter(|&rank| rank != self.rank());
+        self.doubtful_rank().or_else(|| others.min_by_key(|&rank| self.is_here(rank))).expect("another rank")
     }
 
     /// The device of this rank has failed. All ranks are told so, and then what its queues still wait for is answered: otherwise

@@ -85,7 +85,7 @@ impl<'p, D: Device> Shared<'p, D> {
             },
             left: Default::default(),
             mine: vec![0.0; plan.agreed_values()],
-            queued: if D::QUEUES { QueuedWaits::of(plan, arena.stage()) } else { QueuedWaits::default() },
+            queued: if D::QUEUES { QueuedWaits::of(plan, arena.pipeline_stage()) } else { QueuedWaits::default() },
             spins: Spins::of(plan.config.mesh.ranks()),
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
@@ -157,9 +157,19 @@ impl<'p, D: Device> Shared<'p, D> {
             if self.carried.is_none() {
                 device.await_count(self.control(rank).signal(count).word(), target);
             }
-            return self.own().lost().map_or(Ok(()), Err);
+            return self.lost().map_or(Ok(()), Err);
         }
         self.await_on_host(rank, count, target)
+    }
+
+    /// Why this rank must not go on, if it must not: MPI's own failure, for the first that asks, or the loss of another rank.
+    pub(super) fn lost(&self) -> Option<Lost> {
+        self.own().lost().map(|lost| self.or_failure(lost))
+    }
+
+    fn or_failure(&self, lost: Lost) -> Lost {
+        let failure = self.links.as_ref().and_then(Links::failure);
+        failure.map_or(lost, |failure| Lost::Device(Box::new(self.arena.broken(failure))))
     }
 
     /// The links, if they carry what ops need.
@@ -184,10 +194,7 @@ impl<'p, D: Device> Shared<'p, D> {
         let (own, spins, patience, sleeps_max) = (self.own(), self.spins, Some(&PATIENCE), self.sleeps_max);
         let (notice, give_up) = (&notice, &give_up);
         let waiter = Waiter { own, rank, spins, patience, notice, sleeps_max, give_up };
-        self.counts_of(rank, count).wait(count, target, &waiter).map_err(|lost| {
-            let failure = self.links.as_ref().and_then(Links::failure);
-            failure.map_or(lost, |failure| Lost::Device(Box::new(self.arena.broken(failure))))
-        })
+        self.counts_of(rank, count).wait(count, target, &waiter).map_err(|lost| self.or_failure(lost))
     }
 
     /// Waits until the newest shards of a unit are there; those of other hosts, as the last gather has brought them.
@@ -259,7 +266,7 @@ impl<'p, D: Device> Shared<'p, D> {
         self.sums.settles[bucket] = settle;
         let plan = self.arena.plan();
         if plan.config.has_partials() {
-            let slot = usize::from(plan.buckets[bucket].partial > 0);
+            let slot = plan.buckets[bucket].partial_slot();
             if let Some(settle) = self.sums.partials[slot].replace(settle) {
                 self.await_read(device, Axis::Replica, Count::Combined, settle)?;
             }
@@ -296,13 +303,14 @@ impl<'p, D: Device> Shared<'p, D> {
             }
             Op::Spread { axis, .. } => self.join(device, axis),
             Op::Clear { parcel } => {
-                let receiver =
-                    self.at_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
+                let receiver = self
+                    .at_pipeline_stage(self.arena.plan().parcel_receiver(parcel, self.arena.coordinates().pipeline));
                 let left = self.left[parcel as usize][position.outgoing(parcel)];
                 self.await_count(device, receiver, Count::Taken(parcel), left)
             }
             Op::Receive { parcel, .. } => {
-                let sender = self.at_stage(self.arena.plan().parcel_sender(parcel, self.arena.coordinates().pipeline));
+                let sender =
+                    self.at_pipeline_stage(self.arena.plan().parcel_sender(parcel, self.arena.coordinates().pipeline));
                 let target = self.next(Count::Taken(parcel));
                 self.await_count(device, sender, Count::Sent(parcel), target)
             }
@@ -345,7 +353,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// The rank of another pipeline stage in line with this one.
-    fn at_stage(&self, pipeline: usize) -> usize {
+    fn at_pipeline_stage(&self, pipeline: usize) -> usize {
         let plan = self.arena.plan();
         plan.config.mesh.rank(Coordinates { pipeline, ..self.arena.coordinates() })
     }
@@ -437,11 +445,11 @@ impl<'p, D: Device> Shared<'p, D> {
         unsafe { self.link_numbers() };
         self.meet(call, len, |_, _| {})?;
         if self.carried.is_some() {
-            let target = self.tell(device, Count::Exchanged);
-            self.await_all(device, Count::Exchanged, target)?;
             // SAFETY: all ranks have come for the same reason, with as many numbers.
-            unsafe { self.carry_numbers(device, mine, all) };
-            return Ok(());
+            unsafe { self.carry_numbers(device, mine, all) }?;
+            // It tells so after, as otherwise a rank that stops in between would owe nothing.
+            let target = self.tell(device, Count::Exchanged);
+            return self.await_all(device, Count::Exchanged, target);
         }
         // SAFETY: room for this rank's numbers, which only its device writes. What others read there two exchanges ago they
         // have read: each told its numbers of the last exchange after that, for which this device has waited.
@@ -493,8 +501,7 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         unsafe { self.link(op, position) };
         self.await_op(device, op, position)?;
         // SAFETY: by the caller's promise.
-        unsafe { self.carry(device, op, position) };
-        self.own().lost().filter(|_| self.carried.is_some()).map_or(Ok(()), Err)
+        unsafe { self.carry(device, op, position) }
     }
 
     unsafe fn end(&mut self, device: &D, op: Op, position: &Position) {
@@ -533,8 +540,8 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
 
     unsafe fn rehearse(&mut self, device: &D, op: Op, position: &Position) {
         let crossed = self.carried.as_ref().map(|carried| carried.crossed);
-        // SAFETY: the device rehearses, so that nothing is sent or received.
-        unsafe { self.carry(device, op, position) };
+        // SAFETY: the device rehearses, so that nothing is sent or received, and nothing is waited for.
+        let _ = unsafe { self.carry(device, op, position) };
         if let (Some(carried), Some(crossed)) = (&mut self.carried, crossed) {
             carried.crossed = crossed;
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use zero_plan::Bytes;
-use zero_plan::picture::{MemoryGroup, Picture, StagePicture};
+use zero_plan::picture::{MemoryGroup, Picture, PipelineStagePicture};
 
 use super::{DrawnBlock, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrapped, x};
 use crate::view::palette::{GROUPS, OUTSIDE};
@@ -80,7 +80,7 @@ pub fn block(picture: &Picture) -> DrawnBlock {
     DrawnBlock { height: height + 4.0, drawn }
 }
 
-fn is_used(picture: &Picture, stage: &StagePicture, name: &str) -> bool {
+fn is_used(picture: &Picture, stage: &PipelineStagePicture, name: &str) -> bool {
     let kinds = picture.kinds.iter().zip(stage.memory.regions);
     kinds.into_iter().any(|(kind, bytes)| {
         bytes > 0 && GROUPS[MemoryGroup::ALL.iter().position(|&group| group == kind.group).unwrap_or(0)].name == name
@@ -88,7 +88,7 @@ fn is_used(picture: &Picture, stage: &StagePicture, name: &str) -> bool {
 }
 
 /// The peak, with its parts.
-fn peak(picture: &Picture, stage: &StagePicture, number: usize) -> Vec<String> {
+fn peak(picture: &Picture, stage: &PipelineStagePicture, number: usize) -> Vec<String> {
     let peak = &stage.memory.peak;
     let parts = picture.kinds.iter().zip(peak.bytes).filter(|(_, bytes)| *bytes > 0);
     let mut parts: Vec<_> = parts.map(|(kind, bytes)| (bytes, format!("{} {}", kind.name, Bytes(bytes)))).collect();
@@ -132,7 +132,7 @@ fn levels(level: &Level) -> Markup {
 }
 
 /// What is in use of each group during each op, one after another in the order of groups.
-fn curves(picture: &Picture, stage: &StagePicture) -> Vec<Vec<usize>> {
+fn curves(picture: &Picture, stage: &PipelineStagePicture) -> Vec<Vec<usize>> {
     let count = stage.ops.start.len();
     let mut curves = vec![vec![0; count]; GROUPS.len()];
     for (kind, changes) in picture.kinds.iter().zip(&stage.memory.in_use) {
@@ -145,7 +145,7 @@ fn curves(picture: &Picture, stage: &StagePicture) -> Vec<Vec<usize>> {
     curves
 }
 
-fn stack(picture: &Picture, stage: &StagePicture, level: &Level) -> Markup {
+fn stack(picture: &Picture, stage: &PipelineStagePicture, level: &Level) -> Markup {
     let outside = picture.outside_bytes;
     let columns = columns(picture, stage);
     let mut under = vec![outside; columns.len()];
@@ -184,7 +184,7 @@ fn outline(columns: &[(f64, usize)], over: &[usize], under: &[usize], level: &Le
 
 /// Stretches of half a unit and more: where each begins, and the op in it. Of ops that share one, that which uses most stands for
 /// all, so that no peak is lost.
-fn columns(picture: &Picture, stage: &StagePicture) -> Vec<(f64, usize)> {
+fn columns(picture: &Picture, stage: &PipelineStagePicture) -> Vec<(f64, usize)> {
     const LEAST: f64 = 0.5;
     let total: Vec<usize> = curves(picture, stage)
         .into_iter()
@@ -224,7 +224,7 @@ fn tag(x: f64, y: f64, text: &str) -> Markup {
     }
 }
 
-fn marker(picture: &Picture, stage: &StagePicture, level: &Level) -> Markup {
+fn marker(picture: &Picture, stage: &PipelineStagePicture, level: &Level) -> Markup {
     let peak = &stage.memory.peak;
     let bytes = picture.outside_bytes + peak.total_bytes;
     let at =

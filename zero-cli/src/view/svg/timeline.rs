@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use maud::{Markup, html};
-use zero_plan::picture::{Class, Flights, Picture, StagePicture};
+use zero_plan::picture::{Class, Flights, Picture, PipelineStagePicture};
 
 use super::{DrawnBlock, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
 use crate::view::palette::{CLASSES, Paint, WAIT};
@@ -56,7 +56,7 @@ fn tick(picture: &Picture, at: u64, y: f64) -> Markup {
 }
 
 /// The row of a pipeline stage, and how high it is.
-fn lane(picture: &Picture, number: usize, stage: &StagePicture) -> (f64, Markup) {
+fn lane(picture: &Picture, number: usize, stage: &PipelineStagePicture) -> (f64, Markup) {
     let mut y = ROW + 2.0;
     let mut tracks = Vec::new();
     for class in TRACKED {
@@ -99,7 +99,7 @@ fn outline(bars: impl Iterator<Item = (f64, f64, f64)>, height: f64) -> String {
     d
 }
 
-fn ops(picture: &Picture, stage: &StagePicture, class: Class) -> String {
+fn ops(picture: &Picture, stage: &PipelineStagePicture, class: Class) -> String {
     let of_class =
         |&op: &usize| picture.verbs[stage.ops.verb[op]].class == class && stage.ops.end[op] > stage.ops.start[op];
     let chosen = (0..stage.ops.start.len()).filter(of_class);
@@ -107,7 +107,7 @@ fn ops(picture: &Picture, stage: &StagePicture, class: Class) -> String {
 }
 
 /// Waits of ops, and that for the last rank at the end.
-fn waits(picture: &Picture, stage: &StagePicture) -> String {
+fn waits(picture: &Picture, stage: &PipelineStagePicture) -> String {
     let ops = &stage.ops;
     let waited = (0..ops.start.len()).filter(|&op| ops.waited[op] > 0);
     let waited = waited.map(|op| (ops.start[op] - ops.waited[op], ops.start[op]));
@@ -137,7 +137,7 @@ struct Label {
 }
 
 /// A label for each run of computations on one micro-batch that is wide enough.
-fn labels(picture: &Picture, stage: &StagePicture) -> Vec<Label> {
+fn labels(picture: &Picture, stage: &PipelineStagePicture) -> Vec<Label> {
     let ops = &stage.ops;
     let turn = |op: usize| (picture.verbs[ops.verb[op]].class, ops.micro_batch[op]);
     let computes = |&op: &usize| matches!(turn(op).0, Class::Forward | Class::Backward);

@@ -2,7 +2,6 @@
 //! for a count, which grows in the order in which messages of one kind were posted.
 
 use super::Posting;
-use crate::layout::Bucket;
 use crate::mesh::Axis;
 use crate::place::Position;
 use crate::plan::Plan;
@@ -81,8 +80,7 @@ impl Leaving {
         let (buckets, config) = (plan.buckets, &plan.config);
         let shares_staging =
             |a: usize, b: usize| a == b || buckets[a].slot.is_some() && buckets[a].slot == buckets[b].slot;
-        let slot_of = |bucket: &Bucket| bucket.partial > 0;
-        let shares_partial = |a: usize, b: usize| slot_of(&buckets[a]) == slot_of(&buckets[b]);
+        let shares_partial = |a: usize, b: usize| buckets[a].partial_slot() == buckets[b].partial_slot();
         match op {
             // Where hosts make parts of a sum, nothing leaves out of the staging.
             Op::Claim { bucket } if !config.sums_on_hosts(Axis::Zero) => {

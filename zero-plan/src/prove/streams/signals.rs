@@ -123,7 +123,7 @@ impl QueuedSoFar {
             Op::Claim { bucket } => along(Axis::Zero, SignalCount::Settled, self.staged[staging_of(plan, bucket)]),
             Op::Settle { bucket, .. } => {
                 let next = self.raised(SignalCount::Settled) + 1;
-                let partial = usize::from(plan.buckets[bucket].partial > 0);
+                let partial = plan.buckets[bucket].partial_slot();
                 let combined =
                     plan.config.has_partials().then(|| core::mem::replace(&mut self.partials[partial], next));
                 let is_combined = combined.and_then(|times| along(Axis::Replica, SignalCount::Combined, times));

@@ -39,7 +39,7 @@ fn micro_batches(subject: &CheckedSpec) -> Option<Diagnostic> {
 /// al., 2019).
 fn bubble(stages: u32, micro_batches: u32) -> String {
     let (idle, all) = (u64::from(stages) - 1, u64::from(micro_batches) + u64::from(stages) - 1);
-    format!("fewer than stages: each would idle for {idle}/{all} of a step, {}%", 100 * idle / all)
+    format!("fewer than pipeline stages: each would idle for {idle}/{all} of a step, {}%", 100 * idle / all)
 }
 
 fn split(subject: &CheckedSpec) -> Option<Diagnostic> {
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn z0113_fewer_micro_batches_than_pipeline_stages() {
         let text = "(zero: (stage: 1), mesh: (pipeline: 4), batch: (micro_batches: 2))";
-        let label = "fewer than stages: each would idle for 3/5 of a step, 60%";
+        let label = "fewer than pipeline stages: each would idle for 3/5 of a step, 60%";
         let problem = one(text, "Z0113", (1, 64), "2 micro-batches do not fit 4 pipeline stages", label);
         let help = "set `batch.micro_batches` to 4 or more, or lower `mesh.pipeline`";
         assert_eq!(problem.help.as_deref(), Some(help));
         let text = "(zero: (stage: 1), mesh: (pipeline: 2))";
-        let label = "fewer than stages: each would idle for 1/2 of a step, 50%";
+        let label = "fewer than pipeline stages: each would idle for 1/2 of a step, 50%";
         one(text, "Z0113", (1, 37), "1 micro-batch does not fit 2 pipeline stages", label);
         assert_eq!(codes("(zero: (stage: 1), mesh: (pipeline: 2), batch: (micro_batches: 3))"), [""; 0]);
     }

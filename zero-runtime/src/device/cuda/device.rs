@@ -14,8 +14,8 @@ use super::{
     product, rotary, rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Carried, Device, Element, Failure, Group, HyperBlock, Mark, Matrix, Nonlinearity,
-    ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Carried, Device, Element, Failure, GoesOn, Group, HyperBlock, Mark, Matrix,
+    Nonlinearity, ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -126,26 +126,15 @@ impl Device for Cuda {
         Ok(nccl::name_groups(count, self.context.ordinal)?)
     }
 
-    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
+    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), LaunchError> {
         self.context.enter()?;
         *self.groups.borrow_mut() = nccl::NcclGroups::join(&self.context, groups, names, goes_on)?;
         Ok(())
     }
 
-    unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &dyn Fn() -> bool) {
+    unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &GoesOn) {
         // SAFETY: by the caller's promise.
         unsafe { self.carry_in(group, parcels, goes_on) };
-    }
-
-    unsafe fn all_gather<T: Pod>(
-        &self,
-        group: usize,
-        own: View<Self, T>,
-        all: ViewMut<Self, T>,
-        goes_on: &dyn Fn() -> bool,
-    ) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.all_gather_in(group, own, all, goes_on) };
     }
 
     fn disconnect(&self) {

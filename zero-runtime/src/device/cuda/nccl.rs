@@ -5,7 +5,6 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cudarc::driver::sys as cu;
 
@@ -13,8 +12,8 @@ use super::context::DeviceContext;
 use super::error::CudaError;
 use super::library::{Nccl, nccl};
 use super::memory::CudaMemory;
-use crate::device::{Carried, Device, DeviceMemory, Group, GroupPart};
-use crate::view::{View, ViewMut};
+use crate::device::{Carried, Device, DeviceMemory, GoesOn, Group, GroupPart};
+use crate::time::LongerSleeps;
 
 /// The oldest version that is used: 2.28, whose configuration this is.
 const VERSION_MIN: c_int = 22_800;
@@ -31,7 +30,6 @@ const BYTES: c_int = 1;
 const UNDEFINED: c_int = c_int::MIN;
 
 const NAME_BYTES: usize = 128;
-const POLL: Duration = Duration::from_micros(20);
 
 /// `ncclUniqueId`.
 #[derive(Clone, Copy)]
@@ -133,7 +131,8 @@ fn name_at(names: &[u8], number: usize) -> UniqueId {
     name
 }
 
-/// What a result says, unless it is one of success or of work that goes on.
+/// What a result says, unless it is one of success or of work that goes on; or tells that another rank has gone, which is not for this
+/// one to say.
 fn check(
     library: &Nccl,
     handle: *mut c_void,
@@ -141,7 +140,7 @@ fn check(
     call: &'static str,
     result: c_int,
 ) -> Result<(), CudaError> {
-    if let SUCCESS | IN_PROGRESS = result {
+    if let SUCCESS | IN_PROGRESS | REMOTE_ERROR = result {
         return Ok(());
     }
     let text = |text: *const c_char| {
@@ -165,7 +164,7 @@ impl NcclGroups {
         context: &Arc<DeviceContext>,
         groups: &[Group],
         names: &[u8],
-        goes_on: &dyn Fn() -> bool,
+        goes_on: &GoesOn,
     ) -> Result<Self, CudaError> {
         let (library, found) = library()?;
         let expected = names.first_chunk().map_or(0, |version| c_int::from_le_bytes(*version));
@@ -201,47 +200,42 @@ impl NcclGroups {
         Ok(joined)
     }
 
-    /// Exchanges a byte with all that this rank will exchange something with, in the way in which it will. False where `goes_on` says no before.
+    /// Does with a byte all that this rank will do in a group. False where `goes_on` says no before.
     fn greet(
         &self,
         context: &Arc<DeviceContext>,
         number: usize,
         group: &Group,
         room: &CudaMemory,
-        goes_on: &dyn Fn() -> bool,
+        goes_on: &GoesOn,
     ) -> Result<bool, CudaError> {
-        let others = (0..group.members.len()).filter(|&other| other != group.own);
-        let (sent, received) = (room.start().addr(), room.start().addr() + 1);
-        let send = |other| MemberBytes { sends: true, other, address: sent, len: 1 };
-        let receive = |other| MemberBytes { sends: false, other, address: received + other, len: 1 };
-        let greeting: Vec<MemberBytes> = match group.part {
-            GroupPart::Exchanges => others.flat_map(|other| [send(other), receive(other)]).collect(),
-            GroupPart::Sends => others.map(send).collect(),
-            GroupPart::Receives => others.map(receive).collect(),
-            GroupPart::Gathers => Vec::new(),
+        let others = || (0..group.members.len()).filter(|&other| other != group.own);
+        let (own, all) = (room.start().addr(), room.start().addr() + 1);
+        let send = |to| NcclTransfer::Send { to, address: own, len: 1 };
+        let receive = |from| NcclTransfer::Receive { from, address: all + from, len: 1 };
+        let greetings = |part: &GroupPart| match part {
+            GroupPart::Exchanges => others().flat_map(|other| [send(other), receive(other)]).collect(),
+            GroupPart::Sends => others().map(send).collect(),
+            GroupPart::Receives => others().map(receive).collect(),
+            GroupPart::Gathers => vec![NcclTransfer::Gather { own, all, len: 1 }],
         };
-        let stream = context.stream(0);
-        // SAFETY: memory that is this call's own until its queue is done.
-        let is_queued = unsafe {
-            match group.part {
-                GroupPart::Gathers => self.gather(number, [sent, received], 1, stream, goes_on)?,
-                _ => self.exchange(number, &mut greeting.into_iter(), stream, goes_on)?,
-            }
-        };
-        if !is_queued {
-            return Ok(false);
-        }
-        while !context.is_idle() {
-            self.state()?;
-            if !goes_on() {
+        for greeting in group.parts.iter().map(greetings) {
+            // SAFETY: memory that is this call's own until its queue is done.
+            if !unsafe { self.exchange(number, &mut greeting.into_iter(), context.stream(0), goes_on)? } {
                 return Ok(false);
             }
-            std::thread::sleep(POLL);
+        }
+        let mut sleeps = LongerSleeps::new();
+        while !context.is_idle() {
+            self.state()?;
+            if !goes_on(sleeps.sleep()) {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
 
-    /// Has a queue send and receive all these at once. False if `goes_on` said no before it was in the queue.
+    /// Has a queue do all these at once. False if `goes_on` said no before it was in the queue.
     ///
     /// # Safety
     /// They stay, nobody writes what is sent and nobody touches what is received, until the queue has done it; the other
@@ -249,25 +243,31 @@ impl NcclGroups {
     unsafe fn exchange(
         &self,
         number: usize,
-        parcels: &mut dyn Iterator<Item = MemberBytes>,
+        transfers: &mut dyn Iterator<Item = NcclTransfer>,
         stream: cu::CUstream,
-        goes_on: &dyn Fn() -> bool,
+        goes_on: &GoesOn,
     ) -> Result<bool, CudaError> {
         let communicator = &self.communicators[number];
         let Communicator { library, handle, .. } = *communicator;
         if handle.is_null() {
             return Ok(false);
         }
+        let at = std::ptr::without_provenance_mut;
         // SAFETY: a communicator that is there, and by the caller's promise.
         unsafe {
             communicator.check("ncclGroupStart", (library.ncclGroupStart)())?;
             let mut refused = Ok(());
-            for MemberBytes { sends, other, address, len } in parcels {
-                let (address, other) = (std::ptr::without_provenance_mut(address), other as c_int);
-                let (call, result) = if sends {
-                    ("ncclSend", (library.ncclSend)(address, len, BYTES, other, handle, stream))
-                } else {
-                    ("ncclRecv", (library.ncclRecv)(address, len, BYTES, other, handle, stream))
+            for transfer in transfers {
+                let (call, result) = match transfer {
+                    NcclTransfer::Send { to, address, len } => {
+                        ("ncclSend", (library.ncclSend)(at(address), len, BYTES, to as c_int, handle, stream))
+                    }
+                    NcclTransfer::Receive { from, address, len } => {
+                        ("ncclRecv", (library.ncclRecv)(at(address), len, BYTES, from as c_int, handle, stream))
+                    }
+                    NcclTransfer::Gather { own, all, len } => {
+                        ("ncclAllGather", (library.ncclAllGather)(at(own), at(all), len, BYTES, handle, stream))
+                    }
                 };
                 refused = refused.and_then(|()| communicator.check(call, result));
             }
@@ -276,30 +276,6 @@ impl NcclGroups {
             refused?;
             communicator.check("ncclGroupEnd", ended)?;
         }
-        communicator.settle(goes_on)
-    }
-
-    /// Has a queue gather so many bytes of each member. The addresses are those of its own and of all. False as for an exchange.
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn gather(
-        &self,
-        number: usize,
-        [own, all]: [usize; 2],
-        len: usize,
-        stream: cu::CUstream,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<bool, CudaError> {
-        let communicator = &self.communicators[number];
-        let Communicator { library, handle, .. } = *communicator;
-        if handle.is_null() {
-            return Ok(false);
-        }
-        let (own, all) = (std::ptr::without_provenance(own), std::ptr::without_provenance_mut(all));
-        // SAFETY: a communicator that is there, and by the caller's promise.
-        let result = unsafe { (library.ncclAllGather)(own, all, len, BYTES, handle, stream) };
-        communicator.check("ncclAllGather", result)?;
         communicator.settle(goes_on)
     }
 
@@ -316,12 +292,11 @@ impl NcclGroups {
     }
 }
 
-/// A stretch of memory of this device, to or from another member.
-struct MemberBytes {
-    sends: bool,
-    other: usize,
-    address: usize,
-    len: usize,
+/// Addresses on this device, and what becomes of the bytes there.
+enum NcclTransfer {
+    Send { to: usize, address: usize, len: usize },
+    Receive { from: usize, address: usize, len: usize },
+    Gather { own: usize, all: usize, len: usize },
 }
 
 impl Communicator {
@@ -345,12 +320,12 @@ impl Communicator {
     }
 
     /// Waits until it has taken over what it was asked for: only then it is in the queue. False where `goes_on` says no before.
-    fn settle(&self, goes_on: &dyn Fn() -> bool) -> Result<bool, CudaError> {
+    fn settle(&self, goes_on: &GoesOn) -> Result<bool, CudaError> {
+        let mut sleeps = LongerSleeps::new();
         while self.state()? {
-            if !goes_on() {
+            if !goes_on(sleeps.sleep()) {
                 return Ok(false);
             }
-            std::thread::sleep(POLL);
         }
         Ok(true)
     }
@@ -380,36 +355,20 @@ impl super::Cuda {
         &self,
         group: usize,
         parcels: &mut dyn Iterator<Item = Carried<Self>>,
-        goes_on: &dyn Fn() -> bool,
+        goes_on: &GoesOn,
     ) {
-        let mut parcels = parcels.map(|parcel| match parcel {
-            Carried::Send { to, bytes } => {
-                MemberBytes { sends: true, other: to, address: bytes.address().addr(), len: bytes.len() }
-            }
+        let mut transfers = parcels.map(|parcel| match parcel {
+            Carried::Send { to, bytes } => NcclTransfer::Send { to, address: bytes.address().addr(), len: bytes.len() },
             Carried::Receive { from, bytes } => {
-                MemberBytes { sends: false, other: from, address: bytes.address().addr(), len: bytes.len() }
+                NcclTransfer::Receive { from, address: bytes.address().addr(), len: bytes.len() }
+            }
+            Carried::Gather { own, all } => {
+                NcclTransfer::Gather { own: own.address().addr(), all: all.address().addr(), len: own.len() }
             }
         });
         let groups = self.groups.borrow();
         // SAFETY: by the caller's promise.
-        self.attempt(|| unsafe { groups.exchange(group, &mut parcels, self.stream(), goes_on) }.map(|_| ()));
-    }
-
-    /// [`Device::all_gather`].
-    ///
-    /// # Safety
-    /// As there.
-    pub(super) unsafe fn all_gather_in<T>(
-        &self,
-        group: usize,
-        own: View<Self, T>,
-        all: ViewMut<Self, T>,
-        goes_on: &dyn Fn() -> bool,
-    ) {
-        let addresses = [own.address().addr(), all.address().addr()];
-        let (groups, len) = (self.groups.borrow(), own.len() * size_of::<T>());
-        // SAFETY: by the caller's promise.
-        self.attempt(|| unsafe { groups.gather(group, addresses, len, self.stream(), goes_on) }.map(|_| ()));
+        self.attempt(|| unsafe { groups.exchange(group, &mut transfers, self.stream(), goes_on) }.map(|_| ()));
     }
 
     /// Keeps an error of a group, if there is one, and ends what waits for others then.

@@ -104,12 +104,12 @@ pub(super) fn agree(
     check_len("hyper", hyper.len(), 1);
     check_len("report", report.len(), 1);
     let ranks_by_part = agreement.ranks_by_part();
-    let (units, parts) = (agreement.stages().len(), ranks_by_part[0].len());
+    let (units, parts) = (agreement.pipeline_stages().len(), ranks_by_part[0].len());
     assert!(units <= UNITS_MAX, "{units} units, expected {UNITS_MAX} at most");
     check_len("all", all.len(), parts * ranks_by_part.len() * agreement.values());
     let [zero, replicas] = agreement.mesh();
     let by_part = ranks_by_part.iter().flatten();
-    let order = agreement.ranks_by_data().iter().chain(by_part).chain(agreement.stages());
+    let order = agreement.ranks_by_data().iter().chain(by_part).chain(agreement.pipeline_stages());
     let (mut numbers, mut len) = ([0u32; ORDER_MAX], 0);
     for &number in order {
         assert!(len < ORDER_MAX, "more ranks and units than words can be summed of: {ORDER_MAX} together");

@@ -77,7 +77,8 @@ impl Reports {
             counterpart.hear(mpi, counts);
         }
         let own = counts.of(CountedBlocks::Host(self.rank));
-        let at = own.words(own.awaited());
+        // Reports of others change what a rank seems to wait for, and must not keep it from telling its own counts.
+        let at = own.words(own.awaited().filter(|_| !counts.come_by_reports()));
         let is_long = std::mem::replace(&mut self.seen, at) == at;
         let report = if is_long { self.seen_here(counts) } else { Vec::new() };
         // Once a rank is given up nobody waits any more. The look before that says why.

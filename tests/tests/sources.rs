@@ -1,5 +1,5 @@
-//! Codes: each code that stands in the workspace is in the catalogue, and each entry of the catalogue is used. Never
-//! judges what a code says.
+//! Sources: what holds of the text of the workspace. Each code that stands in it is in the catalogue, and each entry of the
+//! catalogue is used; no two types share a name. Never judges what a code says.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -67,6 +67,41 @@ fn every_code_of_the_catalogue_is_in_use() {
     let used = used();
     let dead: Vec<_> = CODES.iter().map(|entry| entry.code).filter(|code| !used.contains_key(*code)).collect();
     assert_eq!(dead, [""; 0], "nothing says these");
+}
+
+/// The name of a type that begins in this line, outside of any other item.
+fn type_name(line: &str) -> Option<&str> {
+    let visibility = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
+        Some(rest) => rest.split_once(')').map_or("", |(_, rest)| rest),
+        None => rest,
+    });
+    let item = visibility.trim_start_matches(' ').trim_start_matches("unsafe ");
+    let (_, name) =
+        item.split_once(' ').filter(|(word, _)| ["struct", "enum", "trait", "type", "union"].contains(word))?;
+    (!line.starts_with(' ')).then(|| name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next())?
+}
+
+/// Whoever reads a name need not ask which of several types it is.
+#[test]
+fn no_two_types_share_a_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for folder in ["zero-plan/src", "zero-macros/src", "zero-runtime/src", "zero-cli/src"] {
+        sources(&root.join(folder), &mut files);
+    }
+    // Tests of a file may call their own types as they like.
+    let is_test = |path: &PathBuf| path.components().any(|part| part.as_os_str().to_string_lossy().contains("tests"));
+    files.retain(|path| !is_test(&path.strip_prefix(&root).expect("a file of the workspace").to_owned()));
+    let mut named = BTreeMap::<String, PathBuf>::new();
+    for path in files {
+        for line in fs::read_to_string(&path).expect("a text").lines() {
+            let Some(name) = type_name(line) else { continue };
+            if let Some(other) = named.insert(name.to_owned(), path.clone()) {
+                panic!("`{name}` is a type in {} and in {}", other.display(), path.display());
+            }
+        }
+    }
+    assert!(named.contains_key("Plan") && named.contains_key("Shared"), "types are written in another way");
 }
 
 #[test]
