@@ -204,8 +204,8 @@ impl Traffic {
         })
     }
 
-    /// The part of it that a rank sends to ranks of other hosts. By MPI, why ranks agree on loss and norms goes once to each other
-    /// host, with the numbers; where something else carries these, they go to each rank of it.
+    /// The part of it that a rank sends to ranks of other hosts. MPI sends loss and norms, and why ranks exchange them, once to each
+    /// other host. Under `Nccl` the numbers also go to each rank there.
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::crossing(plan, rank, ops, true)
     }

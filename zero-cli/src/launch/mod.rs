@@ -103,7 +103,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     }
     let copy = || hosts::copy(&binary.own_path(), binary.path(), &hosts, reach);
     let there = copy()?;
-    let line = LaunchLine::of(reach, &hosts, mesh.ranks_per_node())?;
+    let line = LaunchLine::of(reach, &hosts, mesh.ranks_per_node(), spec.transport().carries())?;
     let command = |restarts| {
         let mut command = line.command(&there, restarts);
         command.args(&arguments.arguments);
@@ -133,7 +133,7 @@ impl Reach {
     /// Copies the program at `path` to hosts, and gives the command that starts one rank of it on each.
     pub fn command(&self, path: &Path, hosts: &[String]) -> Result<Command, CommandError> {
         let there = hosts::copy(path, path, hosts, self)?;
-        Ok(LaunchLine::of(self, hosts, 1)?.command(&there, None))
+        Ok(LaunchLine::of(self, hosts, 1, false)?.command(&there, None))
     }
 }
 

@@ -41,25 +41,28 @@ pub struct LaunchLine<'a> {
     dialect: Dialect,
     hosts: &'a [String],
     each: usize,
+    /// Whether NCCL carries bytes between the devices of ranks.
+    by_nccl: bool,
 }
 
 impl<'a> LaunchLine<'a> {
     /// In the dialect of the launcher, which is asked.
-    pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize) -> Result<Self, CommandError> {
-        Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each })
+    pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize, by_nccl: bool) -> Result<Self, CommandError> {
+        Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each, by_nccl })
     }
 
     /// The line for a program, which tells its ranks how often they were started before, if somebody counts.
     pub fn command(&self, program: &Path, restarts: Option<u64>) -> Command {
         let mut command = Command::new(&self.reach.launcher);
-        let variables = variables(std::env::vars(), restarts, self.reach.interface.as_deref());
+        let card = self.reach.interface.as_deref().filter(|_| self.by_nccl);
+        let variables = variables(std::env::vars(), restarts, card);
         command.args(self.words(&variables, rustix::process::geteuid().is_root())).arg(program);
         command
     }
 
     /// What lies between the launcher and the program.
     fn words(&self, variables: &[Variable], is_root: bool) -> Vec<String> {
-        let Self { reach, dialect, hosts, each } = self;
+        let Self { reach, dialect, hosts, each, .. } = self;
         let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
         let (slots, ranks) = (slots.join(","), (hosts.len() * each).to_string());
         let mut words: Vec<String> = Vec::new();
@@ -184,7 +187,9 @@ mod tests {
         let given = ["launch", "--hosts", "a,b", "--ssh", "/my/ssh", "--interface", "eth0"];
         let reach = Options::parse_from(given).reach;
         let hosts = ["a".to_owned(), "b".to_owned()];
-        let line = |dialect| LaunchLine { reach: &reach, dialect, hosts: &hosts, each: 2 }.words(&[], true).join(" ");
+        let line = |dialect| {
+            LaunchLine { reach: &reach, dialect, hosts: &hosts, each: 2, by_nccl: false }.words(&[], true).join(" ")
+        };
         let orte = line(Dialect::Orte);
         assert!(orte.starts_with("--host a:2,b:2 --map-by slot --bind-to none -n 4 --allow-run-as-root"), "{orte}");
         assert!(
@@ -206,7 +211,7 @@ mod tests {
         let set = [("ZERO_MPI", "libmpi.so.40"), (RESTART, "7"), ("HOME", "/root")];
         let told = |dialect, restarts| {
             let here = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter();
-            let line = LaunchLine { reach: &reach, dialect, hosts: &reach.hosts, each: 2 };
+            let line = LaunchLine { reach: &reach, dialect, hosts: &reach.hosts, each: 2, by_nccl: false };
             line.words(&variables(here, restarts, None), false).join(" ")
         };
         assert!(told(Dialect::Orte, Some(0)).ends_with("-x ZERO_MPI -x ZERO_RESTART=0"));

@@ -223,7 +223,7 @@ fn the_search_finds_what_brute_force_finds() {
     let recompute: &[&str] = &["", "recompute: Every(1),", "recompute: Every(2),"];
     let all = Tried { device: "device: Cuda", sequences: &[1, 2, 4, 8, 16], recompute };
     assert_finds_the_best(&tiny(440_000), 1, &all, &[]);
-    assert_finds_the_best(&tiny(310_000), 2, &some("device: Cuda"), &SOME_PINS);
+    assert_finds_the_best(&tiny(310_000), 2, &some("device: Cuda, transport: Nccl"), &SOME_PINS);
 }
 
 /// Ranks of a processor may have several cores, and those of several nodes need other memory where `zero` lies across these.

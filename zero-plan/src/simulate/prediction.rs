@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
-use super::{cost::Costs, run::SimulatedRun, timeline::Cause, timeline::Flow};
+use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow};
 use crate::hardware::Hardware;
 use crate::mesh::Axis;
 use crate::plan::Plan;
@@ -278,12 +278,14 @@ fn traffic(
             if bytes == 0 {
                 continue;
             }
-            let is_direct = plan.config.sends_messages() && link == LinkKind::Network;
+            let is_direct = |op: usize| {
+                link == LinkKind::Network && is_straight(&plan.config, plan.pipeline_stages[stage].step[op])
+            };
             let busy_s: f64 = own.iter().map(|it| it.free_s - it.start_s).sum();
             let exposed = stages[stage].parts.iter().filter(|(part, _)| *part == StepPart::Exposed(flow, link));
             let collective = |each: fn(&Route, usize) -> f64| {
                 let seconds = own.iter().map(|it| {
-                    let route = routes.collective(axis(plan, stage, it.op).filter(|_| !is_direct)?, stage);
+                    let route = routes.collective(axis(plan, stage, it.op).filter(|_| !is_direct(it.op))?, stage);
                     Some(each(&route, it.bytes * route.ranks / (route.ranks - 1).max(1)))
                 });
                 seconds.sum::<Option<f64>>()

@@ -8,6 +8,7 @@
 use super::cost::Costs;
 use super::links::{Route, Routes};
 use super::timeline::{Cause, Flow, Lane, OpSpan, Timeline, Transfer};
+use crate::config::Config;
 use crate::hardware::{Hardware, Processor};
 use crate::layout::OUTGOING_SLOTS;
 use crate::mesh::{Axis, Coordinates};
@@ -235,11 +236,11 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Begins what an op exchanges along an axis. Ranks that MPI connects send those of other hosts what the plan says, and
-    /// read the rest where it lies; others send all of it along the way that the hardware has.
+    /// Begins what an op exchanges along an axis. What is sent straight takes as long as what the plan says goes to other hosts, as
+    /// the rest is read where it lies or travels beside it; all else goes along the way that the hardware has.
     fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
         let config = &self.plan.config;
-        if config.sends_messages() {
+        if is_straight(config, op) {
             // All wait for the one that sends most.
             let bytes = Traffic::between_hosts(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes();
             if bytes > 0 {
@@ -378,4 +379,9 @@ impl<'a> SimulatedRun<'a> {
         }
         self.now_s = next_s;
     }
+}
+
+/// Whether each rank sends those of other hosts by itself what they need in an op: by MPI always, by NCCL but where that gathers.
+pub(super) fn is_straight(config: &Config, op: Op) -> bool {
+    config.sends_messages() || config.spans_hosts() && !matches!(op, Op::Gather { .. } | Op::Spread { .. })
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Config, Order, TransportKind};
+use crate::config::{Config, DeviceKind, Order, TransportKind};
 use crate::hardware::measured_units;
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
@@ -373,6 +373,26 @@ fn what_goes_between_hosts_is_what_the_plan_counts() {
             let counted = Traffic::between_hosts(plan, 0, plan.pipeline_stages[0].step);
             assert_eq!(carried.map(|it| it.bytes).sum::<usize>(), counted.total_bytes() - counted.agree_bytes);
         });
+    }
+}
+
+/// NCCL gathers in rings, but terms of sums go to the rank that sums them.
+#[test]
+fn what_gpus_of_several_hosts_sum_goes_straight() {
+    for stage in 0..4 {
+        let mesh = Mesh { nodes: 2, zero: 4, replica: 2, ..Mesh::of_zero(1) };
+        for order in [Axis::ALL, [Axis::Replica, Axis::Pipeline, Axis::Zero]] {
+            let (device, transport) = (DeviceKind::Cuda, TransportKind::Nccl);
+            let config = Config { device, transport, ..config(stage, Mesh { order, ..mesh }) };
+            on(GPU, config, 3, |plan, timeline, _| {
+                let straight = timeline.lanes[0].transfers.iter().filter(|it| {
+                    it.link == LinkKind::Network && [Flow::Reduce, Flow::ReplicaReduce].contains(&it.flow)
+                });
+                let counted = Traffic::between_hosts(plan, 0, plan.pipeline_stages[0].step);
+                let counted = counted.reduce_bytes + counted.replica_reduce_bytes;
+                assert_eq!(straight.map(|it| it.bytes).sum::<usize>(), counted, "stage {stage}, {order:?}");
+            });
+        }
     }
 }
 

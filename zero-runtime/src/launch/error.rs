@@ -183,7 +183,7 @@ impl LaunchError {
             LaunchError::JobUnnamed => "set ZERO_JOB on all ranks to one word that no other run on this host uses",
             LaunchError::SeveralHosts { .. } => {
                 "shared memory joins the ranks of one host: start all ranks on one host, or build the binary from a spec with \
-                 `transport: Cluster` and as many `mesh.nodes` as there are hosts"
+                 `transport: Cluster`, or `Nccl` for GPUs, and as many `mesh.nodes` as there are hosts"
             }
             LaunchError::RankKilled { signal, .. } => signal_help(*signal),
             LaunchError::RankFailed { code: PANIC, .. } => "it panicked; its own message is above",

@@ -96,7 +96,6 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
     let stage = plan.of_rank(rank);
     let moved = Moved::taken(plan, rank, stage.step);
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
-    // Between GPUs of one host some transports send, too.
     let crosses = plan.config.spans_hosts().then(|| Traffic::between_hosts(plan, rank, stage.step).total_bytes());
     [
         private_mapping_bytes(plan.config.device, &stage.memory),

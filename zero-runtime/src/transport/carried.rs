@@ -203,27 +203,22 @@ impl<'p, D: Device> Shared<'p, D> {
         }
         gathered(plan, op, &own, &own, &mut |source, all| whole.push((source, all)));
         let Some(CarriedWays { arrived, leaving, gathered: whole, .. }) = &self.carried else { return Ok(()) };
+        let (arrived, leaving) = if whole.is_empty() { (&arrived[..], &leaving[..]) } else { Default::default() };
         let arena = &self.arena;
-        // SAFETY: nobody else touches what is received: it is this rank's, for this op; what peers need of this rank in this op
-        // is there, and written again only after it. What it gives to all may lie in what it gathers, where it stays as it is.
-        let parcels: &mut dyn Iterator<Item = device::Carried<D>> = if whole.is_empty() {
-            &mut arrived
-                .iter()
-                .map(|(_, arrival)| unsafe {
-                    device::Carried::Receive { from: index(arrival.from), bytes: arena.bytes_mut(arrival.to) }
-                })
-                .chain(
-                    leaving
-                        .iter()
-                        .map(|&(to, place)| unsafe { device::Carried::Send { to, bytes: arena.bytes(place) } }),
-                )
-        } else {
-            &mut whole.iter().map(|&(source, all)| unsafe {
-                device::Carried::Gather { own: arena.bytes(source), all: arena.bytes_mut(all) }
-            })
-        };
+        // SAFETY: nobody else touches what is received: it is this rank's, for this op.
+        let received = arrived.iter().map(|(_, arrival)| unsafe {
+            device::Carried::Receive { from: index(arrival.from), bytes: arena.bytes_mut(arrival.to) }
+        });
+        // SAFETY: what peers need of this rank in this op is there, and written again only after it.
+        let sent =
+            leaving.iter().map(|&(to, place)| unsafe { device::Carried::Send { to, bytes: arena.bytes(place) } });
+        // SAFETY: both; what it gives to all may lie in what it gathers, where it stays as it is.
+        let shared = whole.iter().map(|&(source, all)| unsafe {
+            device::Carried::Gather { own: arena.bytes(source), all: arena.bytes_mut(all) }
+        });
+        let mut parcels = received.chain(sent).chain(shared);
         // SAFETY: as above; all members are at the same op.
-        unsafe { self.carry_in(device, group, parcels) }
+        unsafe { self.carry_in(device, group, &mut parcels) }
     }
 
     /// Has the device carry something in a group; and gives up where it waits longer than the timeout for other ranks to be asked

@@ -209,7 +209,9 @@ impl Post {
         };
         let thread = std::thread::Builder::new().name("zero-mpi".to_owned());
         thread.spawn(work).map_err(LaunchError::system("start a thread"))?;
-        let met = hear.recv_timeout(patience).unwrap_or_else(|_| Err(late(patience))).map_err(LaunchError::Mpi)?;
+        // The thread gives up first, unless it does not come back from the library.
+        let met =
+            hear.recv_timeout(patience + ABORT).unwrap_or_else(|_| Err(late(patience))).map_err(LaunchError::Mpi)?;
         Ok((Self(desk), met.map_err(LaunchError::Mpi)))
     }
 
