@@ -369,3 +369,33 @@ impl Sub for Moved {
         Self { copied: self.copied - before.copied, in_place: self.in_place - before.in_place }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DeviceKind, TransportKind};
+    use crate::mesh::Mesh;
+    use crate::plan::PlanBuf;
+
+    /// Of 512 parameters of a unit each of four ranks has 128, in f32. It gives each of the two on the other host its shard in each of
+    /// two gathers, and their parts of its gradients in one reduction; and each of them all numbers, beside one message by MPI.
+    #[test]
+    fn what_nccl_carries_between_hosts_goes_to_each_rank_there() {
+        let unit = Unit { field: "only", params: 512, takes: 8, input_bytes: 32, output_bytes: 32, ..Unit::NONE };
+        let sent = |nodes| {
+            let mesh = Mesh { nodes, ..Mesh::of_zero(4) };
+            let config = Config { mesh, device: DeviceKind::Cuda, transport: TransportKind::Nccl, ..Config::PLAIN };
+            let plan = PlanBuf::new("", config.at_stage(3), &[unit, Unit { source: 1, ..unit }]);
+            plan.with(|plan| {
+                let numbers = plan.agreed_values();
+                (Traffic::between_hosts(plan, 1, plan.pipeline_stages[0].step), numbers)
+            })
+        };
+        assert_eq!(sent(1).0, Traffic::default());
+        let (between, numbers) = sent(2);
+        // The last unit of the forward is the first of the backward, and gathered once.
+        assert_eq!((between.gather_bytes, between.reduce_bytes), (3 * 2 * 128 * 4, 2 * 2 * 128 * 4));
+        assert_eq!(between.agree_bytes, exchanged_bytes(numbers) + 2 * numbers * 8);
+        assert_eq!(between.total_bytes(), between.gather_bytes + between.reduce_bytes + between.agree_bytes);
+    }
+}

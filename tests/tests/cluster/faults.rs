@@ -393,7 +393,9 @@ fn a_host_that_does_not_resolve_ends_the_start() {
         let library = mpi.library();
         let environment = [("ZERO_MPI", &*library), ("ZERO_JOIN_TIMEOUT_S", "2")];
         let end = Job::of(net.launch(mpi, 2, 2, &environment, &PAIRS.endless())).end(&net);
-        assert!(!end.success && end.errors.contains("nowhere"), "{}", end.errors);
+        // The launcher of MPICH may end before it has passed on what ssh says.
+        let says = ["nowhere", if mpi == Mpi::Mpich { "Launch proxy failed" } else { "nowhere" }];
+        assert!(!end.success && says.iter().any(|says| end.errors.contains(says)), "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
     }
 }
