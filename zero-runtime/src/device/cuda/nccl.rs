@@ -1,5 +1,6 @@
 //! NCCL: groups of ranks between whose devices it carries bytes, as work of the queue that was entered. It only carries: it is
-//! given sends, receives and gathers, and what is summed, kernels sum. Its communicators do not block, so the host looks how they are.
+//! given sends, receives and gathers, and what is summed, kernels sum. Its communicators do not block, so the host looks how they
+//! are.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

@@ -1,7 +1,6 @@
 //! Links: posts the messages that a rank sends to ranks of other hosts and receives from them, as the plan says: in each op, or,
-//! where something else carries bytes between hosts, only in exchanges of numbers. The
-//! end of a message raises the count that the other rank would raise itself if it shared this one's memory, so a rank that waits
-//! need not know which of the two it was.
+//! where something else carries bytes between hosts, only in exchanges of numbers. The end of a message raises the count that the
+//! other rank would raise itself if it shared this one's memory, so a rank that waits need not know which of the two it was.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -206,8 +205,8 @@ impl<D: Device> Shared<'_, D> {
     /// # Safety
     /// The promise of [`crate::transport::Transport::begin`].
     pub(in crate::transport) unsafe fn link(&mut self, op: Op, position: &Position) {
-        let carries = self.arena.plan().config.sends_messages();
-        let Some(links) = self.links.as_mut().filter(|_| carries) else { return };
+        let by_messages = self.arena.plan().config.sends_messages();
+        let Some(links) = self.links.as_mut().filter(|_| by_messages) else { return };
         let (arena, told) = (&self.arena, ToldCounts { counts: &self.told, sums: &self.sums });
         links.arrived.clear();
         links.count(op);
@@ -228,8 +227,8 @@ impl<D: Device> Shared<'_, D> {
     /// # Safety
     /// The promise of [`crate::transport::Transport::end`].
     pub(in crate::transport) unsafe fn link_done(&mut self, op: Op, position: &Position) {
-        let carries = self.arena.plan().config.sends_messages();
-        let Some(links) = self.links.as_mut().filter(|_| carries) else { return };
+        let by_messages = self.arena.plan().config.sends_messages();
+        let Some(links) = self.links.as_mut().filter(|_| by_messages) else { return };
         if let Op::Settle { .. } = op {
             let settled = links.postings.receives_terms_for();
             assert_eq!(settled, Some(op), "buckets are settled in the order in which they were offered");

@@ -1,6 +1,6 @@
 //! Reports: tell ranks of other hosts which ops the ranks of this host are in, and what they have told so far, while one of these
 //! stays in the same op for long. So a rank that gives another one up can say which one that is and what it was in, even if it is
-//! on another host. Ranks that go on tell nothing.
+//! on another host. Ranks that go on tell nothing, but a rank whose device works on one step for long is taken for one that waits.
 //!
 //! Each rank tells its counterparts on other hosts of all ranks of its host, as it may be the only one there that still can. A
 //! report is received before the next is sent, so none are kept waiting for a rank that does not listen.
