@@ -1,4 +1,4 @@
-//! Reference GPT: the `gpt` example's model written the obvious way, to hold the real one against.
+//! Reference GPT: the `gpt` example's model written the obvious way, to compare the real one with.
 //!
 //! Plain loops over `f64`, one thread, every activation kept. Never fast, and never built from the crates it checks.
 

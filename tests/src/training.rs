@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
+use zero_plan::{Axis, Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};
@@ -219,7 +219,7 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<
     Ok(outcome)
 }
 
-/// Holds what a rank mapped, and what it took from its peers in so many steps, against its plan.
+/// Compares what a rank mapped, and what it took from its peers in so many steps, with its plan.
 ///
 /// # Panics
 /// If they differ.
@@ -233,7 +233,7 @@ pub fn assert_as_planned(plan: &Plan, rank: usize, steps: u64, moved: Moved, map
     assert_eq!(mapped_bytes, planned, "rank {rank} has other mappings than planned: {config:?}");
 }
 
-/// Holds what a rank sent to other hosts, and took from them, in so many steps against its plan.
+/// Compares what a rank sent to other hosts, and took from them, in so many steps with its plan.
 ///
 /// # Panics
 /// If they differ.
@@ -244,6 +244,11 @@ pub fn assert_crosses_as_planned(plan: &Plan, rank: usize, steps: u64, crossed: 
     let taken = Traffic::from_hosts(plan, rank, plan.of_rank(rank).step);
     let taken = steps * (taken.total_bytes() - taken.agree_bytes);
     assert_eq!(crossed.taken_bytes, taken, "rank {rank} took other bytes of other hosts than planned: {config:?}");
+}
+
+/// Bytes of parameters and gradients, which are what the published volumes count.
+pub fn payload_bytes(traffic: &Traffic) -> usize {
+    traffic.on(Axis::Zero) + traffic.on(Axis::Replica)
 }
 
 /// Micro-batches of noise for the tiny models, cut from one global batch: rank and micro-batch only say which part.

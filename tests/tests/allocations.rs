@@ -136,7 +136,7 @@ fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape
     Cpu::ONE_THREAD.on_threads(NonZeroUsize::new(2).expect("threads"), "test", work).expect("threads")
 }
 
-/// Runs `rank` as each rank of a plan and holds what it counted against what is promised.
+/// Runs `rank` as each rank of a plan and compares what it counted with what is promised.
 fn assert_no_step_allocates<M: Model<Shape: Shape<Device = Cpu>>>(
     config: Config,
     rank: impl Fn(Shared) -> [usize; 2] + Sync,

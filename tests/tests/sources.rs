@@ -1,4 +1,4 @@
-//! Sources: what holds of the text of the workspace. Each code that stands in it is in the catalogue, and each entry of the
+//! Sources: what is true of the text of the workspace. Each code that stands in it is in the catalogue, and each entry of the
 //! catalogue is used; no two types share a name. Never judges what a code says.
 
 use std::collections::BTreeMap;

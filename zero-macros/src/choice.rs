@@ -15,7 +15,7 @@ use crate::attr::AttributeOptions;
 use crate::environment::Environment;
 use crate::mistake::{Checked, Mistake};
 
-/// A spec that holds no mistake.
+/// A spec without mistakes.
 #[derive(Debug)]
 pub struct Choice {
     /// What it stands for.

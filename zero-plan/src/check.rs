@@ -4,8 +4,8 @@
 
 /// Returns the first broken rule of several.
 macro_rules! rules {
-    ($($holds:expr => $rule:literal,)*) => {{
-        $(if !$holds { return Some($rule); })*
+    ($($is_kept:expr => $rule:literal,)*) => {{
+        $(if !$is_kept { return Some($rule); })*
     }};
 }
 

@@ -112,7 +112,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// A key with what it takes and what holds without it.
+/// A key with what it takes and what applies without it.
 fn row(key: &Key) -> String {
     let by_default = match key.default {
         KeyDefault::Required => "; it must be given".to_owned(),

@@ -3,8 +3,8 @@
 //!
 //! How data flows: the text of a [`spec`] is parsed and checked into a [`Config`]. The sizes of [`mod@unit`]s and the
 //! config give the [`layout`]; both give the [`schedule`], which [`mod@check`] walks with rules of its own. A [`Plan`]
-//! holds the tables. [`mod@prove`] holds those of all ranks against one another; [`Traffic`], [`makespan`] and
-//! [`report`] read them, and tests hold them against published figures. What sizes decide is a `const fn`: the compiler
+//! holds the tables. [`mod@prove`] compares those of all ranks with one another; [`Traffic`], [`makespan`] and
+//! [`report`] read them, and tests compare them with published figures. What sizes decide is a `const fn`: the compiler
 //! runs it for [`static_plan!`], and [`PlanBuf`] runs the same at run time.
 
 #![forbid(unsafe_code)]

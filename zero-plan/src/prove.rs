@@ -1,4 +1,4 @@
-//! Prove: what must hold between the ranks of a plan, shown over the ops of every one of them. Shares no code with what
+//! Prove: what must be true between the ranks of a plan, shown over the ops of every one of them. Shares no code with what
 //! makes schedules, and never takes for granted that ranks do the same: each is walked by itself.
 //!
 //! Six proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and pair

@@ -1,5 +1,5 @@
 //! States: the published formulas of sharded training: bytes of model states, volumes, bubbles, operations. What a plan
-//! takes and sends is counted from its tables and held against them. Never looks at a plan.
+//! takes and sends is counted from its tables and compared with them. Never looks at a plan.
 
 use serde::Serialize;
 

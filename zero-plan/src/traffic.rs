@@ -275,11 +275,6 @@ impl Traffic {
         }
     }
 
-    /// Bytes of parameters and gradients, which are what the published volumes count.
-    pub fn payload_bytes(&self) -> usize {
-        self.on(Axis::Zero) + self.on(Axis::Replica)
-    }
-
     /// Bytes along an axis.
     pub fn on(&self, axis: Axis) -> usize {
         match axis {

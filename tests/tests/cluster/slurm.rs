@@ -130,7 +130,7 @@ fn a_rank_that_ends_by_itself_ends_all_nodes() {
 }
 
 /// What `cargo zero launch --slurm` writes, with paths of this machine, and where the job prints. A test beside what writes it
-/// holds it against this file.
+/// compares it with this file.
 fn batch(folder: &TempDir, steps: &str) -> [PathBuf; 2] {
     let script = include_str!("../../cluster/job.sh")
         .replace("/shared/hosts", PROGRAM)

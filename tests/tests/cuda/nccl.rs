@@ -15,7 +15,7 @@ use zero_tests::training::{HYPER, Outcome, STEPS, Start, assert_as_planned, mesh
 
 use super::engine::over;
 
-/// Trains over NCCL, holds each rank against its plan, and gives what each came to.
+/// Trains over NCCL, compares each rank with its plan, and gives what each came to.
 struct Attempt<F>(F);
 
 type Attempted = Result<Vec<Result<Outcome, RunError>>, LaunchError>;

@@ -1,5 +1,5 @@
 //! Layers in bf16, against the same layers in f32 by the same numbers: as far apart as their roundings bring them, and no
-//! farther. In f32 they are held against finite differences.
+//! farther. In f32 they are compared with finite differences.
 
 use std::marker::PhantomData;
 

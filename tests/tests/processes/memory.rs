@@ -23,7 +23,7 @@ fn spec(name: &str, threads: &str, data: &Path, metrics: &Path) -> Command {
     command
 }
 
-/// Starts a spec and holds what its processes held against its plan: what the run says of all ranks, and what the kernel
+/// Starts a spec and compares what its processes held with its plan: what the run says of all ranks, and what the kernel
 /// says of rank 0, which counts all shared memory that it has touched.
 fn stays_below_its_plan(name: &str, data: &Path, data_as: &[&str]) {
     let directory = tempfile::tempdir().unwrap();

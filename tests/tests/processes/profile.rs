@@ -142,7 +142,7 @@ fn a_profile_says_where_the_time_goes() {
     assert_eq!(row("bucket "), ["bucket", "claim", "reduce", "settle"]);
     let whole = row("whole step: ");
     assert!(whole[2].parse::<f64>().unwrap() > 0.0 && whole[3] == "GFLOP/s", "{whole:?}");
-    // What measuring the machine took is not held against the plan.
+    // What measuring the machine took is not compared with the plan.
     assert_eq!(row("bytes copied per step")[4], row("bytes copied per step")[5]);
 }
 

@@ -1,4 +1,4 @@
-//! What `main` trains is what its arguments say: held, to the bit, against an engine that the test drives itself, on ranks
+//! What `main` trains is what its arguments say: compared, to the bit, with an engine that the test drives itself, on ranks
 //! that are threads.
 
 use std::fs;

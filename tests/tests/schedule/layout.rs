@@ -1,4 +1,4 @@
-//! Layout: what must hold of where things lie, worked out anew from sizes. Shares nothing with the check.
+//! Layout: what must be true of where things lie, worked out anew from sizes. Shares nothing with the check.
 
 use std::ops::Range;
 

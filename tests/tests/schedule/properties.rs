@@ -1,4 +1,4 @@
-//! Properties: what holds of the plan of every model.
+//! Properties: what is true of the plan of every model.
 
 use proptest::prelude::*;
 use zero_plan::{TransportKind, prove};

@@ -131,8 +131,8 @@ struct World<'p> {
 
 type Done = Result<(), String>;
 
-fn require(holds: bool, fault: impl FnOnce() -> String) -> Done {
-    if holds { Ok(()) } else { Err(fault()) }
+fn require(is_kept: bool, fault: impl FnOnce() -> String) -> Done {
+    if is_kept { Ok(()) } else { Err(fault()) }
 }
 
 /// Runs a step, an evaluation and another step.

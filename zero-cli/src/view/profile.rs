@@ -127,7 +127,7 @@ pub mod tests {
         PlanBuf::new("Four", config, &[unit(0), unit(1), unit(2), unit(3)])
     }
 
-    /// What is read of a trace that is held against another plan, or the error.
+    /// What is read of a trace that is compared with another plan, or the error.
     fn read_as(trace: &str, planned: &PlanBuf) -> Result<MeasuredStep, String> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("profile.json");

@@ -178,7 +178,7 @@ impl Question<'_> {
         }
     }
 
-    /// What must hold before anything is searched.
+    /// What must be true before anything is searched.
     ///
     /// # Errors
     /// Z0161, Z0163.

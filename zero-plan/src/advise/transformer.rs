@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(params(LLAMA_2_70B), 68_976_648_192);
     }
 
-    /// The runtime's own count of a block at these sizes, which its tests hold against published formulas.
+    /// The runtime's own count of a block at these sizes, which its tests compare with published formulas.
     #[test]
     fn a_block_multiplies_what_its_weights_and_its_scores_say() {
         let block = LLAMA_3_8B.units(Width::BF16, 1, 1024)[1];

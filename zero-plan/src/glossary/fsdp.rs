@@ -79,7 +79,7 @@ pub(super) const WORDS: &[Word] = &[
         &["fsdp_forward_prefetch"],
         &["zero.prefetch"],
         "Whether the next all-gather of forward is issued before the current unit runs. In FSDP the order of calls \
-         from the host decides otherwise; here order is a constant, and `prefetch` holds for forward too.",
+         from the host decides otherwise; here order is a constant, and `prefetch` applies to forward too.",
     ),
     word(
         "limit_all_gathers",

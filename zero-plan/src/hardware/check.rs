@@ -82,8 +82,8 @@ struct Checks<'t> {
 }
 
 impl Checks<'_> {
-    fn require(&mut self, key: &str, holds: bool, expected: &str) {
-        if holds {
+    fn require(&mut self, key: &str, is_met: bool, expected: &str) {
+        if is_met {
             return;
         }
         let spans = locate(self.text, key);

@@ -176,7 +176,7 @@ fn prefetch(settings: &mut Settings, draft: &mut Draft) {
         settings.note(SettingFate::Nearest, path, reason);
     }
     if is_forward != (draft.prefetch > 0) {
-        let reason = format!("`prefetch: {}` holds for forward and backward alike", draft.prefetch);
+        let reason = format!("`prefetch: {}` applies to forward and backward alike", draft.prefetch);
         settings.note(SettingFate::Nearest, "fsdp_config.fsdp_forward_prefetch", reason);
     }
 }

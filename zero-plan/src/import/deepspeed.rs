@@ -97,7 +97,7 @@ impl ZeroSettings {
     }
 }
 
-/// Notes which settings are left to a script, and what holds until they have a value.
+/// Notes which settings are left to a script, and what applies until they have a value.
 fn note_auto(settings: &mut Settings) {
     for (path, until) in [
         ("train_batch_size", "`--ranks`, `--sequences` and `--micro-batches` give it"),

@@ -41,12 +41,12 @@ impl SourcePicture {
                 KeyDefault::Value(value) | KeyDefault::Absent(value) => value,
                 KeyDefault::Required | KeyDefault::OfItsKeys => "",
             };
-            let held = || spec.as_ref().and_then(|spec| key.held(spec)).unwrap_or_else(|| default.to_owned());
+            let value = || spec.as_ref().and_then(|spec| key.value_in(spec)).unwrap_or_else(|| default.to_owned());
             KeyPicture {
                 path: key.path,
                 about: key.about,
                 line: spans.as_ref().map(|spans| 1 + text[..spans.key.start].matches('\n').count()),
-                value: spans.map_or_else(held, |spans| text[spans.value].to_owned()),
+                value: spans.map_or_else(value, |spans| text[spans.value].to_owned()),
             }
         };
         Self { name: name.to_owned(), text: text.to_owned(), keys: keys.map(key).collect() }

@@ -1,4 +1,4 @@
-//! Reports of whole plans against the texts in `golden`, and what must hold of any report.
+//! Reports of whole plans, compared with the texts in `golden`, and what must be true of any report.
 
 use super::*;
 use crate::config::{DeviceKind, Often, Order, Recompute, TransportKind, Width};

@@ -35,7 +35,7 @@ pub fn changes(first: &Spec, second: &Spec) -> Vec<KeyChange> {
     let is_section = |key: &Key| keys_in(key.path).next().is_some() && key.path != "pipeline.schedule";
     let values = KEYS.iter().filter(|key| !is_section(key) && !key.path.starts_with("pipeline.schedule."));
     let differing = values.filter(|key| !key.agree(first, second));
-    differing.map(|key| KeyChange { key: key.path, first: key.held(first), second: key.held(second) }).collect()
+    differing.map(|key| KeyChange { key: key.path, first: key.value_in(first), second: key.value_in(second) }).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Inline: the options of `#[zero(...)]`, read as the spec that they stand for and held against one. Never sees tokens:
+//! Inline: the options of `#[zero(...)]`, read as the spec that they stand for and compared with one. Never sees tokens:
 //! the attribute's author finds the place by the diagnostic's key, which is the option's name.
 
 use std::collections::BTreeMap;
@@ -184,7 +184,7 @@ fn disagreement(spec: &Spec, text: &str, option: &GivenOption) -> Diagnostic {
             let (line, column) = line_column(text, spans.key.start);
             format!("says `{key}: {}` at {line}:{column}", &text[spans.value])
         }
-        None => match (row.held(spec), row.default) {
+        None => match (row.value_in(spec), row.default) {
             (Some(value), _) => format!("leaves `{key}` at its default, `{value}`"),
             (None, KeyDefault::Absent(meaning)) => format!("gives none: {meaning}"),
             (None, _) => "gives none".to_owned(),
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(pairs.map(|(name, ..)| name)[..], keys::options().map(|(name, _)| name).collect::<Vec<_>>());
         for (name, _, expected) in pairs {
             let path = path(name).unwrap();
-            assert_eq!(format!("{path}: {}", row(path).unwrap().held(&spec).unwrap()), expected);
+            assert_eq!(format!("{path}: {}", row(path).unwrap().value_in(&spec).unwrap()), expected);
         }
     }
 

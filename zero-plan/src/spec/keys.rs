@@ -20,7 +20,7 @@ pub struct Key {
     pub expects: &'static str,
     /// What a number there counts; empty where there is none.
     pub unit: &'static str,
-    /// What holds where it is not given.
+    /// What applies where it is not given.
     pub default: KeyDefault,
     /// What it decides, in one sentence.
     pub about: &'static str,
@@ -28,13 +28,13 @@ pub struct Key {
     range: RangeInclusive<u64>,
     /// Its value in a spec; none where it is a section.
     at: Option<fn(&mut Spec) -> &mut dyn Readable>,
-    /// The value that holds where it is not given, if that follows from other keys.
+    /// The value that applies where it is not given, if that follows from other keys.
     pub(super) follows: Option<fn(&Spec) -> String>,
     /// What stands in front of the parentheses around keys that lie in it.
     opening: Option<&'static str>,
 }
 
-/// What holds where a key is not given.
+/// What applies where a key is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyDefault {
     /// Nothing: it must be given.
@@ -256,7 +256,7 @@ impl Key {
     }
 
     /// The value in `spec` as it would be written; none where there is none, neither given nor by default.
-    pub fn held(&self, spec: &Spec) -> Option<String> {
+    pub fn value_in(&self, spec: &Spec) -> Option<String> {
         if let Some(follows) = self.follows {
             return Some(follows(spec));
         }
@@ -268,7 +268,7 @@ impl Key {
     /// Whether two specs say the same, in whatever words.
     pub(super) fn agree(&self, a: &Spec, b: &Spec) -> bool {
         let number = |spec: &Spec| self.at.and_then(|at| at(&mut spec.clone()).number());
-        let said = |spec| number(spec).map(|number| number.to_string()).or_else(|| self.held(spec));
+        let said = |spec| number(spec).map(|number| number.to_string()).or_else(|| self.value_in(spec));
         said(a) == said(b)
     }
 }

@@ -125,7 +125,7 @@ impl Spec {
     }
 }
 
-/// RON, with every key and what holds for it.
+/// RON, with every key and its value.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&parse::ron().to_string(self).expect("a spec can be written"))

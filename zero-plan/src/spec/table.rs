@@ -69,7 +69,7 @@ mod tests {
         for key in KEYS {
             let path = key.path;
             match key.default {
-                KeyDefault::Value(default) => assert_eq!(key.held(&spec).as_deref(), Some(default), "{path}"),
+                KeyDefault::Value(default) => assert_eq!(key.value_in(&spec).as_deref(), Some(default), "{path}"),
                 KeyDefault::Absent(_) => assert_eq!(locate(&written, path), None, "{path}"),
                 KeyDefault::Required => assert!(is_missed(path), "{path}"),
                 KeyDefault::OfItsKeys => assert!(is_section(key) && locate(&written, path).is_some(), "{path}"),

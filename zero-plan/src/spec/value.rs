@@ -27,7 +27,7 @@ impl<T: Number + DeserializeOwned> Readable for T {
     }
 }
 
-/// A value that may come to a number, which is held against the range of its key; two ways to write one number agree.
+/// A value that may come to a number, which is compared with the range of its key; two ways to write one number agree.
 pub(super) trait Number {
     /// The number; none where the value is more than that.
     fn number(&self) -> Option<u64> {

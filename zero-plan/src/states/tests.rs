@@ -1,4 +1,4 @@
-//! Published tables cell by cell, and plans held against the same formulas.
+//! Published tables cell by cell, and plans compared with the same formulas.
 
 use super::published::{LayerOperations, PassTimes, Pipelining};
 use super::*;

@@ -49,7 +49,7 @@ impl Comparison {
 }
 
 /// Compares all states of two checkpoints, tensor by tensor, found by name. Where only one has a master copy, the other's
-/// parameters are held against it. `progress` is told how many elements more were compared.
+/// parameters are compared with it. `progress` is told how many elements more were compared.
 ///
 /// # Errors
 /// Z0385, Z0387 or Z0389 if one of them is not whole.

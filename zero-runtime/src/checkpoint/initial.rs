@@ -27,7 +27,7 @@ impl InitialCheckpoint {
         path.join(MANIFEST).exists()
     }
 
-    /// Opens a checkpoint, and holds it against a model.
+    /// Opens a checkpoint, and compares it with a model.
     ///
     /// # Errors
     /// Those of [`Checkpoint::open`], and Z0390 if it is of another model.

@@ -49,7 +49,7 @@ pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
 /// What a device says that no plan asks to carry bytes.
 const NO_CARRIER: &str = "devices that reach memory of others carry nothing";
 
-/// Operations on views of one device's memory. What holds for all of them:
+/// Operations on views of one device's memory. What applies to all of them:
 ///
 /// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that an op is not told follow from the lengths of
 ///   its views. Lengths that do not fit are a panic. What an op makes of an id beyond its table is open, but it touches no

@@ -194,7 +194,7 @@ pub trait Layer<S: Shape, X: Activation> {
     /// and of any content where there are none; `saved` and `work` are scratch.
     ///
     /// The default is right for a layer that treats each token by itself, wherever it stands. One in which tokens depend on
-    /// others, or on their places, has to say how: [`crate::testing::gradcheck`] holds this against `forward`, and refuses
+    /// others, or on their places, has to say how: [`crate::testing::gradcheck`] compares this with `forward`, and refuses
     /// a layer that forgot it.
     fn decode(cx: &Context<S::Device>, pass: Forward<S, X, Self::Output>, _cache: ViewMut<S::Device, u8>) {
         Self::forward(cx, pass);

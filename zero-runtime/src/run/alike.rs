@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::profile::gather;
 use crate::transport::Transport;
 
-/// Gets devices ready, and holds what they are against one another. Every rank must call it.
+/// Gets devices ready, and compares what they are with one another. Every rank must call it.
 ///
 /// # Errors
 /// Z0447, the same on all ranks, if one has another device than most; [`crate::transport::Lost`].

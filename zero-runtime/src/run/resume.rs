@@ -167,7 +167,7 @@ fn agreed<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     }
 }
 
-/// Opens a checkpoint, holds it against the model and the run, and verifies this rank's part of it.
+/// Opens a checkpoint, compares it with the model and the run, and verifies this rank's part of it.
 fn open<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     engine: &Engine<'p, M, T>,
     job: &Job<M, F>,

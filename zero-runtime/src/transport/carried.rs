@@ -192,18 +192,23 @@ impl<'p, D: Device> Shared<'p, D> {
             // A parcel comes from the first of the two.
             _ => 0,
         };
+        gathered(plan, op, &own, &own, &mut |source, all| whole.push((source, all)));
+        let shared_bytes: usize = whole.iter().map(|(source, _)| source.len_bytes).sum();
         let peers = along.map_or(0, |axis| mesh.len(axis));
         for peer in (0..peers).map(|index| along.map_or(own, |axis| own.along(axis, index))) {
-            arrivals(plan, op, position, &peer, &mut |arrival| {
-                if arrival.from == own.at {
-                    leaving.push((index(peer.at), arrival.source));
-                    crossed.sent_bytes += crossing(plan, rank, mesh.rank(peer.at), arrival.source.len_bytes);
-                }
-            });
+            let mut given_bytes = shared_bytes;
+            if whole.is_empty() {
+                arrivals(plan, op, position, &peer, &mut |arrival| {
+                    if arrival.from == own.at {
+                        leaving.push((index(peer.at), arrival.source));
+                        given_bytes += arrival.source.len_bytes;
+                    }
+                });
+            }
+            crossed.sent_bytes += crossing(plan, rank, mesh.rank(peer.at), given_bytes);
         }
-        gathered(plan, op, &own, &own, &mut |source, all| whole.push((source, all)));
         let Some(CarriedWays { arrived, leaving, gathered: whole, .. }) = &self.carried else { return Ok(()) };
-        let (arrived, leaving) = if whole.is_empty() { (&arrived[..], &leaving[..]) } else { Default::default() };
+        let arrived = if whole.is_empty() { &arrived[..] } else { &[] };
         let arena = &self.arena;
         // SAFETY: nobody else touches what is received: it is this rank's, for this op.
         let received = arrived.iter().map(|(_, arrival)| unsafe {

@@ -10,6 +10,7 @@ pub(crate) mod carried;
 pub mod cluster;
 pub(crate) mod control;
 mod doing;
+mod exchange;
 pub mod handover;
 pub mod local;
 mod mates;

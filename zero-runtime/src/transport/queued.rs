@@ -98,6 +98,14 @@ impl<D: Device> Shared<'_, D> {
         self.queued.0.clear();
     }
 
+    /// This rank goes on no more, as it has lost another one. What its device would carry never comes, and whoever gives the device
+    /// back would wait for that before the loss is told.
+    pub(super) fn leave_queues(&self, device: &D) {
+        if self.carried.is_some() {
+            self.end_queues(device);
+        }
+    }
+
     /// Ends all that the device was asked for. A queue of another rank may go on for a moment with what it was asked for before,
     /// and tell a count that is below the one it was answered for by: so that is done again, until this device is idle.
     fn end_queues(&self, device: &D) {

@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
@@ -29,7 +28,7 @@ pub struct Shared<'p, D: Device = Cpu> {
     /// For each kind of parcel and each slot that they leave from: which of them lay there last.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank on their way to where others read them.
-    mine: Vec<f64>,
+    pub(super) mine: Vec<f64>,
     /// The counts that this rank's device waits for, where that does the waiting.
     pub(super) queued: QueuedWaits,
     /// How waits begin.
@@ -120,7 +119,7 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Tells the others one more of a count, once all that this rank's device was asked for so far is done. Gives which one
     /// it is.
-    fn tell(&mut self, device: &D, count: Count) -> u32 {
+    pub(super) fn tell(&mut self, device: &D, count: Count) -> u32 {
         let next = self.next(count);
         self.told[count.index()] = next;
         let signal = self.own().signal(count);
@@ -144,7 +143,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// The same of every other rank.
-    fn await_all(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
+    pub(super) fn await_all(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
         let (ranks, own) = (self.arena.plan().config.mesh.ranks(), self.rank());
         (0..ranks).filter(|&rank| rank != own).try_for_each(|rank| self.await_count(device, rank, count, target))
     }
@@ -189,7 +188,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Waits until a count of `rank` has reached `target`.
-    fn await_on_host(&self, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
+    pub(super) fn await_on_host(&self, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         let (notice, give_up) = (|periods| self.still_waits_for(rank, periods), || self.gives_up(rank));
         let (own, spins, patience, sleeps_max) = (self.own(), self.spins, Some(&PATIENCE), self.sleeps_max);
         let (notice, give_up) = (&notice, &give_up);
@@ -227,7 +226,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// Waits until all has left that other hosts have been sent.
-    fn await_leaving(&self) -> Result<(), Lost> {
+    pub(super) fn await_leaving(&self) -> Result<(), Lost> {
         let leaving = self.links.iter().flat_map(Links::leaving);
         leaving.into_iter().try_for_each(|&(rank, count, target)| self.await_on_host(rank, count, target))
     }
@@ -358,120 +357,22 @@ impl<'p, D: Device> Shared<'p, D> {
         plan.config.mesh.rank(Coordinates { pipeline, ..self.arena.coordinates() })
     }
 
-    /// Where a rank keeps the reason for this exchange, and its numbers.
-    fn numbers(&self, rank: usize, len: usize) -> (&AtomicU64, &[AtomicU64]) {
-        assert!(len <= self.arena.plan().agreed_values(), "{len} numbers are more than ranks agree on");
-        let round = self.told(Count::Entered);
-        // SAFETY: room for the reason and as many numbers, aligned since it starts on a page and holds words of this size,
-        // zero at first, and used as atomics by hosts; a device writes its numbers before it tells that, and reads those of
-        // others after it was told.
-        let words = unsafe { core::slice::from_raw_parts(self.arena.numbers(rank, round).cast(), 1 + len) };
-        let (reason, numbers) = words.split_first().expect("a reason at least");
-        (reason, numbers)
-    }
-
-    /// Meets all other ranks, which must come for the same reason. What this one leaves for them has been left.
+    /// [`Transport::begin`], but for what an error leaves in the queues of a device.
     ///
-    /// # Panics
-    /// On every rank, if one has come for another reason.
-    fn meet(&self, call: u64, len: usize, mut met: impl FnMut(usize, &[AtomicU64])) -> Result<(), Lost> {
-        let mut others = None;
-        for rank in 0..self.arena.plan().config.mesh.ranks() {
-            self.await_on_host(rank, Count::Entered, self.told(Count::Entered))?;
-            let (reason, numbers) = self.numbers(rank, len);
-            if reason.load(Ordering::Relaxed) != call {
-                others.get_or_insert(rank);
-            }
-            met(rank, numbers);
+    /// # Safety
+    /// As there.
+    unsafe fn begin_op(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
+        if let Op::Spread { bucket, axis } = op {
+            self.await_sent(device, bucket, axis)?;
         }
-        // Otherwise one of them might update what another is still reading.
-        if let Some(other) = others {
-            panic!(
-                "rank {other} makes another call than rank {}: all ranks of a run must make the same calls of their \
-                 engines, in the same order",
-                self.rank()
-            );
+        if matches!(op, Op::Gather { .. }) && self.arena.plan().config.shares_gathers() {
+            self.await_released(device)?;
         }
-        Ok(())
-    }
-
-    /// Tells that this rank has come to an exchange, for a reason.
-    fn enter(&mut self, call: u64) {
-        self.told[Count::Entered.index()] = self.next(Count::Entered);
-        self.numbers(self.rank(), 0).0.store(call, Ordering::Relaxed);
-    }
-
-    /// [`Transport::exchange`] where the host knows the numbers of its rank as soon as it asks for them.
-    fn exchange_on_host(
-        &mut self,
-        device: &D,
-        call: u64,
-        mine: View<D, f64>,
-        mut all: ViewMut<D, f64>,
-    ) -> Result<(), Lost> {
-        let len = mine.len();
-        device.read(mine, &mut self.mine[..len]);
-        self.await_leaving()?;
-        self.enter(call);
-        for (to, number) in self.numbers(self.rank(), len).1.iter().zip(&self.mine) {
-            to.store(number.to_bits(), Ordering::Relaxed);
-        }
-        self.own().signal(Count::Entered).raise();
-        // SAFETY: all that was sent has left; ranks of this host read what others left two exchanges ago before they entered
-        // the last, for which this one has waited.
-        unsafe { self.link_numbers() };
-        self.meet(call, len, |rank, numbers| {
-            device.stage(all.reborrow().part(rank * len, len), |to| {
-                for (number, from) in to.iter_mut().zip(numbers) {
-                    *number = f64::from_bits(from.load(Ordering::Relaxed));
-                }
-            });
-        })
-    }
-
-    /// The same where that would be a wait for the device: hosts meet for the reason, devices exchange the numbers.
-    fn exchange_on_device(
-        &mut self,
-        device: &D,
-        call: u64,
-        mine: View<D, f64>,
-        mut all: ViewMut<D, f64>,
-    ) -> Result<(), Lost> {
-        let len = mine.len();
-        self.await_leaving()?;
-        self.enter(call);
-        self.own().signal(Count::Entered).raise();
-        // SAFETY: as in an exchange on the host. Numbers go another way: what is sent beside the reason is room for them.
-        unsafe { self.link_numbers() };
-        self.meet(call, len, |_, _| {})?;
-        if self.carried.is_some() {
-            // SAFETY: all ranks have come for the same reason, with as many numbers.
-            unsafe { self.carry_numbers(device, mine, all) }?;
-            // It tells so after, as otherwise a rank that stops in between would owe nothing.
-            let target = self.tell(device, Count::Exchanged);
-            return self.await_all(device, Count::Exchanged, target);
-        }
-        // SAFETY: room for this rank's numbers, which only its device writes. What others read there two exchanges ago they
-        // have read: each told its numbers of the last exchange after that, for which this device has waited.
-        let own = unsafe { ViewMut::from_raw(self.numbers_on(device, self.rank(), len), len) };
-        device.copy(own, mine);
-        let target = self.tell(device, Count::Exchanged);
-        for rank in 0..self.arena.plan().config.mesh.ranks() {
-            // Its own are there: they were copied in this queue. A wait for itself would look like one for another rank.
-            if rank != self.rank() {
-                self.await_count(device, rank, Count::Exchanged, target)?;
-            }
-            // SAFETY: the numbers of a rank that has told them, which are written again after this device has told its next.
-            let numbers = unsafe { View::from_raw(self.numbers_on(device, rank, len), len) };
-            device.copy(all.reborrow().part(rank * len, len), numbers);
-        }
-        Ok(())
-    }
-
-    /// Where the device finds the numbers of a rank.
-    fn numbers_on(&self, device: &D, rank: usize, len: usize) -> *mut f64 {
-        let numbers = self.numbers(rank, len).1;
-        device.reach(numbers.as_ptr().cast::<f64>().cast_mut())
+        // SAFETY: by the caller's promise.
+        unsafe { self.link(op, position) };
+        self.await_op(device, op, position)?;
+        // SAFETY: by the caller's promise.
+        unsafe { self.carry(device, op, position) }
     }
 }
 
@@ -491,17 +392,9 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     }
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
-        if let Op::Spread { bucket, axis } = op {
-            self.await_sent(device, bucket, axis)?;
-        }
-        if matches!(op, Op::Gather { .. }) && self.arena.plan().config.shares_gathers() {
-            self.await_released(device)?;
-        }
         // SAFETY: by the caller's promise.
-        unsafe { self.link(op, position) };
-        self.await_op(device, op, position)?;
-        // SAFETY: by the caller's promise.
-        unsafe { self.carry(device, op, position) }
+        let begun = unsafe { self.begin_op(device, op, position) };
+        begun.inspect_err(|_| self.leave_queues(device))
     }
 
     unsafe fn end(&mut self, device: &D, op: Op, position: &Position) {
@@ -526,7 +419,8 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {
         self.moved.copied.agree_bytes += (self.arena.plan().config.mesh.ranks() - 1) * size_of::<f64>() * mine.len();
         if D::QUEUES {
-            self.exchange_on_device(device, call, mine, all)
+            let exchanged = self.exchange_on_device(device, call, mine, all);
+            exchanged.inspect_err(|_| self.leave_queues(device))
         } else {
             self.exchange_on_host(device, call, mine, all)
         }

@@ -37,7 +37,7 @@ pub struct ImportedTensor {
 }
 
 impl Import {
-    /// Opens the folder of `--init`, and holds it against a model.
+    /// Opens the folder of `--init`, and compares it with a model.
     ///
     /// # Errors
     /// Z0360 to Z0367.

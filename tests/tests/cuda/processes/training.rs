@@ -26,7 +26,7 @@ impl Visitor for Train<'_> {
     }
 }
 
-/// Trains these layouts on processes, each in several orders, and holds them against threads whose devices reach one another.
+/// Trains these layouts on processes, each in several orders, and compares them with threads whose devices reach one another.
 fn train_alike<const N: usize>(rows: &[[&str; N]]) {
     if !pretend::is_cuda() {
         return;

@@ -7,9 +7,10 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0450",
         title: "no MPI library",
-        explanation: "With `transport: Cluster` MPI carries bytes between hosts, and ranks of several hosts with `Nccl` meet by it. Its library is opened when ranks start, by the \
-            name in ZERO_MPI or by the usual names of Open MPI, MPICH and the standard's interface, and none could be. \
-            Install the MPI whose mpirun or mpiexec starts the ranks on every host. Nothing else carries the bytes instead.",
+        explanation: "With `transport: Cluster` MPI carries bytes between hosts, and ranks of several hosts with `Nccl` meet by \
+            it. Its library is opened when ranks start, by the name in ZERO_MPI or by the usual names of Open MPI, MPICH and the \
+            standard's interface, and none could be. Install the MPI whose mpirun or mpiexec starts the ranks on every host. \
+            Nothing else carries the bytes instead.",
         example: "mpirun --host a:2,b:2 ./zero3, where b has no libmpi.so.40",
     },
     Code {

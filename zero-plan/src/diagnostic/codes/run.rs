@@ -24,7 +24,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0410",
         title: "mappings of another length than planned",
-        explanation: "At the end of a run the lengths of the mappings that hold the arenas are held against the plan, \
+        explanation: "At the end of a run the lengths of the mappings that hold the arenas are compared with the plan, \
             to the byte, and those of a rank differ. The run itself has trained as it should. This is a fault of zero: \
             please report it with the spec.",
         example: "a build of zero whose arena leaves room that the plan does not know of",
@@ -33,7 +33,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0411",
         title: "other bytes moved than planned",
         explanation: "At the end of a run the bytes that a rank has copied from its peers, and those that it has read \
-            where they lie, are held against what the ops of the plan move, to the byte, and they differ. This is a \
+            where they lie, are compared with what the ops of the plan move, to the byte, and they differ. This is a \
             fault of zero, or of a transport of your own that leaves something out or does it twice.",
         example: "a transport whose `wait` copies each shard twice",
     },

@@ -221,7 +221,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0333",
         title: "run that exceeds the budget",
-        explanation: "The build has held the smallest run against `memory` in the spec: one thread for each rank, no \
+        explanation: "The build has compared the smallest run with `memory` in the spec: one thread for each rank, no \
             profile, no data in memory. This one takes more: each thread works in memory of its own, a profile records \
             and measures, and a dataset may hold data. Give fewer `--threads`, leave `--profile` out, or raise \
             `memory` and build again.",
@@ -405,7 +405,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0366",
         title: "config of another model",
-        explanation: "What config.json says is held against what the struct declares with `#[config(...)]`. All keys \
+        explanation: "What config.json says is compared with what the struct declares with `#[config(...)]`. All keys \
             that differ are named; so are those that change what is computed and that the struct does not declare, such \
             as a scaling of rotary positions. Numbers are equal if they are so in f32.",
         example: "./llama3 --init a-llama-with-another-rope_theta",

@@ -121,7 +121,7 @@ fn proof(ranks: &Ranks, whose: &dyn Fn(usize) -> bool, edit: &dyn Fn(&mut Vec<Po
 /// An edit of a posting of a rank, among all that it posts; gives whether it must be found.
 type Edit<'f> = dyn Fn(&Ranks, usize, &mut Vec<Posting>, usize) -> bool + 'f;
 
-/// Edits each posting of each rank by itself, where `edit` says that it does, and holds what is found against `rules`. Gives how
+/// Edits each posting of each rank by itself, where `edit` says that it does, and compares what is found with `rules`. Gives how
 /// many edits there were.
 fn each_is_found(rules: &[&str], edit: &Edit) -> usize {
     let edits = core::cell::Cell::new(0);

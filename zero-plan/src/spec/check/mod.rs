@@ -42,7 +42,7 @@ impl CheckedSpec<'_> {
 
 /// One thing that can be wrong.
 struct Rule {
-    /// The keys that it reads. Where one of them holds a mistake already, its value is not what was meant.
+    /// The keys that it reads. Where one of them has a mistake already, its value is not what was meant.
     reads: &'static [&'static str],
     find: fn(&CheckedSpec) -> Option<Diagnostic>,
 }

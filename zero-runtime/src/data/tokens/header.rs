@@ -1,4 +1,4 @@
-//! Header: what the beginning of a token file says, held against its length before anything is believed. Never reads an
+//! Header: what the beginning of a token file says, compared with its length before anything is believed. Never reads an
 //! id.
 
 use std::fs::File;

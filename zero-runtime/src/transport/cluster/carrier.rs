@@ -67,7 +67,7 @@ pub(super) struct Carrier<'a> {
     batches: Vec<CarriedBatch>,
     /// The ranks, and the tags, to which a batch is not all sent yet. No later batch of that tag may overtake it. One of another
     /// tag must be able to, as the receiver may need that before it receives this one.
-    held: Vec<(usize, c_int)>,
+    unsent: Vec<(usize, c_int)>,
     /// Counts whose batches are not complete: no later batch for one of them may overtake them.
     open: Vec<(CountedBlocks, Count)>,
     /// A buffer that takes turns with the one in which this thread is told things.
@@ -90,7 +90,7 @@ impl<'a> Carrier<'a> {
             counts,
             desk,
             batches: Vec::with_capacity(ROOM),
-            held: Vec::with_capacity(ROOM),
+            unsent: Vec::with_capacity(ROOM),
             open: Vec::with_capacity(ROOM),
             told: VecDeque::with_capacity(ROOM),
             messages: VecDeque::with_capacity(ROOM),
@@ -165,11 +165,11 @@ impl<'a> Carrier<'a> {
     /// Looks after all that is under way. Gives whether something has begun or ended.
     fn look(&mut self) -> Result<bool, (Failure, usize)> {
         let (mut has_moved, mut failed) = (false, None);
-        let Self { mpi, counts, batches, held, open, spare, .. } = self;
-        held.clear();
+        let Self { mpi, counts, batches, unsent, open, spare, .. } = self;
+        unsent.clear();
         open.clear();
         batches.retain_mut(|batch| {
-            match batch.advance(mpi, held) {
+            match batch.advance(mpi, unsent) {
                 Ok(moved) => has_moved |= moved,
                 Err(failure) => failed = failed.take().or(Some(failure)),
             }
@@ -192,7 +192,7 @@ impl<'a> Carrier<'a> {
 impl CarriedBatch {
     /// Notes which pieces have ended, and begins others. It asks MPI for the first piece alone, as all must end, and MPI looks
     /// after the others whenever it is asked for one.
-    fn advance(&mut self, mpi: &Mpi, held: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
+    fn advance(&mut self, mpi: &Mpi, unsent: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
         let mut has_moved = false;
         while let Some(MessagePiece { request, peer, is_answered }) = self.pieces.front_mut() {
             if !mpi.has_ended(request).map_err(|failure| (failure, *peer))? {
@@ -206,8 +206,8 @@ impl CarriedBatch {
             let MessageBytes { is_sent, peer, tag, start, .. } = *message;
             let bytes = message.bytes.min(PIECE_BYTES);
             let is_answered = is_sent && (self.begun + 1).is_multiple_of(PIECES_PER_ANSWER);
-            if is_sent && (held.contains(&(peer, tag)) || is_answered && self.unanswered == ANSWERS) {
-                held.push((peer, tag));
+            if is_sent && (unsent.contains(&(peer, tag)) || is_answered && self.unanswered == ANSWERS) {
+                unsent.push((peer, tag));
                 break;
             }
             // SAFETY: by the promise of the caller that gave it.

@@ -1,4 +1,4 @@
-//! Tests of products of every width, held against sums in f64, and of the instructions against plain Rust.
+//! Tests of products of every width, compared with sums in f64, and of the instructions, compared with plain Rust.
 
 use super::*;
 use crate::device::cpu::testing::noise;
