@@ -79,15 +79,20 @@ void work() {
         }
         block.idle.push_back(mine);
         change(*mine, block.scheduler);
-        block.idle.erase(std::find(block.idle.begin(), block.idle.end(), mine));
+        // Threads begin on the fiber that has been idle for the shortest time.
+        block.idle.pop_back();
     }
 }
 
-// The running thread waits in `state` until it is made ready.
+Fiber* next();
+
+// The running thread waits in `state` until it is made ready. The next one goes on at once: by way of the scheduler it would take
+// two changes.
 void wait(State state) {
     unsigned me = block.current;
     block.threads[me].state = state;
-    change(*block.threads[me].fiber, block.scheduler);
+    Fiber* other = next();
+    change(*block.threads[me].fiber, other ? *other : block.scheduler);
     enter(me);
 }
 
@@ -137,11 +142,6 @@ void forget_ready() {
     block.first_ready = 0;
 }
 
-void resume(unsigned thread) {
-    block.threads[thread].state = State::Ready;
-    change(block.scheduler, *block.threads[thread].fiber);
-}
-
 // From either end: the first that waited goes on, or the last.
 unsigned next_ready() {
     unsigned thread = block.ready[block.first_ready];
@@ -155,14 +155,22 @@ unsigned next_ready() {
     return thread;
 }
 
-void begin_fresh() {
+// Where to go on: with a thread that is ready, or with those that have not begun. None if all wait or have ended.
+Fiber* next() {
+    if (!block.error.empty()) return nullptr;
+    if (block.first_ready < block.ready.size()) {
+        Thread& thread = block.threads[next_ready()];
+        thread.state = State::Ready;
+        return thread.fiber;
+    }
+    if (block.fresh.empty()) return nullptr;
     if (block.idle.empty()) {
         auto* fiber = new Fiber;
         fiber->stack = new_stack();
         prepare(*fiber, work);
         block.idle.push_back(fiber);
     }
-    change(block.scheduler, *block.idle.back());
+    return block.idle.back();
 }
 
 // Says of the first thread that waits for what it waits, and for whom.
@@ -187,15 +195,7 @@ void run_block(const Dim& at, unsigned count) {
     for (unsigned i = 0; i < count; i++) block.fresh[i] = forward ? count - 1 - i : i;
     block.meeting.assign((count + 31) / 32, 0);
     block.at_barrier = block.done = 0;
-    while (block.error.empty()) {
-        if (block.first_ready < block.ready.size()) {
-            resume(next_ready());
-        } else if (!block.fresh.empty()) {
-            begin_fresh();
-        } else {
-            break;
-        }
-    }
+    while (Fiber* fiber = next()) change(block.scheduler, *fiber);
     if (block.error.empty() && block.done < count) block.error = stuck();
 }
 

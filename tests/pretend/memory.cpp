@@ -161,7 +161,7 @@ Opened::~Opened() {
     if (--memory().opened > 0) return;
     // Each page costs time. Whoever reads on the host does so early, and again and again.
     uint64_t times = memory().times++;
-    if (times < 256 || times % 32 == 0) protect_all(false);
+    if (times < 256 || times % 256 == 0) protect_all(false);
 }
 
 void take(int64_t bytes) { memory().used += bytes; }

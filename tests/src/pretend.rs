@@ -311,3 +311,20 @@ pub fn again(test: &str, variables: &[(&str, &str)]) -> Output {
     assert!(said.contains("running 1 test"), "`{test}` is no test: {said}");
     output
 }
+
+/// Runs the test that calls this in a process of its own: in one process the pretend driver does one thing at a time, however many
+/// tests run. Says whether it has, and nothing is left to be done. Does nothing on a GPU, in such a process, or where all tests of a
+/// program run one after another.
+///
+/// # Panics
+/// If the test fails there.
+pub fn is_done_apart() -> bool {
+    let thread = std::thread::current();
+    let test = thread.name().expect("tests run on threads with their names");
+    if is_hardware() || is_another() || test == "main" {
+        return false;
+    }
+    let output = again(test, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    true
+}

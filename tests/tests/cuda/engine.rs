@@ -65,7 +65,7 @@ fn assert_near(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
 /// What is bf16 is rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
 #[test]
 fn every_spec_trains_to_within_rounding_of_the_processor() {
-    if !pretend::is_cuda() {
+    if pretend::is_done_apart() || !pretend::is_cuda() {
         return;
     }
     for &name in NAMES {
@@ -80,12 +80,12 @@ fn every_spec_trains_to_within_rounding_of_the_processor() {
 }
 
 /// Orders that the queues of the devices are worked off in, other ones for each layout.
-const SEEDS: u64 = 2;
+const SEEDS: u64 = 3;
 
 /// Four ranks with data of their own, under each stage and in several meshes, gathers ahead or not, in f32 and in bf16.
 #[test]
 fn stages_and_meshes_give_the_same_bits() {
-    if !pretend::is_cuda() {
+    if pretend::is_done_apart() || !pretend::is_cuda() {
         return;
     }
     for name in ["zero3", "bf16"] {

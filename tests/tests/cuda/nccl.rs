@@ -48,7 +48,7 @@ fn attempt(name: &str, change: impl Fn(Config) -> Config) -> Attempted {
 /// One of each kind of axis and of parcel: each bucket of a replica, tied units, chunks in turn.
 #[test]
 fn specs_train_to_the_bits_of_ranks_that_reach_one_another() {
-    if pretend::is_hardware() || !pretend::is_cuda() {
+    if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
         return;
     }
     for (seed, name) in (0..).zip(["zero1", "gpipe", "interleaved", "hybrid"]) {
@@ -63,7 +63,7 @@ fn specs_train_to_the_bits_of_ranks_that_reach_one_another() {
 /// In f32, in bf16, and where what is gathered is converted.
 #[test]
 fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
-    if pretend::is_hardware() || !pretend::is_cuda() {
+    if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
         return;
     }
     for name in ["zero3", "bf16", "mixed"] {
