@@ -1,7 +1,6 @@
 //! Layout: what changes of a spec, in a few words, so that a test and the processes that it starts train the same plan.
 
-use zero_plan::config::{DeviceKind, Precision, Width};
-use zero_plan::{Config, Mesh, TransportKind};
+use zero_plan::{Config, DeviceKind, Mesh, Precision, TransportKind, Width};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use zero_plan::State;
+use zero_plan::place::State;
 use zero_runtime::checkpoint::{
     Checkpoint, Elements, FORMAT, Manifest, Shard, ShardWriter, Store, System, entries, tensors_of,
 };

@@ -1,7 +1,6 @@
 //! Tiny models whose parameter counts divide by nothing, with the sizes of the golden files.
 
-use zero_plan::Unit;
-use zero_plan::config::Width;
+use zero_plan::{Unit, Width};
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 

@@ -7,9 +7,8 @@ use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zero_plan::config::{Recompute, Width};
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
-use zero_plan::{Config, PlanBuf, TransportKind};
+use zero_plan::{Config, PlanBuf, Recompute, TransportKind, Width};
 use zero_runtime::device::Write;
 use zero_runtime::device::cpu::{MatrixMut, StridedMatrix, inside_gemm, matmul};
 use zero_runtime::device::{Cpu, Device};

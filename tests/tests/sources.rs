@@ -1,5 +1,5 @@
 //! Sources: what is true of the text of the workspace. Each code that stands in it is in the catalogue, and each entry of the
-//! catalogue is used; no two types share a name. Never judges what a code says.
+//! catalogue is used; no two types share a name, and public ones have one path. Never judges what a code says.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -81,27 +81,49 @@ fn type_name(line: &str) -> Option<&str> {
     (!line.starts_with(' ')).then(|| name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next())?
 }
 
-/// Whoever reads a name need not ask which of several types it is.
-#[test]
-fn no_two_types_share_a_name() {
+/// The sources of the libraries and of the command, without those of their tests, which may call their own types as they like.
+fn library_sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
     for folder in ["zero-plan/src", "zero-macros/src", "zero-runtime/src", "zero-cli/src"] {
         sources(&root.join(folder), &mut files);
     }
-    // Tests of a file may call their own types as they like.
     let is_test = |path: &PathBuf| path.components().any(|part| part.as_os_str().to_string_lossy().contains("tests"));
     files.retain(|path| !is_test(&path.strip_prefix(&root).expect("a file of the workspace").to_owned()));
+    files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
+}
+
+/// Whoever reads a name need not ask which of several types it is.
+#[test]
+fn no_two_types_share_a_name() {
     let mut named = BTreeMap::<String, PathBuf>::new();
-    for path in files {
-        for line in fs::read_to_string(&path).expect("a text").lines() {
-            let Some(name) = type_name(line) else { continue };
+    for (path, text) in library_sources() {
+        for name in text.lines().filter_map(type_name) {
             if let Some(other) = named.insert(name.to_owned(), path.clone()) {
                 panic!("`{name}` is a type in {} and in {}", other.display(), path.display());
             }
         }
     }
     assert!(named.contains_key("Plan") && named.contains_key("Shared"), "types are written in another way");
+}
+
+/// A type that users find in a public module is not also somewhere else. What the macros expand to finds all it needs in one hidden
+/// module.
+#[test]
+fn public_types_have_one_path() {
+    let mut modules = 0;
+    for (path, text) in library_sources().into_iter().filter(|(path, _)| !path.ends_with("plan/tables.rs")) {
+        let public: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+        modules += public.len();
+        // A list may go on for lines.
+        let uses = text.split("\npub use ").skip(1).filter_map(|rest| rest.split_once(';')?.0.split_once("::"));
+        for (from, names) in uses.filter(|(_, names)| names.contains(char::is_uppercase)) {
+            let is_again = from == "crate" || public.contains(&from) && !names.contains("::");
+            assert!(!is_again, "{}: `pub use {from}::{names}` is a second path", path.display());
+        }
+    }
+    assert!(modules > 20, "modules are written in another way");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use zero_runtime::engine::Engine;
 use zero_runtime::model::DeviceOf;
-use zero_runtime::plan::Place;
+use zero_runtime::plan::place::Place;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::Transport;
 

@@ -1,6 +1,5 @@
 //! A table that `zero` would have got wrong: the two units are said to lie in one place.
-use zero_runtime::plan::__tables as t;
-use zero_runtime::plan::config::Config;
+use zero_runtime::plan::{Config, __tables as t};
 
 const CONFIG: Config = Config::PLAIN;
 const SIZES: t::Unit = t::Unit { params: 16, takes: 16, input_bytes: 4, output_bytes: 4, ..t::Unit::NONE };

@@ -1,6 +1,5 @@
 //! A table that `zero` would have got wrong: the second unit is said to hold no parameters, so nothing gathers them.
-use zero_runtime::plan::__tables as t;
-use zero_runtime::plan::config::Config;
+use zero_runtime::plan::{Config, __tables as t};
 
 const CONFIG: Config = Config { stage: 3, ..Config::PLAIN };
 const SIZES: t::Unit = t::Unit { params: 16, takes: 16, input_bytes: 4, output_bytes: 4, ..t::Unit::NONE };

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zero_plan::Width;
 use zero_plan::advise::{Advice, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes};
-use zero_plan::config::Width;
 use zero_plan::spec::{self, ModelSource};
 
 use crate::error::CommandError;

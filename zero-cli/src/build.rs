@@ -25,7 +25,7 @@ pub fn build(request: &Request) -> Result<Binary, CommandError> {
 }
 
 /// The same for a program that is only asked for its sizes: its plan is not proven, which takes long for thousands of ranks. It may
-/// be asked under other shapes, as [`zero_plan::sizes::shapes`] reads them.
+/// be asked under other shapes, as [`zero_plan::shapes`] reads them.
 pub fn build_probe(request: &Request, shapes: Option<&str>) -> Result<Binary, CommandError> {
     build_with(request, shapes)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
-use zero_plan::config::DeviceKind;
+use zero_plan::DeviceKind;
 
 use crate::error::CommandError;
 use crate::workspace::{Program, cargo};

@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use zero_plan::diagnostic::{self, Diagnostic};
-use zero_plan::{Flaw, Hardware, Impossible, glossary};
+use zero_plan::hardware::Hardware;
+use zero_plan::simulate::Impossible;
+use zero_plan::{Flaw, glossary};
 use zero_runtime::checkpoint::CheckpointError;
 
 /// Why the command did not do what it was asked to.

@@ -1,8 +1,8 @@
 //! Offers: what would fit, for a spec whose ranks need more than its budget. Asks the program, built without a budget, for its
 //! sizes. Never fails: what cannot be found out is left out, as the error that asks is told anyway.
 
+use zero_plan::DeviceKind;
 use zero_plan::advise::{offered_shapes, offers as search, offers_text};
-use zero_plan::config::DeviceKind;
 use zero_plan::spec::{ModelSource, Spec};
 
 use crate::hardware;

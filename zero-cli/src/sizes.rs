@@ -3,10 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use zero_plan::config::Width;
-use zero_plan::sizes::shape_text;
 use zero_plan::spec::{self, ModelSource, Spec};
-use zero_plan::{PlanBuf, Sizes};
+use zero_plan::{PlanBuf, Sizes, Width, shape_text};
 
 use crate::arguments::Request;
 use crate::binary::Binary;

@@ -3,8 +3,7 @@
 mod workspace;
 
 use serde_json::Value;
-use zero_plan::config::Width;
-use zero_plan::{Probe, Sizes, Unit, spec};
+use zero_plan::{Probe, Sizes, Unit, Width, spec};
 
 use workspace::Workspace;
 

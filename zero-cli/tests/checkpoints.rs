@@ -8,8 +8,8 @@ use std::process::Command;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
-use zero_plan::State;
-use zero_plan::config::Width;
+use zero_plan::Width;
+use zero_plan::place::State;
 use zero_runtime::checkpoint::{Store, System};
 use zero_runtime::testing::SampleCheckpoint;
 

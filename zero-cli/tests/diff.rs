@@ -7,9 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use workspace::{Workspace, said};
-use zero_plan::Unit;
-use zero_plan::config::Width;
-use zero_plan::sizes::Probe;
+use zero_plan::{Probe, Unit, Width};
 
 /// Tells the sizes beside it and the spec that it was compiled with.
 const PROGRAM: &str = r#"

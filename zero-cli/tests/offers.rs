@@ -9,10 +9,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use workspace::Workspace;
-use zero_plan::config::Width;
-use zero_plan::sizes::Probe;
+use zero_plan::footprint::RunSize;
 use zero_plan::spec::{KEYS, KeyChange, Spec, parse};
-use zero_plan::{PlanBuf, RunSize, Unit};
+use zero_plan::{PlanBuf, Probe, Unit, Width};
 
 /// Tells the sizes beside it.
 const PROGRAM: &str = r#"

@@ -3,9 +3,9 @@
 mod workspace;
 
 use serde_json::Value;
-use zero_plan::config::{Config, Width};
+use zero_plan::hardware::Hardware;
 use zero_plan::simulate::Prediction;
-use zero_plan::{Hardware, PlanBuf, Probe, Sizes, Unit, spec};
+use zero_plan::{Config, PlanBuf, Probe, Sizes, Unit, Width, spec};
 
 use workspace::Workspace;
 

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Data, DeriveInput, LitStr, Path};
-use zero_plan::config::DeviceKind;
+use zero_plan::DeviceKind;
 use zero_plan::diagnostic::Diagnostic;
 
 use crate::mistake::{Checked, Mistake};

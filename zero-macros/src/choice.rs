@@ -5,10 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use syn::ext::IdentExt;
-use zero_plan::Config;
 use zero_plan::diagnostic::{Diagnostic, line_column};
-use zero_plan::origin::NAMED;
 use zero_plan::spec::{Spec, decode, disagreements, locate, parse, parse_inline, unknown_fields};
+use zero_plan::{Config, NAMED};
 
 use crate::ast::ModelStruct;
 use crate::attr::AttributeOptions;

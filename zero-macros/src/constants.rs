@@ -3,8 +3,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
-use zero_plan::config::{Config, Order, Precision, Recompute, Split};
-use zero_plan::mesh::Mesh;
+use zero_plan::{Config, Mesh, Order, Precision, Recompute, Split};
 
 /// An expression for `config`.
 pub fn config(config: &Config) -> TokenStream {
@@ -48,28 +47,28 @@ pub fn config(config: &Config) -> TokenStream {
     ];
     let fields = fields.into_iter().flatten();
     quote! {
-        ::zero_runtime::plan::config::Config {
+        ::zero_runtime::plan::Config {
             #(#fields)*
-            ..::zero_runtime::plan::config::Config::PLAIN
+            ..::zero_runtime::plan::Config::PLAIN
         }
     }
 }
 
 fn mesh(mesh: &Mesh) -> TokenStream {
     let zero = number(mesh.zero);
-    let of_zero = quote!(::zero_runtime::plan::mesh::Mesh::of_zero(#zero));
+    let of_zero = quote!(::zero_runtime::plan::Mesh::of_zero(#zero));
     if *mesh == Mesh::of_zero(mesh.zero) {
         return of_zero;
     }
     let [nodes, replica, pipeline] = [mesh.nodes, mesh.replica, mesh.pipeline].map(number);
     let order = mesh.order.map(|axis| format_ident!("{axis:?}"));
     quote! {
-        ::zero_runtime::plan::mesh::Mesh {
+        ::zero_runtime::plan::Mesh {
             nodes: #nodes,
             zero: #zero,
             replica: #replica,
             pipeline: #pipeline,
-            order: [#(::zero_runtime::plan::mesh::Axis::#order),*],
+            order: [#(::zero_runtime::plan::Axis::#order),*],
         }
     }
 }
@@ -79,7 +78,7 @@ fn order(order: Order) -> TokenStream {
         Order::GPipe | Order::OneFOneB => name("Order", order),
         Order::Interleaved { chunks } => {
             let chunks = number(chunks);
-            quote!(::zero_runtime::plan::config::Order::Interleaved { chunks: #chunks })
+            quote!(::zero_runtime::plan::Order::Interleaved { chunks: #chunks })
         }
     }
 }
@@ -89,7 +88,7 @@ fn split(split: Split) -> TokenStream {
         Split::Balanced | Split::Even => name("Split", split),
         Split::Units(units) => {
             let units = units.iter().copied().map(number);
-            quote!(::zero_runtime::plan::config::Split::Units(&[#(#units),*]))
+            quote!(::zero_runtime::plan::Split::Units(&[#(#units),*]))
         }
     }
 }
@@ -99,9 +98,9 @@ fn recompute(recompute: Recompute) -> TokenStream {
         Recompute::None => name("Recompute", recompute),
         Recompute::Every(units) => {
             let units = number(units);
-            quote!(::zero_runtime::plan::config::Recompute::Every(#units))
+            quote!(::zero_runtime::plan::Recompute::Every(#units))
         }
-        Recompute::Fields(fields) => quote!(::zero_runtime::plan::config::Recompute::Fields(&[#(#fields),*])),
+        Recompute::Fields(fields) => quote!(::zero_runtime::plan::Recompute::Fields(&[#(#fields),*])),
     }
 }
 
@@ -110,7 +109,7 @@ fn precision(precision: &Precision) -> TokenStream {
     let [compute, params, reduce, master, moments] =
         [compute, params, reduce, master, moments].map(|width| name("Width", width));
     quote! {
-        ::zero_runtime::plan::config::Precision {
+        ::zero_runtime::plan::Precision {
             compute: #compute,
             params: #params,
             reduce: #reduce,
@@ -123,7 +122,7 @@ fn precision(precision: &Precision) -> TokenStream {
 /// A variant without fields, by its name.
 fn name(kind: &str, variant: impl std::fmt::Debug) -> TokenStream {
     let (kind, variant) = (format_ident!("{kind}"), format_ident!("{variant:?}"));
-    quote!(::zero_runtime::plan::config::#kind::#variant)
+    quote!(::zero_runtime::plan::#kind::#variant)
 }
 
 /// A number as people write it, without a suffix.
@@ -133,17 +132,14 @@ pub fn number(number: usize) -> Literal {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::config::{DeviceKind, Often, TransportKind, Width};
-    use zero_plan::mesh::Axis;
+    use zero_plan::{Axis, DeviceKind, Often, TransportKind, Width};
 
     use super::*;
 
     /// Without paths and blanks.
     fn short(config: &Config) -> String {
         let packed: String = super::config(config).to_string().split_whitespace().collect();
-        ["::zero_runtime::plan::config::", "::zero_runtime::plan::mesh::", "::core::option::"]
-            .iter()
-            .fold(packed, |packed, path| packed.replace(path, ""))
+        ["::zero_runtime::plan::", "::core::option::"].iter().fold(packed, |packed, path| packed.replace(path, ""))
     }
 
     #[test]

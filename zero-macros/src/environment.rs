@@ -3,8 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use zero_plan::config::Width;
-use zero_plan::sizes::shapes;
+use zero_plan::{Width, shapes};
 
 /// What cargo and the command line tell an expansion.
 pub struct Environment {

@@ -6,7 +6,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Expr, Type};
-use zero_plan::config::{DeviceKind, Width};
+use zero_plan::{DeviceKind, Width};
 
 use crate::ast::{ModelField, ModelStruct, Tied};
 use crate::attr::stripped;
@@ -101,7 +101,7 @@ fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Op
             const __WHOLE: ::zero_runtime::model::Whole<#shape, #count> = { #chain };
             const __SIZES: [::zero_runtime::plan::Field; #count] = __WHOLE.fields.sizes;
             ::zero_runtime::model::ShapeSizes {
-                compute: ::zero_runtime::plan::config::Width::#width,
+                compute: ::zero_runtime::plan::Width::#width,
                 sequences: #sequences,
                 length: #length,
                 fields: &__SIZES,
@@ -324,14 +324,14 @@ mod tests {
 
                 static __PLAN: ::zero_runtime::plan::Plan<'static> = ::zero_runtime::plan::static_plan!(
                     "Gpt",
-                    ::zero_runtime::plan::config::Config {
-                        mesh: ::zero_runtime::plan::mesh::Mesh::of_zero(4),
+                    ::zero_runtime::plan::Config {
+                        mesh: ::zero_runtime::plan::Mesh::of_zero(4),
                         stage: 3,
                         prefetch: 2,
                         bucket_bytes: 26214400,
                         sequences: 4,
                         length: 256,
-                        ..::zero_runtime::plan::config::Config::PLAIN
+                        ..::zero_runtime::plan::Config::PLAIN
                     },
                     &__WHOLE.fields.sizes,
                     <Gpt as ::zero_runtime::layer::Shape>::ORIGIN
@@ -447,8 +447,8 @@ mod tests {
         for part in [
             "typeCompute=::zero_runtime::device::bf16;constSEQUENCES:usize=2;constLENGTH:usize=16;",
             "<Head<8>as::zero_runtime::layer::Head<__Probe>>::CODE",
-            "compute:::zero_runtime::plan::config::Width::BF16,sequences:2,length:16,fields:&__SIZES,",
-            "compute:::zero_runtime::plan::config::Width::F32,sequences:4,length:16,fields:&__SIZES,",
+            "compute:::zero_runtime::plan::Width::BF16,sequences:2,length:16,fields:&__SIZES,",
+            "compute:::zero_runtime::plan::Width::F32,sequences:4,length:16,fields:&__SIZES,",
         ] {
             assert!(expanded.contains(part), "no `{part}` in {expanded}");
         }

@@ -1,6 +1,6 @@
 //! Check: walks the schedule of one pipeline stage and objects to the first op that breaks a rule. Shares no code with the
 //! builder: it knows the rules, not how schedules are made. [`check_layout`] does the same for the tables that schedules
-//! point into; [`mod@crate::prove`] shows what ranks may expect of one another.
+//! point into; [`crate::prove`] shows what ranks may expect of one another.
 
 /// Returns the first broken rule of several.
 macro_rules! rules {

@@ -16,7 +16,7 @@
 //!     ),
 //!     node: (devices: 2, link: (bandwidth: 25e9, latency: 5e-6)),
 //! )"#;
-//! let hardware = zero_plan::Hardware::parse(text).unwrap();
+//! let hardware = zero_plan::hardware::Hardware::parse(text).unwrap();
 //! assert_eq!(hardware.node.devices, 2);
 //! assert_eq!(hardware.network, None);
 //! ```

@@ -146,7 +146,7 @@ impl Field {
 /// Number of units that `fields` make.
 ///
 /// # Panics
-/// Z0212, where they are more than [`UNITS_MAX`].
+/// Z0212, where they are more than 1,024.
 #[track_caller]
 pub const fn unit_count(fields: &[Field]) -> usize {
     let (mut count, mut largest, mut i) = (0usize, 0, 0);

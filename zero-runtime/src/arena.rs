@@ -4,10 +4,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use zero_plan::config::{TransportKind, Width};
-use zero_plan::footprint::{CONTROL_BYTES, NUMBER_ROUNDS, exchanged_bytes, private_mapping_bytes, words_bytes};
+use zero_plan::footprint::{
+    CONTROL_BYTES, NUMBER_ROUNDS, RunSize, exchanged_bytes, private_mapping_bytes, words_bytes,
+};
 use zero_plan::lines::PAGE_BYTES;
-use zero_plan::{Axis, Coordinates, Home, Kind, Memory as Regions, PipelineStage, Place, Places, Plan, RunSize};
+use zero_plan::place::{Place, Places};
+use zero_plan::{Axis, Coordinates, Home, Kind, Memory as Regions, PipelineStage, Plan, TransportKind, Width};
 
 use crate::device::{Device, DeviceMemory, Exchange, SharedParts, Stored, StoredMut};
 use crate::launch::{LaunchError, Segment};

@@ -1,7 +1,6 @@
 //! Choice: one of several sizes of an architecture, by name, in a constant. Never reads an environment.
 
-use zero_plan::config::is_equal;
-use zero_plan::message::Message;
+use zero_plan::{Message, is_equal};
 
 /// The value of that name; without a name, the first.
 ///

@@ -5,9 +5,7 @@ mod turns;
 
 use core::marker::PhantomData;
 
-use zero_plan::config::Width;
-use zero_plan::message::Message;
-use zero_plan::{Field, Plan, Unit};
+use zero_plan::{Field, Message, Plan, Unit, Width};
 
 use crate::device::Device;
 use crate::layer::size::{bytes, product};

@@ -5,8 +5,7 @@ use std::fmt;
 
 use zero_runtime::device::cpu::instructions;
 use zero_runtime::model::Model;
-use zero_runtime::plan::Kind;
-use zero_runtime::plan::config::Width;
+use zero_runtime::plan::{Kind, Width};
 
 use crate::collectives::{BYTES, Collective};
 use crate::figures::Round;

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Collectives;
 use zero_runtime::launch::{self, JobPlace, LaunchOptions, Role};
-use zero_runtime::plan::mesh::Mesh;
-use zero_runtime::plan::{Axis, Config, Kind, Op, PlanBuf, TransportKind, Unit};
+use zero_runtime::plan::{Axis, Config, Kind, Mesh, Op, PlanBuf, TransportKind, Unit};
 use zero_runtime::transport::{Lost, Shared, shm};
 
 use crate::Outcome;

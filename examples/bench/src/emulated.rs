@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use zero_runtime::arena::Arena;
 use zero_runtime::device::Device;
-use zero_runtime::plan::{Moved, Op, Place, Plan, Position, Traffic};
+use zero_runtime::plan::place::{Place, Position};
+use zero_runtime::plan::{Moved, Op, Plan, Traffic};
 use zero_runtime::transport::{Lost, Transport};
 use zero_runtime::view::{View, ViewMut};
 

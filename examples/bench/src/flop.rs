@@ -4,8 +4,7 @@
 use std::time::Instant;
 
 use zero_runtime::device::{Cpu, Device, Element, Matrix, Write, bf16};
-use zero_runtime::plan::Plan;
-use zero_runtime::plan::config::Width;
+use zero_runtime::plan::{Plan, Width};
 
 /// What the operations of a step of a GPT are counted from.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use zero_runtime::launch::{self, Role};
 use zero_runtime::model::Model;
-use zero_runtime::plan::TransportKind;
-use zero_runtime::plan::mesh::Mesh;
+use zero_runtime::plan::{Mesh, TransportKind};
 use zero_runtime::transport::cluster;
 
 use crate::Outcome;

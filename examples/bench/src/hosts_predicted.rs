@@ -3,8 +3,9 @@
 
 use std::process::Command;
 
+use zero_runtime::plan::PlanBuf;
+use zero_runtime::plan::hardware::Hardware;
 use zero_runtime::plan::simulate::{Flow, LinkKind, Prediction};
-use zero_runtime::plan::{Hardware, PlanBuf};
 
 use crate::Outcome;
 use crate::figures::median;

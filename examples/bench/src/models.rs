@@ -5,8 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use zero_runtime::model::Model;
-use zero_runtime::plan::Plan;
-use zero_runtime::plan::config::Width;
+use zero_runtime::plan::{Plan, Width};
 
 use crate::flop;
 

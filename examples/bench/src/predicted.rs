@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use zero_runtime::plan::hardware::Hardware;
+use zero_runtime::plan::simulate::simulate_with;
 use zero_runtime::plan::spec::{self, Spec};
-use zero_runtime::plan::{Config, Hardware, Mesh, PlanBuf, Sizes, simulate_with};
+use zero_runtime::plan::{Config, Mesh, PlanBuf, Sizes};
 
 use crate::Outcome;
 use crate::figures::median;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use zero_runtime::model::Model;
-use zero_runtime::plan::config::Width;
+use zero_runtime::plan::Width;
 
 use crate::Outcome;
 use crate::checkpoints::{self, CHECKPOINT};

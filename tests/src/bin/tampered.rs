@@ -3,7 +3,8 @@
 
 use std::process::ExitCode;
 
-use zero_plan::{Moved, RunSize};
+use zero_plan::Moved;
+use zero_plan::footprint::RunSize;
 use zero_runtime::engine::Engine;
 use zero_runtime::error::Error;
 use zero_runtime::model::Model;

@@ -6,8 +6,8 @@ use std::fs;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use zero_plan::State;
-use zero_plan::config::Width;
+use zero_plan::Width;
+use zero_plan::place::State;
 use zero_runtime::checkpoint::{
     Checkpoint, CheckpointError, Disk, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Store, System, TensorInfo,
     TensorRun,

@@ -1,7 +1,7 @@
 //! What ranks of several hosts train is, to the bit, what ranks that are threads do; and each rank maps and moves what its plan
 //! says, which the program asserts.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::layout::{ConfigOf, changed};

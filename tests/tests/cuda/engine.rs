@@ -1,8 +1,7 @@
 //! Training on CUDA devices: every spec as on the processor, to rounding; stages and meshes to the same bits; whatever order the
 //! queues of a device are worked off in.
 
-use zero_plan::config::{DeviceKind, Precision};
-use zero_plan::{Config, TransportKind};
+use zero_plan::{Config, DeviceKind, Precision, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::layout::{CUDA, changed};

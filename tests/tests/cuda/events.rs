@@ -1,8 +1,7 @@
 //! Events: what a plan has of them is needed. A step whose plan lacks one is refused by the proof, and goes wrong in some order
 //! that the pretend devices work in. So these would show an event that the plan lacks and the proof does not ask for.
 
-use zero_plan::config::DeviceKind;
-use zero_plan::{Config, Op, Plan, PlanBuf, TransportKind, prove_streams};
+use zero_plan::{Config, DeviceKind, Op, Plan, PlanBuf, TransportKind, prove_streams};
 use zero_runtime::engine::{Engine, RunError};
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;

@@ -1,8 +1,7 @@
 //! Steps as graphs: to the bits of steps that are asked for op by op, whatever the order that a device does them in; and one
 //! launch each, once they have been captured. What goes wrong with a graph is one error, and other ranks end too.
 
-use zero_plan::config::DeviceKind;
-use zero_plan::{Config, Mesh, Parcel, PlanBuf, Stream, TransportKind};
+use zero_plan::{Config, DeviceKind, Mesh, Parcel, PlanBuf, Stream, TransportKind};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};

@@ -1,8 +1,7 @@
 //! NCCL in place of memory that devices reach of one another: the same bits, the bytes that the plan says, and one coded error
 //! where it is missing, too old or fails.
 
-use zero_plan::config::DeviceKind;
-use zero_plan::{Config, PlanBuf, TransportKind};
+use zero_plan::{Config, DeviceKind, PlanBuf, TransportKind};
 use zero_runtime::device::cuda;
 use zero_runtime::engine::RunError;
 use zero_runtime::launch::LaunchError;

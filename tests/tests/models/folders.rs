@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
-use zero_plan::config::Recompute;
-use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
+use zero_plan::{Config, Mesh, PlanBuf, Recompute, TransportKind};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};

@@ -1,7 +1,6 @@
 //! Parity: every kind of layout trains each architecture to the bits of plain data parallelism, in both widths.
 
-use zero_plan::config::{Order, Recompute};
-use zero_plan::{Config, Mesh, TransportKind};
+use zero_plan::{Config, Mesh, Order, Recompute, TransportKind};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::training::{CONFIG, HYPER, STEPS, Start, mesh, noise, train};

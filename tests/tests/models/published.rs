@@ -1,7 +1,6 @@
 //! Published: models of real sizes have as many parameters as is published, and plans say on which layouts they fit.
 
-use zero_plan::config::{Precision, Recompute, Width};
-use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, Report, prove};
+use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, Precision, Recompute, Report, Width, prove};
 use zero_runtime::model::Model;
 
 use crate::sized::*;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 use zero_runtime::device::{Cpu, Device, Element, bf16};
 use zero_runtime::prelude::*;
 use zero_runtime::testing::Sample;

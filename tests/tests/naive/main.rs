@@ -6,7 +6,7 @@ mod ops;
 mod touches;
 mod training;
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 use zero_tests::buffers::Written;
 
 /// How far two devices may be apart, next to the largest number of a tensor. They round sums of some hundred terms in

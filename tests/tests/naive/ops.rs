@@ -1,6 +1,6 @@
 //! Each op of the contract once, on awkward shapes.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 use zero_runtime::device::{
     AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock,
     Rotary, Scaling, Strided, StridedMut, Then, Weights, Write, bf16,
@@ -353,8 +353,7 @@ mod on {
 
     /// Of two ranks and one unit; as far as words come from elements, to what f32 tells apart.
     pub fn words<D: Device>(device: &D) -> Written {
-        use zero_plan::unit::Unit;
-        use zero_plan::{Config, Mesh, PlanBuf};
+        use zero_plan::{Config, Mesh, PlanBuf, Unit};
         let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
         let unit = Unit { params: 64, takes: 64, input_bytes: 4, output_bytes: 4, ..Unit::NONE };
         let agreement = PlanBuf::new("", config, &[unit]).with(Agreement::of);

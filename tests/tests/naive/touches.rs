@@ -6,9 +6,8 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::config::TransportKind;
-use zero_plan::place::{Access, accesses};
-use zero_plan::{Config, Kind, Moved, Op, Pass, Place, Plan, PlanBuf, Position};
+use zero_plan::place::{Access, Place, Position, accesses};
+use zero_plan::{Config, Kind, Moved, Op, Pass, Plan, PlanBuf, TransportKind};
 use zero_runtime::arena::Arena;
 use zero_runtime::device::Device;
 use zero_runtime::layer::Tokens;

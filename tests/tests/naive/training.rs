@@ -1,7 +1,7 @@
 //! Every file of `specs/`, trained on the naive device as on the processor: the engine, the arena and the collectives look into
 //! no memory but through the device that they are given.
 
-use zero_plan::config::Precision;
+use zero_plan::Precision;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::specs::{NAMES, PlanOf, Visitor, visit, visit_naive};

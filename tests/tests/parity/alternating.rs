@@ -1,7 +1,6 @@
 //! Alternating: units that take turns in an array are trained as units that are written one by one.
 
-use zero_plan::Config;
-use zero_plan::config::{Recompute, Split};
+use zero_plan::{Config, Recompute, Split};
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::config::{Often, Precision, Width};
-use zero_plan::{Config, Moved, Op, Parcel, Place, PlanBuf, Position, TransportKind};
+use zero_plan::place::{Place, Position};
+use zero_plan::{Config, Moved, Often, Op, Parcel, PlanBuf, Precision, TransportKind, Width};
 use zero_runtime::arena::Arena;
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;

@@ -3,8 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use zero_plan::config::{Order, Precision, Recompute, Width};
-use zero_plan::{Config, Kind, PlanBuf, TransportKind};
+use zero_plan::{Config, Kind, Order, PlanBuf, Precision, Recompute, TransportKind, Width};
 use zero_runtime::data::Text;
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;

@@ -1,8 +1,7 @@
 //! Evaluation: held-out losses and predictions are those of plain data parallelism on every mesh and at every stage, before
 //! training and between its steps, which they must not disturb.
 
-use zero_plan::config::{Often, Precision, Width};
-use zero_plan::{Axis, Config, Mesh, PlanBuf};
+use zero_plan::{Axis, Config, Mesh, Often, PlanBuf, Precision, Width};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::{Engine, RunError};
 use zero_runtime::layer::{Shape, Tokens};

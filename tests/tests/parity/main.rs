@@ -21,8 +21,7 @@ mod threads;
 mod turns;
 mod widths;
 
-use zero_plan::Config;
-use zero_plan::config::{Precision, Width};
+use zero_plan::{Config, Precision, Width};
 use zero_tests::tiny::InBothWidths;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 

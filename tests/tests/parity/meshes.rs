@@ -1,7 +1,6 @@
 //! Meshes: replicas, pipelines and both train to the bits of plain data parallelism over the same micro-batches.
 
-use zero_plan::config::{Often, Order, Recompute};
-use zero_plan::{Axis, Config, Mesh, TransportKind};
+use zero_plan::{Axis, Config, Mesh, Often, Order, Recompute, TransportKind};
 use zero_tests::tiny::{InBothWidths, Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
 

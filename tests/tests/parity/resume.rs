@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use zero_plan::config::{Order, Precision, Width};
-use zero_plan::{Config, PlanBuf, State};
+use zero_plan::place::State;
+use zero_plan::{Config, Order, PlanBuf, Precision, Width};
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};

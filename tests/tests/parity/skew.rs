@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use zero_plan::config::{Often, Order};
-use zero_plan::{Config, PlanBuf, TransportKind};
+use zero_plan::{Config, Often, Order, PlanBuf, TransportKind};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::Shape;

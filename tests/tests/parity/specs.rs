@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use zero_plan::config::{Precision, Width};
-use zero_plan::{Config, Mesh, TransportKind};
+use zero_plan::{Config, Mesh, Precision, TransportKind, Width};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_tests::specs::{NAMES, PlanOf, Visitor, visit};

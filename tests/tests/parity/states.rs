@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 
-use zero_plan::config::{Precision, Width};
-use zero_plan::{Config, Mesh, PlanBuf, State, TransportKind};
+use zero_plan::place::State;
+use zero_plan::{Config, Mesh, PlanBuf, Precision, TransportKind, Width};
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};

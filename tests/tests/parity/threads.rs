@@ -2,9 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use zero_plan::config::Recompute;
-use zero_plan::config::Width;
-use zero_plan::{Config, PlanBuf, TransportKind};
+use zero_plan::{Config, PlanBuf, Recompute, TransportKind, Width};
 use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::{Shape, Tokens};

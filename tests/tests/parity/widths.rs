@@ -1,7 +1,6 @@
 //! Widths: what is stored as bf16 rounds, but equally at every stage.
 
-use zero_plan::config::{Often, Order, Precision, Width};
-use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
+use zero_plan::{Config, Mesh, Often, Order, PlanBuf, Precision, TransportKind, Width};
 use zero_runtime::model::Model;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};

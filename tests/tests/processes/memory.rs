@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use zero_plan::{Bytes, RunSize};
+use zero_plan::Bytes;
+use zero_plan::footprint::RunSize;
 use zero_tests::specs::{NAMES, PlanOf, visit};
 
 use crate::run::{End, Run, faults, program};

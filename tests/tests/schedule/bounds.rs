@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use zero_plan::bounds::{OPS_MAX, require_compilable, require_countable};
-use zero_plan::config::Order;
-use zero_plan::schedule::op_bound;
-use zero_plan::{Config, Field, Mesh, Origin, Pass, Plan, PlanBuf, TransportKind, Unit, prove, static_plan};
+use zero_plan::{
+    Config, Field, Mesh, Order, Origin, Pass, Plan, PlanBuf, TransportKind, Unit, op_bound, prove, static_plan,
+};
 
 use crate::model::{Model, config, mesh, models};
 

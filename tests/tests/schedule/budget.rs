@@ -3,7 +3,8 @@
 use std::panic::catch_unwind;
 
 use zero_plan::budget::require_budget;
-use zero_plan::{Bytes, Config, Memory, Op, Origin, PlanBuf, RunSize, TransportKind};
+use zero_plan::footprint::RunSize;
+use zero_plan::{Bytes, Config, Memory, Op, Origin, PlanBuf, TransportKind};
 
 use crate::model::{Model, config, mesh};
 

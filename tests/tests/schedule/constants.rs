@@ -1,7 +1,9 @@
 //! Constants: the tables that the compiler computes are those that are computed at run time.
 
-use zero_plan::config::{Order, Precision, Recompute, Width};
-use zero_plan::{Config, Field, Mesh, Plan, PlanBuf, TransportKind, Unit, prove, static_plan, unit_count, units};
+use zero_plan::{
+    Config, Field, Mesh, Order, Plan, PlanBuf, Precision, Recompute, TransportKind, Unit, Width, prove, static_plan,
+    unit_count, units,
+};
 
 /// As deep as models get, with as much to look ahead for as a spec would ask: what the compiler has to cope with.
 const DEEP: Config = Config {

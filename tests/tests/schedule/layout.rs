@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use zero_plan::config::{Often, Width};
 use zero_plan::lines::ALIGNMENT;
-use zero_plan::{Config, Coordinates, Home, Kind, Memory, Pass, Plan, TransportKind, Unit};
+use zero_plan::{Config, Coordinates, Home, Kind, Memory, Often, Pass, Plan, TransportKind, Unit, Width};
 
 use crate::model::{Model, config, mesh, models};
 

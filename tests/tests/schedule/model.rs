@@ -1,8 +1,9 @@
 //! Models to plan: random ones, and makers of small ones with chosen sizes. Never knows how they are planned.
 
 use proptest::prelude::*;
-use zero_plan::config::{DeviceKind, Often, Order, Precision, Recompute, Split, Width};
-use zero_plan::{Axis, Config, Mesh, PlanBuf, TransportKind, Unit};
+use zero_plan::{
+    Axis, Config, DeviceKind, Mesh, Often, Order, PlanBuf, Precision, Recompute, Split, TransportKind, Unit, Width,
+};
 
 /// A model and a configuration of it.
 #[derive(Clone, Debug)]

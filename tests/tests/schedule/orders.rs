@@ -1,8 +1,8 @@
 //! Orders: small schedules written out by hand, and what pipelines are published to cost: the activations that a pipeline
 //! stage keeps, counted from its ops, and its bubble, from a simulation in which nothing but computing takes time.
 
-use zero_plan::config::Order;
-use zero_plan::{Config, Kind, Op, Parcel, Pass, Plan, makespan};
+use zero_plan::simulate::makespan;
+use zero_plan::{Config, Kind, Op, Order, Parcel, Pass, Plan};
 
 use crate::model::{Model, config, mesh};
 

@@ -4,10 +4,8 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use zero_plan::place::{Access, Content, Gradients, Value, accesses, decoding_accesses};
-use zero_plan::{
-    Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, Position, prove_accesses, prove_decoding,
-};
+use zero_plan::place::{Access, Content, Gradients, Position, Value, accesses, decoding_accesses};
+use zero_plan::{Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, prove_accesses, prove_decoding};
 
 use crate::model::{Model, small_models};
 

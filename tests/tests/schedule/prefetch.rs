@@ -1,8 +1,7 @@
 //! Prefetch: how far ahead of its use a unit is gathered at stage 3.
 
 use proptest::prelude::*;
-use zero_plan::config::Often;
-use zero_plan::{Config, Op, Plan};
+use zero_plan::{Config, Often, Op, Plan};
 
 use crate::model::{Model, config, models};
 

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use zero_plan::place::{Place, Places, State, Stretch};
 use zero_plan::reshard::{Mismatch, RunSource, Wanted, intersection, prove};
-use zero_plan::{Place, Places, Plan, State, Stretch, Unit};
+use zero_plan::{Plan, Unit};
 
 use crate::model::{pairs, small_models};
 use crate::properties::cases;

@@ -13,8 +13,7 @@ mod wait;
 
 use std::collections::HashMap;
 
-use zero_plan::config::Width;
-use zero_plan::{Coordinates, Kind, Op, Parcel, Pass, Plan};
+use zero_plan::{Coordinates, Kind, Op, Parcel, Pass, Plan, Width};
 
 use crate::spans::Spans;
 use trees::{Tree, Trees};

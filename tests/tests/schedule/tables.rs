@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use zero_plan::config::Width;
 use zero_plan::lines::{ALIGNMENT, LINE_BYTES};
-use zero_plan::{Bucket, Chunk, Coordinates, Home, Kind, Memory, PipelineStage, Placement, Plan, prove};
+use zero_plan::{Bucket, Chunk, Coordinates, Home, Kind, Memory, PipelineStage, Placement, Plan, Width, prove};
 
 use crate::model::{models, small_models};
 use crate::simulator::{Pace, simulate};

@@ -7,8 +7,7 @@
 //! micro-batch. U equal units so make m (2 U - 1) - (m - 1) gathers. What is held for a step is sent once in it.
 
 use proptest::prelude::*;
-use zero_plan::config::{Often, Precision, Width};
-use zero_plan::{Config, Moved, Op, Plan, Traffic, TransportKind};
+use zero_plan::{Config, Moved, Often, Op, Plan, Precision, Traffic, TransportKind, Width};
 use zero_tests::training::payload_bytes;
 
 use crate::model::{Model, config, mesh, models, precision};

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use zero_plan::config::{Precision, Width};
-use zero_plan::{Config, Mesh, State};
+use zero_plan::place::State;
+use zero_plan::{Config, Mesh, Precision, Width};
 use zero_runtime::checkpoint::{
     Checkpoint, DataPosition, FORMAT, InitialCheckpoint, Manifest, PlanInfo, Shard, ShardWriter, SpecInfo, Store,
     System, TensorInfo, TensorRun, WriterVersions,

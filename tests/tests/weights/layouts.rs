@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use safetensors::tensor::Dtype;
-use zero_plan::config::{Precision, Width};
-use zero_plan::{Config, Mesh};
+use zero_plan::{Config, Mesh, Precision, Width};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::weights::WeightType;

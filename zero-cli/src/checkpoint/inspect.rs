@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use serde_json::Value;
-use zero_plan::{Bytes, State};
+use zero_plan::Bytes;
+use zero_plan::place::State;
 use zero_runtime::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, WriterVersions, state_name};
 
 use super::named_by;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use zero_plan::State;
+use zero_plan::place::State;
 use zero_runtime::checkpoint::{Checkpoint, CheckpointError, MANIFEST, Store};
 use zero_runtime::terminal;
 use zero_runtime::weights::WeightType;

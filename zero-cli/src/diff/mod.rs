@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use zero_plan::Hardware;
 use zero_plan::difference::{Difference, DifferenceText, PlanSide};
+use zero_plan::hardware::Hardware;
 use zero_plan::simulate::{Prediction, on_hardware};
 use zero_runtime::terminal;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zero_plan::config::DeviceKind;
+use zero_plan::DeviceKind;
 use zero_runtime::launch::RESTART;
 
 use super::HostedJob;

@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Args;
-use zero_plan::config::DeviceKind;
 use zero_plan::spec::Spec;
-use zero_plan::{Mesh, TransportKind};
+use zero_plan::{DeviceKind, Mesh, TransportKind};
 use zero_runtime::launch::{LaunchError, LaunchOptions, launch_by};
 use zero_runtime::run::launch_options;
 use zero_runtime::terminal;

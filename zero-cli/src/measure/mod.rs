@@ -13,8 +13,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use zero_plan::Hardware;
-use zero_plan::hardware::{DeviceFigures, Node, Processor, Rates, median, rounded};
+use zero_plan::hardware::{DeviceFigures, Hardware, Node, Processor, Rates, median, rounded};
 use zero_plan::spec::Size;
 use zero_runtime::run::threads;
 use zero_runtime::transport::handover;

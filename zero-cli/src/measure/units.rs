@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use zero_plan::hardware::{MeasuredUnit, measured_units};
-use zero_plan::report::count;
 use zero_plan::spec::{Batch, Spec, ron_text};
-use zero_plan::{Op, Plan};
+use zero_plan::{Op, Plan, count};
 
 use super::RecordedProfile;
 use crate::arguments::Request;

@@ -9,9 +9,10 @@ mod svg;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zero_plan::hardware::Hardware;
 use zero_plan::picture::{Picture, TimeAxis, Timed, operations};
-use zero_plan::simulate::{Impossible, on_hardware};
-use zero_plan::{Config, Hardware, Plan, PlanBuf, simulate};
+use zero_plan::simulate::{Impossible, on_hardware, simulate};
+use zero_plan::{Config, Plan, PlanBuf};
 
 use crate::arguments::Request;
 use crate::binary;

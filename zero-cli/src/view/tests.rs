@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use zero_plan::config::Recompute;
-use zero_plan::{Bytes, Kind, Mesh, Probe, Sizes, Traffic, Unit, spec};
+use zero_plan::{Bytes, Kind, Mesh, Probe, Recompute, Sizes, Traffic, Unit, spec};
 
 use super::*;
 
@@ -70,7 +69,7 @@ fn hold(carried: &Value, plan: &Plan) {
     assert_eq!(carried["format"], "zero-picture-1");
     assert_eq!(number(&carried["params"]), plan.params());
     assert_eq!(carried["mesh"]["ranks"].as_array().map(Vec::len), Some(plan.config.mesh.ranks()));
-    let outside = plan.outside_bytes(&zero_plan::RunSize::LEAST);
+    let outside = plan.outside_bytes(&zero_plan::footprint::RunSize::LEAST);
     assert_eq!(number(&carried["outside_bytes"]), outside);
     assert_eq!(number(&carried["limits"][0][1]), plan.config.memory_bytes.expect("a budget"));
     assert_eq!(carried["stages"].as_array().map(Vec::len), Some(plan.pipeline_stages.len()));
@@ -164,7 +163,7 @@ fn numbers_of_a_figure_are_those_of_its_plan() {
             .max_by_key(|&stage| (plan.pipeline_stages[stage].memory.bytes_per_rank(), usize::MAX - stage));
         let stage = stage.expect("a stage");
         let (memory, peak) = (&plan.pipeline_stages[stage].memory, plan.peak(stage));
-        let outside = plan.outside_bytes(&zero_plan::RunSize::LEAST);
+        let outside = plan.outside_bytes(&zero_plan::footprint::RunSize::LEAST);
         let traffic = Traffic::of(plan, plan.first_rank(stage), plan.pipeline_stages[stage].step);
         let step = zero_plan::simulate::ShownTime(simulate(plan, &hardware).expect("it fits").step_s);
         let mut said = vec![

@@ -5,10 +5,10 @@ use core::fmt::Write;
 use serde::Serialize;
 
 use super::question::Question;
-use crate::config::{Config, DeviceKind, Often, Precision, Recompute, Split, Width};
+use crate::config::{Config, DeviceKind, Often, Precision, Recompute, Split, TransportKind, Width};
 use crate::hardware::Processor;
 use crate::mesh::{Axis, Mesh};
-use crate::spec::{Schedule, Size, TransportKind};
+use crate::spec::{Schedule, Size};
 
 /// One layout.
 #[derive(Clone, Copy, Debug, PartialEq)]

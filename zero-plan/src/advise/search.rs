@@ -4,11 +4,11 @@ use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
 use super::question::{Judge, NoAdvice, Question, gb};
 use super::space::{coarse, fine, with_nodes};
-use crate::config::{Often, Width};
+use crate::config::{Often, TransportKind, Width};
 use crate::layout::Kind;
 use crate::mesh::{Axis, Mesh};
 use crate::plan::PlanBuf;
-use crate::spec::{RANKS_MAX, TransportKind, parse};
+use crate::spec::{RANKS_MAX, parse};
 use crate::unit::Unit;
 
 /// A layout that fits, and was timed.

@@ -51,7 +51,7 @@ impl DeviceKind {
         matches!(self, DeviceKind::Cpu)
     }
 
-    /// Whether it does the ops of a rank behind the host's back, in [streams](crate::streams).
+    /// Whether it does the ops of a rank behind the host's back, in [streams](crate::Stream).
     pub const fn has_streams(self) -> bool {
         matches!(self, DeviceKind::Cuda)
     }

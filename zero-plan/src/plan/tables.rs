@@ -23,7 +23,7 @@ pub use crate::unit::{Unit, unit_count, units};
 /// The [`Plan`] of a model, as a constant expression: layout, schedules and their checks, and the budget.
 ///
 /// ```
-/// use zero_plan::mesh::Mesh;
+/// use zero_plan::Mesh;
 /// use zero_plan::{Config, Field, Plan, Unit, static_plan};
 ///
 /// const CONFIG: Config =

@@ -28,8 +28,8 @@ impl Timing {
 /// another.
 ///
 /// ```
-/// use zero_plan::config::{Config, Order};
-/// use zero_plan::mesh::Mesh;
+/// use zero_plan::{Config, Order};
+/// use zero_plan::Mesh;
 /// use zero_plan::{Op, Pass, PlanBuf, Unit, makespan};
 ///
 /// let mesh = Mesh { pipeline: 2, ..Mesh::of_zero(1) };

@@ -147,7 +147,8 @@ impl Prediction {
         let stage = |stage| {
             let parts = timeline.parts(plan, stage);
             let memory = plan.pipeline_stages[stage].memory.bytes_per_rank();
-            let outside = plan.outside_bytes(&crate::RunSize { threads, ..crate::RunSize::LEAST });
+            let outside =
+                plan.outside_bytes(&crate::footprint::RunSize { threads, ..crate::footprint::RunSize::LEAST });
             let in_use = in_use(plan, &timeline, stage);
             PipelineStagePrediction {
                 exposed_s: parts.exposed_s(),

@@ -27,10 +27,8 @@ use core::fmt;
 
 use serde::Serialize;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, DeviceKind, Precision, TransportKind};
 
-pub use crate::config::Precision;
-pub use crate::config::{DeviceKind, TransportKind};
 pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
 pub use inline::{disagreements, parse_inline};

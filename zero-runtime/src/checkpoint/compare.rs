@@ -9,7 +9,7 @@ use super::error::CheckpointError;
 use super::manifest::Manifest;
 use super::open::Checkpoint;
 use crate::engine::PIECE_ELEMENTS;
-use crate::plan::State;
+use crate::plan::place::State;
 
 /// How two checkpoints differ.
 #[derive(Clone, Debug, Default, PartialEq)]

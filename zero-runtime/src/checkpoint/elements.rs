@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::device::{Element, bf16};
-use crate::plan::State;
-use crate::plan::config::Width;
+use crate::plan::Width;
+use crate::plan::place::State;
 use crate::plan::reshard::{Mismatch, Move, RunSource, Wanted, intersection, prove};
 
 use super::entry::state_name;

@@ -1,7 +1,7 @@
 //! Entry: elements of one state of one tensor, as a file of a checkpoint has them, and its name there. Never reads a file.
 
-use crate::plan::State;
-use crate::plan::config::Width;
+use crate::plan::Width;
+use crate::plan::place::State;
 
 use super::manifest::TensorInfo;
 

@@ -8,7 +8,8 @@ use super::open::Checkpoint;
 use super::states::load_parameters;
 use crate::engine::Engine;
 use crate::model::{DeviceOf, Model};
-use crate::plan::{Fingerprint, State};
+use crate::plan::Fingerprint;
+use crate::plan::place::State;
 use crate::transport::Transport;
 use crate::weights::{FirstTen, NamedTensor, model_tensors};
 

@@ -15,8 +15,8 @@ use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FORMAT, FileSums, MANIFEST, Manifest, TensorInfo, shard_name};
 use super::sealed::unseal;
 use super::shard::told;
-use crate::plan::State;
-use crate::plan::config::Width;
+use crate::plan::Width;
+use crate::plan::place::State;
 use crate::plan::reshard::RunSource;
 use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
 

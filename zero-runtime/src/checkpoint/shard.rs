@@ -10,7 +10,7 @@ use super::entry::TensorRun;
 use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FileSums, TensorInfo, shard_name, sums_name};
 use super::sealed::seal;
-use crate::plan::config::Width;
+use crate::plan::Width;
 
 /// What the header says that the file is.
 pub(super) const FORMAT_NAME: &str = "zero-checkpoint-1";

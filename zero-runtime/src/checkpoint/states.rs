@@ -12,9 +12,9 @@ use super::open::Checkpoint;
 use super::verify::HashedChunk;
 use crate::engine::Engine;
 use crate::model::{DeviceOf, Model};
-use crate::plan::State;
-use crate::plan::config::{Precision, Width};
+use crate::plan::place::State;
 use crate::plan::reshard::Wanted;
+use crate::plan::{Precision, Width};
 use crate::transport::Transport;
 use crate::weights::{NamedTensor, model_tensors};
 

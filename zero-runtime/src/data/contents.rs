@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use zero_plan::report::count;
+use zero_plan::count;
 
 /// How many entries were passed over, by the reason.
 pub type Skipped = BTreeMap<String, usize>;

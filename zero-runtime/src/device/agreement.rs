@@ -114,8 +114,7 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::unit::Unit;
-    use zero_plan::{Axis, Config, Mesh, PlanBuf};
+    use zero_plan::{Axis, Config, Mesh, PlanBuf, Unit};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 pub use half::bf16;
 
 use bytemuck::Pod;
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 /// A type as which a number is stored.
 pub trait Element: Pod + Send + Sync {

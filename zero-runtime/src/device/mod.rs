@@ -18,9 +18,9 @@ mod stored;
 pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
 pub use carried::{Carried, Group, GroupPart};
-pub use cpu::Cpu;
+pub use cpu::device::Cpu;
 #[cfg(feature = "cuda")]
-pub use cuda::Cuda;
+pub use cuda::handle::Cuda;
 pub use element::{Element, bf16};
 pub use failure::Failure;
 pub use mark::Mark;

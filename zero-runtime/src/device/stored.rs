@@ -1,6 +1,6 @@
 //! Stored: views of numbers that are stored in one width or the other, chosen by the plan. Never converts.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::element::{Element, bf16};
 use crate::view::{View, ViewMut};

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::{Engine, InputOf, TargetOf, WalkState};
 use crate::device::{Device, Stored, StoredMut};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use zero_plan::{Place, Places, State, Stretch};
+use zero_plan::place::{Place, Places, State, Stretch};
 
 use super::parameters::pieces;
 use super::{Engine, PIECE_ELEMENTS};

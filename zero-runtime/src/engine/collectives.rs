@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Place, Places, Plan, Position, Subtree, Traffic};
+use zero_plan::place::{Place, Places, Position};
+use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Plan, Subtree, Traffic};
 
 use crate::arena::Arena;
 use crate::device::{Device, Stored, Write};

@@ -1,8 +1,8 @@
 //! Compute: the ops that call layers, each with views of exactly what it may touch.
 #![allow(unsafe_code)]
 
-use zero_plan::config::Width;
-use zero_plan::{Parcel, Place};
+use zero_plan::place::Place;
+use zero_plan::{Parcel, Width};
 
 use super::{Engine, Share, WalkState};
 use crate::device::{Device, Stored, Write};

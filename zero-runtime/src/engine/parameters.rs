@@ -6,7 +6,8 @@ use core::convert::Infallible;
 use core::ops::Range;
 
 use bytemuck::Pod;
-use zero_plan::{Axis, Op, Place, State, Stretch};
+use zero_plan::place::{Place, State, Stretch};
+use zero_plan::{Axis, Op};
 
 use super::Engine;
 use crate::device::{Device, Element, Stored, StoredMut, bf16};

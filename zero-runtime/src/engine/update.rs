@@ -2,7 +2,7 @@
 //! of every sum follows the layout, never the stage.
 #![allow(unsafe_code)]
 
-use zero_plan::{Place, Places, State, Stretch};
+use zero_plan::place::{Place, Places, State, Stretch};
 
 use super::Engine;
 use super::turn::ExchangeReason;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
 use super::linear::{LinearMap, initial};

@@ -1,7 +1,7 @@
 //! Chain: layers one behind the other, as pairs, tuples or derived structs; and the residual connection. Never computes
 //! anything: what it adds or activates it hands to the layer that has it in the cache.
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::size::{bytes, either, product, sum};
 use super::{Activation, Backward, Context, ElementOf, Entry, Forward, Layer, SameAs, Shape, Tensors, max};
@@ -156,7 +156,7 @@ macro_rules! __layer_items {
         const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
         const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
         const CACHE: usize = <$body as $crate::layer::Layer<S, X>>::CACHE;
-        const FAULT: Option<$crate::plan::message::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
+        const FAULT: Option<$crate::plan::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
         const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
 
         fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S, X, Self::Output>) {

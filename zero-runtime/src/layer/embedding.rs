@@ -1,7 +1,6 @@
 //! Embedding: token ids to features, with learned positions or without. Never gives a gradient to its input.
 
-use zero_plan::Origin;
-use zero_plan::message::Message;
+use zero_plan::{Message, Origin};
 
 use super::size::{either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens};

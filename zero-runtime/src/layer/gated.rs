@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::linear::{LinearMap, initial};
 use super::size::{bytes, empty, product, sum};

@@ -1,6 +1,6 @@
 //! Head: the last unit, which turns features into a loss. Never holds the logits of a whole micro-batch.
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::size::{SOFTMAX, bytes, empty, product, sum};
 use super::{

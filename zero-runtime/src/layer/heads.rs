@@ -1,6 +1,6 @@
 //! Heads: what one attention differs in from another. Never computes.
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::attention::Attention;
 use super::size::product;

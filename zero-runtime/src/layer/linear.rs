@@ -1,6 +1,6 @@
 //! Linear: y = x W^T + b, and what follows it in the same pass.
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::size::{empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};

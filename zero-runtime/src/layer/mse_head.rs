@@ -1,6 +1,6 @@
 //! Mean squared error: the head of a model that predicts numbers instead of classes. Never has parameters.
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::size::{empty, product};
 use super::{Backward, Context, Features, Forward, Head, Layer, Loss, Shape, Tensors};

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use zero_plan::message::Message;
+use zero_plan::Message;
 
 use super::size::{bytes, empty, product};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};

@@ -1,7 +1,7 @@
 //! Size: arithmetic on the sizes of layers, in constants. Never wraps around: what is too large to count stops the build.
 
+use zero_plan::Message;
 use zero_plan::lines::LINE_BYTES;
-use zero_plan::message::Message;
 
 /// Operations of one exponential: about what the processor's takes.
 pub(super) const EXP: usize = 20;

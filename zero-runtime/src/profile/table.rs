@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use zero_plan::report::{Ranges, Table};
-use zero_plan::{Op, Plan};
+use zero_plan::{Op, Plan, Ranges, Table};
 
 use super::clocks::within_ns;
 use super::mean::{MeanRank, OpSum, mean, of_pipeline_stage};

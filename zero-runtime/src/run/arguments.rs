@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
-use zero_plan::config::DeviceKind;
+use zero_plan::DeviceKind;
 
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};

@@ -6,8 +6,8 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
-use crate::plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use crate::plan::{Bytes, Config, Moved, Plan, RunSize, Traffic, TransportKind};
+use crate::plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
+use crate::plan::{Bytes, Config, Moved, Plan, Traffic, TransportKind};
 use crate::profile::gather;
 use crate::transport::Transport;
 

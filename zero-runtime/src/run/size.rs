@@ -4,7 +4,8 @@
 use super::arguments::RunArguments;
 use super::threads::Threads;
 use crate::error::Error;
-use crate::plan::{Plan, RunSize};
+use crate::plan::Plan;
+use crate::plan::footprint::RunSize;
 use crate::profile::Machine;
 
 /// The size of a run with these arguments, on data that holds `data_bytes` in memory.

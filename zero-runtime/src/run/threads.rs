@@ -3,7 +3,8 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 
-use crate::plan::{Plan, RunSize};
+use crate::plan::Plan;
+use crate::plan::footprint::RunSize;
 
 /// How the processor is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use crate::checkpoint::{
     TensorInfo, TensorRun, WriterVersions,
 };
 use crate::device::{Element, bf16};
-use crate::plan::State;
-use crate::plan::config::Width;
+use crate::plan::Width;
+use crate::plan::place::State;
 
 /// A checkpoint of the made-up model: what is in it follows from these alone.
 #[derive(Clone, Debug)]

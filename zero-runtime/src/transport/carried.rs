@@ -8,9 +8,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::layout::OUTGOING_SLOTS;
-use zero_plan::place::{Arrival, arrivals, axis_of, gathered};
-use zero_plan::{Axis, Coordinates, Op, Parcel, Place, Plan, Position, Stream};
+use zero_plan::place::{Arrival, Place, Position, arrivals, axis_of, gathered};
+use zero_plan::{Axis, Coordinates, OUTGOING_SLOTS, Op, Parcel, Plan, Stream};
 
 use super::control::timeout_of;
 use super::shared::Shared;

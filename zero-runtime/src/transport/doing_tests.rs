@@ -1,7 +1,6 @@
 //! Tests of which rank a long wait is put down to, and in what words.
 
-use zero_plan::unit::Unit;
-use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
+use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
 
 use super::*;
 use crate::transport::control::{AwaitedCount, Count};

@@ -23,7 +23,8 @@ use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::{Moved, Op, Place, Position};
+use zero_plan::place::{Place, Position};
+use zero_plan::{Moved, Op};
 
 use crate::arena::Arena;
 use crate::device::Device;

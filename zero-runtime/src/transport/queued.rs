@@ -134,8 +134,7 @@ impl<D: Device> Shared<'_, D> {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::config::DeviceKind;
-    use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
+    use zero_plan::{Config, DeviceKind, Mesh, PlanBuf, TransportKind, Unit};
 
     use super::*;
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
-use zero_plan::{Axis, Coordinates, Moved, Op, Parcel, Place, Position};
+use zero_plan::place::{Place, Position};
+use zero_plan::{Axis, Coordinates, Moved, OUTGOING_SLOTS, Op, Parcel, STAGING_SLOTS};
 
 use super::carried::{CarriedWays, arrived};
 use super::cluster::Links;

@@ -18,7 +18,7 @@ use super::runs::runs;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};
-use crate::plan::State;
+use crate::plan::place::State;
 use crate::transport::Transport;
 
 /// Files beside the tensors that an imported model keeps.

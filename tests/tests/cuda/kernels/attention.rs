@@ -1,7 +1,7 @@
 //! Attention, forward and backward: heads of awkward widths, sequences that end within a tile, windows, shared keys, and
 //! queries after keys that are cached.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 use zero_runtime::device::{AttentionShape, Cuda, Device, Element, Strided, bf16};
 
 use super::{Case, How, Results, SUMS, Tensor, check, check_in, cuda, noise};

@@ -8,7 +8,7 @@ mod losses;
 mod norms;
 mod sums;
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 use zero_runtime::device::{Buffer, Cpu, Cuda, Device, Element, bf16};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, numbers, of, stored};

@@ -1,7 +1,6 @@
 //! Sums of ranks, of losses and of squares, and what ranks agree on: to the bit.
 
-use zero_plan::unit::Unit;
-use zero_plan::{Axis, Config, Mesh, PlanBuf};
+use zero_plan::{Axis, Config, Mesh, PlanBuf, Unit};
 use zero_runtime::device::{
     Agreement, Buffer, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Write, bf16,
 };

@@ -1,8 +1,7 @@
 //! Compute: what units read and write, and what crosses to another pipeline stage. Never waits.
 
-use zero_plan::Parcel;
-use zero_plan::layout::OUTGOING_SLOTS;
 use zero_plan::lines::{LINE_BYTES, round_up};
+use zero_plan::{OUTGOING_SLOTS, Parcel};
 
 use super::{Done, Mark, What, World, require};
 

@@ -1,7 +1,6 @@
 //! Wait: how ranks wait for one another, by counts that each rank shows to others and that only grow. Touches no memory.
 
-use zero_plan::layout::OUTGOING_SLOTS;
-use zero_plan::{Axis, Op, Parcel, Plan};
+use zero_plan::{Axis, OUTGOING_SLOTS, Op, Parcel, Plan};
 
 use super::{Done, World, require};
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::plan::State;
-use crate::plan::config::Width;
+use crate::plan::Width;
+use crate::plan::place::State;
 
 use super::*;
 

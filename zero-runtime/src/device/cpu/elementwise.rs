@@ -1,7 +1,7 @@
 //! Elementwise: loops whose every result depends on the elements at one place alone. Never keeps the order in which they
 //! lie: two bf16 that share a word are taken apart and put together again, which costs less than to spread them out.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use crate::device::element::{known, known_mut, narrow_pair, widen_pair};
 use crate::device::{Element, bf16};

@@ -2,7 +2,7 @@
 //! columns, which lies there in one piece, is read once and in place. Never packs.
 
 use pulp::{Simd, WithSimd};
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::simd::{dispatch, vector};
 use super::{ColumnsMut, StridedMatrix};

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::attention::HEAD_DIM_MAX;
 use super::math::sin_cos;

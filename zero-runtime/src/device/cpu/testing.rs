@@ -1,6 +1,6 @@
 //! Helpers of the kernels' tests: reproducible inputs and comparison with an f64 reference. Never part of a build.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use crate::device::{AdamW, Element};
 

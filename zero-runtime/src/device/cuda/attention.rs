@@ -2,7 +2,7 @@
 //! no memory beside its result: of each query it keeps one number where the query's gradient will be. Never waits for the
 //! device.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::Cuda;
 use super::elementwise::check_len;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use bytemuck::Pod;
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::Cuda;
 use super::launch::{Argument, Grid, Kernel};

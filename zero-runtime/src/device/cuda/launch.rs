@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::ptr::null_mut;
 
 use cudarc::driver::sys as cu;
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::Cuda;
 use super::context::is_late;

@@ -20,7 +20,7 @@ mod error;
 mod gate;
 mod graph;
 mod grid;
-mod handle;
+pub(super) mod handle;
 mod launch;
 mod library;
 mod marks;
@@ -42,7 +42,7 @@ mod sums;
 mod workspace;
 
 pub use error::CudaError;
-pub use handle::Cuda;
+pub(crate) use handle::Cuda;
 pub use library::{FOLDERS_VARIABLE, use_libraries};
 pub use memory::CudaMemory;
 pub use module::use_kernels;

@@ -1,6 +1,6 @@
 //! Optimizer: one step of AdamW, to the processor's bits, and whether all numbers are finite. Never asks the host in a step.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::Cuda;
 use super::elementwise::{EIGHT, THREADS, aligned, check_len, over, stored, stored_mut};

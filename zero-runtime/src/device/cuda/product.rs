@@ -12,7 +12,7 @@ use std::sync::Arc;
 use cudarc::cublaslt::sys as lt;
 use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
 use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as Preference;
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::Cuda;
 use super::context::DeviceContext;

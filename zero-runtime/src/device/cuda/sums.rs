@@ -1,7 +1,7 @@
 //! Sums: those of ranks, of losses and of squares, each in its fixed order, which is the processor's: their bits are the same.
 //! Never waits for the device.
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::Cuda;
 use super::elementwise::{aligned, check_len, over, stored, stored_mut};

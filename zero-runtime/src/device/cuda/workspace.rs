@@ -85,7 +85,7 @@ mod tests {
     /// Whether a plan has lent it or not.
     #[test]
     fn the_queue_that_computes_has_three_quarters_of_it() {
-        for bytes in [OWN_BYTES, zero_plan::config::DeviceKind::Cuda.product_bytes()] {
+        for bytes in [OWN_BYTES, zero_plan::DeviceKind::Cuda.product_bytes()] {
             assert!(part(1 << 20, bytes, 0).1 >= 24 << 20);
         }
     }

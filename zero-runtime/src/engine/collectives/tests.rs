@@ -1,7 +1,7 @@
 //! What ranks see of one another's memory, and that sums are those of the tree wherever they go.
 
-use zero_plan::unit::Unit;
-use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, Position, TransportKind};
+use zero_plan::place::Position;
+use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, TransportKind, Unit};
 
 use super::Collectives;
 use crate::device::Cpu;

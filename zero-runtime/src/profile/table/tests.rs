@@ -1,5 +1,4 @@
-use zero_plan::config::{Precision, Recompute, Width};
-use zero_plan::{Config, Mesh, PlanBuf, Unit};
+use zero_plan::{Config, Mesh, PlanBuf, Precision, Recompute, Unit, Width};
 
 use super::*;
 use crate::engine::{Record, Span};

@@ -5,9 +5,9 @@
 
 use std::ffi::c_int;
 
-use zero_plan::place::{Arrival, arrivals};
+use zero_plan::place::{Arrival, Position, arrivals};
 use zero_plan::postings::{Moment, Payload, PostingBatch, Postings};
-use zero_plan::{Axis, Op, Plan, Position};
+use zero_plan::{Axis, Op, Plan};
 
 use super::post::{CountedBlocks, MessageBytes, Post, Raise};
 use crate::arena::Arena;

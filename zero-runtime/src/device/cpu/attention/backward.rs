@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::product::{ProductSize, RowsMut, product};
 use super::stored::{product_of_stored, store, sums};

@@ -2,7 +2,7 @@
 //! and sums are kept in scratch until they can be rounded. What stores f32 is read and summed in place.
 #![allow(unsafe_code)]
 
-use zero_plan::config::Width;
+use zero_plan::Width;
 
 use super::product::{ProductSize, Rows, RowsMut, product};
 use super::{HEAD_DIM_MAX, blocks};

@@ -97,8 +97,7 @@ fn nothing_is_updated_by_what_is_not_finite() {
 
 #[test]
 fn the_report_is_that_of_the_agreement() {
-    use zero_plan::unit::Unit;
-    use zero_plan::{Config, Mesh, PlanBuf};
+    use zero_plan::{Config, Mesh, PlanBuf, Unit};
     let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
     let unit = Unit { params: 64, takes: 64, input_bytes: 4, output_bytes: 4, ..Unit::NONE };
     let agreement = PlanBuf::new("", config, &[unit]).with(Agreement::of);
