@@ -17,6 +17,8 @@ pub const OPS_MAX: usize = 1 << 15;
 /// of them.
 pub const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
 
+const _: () = assert!(MICRO_BATCHES_MAX == 8192, "the range of `batch.micro_batches` in a spec is another");
+
 /// The most that sums over the sizes of a plan may come to: bytes of all micro-batches, or operations of a step. It is
 /// a quarter of what can be counted, because some sums are multiplied by small numbers.
 const COUNT_MAX: u128 = 1 << 62;
@@ -133,7 +135,7 @@ const fn bytes_of(unit: &Unit) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::PlanBuf;
+    use crate::build::PlanBuf;
 
     const UNIT: Unit = Unit { params: 40, takes: 40, input_bytes: 4, output_bytes: 4, operations: 1, ..Unit::NONE };
 

@@ -14,6 +14,7 @@ mod gradients;
 mod layout;
 mod parameters;
 mod parcels;
+mod plan;
 
 use crate::layout::{Bucket, Placement, Tables};
 use crate::pipeline::Pass;

@@ -34,9 +34,9 @@ impl Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::Config;
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
     /// Worked out once. If it fails after a change that is not one of plans, checkpoints of a plan would be taken for those of

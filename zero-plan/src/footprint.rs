@@ -183,9 +183,9 @@ const fn pages(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::TransportKind;
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
     const UNIT: Unit =

@@ -12,6 +12,7 @@
 pub mod advise;
 pub mod bounds;
 pub mod budget;
+mod build;
 pub mod check;
 mod config;
 pub mod diagnostic;
@@ -50,6 +51,7 @@ mod traffic;
 mod unit;
 mod work;
 
+pub use build::PlanBuf;
 pub use config::{
     Config, DeviceKind, Gather, Often, Order, Precision, Recompute, Split, TransportKind, Width, is_equal,
 };
@@ -59,7 +61,7 @@ pub use mesh::{Axis, Coordinates, Mesh};
 pub use message::{Bytes, Message};
 pub use origin::{Given, NAMED, Origin, Source};
 pub use pipeline::{Chunk, Pass};
-pub use plan::{PipelineStage, Plan, PlanBuf};
+pub use plan::{PipelineStage, Plan};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks, prove_streams};
 pub use report::{Ranges, Report, ScheduleText, Table, count};
 pub use schedule::{Op, Parcel, op_bound};
@@ -71,4 +73,4 @@ pub use unit::{Field, Unit, unit_count, unit_list, units};
 pub use work::Work;
 
 #[doc(hidden)]
-pub use plan::tables as __tables;
+pub use build::tables as __tables;

@@ -1,6 +1,7 @@
 //! Picture: all that is drawn of a plan, as numbers and texts: mesh, schedule on an axis of time, memory over time, traffic, and
 //! the lines of the spec that decide them. Only sums up; never draws, and never changes a plan.
 
+mod explain;
 mod flights;
 mod memory;
 mod mesh;

@@ -1,15 +1,7 @@
-//! Plan: the tables of one model under one configuration, all that is constant about a run. Never makes a table: `tables` does
-//! so at compile time, `buffer` at run time.
-
-mod buffer;
-#[doc(hidden)]
-pub mod tables;
-
-pub use buffer::PlanBuf;
+//! Plan: the tables of one model under one configuration, all that is constant about a run. Never makes a table: `build` does.
 
 use serde::Serialize;
 
-use crate::check::{BucketState, CheckScratch, CheckedTables, Fault, SlotState, UnitState, check, check_layout};
 use crate::config::Config;
 use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
@@ -151,30 +143,4 @@ impl<'a> Plan<'a> {
     pub fn fingerprint(&self) -> u64 {
         Fingerprint::of(self)
     }
-
-    /// Checks the layout and the schedules of every pipeline stage with the rules of [`mod@crate::check`].
-    ///
-    /// # Errors
-    /// The first rule that is broken.
-    pub fn check(&self) -> Result<(), Fault> {
-        let memories: Vec<Memory> = self.pipeline_stages.iter().map(|stage| stage.memory).collect();
-        if let Some(rule) = check_layout(&self.tables(), &memories) {
-            return Err(Fault { op: 0, rule });
-        }
-        for (stage, schedules) in self.pipeline_stages.iter().enumerate() {
-            for (pass, ops) in [(Pass::Train, schedules.step), (Pass::Evaluate, schedules.evaluation)] {
-                let subject = CheckedTables { pass, stage, tables: self.tables(), ops };
-                let scratch = CheckScratch {
-                    units: &mut vec![UnitState::NEW; self.units.len()],
-                    buckets: &mut vec![BucketState::NEW; self.buckets.len()],
-                    slots: &mut vec![SlotState::NEW; self.tables().activation_slots(stage)],
-                };
-                check(subject, scratch)?;
-            }
-        }
-        Ok(())
-    }
 }
-
-#[cfg(test)]
-mod tests;

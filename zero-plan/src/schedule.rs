@@ -6,7 +6,6 @@
 //! reduced once its last gradient is there and each later phase of its sum runs one bucket later, so that a rank that is
 //! late by less than a bucket delays nobody (`gradients`). What crosses to another stage leaves as soon as it is there.
 
-mod explain;
 mod gradients;
 mod op;
 mod parameters;

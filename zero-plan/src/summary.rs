@@ -209,8 +209,8 @@ fn counts(ops: &[Op]) -> Vec<OpCount> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::report::Report;
     use crate::unit::Unit;
 

@@ -368,9 +368,9 @@ impl Sub for Moved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::{DeviceKind, TransportKind};
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
 
     /// Of 512 parameters of a unit each of four ranks has 128, in f32. It gives each of the two on the other host its shard in each of
     /// two gathers, and their parts of its gradients in one reduction; and each of them all numbers, beside one message by MPI.

@@ -128,8 +128,8 @@ pub fn offers_text(offers: &[Offer]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::footprint::RunSize;
-    use crate::plan::PlanBuf;
 
     const MIB: usize = 1 << 20;
 

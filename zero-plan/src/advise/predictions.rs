@@ -6,11 +6,11 @@ use core::fmt::Write;
 use super::transformer::{
     CODE_LLAMA_34B, GPT_1_7B, LLAMA_2_7B, LLAMA_2_13B, LLAMA_2_70B, LLAMA_3_8B, LLAMA_3_70B, LlamaSizes,
 };
+use crate::build::PlanBuf;
 use crate::config::{Config, DeviceKind, Precision, Recompute, TransportKind, Width};
 use crate::hardware::{Hardware, Network};
 use crate::mesh::Mesh;
 use crate::message::Bytes;
-use crate::plan::PlanBuf;
 use crate::simulate::simulate;
 
 /// A published row.

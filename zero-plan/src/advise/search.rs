@@ -4,10 +4,10 @@ use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
 use super::question::{Judge, NoAdvice, Question, gb};
 use super::space::{coarse, fine, with_nodes};
+use crate::build::PlanBuf;
 use crate::config::{Often, TransportKind, Width};
 use crate::layout::Kind;
 use crate::mesh::{Axis, Mesh};
-use crate::plan::PlanBuf;
 use crate::spec::{RANKS_MAX, parse};
 use crate::unit::Unit;
 

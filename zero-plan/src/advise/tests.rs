@@ -3,10 +3,11 @@
 use super::question::{Effort, Judge, NoAdvice, Question, Simulated};
 use super::transformer::{LLAMA_2_13B, LLAMA_3_70B};
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::Width;
 use crate::hardware::Hardware;
 use crate::mesh::Axis;
-use crate::plan::{Plan, PlanBuf};
+use crate::plan::Plan;
 use crate::spec::{ModelSource, parse};
 use crate::traffic::Traffic;
 use crate::unit::Unit;

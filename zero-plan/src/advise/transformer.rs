@@ -128,9 +128,9 @@ impl LlamaSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::{Config, Precision};
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::report::Report;
 
     #[test]

@@ -1,9 +1,9 @@
 //! The parts of a peak.
 
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
-use crate::plan::PlanBuf;
 use crate::unit::Unit;
 
 const UNIT: Unit = Unit {

@@ -73,12 +73,12 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::{Precision, Recompute, TransportKind, Width};
     use crate::layout::Home;
     use crate::mesh::Mesh;
     use crate::pipeline::Pass;
     use crate::place::{Position, accesses};
-    use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
     /// Sizes that are no multiple of anything, numbers of two bytes, and every axis.

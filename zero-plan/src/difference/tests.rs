@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::PlanBuf;
+use crate::build::PlanBuf;
 use crate::spec::parse;
 use crate::unit::Unit;
 

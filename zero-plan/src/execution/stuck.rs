@@ -74,11 +74,11 @@ impl ExecutionWorld<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::build::PlanBuf;
     use crate::config::Config;
     use crate::execution::execute;
     use crate::groups::Groups;
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::schedule::{Op, Parcel};
     use crate::unit::Unit;
 

@@ -82,8 +82,8 @@ pub fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::Config;
-    use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
     #[test]

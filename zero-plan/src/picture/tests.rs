@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::budget::Peak;
+use crate::build::PlanBuf;
 use crate::config::{Config, Order, Recompute, TransportKind};
 use crate::layout::Kind;
 use crate::mesh::Mesh;
 use crate::pipeline::Pass;
-use crate::plan::PlanBuf;
 use crate::schedule::Op;
 use crate::simulate::{Timing, makespan};
 use crate::traffic::Traffic;

@@ -207,9 +207,9 @@ impl Places<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::{DeviceKind, TransportKind};
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
     /// Otherwise bytes of one rank would be overwritten by those of another.

@@ -1,9 +1,9 @@
 //! What ranks write to a checkpoint, and where a copy of it lies, over meshes, stages and widths.
 
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{Config, Precision, Width};
 use crate::mesh::Mesh;
-use crate::plan::PlanBuf;
 
 const WIDTHS: [Precision; 3] = [
     Config::PLAIN.precision,

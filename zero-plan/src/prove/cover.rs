@@ -184,10 +184,10 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> 
 mod tests {
     use super::super::Ranks;
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::Config;
     use crate::groups::Groups;
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::unit::Unit;
 
     #[test]

@@ -4,12 +4,13 @@ use core::ops::Range;
 use std::cell::Cell;
 
 use super::{prove, prove_accesses, prove_ranks};
+use crate::build::PlanBuf;
 use crate::config::{Config, Often, Precision, TransportKind, Width};
 use crate::layout::{Home, Kind};
 use crate::mesh::{Axis, Coordinates, Mesh};
 use crate::pipeline::Pass;
 use crate::place::{Access, Content, Gradients, Place, Position, accesses, arrivals};
-use crate::plan::{Plan, PlanBuf};
+use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::subtrees::Subtree;
 use crate::traffic::{Moved, Traffic};

@@ -215,9 +215,9 @@ fn pair(ranks: &Ranks, parcel: Parcel, sender: usize, receiver: usize) -> Result
 
 #[cfg(test)]
 mod tests {
+    use crate::build::PlanBuf;
     use crate::config::Config;
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::prove::prove;
     use crate::unit::Unit;
 

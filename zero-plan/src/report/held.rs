@@ -2,9 +2,10 @@
 //! from one micro-batch to the next. Never chooses.
 
 use super::table::Table;
+use crate::build::PlanBuf;
 use crate::config::{Config, Often};
 use crate::message::Bytes;
-use crate::plan::{Plan, PlanBuf};
+use crate::plan::Plan;
 use crate::traffic::Traffic;
 
 /// The table; empty where nothing could be held.

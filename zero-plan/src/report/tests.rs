@@ -1,9 +1,10 @@
 //! Reports of whole plans, compared with the texts in `golden`, and what must be true of any report.
 
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{DeviceKind, Often, Order, Recompute, TransportKind, Width};
 use crate::mesh::Mesh;
-use crate::plan::{PipelineStage, PlanBuf};
+use crate::plan::PipelineStage;
 use crate::schedule::Op;
 use crate::unit::Unit;
 

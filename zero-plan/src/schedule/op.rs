@@ -206,6 +206,42 @@ impl Op {
             _ => None,
         }
     }
+
+    /// The micro-batch that it works on, if it works on one.
+    pub const fn micro_batch(self) -> Option<usize> {
+        match self {
+            Op::Forward { micro_batch, .. }
+            | Op::Recompute { micro_batch, .. }
+            | Op::Backward { micro_batch, .. }
+            | Op::Receive { micro_batch, .. }
+            | Op::Send { micro_batch, .. } => Some(micro_batch),
+            _ => None,
+        }
+    }
+
+    /// The slot for activations or for gathered parameters that it works in, if there is one.
+    pub const fn slot(self) -> Option<usize> {
+        match self {
+            Op::Forward { slot, .. }
+            | Op::Recompute { slot, .. }
+            | Op::Backward { slot, .. }
+            | Op::Receive { slot, .. }
+            | Op::Gather { slot, .. }
+            | Op::Convert { slot, .. } => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// Which reduction of its bucket it belongs to, if it belongs to one.
+    pub const fn round(self) -> Option<usize> {
+        match self {
+            Op::Reduce { round, .. }
+            | Op::Subtotal { round, .. }
+            | Op::Settle { round, .. }
+            | Op::Combine { round, .. } => Some(round),
+            _ => None,
+        }
+    }
 }
 
 /// What travels from one pipeline stage to another. Each kind has a channel of its own in which order is kept.

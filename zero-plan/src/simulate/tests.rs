@@ -1,9 +1,9 @@
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{Config, DeviceKind, Order, TransportKind};
 use crate::hardware::measured_units;
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
-use crate::plan::PlanBuf;
 use crate::schedule::Op;
 use crate::traffic::Traffic;
 use crate::unit::Unit;

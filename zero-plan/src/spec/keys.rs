@@ -197,8 +197,6 @@ pub const KEYS: &[Key] = &[
         .about("The most that a rank may plan for: a plan that needs more does not compile."),
 ];
 
-const _: () = assert!(crate::bounds::MICRO_BATCHES_MAX == 8192, "the range of `batch.micro_batches` is another");
-
 const fn key(path: &'static str, expected: Expected, default: KeyDefault) -> Key {
     let Expected { words: expects, unit, range } = expected;
     Key { path, option: None, expects, unit, default, about: "", range, at: None, follows: None, opening: None }

@@ -2,10 +2,11 @@
 
 use super::published::{LayerOperations, PassTimes, Pipelining};
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{Often, Order, Recompute, TransportKind, Width};
 use crate::layout::Kind;
 use crate::mesh::Mesh;
-use crate::plan::{Plan, PlanBuf};
+use crate::plan::Plan;
 use crate::traffic::Traffic;
 use crate::unit::Unit;
 

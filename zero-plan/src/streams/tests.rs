@@ -1,10 +1,11 @@
 //! The queues of small plans, worked out by hand.
 
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{Config, DeviceKind, TransportKind};
 use crate::mesh::Mesh;
 use crate::pipeline::Pass;
-use crate::plan::{Plan, PlanBuf};
+use crate::plan::Plan;
 use crate::static_plan;
 use crate::unit::{Field, Unit};
 

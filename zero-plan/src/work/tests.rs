@@ -1,7 +1,7 @@
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{Config, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
-use crate::plan::PlanBuf;
 use crate::unit::Unit;
 
 const F32: Precision = Config::PLAIN.precision;

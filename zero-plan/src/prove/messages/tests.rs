@@ -1,12 +1,13 @@
 //! That messages of all kinds of plans over hosts are proven, and that whatever is posted wrongly is found.
 
 use super::{Posting, messages, needs, posted};
+use crate::build::PlanBuf;
 use crate::config::{Config, Often, Order, Precision, TransportKind, Width};
 use crate::groups::Groups;
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
 use crate::place::accesses;
-use crate::plan::{Plan, PlanBuf};
+use crate::plan::Plan;
 use crate::postings::{Moment, Payload};
 use crate::prove::hosts_tests::unit;
 use crate::prove::{Flaw, Ranks, prove};

@@ -4,11 +4,12 @@
 use super::clock::{OpNumber, StreamChain};
 use super::walk::is_done_by;
 use super::*;
+use crate::build::PlanBuf;
 use crate::config::{Config, DeviceKind, Often, Order, Precision, Recompute, TransportKind, Width};
 use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
 use crate::place::{Access, Place, Position};
-use crate::plan::{PipelineStage, PlanBuf};
+use crate::plan::PipelineStage;
 use crate::schedule::{Op, Parcel};
 use crate::streams::{Queued, Stream};
 use crate::unit::Unit;

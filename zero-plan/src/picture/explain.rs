@@ -1,10 +1,10 @@
 //! Explain: what an op does, in a title and in a sentence, and which key of the spec decides that it is there. Never decides
 //! an order.
 
-use super::{Op, Parcel};
 use crate::config::{Config, Gather};
 use crate::mesh::Axis;
 use crate::plan::Plan;
+use crate::schedule::{Op, Parcel};
 
 impl Op {
     /// What it does and why, as a sentence in which `{unit}`, `{bucket}`, `{micro_batch}`, `{round}` and `{slot}` stand for
@@ -98,42 +98,6 @@ impl Op {
             Op::Fold { .. } => "model",
         }
     }
-
-    /// The micro-batch that it works on, if it works on one.
-    pub const fn micro_batch(self) -> Option<usize> {
-        match self {
-            Op::Forward { micro_batch, .. }
-            | Op::Recompute { micro_batch, .. }
-            | Op::Backward { micro_batch, .. }
-            | Op::Receive { micro_batch, .. }
-            | Op::Send { micro_batch, .. } => Some(micro_batch),
-            _ => None,
-        }
-    }
-
-    /// The slot for activations or for gathered parameters that it works in, if there is one.
-    pub const fn slot(self) -> Option<usize> {
-        match self {
-            Op::Forward { slot, .. }
-            | Op::Recompute { slot, .. }
-            | Op::Backward { slot, .. }
-            | Op::Receive { slot, .. }
-            | Op::Gather { slot, .. }
-            | Op::Convert { slot, .. } => Some(slot),
-            _ => None,
-        }
-    }
-
-    /// Which reduction of its bucket it belongs to, if it belongs to one.
-    pub const fn round(self) -> Option<usize> {
-        match self {
-            Op::Reduce { round, .. }
-            | Op::Subtotal { round, .. }
-            | Op::Settle { round, .. }
-            | Op::Combine { round, .. } => Some(round),
-            _ => None,
-        }
-    }
 }
 
 const fn received(parcel: Parcel) -> &'static str {
@@ -203,9 +167,9 @@ impl Plan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::PlanBuf;
     use crate::config::{Recompute, TransportKind, Width};
     use crate::mesh::Mesh;
-    use crate::plan::PlanBuf;
     use crate::spec::KEYS;
     use crate::unit::Unit;
 

@@ -10,12 +10,12 @@ use crate::schedule::{ScheduleScratch, fill_ops, op_bound};
 use crate::streams::{Seen, Stream, fill_queue};
 use crate::unit::require_units;
 
-pub use super::{PipelineStage, Plan};
 pub use crate::budget::require_budget;
 pub use crate::config::Config;
 pub use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count};
 pub use crate::origin::Origin;
 pub use crate::pipeline::{Chunk, Pass};
+pub use crate::plan::{PipelineStage, Plan};
 pub use crate::schedule::Op;
 pub use crate::streams::Queued;
 pub use crate::unit::{Unit, unit_count, units};

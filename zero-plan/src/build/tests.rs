@@ -1,7 +1,10 @@
 //! That what a build makes of a plan is checked as it is made.
 
 use super::tables::{buckets, chunks, memories, placements, schedules};
-use super::*;
+use crate::config::Config;
+use crate::layout::{Bucket, Memory, Placement, Tables};
+use crate::pipeline::{Chunk, Pass};
+use crate::unit::Unit;
 
 /// Makes arena and step of two units as a build does, with placements that `spoil` has changed.
 fn build(spoil: impl Fn(&mut [Placement; 2])) -> bool {

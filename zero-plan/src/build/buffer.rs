@@ -1,10 +1,10 @@
 //! Buffer: a plan made at run time, by the functions that the compiler runs. Never checks what they give.
 
-use super::{PipelineStage, Plan};
 use crate::config::Config;
 use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_buckets, fill_placements};
 use crate::origin::Origin;
 use crate::pipeline::{Chunk, Pass, fill_chunks, require_placeable};
+use crate::plan::{PipelineStage, Plan};
 use crate::schedule::{Op, ScheduleScratch, fill_ops, op_bound};
 use crate::streams::{Queued, Seen, Stream, fill_queue};
 use crate::unit::Unit;

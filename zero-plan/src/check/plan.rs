@@ -1,0 +1,31 @@
+//! A whole plan, checked at run time.
+
+use super::{BucketState, CheckScratch, CheckedTables, Fault, SlotState, UnitState, check, check_layout};
+use crate::layout::Memory;
+use crate::pipeline::Pass;
+use crate::plan::Plan;
+
+impl Plan<'_> {
+    /// Checks the layout and the schedules of every pipeline stage with the rules of [`mod@crate::check`].
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn check(&self) -> Result<(), Fault> {
+        let memories: Vec<Memory> = self.pipeline_stages.iter().map(|stage| stage.memory).collect();
+        if let Some(rule) = check_layout(&self.tables(), &memories) {
+            return Err(Fault { op: 0, rule });
+        }
+        for (stage, schedules) in self.pipeline_stages.iter().enumerate() {
+            for (pass, ops) in [(Pass::Train, schedules.step), (Pass::Evaluate, schedules.evaluation)] {
+                let subject = CheckedTables { pass, stage, tables: self.tables(), ops };
+                let scratch = CheckScratch {
+                    units: &mut vec![UnitState::NEW; self.units.len()],
+                    buckets: &mut vec![BucketState::NEW; self.buckets.len()],
+                    slots: &mut vec![SlotState::NEW; self.tables().activation_slots(stage)],
+                };
+                check(subject, scratch)?;
+            }
+        }
+        Ok(())
+    }
+}
