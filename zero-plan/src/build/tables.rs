@@ -23,8 +23,7 @@ pub use crate::unit::{Unit, unit_count, units};
 /// The [`Plan`] of a model, as a constant expression: layout, schedules and their checks, and the budget.
 ///
 /// ```
-/// use zero_plan::Mesh;
-/// use zero_plan::{Config, Field, Plan, Unit, static_plan};
+/// use zero_plan::{Config, Field, Mesh, Plan, Unit, static_plan};
 ///
 /// const CONFIG: Config =
 ///     Config { mesh: Mesh::of_zero(2), stage: 3, prefetch: 1, sequences: 4, length: 8, ..Config::PLAIN };

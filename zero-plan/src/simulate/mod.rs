@@ -102,7 +102,9 @@ pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
 /// [`threads_of_rank`] says.
 ///
 /// ```
-/// use zero_plan::{Config, Hardware, Mesh, PlanBuf, TransportKind, Unit, simulate};
+/// use zero_plan::hardware::Hardware;
+/// use zero_plan::simulate::simulate;
+/// use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
 ///
 /// let text = r#"(name: "2 x Example", device: (name: "Example", kind: Gpu, memory: GB(24), matmul: (f32: 1e12, bf16: 4e12),
 ///     bandwidth: 1e12), node: (devices: 2, link: (bandwidth: 1e9, latency: 0.0)))"#;

@@ -28,9 +28,8 @@ impl Timing {
 /// another.
 ///
 /// ```
-/// use zero_plan::{Config, Order};
-/// use zero_plan::Mesh;
-/// use zero_plan::{Op, Pass, PlanBuf, Unit, makespan};
+/// use zero_plan::simulate::makespan;
+/// use zero_plan::{Config, Mesh, Op, Order, Pass, PlanBuf, Unit};
 ///
 /// let mesh = Mesh { pipeline: 2, ..Mesh::of_zero(1) };
 /// let config = Config { mesh, order: Order::GPipe, micro_batches: 3, ..Config::PLAIN };
