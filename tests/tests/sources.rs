@@ -1,5 +1,6 @@
 //! Sources: what is true of the text of the workspace. Each code that stands in it is in the catalogue, and each entry of the
-//! catalogue is used; no two types share a name, and public ones have one path; the modules of a plan form no circles. Never judges what a code says.
+//! catalogue is used; no two types share a name, and public ones have one path; the modules of a plan form no circles. Never
+//! judges what a code says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -131,10 +132,14 @@ fn named_modules() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("zero-plan/src");
     let mut named = BTreeMap::<String, BTreeSet<String>>::new();
     for (path, text) in library_sources() {
-        let Some(module) = path.strip_prefix(&root).ok().and_then(|path| path.iter().next()) else { continue };
-        let module = Path::new(module).file_stem().expect("a name").to_string_lossy().into_owned();
-        let code = text.split("mod tests").next().unwrap_or_default().lines().filter(|line| !line.contains("//"));
-        let names = code.flat_map(|line| line.split("crate::").skip(1).map(str::to_owned).collect::<Vec<_>>());
+        let Ok(inside) = path.strip_prefix(&root) else { continue };
+        let module = Path::new(inside.iter().next().expect("a file")).file_stem().expect("a name");
+        let module = module.to_string_lossy().into_owned();
+        let code = text.split("mod tests").next().unwrap_or_default().lines();
+        let code: String = code.filter_map(|line| line.split("//").next()).collect();
+        // What is above a file at the root is the crate.
+        let code = if inside.iter().count() == 1 { code.replace("super::", "crate::") } else { code };
+        let names = code.split("crate::").skip(1).map(str::to_owned);
         let word = |name: String| {
             name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().map(str::to_owned)
         };

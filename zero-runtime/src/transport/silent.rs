@@ -129,7 +129,7 @@ impl Life {
                  if an op takes that long, give it longer with --timeout"
             }
             Life::Own | Life::Runs | Life::Unknown => {
-                "see what keeps it: a disk, a full memory, another program on its processors; if an op takes that \
+                "see what delays it: a disk, a full memory, another program on its processors; if an op takes that \
                  long, give it longer with --timeout"
             }
         }
