@@ -48,10 +48,20 @@ impl<D: Device> Shared<'_, D> {
         Ok(())
     }
 
-    /// Tells that this rank has come to an exchange, for a reason.
-    fn enter(&mut self, call: u64) {
+    /// Tells that this rank has come to an exchange, for a reason, with so many of its own numbers.
+    fn enter(&mut self, call: u64, len: usize) -> Result<(), Lost> {
+        self.await_leaving()?;
         self.told[Count::Entered.index()] = self.next(Count::Entered);
-        self.numbers(self.rank(), 0).0.store(call, Ordering::Relaxed);
+        let (reason, numbers) = self.numbers(self.rank(), len);
+        reason.store(call, Ordering::Relaxed);
+        for (to, number) in numbers.iter().zip(&self.mine) {
+            to.store(number.to_bits(), Ordering::Relaxed);
+        }
+        self.own().signal(Count::Entered).raise();
+        // SAFETY: all that was sent has left; ranks of this host read what others left two exchanges ago before they entered
+        // the last, for which this one has waited.
+        unsafe { self.link_numbers() };
+        Ok(())
     }
 
     /// [`Transport::exchange`] where the host knows the numbers of its rank as soon as it asks for them.
@@ -64,15 +74,7 @@ impl<D: Device> Shared<'_, D> {
     ) -> Result<(), Lost> {
         let len = mine.len();
         device.read(mine, &mut self.mine[..len]);
-        self.await_leaving()?;
-        self.enter(call);
-        for (to, number) in self.numbers(self.rank(), len).1.iter().zip(&self.mine) {
-            to.store(number.to_bits(), Ordering::Relaxed);
-        }
-        self.own().signal(Count::Entered).raise();
-        // SAFETY: all that was sent has left; ranks of this host read what others left two exchanges ago before they entered
-        // the last, for which this one has waited.
-        unsafe { self.link_numbers() };
+        self.enter(call, len)?;
         self.meet(call, len, |rank, numbers| {
             device.stage(all.reborrow().part(rank * len, len), |to| {
                 for (number, from) in to.iter_mut().zip(numbers) {
@@ -91,11 +93,8 @@ impl<D: Device> Shared<'_, D> {
         mut all: ViewMut<D, f64>,
     ) -> Result<(), Lost> {
         let len = mine.len();
-        self.await_leaving()?;
-        self.enter(call);
-        self.own().signal(Count::Entered).raise();
-        // SAFETY: as in an exchange on the host. Numbers go another way: what is sent beside the reason is room for them.
-        unsafe { self.link_numbers() };
+        // Numbers go another way: what other hosts are sent beside the reason is room for them.
+        self.enter(call, 0)?;
         self.meet(call, len, |_, _| {})?;
         if self.carried.is_some() {
             // SAFETY: all ranks have come for the same reason, with as many numbers.
