@@ -158,11 +158,7 @@ unsigned next_ready() {
 // Where to go on: with a thread that is ready, or with those that have not begun. None if all wait or have ended.
 Fiber* next() {
     if (!block.error.empty()) return nullptr;
-    if (block.first_ready < block.ready.size()) {
-        Thread& thread = block.threads[next_ready()];
-        thread.state = State::Ready;
-        return thread.fiber;
-    }
+    if (block.first_ready < block.ready.size()) return block.threads[next_ready()].fiber;
     if (block.fresh.empty()) return nullptr;
     if (block.idle.empty()) {
         auto* fiber = new Fiber;
