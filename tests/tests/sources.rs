@@ -1,5 +1,5 @@
 //! Sources: what is true of the text of the workspace. Each code that stands in it is in the catalogue, and each entry of the
-//! catalogue is used; no two types share a name, and public ones have one path; the modules of a plan form no circles. Never
+//! catalogue is used; no two types share a name, and public ones have one path; modules form no circles. Never
 //! judges what a code says.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,9 +127,9 @@ fn public_types_have_one_path() {
     assert!(modules > 20, "modules are written in another way");
 }
 
-/// What each module at the root of `zero-plan` names of the others, outside of tests.
-fn named_modules() -> BTreeMap<String, BTreeSet<String>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("zero-plan/src");
+/// What each module at the root of a crate names of the others, outside of tests.
+fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(package).join("src");
     let mut named = BTreeMap::<String, BTreeSet<String>>::new();
     for (path, text) in library_sources() {
         let Ok(inside) = path.strip_prefix(&root) else { continue };
@@ -148,20 +148,28 @@ fn named_modules() -> BTreeMap<String, BTreeSet<String>> {
     named
 }
 
-/// The order in which the modules of a plan can be read: each after those that it names.
+/// The modules of a plan, of the macros and of the command can be read in an order: each after those that it names.
 #[test]
-fn modules_of_the_plan_form_no_circles() {
-    let mut left = named_modules();
-    assert!(left.len() > 40 && left["place"].contains("plan"), "modules are written in another way");
-    loop {
-        let modules: BTreeSet<String> = left.keys().cloned().collect();
-        let before = left.len();
-        left.retain(|module, named| named.iter().any(|name| name != module && modules.contains(name)));
-        if left.len() == before {
-            break;
+fn modules_form_no_circles() {
+    for (package, modules, known) in [
+        ("zero-plan", 40, ("place", "plan")),
+        ("zero-macros", 10, ("expand", "ast")),
+        ("zero-cli", 25, ("sizes", "build")),
+    ] {
+        let mut left = named_modules(package);
+        let is_read = left.len() > modules && left[known.0].contains(known.1);
+        assert!(is_read, "modules of {package} are written in another way");
+        loop {
+            let modules: BTreeSet<String> = left.keys().cloned().collect();
+            let before = left.len();
+            left.retain(|module, named| named.iter().any(|name| name != module && modules.contains(name)));
+            if left.len() == before {
+                break;
+            }
         }
+        let named: Vec<_> = left.keys().collect();
+        assert!(left.is_empty(), "these of {package} name one another in a circle, or are named by such: {named:?}");
     }
-    assert!(left.is_empty(), "these name one another in a circle, or are named by such: {:?}", left.keys());
 }
 
 #[test]

@@ -12,8 +12,9 @@ use zero_plan::spec::{self, ModelSource};
 
 use crate::error::CommandError;
 use crate::hardware::OnHardware;
+use crate::probe;
+use crate::request::ModelRequest;
 use crate::say;
-use crate::sizes::{self, ModelRequest};
 
 /// The longest sequence that is asked about, in tokens: 16 of them are a micro-batch that a spec may have.
 const LENGTH_MAX: i64 = 1 << 24;
@@ -77,7 +78,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
     // What cannot be asked is told before anything is built.
     question.require_machines()?;
     let shapes = probes(&question);
-    let sizes = sizes::of_model(&question.model, &arguments.program, &shapes)?;
+    let sizes = probe::of_model(&question.model, &arguments.program, &shapes)?;
     let units = |width, sequences| sizes.units(width, sequences, arguments.length as usize).map(<[_]>::to_vec);
     question.name = &sizes.model;
     question.units = &units;

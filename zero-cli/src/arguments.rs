@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use zero_runtime::terminal;
 
 use crate::advise::AdviseArguments;
@@ -16,6 +16,7 @@ use crate::init::InitArguments;
 use crate::launch::LaunchArguments;
 use crate::measure::MeasureArguments;
 use crate::plan::PlanArguments;
+use crate::request::Request;
 use crate::simulate::SimulateArguments;
 use crate::tokenize::TokenizeArguments;
 use crate::view::ViewArguments;
@@ -26,19 +27,6 @@ use crate::view::ViewArguments;
 struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
-}
-
-/// What to build.
-#[derive(Args, Debug, PartialEq)]
-pub struct Request {
-    /// The spec, a RON file; it names the model
-    pub spec: PathBuf,
-    /// The binary of the model's package, where it has several
-    #[arg(long, value_name = "NAME")]
-    pub bin: Option<String>,
-    /// The size of the model, where it comes in several; without it, the smallest
-    #[arg(long, value_name = "NAME")]
-    pub size: Option<String>,
 }
 
 /// What to do.
@@ -236,6 +224,7 @@ fn with_code(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::ModelRequest;
 
     fn parsed(line: &str) -> Result<Verb, String> {
         let words = line.split(' ').map(OsString::from);
@@ -248,7 +237,10 @@ mod tests {
     #[test]
     fn the_command_is_cargos_an_alias_or_a_persons() {
         let run = parsed("run x.ron --bin b --size 4B -- --steps 5").expect("a command");
-        let request = Request { spec: "x.ron".into(), bin: Some("b".to_owned()), size: Some("4B".to_owned()) };
+        let request = Request {
+            spec: "x.ron".into(),
+            program: ModelRequest { bin: Some("b".to_owned()), size: Some("4B".to_owned()) },
+        };
         assert_eq!(run, Verb::Run { request, arguments: vec!["--steps".into(), "5".into()] });
         assert_eq!(parsed("zero run x.ron --bin b --size 4B -- --steps 5").expect("a command"), run);
         assert!(

@@ -1,86 +1,30 @@
-//! Build: from the path of a spec to a binary. Checks the spec, finds the model's program, collects the text of the
-//! workspace, lets cargo compile, and keeps the result. Never decides what a plan is.
+//! Build: a program for a spec, with its plan proven. Where a rank needs more than the spec's budget, says what would fit.
 
-use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
-use zero_plan::spec::{self, Spec};
-use zero_runtime::data::WorkspaceText;
-
-use crate::arguments::Request;
-use crate::binary::{Binary, place};
-use crate::compile::{Compiled, compile};
+use crate::binary::Binary;
 use crate::error::CommandError;
-use crate::model;
-use crate::offers;
-use crate::sizes::ModelRequest;
-use crate::workspace::Workspace;
+use crate::offers::offers;
+use crate::program::{program, read};
+use crate::request::Request;
 
-/// Compiles a spec with its model, and says on standard error what text the binary carries.
+/// The program of a spec, whose plan is proven.
 pub fn build(request: &Request) -> Result<Binary, CommandError> {
-    let binary = build_with(request, None)?;
+    let binary = build_unproven(request)?;
     prove(&binary, &request.spec)?;
     Ok(binary)
 }
 
-/// The same for a program that is only asked for its sizes: its plan is not proven, which takes long for thousands of ranks. It may
-/// be asked under other shapes, as [`zero_plan::shapes`] reads them.
-pub fn build_probe(request: &Request, shapes: Option<&str>) -> Result<Binary, CommandError> {
-    build_with(request, shapes)
-}
-
-fn build_with(Request { spec: path, bin, size }: &Request, shapes: Option<&str>) -> Result<Binary, CommandError> {
-    let spec = read(path)?;
-    let model = spec.model.clone().ok_or_else(|| CommandError::NoModel { spec: path.clone() })?;
-    let workspace = Workspace::find()?;
-    let program = workspace.program(&model, bin.as_deref(), path)?;
-    let absolute = path.canonicalize().map_err(|source| CommandError::Unreadable { path: path.clone(), source })?;
-    if absolute.to_str().is_none() {
-        return Err(CommandError::NotUnicode { path: absolute });
+/// The same for a program that is only asked for its sizes: its plan is not proven, which takes long for thousands of ranks.
+pub fn build_unproven(request: &Request) -> Result<Binary, CommandError> {
+    match program(request, None)? {
+        Some(binary) => Ok(binary),
+        None => {
+            let offers = offers(&read(&request.spec)?, &request.program);
+            Err(CommandError::Build { spec: request.spec.clone(), offers })
+        }
     }
-    // Cargo builds every spec of a model to the same path, so no other build may run until the binary has been copied.
-    let own = workspace.target.join("zero").join("build");
-    std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
-    let lock = lock(own.join("lock"))?;
-    let carried = WorkspaceText::below(&workspace.root)?;
-    let text = own.join("workspace.txt");
-    write_if_changed(&text, carried.text.as_bytes())?;
-    let (files, bytes) = (carried.files.len(), carried.text.len());
-    eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
-    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes, spec.device)? {
-        Compiled::Binary(built, at) => (built, at),
-        Compiled::Nothing { is_over_budget } => {
-            drop(lock);
-            let program = ModelRequest { bin: bin.clone(), size: size.clone() };
-            let offers = if is_over_budget { offers::offers(&spec, &model, &program) } else { String::new() };
-            return Err(CommandError::Build { spec: path.clone(), offers });
-        }
-    };
-    model::require(&at, path, &program.name)?;
-    model::require_size(&at, &program.name, size.as_deref())?;
-    let target = workspace.target.canonicalize().unwrap_or(workspace.target);
-    let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
-    let binary = Binary::keep(built, place(&target, &absolute, &name), &own.join("fresh"))?;
-    drop(lock);
-    Ok(binary)
-}
-
-/// Waits until no other command builds in this target directory.
-fn lock(path: PathBuf) -> Result<File, CommandError> {
-    let lock = || {
-        let file = File::create(&path)?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                eprintln!("waiting for another `cargo zero` to build");
-                file.lock()?;
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-            Ok(()) => {}
-        }
-        Ok(file)
-    };
-    lock().map_err(|source| CommandError::Write { path: path.clone(), source })
 }
 
 /// Lets the binary prove its plan over the ops of all ranks, so that a build that succeeds means a plan that is sound.
@@ -90,19 +34,4 @@ fn prove(binary: &Binary, spec: &Path) -> Result<(), CommandError> {
         true => Ok(()),
         false => Err(CommandError::Unproven { spec: spec.to_owned() }),
     }
-}
-
-pub fn read(path: &Path) -> Result<Spec, CommandError> {
-    let bytes = std::fs::read(path).map_err(|source| CommandError::Unreadable { path: path.to_owned(), source })?;
-    let name = path.display().to_string();
-    let text = spec::decode(&bytes).map_err(|error| CommandError::Spec(vec![error.render(&name, "")]))?;
-    spec::parse(text).map_err(|errors| CommandError::mistakes(&errors, path, text))
-}
-
-/// Does not touch a file that has these contents already, so that cargo does not take it for changed.
-pub fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), CommandError> {
-    if std::fs::read(path).is_ok_and(|found| found == contents) {
-        return Ok(());
-    }
-    std::fs::write(path, contents).map_err(|source| CommandError::Write { path: path.to_owned(), source })
 }

@@ -4,7 +4,6 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::arguments;
 use crate::say;
 
 /// Which shell.
@@ -19,14 +18,14 @@ pub struct CompletionsArguments {
 const ALONE: &str = "# This completes `cargo-zero`, which is the same command as `cargo zero`. Words after `cargo` are completed \
                      by what this shell has for cargo, and that knows nothing of `zero`.\n";
 
-/// Prints the script.
-pub fn completions(arguments: &CompletionsArguments) {
+/// Prints the script for the command as clap knows it.
+pub fn completions(arguments: &CompletionsArguments, command: clap::Command) {
     let script = match arguments.shell {
         // For names with a hyphen, clap's script of bash never finds the functions of subcommands.
         Shell::Bash => {
-            generated(Shell::Bash, "cargo_zero").replace("-o default cargo_zero\n", "-o default cargo-zero\n")
+            generated(Shell::Bash, command, "cargo_zero").replace("-o default cargo_zero\n", "-o default cargo-zero\n")
         }
-        shell => generated(shell, "cargo-zero"),
+        shell => generated(shell, command, "cargo-zero"),
     };
     let (before, after) = match arguments.shell {
         Shell::Bash => ("", include_str!("completions/cargo.bash")),
@@ -37,8 +36,8 @@ pub fn completions(arguments: &CompletionsArguments) {
     say::line(format!("{before}{script}{after}").trim_end());
 }
 
-fn generated(shell: Shell, name: &str) -> String {
+fn generated(shell: Shell, mut command: clap::Command, name: &str) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut arguments::command(), name, &mut script);
+    clap_complete::generate(shell, &mut command, name, &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }

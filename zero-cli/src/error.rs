@@ -149,6 +149,11 @@ impl From<CheckpointError> for CommandError {
 }
 
 impl CommandError {
+    /// Cargo has said why a spec gives no program.
+    pub fn not_built(spec: &Path) -> Self {
+        CommandError::Build { spec: spec.to_owned(), offers: String::new() }
+    }
+
     /// All that is wrong with the text of a file, each with its place.
     pub fn mistakes(mistakes: &[Diagnostic], path: &Path, text: &str) -> Self {
         let name = path.display().to_string();

@@ -19,6 +19,9 @@ mod measure;
 mod model;
 mod offers;
 mod plan;
+mod probe;
+mod program;
+mod request;
 mod saving;
 mod say;
 mod simulate;
@@ -34,8 +37,9 @@ use std::process::ExitCode;
 use zero_runtime::data::WorkspaceText;
 use zero_runtime::terminal;
 
-use arguments::{Request, Verb};
+use arguments::Verb;
 use error::CommandError;
+use request::Request;
 use workspace::Workspace;
 
 fn main() -> ExitCode {
@@ -73,7 +77,7 @@ fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
         Verb::Explain { words } => say::line(explain::explain(&words)?),
         Verb::Import(arguments) => import::import(&arguments)?,
         Verb::Init(arguments) => init::init(&arguments)?,
-        Verb::Completions(arguments) => completions::completions(&arguments),
+        Verb::Completions(arguments) => completions::completions(&arguments, arguments::command()),
     }
     Ok(ExitCode::SUCCESS)
 }

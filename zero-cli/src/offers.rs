@@ -3,10 +3,11 @@
 
 use zero_plan::DeviceKind;
 use zero_plan::advise::{offered_shapes, offers as search, offers_text};
-use zero_plan::spec::{ModelSource, Spec};
+use zero_plan::spec::Spec;
 
 use crate::hardware;
-use crate::sizes::{self, ModelRequest};
+use crate::probe;
+use crate::request::ModelRequest;
 
 /// The machine that layouts for a device are timed on: any that has it would do, as they are compared with one another.
 const fn like(device: DeviceKind) -> &'static str {
@@ -17,11 +18,12 @@ const fn like(device: DeviceKind) -> &'static str {
 }
 
 /// What to add to the error.
-pub fn offers(spec: &Spec, model: &ModelSource, program: &ModelRequest) -> String {
+pub fn offers(spec: &Spec, program: &ModelRequest) -> String {
+    let Some(model) = &spec.model else { return String::new() };
     eprintln!("looking for layouts that fit");
     let Ok(like) = hardware::find(like(spec.device)) else { return String::new() };
     let shapes = offered_shapes(spec, &like);
-    let Ok(sizes) = sizes::of_model(model, program, &shapes) else { return String::new() };
+    let Ok(sizes) = probe::of_model(model, program, &shapes) else { return String::new() };
     let length = spec.config().length;
     let units = |width, sequences| sizes.units(width, sequences, length).map(<[_]>::to_vec);
     match search(spec, &like, &units) {

@@ -3,8 +3,8 @@
 use clap::Args;
 use zero_plan::summary::Summary;
 
-use crate::arguments::Request;
 use crate::error::CommandError;
+use crate::request::Request;
 use crate::sizes;
 use crate::{become_binary, hardware, say};
 

@@ -5,9 +5,9 @@ use zero_plan::PlanBuf;
 use zero_plan::simulate::{Prediction, PredictionText, on_hardware};
 use zero_runtime::run::threads;
 
-use crate::arguments::Request;
 use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};
+use crate::request::Request;
 use crate::saving::CheckpointTimes;
 use crate::say;
 use crate::sizes::{self, SizedSpec};

@@ -1,13 +1,12 @@
-//! Attr: cuts the tokens of `#[zero(...)]` into options, and takes helper attributes off fields. Never reads a value.
+//! Attr: cuts the tokens of `#[zero(...)]` into options, and finds attributes by name. Never reads a value.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
-use syn::{Attribute, Data, DeriveInput, LitStr, Path};
+use syn::{Attribute, DeriveInput, LitStr, Path};
 use zero_plan::DeviceKind;
 use zero_plan::diagnostic::Diagnostic;
 
 use crate::mistake::{Checked, Mistake};
-use crate::valid::{is_for_others, is_of_struct};
 
 /// The options of `#[zero(...)]` as written.
 pub struct AttributeOptions {
@@ -153,21 +152,6 @@ pub fn is_zero(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|segment| segment.ident == "zero")
 }
 
-/// The struct as the compiler is to see it: without the attributes that are for `#[zero]`, or for nobody. Its fields say
-/// what there is; nobody reads them.
-pub fn stripped(item: &DeriveInput) -> TokenStream {
-    let mut stripped = item.clone();
-    stripped.attrs.retain(|attribute| !is_zero(attribute) && !is_of_struct(attribute, item));
-    if let Data::Struct(data) = &mut stripped.data {
-        for field in &mut data.fields {
-            field.attrs.retain(|attribute| is_for_others(attribute, item));
-        }
-    }
-    let item = stripped;
-    let item = item.into_token_stream();
-    quote!(#[allow(dead_code, clippy::type_complexity)] #item)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,26 +208,5 @@ mod tests {
             assert!(mistakes[0].text.starts_with(start), "{}", mistakes[0].text);
         }
         assert_eq!(AttributeOptions::parse(quote!(3, stage)).err().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn only_helper_attributes_are_taken() {
-        let item = syn::parse_quote!(
-            struct A {
-                #[doc = "x"]
-                a: B,
-                #[tied(a)]
-                b: C,
-            }
-        );
-        let expected = quote!(
-            #[allow(dead_code, clippy::type_complexity)]
-            struct A {
-                #[doc = "x"]
-                a: B,
-                b: C,
-            }
-        );
-        assert_eq!(stripped(&item).to_string(), expected.to_string());
     }
 }

@@ -9,11 +9,11 @@ use syn::{DeriveInput, Expr, Type};
 use zero_plan::{DeviceKind, Width};
 
 use crate::ast::{ModelField, ModelStruct, Tied};
-use crate::attr::stripped;
 use crate::choice::{Choice, ChosenKey};
 use crate::constants::{config, number};
 use crate::environment::Environment;
 use crate::notes;
+use crate::stripped::stripped;
 
 /// The struct, and its `ModelStruct` beside it. Names begin with `__`, as the types of fields are named in the same scope.
 pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environment: &Environment) -> TokenStream {

@@ -5,8 +5,8 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Generics, parse_quote};
 
-use crate::attr::stripped;
 use crate::mistake::Mistake;
+use crate::stripped::stripped;
 use crate::valid::{can_begin, can_end, elements};
 
 /// The struct, and a model in its name. The mistakes take the place of the plan: the compiler then takes whatever is

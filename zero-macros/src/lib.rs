@@ -14,6 +14,7 @@ mod expand;
 mod fallback;
 mod mistake;
 mod notes;
+mod stripped;
 mod valid;
 
 use proc_macro::TokenStream;

@@ -5,16 +5,13 @@ mod inspect;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use zero_plan::place::State;
 use zero_runtime::checkpoint::{Checkpoint, CheckpointError, MANIFEST, Store};
-use zero_runtime::terminal;
 use zero_runtime::weights::WeightType;
 
-use crate::diff::{DIFFERENT, UNKNOWN};
 use crate::error::CommandError;
 use crate::say;
 pub use inspect::inspect;
@@ -78,20 +75,8 @@ pub fn verify(arguments: &VerifyArguments) -> Result<(), CommandError> {
     if all.is_empty() { Ok(()) } else { Err(CommandError::Faults(all)) }
 }
 
-/// Says how two checkpoints differ. The exit code is that of `diff`: 0 if all elements are equal, 1 if not, and 2 if that
-/// cannot be found out.
-pub fn diff(first: &Path, second: &Path) -> ExitCode {
-    match differs(first, second) {
-        Ok(false) => ExitCode::SUCCESS,
-        Ok(true) => ExitCode::from(DIFFERENT),
-        Err(error) => {
-            terminal::tell(&error);
-            ExitCode::from(UNKNOWN)
-        }
-    }
-}
-
-fn differs(first: &Path, second: &Path) -> Result<bool, CommandError> {
+/// Whether two checkpoints differ, which is printed: which tensors, by how much, and what else does.
+pub fn differ(first: &Path, second: &Path) -> Result<bool, CommandError> {
     let (a, b) = (Checkpoint::open(first)?, Checkpoint::open(second)?);
     let elements: usize = a.lens().iter().sum();
     let states = if [&a, &b].iter().all(|it| it.has(State::Master)) { 4 } else { 3 };

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build::write_if_changed;
 use crate::error::CommandError;
+use crate::program::write_if_changed;
 use crate::workspace::Workspace;
 
 /// Writes what HEAD has at the path of a spec to a file of its own, below cargo's target directory.

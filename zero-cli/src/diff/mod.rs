@@ -12,16 +12,16 @@ use zero_plan::hardware::Hardware;
 use zero_plan::simulate::{Prediction, on_hardware};
 use zero_runtime::terminal;
 
-use crate::arguments::Request;
 use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};
+use crate::request::{ModelRequest, Request};
 use crate::sizes::{self, SizedSpec};
 use crate::{checkpoint, say};
 
 /// What the command ends with where the two differ.
-pub const DIFFERENT: u8 = 1;
+const DIFFERENT: u8 = 1;
 /// And where one of them cannot be read.
-pub const UNKNOWN: u8 = 2;
+const UNKNOWN: u8 = 2;
 
 /// What to compare.
 #[derive(Args, Debug, PartialEq)]
@@ -39,12 +39,8 @@ pub struct DiffArguments {
     /// Print it as JSON, whose shape docs/json.md says; of specs
     #[arg(long)]
     pub json: bool,
-    /// The binary of the models' packages, where they have several
-    #[arg(long, value_name = "NAME")]
-    pub bin: Option<String>,
-    /// The size of the models, where they come in several; without it, the smallest
-    #[arg(long, value_name = "NAME")]
-    pub size: Option<String>,
+    #[command(flatten)]
+    pub program: ModelRequest,
 }
 
 /// Says how two specs or two checkpoints differ. The exit code is that of `diff`: 0 if not at all, 1 if they do, and 2 if
@@ -54,7 +50,7 @@ pub fn diff(arguments: &DiffArguments) -> ExitCode {
         [Some(&arguments.first), arguments.second.as_ref()].into_iter().flatten().all(|path| is_spec(path));
     let differs = match (is_of_specs, &arguments.second) {
         (false, Some(second)) if !(arguments.json || arguments.on.is_some()) => {
-            return checkpoint::diff(&arguments.first, second);
+            checkpoint::differ(&arguments.first, second)
         }
         (false, _) => Err(CommandError::NoSpecs { first: arguments.first.clone() }),
         (true, _) => of_specs(arguments),
@@ -77,9 +73,7 @@ fn is_spec(path: &Path) -> bool {
 fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.map(|on| on.read()).transpose()?;
-    let sized = |spec: &Path| {
-        sizes::of_spec(&Request { spec: spec.to_owned(), bin: arguments.bin.clone(), size: arguments.size.clone() })
-    };
+    let sized = |spec: &Path| sizes::of_spec(&Request { spec: spec.to_owned(), program: arguments.program.clone() });
     let (first, second) = (&arguments.first, arguments.second.as_ref());
     let shown = |path: &Path| path.display().to_string();
     let (before, after, names) = match second {

@@ -17,9 +17,10 @@ use zero_runtime::launch::{LaunchError, LaunchOptions, launch_by};
 use zero_runtime::run::launch_options;
 use zero_runtime::terminal;
 
-use crate::arguments::Request;
 use crate::build;
 use crate::error::CommandError;
+use crate::program;
+use crate::request::Request;
 use crate::say;
 use mpirun::LaunchLine;
 
@@ -79,7 +80,7 @@ struct HostedJob<'a> {
 /// Starts it, or writes what starts it.
 pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let path = &arguments.request.spec;
-    let spec = build::read(path)?;
+    let spec = program::read(path)?;
     let mesh = spans_hosts(&spec, arguments)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -19,9 +19,9 @@ use zero_runtime::run::threads;
 use zero_runtime::transport::handover;
 use zero_runtime::{Cores, launch};
 
-use crate::build;
 use crate::error::CommandError;
 use crate::launch::Reach;
+use crate::program;
 use crate::say;
 
 pub use trace::{RecordedProfile, RecordedStep};
@@ -97,7 +97,7 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
         network,
         measured: Vec::new(),
     };
-    let specs = arguments.specs.iter().map(|path| Ok((path, build::read(path)?)));
+    let specs = arguments.specs.iter().map(|path| Ok((path, program::read(path)?)));
     let specs = specs.collect::<Result<Vec<_>, CommandError>>()?;
     // Specs that differ in their layout alone have the same units.
     let mut wanted = BTreeMap::new();

@@ -10,10 +10,10 @@ use zero_plan::spec::{Batch, Spec, ron_text};
 use zero_plan::{Op, Plan, count};
 
 use super::RecordedProfile;
-use crate::arguments::Request;
 use crate::binary::Binary;
-use crate::build::write_if_changed;
 use crate::error::CommandError;
+use crate::program::write_if_changed;
+use crate::request::{ModelRequest, Request};
 use crate::sizes::{self, SizedSpec};
 use crate::workspace::Workspace;
 
@@ -58,7 +58,8 @@ impl<'a> Measurement<'a> {
         std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
         let (derived, profile) = (own.join("measure.ron"), own.join("measure.json"));
         write_if_changed(&derived, self.alone.as_bytes())?;
-        let request = Request { spec: derived, bin: None, size: self.size.map(str::to_owned) };
+        let request =
+            Request { spec: derived, program: ModelRequest { bin: None, size: self.size.map(str::to_owned) } };
         let (binary, sized) = sizes::binary_of_spec(&request)?;
         Ok(MeasuredProgram { of: self, binary, sized, profile, steps: Vec::new() })
     }

@@ -14,10 +14,10 @@ use zero_plan::picture::{Picture, TimeAxis, Timed, operations};
 use zero_plan::simulate::{Impossible, on_hardware, simulate};
 use zero_plan::{Config, Plan, PlanBuf};
 
-use crate::arguments::Request;
 use crate::binary;
 use crate::error::CommandError;
 use crate::hardware::OnHardware;
+use crate::request::Request;
 use crate::say;
 use crate::sizes::{self, SizedSpec};
 use crate::workspace::Workspace;
@@ -58,10 +58,8 @@ pub struct ViewArguments {
 pub fn view(arguments: &ViewArguments) -> Result<(), CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.as_ref().map(OnHardware::read).transpose()?;
-    let of_spec = |spec: &Path| {
-        let Request { bin, size, .. } = &arguments.request;
-        sizes::of_spec(&Request { spec: spec.to_owned(), bin: bin.clone(), size: size.clone() })
-    };
+    let of_spec =
+        |spec: &Path| sizes::of_spec(&Request { spec: spec.to_owned(), program: arguments.request.program.clone() });
     let spec = of_spec(&arguments.request.spec)?;
     let drawn = if arguments.svg {
         svg::figure(&PicturedSpec::of(&spec, hardware.as_ref()).picture()?)

@@ -1,0 +1,38 @@
+//! Probe: what a model's program says of its units on micro-batches of any shape, without a spec. Never makes a plan.
+
+use std::path::Path;
+
+use zero_plan::spec::ModelSource;
+use zero_plan::{Sizes, Width, shape_text};
+
+use crate::binary::Binary;
+use crate::error::CommandError;
+use crate::program::{program, write_if_changed};
+use crate::request::{ModelRequest, Request};
+use crate::workspace::Workspace;
+
+/// The sizes of a model on micro-batches of some shapes: width, sequences, and tokens of a sequence.
+pub fn of_model(
+    model: &ModelSource,
+    model_program: &ModelRequest,
+    shapes: &[(Width, usize, usize)],
+) -> Result<Sizes, CommandError> {
+    let own = Workspace::find()?.target.join("zero").join("build");
+    std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
+    let path = own.join("probe.ron");
+    let length = shapes.first().map_or(1, |&(_, _, length)| length);
+    let text = format!("(model: {model:?}, zero: (stage: 0), batch: (sequences: 1, length: {length}))\n");
+    write_if_changed(&path, text.as_bytes())?;
+    let shapes: Vec<String> = shapes.iter().map(|&(width, n, length)| shape_text(width, n, length)).collect();
+    let request = Request { spec: path, program: model_program.clone() };
+    // Without a budget, none is exceeded.
+    let binary = program(&request, Some(&shapes.join(",")))?.ok_or_else(|| CommandError::not_built(&request.spec))?;
+    ask(&binary)
+}
+
+/// What a program says of its sizes.
+pub fn ask(binary: &Binary) -> Result<Sizes, CommandError> {
+    let output = binary.command().arg("--sizes").output().map_err(|source| binary.not_started(source))?;
+    let read = serde_json::from_slice(&output.stdout);
+    read.map_err(|source| CommandError::NoSizes { binary: Path::new(binary.path()).to_owned(), source })
+}

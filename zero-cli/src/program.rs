@@ -1,0 +1,84 @@
+//! Program: from the path of a spec to the program of its model. Checks the spec, finds the program, collects the text of the
+//! workspace, lets cargo compile, and keeps the result. Never runs it.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use zero_plan::spec::{self, Spec};
+use zero_runtime::data::WorkspaceText;
+
+use crate::binary::{Binary, place};
+use crate::compile::{Compiled, compile};
+use crate::error::CommandError;
+use crate::model;
+use crate::request::{ModelRequest, Request};
+use crate::workspace::Workspace;
+
+/// Compiles a spec with its model, and says on standard error what text the binary carries. The program may be asked for its sizes
+/// under other shapes, as [`zero_plan::shapes`] reads them. Gives none where a rank would need more than the budget of the spec, of
+/// which the compiler has told.
+pub fn program(request: &Request, shapes: Option<&str>) -> Result<Option<Binary>, CommandError> {
+    let Request { spec: path, program: ModelRequest { bin, size } } = request;
+    let spec = read(path)?;
+    let model = spec.model.clone().ok_or_else(|| CommandError::NoModel { spec: path.clone() })?;
+    let workspace = Workspace::find()?;
+    let program = workspace.program(&model, bin.as_deref(), path)?;
+    let absolute = path.canonicalize().map_err(|source| CommandError::Unreadable { path: path.clone(), source })?;
+    if absolute.to_str().is_none() {
+        return Err(CommandError::NotUnicode { path: absolute });
+    }
+    // Cargo builds every spec of a model to the same path, so no other build may run until the binary has been copied.
+    let own = workspace.target.join("zero").join("build");
+    std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
+    let lock = lock(own.join("lock"))?;
+    let carried = WorkspaceText::below(&workspace.root)?;
+    let text = own.join("workspace.txt");
+    write_if_changed(&text, carried.text.as_bytes())?;
+    let (files, bytes) = (carried.files.len(), carried.text.len());
+    eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
+    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes, spec.device)? {
+        Compiled::Binary(built, at) => (built, at),
+        Compiled::Nothing { is_over_budget: true } => return Ok(None),
+        Compiled::Nothing { .. } => return Err(CommandError::not_built(path)),
+    };
+    model::require(&at, path, &program.name)?;
+    model::require_size(&at, &program.name, size.as_deref())?;
+    let target = workspace.target.canonicalize().unwrap_or(workspace.target);
+    let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
+    let binary = Binary::keep(built, place(&target, &absolute, &name), &own.join("fresh"))?;
+    drop(lock);
+    Ok(Some(binary))
+}
+
+/// Waits until no other command builds in this target directory.
+fn lock(path: PathBuf) -> Result<File, CommandError> {
+    let lock = || {
+        let file = File::create(&path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                eprintln!("waiting for another `cargo zero` to build");
+                file.lock()?;
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
+        Ok(file)
+    };
+    lock().map_err(|source| CommandError::Write { path: path.clone(), source })
+}
+
+/// What a spec says.
+pub fn read(path: &Path) -> Result<Spec, CommandError> {
+    let bytes = std::fs::read(path).map_err(|source| CommandError::Unreadable { path: path.to_owned(), source })?;
+    let name = path.display().to_string();
+    let text = spec::decode(&bytes).map_err(|error| CommandError::Spec(vec![error.render(&name, "")]))?;
+    spec::parse(text).map_err(|errors| CommandError::mistakes(&errors, path, text))
+}
+
+/// Does not touch a file that has these contents already, so that cargo does not take it for changed.
+pub fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), CommandError> {
+    if std::fs::read(path).is_ok_and(|found| found == contents) {
+        return Ok(());
+    }
+    std::fs::write(path, contents).map_err(|source| CommandError::Write { path: path.to_owned(), source })
+}
