@@ -34,7 +34,8 @@ pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]
     }
     let message = message.text(" needs ").bytes(needed).text(" at stage ").number(tables.config.stage as usize);
     let message = message.text(", but `memory` is ").bytes(budget).text(": ").bytes(needed - budget).text(" too much");
-    let message = tell_peak(message, tables, &peak(tables, &memories[stage], steps[stage]));
+    let peak = peak(tables, &memories[stage], steps[stage]);
+    let message = tell_parts(peak.tell(message.text("\n  "), tables, "`"), &peak);
     let message = message.text("\n  outside the arena: ").bytes(outside_bytes(tables, 1)).text(" at most");
     let message = origin.tell(message, "memory", "none");
     let message = origin.tell_number(message, "batch.sequences", tables.config.sequences);
@@ -57,8 +58,7 @@ const fn largest(memories: &[Memory]) -> usize {
     largest
 }
 
-const fn tell_peak(message: Message, tables: &Tables, peak: &Peak) -> Message {
-    let mut message = peak.name(message.text("\n  most is in use in "), tables, "`");
+const fn tell_parts(mut message: Message, peak: &Peak) -> Message {
     let mut told = [false; Kind::ALL.len()];
     let mut part = 0;
     while part < PARTS {

@@ -27,6 +27,11 @@ impl Peak {
         sum
     }
 
+    /// Appends when that is, with `quote` on both sides of the unit.
+    pub(crate) const fn tell(&self, message: Message, tables: &Tables, quote: &str) -> Message {
+        self.name(message.text("most is in use in "), tables, quote)
+    }
+
     /// Appends which op it is, such as `the forward of embed in micro-batch 0`, with `quote` on both sides of the unit.
     pub(crate) const fn name(&self, message: Message, tables: &Tables, quote: &str) -> Message {
         let (what, unit, micro_batch) = match self.op {

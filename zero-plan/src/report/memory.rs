@@ -56,7 +56,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             format!("  outside: program, data, what a thread works in; {} for each further thread", Bytes(thread))
         }
     });
-    lines.push(most_in_use(plan));
+    lines.push(peak(plan));
     lines.push(most_padding(plan));
     lines.push(checkpoint(plan));
     if plan.config.shards_parameters() && !plan.config.uses_slots() {
@@ -103,12 +103,11 @@ fn checkpoint(plan: &Plan) -> String {
     format!("  checkpoint: a rank writes up to {} {meanwhile}", Bytes(most))
 }
 
-fn most_in_use(plan: &Plan) -> String {
+fn peak(plan: &Plan) -> String {
     let largest = (0..plan.pipeline_stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
     let peak = plan.peak(largest);
-    let op = peak.name(Message::new(), &plan.tables(), "");
-    let (bytes, pipeline) = (Bytes(peak.total_bytes()), on_pipeline(plan, largest));
-    format!("  most in use: {bytes}, in {}{pipeline}", op.as_str())
+    let told = peak.tell(Message::new(), &plan.tables(), "");
+    format!("  {}{}: {}", told.as_str(), on_pipeline(plan, largest), Bytes(peak.total_bytes()))
 }
 
 fn on_pipeline(plan: &Plan, stage: usize) -> String {
