@@ -27,7 +27,7 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
         if let Some(rule) = check_flat(&own) {
             return Some(rule);
         }
-        if let Some(rule) = check_buckets(tables, memory, stage) {
+        if let Some(rule) = check_buckets(&own) {
             return Some(rule);
         }
         if let Some(rule) = check_units(&own) {
@@ -51,12 +51,12 @@ const fn last_rank<'a>(tables: &Tables<'a>, memory: &'a Memory, pipeline: usize)
     Places { tables: *tables, memory, at, is_decoding: false }
 }
 
-/// Whether an offset in elements of a flat buffer lies on a line of the device's memory.
-const fn on_line(config: &Config, offset: usize) -> bool {
-    offset.is_multiple_of(config.device.alignment())
+/// Whether a place starts where a part of a flat buffer may.
+const fn is_aligned(config: &Config, place: Place) -> bool {
+    place.offset_bytes.is_multiple_of(place.region.bytes(config, config.device.alignment()))
 }
 
-/// Whether an offset in bytes lies on one.
+/// Whether an offset in bytes lies on a line of the device's memory.
 const fn bytes_on_line(config: &Config, offset: usize) -> bool {
     offset.is_multiple_of(config.device.line_bytes())
 }
@@ -283,41 +283,41 @@ const fn check_slots(own: &Places, holders: usize) -> BrokenRule {
         !config.uses_slots() || config.holds_parameters() || own.region_bytes(Kind::Gathered) >= gathered =>
             "slots that do not fit their region",
         fits(own, own.slot(own.tables.activation_slots(own.at.pipeline) - 1)) => "activations that do not fit their region",
-        on_line(config, gathered_slot) && bytes_on_line(config, activation_slot_bytes) => "a slot that does not start on a line",
+        gathered_slot.is_multiple_of(config.device.alignment()) && bytes_on_line(config, activation_slot_bytes) => "a slot that does not start on a line",
         bytes_on_line(config, outgoing_slot_bytes) && bytes_on_line(config, returning_slot_bytes) =>
             "a result that does not leave from a line",
     }
     None
 }
 
-/// Buckets of a stage lie in one chunk each, follow its units, and share staging only where they take turns.
-const fn check_buckets(tables: &Tables, memory: &Memory, stage: usize) -> BrokenRule {
-    let config = tables.config;
+/// Buckets of a pipeline stage lie in one chunk each, follow its units, and share staging only where they take turns.
+const fn check_buckets(own: &Places) -> BrokenRule {
+    let Tables { config, units, buckets, placements, .. } = own.tables;
     let mut i = 0;
-    while i < tables.buckets.len() {
-        let bucket = &tables.buckets[i];
-        if bucket.pipeline_stage == stage {
-            let (first, last) = (&tables.placements[bucket.first], &tables.placements[bucket.last]);
+    while i < buckets.len() {
+        let bucket = &buckets[i];
+        if bucket.pipeline_stage == own.at.pipeline {
+            let (first, last) = (&placements[bucket.first], &placements[bucket.last]);
             rules! {
-                first.chunk == last.chunk && first.pipeline_stage == stage => "a bucket across chunks",
+                first.chunk == last.chunk && first.pipeline_stage == own.at.pipeline => "a bucket across chunks",
                 bucket.start == first.start => "a bucket that starts elsewhere than its first unit",
                 bucket.start + bucket.elements == last.start + last.padded =>
                     "a bucket that ends elsewhere than its last unit",
-                Kind::Gradients.bytes(config, bucket.staging + bucket.elements) <= memory.region(Kind::Gradients).bytes =>
-                    "staging out of bounds",
-                on_line(config, bucket.staging) && on_line(config, bucket.partial) => "staging that does not start on a line",
+                fits(own, staging(own, bucket)) => "staging out of bounds",
+                is_aligned(config, staging(own, bucket)) && is_aligned(config, partial(own, bucket)) =>
+                    "staging that does not start on a line",
                 bucket.slot.is_some() == (config.shards_gradients() && bucket.elements > 0) =>
                     "a staging slot where all gradients are kept, or none where they are not",
-                bucket.first == bucket.last || !tables.units[bucket.last].is_tied(bucket.last) =>
+                bucket.first == bucket.last || !units[bucket.last].is_tied(bucket.last) =>
                     "a tied unit in a bucket with others",
             }
             let mut other = 0;
             while other < i {
-                let before = &tables.buckets[other];
+                let before = &buckets[other];
                 rules! {
-                    before.pipeline_stage != stage || may_coexist(bucket, before) =>
+                    before.pipeline_stage != own.at.pipeline || may_coexist(own, bucket, before) =>
                         "buckets that overlap in staging and do not take turns",
-                    before.pipeline_stage != stage || may_combine(bucket, before, config.mesh.zero) =>
+                    before.pipeline_stage != own.at.pipeline || may_combine(own, bucket, before) =>
                         "buckets that overlap in partial sums and do not take turns",
                 }
                 other += 1;
@@ -349,17 +349,34 @@ const fn check_cover(tables: &Tables) -> BrokenRule {
     None
 }
 
+/// The local gradients of a bucket.
+const fn staging(own: &Places, bucket: &Bucket) -> Place {
+    from_to(own.local_gradients(bucket.first), own.local_gradients(bucket.last))
+}
+
+/// What this rank sums of a bucket over its replica.
+const fn partial(own: &Places, bucket: &Bucket) -> Place {
+    from_to(own.partial(bucket.first), own.partial(bucket.last))
+}
+
+/// From the start of a place to the end of another.
+const fn from_to(first: Place, last: Place) -> Place {
+    Place { len_bytes: last.end_bytes() - first.offset_bytes, ..first }
+}
+
 /// Whether two buckets lie apart in staging, or share a slot, in which a claim waits for the bucket before.
-const fn may_coexist(a: &Bucket, b: &Bucket) -> bool {
+const fn may_coexist(own: &Places, a: &Bucket, b: &Bucket) -> bool {
+    let (one, other) = (staging(own, a), staging(own, b));
     match (a.slot, b.slot) {
-        (Some(a_slot), Some(b_slot)) if a_slot == b_slot => a.staging == b.staging,
-        _ => a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging,
+        (Some(a_slot), Some(b_slot)) if a_slot == b_slot => one.offset_bytes == other.offset_bytes,
+        _ => one.is_apart_from(other),
     }
 }
 
 /// Whether the sums of two buckets over one replica lie apart, or at one place, where a settle waits for the one before.
-const fn may_combine(a: &Bucket, b: &Bucket, zero: usize) -> bool {
-    a.partial == b.partial || a.partial + a.elements / zero <= b.partial || b.partial + b.elements / zero <= a.partial
+const fn may_combine(own: &Places, a: &Bucket, b: &Bucket) -> bool {
+    let (one, other) = (partial(own, a), partial(own, b));
+    !own.tables.config.has_partials() || one.offset_bytes == other.offset_bytes || one.is_apart_from(other)
 }
 
 /// Regions of one home follow one another and end where the home does, and peers can reach what they read.
