@@ -10,7 +10,7 @@ use zero_runtime::error::Error;
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 use zero_runtime::run::compare;
-use zero_runtime::transport::local;
+use zero_runtime::transport::{Crossed, local};
 use zero_tests::training::HYPER;
 
 const STEPS: u64 = 2;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             engine.evaluate(batch)?;
         }
         let moved: Moved = engine.moved();
-        compare(&mut engine, &moved, 0, STEPS, &RunSize::LEAST)?;
+        compare(&mut engine, &moved, Crossed::default(), STEPS, &RunSize::LEAST)?;
         Ok::<_, Error>(())
     });
     for rank in ranks.expect("the memory of a tiny model") {

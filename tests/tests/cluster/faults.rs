@@ -15,9 +15,9 @@ const TOLD: Duration = Duration::from_secs(14);
 /// By when no rank may be left: the timeout, the two seconds in which a world ends, and a slow machine.
 const RANKS_GONE: Duration = Duration::from_secs(16);
 /// By when all must be over.
-pub const GUARD: Duration = Duration::from_secs(30);
+pub const GUARD: Duration = Duration::from_secs(45);
 /// How long a launcher may still look for what is gone.
-const LAUNCHER: Duration = Duration::from_secs(8);
+const LAUNCHER: Duration = Duration::from_secs(20);
 
 /// How launchers are called that run on the first host.
 pub const LAUNCHERS: &[&str] = &["mpirun", "mpiexec", "prterun"];

@@ -9,7 +9,7 @@ use crate::model::{DeviceOf, Model};
 use crate::plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
 use crate::plan::{Bytes, Config, Moved, Plan, Traffic, TransportKind};
 use crate::profile::gather;
-use crate::transport::Transport;
+use crate::transport::{Crossed, Transport};
 
 /// A figure that is compared.
 struct ComparedRow {
@@ -48,25 +48,29 @@ const RESIDENT: &str = "peak resident of a rank";
 
 const BETWEEN_HOSTS: &str = "bytes between hosts per step";
 
-const ROWS: [ComparedRow; 6] = [
+/// As many as are sent, so that the table has only those, but for hosts whose ranks make unlike numbers of sums.
+const FROM_HOSTS: &str = "bytes from other hosts";
+
+const ROWS: [ComparedRow; 7] = [
     ComparedRow { name: "private memory of a rank", is_per_step: false, fault: &MAPPED },
     ComparedRow { name: "memory shared by all ranks", is_per_step: false, fault: &MAPPED },
     ComparedRow { name: RESIDENT, is_per_step: false, fault: &HELD },
     ComparedRow { name: "bytes copied per step", is_per_step: true, fault: &MOVED },
     ComparedRow { name: "bytes read in place per step", is_per_step: true, fault: &MOVED },
     ComparedRow { name: BETWEEN_HOSTS, is_per_step: true, fault: &MOVED },
+    ComparedRow { name: FROM_HOSTS, is_per_step: true, fault: &MOVED },
 ];
 
 /// The figures of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most memory that its process
 /// has held, the bytes that it has copied from peers, those that it has read in their memory, and those that it has sent to
-/// other hosts.
+/// other hosts and taken from them.
 type RankFigures = [usize; ROWS.len()];
 
-/// The figures that this rank has measured. `moved` and `sent_bytes` are what its transport counted in the steps.
+/// The figures that this rank has measured. `moved` and `crossed` are what its transport counted in the steps.
 fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
     moved: &Moved,
-    sent_bytes: usize,
+    crossed: Crossed,
 ) -> RankFigures {
     let (plan, arena) = (engine.plan(), engine.arena());
     let [private, segment] = arena.mapped_bytes();
@@ -83,7 +87,8 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         // One process holds all ranks.
         TransportKind::Local => peak_resident_bytes(),
     };
-    [private, segment, resident, moved.copied.total_bytes(), moved.in_place.total_bytes(), sent_bytes]
+    let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| traffic.total_bytes());
+    [private, segment, resident, copied, in_place, crossed.sent_bytes, crossed.taken_bytes]
 }
 
 /// The figures that the plan says for `rank`, after `steps` steps.
@@ -96,20 +101,25 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
     let stage = plan.of_rank(rank);
     let moved = Moved::taken(plan, rank, stage.step);
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
-    let crosses = plan.config.spans_hosts().then(|| Traffic::between_hosts(plan, rank, stage.step).total_bytes());
+    let (sent, taken) = match plan.config.spans_hosts() {
+        true => (Traffic::between_hosts(plan, rank, stage.step), Traffic::from_hosts(plan, rank, stage.step)),
+        false => Default::default(),
+    };
     [
         private_mapping_bytes(plan.config.device, &stage.memory),
         segment_mapping_bytes(plan, rank),
         resident,
         copied,
         in_place,
-        steps * crosses.unwrap_or(0),
+        steps * sent.total_bytes(),
+        // The numbers that all ranks exchange are only counted where they are sent.
+        steps * (taken.total_bytes() - taken.agree_bytes),
     ]
 }
 
 /// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all
-/// `steps`; and what devices have outside of arenas, which no plan says. `moved`, and `sent_bytes` to other hosts, are what this
-/// rank counted in those steps. Every rank must call it.
+/// `steps`; and what devices have outside of arenas, which no plan says. `moved` and `crossed` are what this rank counted in those
+/// steps. Every rank must call it.
 ///
 /// # Errors
 /// Z0410 if mappings are not as long as planned, Z0411 if other bytes were moved, Z0412 if a process held more than the
@@ -117,7 +127,7 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
 pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     moved: &Moved,
-    sent_bytes: usize,
+    crossed: Crossed,
     steps: u64,
     size: &RunSize,
 ) -> Result<(), Error> {
@@ -127,7 +137,7 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     let outside = engine.device().outside();
     let outside_bytes: Vec<usize> = outside.iter().map(|(_, bytes)| *bytes).collect();
     let planned = planned(engine.plan(), rank, steps, size);
-    let figures: [&[usize]; 3] = [&planned, &measured(engine, moved, sent_bytes), &outside_bytes];
+    let figures: [&[usize]; 3] = [&planned, &measured(engine, moved, crossed), &outside_bytes];
     let others = others(&engine.plan().config);
     let own = figures.concat();
     // Numbers of bytes are small enough to be exact as f64.
@@ -154,7 +164,8 @@ fn table(
 ) -> String {
     let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
     let is_shown = |row: &ComparedRow| {
-        (!row.is_per_step || steps > 0) && (others == Some(Others::Mpi) || row.name != BETWEEN_HOSTS)
+        let is_known = others == Some(Others::Mpi) || row.name != BETWEEN_HOSTS;
+        (!row.is_per_step || steps > 0) && is_known && row.name != FROM_HOSTS
     };
     for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| is_shown(row)) {
         let most = |figures: &[RankFigures]| {
@@ -214,7 +225,7 @@ fn check(planned: &[RankFigures], measured: &[RankFigures], others: Option<Other
 mod tests {
     use super::*;
 
-    const PLANNED: RankFigures = [4096, 8192, 1 << 20, 30, 60, 12];
+    const PLANNED: RankFigures = [4096, 8192, 1 << 20, 30, 60, 12, 9];
 
     /// The error if the second rank has another figure in row `row`.
     fn error(row: usize, measured: usize) -> Option<String> {
@@ -236,7 +247,7 @@ mod tests {
 
     #[test]
     fn z0411_a_byte_more_or_less_of_either_kind_is_an_error() {
-        for (row, bytes) in [(3, 29), (3, 31), (4, 59), (4, 61), (5, 11), (5, 13)] {
+        for (row, bytes) in [(3, 29), (3, 31), (4, 59), (4, 61), (5, 11), (5, 13), (6, 8), (6, 10)] {
             assert!(error(row, bytes).is_some_and(|error| error.contains("[Z0411]")), "{bytes}");
         }
     }
@@ -256,7 +267,7 @@ mod tests {
                 other[row] += 1;
                 check(&[PLANNED], &[other], Some(others))
             };
-            assert!(more(2).is_ok() && [0, 1, 3, 4, 5].iter().all(|&row| more(row).is_err()));
+            assert!(more(2).is_ok() && [0, 1, 3, 4, 5, 6].iter().all(|&row| more(row).is_err()));
             let text = table(&[PLANNED], &[PLANNED], &[], 3, Some(others));
             let row: Vec<&str> = text.lines().nth(4).expect("a row").split_whitespace().collect();
             assert_eq!(row, ["peak", "resident,", "with", name, "not", "planned", "1.0", "MiB"]);
@@ -276,7 +287,8 @@ mod tests {
 
     #[test]
     fn the_table_shows_the_most_of_all_ranks_and_moved_bytes_of_one_step() {
-        let text = table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60, 12]], &[("pinned", 8 << 20)], 3, None);
+        let text =
+            table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60, 12, 9]], &[("pinned", 8 << 20)], 3, None);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[4], ["peak", "resident", "of", "a", "rank", "<=", "1.0", "MiB", "1.0", "MiB"]);
         assert_eq!(rows[5], ["bytes", "copied", "per", "step", "10", "10"]);

@@ -155,7 +155,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
         output.begin(&RunHeader::new(job, done))?;
     }
 
-    let (mut moved, mut sent_bytes) = (Moved::default(), 0);
+    let (mut moved, mut crossed) = (Moved::default(), Crossed::default());
     for number in done + 1..=arguments.steps {
         if number == done + SLOW_STEPS + 1 {
             engine.set_timeout(timeout);
@@ -168,7 +168,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
         let mut line = step(&mut engine, job, number)?;
         let (moved_now, crossed_now) = (engine.moved() - moved_before, engine.crossed() - crossed_before);
         moved += moved_now;
-        sent_bytes += crossed_now.sent_bytes;
+        crossed = crossed + crossed_now;
         line.within_host_bytes = within_host_bytes(&engine.plan().config, &moved_now, crossed_now);
         line.between_hosts_bytes = engine.plan().config.spans_hosts().then_some(crossed_now.sent_bytes);
         if let Some(output) = &mut output {
@@ -192,7 +192,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     job.weights.export(&mut engine)?;
     job.finale.run(&mut engine, output.as_mut())?;
     let size = size(engine.plan(), arguments, job.data.resident_bytes());
-    compare(&mut engine, &moved, sent_bytes, arguments.steps - done, &size)?;
+    compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;
     Ok(if saving.is_some_and(|saving| saving.has_failed()) { Ending::NotSaved } else { Ending::Done })
 }
