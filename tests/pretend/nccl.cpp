@@ -1,9 +1,11 @@
 // The pretend `libnccl.so.2`: sends, receives and gathers between ranks that are threads or processes, as work of streams of the pretend
 // driver. What a communicator shares lies in a file without a name, which its id leads to. As of non-blocking communicators, a
 // group is in its stream only once a poll has said so, and two ranks meet when they first exchange something. What does not
-// match never arrives, and polls say so. Never sums.
+// match never arrives, and polls say so; they also say it where the process of a rank has ended. Never sums.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,7 +21,7 @@ extern "C" int pretend_enqueue_when(void* stream, int (*may_run)(void*), int (*r
 
 namespace {
 
-enum Result { SUCCESS = 0, SYSTEM = 2, INTERNAL = 3, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, IN_PROGRESS = 7 };
+enum Result { SUCCESS = 0, SYSTEM = 2, INTERNAL = 3, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE = 6, IN_PROGRESS = 7 };
 const int RANKS_MAX = 16;
 const uint64_t MAGIC = 0x6c63636e646e6574;
 const off_t ROOM = off_t(1) << 32;
@@ -45,6 +47,7 @@ struct Channel {
 
 struct Common {
     std::atomic<uint32_t> joined, mismatch;
+    std::atomic<int32_t> processes[RANKS_MAX];
     Channel channels[RANKS_MAX][RANKS_MAX];
 };
 
@@ -73,13 +76,25 @@ struct Communicator {
     uint64_t sent[RANKS_MAX] = {}, received[RANKS_MAX] = {};
     // Groups that no poll has put into their stream.
     std::vector<Group> pending;
+    // The processes of all ranks, once all have joined.
+    std::vector<pollfd> others;
 
     ~Communicator() {
+        for (auto& other : others) close(other.fd);
         if (common) munmap(common, sizeof(Common));
         if (file >= 0) close(file);
     }
     Channel& from(int peer) { return common->channels[peer][rank]; }
     Channel& to(int peer) { return common->channels[rank][peer]; }
+    // Whether the process of a rank has ended that is still in here.
+    bool has_lost() {
+        for (int peer = int(others.size()); peer < ranks; peer++)
+            others.push_back({int(syscall(SYS_pidfd_open, common->processes[peer].load(), 0)), POLLIN, 0});
+        poll(others.data(), others.size(), 0);
+        for (int peer = 0; peer < ranks; peer++)
+            if (common->processes[peer] && (others[peer].fd < 0 || others[peer].revents)) return true;
+        return false;
+    }
     off_t room(int from, int to) { return ROOM * (1 + from * RANKS_MAX + to); }
 };
 
@@ -203,7 +218,8 @@ int transfer(bool sends, void* start, size_t count, int type, int peer, void* ha
     Held& own = of(handle);
     static const int BYTES[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
     if (type < 0 || type > 9 || peer < 0 || peer >= own->ranks || peer == own->rank || !start) return INVALID_ARGUMENT;
-    if (own->aborted || own->failed) return INVALID_USAGE;
+    if (own->failed) return own->failed;
+    if (own->aborted) return INVALID_USAGE;
     Transfer made = {sends, peer, static_cast<char*>(start), uint64_t(count) << 8 | uint64_t(type), count * BYTES[type]};
     for (auto& group : open_groups)
         if (group.of == own) {
@@ -242,6 +258,7 @@ API ncclCommInitRankConfig(void** handle, int ranks, Id id, int rank, Config* co
     if (mapped == MAP_FAILED) return SYSTEM;
     own->common = static_cast<Common*>(mapped);
     own->ranks = ranks, own->rank = rank;
+    own->common->processes[rank] = getpid();
     own->common->joined++;
     *handle = new Held(own);
     return IN_PROGRESS;
@@ -254,6 +271,7 @@ API ncclCommGetAsyncError(void* handle, int* state) {
     *state = own->failed;
     if (own->failed) return SUCCESS;
     if (own->common->joined < uint32_t(own->ranks)) return *state = IN_PROGRESS, SUCCESS;
+    if (own->has_lost()) return *state = own->failed = REMOTE, SUCCESS;
     if (own->pending.empty()) return SUCCESS;
     if (own->polls++ == 0 || !is_connected(own->pending[0])) return *state = IN_PROGRESS, SUCCESS;
     Group group = own->pending[0];
@@ -276,7 +294,8 @@ API ncclAllGather(const void* start, void* all, size_t count, int type, void* ha
     if (pretend::fails(__func__)) return INTERNAL;
     Held& own = of(handle);
     if (type != 1 || !start || !all) return INVALID_ARGUMENT;
-    if (own->aborted || own->failed) return INVALID_USAGE;
+    if (own->failed) return own->failed;
+    if (own->aborted) return INVALID_USAGE;
     if (open_groups.empty() || open_groups.back().of != own) open_groups.push_back({own, stream, {}});
     Group& group = open_groups.back();
     if (group.stream != stream) return INVALID_USAGE;
@@ -295,7 +314,10 @@ API ncclCommAbort(void* handle) {
     of(handle)->pending.clear();
     return delete static_cast<Held*>(handle), SUCCESS;
 }
-API ncclCommDestroy(void* handle) { return delete static_cast<Held*>(handle), SUCCESS; }
+API ncclCommDestroy(void* handle) {
+    of(handle)->common->processes[of(handle)->rank] = 0;
+    return delete static_cast<Held*>(handle), SUCCESS;
+}
 
 extern "C" __attribute__((visibility("default"))) const char* ncclGetLastError(void*) { return ""; }
 extern "C" __attribute__((visibility("default"))) const char* ncclGetErrorString(int result) {
