@@ -75,33 +75,39 @@ fn bytes_on_the_network_are_those_of_the_plan() {
     }
 }
 
+/// Lets four ranks on two hosts train for some steps. Gives the bytes that one sends to the other host in a step, as the report and the
+/// metrics of each step have them, and those that it takes from its own.
+pub fn reported(net: &Net, mpi: Mpi, program: &str, variables: &[(&str, &str)]) -> (u64, u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let metrics = folder.path().join("metrics.jsonl");
+    let (text, file) = (crate::text(), metrics.display());
+    let program = format!("{program} --steps 3 --sample 0 --held-out 0 --data {} --metrics {file}", text.display());
+    let library = mpi.library();
+    let environment = [&[("ZERO_MPI", &*library)], variables].concat();
+    let output = net.launch(mpi, 2, 2, &environment, &program).output().expect("a launcher");
+    let all = words(&output);
+    assert!(output.status.success(), "{mpi:?}: {all}");
+    let row = all.lines().find_map(|line| line.strip_prefix("bytes between hosts per step"));
+    let row = row.unwrap_or_else(|| panic!("no such row: {all}"));
+    let row: Vec<u64> = row.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+    assert!(row.len() == 2 && row[0] == row[1] && row[0] > 0, "{all}");
+    let lines = std::fs::read_to_string(&metrics).expect("metrics");
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let steps: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "step").collect();
+    assert_eq!(steps.len(), 3, "{lines:?}");
+    let within = steps[0]["within_host_bytes"].as_u64().expect("bytes");
+    for line in steps {
+        // All ranks send as much.
+        assert!(line["between_hosts_bytes"] == row[0] && line["within_host_bytes"] == within, "{line}");
+    }
+    (row[0], within)
+}
+
 #[test]
 fn bytes_between_hosts_are_in_the_report_and_in_the_metrics() {
     let Some(net) = Net::of(2) else { return };
     for mpi in Mpi::all() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let metrics = folder.path().join("metrics.jsonl");
-        let program = format!(
-            "{} --steps 3 --sample 0 --held-out 0 --data {} --metrics {}",
-            env!("CARGO_BIN_EXE_hosts"),
-            crate::text().display(),
-            metrics.display()
-        );
-        let output = net.launch(mpi, 2, 2, &[("ZERO_MPI", &*mpi.library())], &program).output().expect("a launcher");
-        let all = words(&output);
-        assert!(output.status.success(), "{mpi:?}: {all}");
-        let row = all.lines().find_map(|line| line.strip_prefix("bytes between hosts per step"));
-        let row = row.unwrap_or_else(|| panic!("no such row: {all}"));
-        let row: Vec<u64> = row.split_whitespace().map(|number| number.parse().expect("a number")).collect();
-        assert!(row.len() == 2 && row[0] == row[1] && row[0] > 0, "{all}");
-        let lines = std::fs::read_to_string(&metrics).expect("metrics");
-        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        let steps: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "step").collect();
-        assert_eq!(steps.len(), 3, "{lines:?}");
-        for line in steps {
-            // All ranks send as much.
-            assert_eq!(line["between_hosts_bytes"], row[0], "{line}");
-            assert!(line["within_host_bytes"].as_u64().is_some_and(|bytes| bytes > row[0]), "{line}");
-        }
+        let (between, within) = reported(&net, mpi, env!("CARGO_BIN_EXE_hosts"), &[]);
+        assert!(within > between, "{mpi:?}: {within}, {between}");
     }
 }

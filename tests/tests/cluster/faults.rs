@@ -124,7 +124,12 @@ impl Job {
     }
 
     /// Waits until no rank is left, with all that is printed until then: launchers themselves may not notice.
-    pub fn end(mut self, net: &Net) -> End {
+    pub fn end(self, net: &Net) -> End {
+        self.end_within(net, LAUNCHER)
+    }
+
+    /// The same with a launcher that may look for what is gone for so long after the last rank.
+    fn end_within(mut self, net: &Net, launcher: Duration) -> End {
         // Where mpiexec ends the other ranks before one has told, its own words are all there is: MPICH prints them here.
         let printed = std::thread::spawn(move || {
             let mut printed = Vec::new();
@@ -147,7 +152,7 @@ impl Job {
             let is_in_time = last_rank.is_some() || begin.elapsed() < RANKS_GONE;
             assert!(is_in_time, "after {RANKS_GONE:?} there are {:?}", ranks(net));
             assert!(begin.elapsed() < GUARD, "after {GUARD:?} the launcher is there");
-            if last_rank.is_some_and(|last| last.elapsed() > LAUNCHER) {
+            if last_rank.is_some_and(|last| last.elapsed() > launcher) {
                 hung |= !net.launchers().is_empty();
                 net.end_launchers();
             }
@@ -288,6 +293,17 @@ pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signa
     assert_nothing_left(net);
 }
 
+/// Takes the second of two hosts of a job off the network.
+pub fn cut_off(net: &Net, mut job: Job, layout: Layout) {
+    job.wait_for_steps();
+    let down = || assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
+    strike(net, layout, down, &[(0, lost(net, 1)), (1, lost(net, 0))]);
+    // Launchers may wait for ever for what cannot come.
+    let end = job.end_within(net, Duration::from_secs(4));
+    assert!(!end.success, "{}", end.errors);
+    assert_no_rank_left(net);
+}
+
 #[test]
 fn a_rank_that_is_killed_ends_all_hosts() {
     let Some(net) = Net::of(2) else { return };
@@ -320,14 +336,7 @@ fn a_rank_that_ends_by_itself_ends_all_hosts() {
 fn a_link_that_goes_down_is_told_and_ends_both_hosts() {
     for mpi in Mpi::all() {
         let Some(net) = Net::of(2) else { return };
-        let mut job = Job::start(&net, mpi);
-        job.wait_for_steps();
-        let down = || assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
-        strike(&net, PAIRS, down, &[(0, lost(&net, 1)), (1, lost(&net, 0))]);
-        // Launchers may wait for ever for what cannot come.
-        let end = job.end(&net);
-        assert!(!end.success, "{mpi:?}: {}", end.errors);
-        assert_no_rank_left(&net);
+        cut_off(&net, Job::start(&net, mpi), PAIRS);
     }
 }
 

@@ -9,8 +9,10 @@ use zero_tests::pretend;
 use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
 
-use crate::faults::{Job, LONE, Layout, PAIRS, end_rank, stop};
+use crate::bytes::reported;
+use crate::faults::{Job, LONE, Layout, PAIRS, cut_off, end_rank, stop};
 use crate::net::{Mpi, Net, words};
+use crate::profile::recorded_on_one_axis;
 use crate::start::{assert_refused, chosen};
 
 /// By which variables ranks find the pretend devices; none where there are none.
@@ -90,6 +92,27 @@ fn a_rank_with_a_gpu_that_is_killed_ends_all_hosts() {
         let layout = layout.on_gpus();
         end_rank(&net, job(&net, mpi, layout, &own), mpi, layout, Signal::KILL);
     }
+}
+
+/// What the pretend NCCL carries needs no network; the numbers that ranks exchange do.
+#[test]
+fn a_link_between_gpus_that_goes_down_is_told_and_ends_both_hosts() {
+    let Some(own) = variables() else { return };
+    for mpi in Mpi::all() {
+        let Some(net) = Net::of(2) else { return };
+        let layout = PAIRS.on_gpus();
+        cut_off(&net, job(&net, mpi, layout, &own), layout);
+    }
+}
+
+#[test]
+fn what_gpus_of_several_hosts_did_is_in_metrics_and_on_one_axis_of_time() {
+    let (Some(net), Some(own)) = (Net::of(2), variables()) else { return };
+    let (mpi, program) = (Mpi::all()[0], env!("CARGO_BIN_EXE_gpu_hosts"));
+    let (between, within) = reported(&net, mpi, program, &borrowed(&own));
+    // Of three others, two are on the other host.
+    assert!(between > within && within > 0, "{between}, {within}");
+    recorded_on_one_axis(&net, mpi, program, &borrowed(&own));
 }
 
 #[test]

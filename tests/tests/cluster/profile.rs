@@ -19,35 +19,38 @@ fn may_shift_clocks() -> bool {
     shifted.is_ok_and(|end| end.success())
 }
 
-#[test]
-fn ranks_of_hosts_whose_clocks_differ_are_on_one_axis_of_time() {
-    let Some(net) = Net::of(2) else { return };
+/// Lets four ranks on two hosts, whose clocks differ, train and record it, and asserts that the record does not show that. Otherwise
+/// skips it, where this machine permits no such clocks.
+pub fn recorded_on_one_axis(net: &Net, mpi: Mpi, program: &str, variables: &[(&str, &str)]) {
     if !may_shift_clocks() {
         return skipped::<()>("clocks", "this machine permits no namespaces of time").unwrap_or(());
     }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (profile, script) = (folder.path().join("profile.json"), folder.path().join("shifted.sh"));
+    let (text, file) = (crate::text(), profile.display());
+    let program =
+        format!("{program} --steps {STEPS} --sample 0 --held-out 0 --data {} --profile {file}", text.display());
+    let second = &net.hosts[1];
+    let text = format!(
+        "#!/bin/sh\n[ \"$(hostname)\" = {second} ] && exec unshare --time --monotonic {AHEAD_S} {program}\nexec {program}\n"
+    );
+    std::fs::write(&script, text).expect("room");
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("my own file");
+    let library = mpi.library();
+    let environment = [&[("ZERO_MPI", &*library)], variables].concat();
+    let output = net.launch(mpi, 2, 2, &environment, &script.display().to_string()).output().expect("a launcher");
+    let all = words(&output);
+    assert!(output.status.success(), "{mpi:?}: {all}");
+    assert_eq!(all.matches("clocks of hosts are within ").count(), 1, "{mpi:?}: {all}");
+    let profile = std::fs::read_to_string(&profile).expect("a profile");
+    assert_on_one_axis(&serde_json::from_str(&profile).expect("JSON"));
+}
+
+#[test]
+fn ranks_of_hosts_whose_clocks_differ_are_on_one_axis_of_time() {
+    let Some(net) = Net::of(2) else { return };
     for mpi in Mpi::all() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (profile, script) = (folder.path().join("profile.json"), folder.path().join("shifted.sh"));
-        let program = format!(
-            "{} --steps {STEPS} --sample 0 --held-out 0 --data {} --profile {}",
-            env!("CARGO_BIN_EXE_hosts"),
-            crate::text().display(),
-            profile.display()
-        );
-        let second = &net.hosts[1];
-        let text = format!(
-            "#!/bin/sh\n[ \"$(hostname)\" = {second} ] && exec unshare --time --monotonic {AHEAD_S} {program}\nexec {program}\n"
-        );
-        std::fs::write(&script, text).expect("room");
-        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("my own file");
-        let library = mpi.library();
-        let environment = [("ZERO_MPI", &*library)];
-        let output = net.launch(mpi, 2, 2, &environment, &script.display().to_string()).output().expect("a launcher");
-        let all = words(&output);
-        assert!(output.status.success(), "{mpi:?}: {all}");
-        assert_eq!(all.matches("clocks of hosts are within ").count(), 1, "{mpi:?}: {all}");
-        let profile = std::fs::read_to_string(&profile).expect("a profile");
-        assert_on_one_axis(&serde_json::from_str(&profile).expect("JSON"));
+        recorded_on_one_axis(&net, mpi, env!("CARGO_BIN_EXE_hosts"), &[]);
     }
 }
 
